@@ -51,12 +51,12 @@ SEED = 2024
 MERGE = """
 import sys
 from pathlib import Path
-from rmtbase.montecarlo import make_plan, open_store
+from rmtbase.montecarlo import Store, make_plan
 from rmtbase.montecarlo._summary import DrawSource
 from rmtbase.montecarlo._table import make_table
 plan = make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], int(sys.argv[2]), keep_sample=False)
-with open_store(Path(sys.argv[1]), plan, lock=False) as store:
-    make_table(DrawSource(plan, store.read), store.settings())
+store = Store(Path(sys.argv[1]), plan)
+make_table(DrawSource(plan, store.read), store.settings())
 """
 
 

@@ -86,7 +86,7 @@ LONGEST_FIRST = (
     "statistical/test_calibration.py",
     "cli/test_demo.py",
     "statistical/test_resampled_calibration.py",
-    "montecarlo/test_hosts.py",
+    "montecarlo/test_job_arrays.py",
     "report/test_page.py",
     "report/test_in_chromium.py",
     "test_examples.py",

@@ -90,15 +90,15 @@ def plan_content(path: Path) -> dict[str, str]:
 def chunk_content(path: Path) -> dict[str, str]:
     """The arrays of a chunk that its store finds sound."""
     from rmtbase.errors import TableError
-    from rmtbase.montecarlo import open_store, read_plan
+    from rmtbase.montecarlo import Store, read_plan
 
-    with open_store(path.parent, read_plan(path.parent.parent / "small.toml"), lock=False) as store:
-        (chunk,) = (one for one in store.plan.chunks if store.path(one).name == path.name)
-        if (wrong := store.unsound(chunk)) is not None:
-            raise TableError(path, wrong, "a sound chunk")
-        with path.open("rb") as file:
-            names = json.loads(file.readline())["arrays"]
-        return {name: _digest(*_numbers(store.read(chunk, name))) for name in names}
+    store = Store(path.parent, read_plan(path.parent.parent / "small.toml"))
+    (chunk,) = (one for one in store.plan.chunks if store.path(one).name == path.name)
+    if (wrong := store.unsound(chunk)) is not None:
+        raise TableError(path, wrong, "a sound chunk")
+    with path.open("rb") as file:
+        names = json.loads(file.readline())["arrays"]
+    return {name: _digest(*_numbers(store.read(chunk, name))) for name in names}
 
 
 def json_reference(path: Path) -> None:

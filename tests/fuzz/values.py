@@ -111,7 +111,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "trajectory": ("model", "-o", "made.nc"),
 }
 CHEAP = ("cite", "constants", "export", "inspect", "law")
-SLOW = ("--workers", "--hosts", "--hours", "--install-completion", "--show-completion")  # other processes, or waiting
+SLOW = ("--workers", "--hours", "--install-completion", "--show-completion")  # other processes, or waiting
 
 
 @dataclass(frozen=True)

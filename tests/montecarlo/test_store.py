@@ -505,21 +505,6 @@ def test_lock_that_cannot_be_had_is_said(folder, plan):
         pass
 
 
-def test_helping_process_neither_makes_nor_sweeps_nor_records_settings_of_a_store(store, plan, tmp_path):
-    leftover = store.folder / ".rmtbase-01234567-abcdefgh.part"
-    leftover.touch()
-    with open_store(store.folder, plan), open_store(store.folder, plan, lock=False) as helper:
-        leftover.touch()
-        assert helper.record_settings(MACHINE) == ["svd"]
-        assert leftover.exists()
-    with (
-        open_store(tmp_path / "elsewhere.chunks", plan, lock=False) as alone,
-        pytest.raises(StoreError, match=r"no store\.json; expected that of host 0: a folder that all hosts share"),
-    ):
-        alone.record_settings(MACHINE)
-    assert not (tmp_path / "elsewhere.chunks").exists()
-
-
 def test_removing_leaves_what_is_not_ours(store):
     with open_store(store.folder, store.plan) as again:
         (store.folder / "notes.txt").write_text("kept")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,16 +78,12 @@ def baseline(
             help="Draw on the workers of a Dask scheduler: HOST:PORT, or tls://HOST:PORT with Dask's own keys."
         ),
     ] = None,
-    coordinator: Annotated[
+    chunks: Annotated[
         str | None,
         typer.Option(
-            help="Draw on several hosts that share the output's folder: HOST:PORT of the first, the same on each, or "
-            "'auto' under SLURM, MPI or on a TPU pod."
+            metavar="FIRST:STOP",
+            help="Draw only these chunks, as one job of an array; a run without it then writes the table.",
         ),
-    ] = None,
-    processes: Annotated[int | None, typer.Option(help="With --coordinator: how many hosts.", **COUNT)] = None,
-    process: Annotated[
-        int | None, typer.Option(help="With --coordinator: which of them this is, from 0.", **INTEGER)
     ] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Say what is there, what is left and what it would take, and draw nothing.")
@@ -115,8 +112,7 @@ def baseline(
     from rmtbase.cli._output import require_output, require_replaceable
     from rmtbase.cli._tables import print_table, table_json
     from rmtbase.cli._terminal import bars, out, print_json
-    from rmtbase.errors import ParameterError
-    from rmtbase.montecarlo import plan_status, run_on_hosts, run_plan
+    from rmtbase.montecarlo import draw_chunks, plan_status, run_plan
     from rmtbase.shown import one_line
 
     contents = {
@@ -140,25 +136,28 @@ def baseline(
     if status:
         print("\n".join(map(one_line, plan_status(chosen, path))))
         return
-    hosts = {"coordinator": coordinator, "processes": processes, "process": process}
     dask = {"workers": workers, "scheduler": scheduler}
-    among_hosts = any(value is not None for value in hosts.values())
-    if among_hosts and (coordinator is None or dask != dict.fromkeys(dask)):
-        raise ParameterError("coordinator", coordinator, "HOST:PORT or 'auto', and neither --workers nor --scheduler")
-    with bars() as progress:
-        how = {"keep_chunks": keep_chunks, "progress": progress}
-        if among_hosts:
-            table = run_on_hosts(
-                chosen, path, **hosts | {"coordinator": None if coordinator == "auto" else coordinator}, **how
-            )
-        else:
-            table = run_plan(chosen, path, **dask, **how)
-    if table is None:  # the first of the hosts has it
+    if chunks is not None:
+        first, stop = _range(chunks)
+        with bars() as progress:
+            draw_chunks(chosen, path, first, stop, progress=progress, **dask)
         return
+    with bars() as progress:
+        table = run_plan(chosen, path, keep_chunks=keep_chunks, progress=progress, **dask)
     if as_json:
         print_json(table_json(table, path))
     else:
         print_table(table, out())
+
+
+def _range(chunks: str) -> tuple[int, int]:
+    """The numbers of FIRST:STOP."""
+    from rmtbase.errors import ParameterError
+
+    found = re.fullmatch(r"(\d{1,10}):(\d{1,10})", chunks, re.ASCII)
+    if found is None:
+        raise ParameterError("chunks", chunks, "FIRST:STOP, two numbers of chunks such as 0:100")
+    return int(found[1]), int(found[2])
 
 
 def _plan(file: Path | None, contents: Mapping[str, Any]) -> Plan:

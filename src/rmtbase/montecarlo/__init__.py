@@ -25,12 +25,11 @@ from rmtbase.montecarlo._head_resamples import (
     permutation_statistics,
     simulated_entry_statistics,
 )
-from rmtbase.montecarlo._hosts import run_on_hosts
 from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, draw_keys
 from rmtbase.montecarlo._latent_attention import LatentAttentionSample, simulate_latent_attention
 from rmtbase.montecarlo._machine import in_order
 from rmtbase.montecarlo._plan import Case, Plan, make_plan, read_plan
-from rmtbase.montecarlo._run import dask_workers, plan_status, run_in_memory, run_plan
+from rmtbase.montecarlo._run import dask_workers, draw_chunks, plan_status, run_in_memory, run_plan
 from rmtbase.montecarlo._simulations import (
     GaussianMatrixSample,
     GroupedQuerySample,
@@ -77,6 +76,7 @@ __all__ = [
     "choose_solver",
     "compute_chunk",
     "dask_workers",
+    "draw_chunks",
     "draw_elements",
     "draw_keys",
     "draw_spectra",
@@ -92,7 +92,6 @@ __all__ = [
     "plan_status",
     "read_plan",
     "run_in_memory",
-    "run_on_hosts",
     "run_plan",
     "simulate_gaussian_matrix",
     "simulate_grouped_query",

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import NamedTuple, overload
 
 Run = tuple[int, int]
@@ -56,18 +56,13 @@ class Chunks(Sequence[Chunk]):
             first = number + 1
         return self.only([*left, (first, self._firsts[-1])])
 
-    def of_case(self, case: int) -> Chunks:
-        """Those of a case."""
-        first, stop = self._firsts[case : case + 2]
+    def between(self, first: int, stop: int) -> Chunks:
+        """Those whose numbers are first, …, stop - 1."""
         return self.only((max(first, run[0]), min(stop, run[1])) for run in self.runs)
 
-    def in_turn(self, part: int, parts: int) -> Iterator[Chunk]:
-        """All of them, in the order in which one of several hosts takes them.
-
-        Its own part first; then the parts of those after it, each from its end, where it is finished last.
-        """
-        places = [range((part + step) % parts, self.size, parts) for step in range(parts)]
-        return (self[place] for place in chain(places[0], *map(reversed, places[1:])))
+    def of_case(self, case: int) -> Chunks:
+        """Those of a case."""
+        return self.between(*self._firsts[case : case + 2])
 
     def number(self, case: int, start: int) -> int | None:
         """The number of the chunk that begins there; None if none does."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from tempfile import TemporaryDirectory
@@ -23,17 +22,14 @@ from rmtbase.errors import MissingDependencyError, RmtbaseError, WorkerError
 from rmtbase.interrupts import undisturbed
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.montecarlo._chunks import Chunk, Chunks
-from rmtbase.montecarlo._clock import BACK, Clock
 from rmtbase.montecarlo._compute import Arrays, choose_solvers, compute_chunk
 from rmtbase.montecarlo._machine import differences, machine_settings
 from rmtbase.montecarlo._plan import Plan
 from rmtbase.progress import Progress
 
 try:
+    import cryptography  # noqa: F401  # by which Security.temporary makes its keys
     import dask.config
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
     from distributed import Client, Future, KilledWorker, LocalCluster, Security, Worker, WorkerPlugin, get_worker, wait
     from distributed.utils import sync
 except ImportError as error:
@@ -76,13 +72,12 @@ def dask_workers(workers: int, scheduler: str | None, progress: Progress, work: 
     try:
         stack.enter_context(_quiet())
         where = "the local workers" if scheduler is None else f"scheduler {scheduler}"
-        clock = Clock()
         with _lost(where):
-            client = _local(stack, workers, clock) if scheduler is None else _remote(stack, scheduler)
+            client = _local(stack, workers) if scheduler is None else _remote(stack, scheduler)
             machine = _common_machine(client)
             count = len(client.nthreads())
         progress.note(f"{work} on {count} Dask worker{'s' if count != 1 else ''}")
-        yield DaskWorkers(machine, client, where, clock)
+        yield DaskWorkers(machine, client, where)
     finally:
         with undisturbed():
             stack.close()
@@ -103,13 +98,11 @@ class DaskWorkers:
         machine: versions and platform of each of them.
         client: connected to their scheduler.
         where: which workers they are, in words.
-        clock: of this machine, by which the client waits.
     """
 
     machine: dict[str, Any]
     client: Any
     where: str
-    clock: Clock
 
     def first_of(self, function: Callable[..., Result], *given: Any) -> Result | None:
         """What a function gives on one of them; None where every worker that was to call it was lost."""
@@ -167,11 +160,9 @@ class DaskWorkers:
                 self.client.set_metadata(run, None)
 
     def _first_finished(self, futures: list[Future]) -> list[Future]:
-        """Those that are finished, once one is. An error if there has been no worker for long, or they are stalled."""
+        """Those that are finished, once one is. An error if there has been no worker for long."""
         seen = time.monotonic()
         while True:
-            if self.clock.jump() < -BACK:
-                raise WorkerError(self.where, f"their messages would wait{self.clock.words()}")
             try:
                 with self.client.as_current():
                     return list(wait(futures, timeout=1.0, return_when="FIRST_COMPLETED").done)  # type: ignore[union-attr]
@@ -243,59 +234,28 @@ class OneCore(WorkerPlugin):
             os.sched_setaffinity(0, {cores[int(worker.name) % len(cores)]})
 
 
-def _local(stack: ExitStack, workers: int, clock: Clock) -> Any:
+def _local(stack: ExitStack, workers: int) -> Any:
     with undisturbed():
         # Those of them that have to be killed leave files in their folders.
         folder = stack.enter_context(TemporaryDirectory(prefix="rmtbase-dask-", ignore_cleanup_errors=True))
         stack.enter_context(dask.config.set({"temporary-directory": folder}))
-        cluster = stack.enter_context(_again(lambda: _cluster(workers), clock))
-        client = stack.enter_context(_again(lambda: Client(cluster, timeout=_TIMEOUT, set_as_default=False), clock))
+        cluster = stack.enter_context(_again(lambda: _cluster(workers)))
+        client = stack.enter_context(_again(lambda: Client(cluster, timeout=_TIMEOUT, set_as_default=False)))
     # Here the workers import what they need, which takes long on a busy machine: they can be found, and be stopped.
-    _again(lambda: client.register_plugin(OneCore()), clock)
+    _again(lambda: client.register_plugin(OneCore()))
     return client
-
-
-def _security() -> Security:
-    """Keys of this run alone, in memory: whoever has none can neither give these processes work nor read what they do.
-
-    As :meth:`distributed.Security.temporary`, but valid at any time: that one's begin with the moment at which they are
-    made, and a clock that is set back would shut every worker out.
-    """
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "rmtbase")])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(datetime(1970, 1, 1, tzinfo=UTC))
-        .not_valid_after(datetime(9999, 12, 31, tzinfo=UTC))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-    public = certificate.public_bytes(serialization.Encoding.PEM).decode()
-    roles = {
-        f"tls_{role}_{part}": text
-        for role in ("client", "scheduler", "worker")
-        for part, text in (("key", secret), ("cert", public))
-    }
-    return Security(require_encryption=True, tls_ca_file=public, **roles)
 
 
 def _cluster(workers: int) -> LocalCluster:
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Creating scratch directories", UserWarning)  # said where the clock is set on
+        warnings.filterwarnings("ignore", "Creating scratch directories", UserWarning)
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
             protocol="tls://",
-            security=_security(),
+            security=Security.temporary(),
             scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
             memory_limit=0,
             silence_logs=logging.CRITICAL,
@@ -303,8 +263,8 @@ def _cluster(workers: int) -> LocalCluster:
         )
 
 
-def _again(attempt: Callable[[], Any], clock: Clock) -> Any:
-    """What Dask cannot do while a worker is killed or the clock is set, tried again."""
+def _again(attempt: Callable[[], Any]) -> Any:
+    """Try again what Dask cannot do while a worker is killed."""
     last: Exception | None = None
     for _ in range(_ATTEMPTS):
         try:
@@ -313,7 +273,7 @@ def _again(attempt: Callable[[], Any], clock: Clock) -> Any:
             last = error
     raise WorkerError(
         "the local workers",
-        f"they did not start in {_ATTEMPTS} attempts ({_words(last)}){clock.words()}; run again, or without workers",
+        f"they did not start in {_ATTEMPTS} attempts ({_words(last)}); run again, or without workers",
     ) from last
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from rmtbase.montecarlo._machine import machine_settings
 from rmtbase.montecarlo._memory import require_workers
 from rmtbase.montecarlo._plan import Plan
 from rmtbase.montecarlo._preflight import cost, require_possible, require_possible_in_memory
-from rmtbase.montecarlo._store import Store, open_store, require_store
+from rmtbase.montecarlo._store import Store, open_part, open_store, require_store
 from rmtbase.montecarlo._summary import DrawSource
 from rmtbase.montecarlo._table import make_table
 from rmtbase.progress import SILENT, Progress
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """What draws the chunks of a plan: this process, Dask workers, or several hosts."""
+    """Drawer of the chunks of a plan: this process, or Dask workers."""
 
     @property
     def machine(self) -> dict[str, Any]:
@@ -138,34 +138,73 @@ def run_plan(
         MissingDependencyError: Dask is asked for and not installed.
         WorkerError: the Dask workers are lost, fail at a chunk again and again, or are not all of one kind.
     """
-    executor = _executor(plan, workers, scheduler, progress)
-    here = None if scheduler is not None else workers or 1
-    return run_through_store(plan, Path(output), lambda store: executor, keep_chunks, progress, here)
-
-
-def run_through_store(
-    plan: Plan,
-    output: Path,
-    executor: Callable[[Store], AbstractContextManager[Executor]],
-    keep_chunks: bool,
-    progress: Progress,
-    workers: int | None = 1,
-) -> xr.Dataset:
-    """:func:`run_plan` with whatever draws the chunks of its store.
-
-    ``workers`` processes of this machine do; None where other machines do.
-    """
+    output = Path(output)
+    entering, here = _executor(plan, workers, scheduler, progress)
     table, other = finished_table(output, plan)
     if other:
         progress.note(other)
     if table is None:
         require_writable(output)
         with open_store(store_folder(output), plan) as store:
-            return _complete(store, output, executor(store), keep_chunks, progress, workers)
+            return _complete(store, output, entering, keep_chunks, progress, here)
     progress.note(f"{shown(output)} is the table of this plan already: nothing is left to draw")
     if not keep_chunks:
         _tidy(output, plan, progress)
     return table
+
+
+def draw_chunks(
+    plan: Plan,
+    output: Path | str,
+    first: int,
+    stop: int,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    progress: Progress = SILENT,
+) -> None:
+    """Draw some chunks of a plan into the store of its output, as one job of an array does; no table is written.
+
+    Jobs of the same plan and output work side by side on machines that share the output's folder. When they are done,
+    :func:`run_plan` draws whatever is still missing and writes the table, which is that of one process to the bit. It
+    is refused while a job is at work. A job that is killed and started again goes on where it stood.
+
+    Args:
+        plan: what to simulate.
+        output: the netCDF file of the table, the same in every job.
+        first: number of the first chunk, from 0.
+        stop: number behind the last; more than there are mean the last one.
+        workers: as :func:`run_plan`.
+        scheduler: as :func:`run_plan`.
+        progress: told of the draws finished, and of what is resumed, put aside or complete.
+
+    Raises:
+        ParameterError: numbers that are no range of the plan's chunks; as :func:`run_plan`.
+        StoreError: as :func:`run_plan`; another job draws the same range.
+        OutputError, AllocationError, ForkedProcessError, MissingDependencyError, WorkerError: as :func:`run_plan`.
+    """
+    output, size = Path(output), plan.chunks.size
+    if not 0 <= first < min(stop, size):
+        raise ParameterError("chunks", f"{first}:{stop}", f"FIRST:STOP, a range of the plan's chunks 0:{size}")
+    stop = min(stop, size)
+    entering, here = _executor(plan, workers, scheduler, progress)
+    if finished_table(output, plan)[0] is not None:
+        progress.note(f"{shown(output)} is the table of this plan already: nothing is left to draw")
+        return
+    require_writable(output)
+    with open_part(store_folder(output), plan, first, stop) as store, said_what_is_kept(lambda: _kept(store)):
+        expected = plan.chunks.without(store.present()).between(first, stop)
+        require_possible(plan, expected, output, store.folder, here)
+        with entering as executor:
+            with store.exclusively():
+                solvers = store.record_settings(executor.machine, executor.choose_solvers)
+            left = store.missing(progress, (first, stop))
+            _note_resumption(left, plan.chunks.between(first, stop), progress)
+            _draw(store, left, executor, solvers, progress)
+        left = plan.chunks.without(store.present())
+    there = f"chunks {first:,} to {stop - 1:,} are in {shown(store.folder)}"
+    others = f"{_amount(left)} of others left" if left.size else "a run without a range writes the table"
+    progress.note(f"{there}; {others}")
 
 
 def plan_status(plan: Plan, output: Path | str) -> list[str]:
@@ -235,18 +274,11 @@ def _complete(
                 f"going on from {kept:,} of the {fewer:,} draws in {shown(store.folder)}, those in whole chunks"
             )
         require_possible(plan, left, output, store.folder, workers)
-        if not left.size:
-            progress.note(f"all {plan.chunks.size:,} chunks are there: nothing is left to draw")
-        elif left.size < plan.chunks.size:
-            progress.note(f"resuming: {_amount(left)} left of {_amount(plan.chunks)}")
+        _note_resumption(left, plan.chunks, progress)
         if left.size:
             with entering as executor:
                 solvers = store.record_settings(executor.machine, executor.choose_solvers)
-                for chunk, arrays in executor.draw(left, solvers, progress):
-                    store.write(chunk, arrays)
-            for chunk in left:
-                if (wrong := store.unsound(chunk)) is not None:
-                    raise StoreError(store.folder, f"damage done after it was written: {wrong}", "a sound disk")
+                _draw(store, left, executor, solvers, progress)
         table = make_table(DrawSource(plan, store.read), store.settings())
         write_table(table, output)
     progress.note(f"wrote {shown(output)}")
@@ -255,15 +287,36 @@ def _complete(
     return table
 
 
+def _note_resumption(left: Chunks, wanted: Chunks, progress: Progress) -> None:
+    if not left.size:
+        progress.note(f"all {wanted.size:,} chunks are there: nothing is left to draw")
+    elif left.size < wanted.size:
+        progress.note(f"resuming: {_amount(left)} left of {_amount(wanted)}")
+
+
+def _draw(store: Store, left: Chunks, executor: Executor, solvers: Sequence[str], progress: Progress) -> None:
+    """Draw and write chunks, and read them again.
+
+    Raises:
+        StoreError: one is not as it was written.
+    """
+    for chunk, arrays in executor.draw(left, solvers, progress):
+        store.write(chunk, arrays)
+    for chunk in left:
+        if (wrong := store.unsound(chunk)) is not None:
+            raise StoreError(store.folder, f"damage done after it was written: {wrong}", "a sound disk")
+
+
 def _executor(
     plan: Plan, workers: int | None, scheduler: str | None, progress: Progress
-) -> AbstractContextManager[Executor]:
+) -> tuple[AbstractContextManager[Executor], int | None]:
+    """The executor, to be entered, and how many processes of this machine draw; None where other machines do."""
     number = _require_one_of(workers, scheduler)
     if number is None:
-        return nullcontext(LocalExecutor(plan))
+        return nullcontext(LocalExecutor(plan)), 1
     from rmtbase.montecarlo._dask import dask_executor
 
-    return dask_executor(plan, number, scheduler, progress)
+    return dask_executor(plan, number, scheduler, progress), number or None
 
 
 def dask_workers(

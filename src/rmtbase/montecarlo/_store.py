@@ -1,8 +1,9 @@
 """A store: the finished chunks of a plan, in a folder, written atomically and checked to the last byte.
 
 The folder holds ``store.json`` (the plan, and what else decides about bits: versions, processor, settings, solvers; all
-under a checksum), one file for each finished chunk, ``lock``, which only one run holds at a time, and ``damaged/``,
-where files that are no chunk of this plan are put aside.
+under a checksum), one file for each finished chunk, ``lock``, which only one run holds at a time, ``damaged/``, where
+files that are no chunk of this plan are put aside, and ``lock-FIRST-STOP`` of each run that draws only these chunks:
+any number of such runs work side by side, and none beside a run of all chunks.
 
 A chunk is a function of (seed, case, draw indices), and of no other draw: so a plan that is equal but for more draws
 goes on in the store, from all chunks but each case's last, where that was shorter than others.
@@ -14,7 +15,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError
-from rmtbase.montecarlo._chunks import Chunk, Chunks
+from rmtbase.montecarlo._chunks import Chunk, Chunks, Run
 from rmtbase.montecarlo._compute import chunk_layout
 from rmtbase.montecarlo._machine import differences
 from rmtbase.montecarlo._plan import Plan
@@ -44,6 +45,8 @@ from rmtbase.shown import shown
 from rmtbase.tables import LOCK, is_temporary, locked_folder, sweep, write_bytes
 
 _DAMAGED = "damaged"
+_PART_LOCK = re.compile(r"lock-\d+-\d+", re.ASCII)
+_PATIENCE = 300.0  # seconds to wait for another run to record its settings
 _CHUNK = re.compile(r"case-(\d{4,})-draw-(\d{10,})\.chunk", re.ASCII)
 
 
@@ -100,47 +103,59 @@ class Store:
             return []
         return sorted(number for number in numbers if number is not None)
 
-    def missing(self, progress: Progress = SILENT) -> Chunks:
+    def missing(self, progress: Progress = SILENT, part: Run | None = None) -> Chunks:
         """The chunks that are not there. What is there and unsound is put aside, and a note says so.
 
         The last chunk of a case that was to have fewer draws counts as not there: the whole one takes its place.
 
+        Args:
+            progress: told of unsound chunks.
+            part: look only at the chunks of these numbers; None for all.
+
         Raises:
             OutputError: an unsound chunk cannot be put aside.
         """
+        first, stop = part or (0, self.plan.chunks.size)
         sound = []
         for number in self.present():
+            if not first <= number < stop:
+                continue
             chunk = self.plan.chunks.numbered(number)
             if (wrong := self.unsound(chunk)) is None:
                 sound.append(number)
             elif not self.was_shorter(chunk):
                 aside = self._put_aside(self.path(chunk))
                 progress.note(f"not a sound chunk, drawn again: {wrong} (kept as {shown(aside)})")
-        return self.plan.chunks.without(sound)
+        return self.plan.chunks.without(sound).between(first, stop)
 
     def settings(self) -> dict[str, Any]:
         """What the chunks were drawn with beside the plan, as :meth:`record_settings` wrote it down."""
         return {**self._manifest.settings, "solvers": list(self._manifest.solvers)}
 
-    def record_settings(
-        self, machine: Mapping[str, Any], choose_solvers: Callable[[], list[str]] | None = None
-    ) -> list[str]:
+    def exclusively(self) -> AbstractContextManager[None]:
+        """Hold the store as a run of all chunks does, after waiting for another run that holds it.
+
+        Raises:
+            StoreError: another run has held it for minutes.
+            OutputError: it cannot be locked.
+        """
+        return locked_folder(self.folder, "chunks", lambda: not has_manifest(self.folder), patience=_PATIENCE)
+
+    def record_settings(self, machine: Mapping[str, Any], choose_solvers: Callable[[], list[str]]) -> list[str]:
         """Record what the chunks are drawn with, or make sure that it is what those already there were drawn with.
 
         Args:
             machine: versions and platform of what will draw, plain values.
-            choose_solvers: called for the solver of each case where none is recorded; None where one must be.
+            choose_solvers: called for the solver of each case where none is recorded.
 
         Returns:
             The solver of each case.
 
         Raises:
-            StoreError: chunks drawn by another installation are there; or nothing is recorded and it must be.
+            StoreError: chunks drawn by another installation are there.
             OutputError: it cannot be written down.
         """
         if not has_manifest(self.folder):
-            if choose_solvers is None:
-                raise StoreError(self.folder, f"no {MANIFEST}", "that of host 0: a folder that all hosts share")
             Manifest(self.plan.hash, self.plan.record(), dict(machine), choose_solvers()).write(self.folder)
         recorded = self._manifest
         if differing := differences(recorded.settings, machine):
@@ -179,28 +194,11 @@ class Store:
             OutputError: some of it cannot be deleted.
         """
         try:
-            self._unlink_chunks()
+            for number in self.present():
+                self.path(self.plan.chunks.numbered(number)).unlink(missing_ok=True)
             (self.folder / MANIFEST).unlink(missing_ok=True)
-            self._unlink_chunks()  # what another host has written meanwhile
         except OSError as error:
             raise OutputError(self.folder, f"its chunks cannot be removed: {error.strerror or error}") from error
-
-    def _unlink_chunks(self) -> None:
-        for number in self.present():
-            self.path(self.plan.chunks.numbered(number)).unlink(missing_ok=True)
-
-    def discard_if_removed(self, chunk: Chunk) -> bool:
-        """Delete a chunk that was written beside the run that holds the lock, if that has removed the store meanwhile.
-
-        Either this sees that the manifest is gone, or :meth:`remove` sees the chunk: it is left in no order of the two.
-        """
-        if has_manifest(self.folder):
-            return False
-        with suppress(OSError):
-            self.path(chunk).unlink()
-        with suppress(OSError):  # the lock goes first, and then the folder with whoever is last
-            self.folder.rmdir()
-        return True
 
     def _number(self, name: str) -> int | None:
         """The number of the chunk whose file has that name; None if it is no chunk's of this plan."""
@@ -241,13 +239,12 @@ class Store:
 
 
 @contextmanager
-def open_store(folder: Path | str, plan: Plan, lock: bool = True) -> Iterator[Store]:
+def open_store(folder: Path | str, plan: Plan) -> Iterator[Store]:
     """The store of a plan, made where there is none, and locked against other runs for the length of a ``with`` block.
 
     Args:
         folder: the store's folder. Its own folder must be there.
         plan: what the store is for.
-        lock: False for a process that draws chunks of its own beside the one that holds the lock.
 
     Raises:
         StoreError: the folder is another plan's, is in use, or is no store. Nothing in it was changed.
@@ -255,11 +252,24 @@ def open_store(folder: Path | str, plan: Plan, lock: bool = True) -> Iterator[St
     """
     folder = Path(folder)
     require_store(folder, plan)
-    if not lock:
-        yield Store(folder, plan)
-        return
     with locked_folder(folder, "chunks", lambda: not has_manifest(folder)):
+        for lock in sorted(file.name for file in folder.iterdir() if _PART_LOCK.fullmatch(file.name)):
+            with locked_folder(folder, "chunks", lambda: True, lock):
+                pass  # its run was killed, and its lock goes
         sweep(folder)
+        yield Store(folder, plan)
+
+
+@contextmanager
+def open_part(folder: Path, plan: Plan, first: int, stop: int) -> Iterator[Store]:
+    """The store of a plan for a run that draws the chunks first, …, stop - 1, beside runs that draw others.
+
+    Raises:
+        StoreError: the folder is another plan's or is no store, or another run draws the same chunks.
+        OutputError: it cannot be made or locked.
+    """
+    require_store(folder, plan)
+    with locked_folder(folder, "chunks", lambda: True, f"lock-{first}-{stop}"):
         yield Store(folder, plan)
 
 
@@ -291,4 +301,4 @@ def require_store(folder: Path, plan: Plan) -> None:
 
 
 def _ours(name: str) -> bool:
-    return name in (LOCK, _DAMAGED) or is_temporary(name)
+    return name in (LOCK, _DAMAGED) or is_temporary(name) or _PART_LOCK.fullmatch(name) is not None

@@ -18,12 +18,20 @@ LOCK = "lock"
 
 
 @contextmanager
-def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Iterator[None]:
+def locked_folder(
+    folder: Path, what: str, is_done: Callable[[], bool], name: str = LOCK, patience: float = 0.0
+) -> Iterator[None]:
     """Hold a folder for the length of a ``with`` block; made where there is none.
 
     The lock is the operating system's: it is gone when its process is, however that ended. At the end the folder goes
-    with it, where nothing else is in it and ``is_done`` says that nothing was begun, or all of it is finished. It is of
-    ``what``, in words: of the chunks, say.
+    with it, where nothing else is in it and ``is_done`` says that nothing was begun, or all of it is finished.
+
+    Args:
+        folder: to hold.
+        what: is in it, in words.
+        is_done: asked at the end.
+        name: of the file by which it is held; runs that hold a folder by different names work beside each other.
+        patience: seconds to wait for another run that holds it.
 
     Raises:
         StoreError: another run holds it.
@@ -34,10 +42,11 @@ def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Itera
     except OSError as error:
         reason = f"the folder of the {what} cannot be made: {error.strerror or error}"
         raise OutputError(folder, reason) from error
-    guard = FileLock(folder / LOCK, timeout=0)
+    lock = folder / name
+    guard = FileLock(lock, timeout=patience)
     try:
-        if os.path.lexists(folder / LOCK) and not stat.S_ISREG((folder / LOCK).lstat().st_mode):
-            raise OSError(errno.EINVAL, f"{LOCK} is no regular file")
+        if os.path.lexists(lock) and not stat.S_ISREG(lock.lstat().st_mode):
+            raise OSError(errno.EINVAL, f"{name} is no regular file")
         guard.acquire()
     except Timeout as error:
         raise StoreError(folder, "another run at work on it", "one at a time; wait for it, or stop it") from error
@@ -49,7 +58,7 @@ def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Itera
         done, held = is_done(), False
         if done:
             try:
-                (folder / LOCK).unlink()
+                lock.unlink()
                 folder.rmdir()
             except PermissionError:  # on Windows no file goes that is open, as the lock is
                 held = True
@@ -58,5 +67,5 @@ def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Itera
         guard.release()
         if held:
             with suppress(OSError):
-                (folder / LOCK).unlink(missing_ok=True)
+                lock.unlink(missing_ok=True)
                 folder.rmdir()
