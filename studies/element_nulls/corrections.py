@@ -17,9 +17,9 @@ import numpy as np
 from scipy import stats
 from study import PARENTS
 
+from rmtbase.laws._element.parents import PARENTS as LAWS
 from rmtbase.laws._null._element_laws import ElementLaw, NormalSample, Smooth
 from rmtbase.laws._null._element_null import _RECIPES
-from rmtbase.laws._weibull.parents import PARENTS as LAWS
 from rmtbase.statistics import ELEMENT_STATISTICS, element_sketch
 
 FOLDER = Path(__file__).parent

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.laws import DiscreteDistribution, Distribution, parents
-from rmtbase.laws._weibull._product_sum import ProductSum
+from rmtbase.laws._element._product_sum import ProductSum
 
 SHAPE = (96, 16, 48)
 REGISTERED: list[Distribution] = [

@@ -21,6 +21,7 @@ from rmtbase.laws._edge._ordered_eigenvalues import OrderedEigenvalues, ordered_
 from rmtbase.laws._edge._spike import Outlier, RankOneSpike
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
 from rmtbase.laws._edge._tracy_widom import TracyWidom
+from rmtbase.laws._element import parents
 from rmtbase.laws._element._adamw import AdamWNoise
 from rmtbase.laws._element._contaminated_normal import ContaminatedNormal
 from rmtbase.laws._element._element_average import element_average, nearest_neighbour_entropy, nearest_neighbour_kl
@@ -59,7 +60,6 @@ from rmtbase.laws._residual._residual_moments import TraceMoments, residual_trac
 from rmtbase.laws._residual._residual_path import ResidualPath
 from rmtbase.laws._residual._residual_update import ResidualUpdate
 from rmtbase.laws._scale import self_normalization
-from rmtbase.laws._weibull import parents
 from rmtbase.laws._weibull._anchor import WeibullAnchor, weibull_anchor
 from rmtbase.laws._weibull._closure import WeibullClosure, weibull_closure
 from rmtbase.laws._weibull._null import (

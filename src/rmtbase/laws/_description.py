@@ -20,6 +20,7 @@ from rmtbase.laws._chain._gaussian_chain import (
 from rmtbase.laws._distribution import Moments
 from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._edge._spike import RankOneSpike
+from rmtbase.laws._element import parents
 from rmtbase.laws._element._normal_sample import normal_entropy
 from rmtbase.laws._element._product_element import product_element
 from rmtbase.laws._exact._log_determinant import LogDeterminant
@@ -27,7 +28,6 @@ from rmtbase.laws._exact._trace_moments import trace_cumulant, trace_cumulants
 from rmtbase.laws._exact._trace_polynomials import DimensionPolynomial, trace_moment_polynomial
 from rmtbase.laws._null._null import NULL_STATISTICS, null
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, ProductKeywords, takes
-from rmtbase.laws._weibull import parents
 from rmtbase.laws._weibull._anchor import weibull_anchor
 
 _WIDEST_SIGMA = 1e9  # or one over it: eighth powers of σ, and their squares, stay doubles

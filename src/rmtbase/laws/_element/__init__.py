@@ -1,1 +1,1 @@
-"""Laws of the elements of a matrix: of W_QK, of normal samples, of a contaminated bulk; entropies and bounds."""
+"""Laws of the elements of a matrix: initial laws, W_QK, normal samples, a contaminated bulk; entropies and bounds."""

@@ -12,12 +12,12 @@ import numpy as np
 from scipy import special
 
 from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._element._expansion import Expansion, Quadratic, mean_square
+from rmtbase.laws._element._panels import Panels
+from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._null._pearson import Pearson3, Pearson3Mixture
 from rmtbase.laws._null._poisson_noise import corrected, noise
 from rmtbase.laws._null._reference_law import ReferenceLaw, reference_law
-from rmtbase.laws._weibull._expansion import Expansion, Quadratic, mean_square
-from rmtbase.laws._weibull._panels import Panels
-from rmtbase.laws._weibull.parents import Parent
 
 _SCOTT, _NARROWEST = 3.49, 1.0 / 16.0  # widths of the cells, in spreads, as :mod:`rmtbase.statistics` has them
 _ACROSS, _ALONG = 9, 81  # nodes of w̄ and of the spread

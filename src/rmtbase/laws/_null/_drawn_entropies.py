@@ -9,11 +9,11 @@ import numpy as np
 from scipy import special
 
 from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._element._expansion import Expansion
+from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._null._pearson import ShiftedLogNormal
 from rmtbase.laws._null._poisson_noise import noise, plain
 from rmtbase.laws._null._reference_law import LOG_TWO_PI, ReferenceLaw, reference_law
-from rmtbase.laws._weibull._expansion import Expansion
-from rmtbase.laws._weibull.parents import Parent
 
 _TINY = 1e-300
 _PER_BANDWIDTH = 8  # points of the grid

@@ -11,8 +11,14 @@ from typing import NamedTuple
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._element._arithmetic import FLOAT
+from rmtbase.laws._element._dependence import DependentStatistic, SharedNorms
+from rmtbase.laws._element._expansion import Expansion, mean_square
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic
+from rmtbase.laws._element._panels import Panels, panels
 from rmtbase.laws._element._product_element import ProductElement
+from rmtbase.laws._element._product_sum import Element
+from rmtbase.laws._element.parents import Normal, Parent
 from rmtbase.laws._null._cell_entropies import CountedEstimate, ends_with_a_jump
 from rmtbase.laws._null._drawn_entropies import ResolvedEstimate
 from rmtbase.laws._null._largest_magnitude import LargestMagnitude
@@ -22,12 +28,6 @@ from rmtbase.laws._null._pearson import Pearson3
 from rmtbase.laws._null._self_normalised_maximum import NormalMaximum, ProductMaximum
 from rmtbase.laws._null._simulated_law import mended, simulated_quantiles
 from rmtbase.laws._null._smooth_statistic import Cumulants
-from rmtbase.laws._weibull._arithmetic import FLOAT
-from rmtbase.laws._weibull._dependence import DependentStatistic, SharedNorms
-from rmtbase.laws._weibull._expansion import Expansion, mean_square
-from rmtbase.laws._weibull._panels import Panels, panels
-from rmtbase.laws._weibull._product_sum import Element
-from rmtbase.laws._weibull.parents import Normal, Parent
 
 _FLAT = 1e-3  # E IF² below which a curvature adds noise of its own
 

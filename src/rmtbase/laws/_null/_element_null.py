@@ -12,6 +12,10 @@ import numpy as np
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, StatedLaw
+from rmtbase.laws._element._expansion import Expansion, mean_square
+from rmtbase.laws._element._panels import Panels, panels
+from rmtbase.laws._element._product_sum import Element, element_of_product
+from rmtbase.laws._element.parents import Normal, Parent, require_parent
 from rmtbase.laws._null import _sample_statistics as smooth
 from rmtbase.laws._null._cell_entropies import CountedEstimate, divergence, entropy_residual
 from rmtbase.laws._null._drawn_entropies import histogram_residual, kernel_residual
@@ -38,12 +42,8 @@ from rmtbase.laws._null._tail_statistics import (
     tail_probability,
 )
 from rmtbase.laws._weibull._closure import std_closure
-from rmtbase.laws._weibull._expansion import Expansion, mean_square
 from rmtbase.laws._weibull._null import body_tail_gap
-from rmtbase.laws._weibull._panels import Panels, panels
 from rmtbase.laws._weibull._plot import weibull_plot
-from rmtbase.laws._weibull._product_sum import Element, element_of_product
-from rmtbase.laws._weibull.parents import Normal, Parent, require_parent
 from rmtbase.parameters import require_positive_integer
 
 FEWEST = 100

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicHermiteSpline
 
 from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._element._arithmetic import FLOAT
+from rmtbase.laws._element._panels import panels
+from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._tabulated import Tabulated
-from rmtbase.laws._weibull._arithmetic import FLOAT
-from rmtbase.laws._weibull._panels import panels
-from rmtbase.laws._weibull.parents import Parent
 
 _POWERS = np.arange(7)
 _CENTRES = np.linspace(0.0, 5.4, 10)  # of w̄, in units of its standard deviation

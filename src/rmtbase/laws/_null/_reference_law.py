@@ -9,11 +9,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._element._arithmetic import FLOAT
+from rmtbase.laws._element._expansion import Expansion, mean_square, variance
+from rmtbase.laws._element._panels import Panels, panels
+from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._null import _sample_statistics as smooth
-from rmtbase.laws._weibull._arithmetic import FLOAT
-from rmtbase.laws._weibull._expansion import Expansion, mean_square, variance
-from rmtbase.laws._weibull._panels import Panels, panels
-from rmtbase.laws._weibull.parents import Parent
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 _NORMAL_IQR = 1.3489795003921634

@@ -8,8 +8,8 @@ import numpy as np
 from scipy import special
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._weibull._arithmetic import FLOAT
-from rmtbase.laws._weibull._expansion import (
+from rmtbase.laws._element._arithmetic import FLOAT
+from rmtbase.laws._element._expansion import (
     Expansion,
     average,
     mean_square,
@@ -18,7 +18,7 @@ from rmtbase.laws._weibull._expansion import (
     substituted,
     variance,
 )
-from rmtbase.laws._weibull._panels import Panels
+from rmtbase.laws._element._panels import Panels
 from rmtbase.laws._weibull._projections import weibull_maximum_likelihood
 
 _STEP = 1e-4  # in ln x, of the slope of a density

@@ -11,12 +11,12 @@ import numpy as np
 from scipy import special
 
 from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic
+from rmtbase.laws._element._product_sum import Element, row_law
+from rmtbase.laws._element.parents import VarianceGamma
 from rmtbase.laws._null._tail_statistics import beta_rule
 from rmtbase.laws._tabulated import Tabulated, log_rule, normal_rule, score_table
-from rmtbase.laws._weibull._arithmetic import FLOAT
-from rmtbase.laws._weibull._product_sum import Element, row_law
-from rmtbase.laws._weibull.parents import VarianceGamma
 
 _POINTS = 128
 _TINY = 1e-300

@@ -14,8 +14,8 @@ from scipy import special
 from scipy.interpolate import CubicSpline, PchipInterpolator
 
 from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._element.parents import PARENTS, Parent
 from rmtbase.laws._tabulated import normal_rule
-from rmtbase.laws._weibull.parents import PARENTS, Parent
 
 _FAR, _RISING = 30.0, 1e-3
 _STEPS, _SETTLED = 60, 1e-15

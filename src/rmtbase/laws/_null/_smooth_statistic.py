@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from rmtbase.laws._element._expansion import Expansion, quadratic_noise
 from rmtbase.laws._null._pearson import Pearson3
-from rmtbase.laws._weibull._expansion import Expansion, quadratic_noise
 
 
 @dataclass(frozen=True)

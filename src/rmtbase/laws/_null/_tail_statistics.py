@@ -13,17 +13,17 @@ from scipy import special
 from scipy.interpolate import CubicSpline
 
 from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._element._arithmetic import FLOAT
+from rmtbase.laws._element._dependence import DependentStatistic, SharedNorms
+from rmtbase.laws._element._expansion import Expansion, mean_square
+from rmtbase.laws._element._panels import panels
+from rmtbase.laws._element._product_sum import Element
+from rmtbase.laws._element.parents import Parent
 from rmtbase.laws._null._on_scale import Logarithm, OnScale
 from rmtbase.laws._null._pearson import Pearson3Mixture
 from rmtbase.laws._null._sample_statistics import log_quantile
 from rmtbase.laws._tabulated import FINE, normal_rule
-from rmtbase.laws._weibull._arithmetic import FLOAT
-from rmtbase.laws._weibull._dependence import DependentStatistic, SharedNorms
-from rmtbase.laws._weibull._expansion import Expansion, mean_square
-from rmtbase.laws._weibull._panels import panels
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
-from rmtbase.laws._weibull._product_sum import Element
-from rmtbase.laws._weibull.parents import Parent
 
 
 @lru_cache(maxsize=64)

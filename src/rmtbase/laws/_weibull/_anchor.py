@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.laws._weibull._arithmetic import GUARD, Number, decimal, multiprecision
+from rmtbase.laws._element._arithmetic import GUARD, Number, decimal, multiprecision
+from rmtbase.laws._element.parents import Parent, require_parent
 from rmtbase.laws._weibull._plot import weibull_plot
-from rmtbase.laws._weibull.parents import Parent, require_parent
 from rmtbase.parameters import require_positive_integer, require_trim
 from rmtbase.shown import in_one_line
 

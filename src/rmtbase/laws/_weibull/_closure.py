@@ -9,10 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from rmtbase.laws._weibull._expansion import Expansion
+from rmtbase.laws._element._expansion import Expansion
+from rmtbase.laws._element.parents import Parent, require_parent
 from rmtbase.laws._weibull._null import LargeSampleLaw
 from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
-from rmtbase.laws._weibull.parents import Parent, require_parent
 from rmtbase.parameters import require_trim
 from rmtbase.shown import in_one_line
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._weibull._arithmetic import FLOAT, GUARD, decimal
-from rmtbase.laws._weibull._expansion import Expansion, ordered_average
-from rmtbase.laws._weibull._panels import Panels, panels
-from rmtbase.laws._weibull.parents import Parent, require_parent
+from rmtbase.laws._element._arithmetic import FLOAT, GUARD, decimal
+from rmtbase.laws._element._expansion import Expansion, ordered_average
+from rmtbase.laws._element._panels import Panels, panels
+from rmtbase.laws._element.parents import Parent, require_parent
 from rmtbase.parameters import require_positive_integer, require_real_numbers
 from rmtbase.shown import in_one_line
 

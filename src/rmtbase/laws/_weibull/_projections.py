@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._weibull._panels import Panels, panels
-from rmtbase.laws._weibull.parents import Parent, require_parent
+from rmtbase.laws._element._panels import Panels, panels
+from rmtbase.laws._element.parents import Parent, require_parent
 from rmtbase.shown import in_one_line
 
 _SHAPES = (1e-3, 1e3)

@@ -13,10 +13,10 @@ from scipy.linalg import eigh_tridiagonal
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._element._arithmetic import FLOAT, Arithmetic, Number
+from rmtbase.laws._element._panels import panels
 from rmtbase.laws._element._product_element import chi_square_rule
-from rmtbase.laws._weibull._arithmetic import FLOAT, Arithmetic, Number
-from rmtbase.laws._weibull._panels import panels
-from rmtbase.laws._weibull.parents import Normal, Parent, VarianceGamma
+from rmtbase.laws._element.parents import Normal, Parent, VarianceGamma
 
 _FEWEST_TERMS = 8
 _NORMAL_TAIL = 1.6  # of the quantiles at 1e-12 and 1e-6, which of a normal law are as 1.46, of an exponential one as 2

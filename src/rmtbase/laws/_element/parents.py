@@ -15,8 +15,8 @@ from scipy.optimize import elementwise
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._element._arithmetic import FLOAT, Arithmetic, Number, as_written, multiprecision
 from rmtbase.laws._element._product_element import chi_square_rule
-from rmtbase.laws._weibull._arithmetic import FLOAT, Arithmetic, Number, as_written, multiprecision
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
 __all__ = [

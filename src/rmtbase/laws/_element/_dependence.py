@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
 from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._element._arithmetic import FLOAT
+from rmtbase.laws._element._expansion import Expansion, curvature_form, even_directions, quadratic_cumulants
+from rmtbase.laws._element._panels import Panels
 from rmtbase.laws._element._product_element import chi_square_rule
-from rmtbase.laws._weibull._arithmetic import FLOAT
-from rmtbase.laws._weibull._expansion import Expansion, curvature_form, even_directions, quadratic_cumulants
-from rmtbase.laws._weibull._panels import Panels
-from rmtbase.laws._weibull._product_sum import Element, RowLaw, row_law
+from rmtbase.laws._element._product_sum import Element, RowLaw, row_law
 
 _LIGHT = 1e-12  # a norm of less weight changes no cumulant
 _MOST = 2.0  # of the exponent that a row's fourth cumulant adds far out

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._weibull._arithmetic import FLOAT
-from rmtbase.laws._weibull.parents import Parent
+from rmtbase.laws._element._arithmetic import FLOAT
+from rmtbase.laws._element.parents import Parent
 
 _ORDER = 16
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)

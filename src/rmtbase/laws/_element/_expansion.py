@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.laws._weibull._panels import Panels
+from rmtbase.laws._element._panels import Panels
 
 _STEP = 1e-4  # of the parameter of an M-estimator, for differences of functions analytic in it
 _TERMS = np.arange(1, 25)  # directions in which a quadratic form is taken
