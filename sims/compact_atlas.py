@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from atlas_metadata import atlas_attributes
+from jaxtyping import Float, Float32, Int
 from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
-from rmtbase.nulls import kept_ranks, self_normalized_sample, smallest_kept
+from rmtbase.nulls import STEP, kept_ranks, self_normalized_sample
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, summarize
 from rmtbase.tables import (
     ATLAS_SCHEMA,
@@ -71,6 +72,24 @@ def merge_atlases(atlases: Sequence[xr.Dataset], plan_hash: str | None = None) -
         raise ParameterError("atlases", f"shapes {shapes}", "each shape once")
     simulations = [one for atlas in atlases for one in json.loads(atlas.attrs["provenance"])["simulations"]]
     return _joined(cases, seeds.pop(), simulations, plan_hash)
+
+
+def smallest_kept(
+    values: Float[np.ndarray, "draw ..."], ranks: Int[np.ndarray, " rank"]
+) -> Float32[np.ndarray, "rank ..."]:
+    """Order statistics of those ranks along the first axis, each rounded down: what ``count_bound`` of an atlas reads.
+
+    Args:
+        values: ascending along the first axis, (draw, ...).
+        ranks: rank 1 is the smallest draw.
+
+    Returns:
+        In float32, (rank, ...): never above the draw, and less than 2⁻¹⁶ below it, or a step of float32.
+    """
+    exact = values[ranks - 1]
+    with np.errstate(over="ignore"):  # of float32: its largest number is then below the draw
+        kept = (np.floor(exact / STEP) * STEP).astype(np.float32)
+    return np.where(kept > exact, np.nextafter(kept, np.float32(-np.inf)), kept)
 
 
 def _case(table: xr.Dataset) -> xr.Dataset:

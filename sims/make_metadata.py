@@ -17,9 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from atlas_metadata import ATLAS_METADATA, datacite
 
-from rmtbase.constants import ConstantSet, bibliography, citation_fields, sets
+from rmtbase.constants import ConstantSet, bibliography, sets
 from rmtbase.tables import write_bytes
 
 ROOT = Path(__file__).parents[1]
@@ -70,13 +71,13 @@ def constants_metadata(of_set: ConstantSet) -> dict[str, Any]:
 
 def zenodo() -> str:
     """``.zenodo.json`` of ``CITATION.cff`` and the version of ``pyproject.toml``."""
-    citation = citation_fields((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     record: Mapping[str, Any] = {
         "title": citation["title"],
         "upload_type": "software",
         "description": citation["abstract"],
-        "creators": [{"name": name} for name in citation["authors"]],
+        "creators": [{"name": _name(author)} for author in citation["authors"]],
         "version": project["version"],
         "license": citation["license"],
         "access_right": "open",
@@ -84,6 +85,10 @@ def zenodo() -> str:
         "keywords": citation["keywords"],
     }
     return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+
+
+def _name(author: Mapping[str, str]) -> str:
+    return author.get("name") or f"{author['family-names']}, {author['given-names']}"
 
 
 def every_file() -> dict[Path, str]:

@@ -19,10 +19,11 @@ from typing import Any
 
 from enclosures import ENCLOSURES, decimal_bounds
 
-from rmtbase.constants import Constant, ConstantFunction, ConstantSet, encloses, released_digits, set_named
+from rmtbase.constants import Constant, ConstantFunction, ConstantSet, encloses, set_named
+from rmtbase.constants._digits import agreed_digits
 from rmtbase.tables import write_bytes
 
-ENCLOSED_DIGITS = 110
+RELEASED_DIGITS, ENCLOSED_DIGITS = 100, 110
 SHAPES = ((768, 64), (4096, 128))
 """Of which the values of the functions are recorded."""
 
@@ -41,7 +42,10 @@ def record(of_set: ConstantSet, day: str) -> dict[str, Any]:
 
 
 def _constant(one: Constant) -> dict[str, Any]:
-    stored = _words(one) | {"digits": released_digits(one), "uncertainty": _uncertainty(one)}
+    stored = _words(one) | {
+        "digits": agreed_digits(one.compute, min(RELEASED_DIGITS, one.most_digits)),
+        "uncertainty": _uncertainty(one),
+    }
     if one.id in ENCLOSURES:
         stored["enclosure"] = list(decimal_bounds(ENCLOSURES[one.id], ENCLOSED_DIGITS))
         if not encloses(stored["enclosure"], stored["digits"]):

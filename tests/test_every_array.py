@@ -92,7 +92,6 @@ OF_EIGHT = {
     "linalg.loses_digits": lambda x: linalg.loses_digits(in_one_row(x), "float64"),
     "nulls.angle_statistics": lambda x: nulls.angle_statistics(x, 32),
     "nulls.chain_scale": lambda x: nulls.chain_scale([x, x]),
-    "nulls.change_sigma": lambda x: nulls.change_sigma(x, EIGHT, np.float32),
     "nulls.count_bound": lambda x: nulls.count_bound(x, np.arange(8.0), np.arange(1, 9), 100),
     "nulls.count_bound: kept": lambda x: nulls.count_bound(0.3, reversed_(x), np.arange(1, 9), 100),
     "nulls.difference_rounding_variance": lambda x: nulls.difference_rounding_variance(x, EIGHT, 1e-3, np.float16),
@@ -100,7 +99,6 @@ OF_EIGHT = {
     "nulls.distance_from_moments: std": lambda x: nulls.distance_from_moments(TRACE, 1.0, 1.0, x),
     "nulls.logarithmic_edges": nulls.logarithmic_edges,
     "nulls.mean_kurtosis": lambda x: nulls.mean_kurtosis(CHAIN, [x, x]),
-    "nulls.smallest_kept": lambda x: nulls.smallest_kept(reversed_(x), np.array([1, 2])),
     "nulls.spacing": lambda x: nulls.spacing(x, np.float16),
     "nulls.without_kurtosis": lambda x: nulls.without_kurtosis(x, 0.5, CHAIN),
     "nulls.AnalyticNull.score": lambda x: nulls.AnalyticNull(24, 8).score(in_one_row(x), [1.0]),
@@ -256,7 +254,6 @@ def test_nan_and_infinity_are_refused_or_stand_for_what_the_documentation_says(n
 BEYOND = {
     "statistics.monte_carlo_p_value: null", "statistics.p_value_among_sorted: null",
     "statistics.upper_p_value_among_sorted: null", "nulls.count_bound", "nulls.count_bound: kept",
-    "nulls.smallest_kept",
 }  # fmt: skip
 """Calls of a statistic's draws, which may be infinite, as a condition number is."""
 WITHOUT_NAN = {

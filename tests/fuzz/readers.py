@@ -34,9 +34,9 @@ def table_content(path: Path) -> dict[str, str]:
 
 def atlas_content(path: Path) -> dict[str, str]:
     """Everything in an atlas."""
-    from rmtbase.nulls import open_atlas
+    from rmtbase.tables import open_atlas_file
 
-    return _of_groups(open_atlas(path))
+    return _of_groups(open_atlas_file(path))
 
 
 def _of_groups(opened) -> dict[str, str]:

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from compact_atlas import smallest_kept
 
-from rmtbase.nulls import RATIO, STEP, count_bound, kept_ranks, smallest_kept
+from rmtbase.nulls import RATIO, STEP, count_bound, kept_ranks
 
 SAMPLES = {
     "normal": lambda rng, n: rng.standard_normal(n),

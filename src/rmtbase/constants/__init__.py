@@ -23,7 +23,7 @@ from typing import Any
 
 from rmtbase.constants._bibliography import Reference, bibliography, bibtex
 from rmtbase.constants._conditions import Conditions
-from rmtbase.constants._constant import KINDS_OF_ERROR, Constant, ConstantFunction, Release, released_digits
+from rmtbase.constants._constant import KINDS_OF_ERROR, Constant, ConstantFunction, Release
 from rmtbase.constants._digits import PrecisionError
 from rmtbase.constants._export import (
     as_identified,
@@ -36,7 +36,7 @@ from rmtbase.constants._export import (
 )
 from rmtbase.constants._registry import constants, current_set, find, functions, groups, set_named, sets
 from rmtbase.constants._release import ConstantSet, constant_set, encloses
-from rmtbase.constants._software import citation_fields, citation_file, software
+from rmtbase.constants._software import citation_file, software
 from rmtbase.errors import ParameterError
 
 __all__ = [
@@ -55,7 +55,6 @@ __all__ = [
     "as_sentence",
     "bibliography",
     "bibtex",
-    "citation_fields",
     "citation_file",
     "constant_set",
     "constants",
@@ -64,7 +63,6 @@ __all__ = [
     "find",
     "functions",
     "groups",
-    "released_digits",
     "set_named",
     "sets",
     "shown_digits",

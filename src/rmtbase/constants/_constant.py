@@ -388,11 +388,6 @@ def constant(
     )
 
 
-def released_digits(entry: Constant) -> str:
-    """The digits with which a constant is released, computed anew: 100, or as many as there are."""
-    return agreed_digits(entry.compute, min(PUBLISHED_DIGITS, entry.most_digits))
-
-
 def _found(key: str) -> Any:
     from rmtbase.constants._registry import find
 

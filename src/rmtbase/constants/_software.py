@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from rmtbase.constants._bibliography import Reference
 
@@ -28,16 +27,6 @@ def citation_file() -> str:
         shipped = folder / ".." / ".." / "CITATION.cff"
     text = shipped.read_text(encoding="utf-8")
     return re.sub(r"^version: .*$", f"version: {software_version()}", text, flags=re.MULTILINE)
-
-
-def citation_fields(cff: str) -> dict[str, Any]:
-    """The fields of a citation file; "authors" are their names, "keywords" a list, and all else is text."""
-    entries = _top_level(cff)
-    fields: dict[str, Any] = {name: " ".join(lines) for name, lines in entries.items()}
-    people = _people(entries["authors"])
-    fields["authors"] = [one.get("name") or f"{one['family-names']}, {one['given-names']}" for one in people]
-    fields["keywords"] = [_unquoted(line.removeprefix("- ")) for line in entries.get("keywords", ())]
-    return fields
 
 
 @cache

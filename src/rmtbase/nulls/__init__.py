@@ -1,7 +1,7 @@
 """What heads are scored against, and where a table of a null is evaluated. Reads tables; no JAX."""
 
 from rmtbase.nulls._analytic_null import AnalyticNull
-from rmtbase.nulls._atlas_null import AtlasNull, atlas_case, atlas_path, open_atlas
+from rmtbase.nulls._atlas_null import AtlasNull, atlas_case, atlas_path
 from rmtbase.nulls._fixed_spectrum import FLAT, FixedSpectrum, OrthogonalNull
 from rmtbase.nulls._gaussian_null import GaussianNull, self_normalized_sample
 from rmtbase.nulls._grid import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
@@ -25,9 +25,9 @@ from rmtbase.nulls._kurtosis_null import LARGEST_KURTOSIS, KurtosisNull, kurtosi
 from rmtbase.nulls._latent_shape import LatentShape
 from rmtbase.nulls._moved import without_kurtosis
 from rmtbase.nulls._null_of_file import null_of_file
-from rmtbase.nulls._order_statistics import RATIO, STEP, count_bound, kept_ranks, smallest_kept
+from rmtbase.nulls._order_statistics import RATIO, STEP, count_bound, kept_ranks
 from rmtbase.nulls._resampled_null import ResampledNull, edge_rank, unscored_head
-from rmtbase.nulls._rounding import change_sigma, difference_rounding_variance, spacing
+from rmtbase.nulls._rounding import difference_rounding_variance, spacing
 
 __all__ = [
     "ANGLE_STATISTICS",
@@ -60,7 +60,6 @@ __all__ = [
     "atlas_case",
     "atlas_path",
     "chain_scale",
-    "change_sigma",
     "count_bound",
     "difference_rounding_variance",
     "distance_from_moments",
@@ -72,10 +71,8 @@ __all__ = [
     "logarithmic_edges",
     "mean_kurtosis",
     "null_of_file",
-    "open_atlas",
     "rank_name",
     "self_normalized_sample",
-    "smallest_kept",
     "spacing",
     "unscored_head",
     "without_kurtosis",

@@ -21,7 +21,7 @@ from rmtbase.nulls._grid import PROBABILITIES, histogram_edges
 from rmtbase.nulls._head_null import EDGE_LEVEL, SharedNull, case_of_shape
 from rmtbase.nulls._order_statistics import count_bound
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
-from rmtbase.tables import open_atlas_case, open_atlas_file
+from rmtbase.tables import open_atlas_case
 
 
 @dataclass(frozen=True, init=False)
@@ -167,16 +167,6 @@ class AtlasNull(SharedNull):
 def atlas_path() -> Path:
     """The atlas shipped with rmtbase."""
     return Path(str(files("rmtbase.nulls").joinpath("atlas", "atlas.nc")))
-
-
-def open_atlas(path: Path | str | None = None) -> xr.Dataset:
-    """A whole atlas, validated: that shipped with rmtbase, or the one in a file.
-
-    Raises:
-        MissingFileError: there is no such file, or rmtbase was installed without its atlas.
-        TableError: it is no atlas, of another schema version, or damaged.
-    """
-    return open_atlas_file(atlas_path() if path is None else path)
 
 
 def atlas_case(d_model: int, d_head: int, path: Path | str | None = None) -> xr.Dataset | None:

@@ -8,7 +8,7 @@ b, so that a Monte Carlo p-value made of it is valid; and (r - 1) + 1 ≤ 1.03 (
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
@@ -27,32 +27,6 @@ def kept_ranks(draws: int) -> Int[np.ndarray, " rank"]:
     while ranks[-1] < draws:
         ranks.append(max(ranks[-1] + 1, int(RATIO * (ranks[-1] + 1))))
     return np.array([rank for rank in ranks if rank <= draws], dtype=np.int64)
-
-
-def smallest_kept(
-    values: Float[np.ndarray, "draw ..."], ranks: Int[np.ndarray, " rank"]
-) -> Float32[np.ndarray, "rank ..."]:
-    """The order statistics of those ranks, from the smallest, along the first axis; each rounded down.
-
-    Args:
-        values: sorted along the first axis, (draw, ...).
-        ranks: rank 1 is the smallest draw; from 1 to the number of draws.
-
-    Returns:
-        In float32, (rank, ...): never above the draw, and less than 2⁻¹⁶ below it, or a step of float32.
-
-    Raises:
-        ParameterError: values that are no real numbers, or do not ascend; a rank beyond the draws.
-    """
-    ordered = require_real_numbers("values", values)
-    if ordered.ndim == 0 or not (ordered[1:] >= ordered[:-1]).all():
-        raise ParameterError("values", f"shape {ordered.shape}", "draws (draw, ...), ascending along the first axis")
-    if np.size(ranks) and not (np.min(ranks) >= 1 and np.max(ranks) <= len(ordered)):
-        raise ParameterError("ranks", f"{np.min(ranks)} to {np.max(ranks)}", f"ranks from 1 to {len(ordered)}")
-    exact = ordered[ranks - 1]
-    with np.errstate(over="ignore"):  # of float32: its largest number is then below the draw
-        kept = (np.floor(exact / STEP) * STEP).astype(np.float32)
-    return np.where(kept > exact, np.nextafter(kept, np.float32(-np.inf)), kept)
 
 
 def count_bound(

@@ -24,7 +24,6 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike, DTypeLike
-from scipy.optimize import brentq
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_finite_numbers
@@ -64,35 +63,3 @@ def difference_rounding_variance(first: ArrayLike, second: ArrayLike, sigma: flo
     series = np.exp(-2.0 * np.pi**2 * np.multiply.outer(steps**2, _TERMS**2)) @ (1.0 / _TERMS**2)
     large, small = 1.0 / 6.0 - series / np.pi**2, np.sqrt(2.0 / np.pi) * steps - steps**2
     return float(np.average(sizes**2 * np.where(steps < _SMALL, small, large), weights=counts))
-
-
-def change_sigma(first: ArrayLike, second: ArrayLike, dtype: DTypeLike) -> float:
-    """σ of the change between two matrices before both were rounded: s with s² + rounding(s) = mean (second - first)².
-
-    Args:
-        first: a matrix as it is stored.
-        second: the other, of the same shape.
-        dtype: in which they are stored.
-
-    Returns:
-        s, 0 where they are equal. s² over the mean square difference is the share of it that is not rounding.
-
-    Raises:
-        ParameterError: matrices that are not finite, not of one shape, or empty.
-    """
-    one, other = require_finite_numbers("first", first), require_finite_numbers("second", second)
-    if one.shape != other.shape or not one.size:
-        raise ParameterError("second", f"shape {other.shape}", f"elements in the shape of the first, {one.shape}")
-    for stored in (one, other):
-        spacing(stored, dtype)  # refuses what cannot be stored so
-    with np.errstate(over="ignore"):
-        square = float(np.mean((other - one) ** 2))
-    if not np.isfinite(square):
-        raise ParameterError("second", "squares of differences beyond float64", "a smaller change: rescale both")
-    if square == 0.0:
-        return 0.0
-
-    def excess(sigma: float) -> float:
-        return sigma**2 + difference_rounding_variance(one, other, sigma, dtype) - square
-
-    return brentq(excess, 0.0, np.sqrt(square))  # type: ignore[return-value]  # without full_output a number

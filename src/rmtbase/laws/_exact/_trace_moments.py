@@ -108,12 +108,6 @@ def _factor(of: ChainParameters, self_normalized: bool) -> Fraction:
     return variance_factor(of.dims, () if self_normalized else of.sigmas, of.normalization)
 
 
-def relative_cumulant(powers: Powers, dims: tuple[int, ...], self_normalized: bool) -> float:
-    """Return the joint cumulant of the tr M^a / E tr M^a, for checked arguments, powers in descending order."""
-    scale = math.prod(unit_trace_moment((power,), dims, self_normalized) for power in powers)
-    return float(unit_trace_cumulant(powers, dims, self_normalized) / scale)
-
-
 def require_powers(name: str, powers: object) -> Partition:
     """Return positive integers in descending order."""
     if not isinstance(powers, Iterable):
