@@ -36,7 +36,6 @@ def collect(entries: Entries) -> None:
     entries.take("summarize_scores", lambda: public("scoring.summarize_scores")(tree))
     entries.take("sentences", lambda: public("scoring.summarize_scores")(rmtbase.score("demo")).sentences())
     entries.take("overview", lambda: public("scoring.summarize_scores")(rmtbase.score("demo")).overview())
-    entries.take("farthest_z", lambda: public("scoring.farthest_z")(tree["heads"].to_dataset()))
     entries.take("draws_for", lambda: [public("scoring.draws_for")(count) for count in (1, 12, 144, 5000)])
     _nulls(entries, table)
     _depths(entries, rng)

@@ -5,7 +5,7 @@ from rmtbase.plots._animation import ANIMATION_FORMATS, Animation, animation, an
 from rmtbase.plots._axes import statistic_label, statistic_words
 from rmtbase.plots._baseline_panels import eigenvalues_by_rank, element_laws, spectral_densities
 from rmtbase.plots._changes import change_heatmap
-from rmtbase.plots._color_scales import Q_LEVELS, Z_LEVELS, q_colorbar, z_colorbar
+from rmtbase.plots._color_scales import Q_LEVELS, Z_LEVELS, z_colorbar
 from rmtbase.plots._comparison import component_shapes, pair_heatmap, scale_law, shape_drifts
 from rmtbase.plots._composition import MOST_EDGES, composition_graph, composition_heatmap
 from rmtbase.plots._effective_depth import DEPTHS_SHOWN, depth_profile, depth_spectrum
@@ -101,7 +101,6 @@ __all__ = [
     "overlay",
     "p_value_qq",
     "pair_heatmap",
-    "q_colorbar",
     "save",
     "save_animation",
     "scale_law",

@@ -85,11 +85,6 @@ def z_colorbar(axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Col
     return Z.bar(axes, theme)
 
 
-def q_colorbar(axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Colorbar:
-    """Draw the colour scale of omnibus maps; axes and errors as in :func:`z_colorbar`."""
-    return Q.bar(axes, theme)
-
-
 def _level(level: float) -> str:
     return (f"{level:g}" if 1e-4 <= abs(level) < 1e5 else rf"$10^{{{np.log10(level):.0f}}}$").replace("-", "−")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,11 +96,3 @@ def largest_elements(numbers: Shaped[np.ndarray, " number"]) -> LargestElements:
         found = found[bits[found] >= least]
     first = found[np.argsort(~bits[found], kind="stable")[:wanted]]
     return LargestElements(numbers.size, first, numbers[first].astype(np.float64))
-
-
-def merged_largest(parts: Iterable[LargestElements]) -> LargestElements:
-    """Of all parts, one behind the other."""
-    first, *others = parts
-    for other in others:
-        first = first.merged(other)
-    return first

@@ -370,12 +370,6 @@ def farthest_distance(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
     return _of_farthest(ordered, signed_distance(ordered))
 
 
-def farthest_z(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
-    """The z-score of each head's farthest statistic; NaN where a head was not scored."""
-    ordered = heads.transpose("layer", "head", "statistic", ...)
-    return _of_farthest(ordered, ordered["z_score"].values)
-
-
 def _of_farthest(
     heads: xr.Dataset, values: Float[np.ndarray, "layer head statistic"]
 ) -> Float[np.ndarray, "layer head"]:
