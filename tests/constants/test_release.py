@@ -17,7 +17,7 @@ from mpmath import mp
 from release_constants import changed, record
 
 from rmtbase import constants
-from rmtbase.constants import KINDS_OF_ERROR, Constant, _release, constant_set, v1
+from rmtbase.constants import KINDS_OF_ERROR, Constant, _record, constant_set, v1
 from rmtbase.errors import ParameterError, RecordError
 
 DATA = Path(__file__).parents[1] / "data"
@@ -152,9 +152,9 @@ TEXT = json.dumps(dict(v1.record))
 )
 def test_a_damaged_record_is_refused(text, found, tmp_path, monkeypatch):
     (tmp_path / "v1.json").write_text(text, encoding="utf-8")
-    monkeypatch.setattr(_release, "files", lambda package: tmp_path)
+    monkeypatch.setattr(_record, "files", lambda package: tmp_path)
     with pytest.raises(RecordError) as told:
-        _release.read_record("v1", SHA256["v1"])
+        _record.read_record("v1", SHA256["v1"])
     assert str(told.value).startswith(f"{tmp_path / 'v1.json'}: found {found}")
     assert str(told.value).endswith("expected constants.v1 as released; install rmtbase again")
 

@@ -34,8 +34,9 @@ from rmtbase.constants._export import (
     shown_digits,
     shown_enclosure,
 )
+from rmtbase.constants._record import encloses
 from rmtbase.constants._registry import constants, current_set, find, functions, groups, set_named, sets
-from rmtbase.constants._release import ConstantSet, constant_set, encloses
+from rmtbase.constants._release import ConstantSet, constant_set
 from rmtbase.constants._software import citation_file, software
 from rmtbase.errors import ParameterError
 

@@ -152,14 +152,6 @@ class Constant(NamedReal, _Entry):
     enclosure: tuple[str, str] | None = None
     arguments: Mapping[str, Any] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "compute"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        entry = _found(self.id or self.name)
-        vars(self)["compute"] = (entry if self.arguments is None else entry(**self.arguments)).compute
-
     @property
     def value(self) -> float:
         """The nearest double."""
@@ -338,9 +330,6 @@ class ConstantFunction(_Entry):
     def __repr__(self) -> str:
         return f"<{self.name}({', '.join(self.parameters)}, *, sigma, normalization): {self.description}>"
 
-    def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
-        return _found, (self.id or self.name,)
-
     def _checked(self, takes: tuple[str, ...], shape: tuple[int, ...], named: dict[str, int]) -> dict[str, int]:
         given, said = dict(zip(takes, shape, strict=False)), " and ".join(takes)
         for name, value in named.items():
@@ -386,9 +375,3 @@ def constant(
         method=method,
         **stated,
     )
-
-
-def _found(key: str) -> Any:
-    from rmtbase.constants._registry import find
-
-    return find(key)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copyreg
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from rmtbase.constants import _element, _product, _residual_path, _square, _tracy_widom, _weibull
 from rmtbase.constants._constant import IDENTIFIER, Constant, ConstantFunction
-from rmtbase.constants._release import ConstantSet, constant_set, read_record
+from rmtbase.constants._record import NEWEST, read_record
+from rmtbase.constants._release import ConstantSet, constant_set
 from rmtbase.errors import ParameterError
 
 V1 = constant_set(
@@ -22,8 +27,8 @@ V1 = constant_set(
         ),
     },
 )
-_CURRENT = V1
 _SETS = {one.name: one for one in (V1,)}
+_CURRENT = _SETS[NEWEST]
 
 
 def sets() -> dict[str, ConstantSet]:
@@ -72,3 +77,27 @@ def find(name: str) -> Constant | ConstantFunction:
         of_set, _, _ = name.removeprefix(IDENTIFIER).partition("/")
         return set_named(of_set).find(name)
     return _CURRENT.find(name)
+
+
+def _reduce_constant(one: Constant) -> tuple[Callable[..., Constant], tuple[dict[str, Any]]]:
+    """The fields of a constant, for pickle and copy, without the function that computes it."""
+    return _constant_of, ({name: value for name, value in vars(one).items() if name != "compute"},)
+
+
+def _constant_of(fields: Mapping[str, Any]) -> Constant:
+    """The constant of those fields, computed as that of its name is."""
+    one = object.__new__(Constant)
+    vars(one).update(fields)
+    entry = find(one.id or one.name)
+    at_shape = entry(**(one.arguments or {})) if isinstance(entry, ConstantFunction) else entry
+    vars(one)["compute"] = at_shape.compute
+    return one
+
+
+def _reduce_function(one: ConstantFunction) -> tuple[Callable[[str], Any], tuple[str]]:
+    return find, (one.id or one.name,)
+
+
+# Here and not in the classes, which would have to import the registry that imports them.
+copyreg.pickle(Constant, _reduce_constant)  # type: ignore[arg-type]
+copyreg.pickle(ConstantFunction, _reduce_function)  # type: ignore[arg-type]

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
 from rmtbase.constants._bibliography import Reference
+from rmtbase.constants._record import NEWEST, read_record
 
 KEY = "rmtbase"
 _SPECIAL = re.compile(r"[&%$#_]")
 
 
 def software_version() -> str:
-    """The version that is installed."""
-    import rmtbase
-
-    return rmtbase.__version__
+    """The version that is installed; ``"0+unknown"`` in a source tree that never was."""
+    try:
+        return version(KEY)
+    except PackageNotFoundError:
+        return "0+unknown"
 
 
 def citation_file() -> str:
@@ -48,9 +51,7 @@ def software() -> Reference:
 
 def _released(entries: dict[str, list[str]]) -> str:
     """The date of the release; of a version before it that of its constants."""
-    from rmtbase.constants._registry import current_set
-
-    return entries["date-released"][0] if "date-released" in entries else current_set().date
+    return entries["date-released"][0] if "date-released" in entries else read_record(NEWEST)["date"]
 
 
 def _top_level(cff: str) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from typing import NamedTuple, Protocol, Unpack
 
 import numpy as np
 from jaxtyping import Float
@@ -24,13 +24,25 @@ from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 from rmtbase.parameters import require_positive_integer, require_real_numbers, require_trim
 from rmtbase.shown import in_one_line
 
-if TYPE_CHECKING:
-    from rmtbase.statistics import WeibullFit
-
 _STRAIGHT = 1e-12  # a Weibull plot with 1 − R² below this is a straight line
 _METHOD = (
     "influence functions at the elements' exact covariance; neglected in the mean: the dependence, 1/(d_model d_head)"
 )
+
+
+class WeibullFit(Protocol):
+    """Numbers of a fit to weights; :class:`rmtbase.statistics.WeibullFit` has them."""
+
+    @property
+    def shape(self) -> float: ...
+    @property
+    def scale(self) -> float: ...
+    @property
+    def r_squared(self) -> float: ...
+    @property
+    def rms(self) -> float: ...
+    @property
+    def number(self) -> int: ...
 
 
 @dataclass(frozen=True)
