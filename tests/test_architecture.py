@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import rmtbase
+from public_names import uses
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "rmtbase"
@@ -86,3 +87,19 @@ def test_a_way_has_few_stops_and_each_names_its_function(way):
 
 def test_both_ways_are_told():
     assert list(WAYS) == ["The way of a draw", "The way of a tensor"]
+
+
+RAISED_OR_BASE = {"BesselEdge", "DiscreteDistribution", "ElementStatistic", "PrecisionError", "fit_normal"}
+"""Names that no other code uses: an error, the classes of laws and statistics, a fit that other docstrings name."""
+
+
+def test_public_names_of_the_mathematics_have_a_user_beside_tests():
+    found = uses()
+    packages = ("constants", "ensembles", "laws", "linalg", "montecarlo", "nulls", "statistics")
+    unused = {
+        name
+        for package in packages
+        for name, kind in found[package].items()
+        if kind in ("nowhere", "own package", "tests")
+    }
+    assert unused <= RAISED_OR_BASE

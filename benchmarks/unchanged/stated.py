@@ -13,6 +13,40 @@ MOVED: dict[str, str] = {}
 REPORTERS: frozenset[str] = frozenset()
 """Parameters that say how a call reports and not what it computes: signatures are compared without them."""
 
+NOT_PUBLIC: dict[str, str] = {
+    "laws": ("eigenvalue_response spiked_tracy_widom_cdf trace_cumulant_polynomial"),
+    "statistics": (
+        "FEWEST_ELEMENTS MAGNITUDE_BINS drawn_moments eigenvalue_moment_orders element_sums entropy_of_counts "
+        "from_distance_scale get_element_statistic hill_exponent inverse_moment_order kl_of_counts "
+        "missing_moment normal_score p_value_among_sorted upper_p_value_among_sorted"
+    ),
+    "linalg": (
+        "DEVICE_SVD_CONDITION DTYPE MATMUL_PRECISION PRNG_IMPLEMENTATION SpectrumSolver appended_rows "
+        "blas_threads extreme_eigenvalues fastest_solver gram_singular_values is_measured loses_digits "
+        "matrix_singular_values measured_solver product_core require_precision require_solver "
+        "symmetric_singular_values without_noise"
+    ),
+    "ensembles": (
+        "IndependentMatrix SignFlippedMatrix flipped latent_attention sign_flipped_matrix signed_permutation"
+    ),
+    "constants": (
+        "KINDS_OF_ERROR as_identified as_latex_sentence citation_file current_set shown_digits shown_enclosure"
+    ),
+    "montecarlo": (
+        "BatchPlan CompiledSampler ELEMENT_FORMULAS HeadSample MAX_DRAWS cached_latent_attention "
+        "cached_orthogonal_null cached_spectra dask_workers entry_statistics flip_statistics in_order "
+        "permutation_statistics simulate_heads_with_factors simulate_latent_attention "
+        "simulated_entry_statistics tile_size"
+    ),
+    "nulls": (
+        "ANGLE_STATISTICS BINS EDGE_LEVEL ENTRIES_IN_WORDS FLAT FixedSpectrum HeadParts JointNull "
+        "OrthogonalNull RATIO ResampledNull SMALLEST_P_VALUE angle_statistics chain_scale "
+        "distance_from_moments edge_rank head_shape logarithmic_edges rank_name unscored_head "
+        "without_kurtosis"
+    ),
+}
+"""Names that only other packages and tests used: importable as before, and no longer in their package's ``__all__``."""
+
 MEANT: dict[str, str] = {
     "names/constants.Constant": "it knows what its function was called with",
     "names/montecarlo.baseline_plan": "it takes the sigmas of both factors, as the table does",
@@ -37,7 +71,6 @@ MEANT: dict[str, str] = {
     "commands/* > */matrices/*": "all statistics of elements, and a closer null of the largest magnitude",
     "scores/summarize_scores*": "the null's median, for where there is no standard deviation",
     "draws/*@long_name": "where there is no mean or standard deviation",
-    "commands/rmtbase baseline --help*": "the sigmas of both factors",
     "commands/* > *@long_name": "where there is no mean or standard deviation",
     "commands/*spectra* > *": "the condition number of a square matrix has no mean, and z is that of p",
     "commands/* > *@sha256*": "digests over the above",
@@ -45,6 +78,28 @@ MEANT: dict[str, str] = {
     "commands/* --json*": "the null's median, for where there is no standard deviation",
     "scores/*farthest_statistic*": "of statistics that are functions of each other rounding chooses",
     "commands/rmtbase constants*": "complex matrices are called complex; tidier LaTeX; rows rounded to the error",
+    **{
+        f"names/{name}*": "it has no caller"
+        for name in (
+            "nulls.change_sigma",
+            "nulls.difference_rounding_variance",
+            "nulls.spacing",
+            "plots.q_colorbar",
+            "scoring.farthest_z",
+        )
+    },
+    "names/nulls.open_atlas": "tables.open_atlas_file opens any atlas",
+    "names/nulls.smallest_kept": "in sims/compact_atlas.py, which alone uses it",
+    "names/constants.released_digits": "in sims/release_constants.py, which alone uses it",
+    "names/constants.citation_fields": "sims/make_metadata.py reads the file as YAML",
+    "names/montecarlo.run_on_hosts": "draw_chunks draws the range of one job of an array",
+    "names/montecarlo.Chunks.in_turn": "jobs draw ranges",
+    "names/montecarlo.Store.*": "the same",
+    "names/montecarlo.open_store": "the same",
+    "names/tables.locked_folder": "each job holds its own range",
+    "scores/farthest_z*": "it has no caller",
+    "commands/rmtbase baseline --help*": "--chunks in place of --coordinator, --processes and --process",
+    **{f"names/{package}.{name}*": "not public" for package, names in NOT_PUBLIC.items() for name in names.split()},
 }
 """Entries that are gone, or differ in whatever way, by pattern, each with the reason."""
 

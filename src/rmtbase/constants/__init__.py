@@ -41,7 +41,6 @@ from rmtbase.constants._software import citation_file, software
 from rmtbase.errors import ParameterError
 
 __all__ = [
-    "KINDS_OF_ERROR",
     "Conditions",
     "Constant",
     "ConstantFunction",
@@ -49,25 +48,19 @@ __all__ = [
     "PrecisionError",
     "Reference",
     "Release",
-    "as_identified",
     "as_json",
     "as_latex",
-    "as_latex_sentence",
     "as_sentence",
     "bibliography",
     "bibtex",
-    "citation_file",
     "constant_set",
     "constants",
-    "current_set",
     "encloses",
     "find",
     "functions",
     "groups",
     "set_named",
     "sets",
-    "shown_digits",
-    "shown_enclosure",
     "software",
 ]
 
