@@ -57,7 +57,7 @@ class Chunks(Sequence[Chunk]):
         return self.only([*left, (first, self._firsts[-1])])
 
     def between(self, first: int, stop: int) -> Chunks:
-        """Those whose numbers are first, …, stop - 1."""
+        """Chunks whose numbers are first, …, stop - 1."""
         return self.only((max(first, run[0]), min(stop, run[1])) for run in self.runs)
 
     def of_case(self, case: int) -> Chunks:
