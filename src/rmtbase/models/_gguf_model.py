@@ -1,4 +1,4 @@
-"""A model in a GGUF file: llama.cpp's names and order of rows as transformers has them, and its words as a config.json.
+"""Models in GGUF files: llama.cpp's names and order of rows as transformers has them, its metadata as a config.json.
 
 llama.cpp permutes the rows of W_Q and of W_K of a Llama, within each head and in both alike, so that the dimensions
 that are rotated together lie side by side. W_QK is the same with them or without; here they are put back. It
@@ -42,7 +42,7 @@ class _Family:
         layer: how the names of a layer begin there.
         names: of what a layer holds, without ``.weight`` and ``.bias``.
         outside: of what lies outside the layers.
-        sizes: the words of a config.json for ``embedding_length`` and so on.
+        sizes: the keys of a config.json for ``embedding_length`` and so on.
         permuted: what has its rows permuted within heads.
         turned: what is stored by outputs, and by inputs in transformers.
     """
@@ -152,11 +152,11 @@ def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
             architecture whose names are not known; or its attention has a tensor that is not.
     """
     file = GgufFile.open(path)
-    architecture = file.words.get("general.architecture")
-    kind = file.words.get("general.type", "model")
+    architecture = file.metadata.get("general.architecture")
+    kind = file.metadata.get("general.type", "model")
     if kind != "model":
         raise CheckpointError(path, f"a GGUF file of {quoted(kind)}; expected one of a model")
-    parts = file.words.get("split.count", 1)
+    parts = file.metadata.get("split.count", 1)
     if parts not in (0, 1):
         raise CheckpointError(
             path, f"one of {shown(parts)} parts of a GGUF file; expected one whole file: join them (gguf-split --merge)"
@@ -168,8 +168,8 @@ def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
             f"a GGUF file of the architecture {quoted(architecture)}; expected {', '.join(_FAMILIES)}, or the "
             "checkpoint that it was made from",
         )
-    said = {word: file.words.get(f"{architecture}.{name}") for name, word in family.sizes.items()}
-    config = {"model_type": family.model_type} | {word: value for word, value in said.items() if value is not None}
+    said = {key: file.metadata.get(f"{architecture}.{name}") for name, key in family.sizes.items()}
+    config = {"model_type": family.model_type} | {key: value for key, value in said.items() if value is not None}
     if _EMBEDDING in file.entries:  # the vocabulary itself is a long list, which is not kept
         config["vocab_size"] = file.entries[_EMBEDDING].shape[0]
         if "output" in family.outside and "output.weight" not in file.entries:  # llama.cpp then takes the embedding
@@ -204,8 +204,8 @@ def _translated(file: GgufFile, stored: str, family: _Family, architecture: str)
         return own, _rearranged(tensor, tensor.entry.shape[::-1], np.transpose)
     if name not in family.permuted:
         return own, tensor
-    words = (_HEADS[name], _HEADS["attn_q"])  # as many key heads as heads where it is not said
-    heads = next((value for word in words if (value := file.words.get(f"{architecture}.{word}")) is not None), None)
+    keys = (_HEADS[name], _HEADS["attn_q"])  # as many key heads as heads where it is not said
+    heads = next((value for key in keys if (value := file.metadata.get(f"{architecture}.{key}")) is not None), None)
     rows = tensor.entry.shape[0]
     if type(heads) is not int or heads < 1 or rows % (2 * heads):
         raise CheckpointError(
