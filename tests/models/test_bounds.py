@@ -58,13 +58,8 @@ def test_a_header_of_any_contents_is_refused_within_bounds(parts, tmp_path):
     entry = b'{"w":{"dtype":"U8","shape":[%s],"data_offsets":[0,1]}}'
     contents = {
         "1,000,000 dimensions": header(entry % b",".join([b"1"] * 1_000_000)) + b"x",
-        "a number of 4,300 characters": header(entry % (b"1" * 4300)) + b"x",
-        "levels": header(b'{"w":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}"),
-        "commas, colons and brackets": header(
-            b"{" + b",".join(b'"%x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % n for n in range(400_000)) + b"}"
-        ),
-        "a header of 99,999,998 bytes": header(b"{" + b"\0" * 99_999_996 + b"}"),
-        "twice": header(b"{" + b",".join([b'"w":3'] * 500_000) + b"}"),
+        "what the package safetensors refuses": header(b'{"w":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}"),
+        "a header length of 99999998 bytes": header(b"{" + b"\0" * 99_999_996 + b"}"),
     }
     folders = []
     for number, content in enumerate(contents.values()):
@@ -73,14 +68,6 @@ def test_a_header_of_any_contents_is_refused_within_bounds(parts, tmp_path):
     for line, reason in zip(opened_elsewhere(*folders), contents, strict=True):
         assert "model.safetensors: found" in line
         assert reason in line
-
-
-def test_padding_of_a_header_is_no_part_of_what_is_bounded(parts, tmp_path):
-    path = parts.write(tmp_path) / "model.safetensors"
-    content = path.read_bytes()
-    (length,) = struct.unpack("<Q", content[:8])
-    path.write_bytes(header(content[8 : 8 + length].ljust(40_000_000)) + content[8 + length :])
-    assert open_model(tmp_path).n_layers == 2
 
 
 @pytest.mark.parametrize(
@@ -175,7 +162,7 @@ def test_what_is_no_regular_file_is_named_and_never_waited_for(parts, tmp_path):
             folders.append(folder)
             # Of tensors there may be any number of bytes, but these are no safetensors file.
             weights = put is put_large and file.endswith(".safetensors")
-            expected.append(f"{folder / file}: {'found a header that is not JSON' if weights else reason}")
+            expected.append(f"{folder / file}: {'found a header length of 0 bytes' if weights else reason}")
     for line, start in zip(opened_elsewhere(*folders), expected, strict=True):
         assert line.startswith(start)
 

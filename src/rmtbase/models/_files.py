@@ -23,7 +23,7 @@ LFS_POINTER = b"version https://git-lfs"
 LFS_WORDS = ("a Git LFS pointer", "the file it points to: run git lfs pull, or download it")
 """What was found then, and what is expected."""
 _LARGEST = 4 << 20  # bytes of a configuration; those with the names of 20 000 classes take one million
-_MOST_VALUES = 1 << 21  # a million tensors in an index, some 160 000 in the header of one file
+_MOST_VALUES = 1 << 21  # a million tensors in an index
 _LONGEST_NUMBER = 100  # characters
 _DEEPEST = 64  # levels of lists and objects
 
@@ -68,17 +68,14 @@ def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
     return parse_json_object(path, text, "text", "a JSON object")
 
 
-def parse_json_object(
-    path: Path, text: bytes, what: str, expected: str, integer: Callable[[str], int] = int
-) -> dict[str, Any]:
+def parse_json_object(path: Path, text: bytes, what: str, expected: str) -> dict[str, Any]:
     """The JSON object that a text in UTF-8 is, with the mark of its byte order or without.
 
     Args:
         path: the file it is from, for messages.
         text: the text, whose length the caller has bounded.
-        what: what to call the text in a message: "a header", say.
+        what: what to call the text in a message.
         expected: what a message says should be there.
-        integer: makes an integer of its digits. Other numbers, with ``NaN`` and ``Infinity``, are floats.
 
     Raises:
         CorruptFileError: it is no JSON object; an object has a name twice; a name or a member is no text (half of a
@@ -93,7 +90,7 @@ def parse_json_object(
         parsed = json.loads(
             text.decode("utf-8-sig"),
             object_pairs_hook=_members,
-            parse_int=_bounded(integer),
+            parse_int=_bounded(int),
             parse_float=_bounded(float),
         )
     except (ValueError, RecursionError) as error:
