@@ -93,7 +93,7 @@ def test_an_archive_larger_than_four_gigabytes_by_its_numbers_is_none(bin_file):
     whole = bytearray(bin_file.read_bytes())
     whole[whole.rindex(b"PK\x06\x06") + 40 + 8 : whole.rindex(b"PK\x06\x06") + 56] = b"\xff" * 8
     bin_file.write_bytes(whole)
-    refused(bin_file, "a directory that does not fill its place")
+    refused(bin_file, "bytes that are no whole archive")
 
 
 # What is damaged
@@ -110,7 +110,7 @@ def test_every_flipped_bit_of_a_record_is_named(bin_file):
         for _ in range(6):
             place, bit = begin + int(rng.integers(len(content))), int(rng.integers(8))
             bin_file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
-            refused(bin_file, repr(name.partition("/")[2]), "its checksum differs")
+            refused(bin_file, repr(name), "its checksum differs")
             tried += 1
     assert tried > 40
 
@@ -127,12 +127,10 @@ def test_a_flipped_byte_anywhere_is_refused_or_changes_no_number(bin_file):
 
 
 @pytest.mark.parametrize("cut", [1, 30, 100, 300])
-def test_truncated_and_extended_archives(cut, bin_file):
+def test_truncated_archives(cut, bin_file):
     whole = saved({"w": WEIGHT}, bin_file).read_bytes()
     bin_file.write_bytes(whole[:-cut])
-    refused(bin_file, "without a directory at their end")
-    bin_file.write_bytes(whole + bytes(cut))
-    refused(bin_file, "without a directory at their end")
+    refused(bin_file, f"{len(whole) - cut} bytes that are no whole archive (truncated perhaps")
     bin_file.write_bytes(bytes(cut) + whole)
     refused(bin_file, "what is no zip archive")
 
@@ -145,8 +143,8 @@ def test_truncated_and_extended_archives(cut, bin_file):
         (b"GGUF\x03\x00\x00\x00", "a GGUF file"),
         (pickle.dumps({"w": 1}), "a bare pickle, which is a program"),
         (b"c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.", "what is no zip archive"),
-        (b"PK\x03\x04", "what is no zip archive"),
-        (b"PK\x03\x04" + bytes(200), "204 bytes without a directory"),
+        (b"PK\x03\x04", "no whole archive"),
+        (b"PK\x03\x04" + bytes(200), "204 bytes that are no whole archive"),
     ],
 )
 def test_what_is_no_archive_is_told_what_it_is(content, fragment, bin_file):
@@ -184,18 +182,18 @@ def test_compressed_records_are_refused(bin_file):
     refused(bin_file, "compressed or encrypted")
 
 
-def test_two_records_of_one_name_are_refused(bin_file):
-    with zipfile.ZipFile(bin_file, "w") as writer, pytest.warns(UserWarning, match="Duplicate name"):
-        for content in (b"one", b"two"):
-            writer.writestr("archive/data.pkl", content)
-    refused(bin_file, "two records named 'archive/data.pkl'")
+def test_two_pickles_are_refused(bin_file):
+    with zipfile.ZipFile(bin_file, "w") as writer:
+        writer.writestr("archive/data.pkl", b"one")
+        writer.writestr("other/data.pkl", b"two")
+    refused(bin_file, "an archive with 2 records data.pkl")
 
 
-@pytest.mark.parametrize("name", ["archive/code/model.py", "data.pkl", "archive/../data.pkl", "archive/constants.pkl"])
-def test_records_that_are_no_weights_are_refused(name, bin_file):
+@pytest.mark.parametrize("name", ["archive/code/model.py", "data.pkl", "w.npy"])
+def test_an_archive_of_another_program_is_refused(name, bin_file):
     with zipfile.ZipFile(bin_file, "w") as writer:
         writer.writestr(name, b"content")
-    refused(bin_file, f"a record named {name!r}")
+    refused(bin_file, "an archive with 0 records data.pkl")
 
 
 PROTOCOL = b"\x80\x02"
@@ -206,30 +204,14 @@ HUGE = b"\x8a\x05\x00\x00\x00\x00\x02"  # 2^33
     ("program", "fragment"),
     [
         (b"c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.", "the object '__builtin__.bytearray'"),
-        (b"cbuiltins\nbytearray\n" + HUGE + b"\x85R.", "the object 'builtins.bytearray'"),
-        (b"\x96\x00\x00\x00\x80\x01\x00\x00\x00.", "the instruction BYTEARRAY8"),
-        (b"\x8e\x00\x00\x00\x80\x01\x00\x00\x00.", "the instruction BINBYTES8"),
-        (b"B\xff\xff\xff\xff.", "the instruction BINBYTES"),
-        (b"X\xff\xff\xff\xff.", "a pickle that breaks off at BINUNICODE"),
-        (b"S'\\u'\n.", "the instruction STRING"),
-        (b"c\\x74orch\nFloatStorage\n.", "the object '\\\\x74orch.FloatStorage'"),
-        (b"ctorch\nFloatStorage", "a pickle that breaks off at GLOBAL"),
-        (b"K\x00\x85Q.", "a pickle that breaks off at BINPERSID"),
-        (b"ctorch._utils\n_rebuild_tensor_v2\n()K\x00)))}tR.", "a pickle that breaks off at REDUCE"),
-        (b"I" + b"9" * 100_000 + b"\n.", "the instruction INT"),
         (b"cos\nsystem\nX\x02\x00\x00\x00ls\x85R.", "the object 'os.system'"),
-        (b"ccollections\nOrderedDict\n)R]b.", "a state set on an object"),
-        (b"}]X\x01\x00\x00\x00as.", "a list as a key, which is no text"),
-        (b"}K\x01K\x02s.", "a value of type int as a key, which is no text"),
-        (b"0.", "the instruction POP"),
-        (b"h\x05.", "a pickle that breaks off at BINGET"),
-        (b"t.", "a pickle that breaks off at TUPLE"),
-        (b"}", "a pickle that breaks off"),
-        (b"}}.", "a pickle that breaks off at STOP"),
-        (b"(" * 100 + b".", "a pickle that breaks off"),
-        (b"(" + b"K\x01" * 65 + b"t.", "a tuple of 65 values"),
+        (b"\x96\x00\x00\x00\x80\x01\x00\x00\x00.", "a pickle that breaks off (expected 6442450944 bytes"),
+        (b"I" + b"9" * 100_000 + b"\n.", "a pickle that breaks off"),
+        (b"S'\\u'\n.", "what torch refuses to load (UnpicklingError)"),
+        (b"ctorch\nFloatStorage", "a pickle that breaks off"),
+        (b"h\x05.", "what torch refuses to load (KeyError)"),
+        (b"}K\x01K\x02s.", "a key of type int"),
         (b"].", "a list at its top"),
-        (b"}X\x01\x00\x00\x00\x1bX\x01\x00\x00\x00ac\x1b[31m\n\xff\ns.", "a pickle that breaks off"),
     ],
 )
 def test_a_pickle_that_asks_for_more_than_tensors_is_refused(program, fragment, bin_file):
@@ -256,17 +238,14 @@ SQUARE = b"J\x60\xea\x00\x00J\x60\xea\x00\x00\x86"
 @pytest.mark.parametrize(
     ("program", "fragment"),
     [
-        (tensor(shape=SQUARE, strides=b"K\x00K\x00\x86"), "shape (60000, 60000) over a storage of 1 elements (at 'w')"),
-        (tensor(shape=HUGE + b"\x85", strides=b"K\x00\x85"), "over a storage of 1 elements"),
-        (tensor(offset=b"K\x01"), "over a storage of 1 elements"),
-        (tensor(offset=b"J\xff\xff\xff\xff"), "negative sizes"),
-        (tensor(shape=b"J\xff\xff\xff\xff\x85"), "negative sizes"),
-        (tensor(count=HUGE), "of 34,359,738,368 bytes, which the archive does not hold"),
-        (tensor(count=b"K\x02"), "a storage '0' of 8 bytes, which the archive does not hold"),
-        (tensor(key=b"1"), "a storage '1' of 4 bytes, which the archive does not hold"),
-        (tensor(key=b"../0"), "a storage '../0'"),
+        (tensor(shape=SQUARE, strides=b"K\x00K\x00\x86"), "'w' of shape (60000, 60000) over a storage of 4 bytes"),
+        (tensor(shape=HUGE + b"\x85", strides=b"K\x00\x85"), "over a storage of 4 bytes"),
+        (tensor(offset=b"K\x01"), "what torch refuses to load (RuntimeError)"),
+        (tensor(offset=b"J\xff\xff\xff\xff"), "what torch refuses to load (RuntimeError)"),
+        (tensor(shape=b"J\xff\xff\xff\xff\x85"), "what torch refuses to load (RuntimeError)"),
+        (tensor(count=HUGE, shape=HUGE + b"\x85"), "what torch refuses to load (RuntimeError)"),
+        (tensor(key=b"1"), "what torch refuses to load (RuntimeError)"),
         (tensor(kind=b"QInt8Storage"), "the object 'torch.QInt8Storage'"),
-        (tensor(shape=b"(" + b"K\x01" * 64 + b"t"), "a pickle that breaks off at REDUCE"),
         (PROTOCOL + b"}X\x01\x00\x00\x00w" + storage(b"K\x01") + b"s.", "a bare storage as entry 'w'"),
     ],
 )
@@ -295,19 +274,24 @@ def of_a_class():
 @pytest.mark.parametrize(
     ("make", "fragment"),
     [
-        (lambda: {1: WEIGHT}, "a value of type int as a key, which is no text"),
-        (lambda: {None: WEIGHT}, "a value of type NoneType as a key, which is no text"),
+        (lambda: {1: WEIGHT}, "a key of type int"),
         (lambda: {b"w": WEIGHT}, "the object '_codecs.encode'"),
         (lambda: {"w": WEIGHT.untyped_storage()}, "a bare storage as entry 'w'"),
-        (lambda: {"w": WEIGHT.to_sparse()}, "a sparse tensor (at 'w')"),
-        (lambda: {"w": WEIGHT.to_sparse_csr()}, "a sparse tensor (at 'w')"),
-        (lambda: {"w": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])}, "a nested tensor (at 'w')"),
-        (lambda: {"w": torch.empty(3, device="meta")}, "a meta tensor, which has no values (at 'w')"),
-        (lambda: {"w": conjugate()}, "a conjugate or negated view (at 'w')"),
-        (lambda: {"w": conjugate().imag}, "a conjugate or negated view (at 'w')"),
-        (lambda: {"w": torch.ones(1).expand(60_000, 60_000)}, "shape (60000, 60000) over a storage of 1 elements"),
-        (lambda: {"w": torch.quantize_per_tensor(WEIGHT, 0.1, 0, torch.qint8)}, "a quantised tensor"),
-        (lambda: {"w": of_a_class()}, "a tensor of a class of its own"),
+        (lambda: {"w": WEIGHT.to_sparse()}, "the object 'torch._utils._rebuild_sparse_tensor'"),
+        (lambda: {"w": WEIGHT.to_sparse_csr()}, "the object 'torch._utils._rebuild_sparse_tensor'"),
+        (
+            lambda: {"w": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])},
+            "the object 'torch._utils._rebuild_nested_tensor'",
+        ),
+        (lambda: {"w": torch.empty(3, device="meta")}, "the object 'torch._utils._rebuild_meta_tensor_no_storage'"),
+        (lambda: {"w": conjugate()}, "a conjugate or negated view as entry 'w'"),
+        (lambda: {"w": conjugate().imag}, "a conjugate or negated view as entry 'w'"),
+        (lambda: {"w": torch.ones(1).expand(60_000, 60_000)}, "shape (60000, 60000) over a storage of 4 bytes"),
+        (
+            lambda: {"w": torch.quantize_per_tensor(WEIGHT, 0.1, 0, torch.qint8)},
+            "the object 'torch._utils._rebuild_qtensor'",
+        ),
+        (lambda: {"w": of_a_class()}, "the object 'torch._tensor._rebuild_from_type_v2'"),
         (lambda: {"w": np.ones(3)}, "the object 'numpy"),
         (lambda: {"model": {"w": WEIGHT}, "epoch": 3}, "a dictionary as entry 'model'"),
         (lambda: {"w": [WEIGHT]}, "a list as entry 'w'"),

@@ -1,169 +1,144 @@
-"""Description of the value that a pickle of any program would make, without making it.
+"""Content of a pickle of any program in outline, with nothing imported and nothing of it called.
 
-Training states hold more than tensors: arguments, paths, random states. Nothing is imported or called here: an object
-that the program would make is noted by its class and its arguments. What is described is for messages only; weights are
-read by :mod:`rmtbase.models._torch_file`, whose machine knows fewer instructions and refuses the rest.
-
-Reference: the Python library's ``pickletools``.
+Training states hold more than tensors: arguments, paths, random states. Python's own unpickler is given stand-ins for
+all classes, which note name, arguments and state. What is described is for messages only; weights are read by
+:mod:`rmtbase.models._torch_file`.
 """
 
 from __future__ import annotations
 
-import pickletools
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from itertools import islice
+import io
+import pickle
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, BinaryIO
 
-_MOST_STEPS = 1_000_000  # instructions; one tensor takes fifty
-_LARGEST_KEY = 1 << 60  # larger ones may have the hash of another
-_MAPPINGS = ("collections OrderedDict", "collections defaultdict", "builtins dict")
-_TENSORS = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_from_type_v2")
+from rmtbase.models._files import reading
+from rmtbase.models._torch_file import LEGACY, LONGEST_PICKLE, instructions, pickle_in
+
+_MOST_PLACES = 1_000_000  # in the memo, which takes its memory before they are filled
+_MOST_CLASSES = 10_000
+_TENSORS = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3")
+_PARAMETERS = ("_rebuild_parameter", "_rebuild_parameter_with_state")
 
 
-@dataclass
 class Made:
-    """An object of a class: its name as ``module class``, the arguments of its making, and the state set on it."""
+    """Stand-in for an object of a class.
 
-    name: str
-    arguments: tuple[Any, ...] = ()
-    state: dict[Any, Any] = field(default_factory=dict)
+    Attributes:
+        name: its class as ``module class``; of a subclass for each.
+        arguments: those of its making.
+        state: what was set on it.
+    """
+
+    name = ""
+
+    def __new__(cls, *arguments: Any, **_: Any) -> Made:
+        made = super().__new__(cls)
+        made.arguments, made.state = arguments, {}
+        return made
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.arguments: tuple[Any, ...]
+        self.state: dict[Any, Any]
+
+    def __setstate__(self, state: Any) -> None:
+        if isinstance(state, dict):
+            self.state.update(state)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.state[key] = value
+
+    def append(self, _: Any) -> None:
+        """Take a member, which is not kept."""
 
 
-@dataclass(frozen=True)
-class DescribedTensor:
-    """A tensor, of which only the shape is told."""
+class DescribedTensor(Made):
+    """Tensor of which only the shape is known."""
 
-    shape: tuple[int, ...]
-
-
-class _Mark:
-    pass
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The first tuple of natural numbers among its arguments; the second are its strides."""
+        return next(filter(_is_shape, self.arguments), ())
 
 
-_MARK = _Mark()
+class _Unpickler(pickle.Unpickler):
+    """Unpickler for which every class is a stand-in."""
+
+    def __init__(self, program: BinaryIO) -> None:
+        super().__init__(program)
+        self._classes: dict[str, type[Made]] = {}
+
+    def find_class(self, module: str, name: str) -> Callable[..., Any]:
+        if (module, name) in (("collections", "OrderedDict"), ("builtins", "dict")):
+            return OrderedDict
+        if (module, name) == ("collections", "defaultdict"):
+            return lambda *_: OrderedDict()
+        if (module, name) == ("torch", "Size"):
+            return tuple
+        if name in _TENSORS:
+            return DescribedTensor
+        if name in _PARAMETERS:
+            return lambda data, *_: data
+        if name == "_rebuild_from_type_v2":  # the function that it calls, the class, its arguments
+            return lambda _, __, arguments, ___: DescribedTensor(*arguments)
+        if len(self._classes) == _MOST_CLASSES:
+            raise ValueError("too many classes")
+        called = f"{module} {name}"
+        return self._classes.setdefault(called, type("Made", (Made,), {"name": called}))
+
+    def persistent_load(self, _: Any) -> None:
+        """Leave out a storage."""
 
 
 def described(program: BinaryIO) -> Any:
-    """The value at the top of the pickle at the stream's place; the stream is left behind it.
+    """Describe the value that the pickle at the stream's place would make.
 
     Raises:
         ValueError: it is no pickle, or takes more than 1 000 000 instructions.
     """
-    stack: list[Any] = []
-    memo: dict[int, Any] = {}
+    begin = program.tell()
     try:
-        for code, argument, _ in islice(pickletools.genops(program), _MOST_STEPS):
-            if code.name == "STOP":
-                return stack[-1]
-            _step(code, argument, stack, memo)
-    except (IndexError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        for name, argument in instructions(program):
+            if "PUT" in name and argument > _MOST_PLACES:
+                raise ValueError("a memo beyond bounds")
+        program.seek(begin)
+        return _Unpickler(program).load()
+    except Exception as error:  # a pickle can end in any of them
         raise ValueError("no whole pickle") from error
-    raise ValueError("no whole pickle")
 
 
-def _step(code: pickletools.OpcodeInfo, argument: Any, stack: list[Any], memo: dict[int, Any]) -> None:
-    name = code.name
-    if name == "MARK":
-        stack.append(_MARK)
-    elif name in ("BINPUT", "LONG_BINPUT", "PUT"):
-        memo[argument] = stack[-1]
-    elif name == "MEMOIZE":
-        memo[len(memo)] = stack[-1]
-    elif name in ("BINGET", "LONG_BINGET", "GET"):
-        stack.append(memo[argument])
-    elif name in ("EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "EMPTY_SET"):
-        stack.append({"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_SET": list}[name]())
-    elif name in ("NEWTRUE", "NEWFALSE", "NONE"):
-        stack.append({"NEWTRUE": True, "NEWFALSE": False}.get(name))
-    elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
-        count = int(name[-1])
-        stack[-count:] = [tuple(stack[-count:])]
-    elif name in ("TUPLE", "LIST", "FROZENSET", "DICT"):
-        items = _items(stack)
-        stack.append(_set({}, items) if name == "DICT" else tuple(items))
-    elif name in ("SETITEM", "SETITEMS"):
-        items = _items(stack) if name == "SETITEMS" else [stack.pop(-2), stack.pop()]
-        target = stack[-1]
-        _set(target.state if isinstance(target, Made) else target, items)
-    elif name in ("APPEND", "APPENDS", "ADDITEMS"):
-        items = [stack.pop()] if name == "APPEND" else _items(stack)
-        if isinstance(stack[-1], list):
-            stack[-1].extend(items)
-    elif name == "GLOBAL":
-        stack.append(Made(argument))
-    elif name == "STACK_GLOBAL":
-        word, module = stack.pop(), stack.pop()
-        stack.append(Made(f"{module} {word}"))
-    elif name in ("REDUCE", "NEWOBJ"):
-        arguments, called = stack.pop(), stack.pop()
-        stack.append(_called(called, arguments))
-    elif name == "BUILD":
-        state, target = stack.pop(), stack[-1]
-        if isinstance(target, Made) and isinstance(state, dict):
-            target.state.update(state)
-    elif code.arg is not None and len(code.stack_after) == 1 and not code.stack_before:
-        stack.append(argument)  # a number, a text or bytes
-    else:
-        _any_other(code, stack)
+def pickle_of(path: Path) -> BinaryIO:
+    """Read the pickle of a file of ``torch.save``, of the old format too: to be described, never made.
+
+    Raises:
+        ValueError: it is no such file.
+        CheckpointError: it is an archive of another program, or cannot be read.
+    """
+    with reading(path) as stream:
+        first = stream.read(len(LEGACY))
+        if first.startswith(b"PK\x03\x04"):
+            try:
+                with zipfile.ZipFile(stream) as archive:
+                    return io.BytesIO(pickle_in(path, archive))
+            except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+                raise ValueError("no whole archive") from error
+        stream.seek(0)
+        program = io.BytesIO(stream.read(LONGEST_PICKLE))
+    if first == LEGACY:  # then a version and a record of the system, each a pickle
+        for _ in range(3):
+            for _ in instructions(program):
+                pass
+    return program
 
 
-def _any_other(code: pickletools.OpcodeInfo, stack: list[Any]) -> None:
-    """An instruction of no interest here: what it takes from the stack, and something in the place of what it gives."""
-    if pickletools.markobject in code.stack_before:
-        _items(stack)
-    takes = [one for one in code.stack_before if one not in (pickletools.markobject, pickletools.stackslice)]
-    if len(takes) > len(stack):
-        raise IndexError("too few values")
-    del stack[len(stack) - len(takes) :]
-    stack.extend(Made(code.name) for _ in code.stack_after)
-
-
-def _items(stack: list[Any]) -> list[Any]:
-    """The values above the last mark, which goes too."""
-    place = len(stack) - 1
-    while stack[place] is not _MARK:
-        place -= 1
-        if place < 0:
-            raise IndexError("no mark")
-    items = stack[place + 1 :]
-    del stack[place:]
-    return items
-
-
-def _set(target: dict[Any, Any], items: list[Any]) -> dict[Any, Any]:
-    for key, value in zip(items[::2], items[1::2], strict=False):
-        if type(key) is str or (type(key) is int and abs(key) < _LARGEST_KEY):
-            target[key] = value
-    return target
-
-
-def _called(called: Any, arguments: Any) -> Any:
-    if not isinstance(called, Made) or not isinstance(arguments, tuple):
-        return Made("unknown")
-    _, _, function = called.name.rpartition(" ")
-    if called.name in _MAPPINGS:
-        return {}
-    if function in _TENSORS:
-        shape = next((one for one in map(_as_shape, arguments) if one is not None), None)
-        inner = arguments[2] if function == "_rebuild_from_type_v2" and len(arguments) > 2 else ()
-        shape = shape or next((one for one in map(_as_shape, inner if isinstance(inner, tuple) else ()) if one), None)
-        return DescribedTensor(shape or ())
-    if function.startswith("_rebuild_parameter") and arguments and isinstance(arguments[0], DescribedTensor):
-        return arguments[0]
-    if called.name == "torch Size" and arguments:
-        return arguments[0]
-    return Made(called.name, arguments)
-
-
-def _as_shape(value: Any) -> tuple[int, ...] | None:
-    """The first tuple of natural numbers among a tensor's arguments is its shape; the second its strides."""
-    if isinstance(value, tuple) and len(value) <= 64 and all(type(one) is int and one >= 0 for one in value):
-        return value
-    return None
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) <= 64 and all(type(one) is int and one >= 0 for one in value)
 
 
 def flat(value: Any) -> Mapping[str, Any]:
-    """The names and values of a dictionary, or of an object's state; of anything else none."""
+    """Names and values of a dictionary, or of the state of an object; none of anything else."""
     held = value.state if isinstance(value, Made) else value
     return {key: one for key, one in held.items() if isinstance(key, str)} if isinstance(held, dict) else {}

@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 from rmtbase.errors import RmtbaseError
 from rmtbase.models._attention_names import Attention, Shape, find_attention
 from rmtbase.models._checkpoint import own_names
-from rmtbase.models._described_pickle import DescribedTensor, Made, described, flat
+from rmtbase.models._described_pickle import DescribedTensor, Made, described, flat, pickle_of
 from rmtbase.models._files import read_json_object, reading
 from rmtbase.models._safetensors import SafetensorsFile
-from rmtbase.models._torch_archive import pickle_of
 
 _MOST_DICTIONARIES, _DEEPEST = 256, 4  # looked through for tensors
 _MOST_ENTRIES, _MOST_LOOKED = 2000, 4  # of a folder: names, and files that are looked into
