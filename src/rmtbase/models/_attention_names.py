@@ -12,6 +12,10 @@ from typing import Any, NamedTuple
 
 Shape = tuple[int, ...]
 
+# What torch.compile, FSDP and activation checkpointing put into the names, wherever they wrap a module; and what
+# torch.nn.DataParallel with its distributed kin, and PEFT, put in front of all of them.
+_WRAPPERS = re.compile(r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_IN_FRONT = ("module.", "base_model.model.")
 _HARMLESS = re.compile(r"[\w./:+-]{1,300}", re.ASCII)
 _MOST_SITES = 1000
 _ENDINGS = (".weight", "/kernel:0", "/kernel", ".kernel", "")
@@ -47,6 +51,15 @@ _KEY_HEADS = (
     "n_kv_heads", "n_kv_head", "num_kv_heads", "num_key_value_heads", "n_query_groups", "num_query_groups",
 )  # fmt: skip
 _NORMS_OF_HEADS = (".q_norm.scale", ".q_norm.weight", ".norm_q.weight")
+
+
+def own_names(names: Iterable[str]) -> dict[str, str]:
+    """The name that each tensor has in the model itself, without what wrappers put into it, by the stored name."""
+    own = {name: _WRAPPERS.sub("", name) for name in names}
+    for in_front in _IN_FRONT:
+        if all(name.startswith(in_front) for name in own.values()):
+            own = {name: inner.removeprefix(in_front) for name, inner in own.items()}
+    return own
 
 
 class Attention(NamedTuple):

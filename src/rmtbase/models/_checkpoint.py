@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,8 +15,9 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import CorruptFileError, ParameterError
+from rmtbase.models._attention_names import own_names
 from rmtbase.models._files import read_json_object, reading
-from rmtbase.models._other_formats import missing_file
+from rmtbase.models._other_programs import missing_file
 from rmtbase.models._safetensors import SafetensorsFile
 from rmtbase.models._state_dict import StateDict
 from rmtbase.models._stored_tensor import CheckpointTensor, StoredTensor
@@ -35,10 +35,6 @@ _INDEX_ENDING = ".index.json"
 _LARGEST_INDEX = 1 << 26  # bytes; the index of a model with 92 000 tensors takes nine million
 _SHOWN = 3  # names in a note
 _CHUNK = 1 << 20  # elements hashed at a time, which stay in the cache meanwhile
-# What torch.compile, FSDP and activation checkpointing put into the names, wherever they wrap a module; and what
-# torch.nn.DataParallel with its distributed kin, and PEFT, put in front of all of them.
-_WRAPPERS = re.compile(r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
-_IN_FRONT = ("module.", "base_model.model.")
 
 
 @dataclass(frozen=True)
@@ -256,15 +252,6 @@ def _without_wrappers(tensors: Mapping[str, StoredTensor]) -> dict[str, Checkpoi
             raise CorruptFileError(tensors[name].path, both, f"one tensor {quoted(own)}, wrapped or not")
         unwrapped[own] = tensors[name]
     return unwrapped
-
-
-def own_names(names: Iterable[str]) -> dict[str, str]:
-    """The name that each tensor has in the model itself, without what wrappers put into it, by the stored name."""
-    own = {name: _WRAPPERS.sub("", name) for name in names}
-    for in_front in _IN_FRONT:
-        if all(name.startswith(in_front) for name in own.values()):
-            own = {name: inner.removeprefix(in_front) for name, inner in own.items()}
-    return own
 
 
 def _require_agreement(index: Path, file: TensorFile, names: list[str], before: Mapping[str, TensorFile]) -> None:

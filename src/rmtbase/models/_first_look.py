@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmtbase.errors import RmtbaseError
-from rmtbase.models._attention_names import Attention, Shape, find_attention
-from rmtbase.models._checkpoint import own_names
+from rmtbase.models._attention_names import Attention, Shape, find_attention, own_names
 from rmtbase.models._described_pickle import DescribedTensor, Made, described, flat, pickle_of
 from rmtbase.models._files import read_json_object, reading
 from rmtbase.models._safetensors import SafetensorsFile

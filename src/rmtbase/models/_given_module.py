@@ -27,9 +27,9 @@ from rmtbase.errors import CheckpointError
 from rmtbase.models._expressions import Read
 from rmtbase.models._probe_places import common_module
 from rmtbase.models._prove import prove_parts
-from rmtbase.models._sites import NORM_FIELDS, NORMS, Site
+from rmtbase.models._sites import NORM_FIELDS, NORMS, Disproved, Site
 from rmtbase.models._stored_names import parameters_of
-from rmtbase.models._torch_route import Disproved, Network
+from rmtbase.models._torch_route import Network
 from rmtbase.shown import one_line, quoted
 
 _LIBRARIES = ("torch.", "transformers.")

@@ -27,7 +27,7 @@ from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
 from rmtbase.models._layout_table import Entry, entries, read_architecture, unread
 from rmtbase.models._open import existing_folder, require_checkpoint
-from rmtbase.models._other_formats import refuse_other_formats
+from rmtbase.models._other_programs import refuse_other_formats
 from rmtbase.models._sites import Site
 from rmtbase.models._sizes import Sizes
 from rmtbase.models._torch_route import Network

@@ -1,7 +1,8 @@
 """Tensors and settings that no layout uses, and that could change the answer all the same: refused by name, or noted.
 
 A low-rank update beside a weight is part of it, and a norm of the queries that the layout does not know changes what
-the queries are. None is stepped over.
+the queries are. None is stepped over. Layers that predict several tokens ahead are left out and noted, and so is the
+initializer that the configuration names, where the name alone misleads.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ _MAPS = re.compile(
     re.IGNORECASE,
 )
 """What its map is called: queries, keys, values, or these in one; its module is then attention."""
+_DRAFTS = re.compile(r"mtp\..+|medusa_head\..+", re.DOTALL)
+_LAYER = re.compile(r"(?:model\.|language_model\.)*layers\.(\d{1,9})\..+", re.DOTALL)
+_CUTOFF = "initializer_cutoff_factor"  # ModernBERT's, in units of σ
+_INITIALIZER = ("init", "initialization", "initialisation")
+_DEPTH = 3  # of settings within settings
 
 
 def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
@@ -147,3 +153,57 @@ def _listed(checkpoint: Checkpoint, found: Mapping[str, list[str]]) -> str:
         for pattern, names in found.items()
     ]
     return ", ".join(each[:_NAMED]) + (f" and of {len(each) - _NAMED} more kinds" if len(each) > _NAMED else "")
+
+
+def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
+    """The checkpoint without what drafts tokens: layers after the model's own, as many as the configuration says.
+
+    DeepSeek and those after it number them on (``num_nextn_predict_layers``); others name them ``mtp``. The heads of
+    Medusa have no attention.
+    """
+    n_layers, n_more = config.get("num_hidden_layers"), config.get("num_nextn_predict_layers")
+    follow = range(n_layers, n_layers + n_more) if type(n_layers) is int and type(n_more) is int else range(0)
+    beyond = {name for name in checkpoint.names if (found := _LAYER.fullmatch(name)) and int(found[1]) in follow}
+    beside = {name for name in checkpoint.names if _DRAFTS.fullmatch(name)}
+    if not beyond | beside:
+        return checkpoint
+    numbers = sorted({int(found[1]) for name in beyond if (found := _LAYER.fullmatch(name))})
+    called = [f"layer {number}" for number in numbers] + sorted({name.partition(".")[0] for name in beside})
+    return checkpoint.replaced(beyond | beside, {}, f"drafts of further tokens are left out: {', '.join(called[:6])}")
+
+
+def initializer_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Which law a configuration's truncated normal or orthogonal initializer stands for, in words."""
+    notes = []
+    cutoff = config.get(_CUTOFF)
+    if isinstance(cutoff, int | float) and not isinstance(cutoff, bool) and 0.0 < cutoff < 100.0:
+        law = (
+            "--initialization truncated_normal"
+            if cutoff == 2
+            else "none of --initialization has this cut; from 4 on they are as good as normal"
+        )
+        notes.append(f"configuration: {_CUTOFF} = {cutoff:g}: weights are cut at {cutoff:g} standard deviations: {law}")
+    for key, value in _initializers(config, _DEPTH):
+        if "trunc" in value.lower() and "normal" in value.lower():
+            notes.append(
+                f"configuration: {quoted(key)} is {quoted(value)}: trunc_normal_ of torch and transformers cuts at "
+                "-2 and 2, not at two standard deviations, so that weights of std 0.02 are normal (--initialization "
+                "normal); truncated_normal is for cuts at two standard deviations, as by jax and flax"
+            )
+        elif "orthogonal" in value.lower():
+            notes.append(f"configuration: {quoted(key)} is {quoted(value)}: --initialization orthogonal has its null")
+    return tuple(notes)
+
+
+def _initializers(config: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
+    """The entries about initialisation that are texts, those of inner settings too."""
+    for key, value in config.items():
+        name = str(key)
+        if isinstance(value, Mapping) and depth > 1:
+            inside = _initializers(value, depth - 1)
+            about = any(word in name.lower() for word in _INITIALIZER)
+            yield from ((f"{name}.{inner}", text) for inner, text in inside)
+            if about and isinstance(value.get("name"), str):
+                yield name, value["name"]
+        elif isinstance(value, str) and len(value) < 100 and any(word in name.lower() for word in _INITIALIZER):
+            yield name, value

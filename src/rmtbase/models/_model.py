@@ -19,18 +19,21 @@ from rmtbase.errors import (
 from rmtbase.models._adapters import Adapter
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._declared_biases import UNUSED_BIASES
-from rmtbase.models._draft_layers import without_draft_layers
 from rmtbase.models._expressions import Expression, Tensor
 from rmtbase.models._files import read_json_object
 from rmtbase.models._folding import fold_site, has_biases, require_folds
-from rmtbase.models._fused import find_fused
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._given_sites import require_sites
-from rmtbase.models._initializer_notes import initializer_notes
-from rmtbase.models._leftovers import leftover_notes, require_all_heads, require_plain_tensors, unread_matrices
-from rmtbase.models._other_formats import refuse_other_formats
-from rmtbase.models._other_matrices import with_other_matrices
-from rmtbase.models._other_programs import advise_on_names, refuse_other_programs
+from rmtbase.models._leftovers import (
+    initializer_notes,
+    leftover_notes,
+    require_all_heads,
+    require_plain_tensors,
+    unread_matrices,
+    without_draft_layers,
+)
+from rmtbase.models._other_matrices import find_fused, with_other_matrices
+from rmtbase.models._other_programs import advise_on_names, refuse_other_formats, refuse_other_programs
 from rmtbase.models._proof import proof_is_wanted, proof_of
 from rmtbase.models._quantised import dequantised, require_readable_quantisation
 from rmtbase.models._routes import find_architecture, inventory_by_route

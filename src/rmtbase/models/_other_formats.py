@@ -9,15 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rmtbase.errors import CheckpointError, MissingCheckpointFileError
-from rmtbase.models._files import read_json_object
 from rmtbase.shown import quoted, shown
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
-_MOST_FILES = 10_000  # looked at
+MOST_FILES = 10_000  # looked at
 _LISTED, _LONGEST_NAME = 6, 60
-_ALONE = "the folder holds weights alone"
+WEIGHTS_ALONE = "the folder holds weights alone"
 
 
 class Format(NamedTuple):
@@ -128,7 +126,12 @@ _FORMATS = tuple(
         (r".+\.(ot|tflite|mlmodel|mlpackage|engine|nemo)", "a file of another program's weights", _MADE_FROM),
     )
 )
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+MODEL_WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
 _SHARDS = (
     re.compile(r".+-\d+-of-\d+\.(safetensors|bin)", re.IGNORECASE),
     Format("shards without their index", "download model.safetensors.index.json, or pytorch_model.bin.index.json, too"),
@@ -169,32 +172,6 @@ def format_that_begins(content: bytes) -> Format | None:
     return next((kind for start, kind in _BEGINNINGS.items() if content.startswith(start)), None)
 
 
-def refuse_other_formats(folder: Path, beside_adapter: bool = False) -> None:
-    """Raise where a folder holds an adapter, unless it may, or no configuration, with what it holds.
-
-    Raises:
-        CheckpointError: the configuration of an adapter is there, beside a model or without one; or the weights of an
-            adapter beside those of a model.
-        MissingFileError: there is no ``config.json``.
-    """
-    path = folder / ADAPTER_CONFIG
-    if os.path.lexists(path) and not beside_adapter:
-        raise CheckpointError(
-            folder,
-            f"holds {adapter_in_words(read_json_object(path))} ({ADAPTER_CONFIG}), which changes that model's weights; "
-            f"expected {MERGED}, or the base model alone; or say which by adapter: delta, merged or base",
-        )
-    for weights in () if beside_adapter else ADAPTER_WEIGHTS:
-        if os.path.lexists(folder / weights) and any(os.path.lexists(folder / name) for name in _WEIGHTS):
-            raise CheckpointError(
-                folder,
-                f"holds {weights}, the weights of an adapter, which change those beside it; expected {MERGED}, or the "
-                "base model alone",
-            )
-    if folder.is_dir() and not os.path.lexists(folder / "config.json"):
-        raise missing_file(folder, "config.json")
-
-
 def adapter_in_words(config: Mapping[str, Any]) -> str:
     """What its configuration says that an adapter is, and of which model."""
     base, kind = config.get("base_model_name_or_path"), config.get("peft_type")
@@ -204,7 +181,7 @@ def adapter_in_words(config: Mapping[str, Any]) -> str:
 
 def is_adapter_alone(folder: Path) -> bool:
     """Whether a folder holds an adapter, and no model beside it."""
-    beside = ("config.json", *_WEIGHTS)
+    beside = ("config.json", *MODEL_WEIGHTS)
     return os.path.lexists(folder / ADAPTER_CONFIG) and not any(os.path.lexists(folder / name) for name in beside)
 
 
@@ -212,7 +189,7 @@ def adapters_within(folder: Path) -> list[str]:
     """The names of the folders within a folder that hold adapters, as PEFT saves several of them."""
     try:
         with os.scandir(folder) as entries:
-            held = [entry.name for entry in islice(entries, _MOST_FILES) if entry.is_dir()]
+            held = [entry.name for entry in islice(entries, MOST_FILES) if entry.is_dir()]
     except OSError:
         return []
     return sorted(name for name in held if os.path.lexists(folder / name / ADAPTER_CONFIG))
@@ -229,73 +206,22 @@ def which_adapter(folder: Path) -> str | None:
     return f"{what}: pass {' or '.join(shown(str(folder / name), 200) for name in each[:_LISTED])}"
 
 
-def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
-    """The error that a file of a checkpoint is not there, with what is there in its place."""
-    from rmtbase.models._other_programs import (  # which knows the formats of this file
-        advised,
-        look_into_folder,
-        why_not,
-    )
-
-    try:
-        with os.scandir(folder) as entries:
-            held = list(islice(entries, _MOST_FILES))
-        names = sorted(entry.name for entry in held)
-        inner = sorted(entry.name for entry in held if entry.is_dir() and (folder / entry.name / name).is_file())
-    except OSError:
-        return MissingCheckpointFileError(folder / name)
-    if name == "config.json" and not inner and (advice := which_adapter(folder)):
-        return MissingCheckpointFileError(folder / name, advice=advice)
-    parts = _parts_of_pipeline(folder) if "model_index.json" in names else {}
-    own = [part for part in inner if parts.get(part) == "transformers"]
-    if name == "config.json" and inner and not parts:
-        advice = f"pass one of its folders that has it, or its name by --subfolder: {_listed(inner)}"
-        return MissingCheckpointFileError(folder / name, advice=advice)
-    found, advice = _held_instead(names, name)
-    if parts:
-        ways = [f"--subfolder {part}" for part in (own or [one for one in parts if parts[one] == "transformers"])[:2]]
-        read = f"of its parts {' and '.join(ways)} can be read as it is" if ways else "none of its parts is known"
-        found, advice = f"the folder holds a pipeline of diffusers: {_listed(sorted(parts))}", read
-    look = look_into_folder(folder)
-    if look is None:
-        return MissingCheckpointFileError(folder / name, advice=f"{found}; {advice}")
-    alone = "; put the model's config.json beside them" if found.startswith(_ALONE) else ""
-    error = MissingCheckpointFileError(folder / name, advice=f"{found}{alone}")
-    if advised(error, look, folder.resolve().name):
-        if parts:
-            error.args = (f"{error}; {advice}",)
-        return error
-    return MissingCheckpointFileError(folder / name, advice=f"{found}; {why_not(look, advice)}")
-
-
-def _held_instead(names: list[str], name: str) -> tuple[str, str]:
-    """The content of a folder by the names in it, and advice."""
-    if name == "config.json" and (held := [weights for weights in _WEIGHTS if weights in names]):
+def held_instead(names: list[str], name: str) -> tuple[str, str]:
+    """Describe the content of a folder by the names in it, and what to do."""
+    if name == "config.json" and (held := [weights for weights in MODEL_WEIGHTS if weights in names]):
         return (
-            f"the folder holds weights alone, {_listed(held)}",
+            f"the folder holds weights alone, {listed(held)}",
             f"put the model's config.json beside them, or {_SITES}",
         )
     for pattern, kind in (*_FORMATS, _SHARDS, _OTHER_NAME):
         held = [file for file in names if pattern.fullmatch(file)]
         if held:
-            return f"the folder holds {kind.found}: {_listed(held)}", kind.advice
-    holds = f"the folder holds {_listed(names)} alone" if names else "the folder is empty"
+            return f"the folder holds {kind.found}: {listed(held)}", kind.advice
+    holds = f"the folder holds {listed(names)} alone" if names else "the folder is empty"
     return holds, "download the checkpoint again, or pass its folder"
 
 
-def _parts_of_pipeline(folder: Path) -> dict[str, str]:
-    """The parts of a pipeline of diffusers that are there as folders, each with the library that it is of."""
-    try:
-        index = read_json_object(folder / "model_index.json")
-    except CheckpointError:
-        return {}
-    return {
-        part: str(value[0])
-        for part, value in index.items()
-        if isinstance(value, list) and value and not part.startswith("_") and (folder / part).is_dir()
-    }
-
-
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """List the first of several names."""
     more = len(names) - _LISTED
     return ", ".join(shown(name, _LONGEST_NAME) for name in names[:_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -6,17 +6,38 @@ the error (``error.add_note``), which Python prints behind a traceback and the c
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from inspect import signature
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, RmtbaseError, ShapeError
+from rmtbase.errors import (
+    CheckpointError,
+    MissingCheckpointFileError,
+    MissingTensorError,
+    ParameterError,
+    RmtbaseError,
+    ShapeError,
+)
 from rmtbase.models._attention_names import Attention, Shape, why_no_attention
-from rmtbase.models._files import reading
+from rmtbase.models._files import read_json_object, reading
 from rmtbase.models._first_look import SLICED, Look, look_at, look_into, look_into_folder
+from rmtbase.models._other_formats import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    MERGED,
+    MODEL_WEIGHTS,
+    MOST_FILES,
+    WEIGHTS_ALONE,
+    adapter_in_words,
+    held_instead,
+    listed,
+    which_adapter,
+)
 from rmtbase.shown import one_line, quoted, shown
 
 _IMPORTS = "from rmtbase.models import Place, Site, Stacked, Tensor, open_model, take_rows"
@@ -89,6 +110,78 @@ def refuse_other_programs(config: Mapping[str, Any], path: Path, given: Path) ->
             path, f"the configuration of {program}; {advice if look is None else why_not(look, advice)}"
         )
     raise error
+
+
+def refuse_other_formats(folder: Path, beside_adapter: bool = False) -> None:
+    """Raise where a folder holds an adapter, unless it may, or no configuration, with what it holds.
+
+    Raises:
+        CheckpointError: the configuration of an adapter is there, beside a model or without one; or the weights of an
+            adapter beside those of a model.
+        MissingFileError: there is no ``config.json``.
+    """
+    path = folder / ADAPTER_CONFIG
+    if os.path.lexists(path) and not beside_adapter:
+        raise CheckpointError(
+            folder,
+            f"holds {adapter_in_words(read_json_object(path))} ({ADAPTER_CONFIG}), which changes that model's weights; "
+            f"expected {MERGED}, or the base model alone; or say which by adapter: delta, merged or base",
+        )
+    for weights in () if beside_adapter else ADAPTER_WEIGHTS:
+        if os.path.lexists(folder / weights) and any(os.path.lexists(folder / name) for name in MODEL_WEIGHTS):
+            raise CheckpointError(
+                folder,
+                f"holds {weights}, the weights of an adapter, which change those beside it; expected {MERGED}, or the "
+                "base model alone",
+            )
+    if folder.is_dir() and not os.path.lexists(folder / "config.json"):
+        raise missing_file(folder, "config.json")
+
+
+def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
+    """The error that a file of a checkpoint is not there, with what is there in its place."""
+    try:
+        with os.scandir(folder) as entries:
+            held = list(islice(entries, MOST_FILES))
+        names = sorted(entry.name for entry in held)
+        inner = sorted(entry.name for entry in held if entry.is_dir() and (folder / entry.name / name).is_file())
+    except OSError:
+        return MissingCheckpointFileError(folder / name)
+    if name == "config.json" and not inner and (advice := which_adapter(folder)):
+        return MissingCheckpointFileError(folder / name, advice=advice)
+    parts = _parts_of_pipeline(folder) if "model_index.json" in names else {}
+    own = [part for part in inner if parts.get(part) == "transformers"]
+    if name == "config.json" and inner and not parts:
+        advice = f"pass one of its folders that has it, or its name by --subfolder: {listed(inner)}"
+        return MissingCheckpointFileError(folder / name, advice=advice)
+    found, advice = held_instead(names, name)
+    if parts:
+        ways = [f"--subfolder {part}" for part in (own or [one for one in parts if parts[one] == "transformers"])[:2]]
+        read = f"of its parts {' and '.join(ways)} can be read as it is" if ways else "none of its parts is known"
+        found, advice = f"the folder holds a pipeline of diffusers: {listed(sorted(parts))}", read
+    look = look_into_folder(folder)
+    if look is None:
+        return MissingCheckpointFileError(folder / name, advice=f"{found}; {advice}")
+    alone = "; put the model's config.json beside them" if found.startswith(WEIGHTS_ALONE) else ""
+    error = MissingCheckpointFileError(folder / name, advice=f"{found}{alone}")
+    if advised(error, look, folder.resolve().name):
+        if parts:
+            error.args = (f"{error}; {advice}",)
+        return error
+    return MissingCheckpointFileError(folder / name, advice=f"{found}; {why_not(look, advice)}")
+
+
+def _parts_of_pipeline(folder: Path) -> dict[str, str]:
+    """The parts of a pipeline of diffusers that are there as folders, each with the library that it is of."""
+    try:
+        index = read_json_object(folder / "model_index.json")
+    except CheckpointError:
+        return {}
+    return {
+        part: str(value[0])
+        for part, value in index.items()
+        if isinstance(value, list) and value and not part.startswith("_") and (folder / part).is_dir()
+    }
 
 
 def advise_on_names(

@@ -11,8 +11,8 @@ from typing import Any
 
 from rmtbase.errors import CheckpointError, MissingDependencyError
 from rmtbase.models._expressions import Read
-from rmtbase.models._sites import Site
-from rmtbase.models._torch_route import NOT_PROVED, Disproved, Network
+from rmtbase.models._sites import Disproved, Site
+from rmtbase.models._torch_route import NOT_PROVED, Network, require_transformers
 
 _SWITCH = "RMTBASE_PROOF"  # 0: models are read without a proof
 
@@ -59,7 +59,10 @@ def proof_of(
     chosen = [site for each in kinds.values() for site in dict.fromkeys((each[0], each[-1]))]
     try:
         if network is not None and network.given is not None:
-            reason = network.reason_not_proved(sites, stored, read, noted)
+            require_transformers("a proof")
+            from rmtbase.models._given_module import reason_not_proved
+
+            reason = reason_not_proved(network, sites, stored, read, noted)
             ran = f"proved by running the {network.path} that was given: all of {len(sites)} sites"
             return ran if reason is None else f"{NOT_PROVED}: {reason}"
         network = network or Network.of_config(config, path)

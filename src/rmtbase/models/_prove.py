@@ -15,8 +15,7 @@ from rmtbase.models._probe_events import Numbers, Origin
 from rmtbase.models._probe_network import Part, written_out
 from rmtbase.models._probe_places import Met
 from rmtbase.models._probe_running import run
-from rmtbase.models._sites import Site
-from rmtbase.models._torch_route import Disproved
+from rmtbase.models._sites import Disproved, Site
 
 TOLERANCE = 1e-9
 """Of q·k, relative to |q| |k|."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rmtbase.errors import CheckpointError
 from rmtbase.models._expressions import Expression
 
 STACKS = ("", "encoder", "decoder", "cross", "text", "vision", "audio")
@@ -20,6 +21,10 @@ CONTENT_PART = "rotary: W_QK is the content part at zero relative position"
 NORMS = "query/key norm present: recorded, not folded in"
 BIASES = "biases present: recorded, not folded in"
 """Notes that sites have whichever way they were found."""
+
+
+class Disproved(CheckpointError):  # noqa: N818
+    """The q·k of a model's own forward pass is not what a site's W_QK gives."""
 
 
 class Place(NamedTuple):

@@ -6,7 +6,7 @@ and run a few times on noise (:mod:`rmtbase.models._probe_forward`): seconds, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -34,10 +34,6 @@ NOT_PROVED = "not proved"
 """Begins the note of a model that was not run, or whose products were not seen; a reason follows."""
 
 
-class Disproved(CheckpointError):  # noqa: N818
-    """q·k of a model's own forward pass is not what a site's W_QK gives."""
-
-
 @dataclass(frozen=True)
 class Network:
     """A network without weights, and what its forward passes show. Made by :meth:`of_config` or :meth:`of_module`.
@@ -63,7 +59,7 @@ class Network:
             UnknownArchitectureError: ``transformers`` does not know the type.
             CheckpointError: the type brings its own code; or the class cannot be built.
         """
-        _require_torch("reading a model through its own forward pass")
+        require_transformers("reading a model through its own forward pass")
         from rmtbase.models._probe_network import build
 
         return cls(build(config, path), path)
@@ -82,7 +78,7 @@ class Network:
         Raises:
             MissingDependencyError: torch or ``transformers`` is not installed.
         """
-        _require_torch("reading a module")
+        require_transformers("reading a module")
         return cls(module, Path(type(module).__name__), inputs, module if given is None else given)
 
     @cached_property
@@ -150,15 +146,6 @@ class Network:
         needed |= {name for site in sites for norm in site.norms() for name in norm.tensors()}
         parameters = stored_parameters(self.network, stored, sorted(needed))
         return [as_stored(site, parameters, self.path) for site in sites]
-
-    def reason_not_proved(
-        self, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read, noted: Collection[str]
-    ) -> str | None:
-        """Prove all sites of a module that was given; in words why that cannot be done: see ``reason_not_proved``."""
-        _require_torch("a proof")
-        from rmtbase.models._given_module import reason_not_proved
-
-        return reason_not_proved(self, sites, stored, read, noted)
 
     def _bias_notes(self, stored: Mapping[str, tuple[int, ...]] | None) -> Iterator[str]:
         """What the stored biases of the sites' maps are otherwise than the network has them."""
@@ -249,7 +236,8 @@ def stored_of(module: nn.Module) -> tuple[dict[str, tuple[int, ...]], Read]:
     return {name: tuple(one.shape) for name, one in parameters.items()}, read
 
 
-def _require_torch(purpose: str) -> None:
+def require_transformers(purpose: str) -> None:
+    """Raise MissingDependencyError unless torch and transformers are installed."""
     for package in ("torch", "transformers"):
         try:
             version(package)
