@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from rmtbase.laws import marchenko_pastur
 from rmtbase.linalg import product_singular_values
-from rmtbase.scoring import heavy_tails, spectral_signal
+from rmtbase.results.signal import heavy_tails, spectral_signal
 
 LEVEL = 0.05
 FAST, MEDIUM, SLOW = range(3)  # what a rule costs: how many draws it is asked about

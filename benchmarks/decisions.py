@@ -33,7 +33,8 @@ from pairs import factored_score, opened
 from rmtbase.laws import RankOneSpike
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import Model
-from rmtbase.scoring import composition, spectral_signal
+from rmtbase.results.composition import composition
+from rmtbase.results.signal import spectral_signal
 from rmtbase.statistics import benjamini_hochberg
 
 SEED = 8

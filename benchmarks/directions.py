@@ -78,7 +78,7 @@ def steps(folder: str) -> None:
     import xarray as xr
 
     from rmtbase.models import open_model
-    from rmtbase.scoring import signal
+    from rmtbase.results.signal import signal
 
     xr.Dataset({"one": ("x", [1.0])})  # the first dataset of a process imports Dask, if that is installed
     model, ticks = open_model(folder), Ticks()

@@ -69,7 +69,8 @@ def steps(folder: str) -> None:
     begin = clocks()
     from rmtbase.models import open_model
     from rmtbase.montecarlo import cached_baseline
-    from rmtbase.scoring import draws_for, score
+    from rmtbase.nulls import draws_for
+    from rmtbase.results.scores import score
 
     score("demo")  # a first call imports more, and more yet if Dask is installed
     seconds = {"import, and the bundled model scored": clocks() - begin}
@@ -108,7 +109,7 @@ class Ticks:
 
 def scored(model: Model, **options: Any) -> tuple[Seconds, Seconds]:
     """Score, and return the seconds from the first layer to the last, and those of all the rest."""
-    from rmtbase.scoring import score
+    from rmtbase.results.scores import score
 
     ticks = Ticks()
     begin = clocks()
@@ -190,7 +191,7 @@ def analytic_null(folder: str) -> None:
 def analytic_scores(folder: str) -> None:
     """Score heads by the analytic null and print the [wall, processor] seconds beside those of reading them."""
     from rmtbase.models import open_model
-    from rmtbase.scoring import score
+    from rmtbase.results.scores import score
 
     score("demo", "analytic")  # as in ``steps``
     model = open_model(folder)

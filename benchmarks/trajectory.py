@@ -32,7 +32,7 @@ from safetensors.numpy import load_file, save_file
 
 from _machine import RMTBASE, Check, arguments, describe_machine, finish, recorded, run_process
 from rmtbase.models import open_model
-from rmtbase.tables import open_trajectory
+from rmtbase.results import open_trajectory
 from rmtbase.watch import Watcher
 
 CHECKPOINTS, RUNS, QUICK_RUNS = 20, 6, 1

@@ -16,7 +16,10 @@ from sphinx.util.inventory import InventoryFile
 import rmtbase
 from rmtbase.cli._app import app
 from rmtbase.constants import constants, functions
+from rmtbase.results import register_all
 from rmtbase.tables import KINDS
+
+register_all()
 
 
 def missing(site: Path) -> list[str]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
-from rmtbase import open_trajectory
-from rmtbase.trajectories import summarize_trajectory
+from rmtbase import open_table
+from rmtbase.results.trajectory import summarize_trajectory
 from rmtbase.watch import WatchCallback
 
 torch.manual_seed(0)
@@ -30,5 +30,5 @@ trainer.add_callback(watched)
 trainer.train()
 
 print(f"\nseconds a look: {', '.join(f'{seconds:.2f}' for seconds in watched.watcher.seconds)}")
-for sentence in summarize_trajectory(open_trajectory("run.nc")).sentences():
+for sentence in summarize_trajectory(open_table("run.nc")).sentences():
     print(sentence)

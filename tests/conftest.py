@@ -19,6 +19,8 @@ from jaxtyping import install_import_hook
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
+from rmtbase.results import register_all
+
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["RMTBASE_PROOF"] = "0"  # but for the tests of it: each would take seconds
@@ -36,6 +38,7 @@ SAMPLERS = (
     "orthogonal_matrix",
 )
 install_import_hook([f"rmtbase.ensembles._{name}" for name in SAMPLERS], "beartype.beartype")
+register_all()  # so that rmtbase.tables.KINDS has every kind when tests are parametrised
 
 # Large libraries leave half a million objects as they are imported: to look through them for garbage took a sixth of
 # the time of quick tests. It is done less often, and not at all of what was there before the first test.

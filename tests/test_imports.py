@@ -30,7 +30,17 @@ def test_importing_the_command_line_takes_in_nothing_heavy(tmp_path):
 
 
 def test_numpy_rooms_import_no_jax_torch_or_matplotlib(tmp_path):
-    rooms = ("laws", "tables", "statistics", "nulls", "models", "scoring", "trajectories", "watch")
+    rooms = (
+        "laws",
+        "tables",
+        "statistics",
+        "nulls",
+        "models",
+        "heads",
+        "results.scores",
+        "results.trajectory",
+        "watch",
+    )
     code = (
         f"import importlib, sys\nfor room in {rooms}:\n    importlib.import_module('rmtbase.' + room)\n"
         f"    print(room, [m for m in {HEAVY[:4]} if m in sys.modules])"
@@ -61,8 +71,8 @@ def test_the_public_names_are_there():
     for name in rmtbase.__all__:
         assert getattr(rmtbase, name) is not None
     assert set(rmtbase.__all__) <= set(dir(rmtbase))
-    assert {"baseline", "open_baseline", "open_scores", "score", "score_heads", "laws", "models"} <= set(dir(rmtbase))
-    assert {"trajectory", "open_trajectory", "trajectories", "watch"} <= set(dir(rmtbase))
+    assert {"baseline", "open_model", "open_table", "score", "score_heads", "laws", "models"} <= set(dir(rmtbase))
+    assert {"signal", "composition", "depth", "diff", "compare", "trajectory", "plot", "export"} <= set(dir(rmtbase))
 
 
 @pytest.mark.parametrize("room", sorted(set(dir(rmtbase)) - set(rmtbase.__all__)))

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 
 import pytest
@@ -42,3 +43,23 @@ def test_another_thread_enters_without_touching_handlers():
     thread.start()
     thread.join()
     assert found == [signal.getsignal(signal.SIGINT)]
+
+
+def test_every_signal_that_came_reaches_its_handler_and_none_is_raised_again():
+    """A signal raised again would be counted twice by what ends a command at the third one."""
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda found, frame: seen.append(found))
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    wakeup = signal.set_wakeup_fd(sender.fileno())
+    try:
+        with interrupts_held():
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+        assert seen == [signal.SIGINT] * 2
+        assert len(receiver.recv(64)) == 2
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGINT, before)
+        receiver.close()
+        sender.close()

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmtbase import constants, ensembles, laws, montecarlo, nulls, plots, statistics, tables
+from rmtbase import constants, ensembles, laws, montecarlo, nulls, statistics, tables
+from rmtbase.drawing.theme import LIGHT
 from rmtbase.models import ArrayModel, head_shape, open_model
 from rmtbase.shown import in_one_line, one_line, quoted, shown
 
@@ -107,7 +108,7 @@ OBJECTS = {
     "model": lambda: open_model("demo"),
     "arrays": lambda: ArrayModel.of(*WEIGHTS.reshape(2, 2, 4, 16), "m" * 200, "step 7"),
     "head_shape": lambda: head_shape("gpt2"),
-    "theme": lambda: plots.LIGHT,
+    "theme": lambda: LIGHT,
     "software": lambda: constants.software(),
     "kind": lambda: tables.KINDS["scores"],
 }

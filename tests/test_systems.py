@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from rmtbase import systems
-from rmtbase.cli._endings import UNREAD, ended_by
 from rmtbase.errors import OutputError
 from rmtbase.linalg import available_cores
 from rmtbase.montecarlo._memory import host_memory
-from rmtbase.plots import figures
-from rmtbase.tables import locked_folder, open_table, write_bytes, write_table
+from rmtbase.results import open_table
+from rmtbase.results.figures import figures
+from rmtbase.tables import locked_folder, write_bytes, write_table
+from rmtbase.terminal.endings import UNREAD, ended_by
 
 DATA = Path(__file__).parent / "data"
 SOURCE = Path(systems.__file__).parent

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy import special, stats
 
-from rmtbase.plots import LIGHT
+from rmtbase.drawing.theme import LIGHT
 from tables import Record, RowDict, exact_scores
 
 GAMMAS = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64)

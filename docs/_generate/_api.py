@@ -9,6 +9,7 @@ import pkgutil
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -41,8 +42,11 @@ _LITERAL = re.compile(r"(``.*?``|:\w+:`.*?`)")
 
 def public_modules() -> dict[str, ModuleType]:
     """``rmtbase`` and every module in it that is public, by its dotted name."""
-    below = (f"rmtbase.{module.name}" for module in pkgutil.iter_modules(rmtbase.__path__) if module.name[0] != "_")
-    return {name: import_module(name) for name in ("rmtbase", *below)}
+    below = [f"rmtbase.{module.name}" for module in pkgutil.iter_modules(rmtbase.__path__) if module.name[0] != "_"]
+    for package in map(import_module, ("rmtbase.drawing", "rmtbase.heads", "rmtbase.tables", "rmtbase.results")):
+        found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        below += [one.name for one in found if not re.search(r"\._|\.(command|terminal)$", one.name)]
+    return {name: import_module(name) for name in ("rmtbase", *below) if name != "rmtbase.terminal"}
 
 
 def public_names(module: ModuleType) -> list[str]:
@@ -98,9 +102,11 @@ def _datum(module: ModuleType, name: str) -> Iterator[str]:
 
 def _home(module: ModuleType, name: str) -> str:
     """The module whose source defines what another one exports by that name."""
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
+    stub = Path(str(module.__file__)).with_suffix(".pyi")  # of a package that imports when it is asked
+    source = stub.read_text(encoding="utf-8") if stub.is_file() else inspect.getsource(module)
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and name in {alias.asname or alias.name for alias in node.names}:
-            return _home(import_module(str(node.module)), name)
+            return _home(import_module("." * node.level + str(node.module), module.__name__), name)
     return module.__name__
 
 

@@ -14,8 +14,11 @@ from matplotlib import pyplot as plt
 
 from _generate import FOLDER, write_page
 from rmtbase.cli._app import run
-from rmtbase.plots import figure_names, figures
-from rmtbase.tables import KINDS, open_table
+from rmtbase.results import open_table, register_all
+from rmtbase.results.figures import figure_names, figures
+from rmtbase.tables import KINDS
+
+register_all()
 
 _IMAGES = FOLDER / "gallery"
 _DOTS_PER_INCH = 80
@@ -61,8 +64,8 @@ _NONE = {"atlas"}  # kinds without figures
 _INTRODUCTION = """# Gallery
 
 A file of every kind, made by the command that is shown, and the figures that `rmtbase plot FILE -o figures` draws of it
-unasked. `--only NAME` draws one, `--theme dark` or `print` and `--style` set the colours, and `rmtbase.plots.figures`
-gives them to a notebook. Choose a figure to see it in its own size."""
+unasked. `--only NAME` draws one, `--theme dark` or `print` and `--style` set the colours, and
+`rmtbase.results.figures.figures` gives them to a notebook. Choose a figure to see it in its own size."""
 
 
 def write_gallery() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from _generate import as_plain, table, write_page
+from rmtbase.results import register_all
 from rmtbase.tables import KINDS, SCHEMA_VERSION, Kind
-from rmtbase.tables._domain import Domain
 from rmtbase.tables._schema import COORDINATES, Variable
+from rmtbase.tables.domain import Domain
+
+register_all()
 
 _INTRODUCTION = f"""# Kinds of file
 

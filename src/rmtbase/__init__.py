@@ -8,8 +8,8 @@ The calls that most users need, loaded on first use so that ``import rmtbase`` c
 * :func:`score_heads`: the same for plain arrays;
 * :func:`trajectory`: the scores of a model's checkpoints, and when each head left the null.
 
-The rooms ``constants``, ``laws``, ``ensembles``, ``statistics``, ``montecarlo``, ``nulls``, ``models``, ``scoring``,
-``comparison``, ``trajectories`` and ``plots`` hold the parts; ``watch`` follows a training run from within.
+The packages ``laws``, ``ensembles``, ``statistics``, ``constants``, ``nulls``, ``montecarlo`` and ``models`` hold the
+parts, ``results`` a folder for each kind of result; ``watch`` follows a training run from within.
 """
 
 from __future__ import annotations
@@ -20,50 +20,68 @@ TYPE_CHECKING = False  # as typing has it, which takes longer to import than all
 if TYPE_CHECKING:
     from typing import Any
 
+    from rmtbase.models import open_model
     from rmtbase.montecarlo import baseline
-    from rmtbase.scoring import score, score_heads
-    from rmtbase.tables import open_baseline, open_scores, open_trajectory
-    from rmtbase.trajectories import trajectory
+    from rmtbase.results import open_table
+    from rmtbase.results.comparison import compare
+    from rmtbase.results.composition import composition
+    from rmtbase.results.depth import depth
+    from rmtbase.results.diff import diff
+    from rmtbase.results.figures import plot
+    from rmtbase.results.scores import score, score_heads
+    from rmtbase.results.signal import signal
+    from rmtbase.results.trajectory import trajectory
+    from rmtbase.tables import export
 
     __version__: str
 
 __all__ = [
     "__version__",
     "baseline",
-    "open_baseline",
-    "open_scores",
-    "open_trajectory",
+    "compare",
+    "composition",
+    "depth",
+    "diff",
+    "export",
+    "open_model",
+    "open_table",
+    "plot",
     "score",
     "score_heads",
+    "signal",
     "trajectory",
 ]
 
 _HOME = {
     "baseline": "rmtbase.montecarlo",
-    "open_baseline": "rmtbase.tables",
-    "open_scores": "rmtbase.tables",
-    "open_trajectory": "rmtbase.tables",
-    "score": "rmtbase.scoring",
-    "score_heads": "rmtbase.scoring",
-    "trajectory": "rmtbase.trajectories",
+    "compare": "rmtbase.results.comparison",
+    "composition": "rmtbase.results.composition",
+    "depth": "rmtbase.results.depth",
+    "diff": "rmtbase.results.diff",
+    "export": "rmtbase.tables",
+    "open_model": "rmtbase.models",
+    "open_table": "rmtbase.results",
+    "plot": "rmtbase.results.figures",
+    "score": "rmtbase.results.scores",
+    "score_heads": "rmtbase.results.scores",
+    "signal": "rmtbase.results.signal",
+    "trajectory": "rmtbase.results.trajectory",
 }
-_ROOMS = frozenset(
+_PACKAGES = frozenset(
     {
-        "comparison",
         "constants",
+        "drawing",
         "ensembles",
         "errors",
+        "heads",
         "laws",
         "linalg",
         "models",
         "montecarlo",
         "nulls",
-        "plots",
-        "report",
-        "scoring",
+        "results",
         "statistics",
         "tables",
-        "trajectories",
         "watch",
     }
 )
@@ -76,7 +94,7 @@ def __getattr__(name: str) -> Any:
         return globals().setdefault("__version__", _version())
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return importlib.import_module(f"rmtbase.{name}")
     raise AttributeError(f"module 'rmtbase' has no attribute {name!r}")
 
@@ -91,4 +109,4 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_ROOMS})
+    return sorted({*__all__, *_PACKAGES})

@@ -18,6 +18,7 @@ PACKAGES = (
     "netCDF4",
     "h5py",
     "matplotlib",
+    "lazy_loader",
     "typer",
     "rich",
     "ml_dtypes",

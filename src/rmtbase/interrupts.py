@@ -20,16 +20,22 @@ def interrupts_held() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
+    came: list[signal.Signals] = []
     # The other threads of this process still take the signals, and hand them to these handlers.
-    handlers = {number: signal.signal(number, lambda found, frame: came.append(found)) for number in _HELD}
+    handlers = {
+        number: signal.signal(number, lambda found, frame: came.append(signal.Signals(found))) for number in _HELD
+    }
     try:
         yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         for number in came:
-            signal.raise_signal(number)
+            handler = handlers[number]
+            if callable(handler):  # which is not told to those who count signals as they come: they were told
+                handler(number, None)
+            else:
+                signal.raise_signal(number)
 
 
 @contextmanager

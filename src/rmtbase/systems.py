@@ -1,7 +1,7 @@
 """What Linux, macOS and Windows do differently, each difference in one function: files, processes, memory.
 
 What one system lacks is asked for by what Python has of it, so that any other system does what it can. Signals are
-beside the command that takes them (``cli/_signals.py``), forks beside what they would break (``forks.py``), cores
+beside the command that takes them (``terminal/signals.py``), forks beside what they would break (``forks.py``), cores
 beside the threads (``linalg/_threads.py``).
 """
 

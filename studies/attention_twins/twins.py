@@ -22,7 +22,7 @@ from typing import NamedTuple
 from figure import draw
 
 import rmtbase
-from rmtbase.comparison import Training, compare
+from rmtbase.results.comparison import Training, compare
 from rmtbase.tables import write_table
 
 HERE = Path(__file__).resolve().parent

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.scoring._element_scores import FIELDS, STATISTICS, against_null, element_law, elements_of
-from rmtbase.scoring._element_summary import joint_p_value
+from rmtbase.results.scores._element_scores import FIELDS, STATISTICS, against_null, element_law, elements_of
+from rmtbase.results.scores._element_summary import joint_p_value
 from rmtbase.statistics import benjamini_hochberg, cauchy_combination, element_sketch
 
 HERE = Path(__file__).parent

@@ -19,7 +19,7 @@ import torch
 import transformers
 
 import rmtbase
-from rmtbase.scoring._initialization import initialization
+from rmtbase.nulls._initialization import initialization
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "sims"))

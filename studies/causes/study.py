@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import rmtbase
-from rmtbase.scoring import TESTS
+from rmtbase.results.scores import TESTS
 
 if __name__ == "__main__":
     from planted import CAUSES, KEY, KEY_ELEMENTS, QUERY, QUERY_ELEMENTS, RELATION

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rmtbase.scoring._improbable_elements import improbable
-from rmtbase.scoring._largest_elements import largest_elements
+from rmtbase.results.scores._improbable_elements import improbable
+from rmtbase.results.scores._largest_elements import largest_elements
 from rmtbase.statistics import element_sketch
 
 SEED, LEVEL, MATRICES, SIZE = 5, 0.025, 150, 4096

@@ -12,7 +12,7 @@ import argparse
 import json
 from pathlib import Path
 
-from rmtbase.scoring import signal, signal_rows, summarize_tails
+from rmtbase.results.signal import signal, signal_rows, summarize_tails
 
 HERE = Path(__file__).resolve().parent
 STEPS, LEVEL = ("step-0", "step-200", "final"), 0.05

@@ -21,7 +21,7 @@ from figure import CALLED, draw, shares
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import RankOneSpike
-from rmtbase.scoring import heavy_tails
+from rmtbase.results.signal import heavy_tails
 
 HERE = Path(__file__).resolve().parent
 SHAPES = ((90, 60), (128, 128), (256, 48, 256))

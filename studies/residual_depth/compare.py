@@ -11,7 +11,7 @@ from verify import spectra
 
 from rmtbase.laws import ResidualPath, ResidualUpdate, marchenko_pastur
 from rmtbase.models import demo_revisions, open_model
-from rmtbase.scoring import effective_depth
+from rmtbase.results.depth import effective_depth
 
 WIDTH = 512
 TOY_DRAWS = 8

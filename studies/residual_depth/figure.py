@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from rmtbase.drawing.theme import LIGHT
 from rmtbase.laws import ResidualPath, ResidualUpdate, marchenko_pastur
-from rmtbase.plots import LIGHT
 
 RULE = "path wasserstein"
 LAYER = 2  # the middle one of the bundled model's four, as in the sources: length // 2

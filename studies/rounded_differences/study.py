@@ -20,8 +20,8 @@ import ml_dtypes
 import numpy as np
 
 from rmtbase.linalg import product_singular_values
-from rmtbase.scoring import spectral_signal
-from rmtbase.scoring._sign_flips import SignFlips
+from rmtbase.results.signal import spectral_signal
+from rmtbase.results.signal._sign_flips import SignFlips
 
 HERE = Path(__file__).resolve().parent
 LEVEL, SIGMA, RANK, THRESHOLDS = 0.05, 0.02, 4, 2.0

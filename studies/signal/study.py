@@ -19,7 +19,7 @@ from scipy.stats import truncnorm
 
 from rmtbase.laws import RankOneSpike, marchenko_pastur
 from rmtbase.nulls import LARGEST_KURTOSIS
-from rmtbase.scoring import spectral_signal
+from rmtbase.results.signal import spectral_signal
 
 HERE = Path(__file__).resolve().parent
 SHAPES = ((384, 32, 384), (768, 64, 768), (1024, 64, 512), (4096, 128, 4096))

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rmtbase.comparison import checks, published_table
 from rmtbase.errors import ParameterError
+from rmtbase.results.comparison import checks, published_table
 from studies.sources.claims_checks import CHECKS, Evidence, Found
 from studies.sources.first import MILLION
 from studies.sources.recipe import Null, Result, Row, Run, Table, read_results

@@ -14,12 +14,13 @@ import xarray as xr
 from scipy.stats import binom, spearmanr, ttest_ind, wasserstein_distance
 
 from rmtbase import laws
-from rmtbase.comparison import TRANSMISSION, published_table, weibull_scales
 from rmtbase.laws import low_rank_product, naive_marchenko_pastur, null, product_element
 from rmtbase.linalg import product_singular_values
 from rmtbase.models import Model
-from rmtbase.plots import PUBLISHED_BAND
-from rmtbase.tables import open_comparison, scores_at
+from rmtbase.results import open_comparison
+from rmtbase.results.comparison import TRANSMISSION, published_table, weibull_scales
+from rmtbase.results.scores.figures import PUBLISHED_BAND
+from rmtbase.results.trajectory.schema import scores_at
 from studies.sources.course import STUDIES, TWINS, course, steps_of
 from studies.sources.first import thin_of
 from studies.sources.recipe import Null, Run

@@ -13,12 +13,12 @@ import xarray as xr
 from jaxtyping import Float
 
 import rmtbase
-from rmtbase.comparison import TRANSMISSION, Training, compare
 from rmtbase.errors import ParameterError
 from rmtbase.laws import parents
 from rmtbase.models import Model, find_series, known_models
+from rmtbase.results import open_comparison
+from rmtbase.results.comparison import TRANSMISSION, Training, compare
 from rmtbase.statistics import ElementSketch, element_sketch
-from rmtbase.tables import open_comparison
 from studies.sources.recipe import Run, label
 
 STUDIES = Path(__file__).resolve().parents[1]
@@ -60,7 +60,7 @@ def course(run: Run) -> xr.DataTree | None:
     Of the demo they are those of ``studies/training_run``: 41 steps.
     """
     if run.model == "demo":
-        return rmtbase.open_trajectory(DEMO_RUN)
+        return rmtbase.open_table(DEMO_RUN)
     if is_pythia(run.model):
         return run.trajectory(revisions=tuple(f"step{step}" for step in (0, *PYTHIA_STEPS)))
     if not _is_series(run.model):

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.plots import LIGHT
+from rmtbase.drawing.theme import LIGHT
 from studies.sources.drawing import canvas, legend_below, log_ticks, looks, titled
 from studies.sources.heads import Heads, Measured
 

@@ -1,4 +1,4 @@
-"""Figures of several panels in the house's light theme, for what ``rmtbase.plots`` has no picture of."""
+"""Figures of several panels in the light theme of rmtbase, for what rmtbase has no figure of."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from rmtbase.plots import LIGHT
+from rmtbase.drawing.theme import LIGHT
 
 MARKERS = ("o", "s", "^", "D", "v")
 STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)))

@@ -14,11 +14,11 @@ import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
 from rmtbase import laws
+from rmtbase.drawing.theme import LIGHT
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import product_singular_values
 from rmtbase.models import Model
-from rmtbase.plots import LIGHT
-from rmtbase.scoring import signal
+from rmtbase.results.signal import signal
 from studies.sources.drawing import canvas, legend_below, titled
 from studies.sources.recipe import Figure, Null, Result, Row, Run, Table
 

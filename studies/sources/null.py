@@ -11,11 +11,12 @@ import xarray as xr
 from matplotlib.figure import Figure as Drawing
 from scipy import stats
 
-from rmtbase import laws, plots
+from rmtbase import laws
+from rmtbase.drawing.null_curves import null_spectrum
+from rmtbase.drawing.theme import LIGHT
 from rmtbase.ensembles import Ensemble, gaussian_matrix, low_rank_product
 from rmtbase.laws import GaussianChain, naive_marchenko_pastur, product_element
 from rmtbase.montecarlo import baseline, draw_spectra, element_baseline
-from rmtbase.plots import LIGHT
 from studies.sources.drawing import canvas, legend_below, looks, titled
 from studies.sources.recipe import Figure, Null, Result, Row, Run
 
@@ -193,7 +194,7 @@ def gpt2_spectrum(table: xr.Dataset, draws: int) -> Drawing:
     """The density of the null of GPT-2's heads, whole and at its upper edge."""
     figure, ((left, right),) = canvas(1, 2, 11.0, 4.2)
     for ax in (left, right):
-        plots.null_spectrum(table, ax=ax, legend=False)
+        null_spectrum(table, ax=ax, legend=False)
     lower, upper = laws.low_rank_product(d_model=GPT2[0], d_head=GPT2[1]).support
     naive = naive_marchenko_pastur(d_model=GPT2[0], d_head=GPT2[1]).support[1]
     right.set_xlim(naive - 0.08 * (upper - lower), left.get_xlim()[1])

@@ -7,9 +7,10 @@ import xarray as xr
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase import plots
+from rmtbase.drawing.theme import LIGHT
 from rmtbase.models import known_models
-from rmtbase.plots import LIGHT
+from rmtbase.results.figures import figures
+from rmtbase.results.scores.figures import head_density_heatmap, statistic_scatter
 from studies.sources.drawing import MARKERS, canvas, legend_below, titled
 from studies.sources.post1_rows import BOTH, fitted_by_histogram, rows
 from studies.sources.recipe import Figure, Result, Run, Table
@@ -76,7 +77,7 @@ def _figures(tree: xr.DataTree) -> tuple[Figure, ...]:
         f"head-densities-W_Q-{layer}-weights", f"head-densities-W_Q-{layer}", "width-and-entropy-W_Q",
         f"head-densities-W_QK-{layer}", "width-and-divergence-W_Q", "width-and-divergence-W_QK", "moment-corner",
     )  # fmt: skip
-    drawn = plots.figures(tree, names=names)
+    drawn = figures(tree, names=names)
     weights, query, entropy, product, *divergence, corner = (drawn[name] for name in names)
     ends = [figure.axes[-1].get_ylim() for figure in divergence]
     for figure in divergence:
@@ -121,8 +122,8 @@ def _map(tree: xr.DataTree, component: str) -> Drawing:
     """The density of the elements of every head, in both units."""
     number = of_elements(tree, "sigma", component).value.size
     figure, ((left, right),) = canvas(1, 2, 10.0, float(np.clip(1.6 + _ROW * number, 3.4, 9.0)))
-    plots.head_density_heatmap(tree, component, "weight", ax=left, colorbar=False)
-    plots.head_density_heatmap(tree, component, "spread", ax=right)
+    head_density_heatmap(tree, component, "weight", ax=left, colorbar=False)
+    head_density_heatmap(tree, component, "spread", ax=right)
     return figure
 
 
@@ -130,7 +131,7 @@ def _pair(tree: xr.DataTree, statistic: str) -> Drawing:
     """One statistic against σ, of W_Q and of W_QK."""
     figure, (axes,) = canvas(1, 2, 10.0, 3.8, sharey=statistic != "entropy")
     for ax, component in zip(axes, BOTH, strict=True):
-        plots.statistic_scatter(tree, "sigma", statistic, "elements", component, ax=ax, legend=False)
+        statistic_scatter(tree, "sigma", statistic, "elements", component, ax=ax, legend=False)
     if statistic != "entropy":
         axes[1].set_ylabel("")
     else:

@@ -6,7 +6,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
-from rmtbase import plots
+from rmtbase.drawing.theme import LIGHT
+from rmtbase.results.figures import figures
+from rmtbase.results.scores.figures import eigenvalue_density_heatmap, eigenvalue_heatmap, head_spectra
 from rmtbase.tables import heads_present
 from studies.sources.drawing import canvas, titled
 from studies.sources.post2_rows import PUBLISHED_CONDITION, exponents, rows
@@ -32,18 +34,18 @@ def _figures(run: Run, tree: xr.DataTree) -> tuple[Figure, ...]:
         "by-layer-normalized-participation-ratio", "by-layer-spectral-entropy", "by-layer-condition-number",
         "scatter-participation-entropy", "spectrum-and-width", "spectrum-and-width-singular",
     )  # fmt: skip
-    drawn = plots.figures(tree, names=names)
+    drawn = figures(tree, names=names)
     ranks, densities, leading, ratio, entropy, condition, shapes, eigenvalues, singular = (drawn[one] for one in names)
     is_gpt2 = run.is_of("gpt2")
     if is_gpt2:
         for ax in condition.axes:
-            ax.axhline(PUBLISHED_CONDITION, color=plots.LIGHT.naive, ls="--")
+            ax.axhline(PUBLISHED_CONDITION, color=LIGHT.naive, ls="--")
     published = " Dashed: the published κ ~ 4." if is_gpt2 else ""
     which = "those of the caption" if is_gpt2 else "the nearest to the null and the farthest from it"
     both = "left of eigenvalues λ, right of singular values s, each with its own null."
     fits = {name: ", ".join(f"{of} {fit}" for of, fit, _ in exponents(tree, name)) for name, _ in CONVENTIONS}
     made = (
-        ("02", plots.head_spectra(tree, PUBLISHED_HEADS if is_gpt2 else None),
+        ("02", head_spectra(tree, PUBLISHED_HEADS if is_gpt2 else None),
          f"Spectra of two heads, {which}: by rank, and the density of ln λ, each with its own null."),
         ("03", _ranks(tree), "Eigenvalues of every head by rank: left over the mean of all, the null on top; right "
          "over the null's median of that rank, at the head's σ."),
@@ -80,7 +82,7 @@ def _ranks(tree: xr.DataTree) -> Drawing:
     for ax, over, title in zip(
         axes, ("mean", "null"), ("the mean of all", "the null's median at its rank"), strict=True
     ):
-        plots.eigenvalue_heatmap(tree, over, ax=ax)
+        eigenvalue_heatmap(tree, over, ax=ax)
         titled(ax, f"over {title}", ax.get_xlabel(), ax.get_ylabel())
     return figure
 
@@ -88,5 +90,5 @@ def _ranks(tree: xr.DataTree) -> Drawing:
 def _densities(tree: xr.DataTree) -> Drawing:
     """The density of every head's eigenvalues."""
     figure, ((ax,),) = canvas(1, 1, 8.0, _height(tree))
-    plots.eigenvalue_density_heatmap(tree, ax=ax)
+    eigenvalue_density_heatmap(tree, ax=ax)
     return figure

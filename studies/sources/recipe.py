@@ -23,8 +23,8 @@ from matplotlib.figure import Figure as Drawing
 import rmtbase
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import Model, find_series, known_models, open_model
-from rmtbase.plots import Animation
 from rmtbase.progress import SILENT, Progress
+from rmtbase.results.trajectory.figures import Animation
 from rmtbase.systems import is_alive
 from rmtbase.tables import SCHEMA_VERSION, software_version, write_table
 
@@ -205,7 +205,7 @@ class Run:
                 tree = rmtbase.score(opened, progress=self.progress, **options)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_table(tree, path)
-        tree = rmtbase.open_scores(path)
+        tree = rmtbase.open_table(path)
         weights = json.loads(tree.attrs["provenance"]).get("weights", {})
         commits = [one for one in json.loads(tree.attrs["notes"]) if one.startswith("hub commit ")]
         self.scored[f"{tree.attrs['model']}@{tree.attrs['revision']}"] = {

@@ -8,9 +8,9 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
+from rmtbase.drawing.axes import statistic_words
 from rmtbase.laws import product_element
 from rmtbase.models import known_models
-from rmtbase.plots import statistic_words
 from rmtbase.tables import heads_present
 from studies.sources.recipe import Null, Row, Run
 

@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
+from rmtbase.drawing.theme import LIGHT, Theme
 from rmtbase.ensembles import gaussian_matrix, logistic_matrix, residual_path
 from rmtbase.laws import ResidualPath, ResidualUpdate, marchenko_pastur
-from rmtbase.plots import LIGHT, Theme, animation_of
+from rmtbase.results.trajectory.figures import animation_of
 from studies.sources.drawing import canvas, legend_below, titled
 from studies.sources.recipe import Figure
 from studies.sources.spectra import COMPONENTS, QKV, WIDEST, Spectrum, edges, independent_density

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import xarray as xr
 
-from rmtbase.tables import scores_at
+from rmtbase.results.trajectory.schema import scores_at
 from studies.sources import weibull_scales as scales
 from studies.sources import weibull_shapes as shapes
 from studies.sources import weibull_tables as tables

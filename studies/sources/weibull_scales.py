@@ -12,9 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from rmtbase.comparison import TRANSMISSION, ScaleLaw, Training, published_table, scale_law, weibull_scales
+from rmtbase.drawing.theme import LIGHT
 from rmtbase.laws import weibull_anchor, weibull_null
-from rmtbase.plots import LIGHT, PUBLISHED_BAND
+from rmtbase.results.comparison import TRANSMISSION, ScaleLaw, Training, published_table, scale_law, weibull_scales
+from rmtbase.results.scores.figures import PUBLISHED_BAND
 from studies.sources.course import PYTHIA_DECAY, PYTHIA_RATES, Transmission
 from studies.sources.drawing import canvas, legend_below, looks, titled
 from studies.sources.recipe import Figure
@@ -190,7 +191,7 @@ def published_models(prefix: str = "") -> list[Model]:
 
 
 def law_of(models: Sequence[Model]) -> ScaleLaw:
-    """:func:`rmtbase.comparison.scale_law` of these."""
+    """:func:`rmtbase.results.comparison.scale_law` of these."""
     return scale_law([one.root for one in models], [one.scale for one in models])
 
 

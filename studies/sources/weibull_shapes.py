@@ -8,11 +8,12 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from rmtbase import plots
-from rmtbase.comparison import SELECTION
+from rmtbase.drawing.theme import LIGHT
 from rmtbase.laws import parents, weibull_anchor, weibull_body_tail_gap, weibull_null
-from rmtbase.plots import LIGHT, PUBLISHED_BAND
-from rmtbase.tables import scores_at
+from rmtbase.results.comparison import SELECTION
+from rmtbase.results.figures import figures
+from rmtbase.results.scores.figures import PUBLISHED_BAND, magnitude_heatmap, trim_noise
+from rmtbase.results.trajectory.schema import scores_at
 from studies.sources.course import TRIMS, Transmission, body_edges
 from studies.sources.drawing import canvas, legend_below, looks, titled
 from studies.sources.recipe import Figure
@@ -38,7 +39,7 @@ def figure_of(number: int, drawn: object, caption: str) -> Figure:
 def noise() -> Figure:
     """Figure 2: how noisy one point of the plot is, and how noisy the slope is."""
     figure, ((left, right),) = canvas(1, 2, width=10.0, height=3.9)
-    plots.trim_noise(ax=left, legend=False)
+    trim_noise(ax=left, legend=False)
     titled(left, "one point of the plot: the paper's curve", "share $p$ of weights below", "variance over its least")
     left.legend(frameon=False, fontsize=8)
     trims = np.linspace(0.002, 0.25, 60)
@@ -201,7 +202,7 @@ def ablation(states: Sequence[tuple[str, Transmission]], twins: xr.DataTree | No
 
 def magnitudes(scores: xr.DataTree) -> Figure:
     """Figure 6: heat maps of log₁₀|w| by layer, a panel for each component."""
-    (drawn,) = plots.figures(scores, names=["magnitude-map"]).values()
+    (drawn,) = figures(scores, names=["magnitude-map"]).values()
     caption = (
         "Density of log₁₀|w| of every matrix; right of each layer that of normal weights at its σ̂. The left tail "
         "that the paper reads as specialisation is there without training: one normal weight in "
@@ -256,7 +257,7 @@ def maps_of(scores: dict[str, xr.DataTree], components: Sequence[str]) -> tuple[
     figure, grid = canvas(len(held), len(scores), width=2.9 * len(scores), height=2.7, sharey=True)
     for row, component in zip(grid, held, strict=True):
         for ax, (name, one) in zip(row, scores.items(), strict=True):
-            plots.magnitude_heatmap(one, component, ax=ax, colorbar=ax is row[-1])
+            magnitude_heatmap(one, component, ax=ax, colorbar=ax is row[-1])
             titled(ax, f"{SHORT.get(component, component)}, {name}", "", r"$\log_{10}|w|$" if ax is row[0] else "")
     for ax in grid[-1]:
         ax.set_xlabel("layer; right of each the null", fontsize=8.5)

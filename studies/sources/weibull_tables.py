@@ -8,7 +8,8 @@ import numpy as np
 import xarray as xr
 from scipy.special import ndtr
 
-from rmtbase.comparison import (
+from rmtbase.laws import weibull_anchor, weibull_body_tail_gap, weibull_closure, weibull_null
+from rmtbase.results.comparison import (
     PublishedTable,
     Training,
     attention_classes,
@@ -20,8 +21,7 @@ from rmtbase.comparison import (
     shape_drift,
     weibull_scales,
 )
-from rmtbase.laws import weibull_anchor, weibull_body_tail_gap, weibull_closure, weibull_null
-from rmtbase.tables import scores_at
+from rmtbase.results.trajectory.schema import scores_at
 from studies.sources import weibull_scales as scales
 from studies.sources.course import TRIMS, Transmission, steps_of, training_of
 from studies.sources.recipe import Null, Row, Run, Table

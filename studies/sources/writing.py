@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rmtbase.plots import Animation, save, save_animation
+from rmtbase.drawing.picture import save
+from rmtbase.results.trajectory.figures import Animation, save_animation
 from rmtbase.tables import software_versions, write_bytes
 from studies.sources.recipe import VERDICTS, Figure, Null, Result, Row, Run, Table, label, read_results
 

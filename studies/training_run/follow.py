@@ -20,8 +20,10 @@ import xarray as xr
 from safetensors.numpy import load_file
 
 import rmtbase
-from rmtbase import plots
-from rmtbase.trajectories import summarize_trajectory
+from rmtbase.drawing.picture import save
+from rmtbase.results.trajectory import summarize_trajectory
+from rmtbase.results.trajectory.figures import animation, save_animation
+from rmtbase.results.trajectory.figures import departures as draw_departures
 
 HERE = Path(__file__).resolve().parent
 RECIPE = HERE.parent / "demo_model" / "train.py"
@@ -57,8 +59,8 @@ def departures(trajectory: xr.DataTree) -> dict[str, Any]:
 
 def report(trajectory: xr.DataTree, run: Path, out: Path) -> None:
     """Write results.json, departures.png and spectra.gif."""
-    plots.save(plots.departures(trajectory), out / "departures.png", dpi=150)
-    plots.save_animation(plots.animation(trajectory, "spectra"), out / "spectra.gif")
+    save(draw_departures(trajectory), out / "departures.png", dpi=150)
+    save_animation(animation(trajectory, "spectra"), out / "spectra.gif")
     results = {"steps": len(STEPS), "same_as_shipped": same_as_shipped(run), "departures": departures(trajectory)}
     (out / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.scoring import LearnedPart, learned_part
+from rmtbase.results.signal import LearnedPart, learned_part
 
 Array = NDArray[np.float64]
 Weights = Callable[[LearnedPart, Array], Array]

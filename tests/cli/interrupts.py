@@ -43,7 +43,7 @@ from pathlib import Path
 import xarray as xr
 
 from rmtbase.__main__ import main as main_of_rmtbase
-from rmtbase.tables import open_table
+from rmtbase.results import open_table
 
 COMMAND = (sys.executable, "-m", "rmtbase")
 PLAN = """ensemble = "low_rank_product"

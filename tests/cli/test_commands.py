@@ -19,9 +19,10 @@ import rmtbase
 from rmtbase.cli import main
 from rmtbase.ensembles import low_rank_product
 from rmtbase.montecarlo import choose_solver
-from rmtbase.scoring import summarize_scores
+from rmtbase.results import open_scores
+from rmtbase.results.scores import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import open_baseline, open_scores
+from rmtbase.tables import open_baseline
 
 SHAPES = ((768, 64), (64, 64))
 COMMANDS = ("demo", "baseline", "score", "signal", "trajectory", "inspect", "plot", "doctor")

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import rmtbase
-from rmtbase.comparison import compare, summarize_comparison
-from rmtbase.tables import open_comparison, open_scores, write_table
+from rmtbase.results import open_comparison, open_scores
+from rmtbase.results.comparison import compare, summarize_comparison
+from rmtbase.tables import write_table
 
 TENTHS = ["--permutations", 99]
 

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from rmtbase.scoring import composition, summarize_composition
-from rmtbase.tables import open_composition
+from rmtbase.results import open_composition
+from rmtbase.results.composition import composition, summarize_composition
 
 
 @pytest.mark.parametrize(

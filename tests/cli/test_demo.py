@@ -8,8 +8,9 @@ import pytest
 
 from rmtbase.cli import main
 from rmtbase.models import demo_revisions
-from rmtbase.scoring import summarize_scores
-from rmtbase.tables import open_baseline, open_scores
+from rmtbase.results import open_scores
+from rmtbase.results.scores import summarize_scores
+from rmtbase.tables import open_baseline
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from rmtbase.scoring import effective_depths
-from rmtbase.tables import open_table
+from rmtbase.results import open_table
+from rmtbase.results.depth import depth
 
 QUICK = ("--max-depth", 6, "--draws", 39, "--component", "attention_query")
 
@@ -63,7 +63,7 @@ def test_the_table_is_printed_and_written(run, model_folder, tmp_path):
     assert "fits" in ran.out
     assert len([line for line in ran.out.splitlines() if "attention_query " in line and "×" in line]) == 2
     assert "Of all 2 layers, attention_query; more with --component: attention_key; all without it." in ran.out
-    expected = effective_depths(str(model_folder), depths=range(1, 7), draws=39, components=["attention_query"])
+    expected = depth(str(model_folder), depths=range(1, 7), draws=39, components=["attention_query"])
     assert open_table(path).identical(expected)
     assert f"{expected['distance'].values[0, 0]:.4f}" in ran.out
 

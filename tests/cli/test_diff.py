@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from rmtbase.scoring import changes
-from rmtbase.tables import open_table
+from rmtbase.results import open_table
+from rmtbase.results.diff import diff
 
 STEPS = ("demo", "demo", "--revision-before", "step-0", "--revision-after", "step-200")
 VALUES = ("--component", "attention_value")
@@ -42,7 +42,7 @@ def test_the_table_is_printed_written_and_drawn(run, weights, tmp_path):
     path = tmp_path / "changes.nc"
     ran = run("diff", before, after, "-o", path)
     assert ran.status == 0
-    expected = changes(str(before), str(after))
+    expected = diff(str(before), str(after))
     assert open_table(path).identical(expected)
     median = expected["matrices"]["relative_change"].sel(component="attention_key").median().item()
     assert any("attention_key" in line and f"{median:.3g}" in line for line in ran.out.splitlines())

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import rmtbase
-from rmtbase.plots import compare, matrix_z_heatmap, ordered_eigenvalues
-from rmtbase.scoring import heads_csv
-from rmtbase.tables import open_baseline, open_scores
+from rmtbase.results import open_scores
+from rmtbase.results.scores import heads_csv
+from rmtbase.results.scores.figures import compare, matrix_z_heatmap, ordered_eigenvalues
+from rmtbase.tables import open_baseline
 
 MARKUP = "[red]x[reverse]y [link=https:a]z :bomb: [bold"
 CONTROLS = "a\x1b[2J\x1b]8;;x\x07\u202eb\rc\nd"

@@ -10,8 +10,8 @@ import rmtbase
 from rmtbase.models import Gained, Product, Scaled, Stacked, Tensor, inspect_model, open_model, take_rows
 from rmtbase.models._expressions import Biased, Column, Sum
 from rmtbase.models._inspection import in_words
-from rmtbase.scoring import circuit_scores, summarize_scores
-from rmtbase.tables import open_scores
+from rmtbase.results import open_scores
+from rmtbase.results.scores import circuit_scores, summarize_scores
 
 
 def test_inspect_tells_layers_that_look_alike_together(run):

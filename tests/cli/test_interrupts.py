@@ -10,10 +10,10 @@ import time
 import pytest
 from interrupts import BASELINE, COMMANDS, Moment, Run, Whole, interrupted
 
+from rmtbase.heads.read_sites import read_sites, require_circuits
 from rmtbase.models import open_model
 from rmtbase.montecarlo import read_plan, run_in_memory
 from rmtbase.progress import SILENT
-from rmtbase.scoring._read_sites import read_sites, require_circuits
 from rmtbase.tables import open_baseline
 
 NOTHING_YET = Whole(seconds=60.0, files=frozenset(), table=None)
@@ -181,7 +181,7 @@ def test_no_interrupt_is_lost_or_told_twice(how):
 
 @pytest.mark.parametrize("how", NEVER_STOPS)
 def test_every_command_ends_within_a_bounded_time(how):
-    patience = "import threading\nimport rmtbase.cli._signals as signals\nsignals._PATIENCE = 0.5\n"
+    patience = "import threading\nimport rmtbase.terminal.signals as signals\nsignals._PATIENCE = 0.5\n"
     ran = hooked(patience + NEVER_STOPS[how])
     assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted; what it was doing did not stop within 0.5 s\n")
 

@@ -83,7 +83,7 @@ def test_nested_tensors_are_named():
 
 @pytest.mark.parametrize("epoch", ["abc", "-1e9", "99999999999999999999", "½"])
 def test_date_of_a_page_that_is_none(epoch, monkeypatch, run):
-    from rmtbase.report._page import _today
+    from rmtbase.results.scores.page._page import _today
 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
     with pytest.raises(ParameterError, match=r"SOURCE_DATE_EPOCH = .*seconds since 1970"):

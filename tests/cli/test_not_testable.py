@@ -8,7 +8,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from rmtbase.cli._app import app
-from rmtbase.tables import KINDS, open_table
+from rmtbase.results import open_table
+from rmtbase.tables import KINDS
 
 D_MODEL, LAYERS = 32, 2
 COMPONENTS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")

@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from rmtbase.cli._endings import VERBOSITY, Verbosity
-from rmtbase.cli._signal_tables import print_readings
-from rmtbase.cli._terminal import out
-from rmtbase.scoring import DirectionReading, SignalRow, discoveries, signal, signal_rows
-from rmtbase.tables import open_signal
+from rmtbase.results import open_signal
+from rmtbase.results.signal import DirectionReading, SignalRow, discoveries, signal, signal_rows
+from rmtbase.results.signal.terminal import print_readings
+from rmtbase.terminal.endings import VERBOSITY, Verbosity
+from rmtbase.terminal.streams import out
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,12 @@ import pytest
 
 from rmtbase.errors import TableError
 from rmtbase.models import ArrayModel
-from rmtbase.plots import figure_names, tail_exponents
-from rmtbase.scoring import heavy_tails, signal, signal_rows, summarize_tails
-from rmtbase.tables import TAIL_VERDICTS, export, open_signal, validate, write_table
+from rmtbase.results import open_signal
+from rmtbase.results.figures import figure_names
+from rmtbase.results.signal import heavy_tails, signal, signal_rows, summarize_tails
+from rmtbase.results.signal.figures import tail_exponents
+from rmtbase.results.signal.schema import TAIL_VERDICTS
+from rmtbase.tables import export, validate, write_table
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from rmtbase.models import open_model
-from rmtbase.tables import open_scores
+from rmtbase.results import open_scores
 
 QUICKLY = ("--matrices", "none", "--baseline", "analytic")
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmtbase.comparison import (
+from rmtbase.errors import ParameterError, TableError
+from rmtbase.results import open_comparison
+from rmtbase.results.comparison import (
     Training,
     common_origin,
     compare,
@@ -20,8 +22,7 @@ from rmtbase.comparison import (
     shape_drift,
     summarize_comparison,
 )
-from rmtbase.errors import ParameterError, TableError
-from rmtbase.tables import open_comparison, write_table
+from rmtbase.tables import write_table
 
 STORED = Path(__file__).parents[1] / "data" / "comparison.nc"
 TRAINING = {"a": Training(1e-3, 0.01, 1_000), "c": Training(1e-4, 0.01, 143_000), "d": Training(3e-4, 0.1, 500)}

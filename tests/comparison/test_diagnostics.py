@@ -12,7 +12,10 @@ from scipy import stats
 
 import rmtbase
 from conftest import SHAPES, matrices_group
-from rmtbase.comparison import (
+from rmtbase.errors import ParameterError
+from rmtbase.laws import AdamWNoise, weibull_null
+from rmtbase.models import open_model
+from rmtbase.results.comparison import (
     Training,
     attention_class,
     attention_classes,
@@ -30,9 +33,6 @@ from rmtbase.comparison import (
     shape_drift,
     significant_class,
 )
-from rmtbase.errors import ParameterError
-from rmtbase.laws import AdamWNoise, weibull_null
-from rmtbase.models import open_model
 from rmtbase.statistics import weibull_fit
 
 TABLE = published_table("weibull-table-4")

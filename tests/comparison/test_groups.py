@@ -11,9 +11,11 @@ import xarray as xr
 from scipy import stats
 from test_two_models import NAMES, drawn, levels
 
-from rmtbase.comparison import between_groups, compare, compare_groups, measures_of, summarize_comparison
 from rmtbase.errors import ParameterError
-from rmtbase.tables import departure_steps, open_comparison, write_table
+from rmtbase.results import open_comparison
+from rmtbase.results.comparison import between_groups, compare, compare_groups, measures_of, summarize_comparison
+from rmtbase.results.trajectory.schema import departure_steps
+from rmtbase.tables import write_table
 
 STEPS = (0, 4, 45, 256)
 

@@ -12,7 +12,8 @@ import pytest
 from scipy import optimize, stats
 from scipy.special import erf, erfinv
 
-from rmtbase.comparison import (
+from rmtbase.errors import ParameterError
+from rmtbase.results.comparison import (
     Interval,
     checks,
     initial_sigmas,
@@ -22,7 +23,6 @@ from rmtbase.comparison import (
     published_table,
     published_tables,
 )
-from rmtbase.errors import ParameterError
 
 TABLES = published_tables()
 ANCHOR_SCALE = 0.887487039832266288  # of half-normal weights, from MATH's own quadrature

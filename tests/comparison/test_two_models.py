@@ -9,8 +9,8 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from rmtbase.comparison import common_origin, compare_groups, compare_two
 from rmtbase.errors import ParameterError
+from rmtbase.results.comparison import common_origin, compare_groups, compare_two
 
 NAMES = ["trace", "largest_eigenvalue", "spectral_entropy", "participation_ratio"]
 D_HEAD, LAYERS, HEADS = 6, 2, 4

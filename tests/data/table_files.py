@@ -19,8 +19,10 @@ from compact_atlas import compact_baseline, merge_atlases
 
 import rmtbase
 from rmtbase.montecarlo import element_baseline, make_plan, run_in_memory
-from rmtbase.scoring import effective_depths, signal
-from rmtbase.tables import groups_of, open_table, write_table
+from rmtbase.results import open_table
+from rmtbase.results.depth import depth
+from rmtbase.results.signal import signal
+from rmtbase.tables import groups_of, write_table
 
 
 def atlas() -> xr.Dataset:
@@ -33,7 +35,7 @@ def atlas() -> xr.Dataset:
 
 def effective_depth() -> xr.Dataset:
     """Two matrices of each layer of the demo model."""
-    return effective_depths("demo", components=("attention_query", "attention_key"), depths=(1, 2), draws=19)
+    return depth("demo", components=("attention_query", "attention_key"), depths=(1, 2), draws=19)
 
 
 def several_stacks() -> xr.DataTree:

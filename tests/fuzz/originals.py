@@ -151,7 +151,10 @@ def make_nulls(root: Path) -> None:
 def make_other_tables(root: Path) -> None:
     """Tables of elements, of effective depths, of compositions, of changes, and of signal and noise."""
     from rmtbase.montecarlo import make_plan, run_in_memory
-    from rmtbase.scoring import changes, composition, effective_depths, signal
+    from rmtbase.results.composition import composition
+    from rmtbase.results.depth import depth
+    from rmtbase.results.diff import diff
+    from rmtbase.results.signal import signal
     from rmtbase.tables import write_table
 
     for seed in (1, 0):
@@ -161,9 +164,9 @@ def make_other_tables(root: Path) -> None:
         plan = make_plan("low_rank_product", [shape], DRAWS, seed, measure="elements", name="elements")
         files = {
             "elements": run_in_memory(plan),
-            "depth": effective_depths(model, depths=[1, 2], draws=19, components=["attention_query"]),
+            "depth": depth(model, depths=[1, 2], draws=19, components=["attention_query"]),
             "composition": composition(model),
-            "changes": changes(model, write_model(made / "later", 5 + seed)),
+            "changes": diff(model, write_model(made / "later", 5 + seed)),
             "signal": signal(model, circuits=("query",), proof=False),
         }
         for kind, content in files.items():
@@ -187,7 +190,7 @@ def make_trajectories(root: Path) -> None:
 def make_comparisons(root: Path) -> None:
     """Comparisons of four models, two seeds of each of two groups."""
     import rmtbase
-    from rmtbase.comparison import Training, compare
+    from rmtbase.results.comparison import Training, compare
     from rmtbase.tables import write_table
 
     for seed in (1, 0):

@@ -27,7 +27,7 @@ def _digest(*parts: object) -> str:
 
 def table_content(path: Path) -> dict[str, str]:
     """Everything in a table."""
-    from rmtbase.tables import open_table
+    from rmtbase.results import open_table
 
     return _of_groups(open_table(path))
 

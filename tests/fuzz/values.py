@@ -354,9 +354,9 @@ def warm() -> None:
         "matplotlib.figure",
         "torch",
         "transformers",
-        "rmtbase.scoring",
-        "rmtbase.plots",
-        "rmtbase.report",
+        "rmtbase.results.scores",
+        "rmtbase.results.figures",
+        "rmtbase.results.scores.page",
     ):
         __import__(name)
 

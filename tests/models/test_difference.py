@@ -66,7 +66,7 @@ def test_what_is_folded_into_one_is_folded_into_both(tmp_path, run):
     with pytest.raises(ParameterError, match="2, with nothing folded in': expected norms, as in 1"):
         difference(one.fold("norms"), other)
     run("score", tmp_path / "1", "--minus", tmp_path / "2", "--fold", "norms", "-o", tmp_path / "scores.nc")
-    tree = rmtbase.open_scores(tmp_path / "scores.nc")
+    tree = rmtbase.open_table(tmp_path / "scores.nc")
     assert json.loads(tree.attrs["folded"]) == ["norms"]
     sigmas = np.sqrt(np.mean(expected.reshape(N_HEADS, -1) ** 2, axis=1))
     np.testing.assert_allclose(tree["heads"]["sigma_q"].sel(layer=0), sigmas, rtol=1e-6)

@@ -21,7 +21,8 @@ from rmtbase.montecarlo import (
     make_plan,
     run_in_memory,
 )
-from rmtbase.tables import ELEMENTS_SCHEMA, open_table, write_table
+from rmtbase.results import open_table
+from rmtbase.tables import ELEMENTS_SCHEMA, write_table
 
 PRODUCT = low_rank_product(48, 6, method="dense")
 NORMAL = gaussian_chain((30, 40), method="dense")

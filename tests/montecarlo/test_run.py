@@ -12,7 +12,8 @@ import pytest
 from rmtbase.errors import OutputError, ParameterError, StoreError
 from rmtbase.linalg import arithmetic
 from rmtbase.montecarlo import Store, compute_chunk, element_baseline, make_plan, open_store, plan_status, run_plan
-from rmtbase.tables import open_table, write_table
+from rmtbase.results import open_table
+from rmtbase.tables import write_table
 from telling import Told
 
 

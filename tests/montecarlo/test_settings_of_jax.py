@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import rmtbase
-from rmtbase.montecarlo import cache_folder, cached_null, run_in_memory
+from rmtbase.montecarlo import cache_folder, run_in_memory
 from rmtbase.montecarlo._machine import _COMPILED, compiler_settings_digest
 from rmtbase.montecarlo._plan import make_plan
+from rmtbase.nulls._simulated_null import cached_null
 
 SETTINGS = {
     "jax_random_seed_offset": 5,

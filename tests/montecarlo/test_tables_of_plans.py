@@ -12,8 +12,9 @@ import xarray as xr
 
 from rmtbase import laws
 from rmtbase.montecarlo import make_plan, run_in_memory, run_plan
-from rmtbase.plots import figures
-from rmtbase.tables import SPECTRA_SCHEMA, open_table
+from rmtbase.results import open_table
+from rmtbase.results.figures import figures
+from rmtbase.tables import SPECTRA_SCHEMA
 
 EXACT = ("trace", "trace_of_square")
 

@@ -2,7 +2,7 @@ import pytest
 from scored_model import D_HEAD, D_MODEL, write_checkpoint
 
 import rmtbase
-from rmtbase.trajectories import StepName, joined, one_step
+from rmtbase.results.trajectory import StepName, joined, one_step
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,14 @@ import pytest
 from matplotlib.collections import QuadMesh
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots import change_heatmap, figure_names
-from rmtbase.scoring import changes
+from rmtbase.results.diff import diff
+from rmtbase.results.diff.figures import change_heatmap
+from rmtbase.results.figures import figure_names
 
 
 @pytest.fixture(scope="module")
 def tree():
-    return changes("demo", "demo", "step-0", "step-200", ["attention_key", "attention_value"])
+    return diff("demo", "demo", "step-0", "step-200", ["attention_key", "attention_value"])
 
 
 def cells(ax):

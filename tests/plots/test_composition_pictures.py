@@ -6,9 +6,11 @@ import xarray as xr
 from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import to_rgb
 
+from rmtbase.drawing.theme import THEMES
 from rmtbase.errors import ParameterError
-from rmtbase.plots import THEMES, composition_graph, composition_heatmap, figure_names, figures
-from rmtbase.scoring import composition, summarize_composition
+from rmtbase.results.composition import composition, summarize_composition
+from rmtbase.results.composition.figures import composition_graph, composition_heatmap
+from rmtbase.results.figures import figure_names, figures
 
 
 @pytest.fixture(scope="module")

@@ -5,16 +5,18 @@ import pytest
 import xarray as xr
 from scored_model import write_checkpoint
 
+from rmtbase.drawing.theme import LIGHT
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath
-from rmtbase.plots import LIGHT, depth_profile, depth_spectrum, figures
-from rmtbase.scoring import effective_depths
+from rmtbase.results.depth import depth
+from rmtbase.results.depth.figures import depth_profile, depth_spectrum
+from rmtbase.results.figures import figures
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     folder = write_checkpoint(tmp_path_factory.mktemp("models") / "learned", True)
-    return effective_depths(folder, depths=[1, 2, 3, 10], draws=19, components=["attention_query", "mlp_in"])
+    return depth(folder, depths=[1, 2, 3, 10], draws=19, components=["attention_query", "mlp_in"])
 
 
 def with_fits(table, value):
@@ -43,7 +45,7 @@ def test_a_matrix_that_cannot_be_tested_fits_no_depth_and_says_why(plot, table):
 @pytest.mark.parametrize("plot", [depth_profile, depth_spectrum])
 def test_what_is_no_table_of_depths_is_refused(plot, table):
     for bad in (xr.Dataset({"temperature": ("day", [1.0])}), xr.DataTree(), None):
-        with pytest.raises(ParameterError, match="effective_depths"):
+        with pytest.raises(ParameterError, match=r"results\.depth\.depth"):
             plot(bad)
     with pytest.raises(ParameterError, match="layer = 3"):
         plot(table, layer=3)

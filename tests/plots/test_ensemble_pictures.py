@@ -5,7 +5,8 @@ import pytest
 
 from rmtbase.errors import ParameterError
 from rmtbase.montecarlo import make_plan, run_in_memory
-from rmtbase.plots import ensemble_spectrum, figures
+from rmtbase.results.baseline.figures import ensemble_spectrum
+from rmtbase.results.figures import figures
 
 
 @pytest.fixture(scope="module")

@@ -12,22 +12,20 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
+from rmtbase.drawing.axes import add_density
+from rmtbase.drawing.color_scales import Z_LEVELS
+from rmtbase.drawing.null_curves import null_spectrum
+from rmtbase.drawing.theme import DARK, LIGHT, PRINT
 from rmtbase.errors import ParameterError
-from rmtbase.plots import (
-    DARK,
-    LIGHT,
-    PRINT,
-    Z_LEVELS,
+from rmtbase.results.figures import figures
+from rmtbase.results.scores.figures import (
     compare,
-    figures,
     flagged_by_statistic,
-    null_spectrum,
     omnibus_heatmap,
     ordered_eigenvalues,
     statistic_by_layer,
     z_heatmap,
 )
-from rmtbase.plots._axes import add_density
 
 
 def test_what_is_no_table_is_refused():
@@ -168,7 +166,7 @@ def test_nothing_global_is_changed(learned, baseline):
 def test_matplotlib_is_loaded_by_plots_alone_and_pyplot_by_nothing():
     code = (
         "import sys, rmtbase; assert 'matplotlib' not in sys.modules; "
-        "import rmtbase.plots, rmtbase.report; assert 'matplotlib.pyplot' not in sys.modules"
+        "import rmtbase.results.figures, rmtbase.results.scores.page; assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots import figure_names, learned_directions
-from rmtbase.scoring import signal
+from rmtbase.results.figures import figure_names
+from rmtbase.results.signal import signal
+from rmtbase.results.signal.figures import learned_directions
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,16 @@ from matplotlib.collections import LineCollection, QuadMesh
 from scipy import stats
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots import (
+from rmtbase.results import open_table
+from rmtbase.results.comparison.figures import (
     component_shapes,
-    figure_names,
-    figures,
     group_measure,
     group_measure_by_step,
     pair_heatmap,
     scale_law,
     shape_drifts,
 )
-from rmtbase.tables import open_table
+from rmtbase.results.figures import figure_names, figures
 
 
 @pytest.fixture(scope="module")

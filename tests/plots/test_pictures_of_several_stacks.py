@@ -5,9 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmtbase.plots import figures, null_spectrum, omnibus_heatmap, ordered_eigenvalues, p_value_qq, statistic_by_layer
-from rmtbase.scoring import circuit_scores
-from rmtbase.tables import heads_present, open_scores
+from rmtbase.drawing.null_curves import null_spectrum
+from rmtbase.results import open_scores
+from rmtbase.results.figures import figures
+from rmtbase.results.scores import circuit_scores
+from rmtbase.results.scores.figures import omnibus_heatmap, ordered_eigenvalues, p_value_qq, statistic_by_layer
+from rmtbase.tables import heads_present
 
 
 @pytest.fixture(scope="module")

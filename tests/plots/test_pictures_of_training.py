@@ -10,17 +10,15 @@ from PIL import Image
 from scored_model import D_HEAD, LAYERS
 
 from rmtbase.errors import OutputError, ParameterError
-from rmtbase.plots import (
+from rmtbase.results.figures import figure_names, figures
+from rmtbase.results.scores.figures import magnitudes_along_steps, weibull_plane
+from rmtbase.results.trajectory.figures import (
     animation,
     animation_of,
     departures,
-    figure_names,
-    figures,
-    magnitudes_along_steps,
     save_animation,
     spectra_along_steps,
     statistic_along_steps,
-    weibull_plane,
 )
 from rmtbase.tables import write_table
 

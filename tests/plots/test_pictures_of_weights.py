@@ -13,15 +13,15 @@ from scored_model import D_HEAD, D_MODEL, HEADS, KEY_HEADS, LAYERS
 
 from rmtbase import laws
 from rmtbase.errors import ParameterError
-from rmtbase.plots import (
+from rmtbase.results import open_table
+from rmtbase.results.baseline.figures import element_property
+from rmtbase.results.figures import figure_names, figures
+from rmtbase.results.scores.figures import (
     PUBLISHED_BAND,
     body_and_tail,
     compare,
     eigenvalue_density_heatmap,
     eigenvalue_heatmap,
-    element_property,
-    figure_names,
-    figures,
     head_density,
     head_density_heatmap,
     magnitude_heatmap,
@@ -39,7 +39,6 @@ from rmtbase.plots import (
     z_heatmap,
 )
 from rmtbase.statistics import element_sketch, weibull_fit
-from rmtbase.tables import open_table
 
 OF_WEIGHTS = [
     eigenvalue_density_heatmap, eigenvalue_heatmap, head_density, head_density_heatmap, magnitude_heatmap,

@@ -9,25 +9,22 @@ from scored_model import D_HEAD, D_MODEL, HEADS, LAYERS, PLANTED, ZERO
 
 import rmtbase
 from rmtbase import laws
+from rmtbase.drawing.color_scales import Q_LEVELS, Z_LEVELS
+from rmtbase.drawing.null_curves import null_spectrum
+from rmtbase.drawing.theme import LIGHT
 from rmtbase.errors import ParameterError
-from rmtbase.plots import (
-    LIGHT,
-    Q_LEVELS,
-    Z_LEVELS,
-    eigenvalues_by_rank,
-    element_laws,
-    figures,
+from rmtbase.results.baseline.figures import eigenvalues_by_rank, element_laws, spectral_densities
+from rmtbase.results.figures import figures
+from rmtbase.results.scores import farthest_distance, summarize_scores
+from rmtbase.results.scores.figures import (
     flagged_by_statistic,
     matrix_z_heatmap,
-    null_spectrum,
     omnibus_heatmap,
     ordered_eigenvalues,
     p_value_qq,
-    spectral_densities,
     statistic_by_layer,
     z_heatmap,
 )
-from rmtbase.scoring import farthest_distance, summarize_scores
 
 OF_SCORES = [
     *(null_spectrum, ordered_eigenvalues, statistic_by_layer, z_heatmap, matrix_z_heatmap, p_value_qq),

@@ -6,9 +6,8 @@ from matplotlib.collections import PathCollection
 from scored_model import D_HEAD, D_MODEL, HEADS, LAYERS, ZERO
 
 from rmtbase.errors import ParameterError
-from rmtbase.plots import (
-    figure_names,
-    figures,
+from rmtbase.results.figures import figure_names, figures
+from rmtbase.results.scores.figures import (
     head_density,
     head_eigenvalue_density,
     head_eigenvalues,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rmtbase.scoring import summarize_scores
+from rmtbase.results.scores import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

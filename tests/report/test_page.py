@@ -12,8 +12,8 @@ import xarray as xr
 
 import rmtbase
 from rmtbase.errors import ParameterError
-from rmtbase.report import render
-from rmtbase.scoring import farthest_distance, signed_distance, summarize_scores
+from rmtbase.results.scores import farthest_distance, signed_distance, summarize_scores
+from rmtbase.results.scores.page import render
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 

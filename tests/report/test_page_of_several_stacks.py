@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rmtbase.report import render
-from rmtbase.scoring import circuit_scores, summarize_scores
-from rmtbase.tables import heads_present, open_scores
+from rmtbase.results import open_scores
+from rmtbase.results.scores import circuit_scores, summarize_scores
+from rmtbase.results.scores.page import render
+from rmtbase.tables import heads_present
 
 
 @pytest.fixture(scope="module")

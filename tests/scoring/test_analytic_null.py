@@ -16,8 +16,10 @@ from scipy import stats
 import rmtbase
 from rmtbase import laws
 from rmtbase.errors import MissingFileError, ParameterError
-from rmtbase.nulls import PROBABILITIES, SMALLEST_P_VALUE, AnalyticNull, GaussianNull
-from rmtbase.scoring import heads_csv, summarize_scores
+from rmtbase.laws import PROBABILITIES
+from rmtbase.nulls import SMALLEST_P_VALUE, AnalyticNull, GaussianNull
+from rmtbase.results import open_scores
+from rmtbase.results.scores import heads_csv, summarize_scores
 from rmtbase.statistics import (
     SPECTRAL_STATISTICS,
     ExtremeMoments,
@@ -25,7 +27,7 @@ from rmtbase.statistics import (
     moment_order,
     spectral_statistics,
 )
-from rmtbase.tables import open_scores, write_table
+from rmtbase.tables import write_table
 from telling import Told
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "statistical"))
@@ -209,7 +211,7 @@ def test_the_law_at_the_true_sigma_would_not_be_calibrated(statistic, standard):
 
 
 def test_nothing_is_drawn_and_a_note_says_so(arrays, monkeypatch):
-    monkeypatch.setattr("rmtbase.montecarlo.cached_null", lambda *_, **__: pytest.fail("a draw was made"))
+    monkeypatch.setattr("rmtbase.nulls._simulated_null.cached_null", lambda *_, **__: pytest.fail("a draw was made"))
     notes = Told()
     rmtbase.score_heads(*arrays, baseline="analytic", progress=notes)
     assert notes == ["null of (32, 8): analytic, no draws"]

@@ -8,7 +8,7 @@ import rmtbase
 from rmtbase.errors import TableError
 from rmtbase.montecarlo import CacheWarning
 from rmtbase.nulls import AtlasNull, GaussianNull, atlas_case
-from rmtbase.report import render
+from rmtbase.results.scores.page import render
 from rmtbase.tables import write_table
 from telling import Told
 
@@ -53,7 +53,7 @@ def nothing_is_simulated(monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("a null was simulated")
 
-    monkeypatch.setattr("rmtbase.montecarlo.cached_null", refuse)
+    monkeypatch.setattr("rmtbase.nulls._simulated_null.cached_null", refuse)
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,11 @@ import pytest
 from element_models import NEOX_CONFIG, gpt_neox
 
 import rmtbase
-from rmtbase.comparison import attention_classes
 from rmtbase.errors import ParameterError
 from rmtbase.models import Place, Site, Tensor, open_model
-from rmtbase.tables import open_scores, write_table
+from rmtbase.results import open_scores
+from rmtbase.results.comparison import attention_classes
+from rmtbase.tables import write_table
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 
 import rmtbase
 from rmtbase.errors import TableError
-from rmtbase.scoring import draws_for
+from rmtbase.nulls import draws_for
 from rmtbase.tables import write_table
 from telling import Told
 

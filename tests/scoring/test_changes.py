@@ -8,7 +8,7 @@ from made_models import layers, model_of
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import Tensor
-from rmtbase.scoring import changes
+from rmtbase.results.diff import diff
 
 QUERY = ["attention_query"]
 
@@ -39,7 +39,7 @@ def test_a_change_that_knows_nothing_has_uniform_p_values_and_no_directions():
     # standard errors, one seed in 100 000; the law's own error at these levels is within 5 %.
     rng = np.random.default_rng(1)
     before, after = pair_of(rng, lambda w: w + 0.1 * rng.standard_normal(w.shape), 3, heads=12, d_head=12, d_model=64)
-    tree = changes(before, after, components=QUERY)
+    tree = diff(before, after, components=QUERY)
     heads = tree["heads"].to_dataset()
     for name in ("p_value", "nearest_p_value"):
         p = np.concatenate([heads[f"{name}_{side}"].values.ravel() for side in ("in", "out")])
@@ -61,9 +61,7 @@ def test_an_old_direction_that_grew_is_an_old_direction():
         return w + 8.0 * np.outer(u, v) + 0.02 * rng.standard_normal(w.shape)
 
     before, after = pair_of(rng, grown, heads=1, d_head=48, d_model=96)
-    one = (
-        changes(before, after, components=QUERY)["matrices"].to_dataset().sel(component="attention_query")[{"layer": 0}]
-    )
+    one = diff(before, after, components=QUERY)["matrices"].to_dataset().sel(component="attention_query")[{"layer": 0}]
     assert one["n_directions"] == 1 and one["first_p_value"] == 1 / 200
     for side in ("in", "out"):
         assert one[f"old_share_{side}"] > 0.98 and one[f"p_value_{side}"] < 1e-3
@@ -80,7 +78,7 @@ def test_new_directions_are_counted_and_are_not_old_ones():
         return w + left @ np.diag([6.0, 5.0, 4.0]) @ right.T + 0.05 * rng.standard_normal(w.shape)
 
     before, after = pair_of(rng, learned, heads=1, d_head=40, d_model=120)
-    one = changes(before, after, components=QUERY)["matrices"].to_dataset()
+    one = diff(before, after, components=QUERY)["matrices"].to_dataset()
     assert one["n_directions"].item() == 3 and one["first_p_value"].item() == 1 / 200
     assert one["p_value_in"].item() > 1e-3 and one["nearest_p_value_in"].item() > 1e-3
     assert 2.5 < one["effective_rank"].item() < 4.0
@@ -88,7 +86,7 @@ def test_new_directions_are_counted_and_are_not_old_ones():
 
 def test_weights_that_shrink_have_cosine_minus_one():
     before, after = pair_of(np.random.default_rng(4), lambda w: 0.9 * w, heads=2, d_head=6, d_model=24)
-    one = changes(before, after, components=QUERY)["heads"].to_dataset()
+    one = diff(before, after, components=QUERY)["heads"].to_dataset()
     np.testing.assert_allclose(one["cosine"], -1.0, atol=1e-6)
     np.testing.assert_allclose(one["relative_change"], 0.1, rtol=1e-5)
     assert (one["nearest_in"] == 0).all()
@@ -96,7 +94,7 @@ def test_weights_that_shrink_have_cosine_minus_one():
 
 def test_what_did_not_change_has_no_directions():
     before, after = pair_of(np.random.default_rng(5), lambda w: w, heads=2, d_head=6, d_model=24)
-    tree = changes(before, after)
+    tree = diff(before, after)
     for name in ("matrices", "heads"):
         group = tree[name].to_dataset()
         assert (group["relative_change"] == 0.0).all()
@@ -110,7 +108,7 @@ def test_a_heads_outputs_are_columns_of_the_whole():
         model_of(np.random.default_rng(7), layers(1), **sizes, t0_output=rng.standard_normal((24, 15)))
         for _ in range(2)
     ]
-    heads = changes(*models, components=["attention_output"])["heads"].to_dataset().squeeze()
+    heads = diff(*models, components=["attention_output"])["heads"].to_dataset().squeeze()
     assert (heads["n_rows"] == 24).all() and (heads["n_columns"] == 5).all()
     old, new = (model.outputs(0)[1].T.astype(float) for model in models)
     change = new - old
@@ -122,7 +120,7 @@ def test_a_heads_outputs_are_columns_of_the_whole():
 def test_the_rounding_of_half_precision_is_told():
     rng = np.random.default_rng(8)
     before, after = pair_of(rng, lambda w: w + 1e-7 * rng.standard_normal(w.shape), heads=2, d_head=6, d_model=24)
-    share = changes(before, after, components=QUERY)["matrices"]["rounding_share"].item()
+    share = diff(before, after, components=QUERY)["matrices"]["rounding_share"].item()
     assert 0.1 < share < 10.0  # steps of float32 at 1 are 1.2e-7
 
 
@@ -130,10 +128,10 @@ def test_other_models_and_other_components_are_refused():
     rng = np.random.default_rng(9)
     one, other = (model_of(rng, layers(1), d_model=width) for width in (24, 20))
     with pytest.raises(ParameterError, match=r"before = .*d_query = 20.*expected 24"):
-        changes(other, one)
+        diff(other, one)
     for bad in (["mlp_in"], [], ["attention_key", "attention_key"], "attention_key"):
         with pytest.raises(ParameterError, match="distinct ones of attention_query"):
-            changes(one, one, components=bad)
+            diff(one, one, components=bad)
     with pytest.raises(ParameterError, match="level"):
-        changes(one, one, level=0.0)
+        diff(one, one, level=0.0)
     assert isinstance(one.sites[0].query, Tensor)

@@ -9,7 +9,7 @@ from scipy.linalg import subspace_angles
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import Place, Site, Tensor, open_model
-from rmtbase.scoring import composition, summarize_composition
+from rmtbase.results.composition import composition, summarize_composition
 
 
 def circuits(model, site, head):

@@ -9,8 +9,8 @@ from safetensors.numpy import save_file
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
-from rmtbase.scoring import decisions_text, learned_modules, signal
-from rmtbase.tables import open_signal
+from rmtbase.results import open_signal
+from rmtbase.results.signal import decisions_text, learned_modules, signal
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ import pytest
 
 import rmtbase
 from rmtbase.errors import ParameterError
-from rmtbase.scoring import heads_csv, summarize_scores
-from rmtbase.tables import open_scores, write_table
+from rmtbase.results import open_scores
+from rmtbase.results.scores import heads_csv, summarize_scores
+from rmtbase.tables import write_table
 from telling import Told
 
 DRAWS = 400

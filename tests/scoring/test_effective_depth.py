@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
 from rmtbase.progress import SILENT
-from rmtbase.scoring import depth_fitter, effective_depth
+from rmtbase.results.depth import depth_fitter, effective_depth
 from telling import Told
 
 

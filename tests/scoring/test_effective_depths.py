@@ -7,8 +7,10 @@ import pytest
 
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import open_model
-from rmtbase.scoring import effective_depth, effective_depths
-from rmtbase.tables import EFFECTIVE_DEPTH_SCHEMA, open_table, write_table
+from rmtbase.results import open_table
+from rmtbase.results.depth import depth, effective_depth
+from rmtbase.results.depth.schema import EFFECTIVE_DEPTH_SCHEMA
+from rmtbase.tables import write_table
 from telling import Told
 
 SETTINGS = {"depths": [1, 2, 3, 5], "draws": 39, "seed": 3}
@@ -34,13 +36,13 @@ def model(model_folder):
 )
 def test_bad_argument_is_named(name, bad, model):
     with pytest.raises(ParameterError) as caught:
-        effective_depths(model, **(SETTINGS | {name: bad}))
+        depth(model, **(SETTINGS | {name: bad}))
     assert caught.value.name == name
 
 
 def test_each_matrix_is_fitted_as_if_it_were_alone(model):
     told = Told()
-    table = effective_depths(model, **SETTINGS, progress=told)
+    table = depth(model, **SETTINGS, progress=told)
     assert dict(table.sizes) == {"layer": 2, "component": 2, "depth": 4, "index": 32}
     assert table["component"].values.tolist() == ["attention_query", "attention_key"]
     assert told.steps == told.totals == {"fitting": 4, "drawing residual paths": 4 * SETTINGS["draws"]}
@@ -61,7 +63,7 @@ def test_each_matrix_is_fitted_as_if_it_were_alone(model):
 
 
 def test_an_untrained_model_is_an_update_of_depth_one(model):
-    table = effective_depths(model, part="update", depths=range(1, 6), components=["attention_query"])
+    table = depth(model, part="update", depths=range(1, 6), components=["attention_query"])
     # Gaussian 32 x 32 matrices: each p is 0.01 with probability 0.01, on the same draws.
     assert (table["effective_depth"] == 1).all()
     assert (table["p_value"] > 0.01).all()
@@ -70,7 +72,7 @@ def test_an_untrained_model_is_an_update_of_depth_one(model):
 def test_a_matrix_of_zeros_is_left_out_and_named(weights, tmp_path):
     weights.queries[1] = 0.0
     told = Told()
-    table = effective_depths(str(weights.save(tmp_path / "zeros")), **SETTINGS, progress=told)
+    table = depth(str(weights.save(tmp_path / "zeros")), **SETTINGS, progress=told)
     row = table.sel(layer=1, component="attention_query")
     for name in ("effective_depth", "p_value", "fits", "scale"):
         assert np.isnan(row[name])
@@ -82,7 +84,7 @@ def test_a_matrix_of_zeros_is_left_out_and_named(weights, tmp_path):
 
 
 def test_the_file_is_the_table_and_says_what_it_holds(model, tmp_path):
-    table = effective_depths(model, **SETTINGS)
+    table = depth(model, **SETTINGS)
     path = write_table(table, tmp_path / "depth.nc")
     assert open_table(path).identical(table)
     for name, variable in EFFECTIVE_DEPTH_SCHEMA.items():
@@ -94,7 +96,7 @@ def test_the_file_is_the_table_and_says_what_it_holds(model, tmp_path):
 
 
 def test_a_damaged_file_is_refused(model, tmp_path):
-    table = effective_depths(model, **SETTINGS, components=["attention_key"])
+    table = depth(model, **SETTINGS, components=["attention_key"])
     write_table(table.drop_vars("p_value"), tmp_path / "lacking.nc")
     with pytest.raises(TableError, match="no variable 'p_value'"):
         open_table(tmp_path / "lacking.nc")

@@ -11,7 +11,8 @@ from element_models import D_MODEL, GPT2_CONFIG, N_HEADS, NEOX_CONFIG, gpt2, gpt
 import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
-from rmtbase.scoring import matrices_csv, matrix_p_value_floors, summarize_elements
+from rmtbase.results import open_scores
+from rmtbase.results.scores import matrices_csv, matrix_p_value_floors, summarize_elements
 from rmtbase.statistics import (
     ELEMENT_STATISTICS,
     MOMENT_STATISTICS,
@@ -19,7 +20,7 @@ from rmtbase.statistics import (
     element_sketch,
     element_statistics,
 )
-from rmtbase.tables import open_scores, write_table
+from rmtbase.tables import write_table
 
 D_HEAD = D_MODEL // N_HEADS
 FUSED = "attention_query_key_value"

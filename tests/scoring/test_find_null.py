@@ -9,10 +9,9 @@ import rmtbase
 from rmtbase.ensembles import sign_flipped_head, sign_flipped_matrix
 from rmtbase.errors import MissingFileError, ParameterError
 from rmtbase.montecarlo import cached_baseline, cached_spectra, draw_spectra
-from rmtbase.nulls import AnalyticNull, AtlasNull, GaussianNull, Heads, LatentShape
+from rmtbase.nulls import AnalyticNull, AtlasNull, GaussianNull, Heads, LatentNull, Wanted, find_null
 from rmtbase.progress import SILENT
-from rmtbase.scoring import LatentNull, Wanted, find_null
-from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.statistics import SPECTRAL_STATISTICS, LatentShape
 from telling import Told
 
 LATENT = LatentShape(24, 10, 6, 4, 16)

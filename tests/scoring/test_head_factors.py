@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from rmtbase.errors import ParameterError
+from rmtbase.heads.factors import head_dims, head_sigmas
 from rmtbase.models import Gained, Place, Product, Scaled, Site, Stacked, Tensor, take_rows
-from rmtbase.nulls import LatentShape
-from rmtbase.scoring import head_dims, head_sigmas
+from rmtbase.statistics import LatentShape
 
 D, Q_RANK, KV_RANK, NOPE, ROPE, VALUE, HEADS = 24, 10, 7, 4, 3, 5, 2
 HEAD = NOPE + ROPE

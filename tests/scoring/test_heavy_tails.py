@@ -8,8 +8,8 @@ from scipy.integrate import trapezoid
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain
-from rmtbase.scoring import heavy_tails
-from rmtbase.scoring._spectral_likelihood import SmearedLaw, heavy_density, spiked_density
+from rmtbase.results.signal import heavy_tails
+from rmtbase.results.signal._spectral_likelihood import SmearedLaw, heavy_density, spiked_density
 from rmtbase.statistics import power_law_fit
 
 SHAPE = (24, 30)

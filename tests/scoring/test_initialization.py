@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import truncnorm
 
 import rmtbase
-from rmtbase.scoring._initialization import KURTOSIS, initialization
+from rmtbase.nulls._initialization import KURTOSIS, initialization
 
 RNG = np.random.default_rng(20261122)
 DRAWN = {

@@ -8,7 +8,7 @@ from scipy import stats
 
 from rmtbase.errors import CorruptFileError, ParameterError
 from rmtbase.models import open_model, token_names
-from rmtbase.scoring import (
+from rmtbase.results.signal import (
     direction_tokens,
     learned_part,
     learned_part_of,

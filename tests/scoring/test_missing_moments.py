@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 import rmtbase
 from rmtbase.nulls import GaussianNull
-from rmtbase.scoring import farthest_distance, heads_csv, signed_distance, summarize_scores
+from rmtbase.results.scores import farthest_distance, heads_csv, signed_distance, summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS, monte_carlo_p_value
 
 D_HEAD, DRAWS = 8, 300
@@ -73,9 +73,9 @@ def test_what_is_far_is_said_with_the_median_and_without_a_mean(scored, tmp_path
     (*_, last) = csv.DictReader(io.StringIO(heads_csv(tree)))
     assert (last[f"{ON_LAMBDA}.null_mean"], last[f"{ON_LAMBDA}.null_std"]) == ("nan", "nan")
     assert float(last[f"{ON_LAMBDA}.z_score"]) > 2.0
-    opened = rmtbase.open_scores(rmtbase.tables.write_table(tree, tmp_path / "scores.nc"))
+    opened = rmtbase.open_table(rmtbase.tables.write_table(tree, tmp_path / "scores.nc"))
     np.testing.assert_array_equal(opened["heads"]["z_score"], heads["z_score"])
-    page = rmtbase.report.render(opened, pictures=False)
+    page = rmtbase.results.scores.render(opened, pictures=False)
     assert "|median " in page or '"median ' in page
     assert not re.search(r"[>| (]nan[<|, )]", page.partition("<script>")[0])
 

@@ -132,5 +132,5 @@ def test_what_does_not_go_together_is_refused(options, named):
 )
 def test_report_says_what_heads_were_compared_with(options, said):
     w_q, w_k = RNG.standard_normal((2, 2, 8, 24))
-    page = rmtbase.report.render(score(w_q, w_k, **options), pictures=False)
+    page = rmtbase.results.scores.render(score(w_q, w_k, **options), pictures=False)
     assert said in page

@@ -17,9 +17,9 @@ from scipy import special, stats
 import rmtbase
 from rmtbase.ensembles import orthogonal_blocks
 from rmtbase.errors import ParameterError
+from rmtbase.heads.stored_rows import stored_rows
 from rmtbase.linalg import reproducible_jax
 from rmtbase.models import open_model
-from rmtbase.scoring._stored_rows import stored_rows
 from rmtbase.tables import CIRCUITS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))

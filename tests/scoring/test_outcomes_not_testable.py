@@ -7,21 +7,18 @@ import pytest
 import xarray as xr
 
 import rmtbase
-from rmtbase.scoring import (
+from rmtbase.results.scores import summarize_scores
+from rmtbase.results.signal import (
     Module,
-    NotTestable,
     decisions_text,
-    headline,
     left_out_of,
-    not_testable_words,
-    plural,
     signal,
     signal_headline,
     signal_rows,
-    summarize_scores,
     summarize_signal,
 )
-from rmtbase.tables import departure_steps
+from rmtbase.results.trajectory.schema import departure_steps
+from rmtbase.tables import NotTestable, headline, not_testable_words, plural
 
 SHORT = [NotTestable(f"layer {k}", f"a spectrum of {k} values is too short") for k in range(1, 4)]
 ZEROS = [NotTestable("layer 9", "all zeros")]

@@ -14,11 +14,13 @@ import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import appended_rows, singular_values
 from rmtbase.models import MatrixName, Place, difference, open_model
-from rmtbase.plots import expert_z_heatmap, figures
-from rmtbase.report import render
-from rmtbase.scoring import heads_csv, matrices_csv
+from rmtbase.results import open_scores
+from rmtbase.results.figures import figures
+from rmtbase.results.scores import heads_csv, matrices_csv
+from rmtbase.results.scores.figures import expert_z_heatmap
+from rmtbase.results.scores.page import render
 from rmtbase.statistics import ELEMENT_STATISTICS, MOMENT_STATISTICS, element_sums
-from rmtbase.tables import open_scores, to_pandas, write_table
+from rmtbase.tables import to_pandas, write_table
 
 D_MODEL, N_HEADS, D_HEAD, D_FF, N_EXPERTS, N_LAYERS, TOKENS = 32, 2, 16, 24, 5, 2, 70
 

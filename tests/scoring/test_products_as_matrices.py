@@ -8,8 +8,10 @@ import pytest
 import rmtbase
 from rmtbase.errors import CheckpointError
 from rmtbase.models import Place, Product, Site, Stacked, Tensor, WeightMatrices, take_rows
-from rmtbase.scoring import circuit_scores, signal, signal_rows, spectral_signal
-from rmtbase.tables import open_scores, write_table
+from rmtbase.results import open_scores
+from rmtbase.results.scores import circuit_scores
+from rmtbase.results.signal import signal, signal_rows, spectral_signal
+from rmtbase.tables import write_table
 
 HEADS, D_MODEL, Q_RANK, KV_RANK, D_NOPE, D_ROPE = 12, 96, 48, 24, 12, 8
 NAMES = ("attention_query", "attention_key", "attention_value", "attention_output")

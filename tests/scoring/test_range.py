@@ -12,7 +12,7 @@ import rmtbase
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import AnalyticNull
-from rmtbase.scoring import summarize_scores
+from rmtbase.results.scores import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
 

@@ -8,9 +8,11 @@ from scipy import stats
 
 import rmtbase
 from rmtbase.errors import ParameterError
-from rmtbase.scoring import heads_csv, summarize_scores
+from rmtbase.results import open_scores
+from rmtbase.results.scores import heads_csv, summarize_scores
+from rmtbase.results.scores.schema import SCORES_SCHEMA
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import SCORES_SCHEMA, open_scores, write_table
+from rmtbase.tables import write_table
 from telling import Told
 
 NAMES = list(SPECTRAL_STATISTICS)

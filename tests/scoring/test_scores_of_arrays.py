@@ -14,10 +14,11 @@ import xarray as xr
 
 import rmtbase
 from rmtbase.errors import ParameterError
-from rmtbase.plots import figures
-from rmtbase.report import render
-from rmtbase.scoring import heads_csv, summarize_scores
-from rmtbase.tables import open_scores, to_pandas, write_table
+from rmtbase.results import open_scores
+from rmtbase.results.figures import figures
+from rmtbase.results.scores import heads_csv, summarize_scores
+from rmtbase.results.scores.page import render
+from rmtbase.tables import to_pandas, write_table
 
 N_LAYERS, N_HEADS, N_KEY_HEADS, D_HEAD, D_MODEL = 3, 4, 2, 8, 32
 

@@ -11,9 +11,10 @@ import xarray as xr
 import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import AnalyticNull
-from rmtbase.scoring import circuit_scores, circuits_of, heads_csv, summarize_scores
+from rmtbase.results import open_scores
+from rmtbase.results.scores import circuit_scores, circuits_of, heads_csv, summarize_scores
 from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, benjamini_hochberg
-from rmtbase.tables import CIRCUITS, heads_present, layer_names, open_scores, shapes_of, to_pandas, write_table
+from rmtbase.tables import CIRCUITS, heads_present, layer_names, shapes_of, to_pandas, write_table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plots"))  # the model is drawn there, scored here
 from several_stacks import PLANTED, STACKS, ZERO, translator

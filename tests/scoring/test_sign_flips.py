@@ -11,10 +11,13 @@ from scipy.stats import binom
 from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.models import ONE_WAY, difference
-from rmtbase.scoring import changes, discoveries, learned_part_of, signal, signal_groups, signal_headline, signal_rows
-from rmtbase.scoring._flipped_rest import _lanczos, flippable
-from rmtbase.scoring._sign_flips import NO_FLOOR, TIED, SignFlips
-from rmtbase.tables import NEED_A_LAW, export, open_signal, write_table
+from rmtbase.results import open_signal
+from rmtbase.results.diff import diff
+from rmtbase.results.signal import discoveries, learned_part_of, signal, signal_groups, signal_headline, signal_rows
+from rmtbase.results.signal._flipped_rest import _lanczos, flippable
+from rmtbase.results.signal._sign_flips import NO_FLOOR, TIED, SignFlips
+from rmtbase.results.signal.schema import NEED_A_LAW
+from rmtbase.tables import export, write_table
 
 LEVEL, SIGMA = 0.05, 0.02
 FLIPS = SignFlips(LEVEL, 199)
@@ -169,7 +172,7 @@ def test_the_rounding_of_a_difference_is_not_reported_as_learning(rounded, tmp_p
     assert tree["matrices"]["noise_scale"].notnull().all()
     assert open_signal(write_table(tree, tmp_path / "signal.nc")).identical(tree)
     assert "noise scale" in export(tree, "latex", group="matrices").decode()
-    changed = changes(before, after)
+    changed = diff(before, after)
     assert "sign flips" in changed.attrs["notes"]
     assert (changed["matrices"]["n_directions"] > 0).mean() < 0.5
     assert changed["matrices"]["n_directions"].notnull().all()
@@ -215,5 +218,5 @@ def test_rounding_to_one_side_has_directions_that_cannot_be_told(way):
     rows = signal_rows(signal(difference(models[1], models[0]), proof=False))
     told = [row.reason == ONE_WAY for row in rows]
     assert all(told) if way != "nearest" else not any(told)
-    reasons = changes(*models)["matrices"]["reason"].values
+    reasons = diff(*models)["matrices"]["reason"].values
     assert (reasons == ONE_WAY).all() == (way != "nearest")

@@ -6,7 +6,8 @@ import pytest
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import product_singular_values
 from rmtbase.models import ArrayModel, open_model
-from rmtbase.scoring import (
+from rmtbase.results import open_signal
+from rmtbase.results.signal import (
     discoveries,
     learned_part_of,
     signal,
@@ -16,7 +17,7 @@ from rmtbase.scoring import (
     spectral_signal,
     summarize_signal,
 )
-from rmtbase.tables import CIRCUITS, export, open_signal, write_table
+from rmtbase.tables import CIRCUITS, export, write_table
 from telling import Told
 
 

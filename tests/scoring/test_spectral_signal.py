@@ -7,7 +7,7 @@ import pytest
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import RankOneSpike
-from rmtbase.scoring import spectral_signal
+from rmtbase.results.signal import spectral_signal
 
 W_QK, MATRIX = (96, 16, 64), (160, 40)
 

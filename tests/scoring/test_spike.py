@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rmtbase
-from rmtbase.scoring import heads_csv, summarize_scores
+from rmtbase.results.scores import heads_csv, summarize_scores
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,13 @@ from scipy.stats import norm
 import rmtbase
 from rmtbase.laws import parents
 from rmtbase.models import MatrixName, Place
-from rmtbase.scoring import summarize_elements
-from rmtbase.scoring._element_scores import elements_of, summarized
-from rmtbase.scoring._largest_elements import LargestElements, largest_elements
-from rmtbase.scoring._super_weights import Tail, cannot_tell, super_weights
-from rmtbase.tables import SUPER_WEIGHTS_SCHEMA, open_scores, write_table
+from rmtbase.results import open_scores
+from rmtbase.results.scores import summarize_elements
+from rmtbase.results.scores._element_scores import elements_of, summarized
+from rmtbase.results.scores._largest_elements import LargestElements, largest_elements
+from rmtbase.results.scores._super_weights import Tail, cannot_tell, super_weights
+from rmtbase.results.scores.schema import SUPER_WEIGHTS_SCHEMA
+from rmtbase.tables import write_table
 
 RECIPE_A = {"70m": (6, 512, 1.08), "410m": (24, 1024, 3.47)}
 """Layers, width, and the excess kurtosis of W_O and MLPs pooled at step 0."""

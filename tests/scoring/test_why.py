@@ -14,7 +14,7 @@ import pytest
 
 import rmtbase
 from rmtbase.errors import ParameterError
-from rmtbase.scoring import QUESTIONS, TESTS, summarize_why, verdict
+from rmtbase.results.scores import QUESTIONS, TESTS, summarize_why, verdict
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
 from harness import uniform
@@ -154,10 +154,10 @@ def test_demo_model_is_told_at_its_start_and_at_its_end(tmp_path):
     assert len(start.verdicts["no difference found"]) >= 30
     tree = rmtbase.score("demo", **options)
     rmtbase.tables.write_table(tree, tmp_path / "scores.nc")
-    end = summarize_why(rmtbase.open_scores(tmp_path / "scores.nc"))
+    end = summarize_why(rmtbase.open_table(tmp_path / "scores.nc"))
     assert end.rejected["query_signs"] == end.rejected["key_signs"] == end.n_heads == 32
     assert sum(map(len, end.verdicts.values())) == 32
-    page = rmtbase.report.render(tree, pictures=False)
+    page = rmtbase.results.scores.render(tree, pictures=False)
     assert page.index("directions in W_Q and W_K") < page.index("was compared with")
     frame = rmtbase.tables.to_pandas(tree, "why")
     assert len(frame) == 32 * len(TESTS)

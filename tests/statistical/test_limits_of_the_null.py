@@ -9,7 +9,7 @@ import pytest
 
 import rmtbase
 from rmtbase.laws import null
-from rmtbase.scoring import effective_depth
+from rmtbase.results.depth import effective_depth
 from telling import Told
 
 D_MODEL, D_HEAD, HEADS = 128, 16, 1500

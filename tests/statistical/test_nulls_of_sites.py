@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from harness import uniform
 
-from rmtbase.nulls import PROBABILITIES, AnalyticNull, Heads, LatentShape
+from rmtbase.laws import PROBABILITIES
+from rmtbase.nulls import AnalyticNull, Heads, LatentNull, Wanted, find_null
 from rmtbase.progress import SILENT
-from rmtbase.scoring import LatentNull, Wanted, find_null
-from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.statistics import SPECTRAL_STATISTICS, LatentShape
 
 NAMES = list(SPECTRAL_STATISTICS)
 HEADS, LATENT_HEADS, DRAWS = 600, 250, 4_000

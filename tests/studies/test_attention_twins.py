@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmtbase.tables import open_comparison
+from rmtbase.results import open_comparison
 
 STUDY = Path(__file__).parents[2] / "studies" / "attention_twins"
 MEASURES = {

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from rmtbase import laws
-from rmtbase.comparison import published_table
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import open_model
+from rmtbase.results.comparison import published_table
 from studies.sources import __main__ as entry
 from studies.sources import course, first, null, writing
 from studies.sources.__main__ import HERE, RECIPES, main, results_of

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmtbase.comparison import published_table
+from rmtbase.cli._app import app
+from rmtbase.results.comparison import published_table
 from studies.sources import weibull_tables
 from studies.sources.__main__ import HERE, RECIPES
 from studies.sources.claims import CLAIMS, SOURCES, Found, claims, erratum_tests, make, verdict
@@ -82,7 +83,7 @@ def test_numbers_beside_a_corrected_claim_are_those_of_its_erratum():
 
 
 def test_commands_are_of_recipes_and_of_the_house():
-    commands = {path.stem.removeprefix("_") for path in (ROOT / "src" / "rmtbase" / "cli").glob("_*.py")}
+    commands = {command.callback.__name__ for command in app.registered_commands if command.callback is not None}
     for one in claims():
         words = shlex.split(one.get("command", "rmtbase score"))
         if words[0] == "python":

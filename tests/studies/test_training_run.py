@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rmtbase
-from rmtbase.trajectories import summarize_trajectory
+from rmtbase.results.trajectory import summarize_trajectory
 
 STUDY = Path(__file__).parents[2] / "studies" / "training_run"
 ROW = re.compile(r"^\| (\d+) \| (\d+) \| ([\d.]+) \|$", flags=re.MULTILINE)
@@ -15,7 +15,7 @@ ROW = re.compile(r"^\| (\d+) \| (\d+) \| ([\d.]+) \|$", flags=re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def summary():
-    return summarize_trajectory(rmtbase.open_trajectory(STUDY / "trajectory.nc"))
+    return summarize_trajectory(rmtbase.open_table(STUDY / "trajectory.nc"))
 
 
 def test_the_table_is_that_of_the_trajectory(summary):

@@ -7,7 +7,8 @@ import pytest
 import xarray as xr
 
 import rmtbase
-from rmtbase.tables import KINDS, open_table, write_table
+from rmtbase.results import open_table
+from rmtbase.tables import KINDS, write_table
 
 DATA = Path(__file__).parents[1] / "data"
 STORED = {kind: DATA / f"{kind}.nc" for kind in KINDS}

@@ -11,7 +11,8 @@ import pytest
 import xarray as xr
 
 from rmtbase.errors import OutputError
-from rmtbase.tables import open_baseline, open_scores, require_writable, write_bytes, write_table
+from rmtbase.results import open_scores
+from rmtbase.tables import open_baseline, require_writable, write_bytes, write_table
 
 
 def half_then(error):

@@ -8,7 +8,8 @@ import xarray as xr
 
 import rmtbase
 from rmtbase.errors import MissingFileError, RmtbaseError, TableError
-from rmtbase.tables import open_baseline, open_scores, open_table, write_bytes, write_table
+from rmtbase.results import open_scores, open_table
+from rmtbase.tables import open_baseline, write_bytes, write_table
 
 OPENERS = [open_baseline, open_scores, open_table]
 

@@ -9,8 +9,9 @@ import xarray as xr
 
 import rmtbase
 from rmtbase.montecarlo import make_plan, run_in_memory
+from rmtbase.results import open_table
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import BASELINE_SCHEMA, SCHEMA_VERSION, describe, open_baseline, open_table, write_table
+from rmtbase.tables import BASELINE_SCHEMA, SCHEMA_VERSION, describe, open_baseline, write_table
 
 
 def test_file_opens_with_plain_xarray_and_has_every_variable_described(table_file):

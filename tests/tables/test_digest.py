@@ -8,15 +8,8 @@ import pytest
 import xarray as xr
 
 from rmtbase.errors import ParameterError, RmtbaseError, TableError
-from rmtbase.tables import (
-    KINDS,
-    open_atlas_case,
-    open_baseline,
-    open_scores,
-    open_table,
-    with_checksums,
-    write_table,
-)
+from rmtbase.results import open_scores, open_table
+from rmtbase.tables import KINDS, open_atlas_case, open_baseline, with_checksums, write_table
 
 FLIPS = 10
 EVERY_KIND = pytest.mark.parametrize("a_table", KINDS, indirect=True)

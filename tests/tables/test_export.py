@@ -15,8 +15,9 @@ import pytest
 import xarray as xr
 
 from rmtbase.errors import ParameterError
+from rmtbase.results import open_table
 from rmtbase.shown import as_latex
-from rmtbase.tables import export, frame_groups, open_table, to_pandas, write_table
+from rmtbase.tables import export, frame_groups, to_pandas, write_table
 
 DATA = Path(__file__).parents[1] / "data"
 HOSTILE = "=cmd|'/C calc'!A1\n\\input{secrets} & 50 % $x_1$ ~^{}#\x1b[31m\udcff"

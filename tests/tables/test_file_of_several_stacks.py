@@ -7,10 +7,12 @@ import pytest
 import xarray as xr
 
 from rmtbase.errors import TableError
-from rmtbase.plots import figures
-from rmtbase.report import render
-from rmtbase.scoring import circuits_of, summarize_scores
-from rmtbase.tables import CIRCUITS, heads_schema, null_schema, open_scores, validate
+from rmtbase.results import open_scores
+from rmtbase.results.figures import figures
+from rmtbase.results.scores import circuits_of, summarize_scores
+from rmtbase.results.scores.page import render
+from rmtbase.results.scores.schema import heads_schema, null_schema
+from rmtbase.tables import CIRCUITS, validate
 
 DATA = Path(__file__).parents[1] / "data"
 

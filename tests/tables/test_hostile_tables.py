@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rmtbase.errors import TableError
-from rmtbase.tables import open_table
+from rmtbase.results import open_table
 
 SECRET = b"the contents of another file of this machine, as numbers" * 2000
 MANY = 10**8

@@ -10,7 +10,8 @@ import pytest
 import xarray as xr
 
 import rmtbase
-from rmtbase.tables import KINDS, open_baseline, open_table, write_table
+from rmtbase.results import open_table
+from rmtbase.tables import KINDS, open_baseline, write_table
 
 OPENS = 300
 EVERY_KIND = pytest.mark.parametrize("a_table", KINDS, indirect=True)

@@ -10,7 +10,8 @@ import h5py
 import pytest
 
 from rmtbase.errors import TableError
-from rmtbase.tables import KINDS, SCHEMA_VERSION, open_atlas_case, open_table
+from rmtbase.results import open_table
+from rmtbase.tables import KINDS, SCHEMA_VERSION, open_atlas_case
 
 DATA = Path(__file__).parents[1] / "data"
 sys.path.insert(0, str(DATA))  # the numbers of its files are counted there

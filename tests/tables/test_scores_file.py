@@ -5,7 +5,9 @@ import json
 import numpy as np
 import xarray as xr
 
-from rmtbase.tables import SCORES_SCHEMA, open_scores, open_table, write_table
+from rmtbase.results import open_scores, open_table
+from rmtbase.results.scores.schema import SCORES_SCHEMA
+from rmtbase.tables import write_table
 
 
 def test_every_variable_comes_back_with_dims_long_name_and_units(scores, tmp_path):

@@ -9,7 +9,8 @@ import xarray as xr
 import rmtbase
 from rmtbase.errors import TableError
 from rmtbase.montecarlo import make_plan, run_in_memory
-from rmtbase.tables import KINDS, open_table, validate, write_table
+from rmtbase.results import open_table
+from rmtbase.tables import KINDS, validate, write_table
 
 
 def with_values(name, change):

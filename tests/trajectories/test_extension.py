@@ -7,8 +7,9 @@ import pytest
 
 import rmtbase
 from rmtbase.errors import ParameterError, TableError
-from rmtbase.tables import open_trajectory, write_table
-from rmtbase.trajectories import failures, joined, until
+from rmtbase.results import open_trajectory
+from rmtbase.results.trajectory import failures, joined, until
+from rmtbase.tables import write_table
 from telling import Told
 
 OPTIONS = {"matrices": "none", "proof": False}
@@ -17,7 +18,7 @@ OPTIONS = {"matrices": "none", "proof": False}
 @pytest.fixture
 def scored(monkeypatch):
     """The revisions that are scored, as they are."""
-    from rmtbase.trajectories import _checkpoint_scores
+    from rmtbase.results.trajectory import _checkpoint_scores
 
     seen, score = [], _checkpoint_scores.score
     monkeypatch.setattr(
@@ -77,7 +78,7 @@ def test_checkpoint_that_is_there_no_more_stays_in_the_file(run_folder, output, 
 def test_extension_that_is_stopped_leaves_the_old_file_and_goes_on(run_folder, output, scored, monkeypatch):
     before = output.read_bytes()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("rmtbase.trajectories._trajectory.joined", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("rmtbase.results.trajectory.measure.joined", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         rmtbase.trajectory(run_folder, output=output, **OPTIONS)
     assert output.read_bytes() == before
     told = Told()

@@ -62,7 +62,7 @@ def test_run_that_is_stopped_as_it_writes_the_file_goes_on_to_the_same_one(many,
 
     output = tmp_path / "traj.nc"
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("rmtbase.trajectories._trajectory.write_table", stop)
+        patch.setattr("rmtbase.results.trajectory.measure.write_table", stop)
         rmtbase.trajectory(many, output=output, **OPTIONS)
     told = Told()
     rmtbase.trajectory(many, output=output, progress=told, **OPTIONS)
@@ -75,7 +75,7 @@ def test_checkpoint_that_was_written_again_since_is_scored_again(many, write_ste
     for step in (0, 20):
         write_step(run, step)
     stopped = iter([None, KeyboardInterrupt])
-    from rmtbase.trajectories import _trajectory
+    from rmtbase.results.trajectory import measure as _trajectory
 
     score = _trajectory.score_checkpoint
 
@@ -100,7 +100,7 @@ def test_workers_of_a_scheduler_score_each_set_of_weights_once_and_give_the_same
 ):
     from distributed import LocalCluster
 
-    from rmtbase.trajectories import _checkpoint_scores
+    from rmtbase.results.trajectory import _checkpoint_scores
 
     scored, score = [], _checkpoint_scores.score
 

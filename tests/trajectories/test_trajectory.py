@@ -10,8 +10,9 @@ import xarray as xr
 import rmtbase
 from rmtbase.errors import CheckpointError, MissingFileError, ParameterError, StoreError
 from rmtbase.models import find_series
-from rmtbase.tables import open_trajectory, write_table
-from rmtbase.trajectories import StepName, failures, joined, one_step, summarize_trajectory, until
+from rmtbase.results import open_trajectory
+from rmtbase.results.trajectory import StepName, failures, joined, one_step, summarize_trajectory, until
+from rmtbase.tables import write_table
 from telling import Told
 
 STEPS = [0, 10, 20, 40]
@@ -151,7 +152,7 @@ def test_summary_has_a_line_for_each_checkpoint(whole_run, run, tmp_path):
 
 def test_weights_that_are_those_of_an_earlier_step_are_scored_once(run_folder, monkeypatch):
     shutil.copytree(run_folder / "step-0", run_folder / "step-5")
-    from rmtbase.trajectories import _checkpoint_scores
+    from rmtbase.results.trajectory import _checkpoint_scores
 
     scored = []
     score = _checkpoint_scores.score
@@ -230,7 +231,7 @@ def test_where_nothing_can_be_scored_the_first_reason_is_told(tmp_path):
 def test_finished_checkpoints_of_other_options_are_refused(whole_run, tmp_path, monkeypatch):
     output = tmp_path / "traj.nc"
     monkeypatch.setattr(
-        "rmtbase.trajectories._trajectory.write_table", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        "rmtbase.results.trajectory.measure.write_table", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     with pytest.raises(KeyboardInterrupt) as stopped:
         rmtbase.trajectory(whole_run, ["0", "10"], output=output, matrices="none")

@@ -14,8 +14,8 @@ from tensorboardX.proto.event_pb2 import Event
 
 import rmtbase
 from rmtbase.errors import NonFiniteError, ParameterError, TableError
-from rmtbase.tables import open_trajectory
-from rmtbase.trajectories import ALARM_LEVEL, Scoring, Spending, evidence, raised, summarize_trajectory
+from rmtbase.results import open_trajectory
+from rmtbase.results.trajectory import ALARM_LEVEL, Scoring, Spending, evidence, raised, summarize_trajectory
 from rmtbase.watch import WatchCallback, Watcher, WatchWarning
 
 SETTINGS = {
@@ -314,7 +314,7 @@ def test_a_head_that_stays_at_the_smallest_effect_is_named_and_one_beyond_is_not
 @pytest.mark.parametrize("planned", [7, None])
 @pytest.mark.parametrize(("heads", "floor"), [(1, 1e-6), (32, 1e-4), (1000, 1e-2)])
 def test_weights_of_looks_and_calibrated_p_values_sum_to_at_most_one(heads, floor, planned):
-    from rmtbase.trajectories._alarm import look_weights
+    from rmtbase.results.trajectory._alarm import look_weights
 
     spending = Spending.of(heads, floor, planned)
     grid = floor * np.arange(1, int(1 / floor) + 1)  # the p-values of draws

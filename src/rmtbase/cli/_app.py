@@ -6,35 +6,29 @@ import os
 import sys
 import time
 from functools import cache
+from importlib import import_module
 from platform import python_version
 
 import typer
 from typer.completion import shell_complete
 
 import rmtbase
-from rmtbase.cli._baseline import baseline
 from rmtbase.cli._cite import cite
-from rmtbase.cli._command_line import SHARED, Command, Commands
-from rmtbase.cli._compare import compare
-from rmtbase.cli._composition import composition
 from rmtbase.cli._constants import constants
 from rmtbase.cli._demo import demo
-from rmtbase.cli._depth import depth
-from rmtbase.cli._diff import diff
 from rmtbase.cli._doctor import doctor
-from rmtbase.cli._endings import VERBOSITY, Verbosity, detail, ended_by
-from rmtbase.cli._environment import require_settings
 from rmtbase.cli._export import export
 from rmtbase.cli._inspect import inspect
 from rmtbase.cli._law import law
 from rmtbase.cli._plot import plot
 from rmtbase.cli._published import published
-from rmtbase.cli._score import score
-from rmtbase.cli._signal import signal
-from rmtbase.cli._terminal import warnings_as_notes
-from rmtbase.cli._trajectory import trajectory
 from rmtbase.errors import ParameterError
+from rmtbase.results import FOLDERS
 from rmtbase.shown import shown
+from rmtbase.terminal.command_line import SHARED, Command, Commands
+from rmtbase.terminal.endings import VERBOSITY, Verbosity, detail, ended_by
+from rmtbase.terminal.environment import require_settings
+from rmtbase.terminal.streams import warnings_as_notes
 
 _COMPLETION = "_RMTBASE_COMPLETE"  # by which the shell's script asks what a word may become
 _built = cache(typer.main.get_command)
@@ -47,10 +41,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_COMMANDS = (
-    *(demo, baseline, score, signal, trajectory, compare, inspect, depth, composition, diff),
-    *(law, constants, published, cite, plot, export, doctor),
-)
+_OF_KINDS = tuple(import_module(f"rmtbase.results.{folder}.command").COMMAND for folder in FOLDERS)
+_COMMANDS = (demo, *_OF_KINDS, inspect, law, constants, published, cite, plot, export, doctor)
 for command in _COMMANDS:
     app.command(cls=Command)(command)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.cli import _completion
+from rmtbase.terminal import completion as _completion
 
 FORMATS = ("bibtex", "apa", "cff")
 

@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rmtbase.cli import _completion
-from rmtbase.cli._command_line import INTEGER, NUMBER
+from rmtbase.terminal import completion as _completion
+from rmtbase.terminal.command_line import INTEGER, NUMBER
 
 if TYPE_CHECKING:
     from rmtbase.constants import Constant, ConstantFunction
@@ -78,10 +78,10 @@ def constants(
     Example: rmtbase constants product_upper_edge --d-model 768 --d-head 64 --sigma 0.02 --format latex
     """
     import rmtbase
-    from rmtbase.cli._terminal import out, print_json
     from rmtbase.constants import as_json, as_latex, bibliography, bibtex, current_set, find, set_named, software
     from rmtbase.errors import ParameterError
     from rmtbase.parameters import require_head_shape, require_positive_integer
+    from rmtbase.terminal.streams import out, print_json
 
     if output not in FORMATS:
         raise ParameterError("format", output, f"one of {', '.join(FORMATS)}")

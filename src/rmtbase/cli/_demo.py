@@ -15,15 +15,16 @@ def demo(
 
     Example: rmtbase demo --out results
     """
-    from rmtbase.cli._output import is_standard_output, require_replaceable
-    from rmtbase.cli._tables import print_elements, print_summary, print_why
-    from rmtbase.cli._terminal import bars, out, say_written
     from rmtbase.errors import OutputError
     from rmtbase.models import demo_revisions, open_model
     from rmtbase.montecarlo import baseline
-    from rmtbase.report import render
-    from rmtbase.scoring import draws_for, heads_csv, score, summarize_elements, summarize_scores, summarize_why
+    from rmtbase.nulls import draws_for
+    from rmtbase.results.scores import heads_csv, score, summarize_elements, summarize_scores, summarize_why
+    from rmtbase.results.scores.page import render
+    from rmtbase.results.scores.terminal import print_elements, print_summary, print_why
     from rmtbase.tables import require_writable, write_bytes, write_table
+    from rmtbase.terminal.output import is_standard_output, require_replaceable
+    from rmtbase.terminal.streams import bars, out, say_written
 
     if is_standard_output(out_folder):
         raise OutputError("-", "several files cannot be written to stdout; name a folder")

@@ -12,9 +12,9 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON."
 
     Example: rmtbase doctor --json
     """
-    from rmtbase.cli._terminal import print_json
     from rmtbase.diagnosis import examine
     from rmtbase.shown import shown
+    from rmtbase.terminal.streams import print_json
 
     facts = examine()
     if as_json:

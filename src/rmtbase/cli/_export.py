@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.cli._command_line import Overwrite, words
-from rmtbase.cli._completion import one_of
+from rmtbase.terminal.command_line import Overwrite, words
+from rmtbase.terminal.completion import one_of
 
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".tex": "latex"}
 
@@ -48,11 +48,12 @@ def export(
 
     For a paper: rmtbase export gpt2.nc -o gpt2.tex; a few rows: rmtbase export scores.nc --statistic effective_rank
     """
-    from rmtbase.cli._output import is_standard_output, write_output, write_to_standard_output
-    from rmtbase.cli._terminal import say_written
     from rmtbase.errors import ParameterError
-    from rmtbase.tables import EXPORT_FORMATS, open_table, require_replaceable, require_writable
+    from rmtbase.results import open_table
+    from rmtbase.tables import EXPORT_FORMATS, require_replaceable, require_writable
     from rmtbase.tables import export as exported
+    from rmtbase.terminal.output import is_standard_output, write_output, write_to_standard_output
+    from rmtbase.terminal.streams import say_written
 
     named = None if output is None or is_standard_output(output) else output
     by_name = _SUFFIXES.get(named.suffix.lower()) if named is not None else None

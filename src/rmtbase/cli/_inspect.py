@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.cli._command_line import Fold, Subfolder
-from rmtbase.cli._completion import revisions
-from rmtbase.cli._scoring_options import ModelArgument
+from rmtbase.terminal.command_line import Fold, Subfolder
+from rmtbase.terminal.completion import revisions
+from rmtbase.terminal.scoring_options import ModelArgument
 
 
 def inspect(
@@ -26,8 +26,8 @@ def inspect(
 
     Example: rmtbase inspect demo
     """
-    from rmtbase.cli._terminal import cell, out, print_json
     from rmtbase.models import inspect_model, open_model
+    from rmtbase.terminal.streams import cell, out, print_json
 
     found = inspect_model(open_model(model, revision, subfolder=subfolder).fold(fold or ()))
     if as_json:

@@ -14,8 +14,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rmtbase.cli._command_line import INTEGER, NUMBER
-from rmtbase.cli._completion import one_of
+from rmtbase.terminal.command_line import INTEGER, NUMBER
+from rmtbase.terminal.completion import one_of
 
 _DIGITS = 6
 _WIDEST_NOTE = 100
@@ -52,9 +52,9 @@ def law(
     Example: rmtbase law --d-model 768 --d-head 64
     """
     import rmtbase
-    from rmtbase.cli._terminal import out, print_json
     from rmtbase.errors import ParameterError
     from rmtbase.laws import describe
+    from rmtbase.terminal.streams import out, print_json
 
     sigmas = {"sigma": sigma, "sigma_q": sigma_q, "sigma_k": sigma_k}
     for name, value in sigmas.items():

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rmtbase.cli._command_line import NUMBER, Overwrite, words
-from rmtbase.cli._completion import one_of
+from rmtbase.terminal.command_line import NUMBER, Overwrite, words
+from rmtbase.terminal.completion import one_of
 
 
 def plot(
@@ -73,11 +73,13 @@ def plot(
 
     A training run: rmtbase plot run.nc --animate spectra -o spectra.gif
     """
-    from rmtbase.cli._output import is_standard_output, write_to_standard_output
-    from rmtbase.cli._terminal import say_written
+    from rmtbase.drawing.picture import content, save
+    from rmtbase.drawing.theme import as_theme
     from rmtbase.errors import OutputError, ParameterError
-    from rmtbase.plots import animation, as_theme, content, save, save_animation
-    from rmtbase.tables import open_table
+    from rmtbase.results import open_table
+    from rmtbase.results.trajectory.figures import animation, save_animation
+    from rmtbase.terminal.output import is_standard_output, write_to_standard_output
+    from rmtbase.terminal.streams import say_written
 
     if animate is not None and only:
         raise ParameterError("--only", ", ".join(only), "none with --animate, which draws one picture")
@@ -125,7 +127,7 @@ def _figures(table: Any, only: list[str] | None, **look: Any) -> Any:
     from fnmatch import fnmatchcase
 
     from rmtbase.errors import ParameterError
-    from rmtbase.plots import figure_names, figures
+    from rmtbase.results.figures import figure_names, figures
 
     if only is None:
         return figures(table, **look)

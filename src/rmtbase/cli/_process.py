@@ -8,7 +8,7 @@ import sys
 import warnings
 from contextlib import suppress
 
-from rmtbase.cli._signals import catch_signals, raise_no_more, received
+from rmtbase.terminal.signals import catch_signals, raise_no_more, received
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def run() -> NoReturn:
 
         status = run_command(sys.argv[1:])
     except BaseException as error:  # while the command line itself was being imported
-        from rmtbase.cli._endings import ended_by
+        from rmtbase.terminal.endings import ended_by
 
         status = ended_by(error, "--debug" in sys.argv)
     raise_no_more()
@@ -46,7 +46,7 @@ def _prepare_streams() -> None:
 
 def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
     """A warning of a library as one line, without its place in the code."""
-    from rmtbase.cli._endings import note
+    from rmtbase.terminal.endings import note
 
     note(f"warning: {message}")
 
@@ -59,7 +59,7 @@ def _leave(status: int) -> NoReturn:
     if received() is None:
         atexit._run_exitfuncs()
     if received() is not None and status == 0:
-        from rmtbase.cli._endings import finished_all_the_same
+        from rmtbase.terminal.endings import finished_all_the_same
 
         status = finished_all_the_same()
     for stream in (sys.stdout, sys.stderr):

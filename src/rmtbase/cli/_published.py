@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmtbase.cli._command_line import Overwrite
-from rmtbase.cli._completion import published as names
+from rmtbase.terminal.command_line import Overwrite
+from rmtbase.terminal.completion import one_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rmtbase.comparison import PublishedCheck, PublishedTable
+    from rmtbase.results.comparison import PublishedCheck, PublishedTable
+
+
+def names(incomplete: str) -> list[str]:
+    """Names of published tables."""
+    from rmtbase.results.comparison import published_tables
+
+    return one_of(*(table.name for table in published_tables()))(incomplete)
 
 
 def published(
@@ -34,10 +41,10 @@ def published(
 
     Example: rmtbase published weibull-table-5
     """
-    from rmtbase.cli._output import is_standard_output, require_replaceable, write_output
-    from rmtbase.cli._terminal import out, print_json, say_written
-    from rmtbase.comparison import checks, published_csv, published_table, published_tables
     from rmtbase.errors import OutputError
+    from rmtbase.results.comparison import checks, published_csv, published_table, published_tables
+    from rmtbase.terminal.output import is_standard_output, require_replaceable, write_output
+    from rmtbase.terminal.streams import out, print_json, say_written
 
     tables = published_tables() if name is None else (published_table(name),)
     if csv is not None and is_standard_output(csv) and as_json:
@@ -81,8 +88,8 @@ def _table_json(table: PublishedTable, found: tuple[PublishedCheck, ...]) -> dic
 
 
 def _print_list(tables: tuple[PublishedTable, ...], console: Console) -> None:
-    from rmtbase.cli._rows import Column, print_rows
-    from rmtbase.comparison import checks
+    from rmtbase.results.comparison import checks
+    from rmtbase.terminal.rows import Column, print_rows
 
     rows = []
     for table in tables:
@@ -96,9 +103,9 @@ def _print_list(tables: tuple[PublishedTable, ...], console: Console) -> None:
 
 def _print_one(table: PublishedTable, console: Console) -> None:
     """The table as printed, then each number that is known from first principles."""
-    from rmtbase.cli._rows import Column, print_rows
-    from rmtbase.cli._terminal import cell
-    from rmtbase.comparison import checks, our_name
+    from rmtbase.results.comparison import checks, our_name
+    from rmtbase.terminal.rows import Column, print_rows
+    from rmtbase.terminal.streams import cell
 
     console.print(cell(f"{table.title}: {table.place}", "bold"))
     console.print(cell(", ".join(part for part in (table.citation, table.link, table.license) if part)))

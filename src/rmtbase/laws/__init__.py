@@ -51,6 +51,7 @@ from rmtbase.laws._exact._trace_polynomials import (
     trace_cumulant_polynomial,
     trace_moment_polynomial,
 )
+from rmtbase.laws._grid import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
 from rmtbase.laws._null._element_null import ElementNull, element_null, product_element_null
 from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, null
 from rmtbase.laws._parameters import ChainKeywords, ProductKeywords
@@ -75,7 +76,9 @@ from rmtbase.laws._weibull._plot import NoiseOptimum, weibull_noise_optimum, wei
 from rmtbase.laws._weibull._projections import WeibullProjection, weibull_maximum_likelihood, weibull_moment_match
 
 __all__ = [
+    "BINS",
     "NULL_STATISTICS",
+    "PROBABILITIES",
     "AdamWNoise",
     "BesselEdge",
     "ChainKeywords",
@@ -118,10 +121,12 @@ __all__ = [
     "element_average",
     "element_null",
     "gaussian_sample_statistic",
+    "histogram_edges",
     "histogram_entropy",
     "histogram_kl",
     "largest_eigenvalue",
     "linear_statistics",
+    "logarithmic_edges",
     "low_rank_product",
     "marchenko_pastur",
     "naive_marchenko_pastur",

@@ -2,13 +2,14 @@
 
 from rmtbase.montecarlo._baseline import baseline, baseline_plan, element_baseline
 from rmtbase.montecarlo._cache import (
+    CachedTable,
     CacheWarning,
+    baseline_file,
     cache_folder,
     cached_baseline,
     cached_latent_attention,
-    cached_null,
-    cached_orthogonal_null,
     cached_spectra,
+    spectra_file,
 )
 from rmtbase.montecarlo._chunks import Chunk, Chunks
 from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, tile_size
@@ -42,11 +43,10 @@ from rmtbase.montecarlo._simulations import (
 from rmtbase.montecarlo._solver_choice import choose_solver, time_solver
 from rmtbase.montecarlo._spectra import SpectrumChunk, draw_spectra
 from rmtbase.montecarlo._store import Store, open_store
-from rmtbase.nulls import histogram_edges
-from rmtbase.tables import ELEMENT_FORMULAS
 
 __all__ = [
     "CacheWarning",
+    "CachedTable",
     "Case",
     "Chunk",
     "Chunks",
@@ -60,10 +60,10 @@ __all__ = [
     "SpectrumChunk",
     "Store",
     "baseline",
+    "baseline_file",
     "baseline_plan",
     "cache_folder",
     "cached_baseline",
-    "cached_null",
     "case_key",
     "choose_solver",
     "compute_chunk",
@@ -73,7 +73,6 @@ __all__ = [
     "draw_spectra",
     "element_baseline",
     "element_edges",
-    "histogram_edges",
     "make_plan",
     "open_store",
     "plan_status",
@@ -82,5 +81,6 @@ __all__ = [
     "run_plan",
     "simulate_gaussian_matrix",
     "simulate_grouped_query",
+    "spectra_file",
     "time_solver",
 ]

@@ -24,8 +24,7 @@ from rmtbase.ensembles import (
     ThinGaussianChain,
 )
 from rmtbase.errors import ParameterError
-from rmtbase.nulls import LatentShape
-from rmtbase.statistics import MOMENT_STATISTICS, SPECTRAL_STATISTICS, ExtremeMoments, inverse_moment_order
+from rmtbase.statistics import MOMENT_STATISTICS, SPECTRAL_STATISTICS, ExtremeMoments, LatentShape, inverse_moment_order
 
 NONE = "none"
 

@@ -30,7 +30,6 @@ from rmtbase.montecarlo._machine import compiler_settings_digest
 from rmtbase.montecarlo._plan import DRAWS_VERSION, make_plan
 from rmtbase.montecarlo._run import run_in_memory
 from rmtbase.montecarlo._store_files import Arrays, pack, read_rows, require_sound
-from rmtbase.nulls import GaussianNull, OrthogonalNull, head_shape, null_of_file
 from rmtbase.parameters import require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -67,7 +66,7 @@ def cached_baseline(
         seed: of the draws.
         progress: told of the draws finished, and of where the null came from.
     """
-    return _baseline_file(d_model, d_head, draws, seed).get(progress)
+    return baseline_file(d_model, d_head, draws, seed).get(progress)
 
 
 def cached_spectra(
@@ -82,88 +81,11 @@ def cached_spectra(
         seed: of the draws.
         progress: told of the draws finished, and of where the null came from.
     """
-    return _spectra_file(ensemble, parameters, draws, seed).get(progress)
-
-
-def cached_null(
-    dims: tuple[int, ...],
-    draws: int,
-    seed: int = 0,
-    progress: Progress = SILENT,
-    *,
-    entries: str = "normal",
-) -> GaussianNull:
-    """The simulated null of a shape: of :func:`cached_baseline` if it is that of W_QK, else of :func:`cached_spectra`.
-
-    That of other than normal entries is drawn element by element.
-
-    What is read from the cache is read and checked once in a process, see :func:`rmtbase.nulls.null_of_file`.
-
-    Args:
-        dims: (d_model, d_head, d_model) of W_QK, or those of a chain or of one factor.
-        draws: Monte Carlo draws.
-        seed: of the draws.
-        progress: told of the draws finished, and of where the null came from.
-        entries: see :func:`rmtbase.ensembles.independent_chain`.
-    """
-    gaussian = entries == "normal"
-    shape = head_shape(dims) if gaussian else None
-    if shape is not None:
-        file = _baseline_file(*shape, draws, seed)
-    else:
-        chain = dims if len(dims) > 2 else sorted(dims, reverse=True)  # W and Wᵀ share one
-        of_law = {} if gaussian else {"entries": entries}
-        name = "gaussian_chain" if gaussian else "independent_chain"
-        file = _spectra_file(name, {"dims": chain, **of_law}, draws, seed)
-
-    def of(table: xr.Dataset) -> GaussianNull:
-        if shape is None:
-            return GaussianNull.from_spectra(table, dims, "simulated", entries)
-        null = GaussianNull.from_baseline(table, *shape, "simulated")
-        assert null is not None  # the table was made for this shape
-        return null
-
-    null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else of(table))
-    if null is None:
-        return of(file.make(progress))
-    file.tell_of_cache(progress)
-    return null
-
-
-def cached_orthogonal_null(
-    dims: tuple[int, ...],
-    rows: tuple[int, ...],
-    fused: bool,
-    draws: int,
-    seed: int = 0,
-    progress: Progress = SILENT,
-) -> OrthogonalNull:
-    """The simulated null of heads of orthogonally initialised matrices, kept and found as :func:`cached_null` does.
-
-    Args:
-        dims: (h, n) of one factor, or (n_0, h, n_2).
-        rows: see :func:`rmtbase.ensembles.orthogonal_blocks`.
-        fused: likewise.
-        draws: Monte Carlo draws.
-        seed: of the draws.
-        progress: told of the draws finished, and of where the null came from.
-    """
-    file = _spectra_file("orthogonal_blocks", {"dims": dims, "rows": rows, "fused": fused}, draws, seed)
-
-    def of(table: xr.Dataset) -> OrthogonalNull:
-        found = OrthogonalNull.from_spectra(table, dims, "simulated", "orthogonal")
-        assert isinstance(found, OrthogonalNull)
-        return found
-
-    null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else of(table))
-    if null is None:
-        return of(file.make(progress))
-    file.tell_of_cache(progress)
-    return null
+    return spectra_file(ensemble, parameters, draws, seed).get(progress)
 
 
 @dataclass(frozen=True)
-class _TableFile:
+class CachedTable:
     """A table that the cache keeps in a file of its own.
 
     Attributes:
@@ -220,7 +142,7 @@ class _TableFile:
         progress.note(f"{self.what}: from the cache, {self.path}")
 
 
-def _baseline_file(d_model: int, d_head: int, draws: int, seed: int) -> _TableFile:
+def baseline_file(d_model: int, d_head: int, draws: int, seed: int) -> CachedTable:
     def require_call(table: xr.Dataset, path: Path) -> None:
         sigmas, of = (table["sigma_q"].values.tolist(), table["sigma_k"].values.tolist()), table.attrs
         found = (baseline_shapes(table), of["draws"], of["seed"], of["normalization"], *sigmas)
@@ -229,7 +151,7 @@ def _baseline_file(d_model: int, d_head: int, draws: int, seed: int) -> _TableFi
             what = f"(shapes, draws, seed, normalization, sigmas) = {found}"
             raise TableError(path, what, f"{expected} with its sample")
 
-    return _TableFile(
+    return CachedTable(
         f"baseline-v{SCHEMA_VERSION}-{DRAWS_VERSION}-d{d_model}-h{d_head}-n{draws}-seed{seed}-{compiler_settings_digest()}.nc",
         f"null of (d_model, d_head) = ({d_model}, {d_head}), {draws} draws, seed {seed}",
         "baseline",
@@ -238,7 +160,7 @@ def _baseline_file(d_model: int, d_head: int, draws: int, seed: int) -> _TableFi
     )
 
 
-def _spectra_file(ensemble: str, parameters: Mapping[str, object], draws: int, seed: int) -> _TableFile:
+def spectra_file(ensemble: str, parameters: Mapping[str, object], draws: int, seed: int) -> CachedTable:
     plan = make_plan(ensemble, [parameters], draws, seed)
     name = plan.cases[0].ensemble.name
 
@@ -247,7 +169,7 @@ def _spectra_file(ensemble: str, parameters: Mapping[str, object], draws: int, s
         if found != plan.hash or "scale_estimate" not in table:
             raise TableError(path, f"plan {found}", f"plan {plan.hash}, with each draw's own scale")
 
-    return _TableFile(
+    return CachedTable(
         f"spectra-v{SCHEMA_VERSION}-{DRAWS_VERSION}-{name.replace(' ', '-')}-n{draws}-seed{seed}"
         f"-{compiler_settings_digest()}.nc",
         f"null of {name}, {draws} draws, seed {seed}",

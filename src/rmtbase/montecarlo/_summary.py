@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Shaped
 
+from rmtbase.laws import PROBABILITIES
 from rmtbase.montecarlo._chunks import Chunk
 from rmtbase.montecarlo._elements import element_edges, require_element_ensemble
 from rmtbase.montecarlo._plan import Plan
-from rmtbase.nulls import PROBABILITIES
 from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, quantiles_of_stream, summarize_stream
 
 BLOCK = 1 << 14

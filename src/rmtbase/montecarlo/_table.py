@@ -12,7 +12,7 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from rmtbase.ensembles import Ensemble
-from rmtbase.laws import GaussianChain, naive_marchenko_pastur
+from rmtbase.laws import BINS, PROBABILITIES, GaussianChain, histogram_edges, logarithmic_edges, naive_marchenko_pastur
 from rmtbase.laws import low_rank_product as low_rank_product_law
 from rmtbase.linalg import DTYPE
 from rmtbase.montecarlo._analytic import (
@@ -30,7 +30,6 @@ from rmtbase.montecarlo._elements import require_element_ensemble
 from rmtbase.montecarlo._machine import numerics_record
 from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan
 from rmtbase.montecarlo._summary import CaseSummary, DrawSource, SpectrumSummary, summarize_elements, summarize_spectra
-from rmtbase.nulls import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
 from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, eigenvalue_moment_orders, moment_order
 from rmtbase.tables import (
     BASELINE_SCHEMA,
@@ -64,8 +63,8 @@ def make_table(source: DrawSource, numerics: Mapping[str, Any], self_normalize: 
         source: the draws.
         numerics: what the run records of itself: solvers, device.
         self_normalize: whether a table of spectra is for a null: it then has each draw's own estimate of its scale, and
-            the quantiles of the eigenvalues over that, in the bins of :func:`rmtbase.nulls.histogram_edges`. A baseline
-            table always has.
+            the quantiles of the eigenvalues over that, in the bins of :func:`rmtbase.laws.histogram_edges`. A
+            baseline table always has.
 
     Returns:
         A baseline table (``kind`` baseline, :data:`rmtbase.tables.BASELINE_SCHEMA`) where the plan's ensemble is

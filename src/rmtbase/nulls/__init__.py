@@ -2,9 +2,18 @@
 
 from rmtbase.nulls._analytic_null import AnalyticNull
 from rmtbase.nulls._atlas_null import AtlasNull, atlas_case, atlas_path
+from rmtbase.nulls._find_null import (
+    ANALYTIC,
+    DRAWS_PER_TEST,
+    NULLS,
+    OF_A_TABLE,
+    Wanted,
+    draws_for,
+    find_null,
+    require_null_name,
+)
 from rmtbase.nulls._fixed_spectrum import FLAT, FixedSpectrum, OrthogonalNull
 from rmtbase.nulls._gaussian_null import GaussianNull, self_normalized_sample
-from rmtbase.nulls._grid import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
 from rmtbase.nulls._head_null import (
     EDGE_LEVEL,
     ENTRIES_IN_WORDS,
@@ -20,9 +29,10 @@ from rmtbase.nulls._head_null import (
     head_shape,
     rank_name,
 )
+from rmtbase.nulls._initialization import KURTOSIS, initialization_note, noise_kurtosis
 from rmtbase.nulls._joint_null import ANGLE_STATISTICS, HeadParts, JointNull, angle_statistics
 from rmtbase.nulls._kurtosis_null import LARGEST_KURTOSIS, KurtosisNull, kurtosis_range, mean_kurtosis
-from rmtbase.nulls._latent_shape import LatentShape
+from rmtbase.nulls._latent_null import LatentNull
 from rmtbase.nulls._moved import without_kurtosis
 from rmtbase.nulls._null_of_file import null_of_file
 from rmtbase.nulls._order_statistics import RATIO, STEP, count_bound, kept_ranks
@@ -30,7 +40,7 @@ from rmtbase.nulls._resampled_null import ResampledNull, edge_rank, unscored_hea
 
 __all__ = [
     "LARGEST_KURTOSIS",
-    "PROBABILITIES",
+    "NULLS",
     "STEP",
     "AnalyticNull",
     "AtlasNull",
@@ -39,17 +49,19 @@ __all__ = [
     "HeadScores",
     "Heads",
     "KurtosisNull",
-    "LatentShape",
+    "LatentNull",
     "NullModel",
     "ScoredHeads",
     "SharedNull",
     "atlas_case",
     "atlas_path",
     "count_bound",
-    "histogram_edges",
+    "draws_for",
+    "find_null",
     "kept_ranks",
     "kurtosis_range",
     "mean_kurtosis",
+    "noise_kurtosis",
     "null_of_file",
     "self_normalized_sample",
 ]

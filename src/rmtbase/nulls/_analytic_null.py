@@ -13,7 +13,7 @@ from scipy.special import gammaincinv
 
 from rmtbase import laws
 from rmtbase.errors import ParameterError
-from rmtbase.nulls._grid import PROBABILITIES, histogram_edges
+from rmtbase.laws import PROBABILITIES, histogram_edges
 from rmtbase.nulls._head_null import EDGE_LEVEL, SMALLEST_P_VALUE, SharedNull, distance_from_moments, rank_name
 from rmtbase.statistics import SPECTRAL_STATISTICS, cauchy_combination
 

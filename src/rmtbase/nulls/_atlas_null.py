@@ -17,7 +17,7 @@ from jaxtyping import Float, Float32, Int
 
 from rmtbase import laws
 from rmtbase.errors import MissingFileError, TableError
-from rmtbase.nulls._grid import PROBABILITIES, histogram_edges
+from rmtbase.laws import PROBABILITIES, histogram_edges
 from rmtbase.nulls._head_null import EDGE_LEVEL, SharedNull, case_of_shape
 from rmtbase.nulls._order_statistics import count_bound
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
@@ -39,7 +39,7 @@ class AtlasNull(SharedNull):
     which the omnibus p-value comes. The case's numbers mean something only beside code of the same version: its rows
     are in the order of ``SPECTRAL_STATISTICS`` and ``PROBABILITIES`` (checked), its distances were centred on the scale
     of :func:`rmtbase.statistics.on_distance_scale`, its outliers are counted at ``EDGE_LEVEL``, one of the
-    probabilities, and its density lies in the bins of :func:`rmtbase.nulls.histogram_edges`, which the laws give
+    probabilities, and its density lies in the bins of :func:`rmtbase.laws.histogram_edges`, which the laws give
     anew.
 
     Cache: what is read off the case (``mean``, ``std``, ``quantile``, ``edge_quantiles``) is kept as long as the

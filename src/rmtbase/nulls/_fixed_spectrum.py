@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
 
+from rmtbase.laws import BINS, PROBABILITIES
 from rmtbase.nulls._gaussian_null import GaussianNull
-from rmtbase.nulls._grid import BINS, PROBABILITIES
 from rmtbase.nulls._head_null import SMALLEST_P_VALUE, SharedNull
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 

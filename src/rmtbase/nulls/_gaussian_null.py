@@ -11,7 +11,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from rmtbase.errors import TableError
-from rmtbase.nulls._grid import PROBABILITIES
+from rmtbase.laws import PROBABILITIES
 from rmtbase.nulls._head_null import EDGE_LEVEL, ROUNDING, SharedNull, case_of_shape, rescaled
 from rmtbase.nulls._sample_null import SampleNull
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.nulls._grid import PROBABILITIES
+from rmtbase.laws import PROBABILITIES
 from rmtbase.nulls._moved import Moved, without_kurtosis
 from rmtbase.parameters import require_real_numbers
 from rmtbase.progress import Progress
@@ -40,7 +40,6 @@ from rmtbase.statistics import (
     normal_score,
     spectral_statistics,
 )
-from rmtbase.tables import SCORES_SCHEMA, describe
 
 EDGE_LEVEL = 1e-3
 """Probability with which a null head has an eigenvalue beyond an edge quantile, on each side."""
@@ -193,7 +192,7 @@ class HeadNull(ABC):
     @cached_property
     @abstractmethod
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
-        """Null quantiles at :data:`rmtbase.nulls.PROBABILITIES`."""
+        """Null quantiles at :data:`rmtbase.laws.PROBABILITIES`."""
 
     @cached_property
     @abstractmethod
@@ -329,8 +328,7 @@ class SharedNull(HeadNull):
         """The ``/null`` group of a scores file."""
         lower, upper = self.edge_quantiles
         group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
-        group = group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.rank))
-        return describe(group, SCORES_SCHEMA["null"])
+        return group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.rank))
 
 
 def head_shape(dims: tuple[int, ...]) -> tuple[int, int] | None:

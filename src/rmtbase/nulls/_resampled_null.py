@@ -12,8 +12,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
 
+from rmtbase.laws import PROBABILITIES
 from rmtbase.linalg import without_noise
-from rmtbase.nulls._grid import PROBABILITIES
 from rmtbase.nulls._head_null import EDGE_LEVEL, ROUNDING, HeadScores, rescaled, statistics_of
 from rmtbase.nulls._sample_null import SampleNull
 from rmtbase.shown import in_one_line

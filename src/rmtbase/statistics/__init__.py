@@ -41,6 +41,7 @@ from rmtbase.statistics._inference import (
     p_value_among_sorted,
     upper_p_value_among_sorted,
 )
+from rmtbase.statistics._latent_shape import LatentShape
 from rmtbase.statistics._moment_order import (
     ExtremeMoments,
     drawn_moments,
@@ -72,6 +73,7 @@ __all__ = [
     "ElementSketch",
     "ElementStatistic",
     "ExtremeMoments",
+    "LatentShape",
     "LogisticFit",
     "NormalFit",
     "PowerLawFit",

@@ -47,7 +47,7 @@ def power_law_fit(values: ArrayLike, x_min: float | None = None) -> PowerLawFit:
     the package ``powerlaw`` look at one side, so that they may choose another x_min. α has no upper bound.
 
     What is fitted is not said to be there: :func:`power_law_p_value` of independent values, and for eigenvalues,
-    which repel each other, :func:`rmtbase.scoring.heavy_tails`.
+    which repel each other, :func:`rmtbase.results.signal.heavy_tails`.
 
     Args:
         values: positive, at least two different ones; any shape.

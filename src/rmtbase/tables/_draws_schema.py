@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from rmtbase.tables._domain import (
+from rmtbase.tables._schema import BIN_CENTER, Variable
+from rmtbase.tables.domain import (
     ANY,
     COUNT,
     DRAWS,
@@ -26,7 +27,6 @@ from rmtbase.tables._domain import (
     SPREAD,
     TEXT,
 )
-from rmtbase.tables._schema import BIN_CENTER, Variable
 
 _CASE = ("case",)
 _STATISTIC = ("case", "statistic")
@@ -208,7 +208,7 @@ ATLAS_SCHEMA: dict[str, Variable] = {
     ),
     "density": _density(
         "Monte Carlo density of the nonzero eigenvalues at sigma = 1, bin average; the edges are those of "
-        "rmtbase.montecarlo.histogram_edges",
+        "rmtbase.laws.histogram_edges",
         NON_NEGATIVE,
     ),
     "density_standard_error": _density("standard error of the density, from the spread between draws", NON_NEGATIVE),

@@ -10,25 +10,9 @@ from typing import Any
 import xarray as xr
 
 from rmtbase.errors import TableError
-from rmtbase.parameters import INITIALIZATIONS, NORMALIZATIONS
+from rmtbase.parameters import NORMALIZATIONS
 from rmtbase.shown import in_one_line, quoted, shown
-from rmtbase.tables._changes_schema import CHANGES_SCHEMA, changes_fit
-from rmtbase.tables._circuits import CIRCUITS
-from rmtbase.tables._comparison_schema import COMPARISON_RELATIONS, COMPARISON_SCHEMA
-from rmtbase.tables._composition_schema import COMPOSITION_SCHEMA, pairs_fit
-from rmtbase.tables._domain import (
-    COUNT,
-    DRAWS,
-    INTEGER,
-    JSON_LIST,
-    JSON_OBJECT,
-    PROBABILITY,
-    SIZE,
-    TEXT,
-    Domain,
-)
 from rmtbase.tables._draws_schema import ATLAS_SCHEMA, BASELINE_SCHEMA, ELEMENTS_SCHEMA, SPECTRA_SCHEMA
-from rmtbase.tables._effective_depth_schema import EFFECTIVE_DEPTH_SCHEMA, untested_matrices_have_reasons
 from rmtbase.tables._relations import (
     Fault,
     Relation,
@@ -55,36 +39,20 @@ from rmtbase.tables._schema import (
     Variable,
     require_version,
 )
-from rmtbase.tables._scores_relations import (
-    circuit_group,
-    circuits_whole,
-    heads_padded,
-    shapes_fit,
-    sizes_known,
-    untested_heads_have_reasons,
+from rmtbase.tables.domain import (
+    DRAWS,
+    INTEGER,
+    JSON_OBJECT,
+    TEXT,
+    Domain,
 )
-from rmtbase.tables._scores_schema import (
-    SCORES_SCHEMA,
-    SUPER_WEIGHTS_SCHEMA,
-    WHY_SCHEMA,
-    experts_schema,
-    head_elements_schema,
-    heads_schema,
-    null_schema,
-    own_null_schema,
-)
-from rmtbase.tables._signal_schema import (
-    SIGNAL_SCHEMA,
-    directions_fit,
-    floors_fit,
-    signals_whole,
-    tails_fit,
-    untested_have_reasons,
-)
-from rmtbase.tables._trajectory_schema import DEPARTURES_SCHEMA, TRAJECTORY_RELATIONS, along_steps, at_each_step
 
-_EVERY = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
-_NORMALIZATION = {"normalization": Domain("'sqrt_d' or 'none'", kinds="OUT", choices=tuple(NORMALIZATIONS))}
+EVERY_FILE = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
+"""Attributes of every table."""
+
+NORMALIZATION = {"normalization": Domain("'sqrt_d' or 'none'", kinds="OUT", choices=tuple(NORMALIZATIONS))}
+"""The attribute of tables whose matrices are divided by √d or not."""
+
 _SIMULATED = {"draws": DRAWS, "seed": INTEGER}
 _LEAST = {
     "draw": 2,
@@ -108,6 +76,8 @@ class Kind:
         optional: groups that need not be there.
         relations: what the variables of the root owe to one another.
         scores_relations: what its groups owe to one another.
+        described: further groups with the root's attributes, where they are there.
+        schema_of: the schema of a group by its name and all groups, where ``groups`` does not say it all.
     """
 
     name: str
@@ -117,24 +87,10 @@ class Kind:
     optional: frozenset[str] = frozenset()
     relations: tuple[Relation, ...] = ()
     scores_relations: tuple[Callable[[Mapping[str, xr.Dataset]], Fault], ...] = ()
+    described: frozenset[str] = frozenset()
+    schema_of: Callable[[str, Mapping[str, Outline]], Schema] | None = None
 
 
-_CIRCUIT_OF = {circuit_group(circuit): circuit for circuit in CIRCUITS.values()}
-_HEADS = {
-    f"{group}/{name}": schema
-    for group, circuit in _CIRCUIT_OF.items()
-    for name, schema in (("heads", heads_schema(circuit)), ("null", null_schema(circuit)))
-}
-_OPTIONAL = ("/matrices", "/experts", "/heads/elements", "/super_weights", "/why")
-_OF_HEADS = {
-    **dict.fromkeys(("d_model", "d_query", "d_head", "d_key", "d_value", "d_output"), SIZE),
-    **dict.fromkeys(("n_heads", "n_key_heads"), SIZE),
-    **dict.fromkeys(("p_value_floor", "edge_level"), PROBABILITY),
-    **dict.fromkeys(("null", "table"), TEXT),
-    "null_draws": COUNT,
-    "null_method": Domain("a null", kinds="OUT", choices=("analytic", "simulated", "resampled")),
-    "circuit": Domain("a circuit", kinds="OUT", choices=tuple(CIRCUITS)),
-}
 _OF_DRAWS = (edges_enclose_bins, draws_agree, moments_fit, standard_error_fits, density_is_one)
 
 KINDS: dict[str, Kind] = {
@@ -143,7 +99,7 @@ KINDS: dict[str, Kind] = {
         Kind(
             "baseline",
             {"": BASELINE_SCHEMA},
-            _EVERY | _NORMALIZATION | _SIMULATED,
+            EVERY_FILE | NORMALIZATION | _SIMULATED,
             relations=(
                 *(heads_fit, *_OF_DRAWS, draws_differ, padded_from("d_head")),
                 *(trace_fits, scales_fit, sample_fits),
@@ -152,90 +108,19 @@ KINDS: dict[str, Kind] = {
         Kind(
             "spectra",
             {"": SPECTRA_SCHEMA},
-            _EVERY | _NORMALIZATION | _SIMULATED,
+            EVERY_FILE | NORMALIZATION | _SIMULATED,
             relations=(*_OF_DRAWS, padded_from("rank"), sample_fits),
         ),
         Kind(
             "elements",
             {"": ELEMENTS_SCHEMA},
-            _EVERY | _SIMULATED,
+            EVERY_FILE | _SIMULATED,
             relations=(heads_fit, *_OF_DRAWS, formulas_fit, sample_fits),
-        ),
-        Kind(
-            "effective_depth",
-            {"": EFFECTIVE_DEPTH_SCHEMA},
-            _EVERY
-            | {"model": TEXT, "distance": TEXT, "level": PROBABILITY, "draws": SIZE, "seed": INTEGER}
-            | {"part": Domain("'path' or 'update'", kinds="OUT", choices=("path", "update"))},
-            {"revision": TEXT, "family": TEXT, "notes": JSON_LIST, "warnings": JSON_LIST},
-            relations=(untested_matrices_have_reasons,),
-        ),
-        Kind(
-            "changes",
-            {"": {}, **CHANGES_SCHEMA},
-            _EVERY | {"model": TEXT, "level": PROBABILITY},
-            {"family": TEXT, "notes": JSON_LIST},
-            frozenset({"/heads"}),
-            scores_relations=(changes_fit,),
-        ),
-        Kind(
-            "composition",
-            {"": COMPOSITION_SCHEMA},
-            _EVERY | {"model": TEXT, "null": TEXT},
-            {"revision": TEXT, "family": TEXT} | dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
-            relations=(pairs_fit,),
-        ),
-        Kind(
-            "signal",
-            {"": {}, **SIGNAL_SCHEMA},
-            _EVERY | {"model": TEXT, "level": PROBABILITY},
-            {
-                **_OF_HEADS,
-                **dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
-                **dict.fromkeys(("revision", "family", "initialization"), TEXT),
-            },
-            frozenset(SIGNAL_SCHEMA),
-            scores_relations=(signals_whole, directions_fit, floors_fit, untested_have_reasons, tails_fit),
-        ),
-        Kind(
-            "scores",
-            {
-                "": {},
-                **_HEADS,
-                "/matrices": SCORES_SCHEMA["matrices"] | SCORES_SCHEMA["spectra"],
-                "/experts": experts_schema(),
-                "/heads/elements": head_elements_schema(),
-                "/super_weights": SUPER_WEIGHTS_SCHEMA,
-                "/why": WHY_SCHEMA,
-            },
-            _EVERY
-            | dict.fromkeys(("model", "family", "null", "table"), TEXT)
-            | {"null_method": _OF_HEADS["null_method"]},
-            {
-                **_NORMALIZATION,
-                **_OF_HEADS,
-                **dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
-                "n_layers": SIZE,
-                "revision": TEXT,
-                "initialization": Domain("an initialisation", kinds="OUT", choices=INITIALIZATIONS),
-            },
-            frozenset(
-                {"/matrices", "/experts", "/heads/elements", "/super_weights", "/why", *_HEADS} - {"/heads", "/null"}
-            ),
-            scores_relations=(circuits_whole, sizes_known, heads_padded, shapes_fit, untested_heads_have_reasons),
-        ),
-        Kind(
-            "comparison",
-            {"": {}, **COMPARISON_SCHEMA},
-            _EVERY,
-            {"warnings": JSON_LIST},
-            frozenset({*COMPARISON_SCHEMA} - {"/models"}),
-            scores_relations=COMPARISON_RELATIONS,
         ),
         Kind(
             "atlas",
             {"": ATLAS_SCHEMA},
-            _EVERY
+            EVERY_FILE
             | dict.fromkeys(("title", "creator", "license", "version"), TEXT)
             | {"seed": INTEGER}
             | {"normalization": Domain("'none'", kinds="OUT", choices=("none",))},
@@ -243,24 +128,13 @@ KINDS: dict[str, Kind] = {
         ),
     )
 }
-"""Every kind of table by name."""
+"""The kinds of table that are known so far, by name: those of draws, and those of the results that were imported."""
 
 
-def _trajectory(scores: Kind) -> Kind:
-    """The scores of many checkpoints of one model."""
-    groups = {name: along_steps(name, schema) for name, schema in scores.groups.items()}
-    return Kind(
-        "trajectory",
-        groups | {"/departures": DEPARTURES_SCHEMA},
-        {**scores.attributes, "nulls": JSON_LIST, "failed": JSON_LIST},
-        {name: domain for name, domain in scores.may_have.items() if name != "revision"}
-        | {"planned_looks": COUNT, "alarm_level": PROBABILITY},
-        scores.optional,
-        scores_relations=(*TRAJECTORY_RELATIONS, *map(at_each_step, scores.scores_relations)),
-    )
-
-
-KINDS["trajectory"] = _trajectory(KINDS["scores"])
+def register(kind: Kind) -> Kind:
+    """Make a kind known to what opens and validates tables."""
+    KINDS[kind.name] = kind
+    return kind
 
 
 def validate(table: xr.Dataset | xr.DataTree, path: Path | str, *kinds: str) -> None:
@@ -295,7 +169,7 @@ def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tupl
             are not the schema's.
     """
     kind = _kind(groups[""].attrs, path, kinds)
-    for group in ("", *(name for name in groups if name in _CIRCUIT_OF)):
+    for group in ("", *(name for name in groups if name in kind.described)):
         for name, domain in {**kind.attributes, **kind.may_have}.items():
             if name in groups[group].attrs and (fault := domain.fault(groups[group].attrs[name])) is not None:
                 value = shown(groups[group].attrs[name], 80)
@@ -338,12 +212,7 @@ def _kind(found: Mapping[Any, Any], path: Path | str, kinds: tuple[str, ...]) ->
 
 
 def _schema(kind: Kind, group: str, groups: Mapping[str, Outline]) -> Schema:
-    if not group.endswith("/null"):
-        return kind.groups[group]
-    circuit = _CIRCUIT_OF[group.removesuffix("/null")]
-    own = groups[""].attrs.get("null_method") == "resampled"
-    schema = own_null_schema(circuit) if own else null_schema(circuit, several="shape" in groups[group].sizes)
-    return along_steps(group, schema) if kind.name == "trajectory" else schema
+    return kind.groups[group] if kind.schema_of is None else kind.schema_of(group, groups)
 
 
 def _check_group(group: Outline, name: str, schema: Schema, path: Path | str) -> None:

@@ -58,31 +58,6 @@ def open_baseline(path: Path | str) -> xr.Dataset:
     return cast(xr.Dataset, open_table(path, "baseline"))
 
 
-def open_scores(path: Path | str) -> xr.DataTree:
-    """Open a scores file; see :func:`open_table`, also for what it raises."""
-    return cast(xr.DataTree, open_table(path, "scores"))
-
-
-def open_signal(path: Path | str) -> xr.DataTree:
-    """Open a file of signal and noise; see :func:`open_table`, also for what it raises."""
-    return cast(xr.DataTree, open_table(path, "signal"))
-
-
-def open_comparison(path: Path | str) -> xr.DataTree:
-    """Open a comparison; see :func:`open_table`, also for what it raises."""
-    return cast(xr.DataTree, open_table(path, "comparison"))
-
-
-def open_composition(path: Path | str) -> xr.Dataset:
-    """Open the compositions of a model's heads; see :func:`open_table`, also for what it raises."""
-    return cast(xr.Dataset, open_table(path, "composition"))
-
-
-def open_trajectory(path: Path | str) -> xr.DataTree:
-    """Open a trajectory; see :func:`open_table`, also for what it raises."""
-    return cast(xr.DataTree, open_table(path, "trajectory"))
-
-
 def open_atlas_file(path: Path | str) -> xr.Dataset:
     """Open an atlas; see :func:`open_table`, also for what it raises."""
     return cast(xr.Dataset, open_table(path, "atlas"))

@@ -15,7 +15,7 @@ import xarray as xr
 
 from rmtbase.errors import TableError
 from rmtbase.shown import shown
-from rmtbase.tables._domain import (
+from rmtbase.tables.domain import (
     ANY,
     EDGES,
     LAYERS,

@@ -16,8 +16,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError, RmtbaseWarning
 from rmtbase.models import Model, open_model
-from rmtbase.tables import STEP, groups_of, require_writable, write_table
-from rmtbase.trajectories import (
+from rmtbase.results.trajectory import (
     ALARM_LEVEL,
     Scoring,
     StepName,
@@ -29,6 +28,8 @@ from rmtbase.trajectories import (
     with_alarm,
     without_alarm,
 )
+from rmtbase.results.trajectory.schema import STEP
+from rmtbase.tables import groups_of, require_writable, write_table
 from rmtbase.watch._adapted import adapted_weights
 
 BUDGET = 0.05
@@ -49,8 +50,8 @@ class Watcher:
     goes on from an earlier step goes on in it, and the looks beyond that step are replaced.
 
     The alarm says which heads have left the null, at a level that holds over all looks: see
-    :func:`rmtbase.trajectories.with_alarm`. Where too little weight is left for a lone head to be named, however far it
-    is from the null, a :class:`WatchWarning` says so.
+    :func:`rmtbase.results.trajectory.with_alarm`. Where too little weight is left for a lone head to be named, however
+    far it is from the null, a :class:`WatchWarning` says so.
 
     Args:
         output: file of the trajectory. One that is there is gone on with.

@@ -1,0 +1,1 @@
+"""Drawing: themes, axes, scales of colour, layout and saving of figures; no result is known here."""

@@ -1,0 +1,357 @@
+"""Axes that belong to no global state, and the labels that all pictures share."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.cbook import is_math_text
+from matplotlib.font_manager import FontProperties
+from matplotlib.text import Text
+from matplotlib.textpath import text_to_path
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.transforms import ScaledTranslation
+
+from rmtbase.drawing.picture import Picture, PictureAxes
+from rmtbase.drawing.theme import Theme
+from rmtbase.shown import shown
+from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS
+from rmtbase.tables import circuit_of, layer_numbers, layer_stacks
+
+LEVEL = 0.05
+"""False discovery rate under which a head or a matrix counts as flagged."""
+
+NORMAL_95 = 1.96
+"""Standard deviations of a normal law to either side that hold 95 %."""
+
+MARKERS = ("o", "s", "^", "D", "v")
+"""Shapes of marks, so that no two series are told apart by hue alone."""
+
+LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
+"""Styles of lines, likewise."""
+
+_FACTS = {
+    "sigma": r"$\sigma$ of the elements",
+    "sigma_q": r"$\sigma_Q$",
+    "sigma_k": r"$\sigma_K$",
+    "entropy": "differential entropy $S$ (nats)",
+}
+_LINE = 0.165  # inches of a line of a legend at 10 pt
+_NOTHING = 1e-300  # density, below any that is shown
+_LONGEST_TICK = 20  # characters beside an axis
+_STEPS, _MOST_TICKS = (1, 2, 4, 5, 10, 20, 25, 50, 100, 10**9), 12  # of layers between ticks; ticks of all stacks
+_LONGEST_LINE, _MOST_LINES = 44, 6  # of a title, in characters and lines
+_BESIDE = 0.5  # inches of a panel that tick labels take
+_COLOURBAR = 0.6  # inches beside panels that share one
+_UNDER_TICKS = 3.9  # lines from the axes to a legend below ticks and label
+
+
+def new_figure(theme: Theme, width: float = 6.4, height: float = 4.2, title: str = "") -> Picture:
+    """A figure in the theme, laid out so that no label is cut."""
+    figure = Picture(theme, width, height)
+    if title:
+        figure.suptitle(title, fontsize=theme.points("axes.titlesize"), color=theme.muted)
+    return figure
+
+
+def new_axes(figure: Picture, theme: Theme) -> Axes:
+    """The one pair of axes of a figure."""
+    return styled(figure.add_subplot(axes_class=PictureAxes), theme)
+
+
+def own_axes(ax: Axes | None, theme: Theme, table: object = None) -> Axes:
+    """The axes given, untouched, or new ones in the theme, under the name of the model that the table is of."""
+    return new_axes(new_figure(theme, title=model_title(table)), theme) if ax is None else ax
+
+
+def model_title(table: object) -> str:
+    """The model and revision that a table is of, and the circuit where it is not W_QK; empty where it names none."""
+    attributes = getattr(table, "attrs", {})
+    model, revision = (str(attributes.get(name, "")) for name in ("model", "revision"))
+    circuit = f", ${circuit_of(attributes).latex}$" if "circuit" in attributes else ""
+    return literal(model) + (f", revision {literal(revision)}" if model and revision else "") + circuit
+
+
+def noun_of(table: object) -> str:
+    """What the rows of scores are: heads, or of some circuits key heads."""
+    return circuit_of(getattr(table, "attrs", {})).noun
+
+
+def styled(ax: Axes, theme: Theme) -> Axes:
+    """Quiet axes in the theme: two spines, small ticks, a faint grid behind the data."""
+    ax.set_facecolor("none")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(theme.muted)
+    small = theme.points("xtick.labelsize")
+    ax.tick_params(which="both", color=theme.muted, labelcolor=theme.muted, labelsize=small)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.label.set(color=theme.text, fontsize=theme.points("axes.labelsize"))
+        axis.get_offset_text().set(color=theme.muted, fontsize=small)
+    ax.title.set(color=theme.text)
+    ax.grid(color=theme.grid, linewidth=0.6)
+    ax.set_axisbelow(True)
+    return ax
+
+
+def titled(ax: Axes, title: str, theme: Theme) -> None:
+    """Give the axes a title of the theme's size."""
+    ax.set_title(title, fontsize=theme.points("axes.titlesize"))
+
+
+def finished(ax: Axes, theme: Theme, title: str, legend: bool, loc: str = "below") -> Axes:
+    """The axes with their title, and with a legend where one is wanted."""
+    titled(ax, title, theme)
+    if legend:
+        add_legend(ax, theme, loc)
+    return ax
+
+
+def panel_size(ax: Axes) -> tuple[float, float]:
+    """Width and height in inches of the part of the figure that is the axes'."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # axes always lie in one
+    width, height = figure.get_size_inches()
+    place = ax.get_subplotspec()
+    rows, columns = place.get_gridspec().get_geometry() if place is not None else (1, 1)
+    return width / columns, height / rows
+
+
+def text_width(text: str, size: float) -> float:
+    """The width of a line of text in inches."""
+    formula = is_math_text(text)
+    plain = text if formula else text.replace(r"\$", "$")
+    width, _, _ = text_to_path.get_text_width_height_descent(plain, FontProperties(size=size), formula)
+    return float(width) / 72
+
+
+def wrapped(text: str, size: float, width: float) -> str:
+    """Text in lines of at most that many inches, broken between words where these fit, and never within formulas."""
+    lines = []
+    for whole in text.split("\n"):
+        if text_width(whole, size) <= width:
+            lines.append(whole)
+            continue
+        line = ""
+        for word in re.findall(r"(?:(?<!\\)\$.*?(?<!\\)\$|[^ ])+", whole):  # formulas whole
+            longer = f"{line} {word}".strip()
+            if text_width(longer, size) <= width:
+                line = longer
+                continue
+            *full, line = ([line] if line else []) + _pieces(word, size, width)
+            lines += full
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _pieces(word: str, size: float, width: float) -> list[str]:
+    """A word, in several pieces where it is longer than the width."""
+    pieces = math.ceil(text_width(word, size) / width)
+    return [word] if pieces == 1 or "$" in word else textwrap.wrap(word, math.ceil(len(word) / pieces))
+
+
+def bound(words: str) -> str:
+    """Words that stand on one line, wherever the text around them is broken."""
+    return words.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of a thing, in words."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def rounded(value: float, digits: int) -> str:
+    """A positive number to so many digits, for a label: whole up to a million, with a power of ten far from one."""
+    if math.isinf(value):
+        return "∞"
+    text = f"{value:.0f}" if 10**digits <= value < 1e6 else f"{value:.{digits}g}"
+    mantissa, _, exponent = text.partition("e")
+    return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if exponent else text
+
+
+def fit_texts(figure: Picture) -> None:
+    """Break titles and labels into lines, so that they stay within their panels, and the figure's within the figure."""
+    beside = _BESIDE + (_COLOURBAR if any(ax.get_subplotspec() is None for ax in figure.axes) else 0.0)
+    for ax in figure.axes:
+        width, height = panel_size(ax)
+        if ax.get_subplotspec() is not None:  # a colour bar has its label along the figure
+            for text in (ax.title, ax.xaxis.label):
+                _wrap(text, width - beside)
+        _wrap(ax.yaxis.label, max(height - _BESIDE, 1.0))
+    if figure.get_suptitle():
+        _wrap(figure._suptitle, figure.get_figwidth() - 0.2)  # type: ignore[attr-defined]  # it has no other name
+
+
+def _wrap(text: Text, width: float) -> None:
+    text.set_text(wrapped(text.get_text(), float(text.get_fontsize()), width))
+
+
+def case_name(row: xr.Dataset) -> str:
+    """The name of a case's ensemble as a title, in lines of a panel's width."""
+    lines = textwrap.wrap(str(row["name"].item()).replace("_", " "), _LONGEST_LINE)
+    return "\n".join(map(literal, lines[:_MOST_LINES]))
+
+
+def add_density(
+    ax: Axes,
+    edges: Float[np.ndarray, " edge"],
+    centre: Float[np.ndarray, " bin"],
+    density: Float[np.ndarray, " bin"],
+    error: Float[np.ndarray, " bin"],
+    theme: Theme,
+    outline: float = 0.0,
+    lowest: float = _NOTHING,
+) -> None:
+    """Draw a simulated density as filled bars, and its standard error at the centres of those that are seen.
+
+    Bars and errors end at ``lowest``: not at zero, which a logarithmic axis does not have, but below all that is shown.
+    """
+    ax.stairs(
+        np.fmax(density, lowest),
+        edges,
+        baseline=lowest,
+        fill=True,
+        facecolor=theme.null,
+        edgecolor=theme.null,
+        linewidth=outline,
+        alpha=0.35,
+        label="Monte Carlo ± standard error",
+    )
+    held = density > lowest
+    reach = [np.minimum(error, density - lowest)[held], error[held]]
+    ax.errorbar(centre[held], density[held], reach, fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0)
+
+
+def add_legend(ax: Axes, theme: Theme, loc: str = "below") -> None:
+    """A legend without a frame's weight; ``"below"`` puts it under the axes, off the data."""
+    handles, labels = ax.get_legend_handles_labels()
+    place: dict[str, Any] = {"loc": loc}
+    if loc == "below":
+        figure = ax.get_figure(root=True)
+        assert figure is not None  # axes always lie in one
+        down = ScaledTranslation(0, -_UNDER_TICKS * theme.points("axes.labelsize") / 72, figure.dpi_scale_trans)
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": ax.transAxes + down}
+        place |= {"borderaxespad": 0.0, "ncols": legend_columns(labels, theme, panel_size(ax)[0] - _BESIDE)}
+    size = theme.points("legend.fontsize")
+    ax.legend(
+        handles, labels, **place, fontsize=size, labelcolor=theme.text, facecolor=theme.surface, edgecolor="none",
+        framealpha=0.75,
+    )  # fmt: skip
+
+
+def legend_columns(labels: Sequence[str], theme: Theme, width: float) -> int:
+    """In how many columns a legend is that wide, at most four."""
+    size = theme.points("legend.fontsize")
+    widest = max((text_width(label, size) for label in labels), default=0.0) + 4.8 * size / 72  # with its line
+    return max(1, min(len(labels), 4, math.floor(width / widest)))
+
+
+def legend_height(ax: Axes, theme: Theme) -> float:
+    """The height in inches of a legend below axes; 0 without one."""
+    legend = ax.get_legend()
+    if legend is None:
+        return 0.0
+    labels = [text.get_text() for text in legend.get_texts()]
+    lines = -(-len(labels) // legend_columns(labels, theme, panel_size(ax)[0] - 0.5))
+    return lines * _LINE * theme.points("legend.fontsize") / 8.5
+
+
+def literal(text: object, longest: int = 60) -> str:
+    """Text that comes from outside, for a label or a title: harmless, short, and never read as mathematics."""
+    words = shown(text)
+    return (words if len(words) <= longest else f"{words[: longest - 1]}…").replace("$", r"\$")
+
+
+def statistic_label(name: str) -> str:
+    """A statistic in words with its symbol, for an axis or a panel's title."""
+    one = SPECTRAL_STATISTICS.get(name) or ELEMENT_STATISTICS.get(name)
+    if one is not None:
+        return f"{one.long_name} ${one.symbol}$"
+    return _FACTS[name] if name in _FACTS else literal(name.replace("_", " "))
+
+
+def statistic_words(name: str) -> str:
+    """A statistic in words alone."""
+    one = SPECTRAL_STATISTICS.get(name) or ELEMENT_STATISTICS.get(name)
+    return name.replace("_", " ") if one is None else one.long_name
+
+
+def symbol_of(component: str) -> str:
+    """``W_QK`` as a formula; any other name in words."""
+    letters = component.removeprefix("W_")
+    return (
+        f"$W_{{{letters}}}$"
+        if component.startswith("W_") and letters.isalpha()
+        else literal(component.replace("_", " "))
+    )
+
+
+def layer_axis(ax: Axes, which: str, table: xr.Dataset, theme: Theme) -> None:
+    """Ticks at whole places that show the layers' numbers; stacks, where there are several, named and set apart."""
+    numbers, stacks = layer_numbers(table), layer_stacks(table)
+    begins = [k for k in range(1, len(stacks)) if stacks[k] != stacks[k - 1]]
+    if not begins:
+        index_axis(ax, which, numbers)
+        return
+    step = next(one for one in _STEPS if len(stacks) <= _MOST_TICKS * one)
+    ticks: dict[int, str] = {}
+    for first, beyond in pairwise([0, *begins, len(stacks)]):
+        # None so near the next stack that its name would lie on it.
+        ends = beyond if beyond == len(stacks) else max(first + 1, beyond - step // 2)
+        ticks |= {k: literal(numbers[k], _LONGEST_TICK) for k in range(first, ends, step)}
+        stack = literal(stacks[first], _LONGEST_TICK)
+        ticks[first] = f"{stack} {ticks[first]}" if which == "y" else f"{ticks[first]}\n{stack}"
+    (ax.set_xticks if which == "x" else ax.set_yticks)(list(ticks), list(ticks.values()))
+    for place in begins:
+        (ax.axvline if which == "x" else ax.axhline)(place - 0.5, color=theme.muted, linewidth=0.8)
+
+
+def index_axis(ax: Axes, which: str, labels: Sequence[object]) -> None:
+    """Ticks at whole places 0, 1, … that show the labels found there."""
+    names = [literal(one, _LONGEST_TICK) for one in labels]
+
+    def name_at(place: float, position: int | None = None) -> str:
+        k = round(place)
+        return names[k] if 0 <= k < len(names) and abs(place - k) < 1e-6 else ""
+
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    axis.set_major_locator(MaxNLocator(nbins=12, integer=True, steps=[1, 2, 4, 5, 10], min_n_ticks=1))
+    axis.set_major_formatter(FuncFormatter(name_at))
+
+
+def rows_axis(ax: Axes, layers: Sequence[int], table: xr.Dataset, theme: Theme, null: bool = False) -> None:
+    """A y axis of rows, one for each head, first on top: each layer named at its middle, thin lines between layers.
+
+    A row of the null stands above them, apart from them by a row.
+    """
+    rows, numbers, stacks = np.asarray(layers), layer_numbers(table), layer_stacks(table)
+    held = np.unique(rows)
+    step = next(one for one in _STEPS if len(held) <= _MOST_TICKS * one)
+    names = {
+        float(np.flatnonzero(rows == k).mean()): literal(f"{stacks[k]} {numbers[k]}".lstrip(), _LONGEST_TICK)
+        for k in held[::step].tolist()
+    }
+    names = ({-2.0: "null"} if null else {}) | names
+    ax.set_yticks(list(names), list(names.values()))
+    for place in np.flatnonzero(np.diff(rows)):
+        ax.axhline(place + 0.5, color=theme.surface, linewidth=0.8)
+    ax.set_ylim(len(rows) - 0.5, -2.5 if null else -0.5)
+    ax.tick_params(length=0)
+    ax.grid(False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.set_ylabel("layer, a row for each head")
+
+
+def step_name(step: float) -> str:
+    """A step as the axis names it: 1000 as 1k."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if step >= size:
+            return f"{step / size:g}{letter}"
+    return f"{step:g}"

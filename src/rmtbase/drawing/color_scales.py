@@ -1,0 +1,134 @@
+"""Scales of colour that are the same in every picture, so that colours can be compared across models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
+from matplotlib.colors import BoundaryNorm, Colormap, ListedColormap
+
+from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.errors import ParameterError
+from rmtbase.shown import in_one_line
+
+__all__ = ["Q_LEVELS", "Z_LEVELS", "z_colorbar"]
+
+Z_LEVELS = (1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+"""The |z| at which the colour changes. They are the same in every picture, so that colours can be compared across
+statistics and models; whatever lies beyond the last has the last colour."""
+
+Q_LEVELS = (0.05, 0.01, 1e-3, 1e-4)
+"""The q-values at which the colour of the omnibus map changes, the same in every picture."""
+
+MOST_CELLS = 20_000
+"""Of a map that is drawn cell by cell; larger ones are drawn as pictures."""
+
+_Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, from no evidence on
+_RATIOS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
+
+
+@in_one_line
+@dataclass(frozen=True)
+class ColorScale:
+    """Colours of a heat map's cells.
+
+    Attributes:
+        label: of the scale.
+        levels: the values at which the colour changes, ascending on the map's scale; beyond the outer ones the outer
+            colours go on.
+        colors: of a theme, one more than there are levels.
+        on_scale: what a map shows of a value: itself, or a logarithm of it.
+    """
+
+    label: str
+    levels: tuple[float, ...]
+    colors: Callable[[Theme], Sequence[str]]
+    on_scale: Callable[[np.ndarray], np.ndarray] = np.asarray
+
+    def of(self, theme: Theme) -> tuple[Colormap, BoundaryNorm]:
+        """The colour map in a theme, and the levels on the map's scale; what is not there has no colour."""
+        colours = list(self.colors(theme))
+        cmap = ListedColormap(colours).with_extremes(under=colours[0], over=colours[-1], bad=(0, 0, 0, 0))
+        return cmap, BoundaryNorm(self.on_scale(np.array(self.levels)).tolist(), cmap.N, extend="both")
+
+    def bar(self, axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Colorbar:
+        """Draw the scale beside axes, once for all the axes given, with a tick at each level.
+
+        Raises:
+            ParameterError: no axes, or no such theme.
+        """
+        theme, all_axes = as_theme(theme), [axes] if isinstance(axes, Axes) else list(axes)
+        if not all_axes:
+            raise ParameterError("axes", axes, "at least one")
+        cmap, norm = self.of(theme)
+        bar = all_axes[0].get_figure().colorbar(  # type: ignore[union-attr]  # axes always lie in a figure
+            ScalarMappable(norm, cmap), ax=all_axes, spacing="uniform", ticks=norm.boundaries, extendfrac=0.07,
+            aspect=26, pad=0.02,
+        )  # fmt: skip
+        bar.ax.set_yticklabels([_level(level) for level in self.levels])
+        bar.ax.minorticks_off()
+        bar.ax.set_facecolor("none")
+        bar.ax.tick_params(color=theme.muted, labelcolor=theme.muted, labelsize=theme.points("xtick.labelsize"))
+        bar.outline.set_visible(False)  # type: ignore[operator]  # a spine; the stubs do not say so
+        bar.set_label(self.label, color=theme.text, fontsize=theme.points("axes.labelsize"))
+        return bar
+
+
+def z_colorbar(axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Colorbar:
+    """Draw the colour scale of heat maps of z, once for all the axes given.
+
+    Raises:
+        ParameterError: no axes.
+    """
+    return Z.bar(axes, theme)
+
+
+def _level(level: float) -> str:
+    return (f"{level:g}" if 1e-4 <= abs(level) < 1e5 else rf"$10^{{{np.log10(level):.0f}}}$").replace("-", "−")
+
+
+Z = ColorScale(
+    "$z$ (null standard deviations)",
+    (*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS),
+    lambda theme: theme.diverging,
+)
+Q = ColorScale(
+    "$q$, all statistics together",
+    Q_LEVELS,
+    lambda theme: [theme.diverging[place] for place in _Q_COLOURS],
+    lambda q: -np.log10(q),
+)
+RATIO = ColorScale(
+    "value over the null's median",
+    (*(round(1 / ratio, 2) for ratio in reversed(_RATIOS)), *_RATIOS),
+    lambda theme: theme.diverging,
+    np.log,
+)
+DENSITY = ColorScale(
+    "density of $(w - \\bar w)/s$",
+    (1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.2, 0.4),
+    lambda theme: theme.sequential,
+    np.log,
+)
+MAGNITUDE_DENSITY = ColorScale(
+    "density of $\\log_{10}|w|$",
+    (1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.9),
+    lambda theme: theme.sequential,
+    np.log,
+)
+LOG_DENSITY = ColorScale(
+    r"density per unit of $\ln\lambda$",
+    (0.03, 0.06, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2),
+    lambda theme: theme.sequential,
+    np.log,
+)
+SHARE = ColorScale(
+    "eigenvalue over the model's mean",
+    (1e-4, 1e-3, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0),
+    lambda theme: theme.sequential,
+    np.log,
+)

@@ -1,0 +1,153 @@
+"""How a figure is laid out: one pair of axes, or panels on a grid, at the width asked for, and their legends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import xarray as xr
+from matplotlib.axes import Axes
+
+from rmtbase.drawing.axes import (
+    add_legend,
+    fit_texts,
+    legend_columns,
+    legend_height,
+    model_title,
+    new_axes,
+    new_figure,
+    panel_size,
+    styled,
+)
+from rmtbase.drawing.picture import Picture, Pictures
+from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.errors import ParameterError
+
+NARROWEST = 2.6
+"""Inches: the least width of a panel."""
+
+_PANEL = 4.8  # inches: a panel's width unless told
+_LEAST = 0.62  # of a panel's width, if that is less than the narrowest
+_SMALL_PRINT = 5.0  # inches: narrower figures have smaller letters
+_SMALLER = {"font.size": 8.5}
+_WIDTHS = (2.0, 40.0)  # inches, of a figure
+
+
+class Look(NamedTuple):
+    """How all the figures of a set look: theme, and width in inches where one is asked for."""
+
+    theme: Theme
+    width: float | None
+
+
+class Drawing(NamedTuple):
+    """What draws one figure of a table, and whether it is among those that are drawn unasked."""
+
+    draw: Callable[[], Picture]
+    standard: bool = True
+
+
+def drawn(drawings: Mapping[str, Drawing], names: Collection[str] | None = None) -> Pictures:
+    """Draw the standard figures, or those of the names, with ``*`` and ``?`` for any characters and for one."""
+    named = {
+        name: drawing.draw()
+        for name, drawing in drawings.items()
+        if (drawing.standard if names is None else any(fnmatchcase(name, pattern) for pattern in names))
+    }
+    for figure in named.values():
+        fit_texts(figure)
+    return Pictures(named)
+
+
+def look_of(theme: Theme | str, width: float | None) -> Look:
+    """The look of that theme at that width.
+
+    Raises:
+        ParameterError: no such theme, or a width that no figure can have.
+    """
+    theme = as_theme(theme)
+    if width is not None:
+        if not _WIDTHS[0] <= width <= _WIDTHS[1]:
+            raise ParameterError("width", width, f"{_WIDTHS[0]:g} to {_WIDTHS[1]:g} inches")
+        if width < _SMALL_PRINT:
+            theme = replace(theme, settings={**_SMALLER, **theme.settings})
+    return Look(theme, width)
+
+
+def single(
+    plot: Callable[..., Axes],
+    look: Look,
+    table: xr.Dataset | xr.DataTree,
+    width: float = 7.0,
+    height: float | None = None,
+    **options: Any,
+) -> Picture:
+    """One pair of axes, as high as their width and their legend ask."""
+    width = look.width or width
+    figure = new_figure(look.theme, width, height or 0.9 + 0.48 * width, model_title(table))
+    ax = plot(table, ax=new_axes(figure, look.theme), theme=look.theme, **options)
+    figure.set_figheight(figure.get_figheight() + legend_height(ax, look.theme))
+    return figure
+
+
+def panels(
+    plot: Callable[..., Axes],
+    options_of: Mapping[str, dict[str, Any]],
+    look: Look,
+    columns: int,
+    share_y: bool,
+    height: float = 3.2,
+    title: str = "",
+    share_x: bool = True,
+    panel: float = _PANEL,
+) -> Picture:
+    """A grid of panels whose labels of a shared x axis are at the rim: below the lowest panel of each column."""
+    columns = min(columns, len(options_of))
+    if look.width is not None:
+        columns = min(columns, max(1, int(look.width / min(NARROWEST, _LEAST * panel))))
+    width = look.width or max(6.4, panel * columns)
+    height *= min(1.0, max(0.72, width / columns / panel))
+    rows = -(-len(options_of) // columns)
+    figure = new_figure(look.theme, width, height * rows, title)
+    grid = figure.subplots(rows, columns, sharex=share_x, sharey=share_y, squeeze=False)
+    for place, (ax, options) in enumerate(zip(grid.flat, options_of.values(), strict=False)):
+        options = dict(options)
+        plot(options.pop("table"), ax=styled(ax, look.theme), theme=look.theme, **options)
+        label = ax.get_xlabel()
+        if share_y:
+            ax.label_outer()
+        is_lowest = place + columns >= len(options_of)
+        ax.set_xlabel(label if is_lowest or not share_x else "")
+        if is_lowest:
+            ax.tick_params(axis="x", labelbottom=True)
+    for ax in list(grid.flat)[len(options_of) :]:
+        ax.remove()
+    return figure
+
+
+def legend_of_all(figure: Picture, theme: Theme, same: bool = False) -> None:
+    """One legend below panels of which one says what all do, or whose equal names mean the ``same``; else one each."""
+    fullest = max(figure.axes, key=lambda ax: len(ax.get_legend_handles_labels()[1]))
+    named: dict[str, Any] = {}
+    for ax in (fullest, *figure.axes) if same else (fullest,):
+        handles, labels = ax.get_legend_handles_labels()
+        named = dict(zip(labels, handles, strict=True)) | named
+    handles, labels = list(named.values()), list(named)
+    if all(set(ax.get_legend_handles_labels()[1]) <= set(labels) for ax in figure.axes):
+        place: dict[str, Any] = {"loc": "outside lower center"}
+        place["ncols"] = legend_columns(labels, theme, figure.get_figwidth() - 0.3)
+        size = theme.points("legend.fontsize")
+        figure.legend(handles, labels, **place, fontsize=size, labelcolor=theme.text, frameon=False)
+        return
+    legend_of_each(figure, theme)
+
+
+def legend_of_each(figure: Picture, theme: Theme) -> None:
+    """A legend below each of the panels, which become as much higher."""
+    for ax in figure.axes:
+        add_legend(ax, theme)
+    height = figure.get_figheight()
+    rows = height / panel_size(figure.axes[0])[1]
+    figure.set_figheight(height + rows * max(legend_height(ax, theme) for ax in figure.axes))

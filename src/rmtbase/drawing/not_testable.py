@@ -1,0 +1,47 @@
+"""How pictures show what cannot be tested: hatched or as a grey cross, never in a colour of a scale."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import ListedColormap
+
+from rmtbase.drawing.color_scales import MOST_CELLS
+from rmtbase.drawing.theme import Theme
+
+NOT_TESTABLE = "not testable"
+"""Its name in legends."""
+
+_LINES = (0.25, 0.75, 1.25, 1.75)  # where the lines of a cell meet its lower and left sides, in cells
+_GREY = 0.4  # opacity of cells that are too many for lines
+
+
+def hatch_cells(ax: Axes, untested: Bool[np.ndarray, "row column"], theme: Theme) -> None:
+    """Hatch the cells of a map, whose centres lie at whole numbers."""
+    rows, columns = np.nonzero(untested)
+    if not rows.size:
+        return
+    if rows.size > MOST_CELLS:
+        edges = (np.arange(size + 1) - 0.5 for size in untested.shape[::-1])
+        grey = ListedColormap([theme.muted])
+        ax.pcolormesh(
+            *edges, np.ma.masked_where(~untested, untested), cmap=grey, alpha=_GREY, rasterized=True, label=NOT_TESTABLE
+        )
+        return
+    ends = [((max(0.0, at - 1.0), min(1.0, at)), (min(1.0, at), max(0.0, at - 1.0))) for at in _LINES]
+    lines = np.array(ends)[None] + (np.stack([columns, rows], axis=-1) - 0.5)[:, None, None]
+    ax.add_collection(
+        LineCollection(list(lines.reshape(-1, 2, 2)), colors=theme.muted, linewidths=0.6, label=NOT_TESTABLE),
+        autolim=False,
+    )
+
+
+def cross_at_foot(ax: Axes, x: Float[np.ndarray, " place"], theme: Theme, size: float = 3.5) -> None:
+    """Mark places along x with a grey cross at the lower end of the axes."""
+    if x.size:
+        ax.plot(
+            x, np.full(x.size, 0.02), transform=ax.get_xaxis_transform(), linestyle="none", marker="x",
+            markersize=size, color=theme.muted, markeredgewidth=0.9, label=NOT_TESTABLE,
+        )  # fmt: skip

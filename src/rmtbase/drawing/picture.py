@@ -1,0 +1,200 @@
+"""Figures that show themselves in notebooks, without pyplot, and that are written to files."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_pdf import PdfPages
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from rmtbase.drawing.theme import Theme
+from rmtbase.errors import OutputError, ParameterError
+from rmtbase.tables import require_replaceable, require_writable, write_bytes
+
+__all__ = ["FORMATS", "content", "save"]
+
+FORMATS = ("pdf", "svg", "png")
+
+FEWEST_DPI = 10
+_MOST_PIXELS = 30_000  # along one side, which is what can be drawn
+_SHOWN_DPI = 144  # twice the points of a figure, for screens of either kind
+_UNDATED: dict[str, dict[str, Any]] = {
+    "pdf": {"Creator": "rmtbase", "CreationDate": None},
+    "svg": {"Creator": "rmtbase", "Date": None},
+    "png": {"Software": "rmtbase"},
+}
+
+
+class Picture(Figure):
+    """A figure in a theme, which a notebook shows as it is.
+
+    Attributes:
+        settings: the theme's Matplotlib settings, which hold while the figure is drawn and written.
+    """
+
+    def __init__(self, theme: Theme, width: float, height: float) -> None:
+        self.settings: dict[Any, Any] = dict(theme.settings)
+        super().__init__(figsize=(width, height), layout="constrained", facecolor=theme.surface)
+
+    def draw(self, renderer: Any) -> None:
+        """Draw the figure in its theme's fonts."""
+        with matplotlib.rc_context(self.settings):
+            for text in self.findobj(Text) if self.settings else ():
+                text.set_fontfamily(matplotlib.rcParams["font.family"])
+                text.set_math_fontfamily(matplotlib.rcParams["mathtext.fontset"])
+            super().draw(renderer)
+
+    def savefig(self, fname: Any, **options: Any) -> None:
+        """Write the figure, as Matplotlib does, under its theme's settings."""
+        with matplotlib.rc_context(self.settings):
+            super().savefig(fname, **options)
+
+    def _repr_png_(self) -> bytes:
+        return content({"": self}, "png", _SHOWN_DPI)
+
+    def _repr_html_(self) -> str:
+        return f'<img alt="{escape(type(self).__name__)}" style="max-width: 100%" src="{_data_url(self)}">'
+
+    def _mime_(self) -> tuple[str, str]:
+        return "text/html", self._repr_html_()
+
+
+class PictureAxes(Axes):
+    """Axes that a notebook shows by their figure."""
+
+    def _repr_png_(self) -> bytes:
+        return content({"": _figure_of(self)}, "png", _SHOWN_DPI)
+
+    def _repr_html_(self) -> str:
+        return f'<img alt="Axes" style="max-width: 100%" src="{_data_url(_figure_of(self))}">'
+
+    def _mime_(self) -> tuple[str, str]:
+        return "text/html", self._repr_html_()
+
+
+class Pictures(dict[str, Figure]):
+    """Figures by name, which a notebook shows one below the other."""
+
+    def _repr_html_(self) -> str:
+        return "".join(
+            f'<figure style="margin: 0 0 1em"><figcaption>{escape(name)}</figcaption>'
+            f'<img alt="{escape(name)}" style="max-width: 100%" src="{_data_url(figure)}"></figure>'
+            for name, figure in self.items()
+        )
+
+    def _mime_(self) -> tuple[str, str]:
+        return "text/html", self._repr_html_()
+
+
+def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> bytes:
+    """Figures as the bytes of one file: a PDF with a page for each, or one SVG or PNG.
+
+    Raises:
+        ParameterError: several figures as SVG or PNG, none at all, another format, or too many dots.
+    """
+    if format not in FORMATS:
+        raise ParameterError("format", format, ", ".join(FORMATS))
+    if len(figures) != 1 and (format != "pdf" or not figures):
+        held = ", ".join(figures) or "none"
+        raise ParameterError(
+            "figures", held, f"one figure for a file of format {format}; pick one (--only), or write a PDF"
+        )
+    longest = max(float(side) for figure in figures.values() for side in figure.get_size_inches())
+    if not FEWEST_DPI <= dpi <= _MOST_PIXELS / longest:
+        most = f"{_MOST_PIXELS / longest:.0f} for so large a figure"
+        raise ParameterError("dpi", dpi, f"a number from {FEWEST_DPI}, below which no text can be drawn, to {most}")
+    stream = io.BytesIO()
+    # TrueType, so that text in a PDF can be selected and set in journals; salted, so that a file is the same each time.
+    with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "rmtbase"}):
+        if format == "pdf":
+            with PdfPages(stream, metadata=_UNDATED["pdf"]) as pages:
+                for figure in figures.values():
+                    pages.savefig(figure, dpi=dpi)
+        else:
+            (figure,) = figures.values()
+            figure.savefig(stream, format=format, dpi=dpi, metadata=_UNDATED[format])
+    return stream.getvalue()
+
+
+def save(
+    figures: Figure | Axes | Mapping[str, Figure],
+    path: Path | str,
+    *,
+    format: str | None = None,
+    dpi: float = 150,
+    overwrite: bool = False,
+    prefix: str = "",
+    inputs: Iterable[Path] = (),
+) -> list[Path]:
+    """Write a figure, or several: into the file that the path names, or one by one into a folder.
+
+    A path that ends in .pdf, .svg or .png is a file: a PDF has a page for each figure, the others hold one. Any other
+    path without a suffix is a folder, made where it is missing, for a file of each figure.
+
+    Args:
+        figures: a figure, axes, or figures by name.
+        path: of the file or the folder.
+        format: ``"pdf"``, ``"svg"`` or ``"png"``; by the path's suffix if None, PNG in a folder.
+        dpi: dots per inch of a PNG.
+        overwrite: whether to replace files that are no pictures of that format by rmtbase.
+        prefix: begins the names of files in a folder.
+        inputs: files that are never replaced.
+
+    Returns:
+        The paths written.
+
+    Raises:
+        ParameterError: a suffix or a format that is none of these, two that disagree, or several figures for one
+            picture.
+        OutputError: a path cannot be written, or another kind of file is there.
+    """
+    path, named = Path(path), _named(figures)
+    suffix = path.suffix.lower().removeprefix(".")
+    if path.name in [f".{one}" for one in FORMATS]:  # which has no suffix: it is all name
+        raise ParameterError("output", str(path), "a name before the suffix, or another folder's")
+    if format is not None and format not in FORMATS:
+        raise ParameterError("format", format, ", ".join(FORMATS))
+    if path.is_dir() and suffix in FORMATS:
+        raise OutputError(path, "a folder of that name is there; name another file, or a folder within it")
+    if path.is_dir() or not suffix:
+        kind = format or "png"
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(path, error.strerror or str(error)) from error
+        targets = {path / f"{prefix}{name or 'figure'}.{kind}": {name: figure} for name, figure in named.items()}
+    else:
+        if suffix not in FORMATS:
+            endings = ", ".join(f".{one}" for one in FORMATS)
+            raise ParameterError("output", str(path), f"a name that ends in {endings}, or a folder's, without a suffix")
+        if format not in (None, suffix):
+            raise ParameterError("format", format, f"{suffix}, as {path.name} ends, or another name")
+        kind, targets = suffix, {path: named}
+    for target in targets:
+        require_writable(target)
+        require_replaceable(target, kind, overwrite, inputs)
+    return [write_bytes(content(held, kind, dpi), target) for target, held in targets.items()]
+
+
+def _named(figures: Figure | Axes | Mapping[str, Figure]) -> Mapping[str, Figure]:
+    if isinstance(figures, Axes):
+        figures = _figure_of(figures)
+    return {"": figures} if isinstance(figures, Figure) else figures
+
+
+def _figure_of(ax: Axes) -> Figure:
+    figure = ax.get_figure(root=True)
+    assert isinstance(figure, Figure)  # axes always lie in one
+    return figure
+
+
+def _data_url(figure: Figure) -> str:
+    return "data:image/png;base64," + base64.b64encode(content({"": figure}, "png", _SHOWN_DPI)).decode()

@@ -1,0 +1,128 @@
+"""Figures as inline SVG whose colours follow the page.
+
+A figure is drawn once, in a theme of place-holder colours; each place-holder then becomes a CSS variable, which the
+page sets for light and for dark. Text is drawn as outlines, so that it looks the same where no font is installed.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import Field, fields
+from typing import Any
+
+import matplotlib
+from markupsafe import Markup, escape
+from matplotlib.figure import Figure
+
+from rmtbase.drawing.theme import Theme
+
+_ATTRIBUTE = re.compile(r'\b(d|x|y)="([^"]*)"')
+_LONG_DECIMAL = re.compile(r"-?\d+\.\d{2,}")
+_REFERENCE = re.compile(r'(?<=href="#)[^"]+|(?<=url\(#)[^)]+')
+_ID = re.compile(r' id="([^"]+)"')
+_STYLE = re.compile(r' style="([^"]*)"')
+_RECTANGLE = re.compile(r"M (\S+) (\S+) L (\S+) \2 L \3 (\S+) L \1 \4 (?:L \1 \2|z)(?: z)?$")
+_SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)pt"[^>]*?viewBox="([^"]*)"[^>]*>')
+_PIXELS_PER_POINT = 1.45  # at which 8.5 pt labels are as large as the page's small print
+_SEVERAL = {"series": 5, "diverging": 15, "sequential": 9}  # roles that have several colours
+
+
+def css_values(theme: Theme) -> str:
+    """A theme as CSS declarations."""
+    return " ".join(f"--{name}: {colour};" for name, colour in _colours(theme))
+
+
+@contextmanager
+def page_settings() -> Iterator[Theme]:
+    """Matplotlib's own settings, whatever the caller's are, and the theme to draw figures of a page in."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        yield _placeholders()
+
+
+def inline_svg(figure: Figure, name: str, description: str) -> Markup:
+    """A figure drawn within :func:`page_settings`, as an ``<svg>`` element.
+
+    Args:
+        figure: the figure.
+        name: unique on the page: it starts every identifier of the drawing.
+        description: what a reader who cannot see the figure is told.
+    """
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": name}):
+        content = io.StringIO()
+        figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None})
+    svg = content.getvalue()
+    svg = svg[svg.index("<svg ") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = _ATTRIBUTE.sub(_shorter, svg)
+    svg = _with_short_identifiers(svg, name)
+    for variable, colour in _colours(_placeholders()):
+        svg = svg.replace(colour, f"var(--{variable})")
+    svg = _SIZE.sub(lambda match: _opening_tag(match, escape(description)), svg, count=1)
+    return Markup(re.sub(r"\s*\n\s*", "", _with_classes(svg, name)))
+
+
+def _opening_tag(match: re.Match[str], description: str) -> str:
+    points = float(match.group(1))
+    return (
+        f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{match.group(2)}" role="img" '
+        f'aria-label="{description}" width="{points * _PIXELS_PER_POINT:.0f}">'
+    )
+
+
+def _shorter(match: re.Match[str]) -> str:
+    """Coordinates to a hundredth of a point, and rectangles by their two corners."""
+    text = _LONG_DECIMAL.sub(
+        lambda number: f"{float(number.group()):.2f}".rstrip("0").rstrip("."), " ".join(match.group(2).split())
+    )
+    return f'{match.group(1)}="{_RECTANGLE.sub(_corners, text)}"'
+
+
+def _corners(match: re.Match[str]) -> str:
+    left, top, right, bottom = match.groups()
+    return f"M{left} {top}H{right}V{bottom}H{left}z"
+
+
+def _with_short_identifiers(svg: str, name: str) -> str:
+    """Identifiers that nothing refers to removed, the others short, and unique on the page."""
+    short = {one: f"{name}-{k}" for k, one in enumerate(dict.fromkeys(_REFERENCE.findall(svg)))}
+    svg = _ID.sub(lambda match: f' id="{short[match.group(1)]}"' if match.group(1) in short else "", svg)
+    return _REFERENCE.sub(lambda match: short[match.group()], svg)
+
+
+def _with_classes(svg: str, name: str) -> str:
+    """Each style written once: a figure of a large model has thousands of marks with a few styles."""
+    names = {style: f"{name}-s{k}" for k, style in enumerate(dict.fromkeys(_STYLE.findall(svg)))}
+    rules = "".join(f".{short}{{{style}}}" for style, short in names.items())
+    svg = _STYLE.sub(lambda match: f' class="{names[match.group(1)]}"', svg)
+    return svg.replace(">", f"><style>{rules}</style>", 1)
+
+
+def _placeholders() -> Theme:
+    """A theme of colours that occur nowhere else."""
+    count = iter(range(256))
+    colours: dict[str, Any] = {
+        field.name: tuple(f"#fe01{next(count):02x}" for _ in range(_SEVERAL[field.name]))
+        if field.name in _SEVERAL
+        else f"#fe01{next(count):02x}"
+        for field in _roles()
+    }
+    return Theme(**colours)
+
+
+def _roles() -> Iterator[Field]:
+    """The colours among a theme's fields."""
+    return (field for field in fields(Theme) if field.name != "settings")
+
+
+def _colours(theme: Theme) -> Iterator[tuple[str, str]]:
+    for field in _roles():
+        value = getattr(theme, field.name)
+        name = field.name.replace("_", "-")
+        if isinstance(value, str):
+            yield name, value
+        else:
+            yield from ((f"{name}-{k}", colour) for k, colour in enumerate(value))

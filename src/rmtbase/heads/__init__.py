@@ -1,0 +1,1 @@
+"""Heads of a model: their factors, spectra and scales, read layer by layer."""

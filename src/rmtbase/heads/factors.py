@@ -1,0 +1,235 @@
+"""What the heads of a site are products of: the shape of their null, and σ̂ of each factor.
+
+A head's W_K can be rows of one stored matrix, rows of one times another (the latent of keys), or some of each
+(``[W_UK W_DKV; W_KR]``), and likewise the others. How it is written down, as one product of stacked rows or as many
+stacked products, makes no difference here: each row is followed to the matrix that it is a row of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from rmtbase.errors import ParameterError
+from rmtbase.models import Expression, Gained, Product, Rows, Scaled, Site, Stacked, WeightMatrices
+from rmtbase.statistics import LatentShape
+from rmtbase.tables import Circuit
+
+Read = Callable[[str], np.ndarray]
+Shapes = Callable[[str], tuple[int, ...]]
+
+
+class _Source(NamedTuple):
+    """A matrix of which rows are taken, and the matrices that they are multiplied by from the right."""
+
+    outer: Expression
+    inner: tuple[Expression, ...]
+
+
+class _Followed(NamedTuple):
+    """The rows of an expression, each by its source and its place there."""
+
+    sources: list[_Source]
+    source: Int[np.ndarray, " row"]
+    row: Int[np.ndarray, " row"]
+
+
+class _Part(NamedTuple):
+    """Some rows of each head: for each of them a matrix and its rows, and what all of these are multiplied by."""
+
+    outer: Sequence[tuple[Expression | _Transposed, Int[np.ndarray, " row"]]]
+    inner: tuple[Expression, ...]
+
+    @property
+    def rows(self) -> int:
+        return len(self.outer[0][1])
+
+
+def head_dims(site: Site, names: Sequence[str], shapes: Shapes) -> tuple[int, ...] | LatentShape:
+    """The dims of the null of a site's heads.
+
+    Args:
+        site: with the expressions named.
+        names: of the expressions whose product a head is, the first transposed: ``("query", "key")`` for W_QK,
+            ``("output", "value")`` for W_OV (the output as it is), or one of them alone.
+        shapes: of the stored tensors.
+
+    Returns:
+        (n_0, …, n_L) with the ranks of latents among them, (d_model, q_rank, d_head, kv_rank, d_model) say; or the
+        shape of latent attention where a part of the keys is rotated and not compressed.
+
+    Raises:
+        ParameterError: rows of a head are of several matrices in a way whose null is not known.
+    """
+    parts = [_parts(site, name, shapes) for name in names]
+    ends = [_width(site, name, of, shapes) for name, of in zip(names, parts, strict=True)]
+    if all(len(of) == 1 for of in parts):
+        ranks = [[inner.shape(shapes)[0] for inner in of[0].inner] for of in parts]
+        sizes = [parts[0][0].rows, *ranks[-1], ends[-1]]
+        return tuple(sizes) if len(names) == 1 else (ends[0], *reversed(ranks[0]), *sizes)
+    (query,), (latent, rotated) = _of_latent_attention(site, names, parts)
+    query_ranks = [inner.shape(shapes)[0] for inner in query.inner]
+    (kv_rank,) = (inner.shape(shapes)[0] for inner in latent.inner)
+    if len(set(ends)) > 1 or len(query_ranks) > 1:
+        raise _unknown(site, f"queries and keys of the widths {ends} and the ranks {query_ranks}")
+    return LatentShape(ends[0], kv_rank, latent.rows, rotated.rows, *query_ranks)
+
+
+def null_shape(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[int, ...] | LatentShape:
+    """What the null of a circuit at a site is wanted for: more than the circuit's sizes where a matrix is a product."""
+    at, names = model.sites[site], [factor.name for factor in circuit.factors]
+    if not any(holds_product(getattr(at, name)) for name in names):
+        return tuple(getattr(at, name) for name in circuit.dims)
+    return head_dims(at, names, model.stored_shape)
+
+
+def holds_product(expression: Expression | None) -> bool:
+    """Whether a matrix is a product, or made of matrices of which one is."""
+    of = getattr(expression, "of", ())
+    return isinstance(expression, Product) or any(map(holds_product, of if isinstance(of, tuple) else (of,)))
+
+
+def has_latent_keys(site: Site, shapes: Shapes) -> bool:
+    """Whether keys are rows of a projection of what another one has made of the inputs, all or some of them."""
+    return holds_product(site.key) and any(part.inner for part in _parts(site, "key", shapes))
+
+
+def head_sigmas(
+    site: Site, names: Sequence[str], shapes: Shapes, read: Read
+) -> tuple[tuple[Float[np.ndarray, " head"], ...], Float[np.ndarray, " head"] | None]:
+    """σ̂ of each factor of :func:`head_dims` and, of latent attention, each head's rope_ratio: what ``Heads`` hold.
+
+    Arguments and errors as there; ``read`` gives a stored tensor by its name.
+    """
+    n_heads = max(len(part.outer) for name in names for part in _parts(site, name, shapes))
+    parts = [_parts(site, name, shapes) for name in names]
+
+    def of_part(part: _Part) -> list[Float[np.ndarray, " head"]]:
+        held: dict[object, np.ndarray] = {}
+        for outer, _ in part.outer:
+            if outer not in held:
+                held[outer] = outer.evaluate(read).astype(np.float64)
+        own = np.array([_root_mean_square(held[outer][rows]) for outer, rows in part.outer])
+        shared = [_root_mean_square(inner.evaluate(read).astype(np.float64)) for inner in part.inner]
+        return [np.repeat(own, n_heads // len(own)), *(np.full(n_heads, one) for one in shared)]
+
+    if all(len(of) == 1 for of in parts):
+        first, *others = (of_part(of[0]) for of in parts)
+        return (*(first[::-1] if others else first), *(sigma for one in others for sigma in one)), None
+    (query,), (latent, rotated) = _of_latent_attention(site, names, parts)
+    (of_up, of_down), (of_rotated,) = of_part(latent), of_part(rotated)
+    shape = head_dims(site, names, shapes)
+    assert isinstance(shape, LatentShape)  # it has two parts
+    return (*of_part(query), of_up, of_down), shape.rope_ratio(of_up, of_down, of_rotated)
+
+
+def _of_latent_attention(
+    site: Site, names: Sequence[str], parts: list[list[_Part]]
+) -> tuple[tuple[_Part], tuple[_Part, _Part]]:
+    """(query), (latent, rotated) of keys [W_UK W_DKV; W_KR]."""
+    if tuple(names) == ("query", "key") and [len(of) for of in parts] == [1, 2]:
+        latent, rotated = sorted(parts[1], key=lambda part: -len(part.inner))
+        if (len(latent.inner), len(rotated.inner)) == (1, 0):
+            return (parts[0][0],), (latent, rotated)
+    found = ", ".join(f"{len(of)} of {name}" for name, of in zip(names, parts, strict=True))
+    raise _unknown(site, f"heads whose rows are of several matrices ({found})")
+
+
+def _unknown(site: Site, found: str) -> ParameterError:
+    return ParameterError(
+        "site", f"{site.place}: {found}", "matrices that are products, or keys [W_UK W_DKV; W_KR] of latent attention"
+    )
+
+
+def _parts(site: Site, name: str, shapes: Shapes) -> list[_Part]:
+    """The parts of each head's rows, in the order in which the first head has them."""
+    expression = getattr(site, name)
+    if name == "output":  # heads are its columns
+        return [_output(site, expression, shapes)]
+    followed = _follow(expression, shapes)
+    n_heads = site.n_heads if name == "query" else site.n_key_heads
+    heads = np.arange(len(followed.row)).reshape(n_heads, -1)
+    found: dict[tuple[Expression, ...], list[tuple[Expression, Int[np.ndarray, " row"]]]] = {}
+    for rows in heads:
+        for index in dict.fromkeys(followed.source[rows].tolist()):
+            outer, inner = followed.sources[index]
+            found.setdefault(inner, []).append((outer, followed.row[rows[followed.source[rows] == index]]))
+    parts = [_Part(outer, inner) for inner, outer in found.items()]
+    if any(len(part.outer) != n_heads or len({len(rows) for _, rows in part.outer}) > 1 for part in parts):
+        raise _unknown(site, f"{name} heads that differ in what they are made of")
+    return parts
+
+
+def _output(site: Site, expression: Expression, shapes: Shapes) -> _Part:
+    if isinstance(expression, Product | Stacked):
+        raise _unknown(site, "an output that is made of several matrices")
+    columns = expression.shape(shapes)[1]
+    transposed = _Transposed(expression)
+    return _Part([(transposed, rows) for rows in np.arange(columns).reshape(site.n_heads, -1)], ())
+
+
+class _Transposed(NamedTuple):
+    """A matrix whose columns are wanted as rows."""
+
+    of: Expression
+
+    def evaluate(self, read: Read) -> np.ndarray:
+        return self.of.evaluate(read).T
+
+    def shape(self, shapes: Shapes) -> tuple[int, int]:
+        outputs, inputs = self.of.shape(shapes)
+        return inputs, outputs
+
+
+def _width(site: Site, name: str, parts: list[_Part], shapes: Shapes) -> int:
+    """How many inputs all parts have; of an output, how many outputs."""
+    found = {(part.inner[-1] if part.inner else part.outer[0][0]).shape(shapes)[1] for part in parts}
+    if len(found) > 1:
+        raise _unknown(site, f"{name} parts of the widths {sorted(found)}")
+    return found.pop()
+
+
+def _root_mean_square(matrix: Float[np.ndarray, "row column"]) -> float:
+    return float(np.sqrt(np.mean(matrix**2)))
+
+
+def _follow(expression: Expression, shapes: Shapes) -> _Followed:
+    """Each row of an expression to the matrix that it is a row of."""
+    if isinstance(expression, Rows):
+        of = _follow(expression.of, shapes)
+        taken = np.concatenate([np.arange(*run) for run in expression.runs])
+        return _Followed(of.sources, of.source[taken], of.row[taken])
+    if isinstance(expression, Stacked):
+        each = [_follow(one, shapes) for one in expression.of]
+        firsts = np.cumsum([0, *(len(one.sources) for one in each[:-1])])
+        return _Followed(
+            [source for one in each for source in one.sources],
+            np.concatenate([one.source + first for one, first in zip(each, firsts, strict=True)]),
+            np.concatenate([one.row for one in each]),
+        )
+    if isinstance(expression, Product):
+        first, *others = expression.of
+        flat = tuple(inner for one in others for inner in (one.of if isinstance(one, Product) else (one,)))
+        of = _follow(first, shapes)
+        return of._replace(sources=[source._replace(inner=source.inner + flat) for source in of.sources])
+    if isinstance(expression, Scaled):
+        of = _follow(expression.of, shapes)
+        return of._replace(
+            sources=[source._replace(outer=Scaled(source.outer, expression.factor)) for source in of.sources]
+        )
+    if isinstance(expression, Gained):
+        of = _follow(expression.of, shapes)
+        return of._replace(sources=[_gained(source, expression) for source in of.sources])
+    rows = expression.shape(shapes)[0]
+    return _Followed([_Source(expression, ())], np.zeros(rows, dtype=int), np.arange(rows))
+
+
+def _gained(source: _Source, gained: Gained) -> _Source:
+    """Gains of the inputs are of the matrix that acts first."""
+    if not source.inner:
+        return source._replace(outer=Gained(source.outer, gained.gain, gained.offset))
+    *before, last = source.inner
+    return source._replace(inner=(*before, Gained(last, gained.gain, gained.offset)))

@@ -1,0 +1,389 @@
+"""Reading a model, layer by layer: the spectrum and the scale of every head by every circuit.
+
+All of it is done by other threads than the caller's. A site's factors are read while the heads of the one before are
+being solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Bool, Float, Shaped
+
+from rmtbase.errors import ParameterError
+from rmtbase.heads.site_spectra import GroupSpectra, SiteSpectra, joined_spectra
+from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, triangles, without_noise
+from rmtbase.models import MatrixName, Site, WeightMatrices
+from rmtbase.progress import Progress
+from rmtbase.tables import CIRCUITS, Circuit, Factor
+
+_FACTORS = tuple(CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output"))
+_HEADS_PER_PART = 4  # at least
+_PARTS_PER_CORE = 2  # of a site, at most: each takes memory anew
+_LEAST = 1e-60  # beyond it, or its inverse, squares of eigenvalues leave float64, whatever the shape
+
+
+class _Solved(NamedTuple):
+    """Some heads of one site by every circuit, and which of its factors were factorised orthogonally."""
+
+    spectra: Mapping[Circuit, SiteSpectra]
+    orthogonal: Bool[np.ndarray, " factor"]
+
+
+def require_circuits(model: WeightMatrices, wanted: Sequence[str]) -> tuple[Circuit, ...]:
+    """The circuits of those names, W_QK first, which is always among them.
+
+    Raises:
+        ParameterError: a name that is none, or a circuit of matrices that the model's sites do not have.
+    """
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    for name in names:
+        if name not in CIRCUITS:
+            raise ParameterError("circuits", name, f"some of {', '.join(CIRCUITS)}")
+        if not sites_of(model, CIRCUITS[name]):
+            held = (other for other, circuit in CIRCUITS.items() if sites_of(model, circuit))
+            raise ParameterError("circuits", name, f"some of {', '.join(held)}, which is all that {model.name} has")
+    return tuple(CIRCUITS[name] for name in dict.fromkeys(("qk", *names)))
+
+
+def sites_of(model: WeightMatrices, circuit: Circuit) -> list[int]:
+    """The sites whose heads have all the matrices of a circuit."""
+    return [
+        index
+        for index, site in enumerate(model.sites)
+        if all(
+            _is_known(site, factor) and model.has(model.layers.index(site.place), f"attention_{factor.name}")
+            for factor in circuit.factors
+        )
+    ]
+
+
+def _is_known(site: Site, factor: Factor) -> bool:
+    """Whether a site has the sizes of a matrix of its heads."""
+    return getattr(site, factor.rank) is not None and getattr(site, factor.width) is not None
+
+
+def read_factors(
+    model: WeightMatrices, site: int, circuit: Circuit
+) -> tuple[Float[np.ndarray, "factor_head rank width"], ...]:
+    """The matrices that a circuit is made of, of all heads of a site."""
+    layer = model.layers.index(model.sites[site].place)
+    return tuple(
+        model.by_head(site, factor.name, model.matrix(layer, f"attention_{factor.name}")) for factor in circuit.factors
+    )
+
+
+class HeadTaker(Protocol):
+    """Takes the factors of the heads of each site while they are read."""
+
+    def submit(
+        self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
+    ) -> Mapping[Circuit, Sequence[Future[Any]]]:
+        """Begin work on the heads of one site."""
+        ...
+
+    def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Any]]]) -> None:
+        """Wait for the work on one site, and keep what it gave."""
+        ...
+
+
+class DirectionCounter(Protocol):
+    """Counts the directions of heads."""
+
+    def count_heads(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> tuple[Any, ...]:
+        """Count those of each head: all members of the first group, then of the next."""
+        ...
+
+    def count_groups(
+        self,
+        each: Shaped[np.ndarray, "group member rank width"],
+        shared: Shaped[np.ndarray, "group one rank other_width"],
+        *,
+        sigmas: Float[np.ndarray, "group member"],
+    ) -> tuple[Any, ...]:
+        """Count those of [A_1 ... A_g]ᵀB of each group, every A_i at one σ̂."""
+        ...
+
+
+class MatrixTaker(Protocol):
+    """What is given every matrix of the layers as it is read: a ``MatrixScorer``, say."""
+
+    def add(
+        self,
+        name: MatrixName,
+        blocks: Iterable[Shaped[np.ndarray, "row column"]],
+        shape: tuple[int, int],
+        map_spans: Callable[..., Iterable[Any]] = map,
+    ) -> None:
+        """Take one matrix, in blocks of rows."""
+        ...
+
+
+class _Begun(NamedTuple):
+    """A site whose matrices have been read, and whose heads are being solved."""
+
+    site: int
+    parts: list[Future[_Solved]]
+    elements: Mapping[Circuit, Sequence[Future[Any]]]
+
+
+class Spectra(NamedTuple):
+    """The heads of all sites.
+
+    Attributes:
+        by_circuit: for each circuit, by the index of a site, what :func:`read_factors` would give there, as spectra.
+        ways: how many factors were factorised through their Gram matrix, and how many orthogonally: see
+            ``linalg.triangles``.
+    """
+
+    by_circuit: dict[Circuit, dict[int, SiteSpectra]]
+    ways: dict[str, int]
+
+
+@contextmanager
+def read_sites(
+    model: WeightMatrices,
+    circuits: Sequence[Circuit],
+    scorer: MatrixTaker | None,
+    elements: HeadTaker | None,
+    progress: Progress,
+    null: str = "gaussian",
+    joint: bool = False,
+    signs: DirectionCounter | None = None,
+) -> Iterator[Future[Spectra]]:
+    """For the length of a ``with`` block, read the spectra of all heads, and give the scorer all matrices of layers.
+
+    With ``elements`` those of each head, too; for the null of ``kurtosis`` with the kurtosis of each; ``joint``, heads
+    that share a matrix also as one; with ``signs`` the directions of all are counted by these. In one pass through the
+    checkpoint, while the block does something else. What is not done at its end is given up; a KeyboardInterrupt does
+    not wait for what the threads are doing, which may be the draws of a null and their compilation, and end by
+    themselves.
+    """
+    pool, reader, waits = ThreadPoolExecutor(available_cores()), ThreadPoolExecutor(1), True
+    try:
+        yield reader.submit(_read_layers, model, circuits, scorer, elements, progress, null, joint, signs, pool)
+    except BaseException as error:
+        waits = isinstance(error, Exception)
+        model.give_up_hashing()
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # so that the reader cannot go on
+        for threads in (reader, pool):
+            threads.shutdown(wait=waits)
+
+
+def _read_layers(
+    model: WeightMatrices,
+    circuits: Sequence[Circuit],
+    scorer: MatrixTaker | None,
+    elements: HeadTaker | None,
+    progress: Progress,
+    null: str,
+    joint: bool,
+    signs: DirectionCounter | None,
+    pool: Executor,
+) -> Spectra:
+    advance = progress.bar("reading layers", len(model.layers))
+    places = {site.place: index for index, site in enumerate(model.sites)}
+    has = {circuit: frozenset(sites_of(model, circuit)) for circuit in circuits}
+    found: dict[Circuit, dict[int, SiteSpectra]] = {circuit: {} for circuit in circuits}
+    ways = {"gram_matrix": 0, "orthogonal": 0}
+
+    def keep(begun: _Begun) -> None:
+        site = begun.site
+        spectra, orthogonal = _joined(begun.parts)
+        for circuit, one in spectra.items():
+            _require_range(model, site, circuit, one)
+            found[circuit][site] = one
+        ways["orthogonal"] += int(orthogonal.sum())
+        ways["gram_matrix"] += int((~orthogonal).sum())
+        if elements is not None:
+            elements.keep(site, begun.elements)
+
+    warned = pool.submit(lambda: model.warnings)  # which the model keeps: its tensors are hashed meanwhile
+    before: _Begun | None = None  # the site being solved while the next one is read
+    for layer, place in enumerate(model.layers):
+        site = places.get(place, -1)
+        wanted = [circuit for circuit in circuits if site in has[circuit]]
+        solved = {factor for circuit in wanted for factor in circuit.factors}
+        known = _FACTORS if elements is not None and site >= 0 else solved
+        factors = {f"attention_{factor.name}": factor for factor in known if _is_known(model.sites[site], factor)}
+        heads: dict[Factor, Shaped[np.ndarray, "factor_head rank width"]] = {}
+        for component in model.components:
+            if model.has(layer, component) and (scorer is not None or component in factors):
+                matrix = model.stored_matrix(layer, component)
+                if component in factors:
+                    heads[factors[component]] = model.by_head(site, factors[component].name, matrix)
+                if scorer is not None:
+                    scorer.add(MatrixName(place, component), [matrix], matrix.shape, pool.map)
+        if heads:
+            of_circuits = {factor: heads[factor] for factor in heads if factor in solved}
+            begun = _Begun(
+                site,
+                _submit(model, layer, wanted, of_circuits, null, joint, signs, pool),
+                {} if elements is None else elements.submit(site, heads, pool),
+            )
+            if before is not None:
+                keep(before)
+            before = begun
+        advance(1)
+    if before is not None:
+        keep(before)
+    warned.result()
+    return Spectra(found, ways)
+
+
+def _submit(
+    model: WeightMatrices,
+    layer: int,
+    circuits: Sequence[Circuit],
+    heads: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]],
+    null: str,
+    joint: bool,
+    signs: DirectionCounter | None,
+    pool: Executor,
+) -> list[Future[_Solved]]:
+    """A few heads at a time, with their key heads: for one small matrix NumPy does not let go of the interpreter."""
+    factors, weights = list(heads), list(heads.values())
+    least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in factors]
+    groups = min(map(len, weights))
+    n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART), _PARTS_PER_CORE * available_cores())
+    by_group = [one.reshape(groups, -1, *one.shape[1:]) for one in weights]
+    return [
+        pool.submit(
+            _solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)), null, joint, signs
+        )
+        for part in zip(*(np.array_split(one, n_parts) for one in by_group), strict=True)
+    ]
+
+
+def _solve(
+    circuits: Sequence[Circuit],
+    factors: Mapping[Factor, tuple[Shaped[np.ndarray, "group head rank width"], float]],
+    null: str,
+    joint: bool,
+    signs: DirectionCounter | None,
+) -> _Solved:
+    reduced = {factor: triangles(np.asarray(weights)) for factor, (weights, _) in factors.items()}
+    scales = {
+        factor: _sigma(reduced[factor].r, weights.shape[-1], least) for factor, (weights, least) in factors.items()
+    }
+    kurtoses = {factor: own_kurtosis(weights) for factor, (weights, _) in factors.items()} if null == "kurtosis" else {}
+    spectra = {}
+    for circuit in circuits:
+        each = [reduced[factor].r for factor in circuit.factors]
+        values = core_singular_values(_core(*each) if len(each) > 1 else each[0])
+
+        def of_heads(
+            of: Mapping[Factor, Shaped[np.ndarray, "group head"]],
+            circuit: Circuit = circuit,
+            heads: tuple[int, ...] = values.shape[:2],
+        ) -> tuple[Shaped[np.ndarray, " head"], ...]:
+            return tuple(np.broadcast_to(of[factor], heads).reshape(-1) for factor in circuit.factors)
+
+        sigmas, values = of_heads(scales), values.reshape(-1, values.shape[-1])
+        values[np.any([sigma == 0 for sigma in sigmas], axis=0)] = 0.0
+        groups = None
+        if joint and len(each) > 1 and each[0].shape[1] > each[1].shape[1] == 1:
+            groups = _group(each[0], each[1][:, 0], scales[circuit.factors[0]], scales[circuit.factors[1]][:, 0])
+            if kurtoses:
+                both = tuple(kurtoses[factor].mean(axis=1) for factor in circuit.factors)
+                groups = groups._replace(kurtoses=both)
+        weights = [factors[factor][0] for factor in circuit.factors]
+        counts = None if signs is None else signs.count_heads(weights)
+        if signs is not None and groups is not None:
+            groups = groups._replace(counts=signs.count_groups(*weights, sigmas=scales[circuit.factors[0]]))
+        spectra[circuit] = SiteSpectra(values, sigmas, of_heads(kurtoses) if kurtoses else None, groups, counts)
+    return _Solved(spectra, np.concatenate([one.orthogonal.reshape(-1) for one in reduced.values()]))
+
+
+def _group(
+    each: Float[np.ndarray, "group member rank rows"],
+    shared: Float[np.ndarray, "group rank rows"],
+    sigmas: Float[np.ndarray, "group member"],
+    sigma: Float[np.ndarray, " group"],
+) -> GroupSpectra:
+    """From the triangles of the A_i, RᵀR = A_i A_iᵀ, and of B: ‖A_iᵀ y‖ = ‖R_i y‖, y = B v of a right vector v."""
+    known = (sigmas > 0.0).all(axis=1) & (sigma > 0.0)
+    together = np.sqrt(np.mean(sigmas**2, axis=1, keepdims=True))
+    weights = np.divide(together, sigmas, out=np.zeros(sigmas.shape), where=known[:, None])
+    scaled = weights[..., None, None] * each
+    stacked = np.moveaxis(scaled, -1, 1).reshape(len(scaled), scaled.shape[-1], -1)  # [A_1 ... A_g], rotated
+    _, values, right = np.linalg.svd(core_of_triangles(triangles(stacked).r, shared))
+    read = np.einsum("gji,gkj->gik", shared, right[:, : values.shape[1]])
+    energy = np.sum(np.einsum("gmij,gjk->gmik", scaled, read) ** 2, axis=2).swapaxes(1, 2)
+    whole = energy.sum(axis=-1, keepdims=True)
+    shares = np.divide(energy, whole, out=np.full(energy.shape, np.nan), where=whole > 0.0)
+    return GroupSpectra(without_noise(values) * known[:, None], shares)
+
+
+def _core(
+    r_q: Float[np.ndarray, "group member rank rows"], r_k: Float[np.ndarray, "group member rank rows"]
+) -> Float[np.ndarray, "group member rank rank"]:
+    """The cores R_Q R_Kᵀ, zeros where one leaves float64: such heads are refused by their norms."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        core = r_q @ np.swapaxes(r_k, -1, -2)
+    beyond = ~np.isfinite(core).all(axis=(-1, -2))
+    if beyond.any():
+        core[beyond] = 0.0
+    return core
+
+
+def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Float[np.ndarray, "..."]:
+    """σ̂ = √(‖W‖_F² / (rank · width)) of factors from their triangles, which have their norms.
+
+    0 where weights are so small that what is stored of them is rounding, and not their shape.
+    """
+    exponent = np.frexp(np.abs(r).max(axis=(-1, -2)))[1]  # a power of two changes no bit, and lets no square overflow
+    unit = np.ldexp(r, -exponent[..., None, None])
+    sigma = np.ldexp(np.sqrt(np.einsum("...ij,...ij->...", unit, unit) / (r.shape[-1] * width)), exponent)
+    return np.where(sigma < least, 0.0, sigma)
+
+
+def own_kurtosis(weights: Shaped[np.ndarray, "... rank width"]) -> Float[np.ndarray, "..."]:
+    """⟨w⁴⟩/⟨w²⟩² - 3 of each; NaN of zeros."""
+    with np.errstate(invalid="ignore"):
+        unit = weights.astype(np.float64) / np.abs(weights).max(axis=(-1, -2), keepdims=True)
+        squares = unit * unit
+        return np.mean(squares * squares, axis=(-1, -2)) / np.mean(squares, axis=(-1, -2)) ** 2 - 3.0
+
+
+def _joined(parts: Sequence[Future[_Solved]]) -> _Solved:
+    each = [part.result() for part in parts]
+    spectra = {circuit: joined_spectra([one.spectra[circuit] for one in each]) for circuit in each[0].spectra}
+    return _Solved(spectra, np.concatenate([one.orthogonal for one in each]))
+
+
+def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: SiteSpectra) -> None:
+    """Heads of zeros have no scale: they are recorded, and not scored."""
+    at = model.sites[site]
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.prod(
+            [
+                sigma * np.sqrt(getattr(at, factor.rank) * getattr(at, factor.width))
+                for factor, sigma in zip(circuit.factors, spectra.sigmas, strict=True)
+            ],
+            axis=0,
+        )
+    present = model.heads_have_weights or np.all([sigma > 0 for sigma in spectra.sigmas], axis=0)
+    head = first_out_of_range(norms, present)
+    if head is not None:
+        what = " ".join(f"‖{factor.symbol}‖" for factor in circuit.factors)
+        norm = "product of norms" if len(circuit.factors) > 1 else "norm"
+        expected = f"a {norm} between {_LEAST:g} and {1.0 / _LEAST:g}: rescale the weights"
+        beyond = {0.0: "under 1e-308", np.inf: "over 1e308"}.get(float(norms[head]))
+        raise model.refused(site, head, f"{what} {beyond or f'= {norms[head]:.2g}'}", expected)
+
+
+def first_out_of_range(norms: Float[np.ndarray, " head"], present: Bool[np.ndarray, " head"] | bool) -> int | None:
+    """The first of the heads ``present`` whose spectrum's statistics cannot be held in float64.
+
+    No eigenvalue is over Π‖W‖_F²; of W_Q and W_K at right angles, what is left is under 1e-16 of that. So the product
+    of the norms decides, and every shape has the same limits.
+    """
+    beyond = np.flatnonzero(~((norms > _LEAST) & (norms < 1.0 / _LEAST)) & present)
+    return int(beyond[0]) if beyond.size else None

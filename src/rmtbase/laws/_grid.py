@@ -1,0 +1,50 @@
+"""Where a table is evaluated: the levels of its quantiles, and the bins in which it counts eigenvalues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws._chain._gaussian_chain import GaussianChain
+from rmtbase.parameters import require_real_numbers
+
+PROBABILITIES = (
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.16, 0.25, 0.5, 0.75, 0.84, 0.95, 0.975, 0.99, 0.995, 0.999,
+)  # fmt: skip
+"""The probabilities at which every quantile of a table is given."""
+
+BINS = 120
+_MARGIN = 8.0  # Tracy–Widom scales beyond the edges that the histogram still covers
+
+
+def histogram_edges(
+    d_model: int | None = None, d_head: int | None = None, *, dims: Sequence[int] | None = None
+) -> Float[np.ndarray, " edge"]:
+    """Equal bins over the support of W_QK, or of the chain of those dims at σ = 1, raw.
+
+    It is widened at each soft edge by eight Tracy–Widom scales, to 0 at least.
+    """
+    law = GaussianChain(d_model=d_model, d_head=d_head, dims=dims, normalization="none")
+    (lower, upper), (below, above) = law.support, law.edge_scale
+    return np.linspace(max(0.0, lower - _MARGIN * (below or 0.0)), upper + _MARGIN * above, BINS + 1)
+
+
+def logarithmic_edges(eigenvalues: Float[np.ndarray, "..."]) -> Float[np.ndarray, " edge"]:
+    """Equal bins in ln λ from the smallest eigenvalue at hand to the largest, widened by a tenth of that on each side.
+
+    For spectra that reach over many powers of ten, as those of deep residual paths do. A zero eigenvalue is in no bin,
+    nor NaN, which is not known.
+
+    Raises:
+        ParameterError: what is no real numbers; a negative or an infinite eigenvalue.
+    """
+    values = require_real_numbers("eigenvalues", eigenvalues)
+    if (values < 0.0).any() or np.isinf(values).any():
+        raise ParameterError("eigenvalues", "negative or infinite ones", "finite ones that are not negative")
+    positive = np.log(values[values > 0.0])
+    low, high = (positive.min(), positive.max()) if positive.size else (0.0, 0.0)
+    margin = max(0.1 * (high - low), 0.1)
+    return np.exp(np.linspace(low - margin, high + margin, BINS + 1))

@@ -1,0 +1,134 @@
+"""The null of latent attention's heads, each at its own ratio of the two parts of its keys."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float, Int
+
+from rmtbase.laws import BINS, PROBABILITIES
+from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION, available_cores
+from rmtbase.nulls._gaussian_null import GaussianNull
+from rmtbase.nulls._head_null import EDGE_LEVEL, Heads, HeadScores, ScoredHeads, chain_scale
+from rmtbase.nulls._resampled_null import unscored_head
+from rmtbase.progress import Progress
+from rmtbase.statistics import LatentShape, from_distance_scale, on_distance_scale
+
+if TYPE_CHECKING:
+    from rmtbase.montecarlo import LatentAttentionSample
+
+_STEP = 1.0 / 16.0
+_POINTS = np.arange(-1, 3)  # of a cubic, from the node below
+
+
+@dataclass(frozen=True)
+class LatentNull:
+    """Scores heads of latent attention against joint draws of their five factors: a :class:`rmtbase.nulls.NullModel`.
+
+    The spectrum of a head depends on its shape and on the ``rope_ratio`` of its own estimates, see
+    :class:`rmtbase.ensembles.LatentAttention`. Every draw is made at the ratios e^(j/16) around those of the heads, and
+    its statistics are interpolated to the ratio of each head, by cubics in ln ratio on the scale of
+    :func:`rmtbase.statistics.on_distance_scale`.
+
+    Heads of a layer share W_DQ, W_DKV and W_KR: each p-value is right by itself, and they depend on each other.
+
+    Attributes:
+        shape: of the heads.
+        draws: for every head the same.
+        seed: of the draws.
+    """
+
+    shape: LatentShape
+    draws: int
+    seed: int
+    source = "simulated"
+    method = "simulated"
+    edge_level = EDGE_LEVEL
+    description = (
+        "gaussian: i.i.d. Gaussian factors of latent attention, drawn jointly, at the head's own sigmas, every null "
+        "draw at its own estimates"
+    )
+
+    @property
+    def p_value_floor(self) -> float:
+        """2 / (n + 1); half of it for all statistics together."""
+        return 2.0 / (self.draws + 1)
+
+    def record(self) -> dict[str, object]:
+        """What provenance says of it."""
+        return {
+            "latent_attention": asdict(self.shape),
+            "draws": self.draws,
+            "seed": self.seed,
+            "key": "fold_in(fold_in(key(seed), crc32(ensemble at rope_ratio=1.0)), draw)",
+            "rope_ratios": "exp(j / 16), statistics of each draw interpolated by cubics in the logarithm",
+            "dtype": DTYPE,
+            "prng": PRNG_IMPLEMENTATION,
+        }
+
+    def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
+        """Score heads; those of which a factor is zero have no scale or no ratio, and no scores."""
+        assert heads.rope_ratio is not None  # which heads of this shape have
+        scale, ratio = chain_scale(heads.sigmas), heads.rope_ratio
+        scale = np.where(np.isfinite(ratio) & (ratio > 0), scale, np.nan)
+        place = np.log(np.where(np.isnan(scale), 1.0, ratio)) / _STEP
+        below = np.floor(place).astype(int)
+        nodes = np.unique(below[..., None] + _POINTS)
+        drawn = self._draw(nodes, progress)
+        on_scale = on_distance_scale(drawn.sample)
+
+        def scored(where: tuple[int, ...]) -> HeadScores:
+            if np.isnan(scale[where]):
+                return unscored_head(heads.singular_values.shape[-1])[0]
+            first = int(np.searchsorted(nodes, below[where] - 1))
+            weights = _cubic(float(place[where] - below[where]))
+            sample = from_distance_scale(np.tensordot(weights, on_scale[first : first + weights.size], axes=1))
+            null = GaussianNull(self.shape.dims, sample, self.source, xr.Dataset())
+            return null.score(heads.singular_values[where], scale[where])
+
+        with ThreadPoolExecutor(available_cores()) as pool:
+            each = list(pool.map(scored, np.ndindex(scale.shape)))
+        scores = HeadScores(
+            *(
+                np.stack(part).reshape(*scale.shape, *np.shape(part[0]))
+                for part in ([getattr(one, field.name) for one in each] for field in fields(HeadScores))
+            )
+        )
+        shown = int(np.searchsorted(nodes, np.round(np.median(place))))
+        return ScoredHeads(scores, lambda: _group(drawn.eigenvalues[shown]))
+
+    def _draw(self, nodes: Int[np.ndarray, " node"], progress: Progress) -> LatentAttentionSample:
+        from rmtbase.ensembles import latent_attention
+        from rmtbase.montecarlo import cached_latent_attention
+
+        ratios = np.exp(_STEP * nodes).tolist()
+        return cached_latent_attention(latent_attention(**asdict(self.shape)), ratios, self.draws, self.seed, progress)
+
+
+def _cubic(at: float) -> Float[np.ndarray, " point"]:
+    """The weights of the points -1, 0, 1, 2 in Lagrange's cubic, at ``at``."""
+    return np.array([np.prod([(at - other) / (one - other) for other in _POINTS if other != one]) for one in _POINTS])
+
+
+def _group(eigenvalues: Float[np.ndarray, "draw rank"]) -> xr.Dataset:
+    """The ``/null`` group, at the ratio next to the median of the heads'."""
+    edges = np.linspace(0.0, 1.05 * eigenvalues.max(), BINS + 1)
+    counts = np.stack([np.histogram(one, edges)[0] for one in eigenvalues])
+    density = counts / (eigenvalues.shape[1] * np.diff(edges))
+    return xr.Dataset(
+        {
+            "eigenvalue_mean": ("index", eigenvalues.mean(axis=0)),
+            "eigenvalue_quantile": (("index", "probability"), np.quantile(eigenvalues, PROBABILITIES, axis=0).T),
+            "bin_edge": ("edge", edges),
+            "density": ("bin", density.mean(axis=0)),
+            "density_standard_error": ("bin", density.std(axis=0, ddof=1) / np.sqrt(len(density))),
+            "density_free": ("bin", np.full(BINS, np.nan)),
+            "edge_quantile_lower": ((), float(np.quantile(eigenvalues[:, -1], EDGE_LEVEL))),
+            "edge_quantile_upper": ((), float(np.quantile(eigenvalues[:, 0], 1.0 - EDGE_LEVEL))),
+        },
+        coords={"probability": np.array(PROBABILITIES), "index": np.arange(eigenvalues.shape[1])},
+    )

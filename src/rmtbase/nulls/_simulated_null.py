@@ -1,0 +1,89 @@
+"""Simulated nulls, from the cache where they are there."""
+
+from __future__ import annotations
+
+import xarray as xr
+
+from rmtbase.montecarlo import baseline_file, spectra_file
+from rmtbase.nulls._fixed_spectrum import OrthogonalNull
+from rmtbase.nulls._gaussian_null import GaussianNull
+from rmtbase.nulls._head_null import head_shape
+from rmtbase.nulls._null_of_file import null_of_file
+from rmtbase.progress import SILENT, Progress
+
+
+def cached_null(
+    dims: tuple[int, ...],
+    draws: int,
+    seed: int = 0,
+    progress: Progress = SILENT,
+    *,
+    entries: str = "normal",
+) -> GaussianNull:
+    """The simulated null of a shape: of :func:`cached_baseline` if it is that of W_QK, else of :func:`cached_spectra`.
+
+    That of other than normal entries is drawn element by element.
+
+    What is read from the cache is read and checked once in a process, see :func:`rmtbase.nulls.null_of_file`.
+
+    Args:
+        dims: (d_model, d_head, d_model) of W_QK, or those of a chain or of one factor.
+        draws: Monte Carlo draws.
+        seed: of the draws.
+        progress: told of the draws finished, and of where the null came from.
+        entries: see :func:`rmtbase.ensembles.independent_chain`.
+    """
+    gaussian = entries == "normal"
+    shape = head_shape(dims) if gaussian else None
+    if shape is not None:
+        file = baseline_file(*shape, draws, seed)
+    else:
+        chain = dims if len(dims) > 2 else sorted(dims, reverse=True)  # W and Wᵀ share one
+        of_law = {} if gaussian else {"entries": entries}
+        name = "gaussian_chain" if gaussian else "independent_chain"
+        file = spectra_file(name, {"dims": chain, **of_law}, draws, seed)
+
+    def of(table: xr.Dataset) -> GaussianNull:
+        if shape is None:
+            return GaussianNull.from_spectra(table, dims, "simulated", entries)
+        null = GaussianNull.from_baseline(table, *shape, "simulated")
+        assert null is not None  # the table was made for this shape
+        return null
+
+    null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else of(table))
+    if null is None:
+        return of(file.make(progress))
+    file.tell_of_cache(progress)
+    return null
+
+
+def cached_orthogonal_null(
+    dims: tuple[int, ...],
+    rows: tuple[int, ...],
+    fused: bool,
+    draws: int,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> OrthogonalNull:
+    """The simulated null of heads of orthogonally initialised matrices, kept and found as :func:`cached_null` does.
+
+    Args:
+        dims: (h, n) of one factor, or (n_0, h, n_2).
+        rows: see :func:`rmtbase.ensembles.orthogonal_blocks`.
+        fused: likewise.
+        draws: Monte Carlo draws.
+        seed: of the draws.
+        progress: told of the draws finished, and of where the null came from.
+    """
+    file = spectra_file("orthogonal_blocks", {"dims": dims, "rows": rows, "fused": fused}, draws, seed)
+
+    def of(table: xr.Dataset) -> OrthogonalNull:
+        found = OrthogonalNull.from_spectra(table, dims, "simulated", "orthogonal")
+        assert isinstance(found, OrthogonalNull)
+        return found
+
+    null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else of(table))
+    if null is None:
+        return of(file.make(progress))
+    file.tell_of_cache(progress)
+    return null

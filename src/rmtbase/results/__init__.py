@@ -1,0 +1,92 @@
+"""Kinds of result: one folder each, with its measure, schema, rows, figures and command."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False  # as typing has it; the command line reads KINDS, and imports no more than that
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+    import xarray as xr
+
+__all__ = [
+    "FOLDERS",
+    "KINDS",
+    "open_comparison",
+    "open_composition",
+    "open_scores",
+    "open_signal",
+    "open_table",
+    "open_trajectory",
+    "register_all",
+]
+
+KINDS = {
+    "baseline": "baseline",
+    "spectra": "baseline",
+    "elements": "baseline",
+    "atlas": "baseline",
+    "scores": "scores",
+    "signal": "signal",
+    "composition": "composition",
+    "effective_depth": "depth",
+    "changes": "diff",
+    "trajectory": "trajectory",
+    "comparison": "comparison",
+}
+"""The folder of each kind of file. A new kind is a new folder and a line here.
+
+A folder has ``measure.py``, ``schema.py`` (which registers the kind), ``rows.py``, ``figures`` with ``drawings`` and
+``command.py`` with ``COMMAND``. What other kinds of result may use of it is in its ``__init__``.
+"""
+
+
+FOLDERS = tuple(dict.fromkeys(KINDS.values()))
+"""The folders, each once, in the order of the commands."""
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in (*FOLDERS, "figures"):
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def register_all() -> None:
+    """Make every kind known to :mod:`rmtbase.tables`."""
+    for folder in FOLDERS:
+        import_module(f"{__name__}.{folder}.schema")
+
+
+def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
+    """Open a file of any kind, or of those named; see :func:`rmtbase.tables.open_table`, also for what it raises."""
+    from rmtbase import tables
+
+    register_all()
+    return tables.open_table(path, *kinds)
+
+
+def open_scores(path: Path | str) -> xr.DataTree:
+    """Open a scores file; see :func:`open_table`."""
+    return open_table(path, "scores")  # type: ignore[return-value]
+
+
+def open_signal(path: Path | str) -> xr.DataTree:
+    """Open a signal file; see :func:`open_table`."""
+    return open_table(path, "signal")  # type: ignore[return-value]
+
+
+def open_comparison(path: Path | str) -> xr.DataTree:
+    """Open a comparison; see :func:`open_table`."""
+    return open_table(path, "comparison")  # type: ignore[return-value]
+
+
+def open_composition(path: Path | str) -> xr.Dataset:
+    """Open the compositions of a model's heads; see :func:`open_table`."""
+    return open_table(path, "composition")  # type: ignore[return-value]
+
+
+def open_trajectory(path: Path | str) -> xr.DataTree:
+    """Open a trajectory; see :func:`open_table`."""
+    return open_table(path, "trajectory")  # type: ignore[return-value]

@@ -1,0 +1,1 @@
+"""Baselines: tables of random matrices, with the law beside the simulation."""

@@ -1,0 +1,112 @@
+"""The figures of tables without a model: baselines, spectra, elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import xarray as xr
+from matplotlib.axes import Axes
+
+from rmtbase.drawing.layout import Drawing, Look, legend_of_all, panels, single
+from rmtbase.drawing.null_curves import null_spectrum
+from rmtbase.drawing.picture import Picture
+from rmtbase.errors import ParameterError
+from rmtbase.results.baseline.figures._baseline_panels import baseline_panels
+from rmtbase.results.baseline.figures._element_tables import (
+    density_limits,
+    element_density,
+    element_property,
+    held_properties,
+)
+from rmtbase.results.baseline.figures._ensemble_spectrum import ensemble_spectrum, spectrum_limits
+from rmtbase.results.scores.figures import ordered_eigenvalues
+
+_PANELS = 12  # of one figure of spectra
+_FLAT = 8.0  # times: heights of panels further apart share a logarithmic axis
+
+
+def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
+    """What draws each picture of a dataset, by name.
+
+    Raises:
+        ParameterError: a dataset that no picture is of.
+    """
+    if "case" not in table.dims:
+        raise ParameterError("table", sorted(map(str, table.dims)), "a baseline table (dim case) or a scores tree")
+    if "density_law" in table:
+        return _of_elements(table, look) if "share_outside" in table else _of_spectra(table, look)
+    if "bin_edge" not in table:
+        raise ParameterError("table", table.attrs.get("kind"), "a baseline table: an atlas has no pictures of its own")
+    first: dict[tuple[int, int], int] = {}
+    for case, shape in enumerate(zip(table["d_model"].values.tolist(), table["d_head"].values.tolist(), strict=True)):
+        first.setdefault(shape, case)
+    named = {}
+    for (d_model, d_head), case in first.items():
+        for name, plot in (("null-spectrum", null_spectrum), ("ordered-eigenvalues", ordered_eigenvalues)):
+            named[f"{name}-{d_model}x{d_head}"] = Drawing(partial(single, plot, look, table, case=case))
+    full_rank = Drawing(partial(baseline_panels, table, look, with_full_rank=True), standard=False)
+    return {**named, "baseline": Drawing(partial(baseline_panels, table, look)), "baseline-full-rank": full_rank}
+
+
+def _of_spectra(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
+    def share_limits(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
+        # One range of x and one of y for all; y is logarithmic where the highest would leave the lowest flat.
+        left, right, top = zip(*map(spectrum_limits, rows), strict=True)
+        for ax in axes:
+            ax.set_xlim(min(left), max(right))
+            if max(top) > _FLAT * min(top):
+                ax.set_yscale("log")
+                ax.set_ylim(min(top) / 1e3, 1.5 * max(top))
+            else:
+                ax.set_ylim(0.0, max(top))
+
+    return _pages(ensemble_spectrum, table, "spectra", look, share_limits)
+
+
+def _of_elements(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
+    def share_limits(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
+        low, high = zip(*map(density_limits, rows), strict=True)
+        axes[0].set_ylim(min(low), max(high))
+
+    drawings = _pages(element_density, table, "elements", look, share_limits)
+    if properties := held_properties(table):
+        options = {name: {"table": table, "statistic": name} for name in properties}
+        drawings["element-properties"] = Drawing(partial(_properties, options, look), standard=False)
+    return drawings
+
+
+def _properties(options: Mapping[str, dict], look: Look) -> Picture:
+    figure = panels(partial(element_property, legend=False), options, look, len(options), share_y=False, panel=4.0)
+    legend_of_all(figure, look.theme)
+    return figure
+
+
+def _pages(
+    plot: Callable[..., Axes],
+    table: xr.Dataset,
+    name: str,
+    look: Look,
+    share_limits: Callable[[Sequence[Axes], Sequence[xr.Dataset]], None],
+) -> dict[str, Drawing]:
+    """A panel for each case, on axes that those of a page share."""
+    cases = range(table.sizes["case"])
+    pages = [cases[first : first + _PANELS] for first in range(0, len(cases), _PANELS)]
+    return {
+        name if len(pages) == 1 else f"{name}-{number}": Drawing(partial(_page, plot, table, page, look, share_limits))
+        for number, page in enumerate(pages, 1)
+    }
+
+
+def _page(
+    plot: Callable[..., Axes],
+    table: xr.Dataset,
+    cases: Sequence[int],
+    look: Look,
+    share_limits: Callable[[Sequence[Axes], Sequence[xr.Dataset]], None],
+) -> Picture:
+    options = {str(case): {"table": table, "case": case} for case in cases}
+    figure = panels(partial(plot, legend=False), options, look, 3, share_y=True)
+    share_limits(figure.axes, [table.isel(case=case) for case in cases])
+    legend_of_all(figure, look.theme)  # a case without a law has fewer lines
+    return figure

@@ -1,0 +1,224 @@
+"""A baseline in three panels: elements, eigenvalues by their rank, and spectral density, every case on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from scipy import stats
+
+from rmtbase.drawing.axes import LINE_STYLES, finished, new_figure, own_axes, styled, titled
+from rmtbase.drawing.layout import Look, legend_of_all
+from rmtbase.drawing.null_curves import eigenvalue_label
+from rmtbase.drawing.picture import Picture, PictureAxes
+from rmtbase.drawing.scales import log_axis, prefer_log
+from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.errors import ParameterError
+from rmtbase.laws import GaussianChain, low_rank_product, product_element
+
+_MOST = 10  # cases on one pair of axes
+_REACH = 4.0  # standard deviations of the widest law
+_POINTS = 401
+_PANEL = 4.2  # inches
+_NARROWEST = 3.2
+_NEAR_ZERO = 1e-4  # of the upper edge, what is shown of a spectrum that begins at zero
+_BAND = (0.025, 0.975)
+_FAR_APART = 6.0  # times: spectra whose upper edges are so far apart share a logarithmic axis
+
+
+class _Case(NamedTuple):
+    """One row of a baseline table, with how it is drawn."""
+
+    row: xr.Dataset
+    keywords: dict[str, Any]
+    drawn: dict[str, Any]
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of an element of the matrix of full rank."""
+        over = self.keywords["d_model"] ** -0.5 if self.keywords["normalization"] == "sqrt_d" else 1.0
+        return over * float(np.sqrt(self.keywords["sigma_q"] * self.keywords["sigma_k"]))
+
+    def square(self) -> GaussianChain:
+        """The law of the eigenvalues of WᵀW of the matrix of full rank."""
+        d_model = self.keywords["d_model"]
+        return GaussianChain(dims=(d_model, d_model), sigmas=(self.spread,), normalization="none")
+
+
+def element_laws(
+    table: xr.Dataset,
+    full_rank: bool = False,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw the law of one element of W_QK for every case of a baseline table, exact.
+
+    Args:
+        table: a baseline table, of which the first ten cases are drawn.
+        full_rank: whether to draw, in the place of W_QK, a d_model × d_model matrix W of independent normal elements of
+            standard deviation √(σ_Q σ_K), which has as many dimensions as W_QK has rows.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        legend: whether to draw one, below the axes.
+
+    Returns:
+        The axes: element w (dimensionless) against its density.
+
+    Raises:
+        ParameterError: another kind of table.
+    """
+    theme = as_theme(theme)
+    cases = list(_cases(table, theme))
+    ax = own_axes(ax, theme, table)
+    laws: list[Any] = [
+        stats.norm(scale=case.spread) if full_rank else product_element(**case.keywords) for case in cases
+    ]
+    widest = max(law.std() for law in laws)
+    x = np.union1d(np.linspace(-_REACH, _REACH, _POINTS) * widest, np.linspace(-_REACH, _REACH, _POINTS) * 0.1 * widest)
+    for case, law in zip(cases, laws, strict=True):
+        ax.plot(x, law.pdf(x), **case.drawn)
+    ax.set_xlim(x[0], x[-1])
+    ax.set_ylim(bottom=0.0)
+    over = r" / \sqrt{d}" if table.attrs["normalization"] == "sqrt_d" else ""
+    ax.set(xlabel=rf"element of ${'W' if full_rank else 'W_{QK}'}{over}$ (dimensionless)", ylabel="density")
+    return finished(ax, theme, "elements", legend)
+
+
+def eigenvalues_by_rank(
+    table: xr.Dataset,
+    full_rank: bool = False,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw the mean of each ordered eigenvalue, with what holds 95 % of it; arguments as in :func:`element_laws`.
+
+    Of the matrix of full rank these are the quantiles (k − ½)/d of the Marchenko–Pastur law.
+
+    Returns:
+        The axes: rank k of the eigenvalue, up to d_model, against λ_k. Beyond d_head all are zero.
+    """
+    theme = as_theme(theme)
+    cases = list(_cases(table, theme))
+    ax = own_axes(ax, theme, table)
+    probability = table["probability"].values
+    places = [int(np.argmin(np.abs(probability - level))) for level in _BAND]
+    largest, means = 0, []
+    for case in cases:
+        if full_rank:
+            d_model = int(case.row["d_model"])
+            rank = np.unique(np.geomspace(1, d_model, _POINTS).round())
+            means.append(case.square().ppf(1.0 - (rank - 0.5) / d_model))
+            largest = max(largest, d_model)
+            ax.plot(rank, means[-1], **case.drawn)
+            continue
+        d_head = int(case.row["d_head"])
+        rank, mean = np.arange(1, d_head + 1), case.row["eigenvalue_mean"].values[:d_head]
+        low, high = (case.row["eigenvalue_quantile"].values[:d_head, place] for place in places)
+        ax.fill_between(rank, low, high, color=case.drawn["color"], alpha=0.25, linewidth=0)
+        ax.plot(rank, mean, **case.drawn)
+        ax.plot(d_head, mean[-1], color=case.drawn["color"], marker="|", markersize=9)
+        means.append(mean)
+        largest = max(largest, d_head)
+    if prefer_log(*means) and not full_rank:
+        log_axis(ax)
+    else:
+        ax.set_ylim(bottom=0.0)
+    ax.set_xlim(1 - 0.02 * largest, 1.02 * largest)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.set(xlabel="rank $k$ of the eigenvalue, largest first", ylabel=r"eigenvalue $\lambda_k$")
+    return finished(ax, theme, "eigenvalues, by the law" if full_rank else "eigenvalues, mean and 95 %", legend)
+
+
+def spectral_densities(
+    table: xr.Dataset,
+    full_rank: bool = False,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw the density of the eigenvalues: simulated as bars, the free-product law as a line; as :func:`element_laws`.
+
+    Returns:
+        The axes: eigenvalue λ against its density; logarithmic where scales lie far apart.
+    """
+    theme = as_theme(theme)
+    cases = list(_cases(table, theme))
+    ax = own_axes(ax, theme, table)
+    laws = [case.square() if full_rank else low_rank_product(**case.keywords) for case in cases]
+    ends = np.array([law.support for law in laws])
+    # A spectrum that begins at zero has a density without bound there: of these ln λ has one that can be shown.
+    far_apart = ends[:, 0].min() <= 0 or ends[:, 1].max() > _FAR_APART * ends[:, 1].min()
+    for case, law in zip(cases, laws, strict=True):
+        lower, upper = law.support
+        x = lower + (upper - lower) * 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, _POINTS)))
+        x = x if lower > 0 else np.geomspace(_NEAR_ZERO, 1.0, 4 * _POINTS) * upper
+        edges, density, factor = case.row["bin_edge"].values, case.row["density"].values, np.ones(_POINTS)
+        if far_apart:  # equal areas are equal shares of the eigenvalues on a logarithmic axis too
+            edges, density = edges[edges > 0], density[edges[:-1] > 0]
+            density = density * np.diff(edges) / np.diff(np.log(edges))
+            factor = x
+        if not full_rank:
+            ax.stairs(density, edges, fill=True, color=case.drawn["color"], alpha=0.3, linewidth=0)
+        y = np.asarray(law.pdf(x)) * factor
+        ax.plot(x[np.isfinite(y)], y[np.isfinite(y)], **case.drawn)
+    if far_apart:
+        ax.set_xscale("log")
+        if ends[:, 0].min() <= 0:
+            ax.set_xlim(_NEAR_ZERO * ends[:, 1].min(), 2.0 * ends[:, 1].max())
+    else:
+        ax.set_xlim(left=0.0)
+    ax.set_ylim(bottom=0.0)
+    matrix = {"matrix": "W"} if full_rank else {}
+    ax.set(xlabel=eigenvalue_label(str(table.attrs["normalization"]), **matrix))
+    ax.set_ylabel(r"density per unit of $\ln\lambda$" if far_apart else r"density ($1/\lambda$)")
+    title = "spectral density: the law" if full_rank else "spectral density: simulated (filled), law (line)"
+    return finished(ax, theme, title, legend)
+
+
+def baseline_panels(table: xr.Dataset, look: Look, with_full_rank: bool = False) -> Picture:
+    """The three panels side by side, or below each other where the figure is narrow.
+
+    With a matrix of full rank the first row is its, the second that of the products of low rank.
+    """
+    kinds = (True, False) if with_full_rank else (False,)
+    width = look.width or 3 * _PANEL
+    columns = 3 if width >= 3 * _NARROWEST else 1
+    rows = 3 * len(kinds) // columns
+    figure = new_figure(look.theme, width, (3.6 if columns == 3 else 3.0) * rows)
+    grid = iter(figure.subplots(rows, columns, squeeze=False, subplot_kw={"axes_class": PictureAxes}).flat)
+    for full_rank in kinds:
+        for plot in (element_laws, eigenvalues_by_rank, spectral_densities):
+            ax = plot(table, full_rank, ax=styled(next(grid), look.theme), theme=look.theme, legend=False)
+            if with_full_rank:
+                what = "$W$ of full rank" if full_rank else "$W_{QK}$"
+                titled(ax, f"{what}: {ax.get_title()}", look.theme)
+    legend_of_all(figure, look.theme)
+    return figure
+
+
+def _cases(table: xr.Dataset, theme: Theme) -> Iterator[_Case]:
+    """Each case, named by what tells it from the others."""
+    names = ("d_model", "d_head", "sigma_q", "sigma_k")
+    if "case" not in table.dims or not {*names, "bin_edge", "eigenvalue_mean"} <= set(table.variables):
+        raise ParameterError("table", table.attrs.get("kind"), "a baseline table")
+    columns = {name: table[name].values[:_MOST].tolist() for name in names}
+    if columns["sigma_q"] == columns["sigma_k"]:
+        columns = {"d_model": columns["d_model"], "d_head": columns["d_head"], "sigma": columns["sigma_q"]}
+    telling = {name: values for name, values in columns.items() if len(set(values)) > 1} or columns
+    symbols = {"d_model": "d", "d_head": "h", "sigma": r"\sigma", "sigma_q": r"\sigma_Q", "sigma_k": r"\sigma_K"}
+    looks = zip(cycle(theme.series), cycle(LINE_STYLES), strict=False)
+    for case, (colour, style) in zip(range(len(columns["d_model"])), looks, strict=False):
+        row = table.isel(case=case)
+        label = ", ".join(f"${symbols[name]} = {values[case]:g}$" for name, values in telling.items())
+        keywords = {name: row[name].item() for name in names} | {"normalization": str(table.attrs["normalization"])}
+        yield _Case(row, keywords, {"color": colour, "linestyle": style, "linewidth": 1.5, "label": label})

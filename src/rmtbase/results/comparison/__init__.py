@@ -1,0 +1,5 @@
+"""Comparisons of models: classes, shapes, drifts, and tests of every two."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,115 @@
+"""Classes of weight matrices and of attention: by what they do, by their shape k, by how keys are shared and stored."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import xarray as xr
+
+from rmtbase.errors import ParameterError
+from rmtbase.results.scores import attention_class, require_scores
+from rmtbase.tables import layer_names
+
+EXPERT = "expert_"
+"""How the name of a component of experts begins where they stand beside the other matrices."""
+
+
+def with_experts(*components: str) -> tuple[str, ...]:
+    """Components of an MLP, and the same of experts."""
+    return (*components, *(EXPERT + name for name in components))
+
+
+FUSED = ("attention_query_key_value", "attention_query_key", "attention_key_value")
+"""Components that are several in one matrix, as they are stored."""
+_MLP_READS, _MLP_WRITES = ("mlp_gate", "mlp_in"), ("mlp_out",)
+READS = ("attention_query", "attention_key", "attention_value", *FUSED, *with_experts(*_MLP_READS))
+"""Components that read the residual stream, which Pythia's recipes draw at one σ."""
+WRITES = ("attention_output", *with_experts(*_MLP_WRITES))
+"""Components that write to it, which they draw at another."""
+TRANSMISSION = ("attention_output", *with_experts(*_MLP_READS, *_MLP_WRITES))
+"""The Transmission Class: all of an MLP, of experts too, and attention's output projection (arXiv:2605.18898, 2.2)."""
+SELECTION = ("attention_query", "attention_key", "attention_query_key_value", "attention_query_key")
+"""The Selection Class: queries and keys, and the fused projection as section 2.2 and Fig. 4 count it. Values are in
+neither class in section 2.2 and in the first one in Fig. 4; here in neither."""
+
+
+class _Range(NamedTuple):
+    low: float
+    high: float
+    name: str
+
+
+_PUBLISHED = (
+    _Range(0.76, 0.99, "deep selection"),
+    _Range(1.10, 1.16, "mild selection"),
+    _Range(1.186, 1.204, "transmission"),
+)
+_FUSED = _Range(1.05, 1.18, "transitional")
+
+
+def published_class(shape: float, fused: bool = False) -> str:
+    """The published class of a Weibull shape k, by the ranges that the paper gives of medians of trained models.
+
+    k in [0.76, 0.99] is "deep selection", in [1.10, 1.16] "mild selection", in [1.186, 1.204] "transmission"; of a
+    fused projection in [1.05, 1.18] "transitional". What lies between them or beside has no published class, and is
+    called by those next to it.
+
+    Raises:
+        ParameterError: ``shape`` is no positive number.
+
+    Source: T. Ding, arXiv:2605.18898 (2026), 3.1 and 4.3.
+    """
+    if not shape > 0:
+        raise ParameterError("shape", shape, "a positive number")
+    if fused and _FUSED.low <= shape <= _FUSED.high:
+        return _FUSED.name
+    below = ""
+    for one in _PUBLISHED:
+        if shape < one.low:
+            return f"between {below} and {one.name}" if below else f"below {one.name}"
+        if shape <= one.high:
+            return one.name
+        below = one.name
+    return f"above {below}"
+
+
+def significant_class(z_score: float, q_value: float, level: float = 0.05) -> str:
+    """Where a shape k lies against that of untrained weights at its N: "at", "below" or "above the anchor".
+
+    It is "at the anchor" unless its q-value, of all matrices of the model, is under ``level``.
+
+    Args:
+        z_score: of k̂ against the null.
+        q_value: of k̂; NaN is not under any level.
+        level: of false discoveries.
+    """
+    if not q_value < level:
+        return "at the anchor"
+    return "above the anchor" if z_score > 0 else "below the anchor"
+
+
+def attention_classes(scores: xr.DataTree) -> dict[str, str]:
+    """:func:`attention_class` of each layer that has attention, by the layer's name.
+
+    As the scores say it. Of a file that does not, as of rmtbase's first ones: fused where ``/matrices`` has the
+    projection as it is stored; latent where the null of the heads is that of latent attention.
+
+    Raises:
+        ParameterError: it is no scores tree.
+    """
+    require_scores(scores)
+    heads = scores["heads"].to_dataset()
+    names = layer_names(heads)
+    if "attention" in heads.coords:
+        return dict(zip(names, heads["attention"].values.tolist(), strict=True))
+    if "attention" in scores.attrs:
+        return dict.fromkeys(names, str(scores.attrs["attention"]))
+    components = scores["matrices"].to_dataset()["component"].values.tolist() if "matrices" in scores.children else []
+    counts = {
+        size: heads[size].values.tolist() if size in heads.coords else [scores.attrs[size]] * len(names)
+        for size in ("n_heads", "n_key_heads")
+    }
+    latent = "latent attention" in str(scores.attrs["null"])
+    fused = bool({*FUSED} & {*components})
+    each = zip(names, counts["n_heads"], counts["n_key_heads"], strict=True)
+    return {name: attention_class(int(n), int(keys), fused, latent) for name, n, keys in each}

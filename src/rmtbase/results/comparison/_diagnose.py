@@ -1,0 +1,207 @@
+"""The Weibull framework's diagnostics of one model, from its scores, each beside its null."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool, Float
+from scipy.special import ndtr
+
+from rmtbase.errors import ParameterError
+from rmtbase.results.comparison._classes import (
+    EXPERT,
+    FUSED,
+    READS,
+    SELECTION,
+    TRANSMISSION,
+    WRITES,
+    attention_classes,
+    published_class,
+    significant_class,
+)
+from rmtbase.results.comparison._initial_recipe import RECIPES, initial_sigmas
+from rmtbase.results.comparison._training_budget import Training
+from rmtbase.results.scores import require_scores
+from rmtbase.statistics import benjamini_hochberg
+from rmtbase.tables import matrices_present
+
+WEIBULL = ("weibull_shape", "weibull_scale", "weibull_r_squared", "weibull_closure", "body_tail_gap")
+"""The statistics of ``/matrices`` that the framework is about."""
+
+_SCORE = ("observed", "null_mean", "null_std", "z_score", "p_value", "q_value")
+_LEVEL = 0.05
+
+
+def diagnose(scores: xr.DataTree, training: Training | None = None) -> xr.Dataset:
+    """The framework's diagnostics of every weight matrix of a model, and of the model.
+
+    Args:
+        scores: of a model whose matrices were scored.
+        training: its settings, for the budget.
+
+    Returns:
+        Dims layer, component, statistic (:data:`WEIBULL`) and recipe, experts below the layers as
+        :func:`weight_matrices` has them: the scores of the fit as in ``/matrices``; ``scale``, λ in the units of the
+        weights; ``published_class`` and ``significant_class`` of each shape k; ``initial_sigma`` by both recipes of
+        Pythia, and ``initial_z``, (σ̂/σ − 1) √(2N) of each matrix, which is standard normal before training by that
+        recipe; ``role`` of each component. Attributes: ``attention``, the classes of its layers; ``initial_recipe``,
+        the one that no matrix contradicts ("" if there is none); with ``training``: ``budget``, ``budget_state`` and
+        ``root``, √(η/λ_wd).
+
+    Raises:
+        ParameterError: it is no scores tree, or one without these statistics.
+    """
+    matrices = require_weibull(scores)
+    found = matrices[list(_SCORE)].sel(statistic=list(WEIBULL))
+    shape = found.sel(statistic="weibull_shape")
+    components = matrices["component"].values.tolist()
+    dims = ("layer", "component")
+    k, z, q = (shape[name].transpose(*dims).values for name in ("observed", "z_score", "q_value"))
+    fused = [name in FUSED for name in components]
+    classes = np.full((2, *k.shape), "", dtype=object)
+    for place in np.argwhere(np.isfinite(k)).tolist():
+        at = tuple(place)
+        classes[(0, *at)] = published_class(float(k[at]), fused[at[1]])
+        classes[(1, *at)] = significant_class(float(z[at]), float(q[at]), _LEVEL)
+    found = found.assign(
+        sigma=matrices["sigma"],
+        scale=weibull_scales(matrices),
+        published_class=(dims, classes[0]),
+        significant_class=(dims, classes[1]),
+        role=("component", [_role(name) for name in components]),
+    )
+    attributes: dict[str, Any] = {
+        "model": scores.attrs["model"],
+        "attention": "; ".join(dict.fromkeys(attention_classes(scores).values())),
+        "initial_recipe": "",
+    }
+    if {"d_model", "n_layers"} <= set(scores.attrs):
+        initial = _initial_scores(matrices, int(scores.attrs["n_layers"]), int(scores.attrs["d_model"]))
+        found = found.assign(initial)
+        attributes["initial_recipe"] = _compatible(initial["initial_z"])
+    if training is not None:
+        attributes |= {"budget": training.budget, "budget_state": training.state, "root": training.root}
+    return found.assign_attrs(attributes)
+
+
+def require_weibull(scores: xr.DataTree) -> xr.Dataset:
+    """:func:`weight_matrices` of a scores tree that holds the statistics of :data:`WEIBULL`.
+
+    Raises:
+        ParameterError: it is no scores tree, its matrices were not scored, or by a version without these statistics.
+    """
+    require_scores(scores)
+    matrices = weight_matrices(scores)
+    if matrices is None:
+        raise ParameterError("scores", "scores of heads alone", "one of which matrices were scored")
+    missing = [name for name in WEIBULL if name not in matrices["statistic"].values.tolist()]
+    if missing:
+        raise ParameterError("scores", f"matrices without {missing[0]}", "scores made by this version")
+    return matrices
+
+
+def weight_matrices(scores: xr.DataTree) -> xr.Dataset | None:
+    """The scores of all weight matrices: ``/matrices``, and below them ``/experts``; None where there are none.
+
+    An expert's matrix stands in a row of its own, whose ``layer`` comes again for each expert, with the component
+    ``expert_mlp_in`` say; ``expert`` says which one, and is -1 of other rows.
+    """
+    if "matrices" not in scores.children:
+        return None
+    matrices = scores["matrices"].to_dataset()
+    if "experts" not in scores.children:
+        return matrices
+    experts = scores["experts"].to_dataset()
+    kept, names = [*_SCORE, "sigma", "n_rows", "n_columns"], experts["statistic"].values
+    both = [name for name in matrices["statistic"].values if name in names]
+    own, rows = matrices[kept].sel(statistic=both), experts[kept].sel(statistic=both).stack(row=("layer", "expert"))
+    places = {name: ("layer", rows[name].values) for name in ("layer", "expert")}
+    components = [EXPERT + str(name) for name in rows["component"].values]
+    rows = rows.reset_index("row").reset_coords(drop=True).rename(row="layer")
+    rows = rows.assign_coords(places | {"component": components})
+    own = own.reset_coords(drop=True).assign_coords(expert=("layer", np.full(own.sizes["layer"], -1)))
+    found = xr.concat([own, rows], "layer", join="outer", data_vars="all")
+    return found.sel(component=[*own["component"].values, *components])
+
+
+def weibull_scales(matrices: xr.Dataset) -> xr.DataArray:
+    """λ of each matrix in the units of its weights: λ/rms times rms = σ̂ √(1 − 1/N + (w̄/σ̂)²).
+
+    ``matrices`` is ``/matrices`` of scores, or of a trajectory; dims as of ``sigma`` there.
+    """
+    of = {name: matrices["observed"].sel(statistic=name, drop=True) for name in ("weibull_scale", "mean")}
+    inverse_number = 1.0 / (matrices["n_rows"] * matrices["n_columns"])
+    return of["weibull_scale"] * matrices["sigma"] * np.sqrt(1.0 - inverse_number + of["mean"] ** 2)
+
+
+def shape_drift(first: xr.DataTree, last: xr.DataTree) -> xr.Dataset:
+    """Δk = k(last) − k(first) of each weight matrix of one model at two checkpoints, with its standard error.
+
+    The error is that of two independent samples of untrained weights, √(s₁² + s₂²): too large where what is left of the
+    first weights in the last makes their fits alike, so that p-values are then too large, never too small.
+
+    Returns:
+        Dims layer and component: ``drift``, ``standard_error``, ``z_score``, two-sided ``p_value`` and ``q_value``.
+
+    Raises:
+        ParameterError: they are no scores trees with these statistics, or not of the same matrices.
+    """
+    both = [require_weibull(one).sel(statistic="weibull_shape", drop=True) for one in (first, last)]
+    for size in ("n_rows", "n_columns"):
+        if not both[0][size].equals(both[1][size]):
+            raise ParameterError("last", last.attrs["model"], f"the same matrices as {first.attrs['model']}")
+    drift = both[1]["observed"] - both[0]["observed"]
+    error = np.hypot(both[0]["null_std"], both[1]["null_std"])
+    z = drift / error
+    p = 2.0 * ndtr(-abs(z))
+    return xr.Dataset(
+        {
+            "drift": drift,
+            "standard_error": error,
+            "z_score": z,
+            "p_value": p,
+            "q_value": (p.dims, benjamini_hochberg(p.values)),
+        }
+    )
+
+
+def _role(component: str) -> str:
+    roles = {"transmission": TRANSMISSION, "selection": SELECTION}
+    return next((role for role, names in roles.items() if component in names), "")
+
+
+def _initial_scores(matrices: xr.Dataset, n_layers: int, d_model: int) -> xr.Dataset:
+    """σ by each recipe, and how far each matrix's own is from it."""
+    components = matrices["component"].values.tolist()
+    sigma = np.full((len(RECIPES), len(components)), np.nan)
+    for row, recipe in enumerate(RECIPES):
+        expected = initial_sigmas(recipe, n_layers, d_model)
+        for place, name in enumerate(components):
+            if name in (*READS, *WRITES):
+                sigma[row, place] = expected.reads if name in READS else expected.writes
+    expected = xr.DataArray(sigma, {"recipe": list(RECIPES), "component": components}, ("recipe", "component"))
+    z = (matrices["sigma"] / expected - 1.0) * np.sqrt(2.0 * matrices["n_rows"] * matrices["n_columns"])
+    z = z.where(matrices["layer"] >= 0).transpose("recipe", "layer", "component")
+    return xr.Dataset({"initial_sigma": expected, "initial_z": z})
+
+
+def _compatible(z: xr.DataArray) -> str:
+    """The recipe by which no matrix is significantly off its σ, or "" where there is none, or nothing to tell by."""
+    for recipe in z["recipe"].values.tolist():
+        q = benjamini_hochberg(2.0 * ndtr(-abs(z.sel(recipe=recipe).values)))
+        if np.isfinite(q).any() and not (q < _LEVEL).any():
+            return str(recipe)
+    return ""
+
+
+def matrices_of(matrices: xr.Dataset, components: tuple[str, ...]) -> Bool[np.ndarray, "layer component"]:
+    """Which matrices are there, inside the layers, and of these components."""
+    wanted = np.isin(matrices["component"].values.astype(str), components)
+    return matrices_present(matrices) & wanted & (matrices["layer"].values >= 0)[:, None]
+
+
+def of_matrices(values: xr.DataArray, chosen: Bool[np.ndarray, "layer component"]) -> Float[np.ndarray, " matrix"]:
+    """The values of the matrices chosen, in one row."""
+    return values.transpose("layer", "component").values[chosen]

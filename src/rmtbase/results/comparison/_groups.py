@@ -1,0 +1,341 @@
+"""Do ways of training differ by more than seeds do? Several models of each, with an error bar and exact tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from itertools import permutations as orders
+from math import factorial, prod
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float, Int
+
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_positive_integer
+from rmtbase.results.comparison._measures import measures_of
+from rmtbase.results.comparison._two_models import PERMUTATIONS, permutation_p_values
+from rmtbase.shown import in_one_line
+
+_ROUNDING = 1e-13  # relative, of numbers of which none differs but by rounding
+_AT_ONCE = 1 << 21  # permuted statistics held at a time
+
+Columns = Float[np.ndarray, "model column"]
+Column = Float[np.ndarray, " column"]
+Labels = Int[np.ndarray, "permutation model"]
+Permuted = Float[np.ndarray, "permutation column"]
+Statistic = Callable[[Labels, Columns, Sequence[int]], Permuted]
+
+
+@in_one_line
+@dataclass(frozen=True)
+class TwoGroups:
+    """Several models of each of two recipes: their means, and whether these differ.
+
+    Attributes:
+        measures: what was measured of each model, in the order of what follows.
+        n_first, n_second: models of each.
+        paired: whether the k-th models of both were compared with each other.
+        first_mean, second_mean: over the models of each.
+        difference: second less first.
+        standard_error: of the difference: √(s₁²/n₁ + s₂²/n₂) with s the standard deviation from seed to seed, or where
+            they are paired s/√n with that of the differences.
+        seed_std: pooled standard deviation from seed to seed.
+        effect: the difference in these.
+        interval_low, interval_high: 95 % confidence interval of the difference, by Student's t (Welch's degrees of
+            freedom, n − 1 where paired): normal from seed to seed. NaN where no two seeds of a group differ.
+        head_error: what the spread from head to head alone would make ``seed_std``, root mean square over the models;
+            NaN of what is not a mean over heads.
+        t_p_value: two-sided, by that t: as small as it may be, but true of normal numbers only.
+        p_value, adjusted_p_value: of each measure, by permutation of the models, and adjusted for all measures
+            together: exact whatever the law, but not below the next.
+        smallest_p_value: that there can be, with so few models.
+    """
+
+    measures: tuple[str, ...]
+    n_first: int
+    n_second: int
+    paired: bool
+    first_mean: Float[np.ndarray, " measure"]
+    second_mean: Float[np.ndarray, " measure"]
+    difference: Float[np.ndarray, " measure"]
+    standard_error: Float[np.ndarray, " measure"]
+    seed_std: Float[np.ndarray, " measure"]
+    effect: Float[np.ndarray, " measure"]
+    interval_low: Float[np.ndarray, " measure"]
+    interval_high: Float[np.ndarray, " measure"]
+    head_error: Float[np.ndarray, " measure"]
+    t_p_value: Float[np.ndarray, " measure"]
+    p_value: Float[np.ndarray, " measure"]
+    adjusted_p_value: Float[np.ndarray, " measure"]
+    smallest_p_value: float
+
+
+@in_one_line
+@dataclass(frozen=True)
+class BetweenGroups:
+    """Several models of each of K recipes: how far recipes are apart, beside how far seeds are.
+
+    Attributes:
+        measures: what was measured of each model, in the order of what follows.
+        groups: their names.
+        n_models: of each.
+        mean: over the models of each.
+        seed_std: √MS_w, the standard deviation from seed to seed within a group; where they are paired that of what
+            group and seed do not explain.
+        group_std: that between groups beyond it, √max(0, (MS_b − MS_w)/n₀).
+        f_ratio: MS_b/MS_w.
+        p_value, adjusted_p_value: of F, by permutation of the models, and adjusted for all measures together by the
+            largest F.
+        smallest_p_value: that there can be, with so few models.
+    """
+
+    measures: tuple[str, ...]
+    groups: tuple[str, ...]
+    n_models: tuple[int, ...]
+    mean: Float[np.ndarray, "group measure"]
+    seed_std: Float[np.ndarray, " measure"]
+    group_std: Float[np.ndarray, " measure"]
+    f_ratio: Float[np.ndarray, " measure"]
+    p_value: Float[np.ndarray, " measure"]
+    adjusted_p_value: Float[np.ndarray, " measure"]
+    smallest_p_value: float
+
+
+def compare_groups(
+    first: Sequence[xr.DataTree],
+    second: Sequence[xr.DataTree],
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+    paired: bool = False,
+) -> TwoGroups:
+    """Compare models of two recipes, several seeds of each, by :func:`measures_of` each.
+
+    Heads are averaged within each model (the lower level), and models are put into groups at random (the upper one):
+    all ways where these are no more than ``permutations``, and then p is their share; else (b + 1)/(B + 1) of B random
+    ones. The test statistic is Welch's t, adjusted for all measures by the largest. ``paired``, the models of a pair
+    change places at random, and the statistic is that of their differences.
+
+    Null: all models are exchangeable, as independent seeds of one recipe are; paired, the two of each pair. Nothing is
+    assumed of the heads of a model, which may depend on each other in any way.
+
+    Args:
+        first: scores of the models of one recipe, 2 at least.
+        second: those of the other, likewise.
+        permutations: B.
+        seed: of these.
+        paired: whether the k-th of both share what a seed decides (initial weights, order of the data). Models that do
+            are not exchangeable between the groups: unpaired, the test is then the weaker, and says less than it could.
+
+    Raises:
+        ParameterError: fewer than 2 models in a group, paired ones that are not as many, or no scores trees.
+
+    Source: B. L. Welch, Biometrika 34, 28 (1947); P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing
+        (Wiley, 1993).
+    """
+    require_members({"first": first, "second": second}, paired)
+    names, values, errors = as_columns([measures_of(scores) for scores in (*first, *second)])
+    found = contrast_of(values, (len(first), len(second)), paired, permutations, seed)
+    return TwoGroups(
+        measures=names,
+        n_first=len(first),
+        n_second=len(second),
+        paired=paired,
+        head_error=np.sqrt((errors**2).mean(axis=0)),
+        **found,
+    )
+
+
+def between_groups(
+    groups: Mapping[str, Sequence[xr.DataTree]],
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+    paired: bool = False,
+) -> BetweenGroups:
+    """Compare models of K recipes at once: does a measure differ between recipes by more than between seeds?
+
+    One-way analysis of variance of each measure; ``paired``, two-way without interaction, recipe and seed. The null of
+    F is that of all labels, or those within each seed, put on the models at random; see :func:`compare_groups`.
+
+    Raises:
+        ParameterError: as :func:`compare_groups`, or fewer than 2 groups.
+
+    Source: R. A. Fisher, Statistical Methods for Research Workers (1925); M. J. Anderson and C. J. F. ter Braak, J.
+        Stat. Comput. Simul. 73, 85 (2003), for the permutations.
+    """
+    require_members(groups, paired)
+    names, values, _ = as_columns([measures_of(scores) for members in groups.values() for scores in members])
+    sizes = tuple(map(len, groups.values()))
+    found = between_of(values, sizes, paired, permutations, seed)
+    return BetweenGroups(measures=names, groups=tuple(groups), n_models=sizes, **found)
+
+
+def require_members(groups: Mapping[str, Sequence[object]], paired: bool) -> None:
+    """Raise :class:`~rmtbase.errors.ParameterError` unless these are groups of 2 models at least, as many if paired."""
+    if len(groups) < 2:
+        raise ParameterError("groups", list(groups), "2 groups at least")
+    for name, members in groups.items():
+        if len(members) < 2:
+            raise ParameterError(name, len(members), "2 models at least, to know how far seeds are apart")
+    sizes = [len(members) for members in groups.values()]
+    if paired and len(set(sizes)) > 1:
+        raise ParameterError("paired", sizes, "as many models in each group, those of one seed in one place")
+
+
+def as_columns(
+    each: Sequence[Mapping[str, tuple[float, float]]],
+) -> tuple[tuple[str, ...], Columns, Columns]:
+    """The names of the measures that all models have, with values and errors of each model."""
+    names = tuple(name for name in each[0] if all(name in one for one in each))
+    values, errors = (np.array([[one[name][k] for name in names] for one in each]) for k in (0, 1))
+    return names, values, errors
+
+
+def contrast_of(values: Columns, sizes: tuple[int, int], paired: bool, permutations: int, seed: int) -> dict[str, Any]:
+    """What :class:`TwoGroups` says of each column of numbers: the first ``sizes[0]`` rows are of one group."""
+    from scipy.special import stdtr, stdtrit
+
+    first, second = values[: sizes[0]], values[sizes[0] :]
+    difference = second.mean(axis=0) - first.mean(axis=0)
+    parts = [group.var(axis=0, ddof=1) / len(group) for group in (first, second)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if paired:
+            error, degrees = (second - first).std(axis=0, ddof=1) / np.sqrt(sizes[0]), np.array(sizes[0] - 1.0)
+        else:
+            error = np.sqrt(parts[0] + parts[1])
+            degrees = error**4 / (parts[0] ** 2 / (sizes[0] - 1) + parts[1] ** 2 / (sizes[1] - 1))
+        squares = sum((n - 1) * n * part for n, part in zip(sizes, parts, strict=True))
+        seed_std = np.sqrt(squares / (sum(sizes) - 2))
+        spread = error > _ROUNDING * np.abs(values).max(axis=0)  # else no two seeds differ: nothing to judge by
+        half = np.where(spread, stdtrit(degrees, 0.975) * error, np.nan)
+        t_p_value = np.where(spread, 2.0 * stdtr(degrees, -np.abs(difference / error)), np.nan)
+        effect = np.where(seed_std > 0, difference / seed_std, np.nan)
+    p_value, adjusted, smallest = _tested(values, sizes, paired, _pair_t if paired else _welch, permutations, seed)
+    return {
+        "first_mean": first.mean(axis=0),
+        "second_mean": second.mean(axis=0),
+        "difference": difference,
+        "standard_error": error,
+        "seed_std": seed_std,
+        "effect": effect,
+        "interval_low": difference - half,
+        "interval_high": difference + half,
+        "t_p_value": np.where((difference == 0) & np.isfinite(p_value), 1.0, t_p_value),
+        "p_value": p_value,
+        "adjusted_p_value": adjusted,
+        "smallest_p_value": smallest,
+    }
+
+
+def between_of(values: Columns, sizes: Sequence[int], paired: bool, permutations: int, seed: int) -> dict[str, Any]:
+    """What :class:`BetweenGroups` says of each column of numbers, the rows of its groups one after the other."""
+    n, k = sum(sizes), len(sizes)
+    freedom = (k - 1) * (sizes[0] - 1) if paired else n - k
+    effective = (n - sum(size**2 for size in sizes) / n) / (k - 1)
+    rest = _without_seeds(values, sizes) if paired else values - values.mean(axis=0)
+    between = sum(len(group) * group.mean(axis=0) ** 2 for group in _each_group(rest, sizes)) / (k - 1)
+    within = sum(((group - group.mean(axis=0)) ** 2).sum(axis=0) for group in _each_group(rest, sizes)) / freedom
+    rounding = _ROUNDING**2 * (values**2).max(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        f_ratio = np.where(between > rounding, between / np.where(within > rounding, within, 0.0), 0.0)
+    p_value, adjusted, smallest = _tested(values, sizes, paired, _explained, permutations, seed)
+    return {
+        "mean": np.stack([group.mean(axis=0) for group in _each_group(values, sizes)]),
+        "seed_std": np.sqrt(within),
+        "group_std": np.sqrt(np.maximum(between - within, 0.0) / effective),
+        "f_ratio": np.where(np.isnan(between), np.nan, f_ratio),
+        "p_value": p_value,
+        "adjusted_p_value": adjusted,
+        "smallest_p_value": smallest,
+    }
+
+
+def _tested(
+    values: Columns, sizes: Sequence[int], paired: bool, statistic: Statistic, permutations: int, seed: int
+) -> tuple[Column, Column, float]:
+    """p and adjusted p of a statistic of labelled models, and the smallest p that there can be."""
+    permutations = require_positive_integer("permutations", permutations)
+    known = np.flatnonzero(np.isfinite(values).all(axis=0))
+    rest = _without_seeds(values[:, known], sizes) if paired else values[:, known] - values[:, known].mean(axis=0)
+    spread = np.abs(rest).max(axis=0)
+    rest /= np.where(spread > _ROUNDING * np.abs(values[:, known]).max(axis=0), spread, np.inf)
+    labels, every = _labels(sizes, paired, permutations, seed)
+    observed = statistic(np.repeat(np.arange(len(sizes)), sizes)[None], rest, sizes)[0]
+    portions = np.array_split(labels, -(-len(labels) * max(1, known.size) // _AT_ONCE))
+    p_value, adjusted = np.full((2, values.shape[1]), np.nan)
+    if known.size:
+        null = (statistic(portion, rest, sizes) for portion in portions)
+        p_value[known], adjusted[known] = permutation_p_values(observed, null, every)
+    alike = prod(factorial([*sizes].count(size)) for size in set(sizes))  # names of the same groups in another order
+    return p_value, adjusted, alike / len(labels) if every else 1.0 / (len(labels) + 1)
+
+
+def _each_group(values: Columns, sizes: Sequence[int]) -> list[Columns]:
+    return np.split(values, np.cumsum(sizes)[:-1])
+
+
+def _without_seeds(values: Columns, sizes: Sequence[int]) -> Columns:
+    """Paired values less the mean of each seed: row j of every group is of seed j."""
+    cube = values.reshape(len(sizes), sizes[0], -1)
+    return (cube - cube.mean(axis=0)).reshape(values.shape)
+
+
+def _labels(sizes: Sequence[int], paired: bool, permutations: int, seed: int) -> tuple[Labels, bool]:
+    """Which group each model is put into: every way, or random ones where there are more."""
+    n, k, rng = sizes[0], len(sizes), np.random.default_rng(seed)
+    if paired:
+        if factorial(k) ** n <= permutations:
+            return np.array([np.transpose(way).ravel() for way in product(orders(range(k)), repeat=n)]), True
+        groups = np.tile(np.arange(k), (permutations, n, 1))
+        return rng.permuted(groups, axis=2).transpose(0, 2, 1).reshape(permutations, -1), False
+    if factorial(sum(sizes)) // prod(map(factorial, sizes)) <= permutations:
+        return np.array(list(_divisions(sizes, tuple(range(sum(sizes)))))), True
+    return rng.permuted(np.tile(np.repeat(np.arange(k), sizes), (permutations, 1)), axis=1), False
+
+
+def _divisions(sizes: Sequence[int], free: tuple[int, ...], label: int = 0) -> Iterator[np.ndarray]:
+    """Every way to divide models into groups of these sizes, as a label for each model."""
+    if label == len(sizes):
+        yield np.empty(sum(sizes), dtype=int)
+        return
+    for members in combinations(free, sizes[label]):
+        others = tuple(place for place in free if place not in members)
+        for labels in _divisions(sizes, others, label + 1):
+            labels[list(members)] = label
+            yield labels
+
+
+# The statistics are t² and F as shares of all variation, t²/(t² + ν) and F/(F + ν₂/ν₁), which rise with them alike in
+# every column, lie between 0 and 1, and lose no digits where seeds hardly differ.
+
+
+def _welch(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permuted:
+    """Of Welch's t of two groups, with ν = n − 2."""
+    moments = []
+    for group, size in enumerate(sizes):
+        members = (labels == group).astype(float)
+        mean = members @ values / size
+        moments.append((mean, np.maximum(members @ values**2 / size - mean**2, 0.0) / (size - 1)))
+    (first, of_first), (second, of_second) = moments
+    return _share((second - first) ** 2, (sum(sizes) - 2) * (of_first + of_second))
+
+
+def _pair_t(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permuted:
+    """Of t of the differences of pairs, each with the sign that the labels give it, with ν = n − 1."""
+    d = values[sizes[0] :] - values[: sizes[0]]
+    explained = (np.where(labels[:, : sizes[0]] == 0, 1.0, -1.0) @ d) ** 2 / sizes[0]
+    return _share(explained, (d**2).sum(axis=0) - explained)
+
+
+def _explained(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permuted:
+    """Of F of all groups."""
+    sums = [((labels == group).astype(float) @ values) ** 2 / size for group, size in enumerate(sizes)]
+    between = np.sum(sums, axis=0)
+    return _share(between, (values**2).sum(axis=0) - between)
+
+
+def _share(explained: np.ndarray, rest: np.ndarray) -> Permuted:
+    whole = explained + np.maximum(rest, 0.0)
+    return explained / np.where(whole > 0, whole, 1.0)

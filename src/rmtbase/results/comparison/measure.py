@@ -1,0 +1,191 @@
+"""Models beside each other: what is measured of each, tests of every two, of groups, and of all together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_positive_integer
+from rmtbase.progress import SILENT, Progress
+from rmtbase.results.comparison._classes import TRANSMISSION
+from rmtbase.results.comparison._common_origin import fingerprint
+from rmtbase.results.comparison._diagnose import diagnose
+from rmtbase.results.comparison._each_model import ComparedModel, components_table, models_table, transmission_table
+from rmtbase.results.comparison._every_two import drifts_table, pairs_table
+from rmtbase.results.comparison._grouped import grouped_tables, require_groups
+from rmtbase.results.comparison._paired_growth import paired_growth
+from rmtbase.results.comparison._published import PublishedTable, published_table
+from rmtbase.results.comparison._scale_law import scale_law
+from rmtbase.results.comparison._shape_band import shape_band
+from rmtbase.results.comparison._training_budget import Training, budget_state
+from rmtbase.results.comparison._two_models import PERMUTATIONS
+from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
+from rmtbase.results.scores import require_scores
+from rmtbase.results.trajectory.schema import STEP, scores_at
+from rmtbase.tables import SCHEMA_VERSION, describe, groups_of, provenance, software_version
+
+
+def compare(
+    models: Mapping[str, xr.DataTree],
+    groups: Mapping[str, Sequence[str]] | None = None,
+    training: Mapping[str, Training] | None = None,
+    initial: Sequence[str] | None = None,
+    published: bool = False,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+    progress: Progress = SILENT,
+    paired: bool = False,
+) -> xr.DataTree:
+    """Set scored models beside each other, and beside what was published.
+
+    Args:
+        models: scores by the name that a model shall have here; or trajectories, which stand with their last step, and
+            of groups with every step that all have.
+        groups: names of models by the name of their group, for :func:`rmtbase.results.comparison.between_groups` of all
+            and :func:`rmtbase.results.comparison.compare_groups` of every two.
+        training: settings of the training, of models where they are known.
+        initial: names of the models that are before training; if None, those of whose heads none left the null.
+        published: whether to put the published models beside them.
+        permutations: of each test.
+        seed: of these, and of the band's null.
+        progress: shows the pairs compared, and is told what cannot be said and why.
+        paired: whether the k-th models of all groups share what a seed decides.
+
+    Returns:
+        A comparison, as :func:`rmtbase.results.open_comparison` opens it; its groups and variables are described in
+        ``rmtbase.results.comparison.schema.COMPARISON_SCHEMA``. ``/models`` and ``/components`` are of each model,
+        ``/pairs`` and ``/drifts`` of every two, ``/members``, ``/between`` and ``/groups`` of groups, with ``/along``
+        of their trajectories, ``/findings`` of all: :func:`shape_band` of two models, :func:`scale_law` of two whose
+        training is known, :func:`paired_growth` of three.
+
+    Raises:
+        ParameterError: no model, one that is no scores tree, a group or a training of a model that is not there.
+    """
+    if not models:
+        raise ParameterError("models", 0, "1 at least")
+    runs = {name: tree for name, tree in models.items() if _is_trajectory(tree)}
+    models = {name: _at_the_end(tree) if name in runs else tree for name, tree in models.items()}
+    for name, scores in models.items():
+        if name.encode(errors="ignore").decode() != name:
+            raise ParameterError("models", name, "names that UTF-8 can hold, so that they can be written")
+        require_scores(scores)
+    groups, training = groups or {}, training or {}
+    told = {"training": training, "initial": initial or ()}
+    for what, named in (*told.items(), *((f"groups[{name!r}]", names) for name, names in groups.items())):
+        for name in named:
+            if name not in models:
+                raise ParameterError(what, name, f"one of {', '.join(models)}")
+    require_groups(groups, paired)
+    permutations = require_positive_integer("permutations", permutations)
+    warnings: list[str] = []
+    compared = []
+    for name, scores in models.items():
+        diagnosis = _diagnosis(name, scores, training.get(name), warnings)
+        untrained = None if initial is None else name in initial
+        compared.append(ComparedModel(name, scores, diagnosis, training.get(name), untrained, runs.get(name)))
+    tree = {"/models": models_table(compared)}
+    if any(one.components for one in compared):
+        tree["/models"] = tree["/models"].merge(transmission_table(compared, seed))
+        tree["/components"] = components_table(compared, seed)
+        tree["/findings"] = _findings(compared, tree["/models"], seed, warnings)
+    if len(compared) > 1:
+        tree["/pairs"] = pairs_table(compared, permutations, seed, progress, warnings)
+        if "/components" in tree:
+            tree["/drifts"] = drifts_table(compared)
+    if groups:
+        tree |= grouped_tables(compared, groups, paired, permutations, seed, progress, warnings)
+    if published:
+        tree["/published"] = _published()
+    for line in warnings:
+        progress.note(line)
+    described = {name: describe(group, COMPARISON_SCHEMA[name]) for name, group in tree.items() if group.data_vars}
+    found: xr.DataTree = xr.DataTree.from_dict(described)
+    call = {
+        "function": "rmtbase.results.comparison.compare",
+        "models": {name: scores.attrs["model"] for name, scores in models.items()},
+        "groups": {name: list(names) for name, names in groups.items()},
+        "paired": paired,
+        "training": {name: asdict(one) for name, one in training.items()},
+        "initial": None if initial is None else list(initial),
+        "permutations": permutations,
+        "seed": seed,
+    }
+    found.attrs = {
+        "schema_version": SCHEMA_VERSION,
+        "rmtbase_version": software_version(),
+        "kind": "comparison",
+        "warnings": json.dumps(warnings),
+        "provenance": provenance(call, weights={name: fingerprint(scores) for name, scores in models.items()}),
+    }
+    return found
+
+
+def _is_trajectory(tree: xr.DataTree) -> bool:
+    return isinstance(tree, xr.DataTree) and {"heads", "departures"} <= set(tree.children)
+
+
+def _at_the_end(trajectory: xr.DataTree) -> xr.DataTree:
+    return scores_at(trajectory, int(groups_of(trajectory)["/heads"][STEP].values[-1]))
+
+
+def _diagnosis(name: str, scores: xr.DataTree, training: Training | None, warnings: list[str]) -> xr.Dataset | None:
+    try:
+        return diagnose(scores, training)
+    except ParameterError as error:
+        warnings.append(f"{name} has no Weibull fits to compare: {error}")
+        return None
+
+
+def _findings(models: Sequence[ComparedModel], table: xr.Dataset, seed: int, warnings: list[str]) -> xr.Dataset:
+    """What is said of all models together, as far as they allow."""
+    found: dict[str, Any] = {}
+    fits = [fit for fit in (one.fits(*TRANSMISSION) for one in models) if fit.shapes.size]
+    if len(fits) > 1:
+        found |= _plain("band", shape_band([fit.shapes for fit in fits], [fit.numbers for fit in fits], seed=seed))
+    root, scale = table["root"].values, table["transmission_scale"].values
+    told = np.isfinite(root) & np.isfinite(scale)
+    if told.sum() > 1:
+        try:
+            found |= _plain("scale_law", scale_law(root[told], scale[told], seed))
+        except ParameterError as error:
+            warnings.append(f"no law of scales: {error}")
+    both = np.array([[one.mean("scale", name) for one in models] for name in ("attention_output", "mlp_out")])
+    known = np.isfinite(both).all(axis=0)
+    initial = table["untrained"].values.astype(bool)
+    if known.sum() > 2 and (known & ~initial).sum() > 1:
+        found |= _plain("paired_growth", paired_growth(both[0, known], both[1, known], initial[known], seed=seed))
+    return xr.Dataset(found)
+
+
+def _plain(prefix: str, result: Any) -> dict[str, Any]:
+    """The fields of a result that the schema has, each as a variable."""
+    named = {f"{prefix}_{field.name}": getattr(result, field.name) for field in fields(result)}
+    return {name: value for name, value in named.items() if name in COMPARISON_SCHEMA["/findings"]}
+
+
+def _published() -> xr.Dataset:
+    """The published models, those of weibull-table-4, with what tables 2 and 3 say of them."""
+    scales, growth, tails = (published_table(f"weibull-table-{number}") for number in (4, 3, 2))
+
+    def column(table: PublishedTable, name: str) -> list[float]:
+        return [table.number(label, name) if label in table.labels else np.nan for label in scales.labels]
+
+    states = {label: budget_state(growth.number(label, "budget")) for label in growth.labels}
+    ratio = np.array(column(scales, "peak_rate")) / np.array(column(scales, "weight_decay"))
+    dim = "published_model"
+    return xr.Dataset(
+        {
+            "mean_scale": (dim, column(scales, "mean_scale")),
+            "root": (dim, np.sqrt(ratio)),
+            "budget": (dim, column(growth, "budget")),
+            "budget_state": (dim, [states.get(label, "") for label in scales.labels]),
+            "max_to_q99": (dim, column(tails, "max_to_q99_median")),
+        },
+        {dim: list(scales.labels)},
+    )

@@ -1,0 +1,75 @@
+"""Published tables and comparisons as comma-separated values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.errors import ParameterError
+from rmtbase.results.comparison._first_principles import checks
+from rmtbase.results.comparison._published import PublishedTable, printed_interval
+from rmtbase.tables import csv_text
+
+_OF_A_CELL = ("table", "row", "column", "unit", "published", "low", "high", "agrees", "untrained", "basis")
+
+
+def published_csv(tables: Iterable[PublishedTable]) -> str:
+    """One row for each cell: as published, and what it is from first principles, from ``low`` to ``high``.
+
+    The digits are those printed. Cells of which nothing is known from first principles have nothing there.
+    """
+    return csv_text(_OF_A_CELL, (row for table in tables for row in _cells(table)))
+
+
+def _cells(table: PublishedTable) -> Iterator[dict[str, Any]]:
+    found = {(check.row, check.column): check for check in checks(table)}
+    for label, row in zip(table.labels, table.rows, strict=True):
+        for name, text in row.items():
+            number = printed_interval(text) is not None
+            cells: dict[str, Any] = {
+                "table": table.name,
+                "row": label,
+                "column": name,
+                "unit": table.columns[name].unit,
+            }
+            cells["published"] = Decimal(text) if number else text
+            if (label, name) in found:
+                check = found[label, name]
+                expected = check.expected
+                cells |= {"low": expected.interval.low, "high": expected.interval.high}
+                cells |= {"agrees": int(check.agrees), "untrained": int(expected.untrained), "basis": expected.basis}
+            yield cells
+
+
+def comparison_csv(comparison: xr.DataTree) -> str:
+    """One row for each model and component, in the units of the weights; of models without fits a row each.
+
+    ``model``, ``component``, then the variables of ``/components`` and those of ``/models``.
+
+    Raises:
+        ParameterError: it is no comparison.
+    """
+    if "models" not in comparison.children:
+        raise ParameterError("comparison", list(comparison.children), "a comparison, with a group models")
+    models = comparison["models"].to_dataset()
+    components = comparison["components"].to_dataset() if "components" in comparison.children else None
+    titles = ["model", "component", *(components.data_vars if components is not None else ()), *models.data_vars]
+    return csv_text(map(str, titles), _rows(models, components))
+
+
+def _rows(models: xr.Dataset, components: xr.Dataset | None) -> Iterator[dict[str, Any]]:
+    for name in models["model"].values.tolist():
+        of_model = models.sel(model=name)
+        cells = {"model": name} | {str(key): value.item() for key, value in of_model.data_vars.items()}
+        each = components.sel(model=name) if components is not None else xr.Dataset()
+        there = np.flatnonzero(each["n_matrices"].values) if each.data_vars else []
+        for place in there:
+            one = each.isel(component=int(place))
+            own = {str(key): value.item() for key, value in one.data_vars.items()}
+            yield cells | {"component": one["component"].item()} | own
+        if not len(there):
+            yield cells

@@ -1,0 +1,276 @@
+"""What a comparison says, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.errors import ParameterError
+from rmtbase.results.comparison._common_origin import CommonOrigin
+from rmtbase.tables import NotTestable, headline, recorded
+
+_LEVEL = 0.05
+_MOST_PAIRS = 10  # of which each is told by itself
+_SHOWN = 8  # measures that are named
+
+
+def summarize_comparison(comparison: xr.DataTree) -> list[str]:
+    """Plain sentences: of every two models, of groups, and of all together, each with the null beside it.
+
+    Raises:
+        ParameterError: it is no comparison.
+    """
+    if "models" not in comparison.children:
+        raise ParameterError("comparison", list(comparison.children), "a comparison, with a group models")
+    held = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
+    return [line for name, of in _SENTENCES.items() if name in held for line in of(held[name])]
+
+
+def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
+    each = [pairs.isel(pair=place) for place in range(pairs.sizes["pair"])]
+    if len(each) > _MOST_PAIRS:
+        yield from _of_many_pairs(each)
+        return
+    for one in each:
+        names = f"{one['first'].item()} and {one['second'].item()}"
+        yield f"{names}: {_origin(one).words}."
+        p, q = one["omnibus_p_value"].item(), one["omnibus_q_value"].item()
+        if np.isnan(q):
+            yield f"{names}: whether their heads differ cannot be tested: {_reason(one, 'reason')}."
+            continue
+        differ = f"differ ({_farthest(one)})" if q < _LEVEL else "cannot be told apart by their distances from the null"
+        how = "paired by place" if one["paired"].item() else "pooled"
+        numbers = f"p = {p:.2g}, q = {q:.2g} over all pairs, {one['n_units'].item()} key heads {how}"
+        yield f"{names}: their heads {differ}: {numbers}."
+
+
+def _of_many_pairs(each: Sequence[xr.Dataset]) -> Iterator[str]:
+    """How many there are of each kind, and which are copies or of common origin."""
+    origins = [_origin(one) for one in each]
+    alike = [
+        k
+        for k, origin in enumerate(origins)
+        if origin.duplicate or origin.reordered or (not origin.reason and origin.p_value < _LEVEL / len(each))
+    ]
+    for k in alike[:_MOST_PAIRS]:
+        yield f"{each[k]['first'].item()} and {each[k]['second'].item()}: {origins[k].words}."
+    if len(alike) > _MOST_PAIRS:
+        yield f"{len(alike) - _MOST_PAIRS} more pairs are copies or of common origin."
+    q = np.array([one["omnibus_q_value"].item() for one in each])
+    tests = {
+        f"are copies or of common origin (p < {_LEVEL:g}/{len(each)})": (
+            len(alike),
+            [(k, origins[k].reason) for k in range(len(each)) if k not in alike and origins[k].reason],
+        ),
+        f"have heads that differ (q < {_LEVEL:g} over all pairs)": (
+            int((q < _LEVEL).sum()),
+            [(k, _reason(each[k], "reason")) for k in np.flatnonzero(np.isnan(q)).tolist()],
+        ),
+    }
+    for words, (found, untested) in tests.items():
+        left_out = [NotTestable(str(each[k]["pair"].item()), reason) for k, reason in untested]
+        yield f"{headline(found, len(each) - len(left_out), left_out, 'pair of models', words)}."
+
+
+def _reason(pair: xr.Dataset, name: str) -> str:
+    return recorded(pair[name].item())
+
+
+def _origin(pair: xr.Dataset) -> CommonOrigin:
+    reordered = "reordered" in pair and bool(pair["reordered"].item())
+    alignment, p_value = (pair[name].item() for name in ("alignment", "alignment_p_value"))
+    reason = str(pair["alignment_reason"].item())
+    if np.isnan(alignment):
+        reason = recorded(reason)
+    return CommonOrigin(bool(pair["duplicate"].item()), alignment, p_value, reordered, reason)
+
+
+def _farthest(pair: xr.Dataset) -> str:
+    """The statistic with the smallest p-value, and of these with the largest difference."""
+    p, difference = pair["adjusted_p_value"].values, pair["difference"].values
+    known = np.flatnonzero(np.isfinite(p))
+    least = known[p[known] == p[known].min()]
+    at = least[np.argmax(np.abs(difference[least]))]
+    return f"{pair['statistic'].values[at]} by {difference[at]:+.3g} standard deviations of the null"
+
+
+def _of_all_groups(between: xr.Dataset) -> Iterator[str]:
+    if between.sizes["group"] < 3:
+        return
+    of = " ".join(f"{name} ({n})" for name, n in zip(between["group"].values, between["n_models"].values, strict=True))
+    p = between["adjusted_p_value"].values
+    differ = between["measure"].values[p < _LEVEL].tolist()
+    known = int(np.isfinite(p).sum())
+    begin = (
+        f"Between {between.sizes['group']} groups, {of.replace(') ', '), ')}: {len(differ)} of {known} measures differ"
+    )
+    smallest = between["smallest_p_value"].item()
+    if smallest >= _LEVEL:
+        yield (
+            f"Between {between.sizes['group']} groups, {of.replace(') ', '), ')}: so few models cannot differ at 5 %; "
+            f"the smallest p that there can be is {smallest:.2g}."
+        )
+        return
+    further = ", …" if len(differ) > _SHOWN else ""
+    names = f" ({', '.join(differ[:_SHOWN])}{further})" if differ else ""
+    yield (
+        f"{begin}{names} by more than seeds do, by F with models put into groups at random, adjusted for all measures "
+        f"(p < {_LEVEL:g}; the smallest that there can be is {smallest:.2g}).{_without_values(between, known)}"
+    )
+
+
+def _without_values(between: xr.Dataset, known: int) -> str:
+    """How many measures some model lacks."""
+    lacking = between.sizes["measure"] - known
+    return f" {lacking} more cannot be tested: not all models have a value." if lacking else ""
+
+
+def _of_groups(groups: xr.Dataset) -> Iterator[str]:
+    """Of every two groups which measures differ: by t, whose p is as small as the distance says, if groups has it."""
+    by_t = "t_q_value" in groups
+    few: dict[float, list[str]] = {}
+    for place in range(groups.sizes["contrast"]):
+        one = groups.isel(contrast=place)
+        names = " against ".join(f"{one[name].item()} ({one[size].item()})" for name, size in _GROUPS)
+        p, floor = one["adjusted_p_value"].values, one["smallest_p_value"].item()
+        measures = one["measure"].values
+        if not np.isfinite(p).any():
+            yield f"{names}: no measure can be tested: of none have all models a value."
+            continue
+        exact = measures[p < _LEVEL].tolist()
+        differ = measures[one["t_q_value"].values < _LEVEL].tolist() if by_t else exact
+        if differ:
+            shown = "; ".join(_difference(one.sel(measure=name)) for name in differ[:3])
+            how = f"by t, q < {_LEVEL:g} over all groups and measures" if by_t else "by permutation"
+            yield f"{names}: {len(differ)} of {int(np.isfinite(p).sum())} measures differ ({how}): {shown}."
+        if floor >= _LEVEL:
+            few.setdefault(floor, []).append(names)
+        elif exact or not differ:
+            found = f"{len(exact)} measures differ" if exact else "no measure differs"
+            least = np.nanmin(p) if np.isfinite(p).any() else float("nan")
+            yield f"{names}: {found} by permutation, adjusted for all of them (smallest p {least:.2g})."
+    for floor, pairs in few.items():
+        yield (
+            f"{', '.join(pairs)}: so few models cannot differ at 5 % whatever the law of their numbers; the smallest p "
+            f"that there can be is {floor:.2g}."
+        )
+
+
+def _difference(one: xr.Dataset) -> str:
+    """A measure with its difference and error."""
+    interval = ""
+    if "interval_low" in one and np.isfinite(one["interval_low"].item()):
+        interval = f" (95 % {one['interval_low'].item():+.3g} to {one['interval_high'].item():+.3g})"
+    return f"{one['measure'].item()} {one['difference'].item():+.3g} ± {one['standard_error'].item():.2g}{interval}"
+
+
+def _of_steps(between: xr.Dataset) -> Iterator[str]:
+    """From which step on groups differ, of the measures that are shown first."""
+    smallest = between["smallest_p_value"].item()
+    if smallest >= _LEVEL:
+        yield (
+            f"Along {between.sizes['step']} steps: so few models cannot differ at 5 %; the smallest p that there can "
+            f"be is {smallest:.2g}."
+        )
+        return
+    steps, names = between["step"].values.tolist(), between["measure"].values[between["headline"].values == 1].tolist()
+    differ = between["adjusted_p_value"].sel(measure=names).transpose("step", "measure").values < _LEVEL
+    for_good = np.logical_and.accumulate(differ[::-1])[::-1]
+    when = [
+        f"{name} from step {steps[int(np.argmax(column))]} on"
+        for name, column in zip(names, for_good.T, strict=True)
+        if column.any()
+    ]
+    at_start = int((between["adjusted_p_value"].isel(step=0).values < _LEVEL).sum())
+    yield (
+        f"Along {len(steps)} steps, adjusted for all of them and all measures: groups differ to the end in "
+        f"{', '.join(when) if when else 'none of the measures that are shown first'}; at step {steps[0]} in {at_start}."
+    )
+
+
+_GROUPS = (("first_group", "n_first"), ("second_group", "n_second"))
+
+
+def _of_all(findings: xr.Dataset) -> Iterator[str]:
+    value = {str(name): one.item() for name, one in findings.data_vars.items()}
+    if "band_variation" in value:
+        yield (
+            f"The models' median shapes k of the Transmission Class lie from {value['band_low']:.4g} to "
+            f"{value['band_high']:.4g}, CV {100 * value['band_variation']:.2g} %; of untrained matrices of these sizes "
+            f"{100 * value['band_null_variation']:.2g} % on average, 95 % of them under "
+            f"{100 * value['band_null_variation_95']:.2g} % (p = {value['band_p_value']:.2g})."
+        )
+    if "scale_law_slope" in value:
+        yield (
+            f"λ against √(η/λ_wd): slope through the origin {value['scale_law_slope']:.3g}, R² about the mean "
+            f"{value['scale_law_r_squared']:.2g}; r = {value['scale_law_correlation']:.2g} (p = "
+            f"{value['scale_law_p_value']:.2g}), which has the intercept {value['scale_law_intercept']:.3g} ± "
+            f"{value['scale_law_intercept_error']:.2g}; exponent {value['scale_law_exponent']:.2g} ± "
+            f"{value['scale_law_exponent_error']:.2g}."
+        )
+    if "paired_growth_correlation" in value:
+        yield (
+            f"ln λ of attention_output and mlp_out: r = {value['paired_growth_correlation']:.3g}, of which "
+            f"{value['paired_growth_built_in']:.2g} is built in by what they share before training ("
+            f"{value['paired_growth_n_initial']} of the models; 95 % of random pairings of the others under "
+            f"{value['paired_growth_built_in_95']:.2g}; p = {value['paired_growth_p_value']:.2g})."
+        )
+
+
+_SENTENCES = {
+    "pairs": _of_pairs,
+    "between": _of_all_groups,
+    "groups": _of_groups,
+    "along/between": _of_steps,
+    "findings": _of_all,
+}
+
+
+def not_testable_of(comparison: xr.DataTree) -> list[NotTestable]:
+    """The tests of a comparison that could not be made, each with its reason."""
+    held = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
+    return [one for name, of in _NOT_TESTABLE.items() if name in held for one in of(held[name])]
+
+
+def _heads_left_out(models: xr.Dataset) -> Iterator[NotTestable]:
+    for name, count in zip(models["model"].values.tolist(), models["n_untested_heads"].values.tolist(), strict=True):
+        if count:
+            yield NotTestable(f"{name}: {count} heads", "their scores have no p-value; the scores file says why")
+
+
+def _matrices_left_out(components: xr.Dataset) -> Iterator[NotTestable]:
+    lacking = (components["n_matrices"] - components["n_tested"]).transpose("model", "component")
+    for row, column in np.argwhere(lacking.values > 0).tolist():
+        model, component = components["model"].values[row], components["component"].values[column]
+        yield NotTestable(
+            f"{model}: {int(lacking[row, column])} {component}",
+            "no Weibull law can be fitted; the scores file says why",
+        )
+
+
+def _pairs_left_out(pairs: xr.Dataset) -> Iterator[NotTestable]:
+    for what, variable in (("common origin", "alignment_reason"), ("heads", "reason")):
+        for name, reason in zip(pairs["pair"].values.tolist(), pairs[variable].values.tolist(), strict=True):
+            if reason:
+                yield NotTestable(f"{name}: {what}", str(reason))
+
+
+def _measures_left_out(groups: xr.Dataset) -> Iterator[NotTestable]:
+    for contrast in groups["contrast"].values.tolist():
+        one = groups.sel(contrast=contrast)
+        smallest = one["smallest_p_value"].item()
+        if smallest >= _LEVEL:
+            reason = f"so few models give no p-value below {smallest:.2g}"
+            yield NotTestable(f"{contrast}: every measure by permutation", reason)
+        for name in one["measure"].values[np.isnan(one["adjusted_p_value"].values)].tolist():
+            yield NotTestable(f"{contrast}: {name}", "not all models have a value")
+
+
+_NOT_TESTABLE = {
+    "models": _heads_left_out,
+    "components": _matrices_left_out,
+    "pairs": _pairs_left_out,
+    "groups": _measures_left_out,
+}

@@ -1,0 +1,5 @@
+"""Composition: which heads read what earlier heads write, against chance."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,257 @@
+"""Composition: every earlier head against every later one, and the graph of the pairs that compose beyond chance."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
+
+from rmtbase.drawing.axes import LEVEL, LINE_STYLES, add_legend, bound, literal, model_title, own_axes, titled
+from rmtbase.drawing.color_scales import MOST_CELLS, Z, z_colorbar
+from rmtbase.drawing.layout import Drawing, Look, panels, single
+from rmtbase.drawing.not_testable import NOT_TESTABLE, hatch_cells
+from rmtbase.drawing.picture import Picture
+from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.errors import ParameterError
+from rmtbase.results.composition.summary import ComposedPair, summarize_composition
+
+MOST_EDGES = 120
+"""Of a graph: the strongest of the pairs that survive."""
+
+_READS = {"q": "queries", "k": "keys", "v": "values"}
+_BEND = {"q": -0.12, "k": 0.0, "v": 0.12}  # of an edge to the side, so that three between two heads stay apart
+_POINTS = 24  # of an edge
+_NAMED = 48  # nodes, beyond which their numbers would not be read
+_MOST_TICKS = 13
+
+
+def composition_heatmap(
+    table: xr.Dataset,
+    kind: str | None = None,
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw z of the squared composition score of every two heads; those that survive are dotted.
+
+    Args:
+        table: the dataset of ``rmtbase.results.composition.composition``.
+        kind: ``"q"``, ``"k"`` or ``"v"``; the first that it has if None.
+        level: pairs with a q-value below it carry a dot.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        colorbar: whether to draw one beside the axes.
+
+    Returns:
+        The axes: earlier head against later head, the first layer at the bottom and to the left.
+
+    Raises:
+        ParameterError: no compositions, or not of this kind.
+    """
+    summarize_composition(table, level)
+    held = table["kind"].values.tolist()
+    kind = str(held[0]) if kind is None else kind
+    if kind not in held:
+        raise ParameterError("kind", kind, f"one of {', '.join(held)}")
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, table)
+    chosen = table.sel(kind=kind).transpose("later", "earlier")
+    z, q = chosen["z_score"].values, chosen["q_value"].values
+    cmap, norm = Z.of(theme)
+    edges = np.arange(len(z) + 1) - 0.5
+    ax.pcolormesh(
+        edges, edges, np.ma.masked_invalid(z), cmap=cmap, norm=norm, linewidth=0, rasterized=z.size > MOST_CELLS
+    )
+    untested = (
+        np.isnan(z) & (chosen["not_testable"].values > 0) if "not_testable" in chosen else np.zeros(z.shape, bool)
+    )
+    hatch_cells(ax, untested, theme)
+    later, earlier = np.nonzero(q < level)
+    ax.plot(
+        earlier, later, linestyle="none", marker="o", markersize=float(np.clip(90 / len(z), 1.0, 3.5)),
+        markerfacecolor=theme.surface, markeredgecolor=theme.text, markeredgewidth=0.4, label=f"q < {level:g}",
+    )  # fmt: skip
+    ax.grid(False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(length=0)
+    for which in ("x", "y"):
+        _layers_along(ax, which, table, theme)
+    ax.set(xlabel="earlier head, by layer", ylabel="later head, by layer", xlim=edges[[0, -1]], ylim=edges[[0, -1]])
+    tested = int(chosen["p_value"].notnull().sum())
+    found = f"{len(later)} of {tested} pairs survive" if tested else "no pair can be tested"
+    hatched = f"; {bound(f'hatched: {NOT_TESTABLE}')}" if untested.any() else ""
+    titled(ax, f"the later head's {_READS[kind]}\n{found}; {bound(f'dot: q < {level:g}')}{hatched}", theme)
+    if colorbar:
+        Z.bar(ax, theme)
+    return ax
+
+
+def composition_graph(
+    table: xr.Dataset,
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw the pairs of heads that compose beyond chance as lines from the earlier head up to the later one.
+
+    Kinds have a colour and a style of line each, and bend to different sides; the larger z, the stronger the line. Of
+    more than :data:`MOST_EDGES` pairs the strongest are drawn, and the title says so.
+
+    Args:
+        table: the dataset of ``rmtbase.results.composition.composition``.
+        level: of the false discovery rate.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        legend: whether to draw one.
+
+    Returns:
+        The axes: head against layer, the first layer at the bottom.
+
+    Raises:
+        ParameterError: no compositions, or a level that is no probability.
+    """
+    summary = summarize_composition(table, level)
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, table)
+    rows = _rows(table)
+    place = dict(zip(table["later"].values.tolist(), zip(*rows, strict=True), strict=True))
+    drawn = sorted(summary.surviving, key=lambda pair: -pair.z_score)[:MOST_EDGES]
+    bound_up = {name for pair in drawn for name in (pair.earlier, pair.later)}
+    strength = _strength(drawn)
+    for k, kind in enumerate(table["kind"].values.tolist()):
+        of_kind = [i for i, pair in enumerate(drawn) if pair.kind == kind]
+        curves = [_edge(place[drawn[i].earlier], place[drawn[i].later], _BEND[kind]) for i in of_kind]
+        look = {"colors": theme.series[k], "linestyles": LINE_STYLES[k]}
+        ax.add_collection(
+            LineCollection(curves, linewidths=strength[of_kind], alpha=0.85, zorder=2, capstyle="butt", **look)
+        )
+        ax.add_line(
+            Line2D(
+                [],
+                [],
+                color=theme.series[k],
+                linestyle=LINE_STYLES[k],
+                label=f"later head's {_READS[kind]}",
+                linewidth=1.6,
+            )
+        )
+    named = len(bound_up) <= _NAMED
+    for name, (x, y) in place.items():
+        big = name in bound_up
+        ax.plot(
+            x, y, marker="o", markersize=(12.0 if named else 5.0) if big else 2.4, linestyle="none", zorder=3,
+            markerfacecolor=theme.surface if big else theme.null, markeredgewidth=1.0,
+            markeredgecolor=theme.text if big else theme.null,
+        )  # fmt: skip
+        if big and named:
+            head = int(table["later_head"].sel(later=name))
+            ax.text(x, y, str(head), ha="center", va="center_baseline", fontsize=7, color=theme.text, zorder=4)
+    _rows_up(ax, table, rows[1])
+    _heads_along(ax, table, rows)
+    ax.set(xlabel="head", ylabel="layer")
+    ax.grid(False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(length=0)
+    all_pairs = sum(one.pairs for one in summary.kinds)
+    said = f"{len(summary.surviving)} of {all_pairs} pairs of heads compose beyond chance, q < {level:g}"
+    if summary.not_testable:
+        said += f"; {len(summary.not_testable)} more {NOT_TESTABLE}"
+    titled(ax, said + (f"\nthe {len(drawn)} farthest of them" if len(drawn) < len(summary.surviving) else ""), theme)
+    if legend:
+        add_legend(ax, theme)
+    return ax
+
+
+def _strength(pairs: list[ComposedPair]) -> Float[np.ndarray, " pair"]:
+    """Widths of lines, by z on a logarithmic scale; thinner where they are many."""
+    most = 3.2 if len(pairs) <= _NAMED else 2.0
+    return np.clip(0.7 + (most - 0.7) * np.log10([max(pair.z_score, 1.0) for pair in pairs]) / 2.0, 0.7, most)
+
+
+def _edge(start: tuple[float, float], end: tuple[float, float], bend: float) -> Float[np.ndarray, "point 2"]:
+    """A quadratic curve between two heads, bent to the side."""
+    (x0, y0), (x1, y1), t = start, end, np.linspace(0.0, 1.0, _POINTS)
+    x = 0.5 * (x0 + x1) + bend * 4.0 * abs(y1 - y0) ** 0.5
+    y = 0.5 * (y0 + y1)
+    return np.stack(
+        [(1 - t) ** 2 * a + 2 * t * (1 - t) * b + t**2 * c for a, b, c in ((x0, x, x1), (y0, y, y1))], axis=1
+    )
+
+
+def _places(table: xr.Dataset) -> list[tuple[str, int]]:
+    """The stack and the layer of each head."""
+    layers = table["later_layer"].values.tolist()
+    stacks = table["later_stack"].values.tolist() if "later_stack" in table.coords else [""] * len(layers)
+    return list(zip(map(str, stacks), layers, strict=True))
+
+
+def _rows(table: xr.Dataset) -> tuple[list[float], list[int]]:
+    """The place of each head in its layer, layers centred above one another, and its row."""
+    x: list[float] = []
+    y: list[int] = []
+    for row, (_, heads) in enumerate(groupby(_places(table))):
+        count = len(list(heads))
+        x += [place - 0.5 * (count - 1) for place in range(count)]
+        y += [row] * count
+    first = min(x)
+    return [place - first for place in x], y
+
+
+def _rows_up(ax: Axes, table: xr.Dataset, rows: list[int]) -> None:
+    """A y axis that names each row of heads."""
+    names = dict(zip(rows, (f"{stack} {layer}".lstrip() for stack, layer in _places(table)), strict=True))
+    step = -(-len(names) // (2 * _MOST_TICKS))
+    ticks = list(names)[::step]
+    ax.set_yticks(ticks, [literal(names[row], 20) for row in ticks])
+    ax.set_ylim(-0.5, len(names) - 0.5)
+
+
+def _heads_along(ax: Axes, table: xr.Dataset, rows: tuple[list[float], list[int]]) -> None:
+    """An x axis of the heads' numbers, where those of one number stand above each other; else without any."""
+    places, last = rows[0], max(rows[0])
+    ticks = range(0, round(last) + 1, -(-(round(last) + 1) // (2 * _MOST_TICKS)))
+    ax.set_xticks(list(ticks) if places == table["later_head"].values.tolist() else [])
+    ax.set_xlim(-0.06 * last - 0.6, 1.06 * last + 0.6)
+
+
+def _layers_along(ax: Axes, which: str, table: xr.Dataset, theme: Theme) -> None:
+    """An axis of heads on which layers are named at their middle, and set apart by thin lines."""
+    first, ticks = 0, {}
+    for (stack, layer), heads in groupby(_places(table)):
+        count = len(list(heads))
+        ticks[first + 0.5 * (count - 1)] = literal(f"{stack} {layer}".lstrip(), 20)
+        if first:
+            (ax.axvline if which == "x" else ax.axhline)(first - 0.5, color=theme.grid, linewidth=0.5, zorder=0)
+        first += count
+    step = -(-len(ticks) // _MOST_TICKS)
+    kept = list(ticks.items())[::step]
+    (ax.set_xticks if which == "x" else ax.set_yticks)([at for at, _ in kept], [name for _, name in kept])
+
+
+def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
+    """Name each figure of compositions."""
+    rows = len(dict.fromkeys(table["later_layer"].values.tolist()))
+    height = min(max(3.2, 1.6 + 0.62 * rows), 12.0)
+    return {
+        "composition": Drawing(partial(_composition_maps, table, look)),
+        "composition-graph": Drawing(partial(single, composition_graph, look, table, 8.5, height)),
+    }
+
+
+def _composition_maps(table: xr.Dataset, look: Look) -> Picture:
+    """A map for each kind, with one scale of colours."""
+    options = {kind: {"table": table, "kind": kind} for kind in table["kind"].values.tolist()}
+    plot = partial(composition_heatmap, colorbar=False)
+    figure = panels(plot, options, look, len(options), share_y=True, height=4.4, title=model_title(table), panel=4.2)
+    z_colorbar(figure.axes, look.theme)
+    return figure

@@ -1,0 +1,335 @@
+"""Composition of all pairs of heads: how much of what an earlier head writes a later one reads, against chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float64
+
+from rmtbase.errors import ParameterError
+from rmtbase.heads.read_sites import read_factors
+from rmtbase.heads.residual_streams import READINGS, earlier_sites, unknown_streams
+from rmtbase.laws import HaarTrace
+from rmtbase.linalg import available_cores, single_threaded_blas, without_noise
+from rmtbase.models import Place, WeightMatrices, open_model
+from rmtbase.progress import SILENT, Progress
+from rmtbase.results.attributes import file_attributes
+from rmtbase.results.composition.schema import COMPOSITION_SCHEMA, KINDS_OF_COMPOSITION
+from rmtbase.shown import shown
+from rmtbase.statistics import benjamini_hochberg, benjamini_yekutieli, holm
+from rmtbase.tables import CIRCUITS, describe
+
+_HELD = 2**29  # bytes of earlier heads in memory at a time
+_WRITES_NOTHING, _READS_NOTHING, _SAME = 1, 2, 3  # of NOT_TESTABLE_PAIRS
+_AT_ONCE = 2**25  # numbers of a product of the directions of two sites
+
+
+class _Directions(NamedTuple):
+    """One side of a circuit of all heads of a site, in its singular directions.
+
+    Attributes:
+        vectors: unit vectors, one below the other; zero where the circuit has no further rank.
+        share: the squared singular values over their sum; zeros of heads without weights.
+    """
+
+    vectors: Float64[np.ndarray, "head rank width"]
+    share: Float64[np.ndarray, "head rank"]
+
+
+def composition(
+    model: WeightMatrices | Path | str,
+    kinds: Sequence[str] = tuple(KINDS_OF_COMPOSITION),
+    revision: str | None = None,
+    progress: Progress = SILENT,
+    *,
+    fold: Iterable[str] | str = (),
+) -> xr.Dataset:
+    """Compare every later head of a model with every earlier one: what the one reads with what the other writes.
+
+    The composition score is C = ‖A B‖_F / (‖A‖_F ‖B‖_F), B = W_OV of the earlier head and A = W_QKᵀ (``"q"``), W_QK
+    (``"k"``) or W_OV (``"v"``) of the later one. Under the null the later head's directions have nothing to do with
+    the earlier one's: A O B with O Haar-distributed on O(d), all singular values kept. Of C² mean and variance are
+    exact and p-values numerical, erring upwards (:class:`rmtbase.laws.HaarTrace`). Heads that are independent Gaussian
+    matrices, as at initialisation, have that law given their singular values, so the p-values hold for both nulls; at
+    width 256 uniform, Laplace, Rademacher, Student-t₅ and orthogonal matrices keep the level too. Coordinates of the
+    stream that all heads read and write more strongly than others are composition of all with all: at spreads of 10 %
+    of such gains 19 % of pairs have p < 0.05.
+
+    The overlap of the two subspaces is the mean cos² of their principal angles, whatever the strengths: the same law,
+    of equal singular values.
+
+    Pairs are of heads that share a residual stream, of one layer before the other: of a decoder its self-attention and
+    the queries of its cross-attention; the keys and values of that read what the encoder wrote. Matrices are raw, as in
+    :func:`rmtbase.score`: W_QK is the content part, and gains of norms in between are left out unless folded in.
+
+    Pairs that share a head are dependent, so that ``q_value`` is Benjamini and Yekutieli's, over all pairs and kinds;
+    beside it Benjamini and Hochberg's, and Holm's family-wise p-values.
+
+    Each two layers meet in one product of matrices of directions: 2 d d_head² operations for a pair and kind, and as
+    many layers are held at a time as fit into half a gigabyte.
+
+    Args:
+        model: a folder, a hub id, ``"demo"``, or an opened model.
+        kinds: some of ``"q"``, ``"k"``, ``"v"``.
+        revision: of the hub id or the bundled model.
+        progress: shows the layers, and is told what was recorded about the model.
+        fold: of a model that is opened here, what to fold in: some of ``"biases"`` and ``"norms"``.
+
+    Returns:
+        Dims kind, earlier and later, both over all heads, ``"L3H7"`` or ``"decoder L3H7"``; NaN for two heads of which
+        the later does not read what the earlier wrote. Its variables are described in
+        ``rmtbase.results.composition.schema.COMPOSITION_SCHEMA``.
+
+    Raises:
+        ParameterError: other kinds, or a model no two heads of which share a stream, or whose outputs are not known.
+        CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
+
+    Source: N. Elhage et al., A Mathematical Framework for Transformer Circuits (2021), for the scores.
+    """
+    names = _require_kinds(kinds)
+    if not isinstance(model, WeightMatrices):
+        model = open_model(model, revision, fold=fold)
+    earlier = {(site, kind): earlier_sites(model, site, kind) for site in range(len(model.sites)) for kind in names}
+    warnings = [*unknown_streams(model), *_without_other_widths(model, earlier)]
+    if not any(earlier.values()):
+        found = "; ".join(warnings) or f"{len(model.sites)} layers of attention"
+        expected = "two layers whose heads share a residual stream, and whose values and outputs are known"
+        raise ParameterError("model", f"{shown(model.name)}: {found}", expected)
+    for line in (*model.notes, *warnings):
+        progress.note(line)
+    pairs = _Pairs(model, names)
+    with single_threaded_blas(), ThreadPoolExecutor(available_cores()) as pool:
+        pairs.read(earlier, pool, progress)
+        pairs.judge(earlier, progress)
+    table = describe(pairs.dataset(), COMPOSITION_SCHEMA)
+    return table.assign_attrs(_attributes(model, names, warnings))
+
+
+def _require_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+    names = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    if not names or len(set(names)) < len(names) or not set(names) <= set(KINDS_OF_COMPOSITION):
+        raise ParameterError("kinds", kinds, f"distinct ones of {', '.join(KINDS_OF_COMPOSITION)}")
+    return names
+
+
+def _without_other_widths(model: WeightMatrices, earlier: dict[tuple[int, str], list[int]]) -> list[str]:
+    """Leave out what writes another width than is read, in place, and say so."""
+    found = {}
+    for (site, kind), writers in earlier.items():
+        width = getattr(model.sites[site], READINGS[kind].width)
+        for writer in (one for one in writers if model.sites[one].d_output != width):
+            at, of = model.sites[writer], model.sites[site].place
+            found[f"{at.place} writes {at.d_output} numbers, of which {of} reads {width}: no pairs"] = None
+        writers[:] = [one for one in writers if model.sites[one].d_output == width]
+    return list(found)
+
+
+class _Pairs:
+    """The pairs of heads of a model, being filled."""
+
+    def __init__(self, model: WeightMatrices, kinds: Sequence[str]) -> None:
+        self.model, self.kinds = model, tuple(kinds)
+        counts = [site.n_heads for site in model.sites]
+        firsts = np.cumsum([0, *counts])
+        self.heads = [slice(first, first + count) for first, count in zip(firsts, counts, strict=False)]
+        self.values = {
+            name: np.full(
+                [len(kinds) if dim == "kind" else firsts[-1] for dim in variable.dims],
+                0 if name.endswith("not_testable") else np.nan,
+                dtype=np.int8 if name.endswith("not_testable") else np.float64,
+            )
+            for name, variable in COMPOSITION_SCHEMA.items()
+            if name.removeprefix("earlier_").removeprefix("later_") not in ("layer", "head")
+        }
+        self.written: dict[int, Float64[np.ndarray, "head rank"]] = {}
+        self.shares: dict[tuple[int, str], Float64[np.ndarray, "head rank"]] = {}
+
+    def read(self, earlier: Mapping[tuple[int, str], list[int]], pool: Executor, progress: Progress) -> None:
+        """Fill in squared scores, and sums of squared cosines, of all pairs: those of two sites on each core."""
+        blocks = list(self._blocks(sorted({writer for writers in earlier.values() for writer in writers})))
+        later = sorted({site for (site, _), writers in earlier.items() if writers})
+        advance = progress.bar("comparing layers", len(blocks) * len(later))
+        for block in blocks:
+            held: dict[int, _Directions] = {}
+            for writer in block:
+                held[writer] = _directions(self.model, writer, "ov")[0]
+                self.written[writer] = held[writer].share
+            for site in later:
+                wanted = {kind: [one for one in earlier[site, kind] if one in held] for kind in self.kinds}
+                circuits = {READINGS[kind].circuit for kind, writers in wanted.items() if writers}
+                sides = {circuit: _directions(self.model, site, circuit) for circuit in sorted(circuits)}
+                meetings = []
+                for kind in (kind for kind in self.kinds if wanted[kind]):
+                    read = sides[READINGS[kind].circuit][READINGS[kind].side]
+                    self.shares[site, kind] = read.share
+                    meetings += [(kind, (site, read), (writer, held[writer])) for writer in wanted[kind]]
+                for _ in pool.map(lambda meeting: self._meet(*meeting), meetings):
+                    pass
+                advance(1)
+
+    def _blocks(self, writers: Sequence[int]) -> Iterator[list[int]]:
+        """As many sites at a time as may be held."""
+        block: list[int] = []
+        size = 0
+        for writer in writers:
+            at = self.model.sites[writer]
+            needed = 8 * at.n_heads * (at.d_value or 0) * (at.d_output or 0)
+            if block and size + needed > _HELD:
+                yield block
+                block, size = [], 0
+            block.append(writer)
+            size += needed
+        yield block
+
+    def _meet(self, kind: str, later: tuple[int, _Directions], earlier: tuple[int, _Directions]) -> None:
+        """Σ p_i q_j cos²_ij and Σ cos²_ij of each two heads, cos_ij between their singular directions i and j."""
+        (site, reads), (writer, writes) = later, earlier
+        n_earlier, rank, width = writes.vectors.shape
+        written = writes.vectors.reshape(-1, width)
+        step = max(1, _AT_ONCE // max(1, written.shape[0] * reads.vectors.shape[1]))
+        place = self.kinds.index(kind), self.heads[writer]
+        first = self.heads[site].start
+        for start in range(0, len(reads.vectors), step):
+            vectors, share = reads.vectors[start : start + step], reads.share[start : start + step]
+            cosines = vectors.reshape(-1, width) @ written.T
+            squares = np.square(cosines, out=cosines).reshape(*vectors.shape[:2], n_earlier * rank)
+            both = np.stack([share, np.ones_like(share)], axis=1) @ squares
+            by_head = both.reshape(len(vectors), 2, n_earlier, rank)
+            heads = slice(first + start, first + start + len(vectors))
+            self.values["score"][(*place, heads)] = np.einsum("aej,ej->ea", by_head[:, 0], writes.share)
+            self.values["overlap"][(*place, heads)] = by_head[:, 1].sum(axis=-1).T
+
+    def judge(self, earlier: Mapping[tuple[int, str], list[int]], progress: Progress) -> None:
+        """Turn these into scores and overlaps with their p-values, then all p-values into q-values."""
+        advance = progress.bar("p-values", len(self.shares))
+        for (site, kind), share in self.shares.items():
+            width = getattr(self.model.sites[site], READINGS[kind].width)
+            at = self.kinds.index(kind)
+            self.values["effective_rank_read"][at, self.heads[site]] = _participation(share)
+            for writer in earlier[site, kind]:
+                place = at, self.heads[writer], self.heads[site]
+                self._judge_scores(place, HaarTrace(self.written[writer], share, width))
+                self._judge_overlaps(place, self.written[writer] > 0.0, share > 0.0, width)
+            advance(1)
+        for writer, share in self.written.items():
+            self.values["effective_rank_written"][self.heads[writer]] = _participation(share)
+        for name, adjusted, p in (
+            ("q_value", benjamini_yekutieli, "p_value"),
+            ("q_value_independent", benjamini_hochberg, "p_value"),
+            ("holm_p_value", holm, "p_value"),
+            ("q_value_below", benjamini_yekutieli, "p_value_below"),
+            ("overlap_q_value", benjamini_yekutieli, "overlap_p_value"),
+        ):
+            self.values[name] = adjusted(self.values[p])
+
+    def _judge_scores(self, place: tuple[int, slice, slice], law: HaarTrace) -> None:
+        squares = self.values["score"][place]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = (squares - law.mean()) / law.std()
+        found = {
+            "score": np.sqrt(squares),
+            "expected_score": np.sqrt(law.mean()),
+            "z_score": np.where(law.std() > 0.0, z, np.nan),
+            "p_value": law.sf(squares),
+            "p_value_below": law.cdf(squares),
+        }
+        there = law.mean() > 0.0  # both heads have weights
+        for name, values in found.items():
+            self.values[name][place] = np.where(there, values, np.nan)
+        self._say_why(place, "p_value", "not_testable", law.first.sum(axis=1) > 0, law.second.sum(axis=1) > 0)
+
+    def _judge_overlaps(
+        self, place: tuple[int, slice, slice], written: np.ndarray, read: np.ndarray, width: int
+    ) -> None:
+        law = HaarTrace(written.astype(float), read.astype(float), width)
+        smaller = np.minimum.outer(written.sum(axis=1), read.sum(axis=1))
+        sums = self.values["overlap"][place]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = {
+                "overlap": sums / smaller,
+                "expected_overlap": law.mean() / smaller,
+                "overlap_z_score": np.where(law.std() > 0.0, (sums - law.mean()) / law.std(), np.nan),
+                "overlap_p_value": law.sf(sums),
+            }
+        for name, values in found.items():
+            self.values[name][place] = np.where(smaller > 0, values, np.nan)
+        self._say_why(place, "overlap_p_value", "overlap_not_testable", np.any(written, axis=1), np.any(read, axis=1))
+
+    def _say_why(
+        self, place: tuple[int, slice, slice], p: str, code: str, writes: np.ndarray, reads: np.ndarray
+    ) -> None:
+        """Give each pair without a p-value the code of its reason (``NOT_TESTABLE_PAIRS``)."""
+        reason = np.where(writes[:, None], np.where(reads, _SAME, _READS_NOTHING), _WRITES_NOTHING)
+        self.values[code][place] = np.where(np.isnan(self.values[p][place]), reason, 0)
+
+    def dataset(self) -> xr.Dataset:
+        """All of it, by the names of heads."""
+        sites = self.model.sites
+        places = [site.place for site in sites for _ in range(site.n_heads)]
+        numbers = [head for site in sites for head in range(site.n_heads)]
+        coords: dict[str, object] = {"kind": list(self.kinds)}
+        for dim in ("earlier", "later"):
+            coords[dim] = [_label(place, head) for place, head in zip(places, numbers, strict=True)]
+            coords[f"{dim}_layer"] = dim, [place.layer for place in places]
+            coords[f"{dim}_head"] = dim, numbers
+            if any(place.stack for place in places):
+                coords[f"{dim}_stack"] = dim, [place.stack for place in places]
+        variables = {name: (COMPOSITION_SCHEMA[name].dims, values) for name, values in self.values.items()}
+        return xr.Dataset(variables, coords)
+
+
+def _label(place: Place, head: int) -> str:
+    """As TransformerLens calls a head, after its stack."""
+    return f"{place.stack} L{place.layer}H{head}".lstrip()
+
+
+def _participation(share: Float64[np.ndarray, "head rank"]) -> Float64[np.ndarray, " head"]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(share.any(axis=1), 1.0 / (share**2).sum(axis=1), np.nan)
+
+
+def _directions(model: WeightMatrices, site: int, circuit: str) -> tuple[_Directions, _Directions]:
+    """The left and the right singular directions of a circuit of all heads of a site, from thin factorisations.
+
+    With Aᵀ = O_A R_A, AᵀB = O_A (R_A R_Bᵀ) O_Bᵀ, and the singular vectors of the small core are turned by O_A and O_B.
+    """
+    of = CIRCUITS[circuit]
+    factors = (
+        _orthonormal(
+            weights, model.least_sigma(model.layers.index(model.sites[site].place), f"attention_{factor.name}")
+        )
+        for factor, weights in zip(of.factors, read_factors(model, site, of), strict=True)
+    )
+    (left_basis, left_r), (right_basis, right_r) = factors
+    repeats = len(left_r) // len(right_r)  # of a key head that several heads read
+    right_basis, right_r = (np.repeat(one, repeats, axis=0) for one in (right_basis, right_r))
+    u, s, vh = np.linalg.svd(left_r @ np.swapaxes(right_r, 1, 2), full_matrices=False)
+    s = without_noise(s)
+    kept = (s > 0.0)[..., None]
+    with np.errstate(invalid="ignore"):
+        share = np.nan_to_num(s**2 / (s**2).sum(axis=1, keepdims=True))
+    turned = np.swapaxes(u, 1, 2) @ np.swapaxes(left_basis, 1, 2), vh @ np.swapaxes(right_basis, 1, 2)
+    first, second = (_Directions(np.where(kept, vectors, 0.0), share) for vectors in turned)
+    return first, second
+
+
+def _orthonormal(
+    weights: np.ndarray, least: float
+) -> tuple[Float64[np.ndarray, "head width rank"], Float64[np.ndarray, "head rank d_head"]]:
+    """O and R of Wᵀ = O R, W over its largest element; R of zeros where that leaves rounding alone."""
+    w = np.swapaxes(weights.astype(np.float64), 1, 2)
+    largest = np.abs(w).max(axis=(1, 2), keepdims=True)
+    present = np.sqrt(np.mean(np.square(w / np.where(largest > 0.0, largest, 1.0)), axis=(1, 2))) * largest[:, 0, 0]
+    o, r = np.linalg.qr(w / np.where(largest > 0.0, largest, 1.0))
+    return o, np.where((present > least)[:, None, None], r, 0.0)
+
+
+def _attributes(model: WeightMatrices, kinds: Sequence[str], warnings: Sequence[str]) -> dict[str, object]:
+    call = {"function": "rmtbase.results.composition.composition", "kinds": list(kinds)}
+    null = {"null": "random rotation of the later head against the earlier one, both spectra kept"}
+    return file_attributes("composition", model, null, model.notes, warnings, call)

@@ -1,0 +1,100 @@
+"""What a file of compositions holds: every earlier head against every later one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.tables import EVERY_FILE, Fault, Kind, Variable, register
+from rmtbase.tables.domain import ANY, COUNT, JSON_LIST, NON_NEGATIVE_OR_NAN, PROBABILITY, TEXT, Domain
+
+KINDS_OF_COMPOSITION: Mapping[str, str] = {"q": "W_QK^T W_OV", "k": "W_QK W_OV", "v": "W_OV W_OV"}
+"""What is multiplied: of the later head, and from the right W_OV of the earlier one."""
+
+NOT_TESTABLE_PAIRS = (
+    "",
+    "the earlier head writes nothing: its W_OV is zeros, or rounding to them",
+    "the later head reads nothing: its product is zeros, or rounding to them",
+    "every rotation gives the same number: the directions of one of the two fill the whole space",
+)
+"""Why a pair has no test, by its code; 0 of pairs that have one, and of those that share no stream."""
+
+_PAIR = ("kind", "earlier", "later")
+_SHARE = Domain("numbers from 0 to 1, or NaN", least=0, most=1 + 1e-9, missing=True)
+
+_CODE = Domain("a code from 0 to 3", kinds="iu", least=0, most=len(NOT_TESTABLE_PAIRS) - 1)
+_CODES = "; ".join(f"{code} {words}" for code, words in enumerate(NOT_TESTABLE_PAIRS) if words)
+
+COMPOSITION_SCHEMA: dict[str, Variable] = {
+    "score": Variable(
+        _PAIR, "composition score, norm of the product over the product of norms; NaN where no stream is shared", _SHARE
+    ),
+    "expected_score": Variable(_PAIR, "its root mean square under random rotations", _SHARE),
+    "z_score": Variable(_PAIR, "squared score less its exact mean, over its exact standard deviation", ANY),
+    "p_value": Variable(_PAIR, "probability under random rotations of a score at least as large", PROBABILITY),
+    "p_value_below": Variable(_PAIR, "probability under random rotations of a score at most as large", PROBABILITY),
+    "q_value": Variable(_PAIR, "Benjamini-Yekutieli q-value of p_value over all pairs and kinds", PROBABILITY),
+    "q_value_independent": Variable(
+        _PAIR, "Benjamini-Hochberg q-value, were pairs independent or positively dependent", PROBABILITY
+    ),
+    "holm_p_value": Variable(_PAIR, "Holm's family-wise p-value over all pairs and kinds", PROBABILITY),
+    "q_value_below": Variable(_PAIR, "Benjamini-Yekutieli q-value of p_value_below", PROBABILITY),
+    "overlap": Variable(
+        _PAIR, "mean squared cosine between the subspaces that the one writes and the other reads", _SHARE
+    ),
+    "expected_overlap": Variable(_PAIR, "its mean under random rotations", _SHARE),
+    "overlap_z_score": Variable(_PAIR, "overlap less that, over its exact standard deviation", ANY),
+    "overlap_p_value": Variable(_PAIR, "probability under random rotations of an overlap as large", PROBABILITY),
+    "overlap_q_value": Variable(_PAIR, "Benjamini-Yekutieli q-value of overlap_p_value", PROBABILITY),
+    "not_testable": Variable(_PAIR, f"why the score has no test: 0 it has; {_CODES}", _CODE),
+    "overlap_not_testable": Variable(_PAIR, f"why the overlap has no test: 0 it has; {_CODES}", _CODE),
+    **{
+        f"{dim}_{of}": Variable((dim,), f"{words} of the {dim} head", COUNT)
+        for dim in ("earlier", "later")
+        for of, words in (("layer", "layer"), ("head", "number in its layer"))
+    },
+    "effective_rank_read": Variable(
+        ("kind", "later"), "participation ratio of the spectrum by which the later head reads", NON_NEGATIVE_OR_NAN
+    ),
+    "effective_rank_written": Variable(
+        ("earlier",), "participation ratio of the spectrum by which the earlier head writes", NON_NEGATIVE_OR_NAN
+    ),
+}
+"""The variables of a file of compositions, one entry for each kind and each two heads."""
+
+
+def pairs_fit(table: xr.Dataset) -> Fault:
+    """Both dimensions are over the same heads; what is known of pairs is known together; no q-value is below its p."""
+    if not set(table["kind"].values.tolist()) <= set(KINDS_OF_COMPOSITION):
+        return "another kind of composition", f"some of {', '.join(KINDS_OF_COMPOSITION)}"
+    for name in ("", "_layer", "_head", "_stack"):
+        sides = [
+            table[f"{dim}{name}"].values.tolist() for dim in ("earlier", "later") if f"{dim}{name}" in table.coords
+        ]
+        if (name != "_stack" and len(sides) < 2) or (len(sides) == 2 and sides[0] != sides[1]):
+            return f"other heads along later than along earlier ({name or 'names'})", "the same, in the same order"
+    there = table["score"].notnull().values
+    for name in ("expected_score", "z_score", "p_value", "overlap"):
+        if (table[name].notnull().values & ~there).any():
+            return f"{name} of pairs without a score", "NaN there"
+    for p, code in (("p_value", "not_testable"), ("overlap_p_value", "overlap_not_testable")):
+        if (there & (table[p].isnull().values != (table[code].values > 0))).any():
+            return f"{code} of pairs that have a p-value, or 0 of some that have none", "a code where there is no test"
+    for p, q in (("p_value", "q_value"), ("p_value", "holm_p_value"), ("p_value_below", "q_value_below")):
+        with np.errstate(invalid="ignore"):
+            if (table[q].values < table[p].values * (1 - 1e-9)).any():
+                return f"{q} below {p}", "an adjusted p-value of at least the p-value"
+    return None
+
+
+COMPOSITION = register(
+    Kind(
+        "composition",
+        {"": COMPOSITION_SCHEMA},
+        EVERY_FILE | {"model": TEXT, "null": TEXT},
+        {"revision": TEXT, "family": TEXT} | dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
+        relations=(pairs_fit,),
+    )
+)

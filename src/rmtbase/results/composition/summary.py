@@ -1,0 +1,162 @@
+"""Which pairs of heads of a model compose beyond chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Int
+
+from rmtbase.errors import ParameterError
+from rmtbase.results.composition.schema import NOT_TESTABLE_PAIRS
+from rmtbase.shown import in_one_line
+from rmtbase.tables import NotTestable, headline
+
+
+@in_one_line
+@dataclass(frozen=True)
+class ComposedPair:
+    """Two heads, the later of which reads what the earlier writes.
+
+    Attributes:
+        kind: ``"q"``, ``"k"`` or ``"v"``.
+        earlier, later: the heads by name.
+        score, expected_score, z_score, p_value, q_value, holm_p_value, overlap, overlap_q_value: as the table has them.
+    """
+
+    kind: str
+    earlier: str
+    later: str
+    score: float
+    expected_score: float
+    z_score: float
+    p_value: float
+    q_value: float
+    holm_p_value: float
+    overlap: float
+    overlap_q_value: float
+
+
+@in_one_line
+@dataclass(frozen=True)
+class KindSummary:
+    """What is found of the pairs of one kind.
+
+    Attributes:
+        kind: of composition.
+        pairs: that could be tested.
+        not_testable: that could not.
+        overlaps: whose overlap could be tested.
+        small: with a p-value below the level; ``pairs`` times the level of them by chance.
+        surviving: with a Benjamini–Yekutieli q-value below it.
+        surviving_independent: with a Benjamini–Hochberg one below it.
+        surviving_family: with Holm's p-value below it.
+        avoiding: whose score is too small, by the q-value of the lower side.
+        overlapping: whose subspaces overlap beyond chance, by q-value.
+    """
+
+    kind: str
+    pairs: int
+    not_testable: int
+    overlaps: int
+    small: int
+    surviving: int
+    surviving_independent: int
+    surviving_family: int
+    avoiding: int
+    overlapping: int
+
+
+@in_one_line
+@dataclass(frozen=True)
+class CompositionSummary:
+    """What is found of a model's pairs of heads.
+
+    Attributes:
+        level: of the false discovery rate, and of Holm's family-wise error.
+        kinds: of each kind.
+        surviving: the pairs that compose beyond chance, by p-value; of equal ones the farthest first.
+        not_testable: the pairs whose score could not be tested, each with its reason.
+        overlaps_not_testable: those whose overlap could not.
+    """
+
+    level: float
+    kinds: tuple[KindSummary, ...]
+    surviving: tuple[ComposedPair, ...]
+    not_testable: tuple[NotTestable, ...] = ()
+    overlaps_not_testable: tuple[NotTestable, ...] = ()
+
+    def headline(self) -> str:
+        """How many of the pairs that could be tested compose beyond chance, and why others could not be tested."""
+        tested = sum(one.pairs for one in self.kinds)
+        found = f"of heads compose beyond chance, at a false discovery rate of {self.level:g} whatever their dependence"
+        return headline(len(self.surviving), tested, self.not_testable, "pair", found)
+
+
+def summarize_composition(table: xr.Dataset, level: float = 0.05) -> CompositionSummary:
+    """Count the pairs of each kind that compose beyond chance, and list them.
+
+    Args:
+        table: of :func:`composition`.
+        level: of false discoveries.
+
+    Raises:
+        ParameterError: another table, or a level that is no probability between 0 and 1.
+    """
+    if not isinstance(table, xr.Dataset) or table.attrs.get("kind") != "composition":
+        raise ParameterError(
+            "table", type(table).__name__, "compositions, as rmtbase.results.composition.composition makes them"
+        )
+    if not 0.0 < level < 1.0:
+        raise ParameterError("level", level, "a number between 0 and 1")
+    below = {name: table[name].values < level for name in _COUNTED.values()}
+    untested = {
+        name: table[name].values if name in table else np.zeros(table["score"].shape, dtype=int)
+        for name in ("not_testable", "overlap_not_testable")
+    }
+    kinds = tuple(
+        KindSummary(
+            kind,
+            int(table["p_value"].notnull()[k].sum()),
+            int((untested["not_testable"][k] > 0).sum()),
+            int(table["overlap_p_value"].notnull()[k].sum()),
+            **{name: int(below[variable][k].sum()) for name, variable in _COUNTED.items()},
+        )
+        for k, kind in enumerate(table["kind"].values.tolist())
+    )
+    places = np.argwhere(below["q_value"])
+    order = np.lexsort((-table["z_score"].values[tuple(places.T)], table["p_value"].values[tuple(places.T)]))
+    names = [table[dim].values.tolist() for dim in ("kind", "earlier", "later")]
+    surviving = tuple(
+        ComposedPair(
+            *(of[at] for of, at in zip(names, place, strict=True)),
+            **{name: float(table[name].values[place]) for name in _OF_A_PAIR},
+        )
+        for place in map(tuple, places[order].tolist())
+    )
+    lists = (_pairs_of(names, codes) for codes in untested.values())
+    return CompositionSummary(level, kinds, surviving, *lists)
+
+
+def _pairs_of(names: Sequence[Sequence[str]], codes: Int[np.ndarray, "kind earlier later"]) -> tuple[NotTestable, ...]:
+    """The pairs that have a code, in words."""
+    kinds, earlier, later = names
+    return tuple(
+        NotTestable(f"{kinds[k]}: {earlier[i]} to {later[j]}", NOT_TESTABLE_PAIRS[codes[k, i, j]])
+        for k, i, j in np.argwhere(codes > 0).tolist()
+    )
+
+
+_OF_A_PAIR = (
+    "score", "expected_score", "z_score", "p_value", "q_value", "holm_p_value", "overlap", "overlap_q_value",
+)  # fmt: skip
+_COUNTED = {
+    "small": "p_value",
+    "surviving": "q_value",
+    "surviving_independent": "q_value_independent",
+    "surviving_family": "holm_p_value",
+    "avoiding": "q_value_below",
+    "overlapping": "overlap_q_value",
+}

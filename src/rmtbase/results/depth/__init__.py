@@ -1,0 +1,5 @@
+"""Effective depth: the residual path whose singular values are most like those of a matrix."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,203 @@
+"""Fitting depths to spectra: the nearest law of a residual path, and what draws of the fitted path would give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_positive_integer, require_positive_number, require_seed
+from rmtbase.results.depth._path_distance import DISTANCES, PARTS, Law, Nearest, require_law
+
+if TYPE_CHECKING:
+    from rmtbase.ensembles import Ensemble
+
+MAX_DEPTH = 32
+"""The candidates are 1, …, 32 where none are named, or as many of them as the law of the update has."""
+
+SIGMAS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0)
+"""The candidates for σ where it is not given."""
+
+WIDEST_DRAW = 512
+"""Draws of the fitted ensemble are of the matrix's own size up to here, and of this size for larger matrices."""
+
+Advance = Callable[[int], None]
+
+
+class DepthFit(NamedTuple):
+    """The nearest candidates of each spectrum.
+
+    Attributes:
+        depth, distance: of the nearest one.
+        nearest: distance and scale at each depth.
+        sigma: where the distance is attained.
+    """
+
+    depth: Int[np.ndarray, " draw"]
+    distance: Float[np.ndarray, " draw"]
+    nearest: Nearest
+    sigma: Float[np.ndarray, "draw depth"]
+
+
+@dataclass(frozen=True)
+class DepthFitter:
+    """Fits depths to spectra, and keeps what draws of each fitted ensemble gave.
+
+    Coupling: spectra of one width that are fitted by one depth and σ are compared with the same draws, made once from
+    the seed. Their p-values are each valid, dependent through these draws, and multiples of 1/(draws + 1); so are those
+    of one model, or of two. A spectrum of more than ``width`` values also takes the draws of half that width. What the
+    refits gave (distances and depths, not the draws) is kept as long as the object, and :func:`depth_fitter` keeps the
+    objects of the last 32 settings for as long as the process lives. Not meant to be shared between threads: both would
+    make the draws, with the same result.
+
+    Attributes:
+        candidates: the laws of each depth, one for each σ.
+        part, distance, draws, level, width, seed: see :func:`effective_depth`.
+    """
+
+    candidates: tuple[tuple[Law, ...], ...]
+    part: str
+    distance: str
+    draws: int
+    level: float
+    width: int | None
+    seed: int
+    _refits: dict[tuple[int, Law], DepthFit] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """The candidates for the depth, ascending."""
+        return tuple(laws[0].depth for laws in self.candidates)
+
+    def draw_width(self, count: int) -> int:
+        """The width of the draws that a spectrum of so many values is compared with."""
+        return min(count, WIDEST_DRAW if self.width is None else self.width)
+
+    def draws_for(self, count: int) -> int:
+        """How many draws such a spectrum takes, of its width and, where it is wider than they are, of half theirs."""
+        return self.draws * (1 if count == self.draw_width(count) else 2)
+
+    def refit(self, width: int, law: Law, advance: Advance) -> DepthFit:
+        """Fits of draws of the ensemble whose limit is the law."""
+        key = width, law
+        if key not in self._refits:
+            from rmtbase.montecarlo import draw_spectra
+
+            spectra = []
+            for chunk in draw_spectra(_residual_path(width, law, self.part), self.draws, self.seed):
+                spectra.append(chunk.singular_values)
+                advance(len(chunk.singular_values))
+            self._refits[key] = self.fit(np.concatenate(spectra))
+        return self._refits[key]
+
+    def refit_distance(self, count: int, width: int, law: Law, advance: Advance) -> Float[np.ndarray, " draw"]:
+        """The draws' distances brought to n = count: as 1/n, but for n distance growing linearly in ln n."""
+        distance = self.refit(width, law, advance).distance
+        if count == width:
+            return distance
+        half = width // 2
+        narrower = self.refit(half, law, advance).distance
+        growth = 1.0 - half * narrower.mean() / (width * distance.mean())
+        return distance * (width / count) * (1.0 + growth * math.log(count / width) / math.log(width / half))
+
+    def fit(self, values: Float[np.ndarray, "draw n"]) -> DepthFit:
+        """Fit spectra (draw, n), each at its own scale."""
+        largest = values[:, :1]
+        parts = [self._at_depth(values / largest, laws) for laws in self.candidates]
+        distance, scale, sigma = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
+        best = distance.argmin(axis=1)
+        return DepthFit(np.array(self.depths)[best], distance.min(axis=1), Nearest(distance, scale * largest), sigma)
+
+    def _at_depth(
+        self, values: Float[np.ndarray, "draw n"], laws: tuple[Law, ...]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(distance, scale, σ) of each draw at the best σ."""
+        nearest = [DISTANCES[self.distance](values, law) for law in laws]
+        distance, scale = (np.stack(part) for part in zip(*nearest, strict=True))
+        best, row = distance.argmin(axis=0), np.arange(len(values))
+        return distance[best, row], scale[best, row], np.array([law.sigma for law in laws])[best]
+
+
+_cached_fitter = lru_cache(maxsize=32)(DepthFitter)
+
+
+def depth_fitter(
+    sigma: float | Sequence[float] | None,
+    depths: Iterable[int] | None,
+    part: str,
+    distance: str,
+    draws: int,
+    level: float,
+    width: int | None,
+    seed: int,
+) -> DepthFitter:
+    """The fitter with these settings, checked; the same one for the same settings, so that draws are made once."""
+    if part not in PARTS:
+        raise ParameterError("part", part, "'path' or 'update'")
+    if distance not in DISTANCES:
+        raise ParameterError("distance", distance, "'wasserstein' or 'kolmogorov_smirnov'")
+    level = require_positive_number("level", level)
+    if level >= 1.0:
+        raise ParameterError("level", level, "a number between 0 and 1")
+    draws = require_positive_integer("draws", draws)
+    if level * (draws + 1) < 1.0 - 1e-9:
+        least = max(1.0 / level - 1.0, 1.0)  # infinite below the normal doubles
+        raise ParameterError("draws", draws, f"at least {least:.10g}: fewer cannot give a p-value of {level:g}")
+    width = None if width is None else require_positive_integer("width", width)
+    if width is not None and width < 4:
+        raise ParameterError("width", width, "at least 4, or None")
+    candidates = _candidates(_sigmas(sigma), depths, part)
+    return _cached_fitter(candidates, part, distance, draws, level, width, require_seed(seed))
+
+
+def _sigmas(sigma: float | Sequence[float] | None) -> tuple[float, ...]:
+    if sigma is None:
+        return SIGMAS
+    if isinstance(sigma, str) or not isinstance(sigma, Iterable):
+        return (require_positive_number("sigma", sigma),)
+    several = tuple(sorted({require_positive_number("sigma", one) for one in sigma}))
+    if not several:
+        raise ParameterError("sigma", sigma, "at least one σ, or None")
+    return several
+
+
+def _candidates(sigmas: tuple[float, ...], depths: Iterable[int] | None, part: str) -> tuple[tuple[Law, ...], ...]:
+    """The laws of each depth, of those σ that have one; a depth that was asked for must have one."""
+    found = []
+    for depth in range(1, MAX_DEPTH + 1) if depths is None else _depths(depths):
+        offered, refusal = [], None
+        for sigma in sigmas:
+            try:
+                law = PARTS[part](depth, sigma)
+                require_law(law)
+                _residual_path(1, law, part)
+                offered.append(law)
+            except ParameterError as error:
+                refusal = error
+        if offered:
+            found.append(tuple(offered))
+        elif refusal is not None and (depths is not None or not found):
+            raise refusal
+    return tuple(found)
+
+
+def _depths(depths: Iterable[int]) -> list[int]:
+    expected = "distinct positive integers"
+    if isinstance(depths, str) or not isinstance(depths, Iterable):
+        raise ParameterError("depths", depths, expected)
+    found = sorted(require_positive_integer("depths", depth) for depth in depths)
+    if not found or len(set(found)) < len(found):
+        raise ParameterError("depths", found, expected)
+    return found
+
+
+def _residual_path(width: int, law: Law, part: str) -> Ensemble:
+    from rmtbase.ensembles import residual_path
+
+    return residual_path(width, law.depth, law.sigma, part)  # type: ignore[arg-type]  # checked before

@@ -1,0 +1,206 @@
+"""Effective depth: how near the law of each depth comes to a weight matrix, and how it looks beside the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import cycle
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from rmtbase.drawing.axes import finished, literal, model_title, new_figure, own_axes, styled
+from rmtbase.drawing.layout import NARROWEST, Drawing, Look
+from rmtbase.drawing.not_testable import NOT_TESTABLE, cross_at_foot
+from rmtbase.drawing.picture import Picture
+from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.errors import ParameterError
+from rmtbase.laws import ResidualPath, ResidualUpdate
+
+DEPTHS_SHOWN = (1, 4, 10, 20)
+"""Depths whose laws are drawn beside the nearest one."""
+
+_LAWS = {"path": ResidualPath, "update": ResidualUpdate}
+_BINS = 48
+_STYLES = ("--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 1)))
+
+
+def depth_profile(
+    table: xr.Dataset,
+    layer: int | None = None,
+    component: str | None = None,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw the distance between a matrix's singular values and the law of each candidate depth; the nearest is marked.
+
+    Args:
+        table: the dataset of ``rmtbase.results.depth.depth``.
+        layer: of the matrix; the middle one if None.
+        component: the matrix; the first if None.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        legend: whether to draw one.
+
+    Returns:
+        The axes: depth against distance. The mark is filled where the depth fits. A matrix that cannot be tested has a
+        grey cross and its reason in the title.
+
+    Raises:
+        ParameterError: no effective depths, or no such matrix.
+    """
+    matrix = _matrix(table, layer, component)
+    nearest = float(matrix["effective_depth"])
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, table)
+    if not np.isfinite(nearest):
+        ax.set_xlim(float(matrix["depth"].min()), float(matrix["depth"].max()) + 1.0)
+        cross_at_foot(ax, np.array([float(matrix["depth"].mean())]), theme)
+        return finished(ax, theme, f"{_title(matrix)}\n{NOT_TESTABLE}{_reason(matrix)}", legend, "lower right")
+    ax.plot(
+        matrix["depth"], matrix["distance_profile"], color=theme.null, linewidth=1.2, marker="o", markersize=2.6,
+        label="law of each depth",
+    )  # fmt: skip
+    verdict, fill = ("fits", theme.observed) if matrix["fits"] else ("no depth fits", theme.surface)
+    colour = theme.observed if matrix["fits"] else theme.flagged
+    ax.plot(
+        nearest, float(matrix["distance"]), linestyle="none", marker="D", markersize=6.5, markerfacecolor=fill,
+        markeredgecolor=colour, markeredgewidth=1.6,
+        label=f"nearest: depth {nearest:g}\n{verdict}, p = {float(matrix['p_value']):.2g}",
+    )  # fmt: skip
+    ax.set_ylim(0.0, 1.05 * float(np.nanmax(table["distance_profile"])))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    name = literal(table.attrs["distance"].partition(":")[0].replace("_", "–").title())
+    ax.set(xlabel="depth of the residual path", ylabel=f"distance ({name})")
+    return finished(ax, theme, _title(matrix), legend, "lower right")
+
+
+def depth_spectrum(
+    table: xr.Dataset,
+    layer: int | None = None,
+    component: str | None = None,
+    depths: Sequence[int] = DEPTHS_SHOWN,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw the density of a matrix's singular values beside the laws of several depths, each at its nearest scale.
+
+    The axes are the same for all matrices of a table, so that pictures can be compared.
+
+    Args:
+        table: the dataset of ``rmtbase.results.depth.depth``.
+        layer: of the matrix; the middle one if None.
+        component: the matrix; the first if None.
+        depths: whose laws to draw beside the nearest one; those that are no candidates are left out.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        legend: whether to draw one.
+
+    Returns:
+        The axes: singular value over its root mean square against the density, on a logarithmic scale.
+
+    Raises:
+        ParameterError: no effective depths, or no such matrix.
+    """
+    matrix = _matrix(table, layer, component)
+    units, widest, rank = _units(table)
+    unit = float(units.sel(layer=matrix["layer"], component=matrix["component"]))
+    values = matrix["singular_value"].values
+    values = values[np.isfinite(values)] / unit
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, table)
+    edges = np.linspace(0.0, widest, _BINS + 1)
+    density = np.histogram(values, edges)[0] / (max(values.size, 1) * np.diff(edges))
+    if not values.size:
+        ax.set_xlim(0.0, widest)
+        cross_at_foot(ax, np.array([0.5 * widest]), theme)
+        return finished(ax, theme, f"{_title(matrix)}\n{NOT_TESTABLE}{_reason(matrix)}", legend, "upper right")
+    ax.stairs(density, edges, fill=True, color=theme.observed, alpha=0.3, label="singular values")
+    x = np.geomspace(1e-3 * widest, widest, 800)
+    nearest = matrix["effective_depth"].item()
+    drawn = [
+        (depth, colour, style, 1.2)
+        for depth, colour, style in zip(depths, cycle(theme.series[1:]), cycle(_STYLES), strict=False)
+        if depth in matrix["depth"] and depth != nearest
+    ]
+    if np.isfinite(nearest):
+        drawn.append((int(nearest), theme.text, "-", 1.8))
+    for depth, colour, style, width in sorted(drawn, key=lambda line: line[0]):
+        at = matrix.sel(depth=depth)
+        scale = float(at["scale_profile"]) / unit
+        if scale > 0.0:
+            law = _LAWS[table.attrs["part"]](depth, float(at["sigma_profile"]))
+            label = f"law of depth {depth}" + (", the nearest" if depth == nearest else "")
+            ax.plot(x, law.pdf_singular_values(x / scale) / scale, color=colour, linestyle=style, lw=width, label=label)
+    ax.set_xlim(0.0, widest)
+    ax.set_ylim(0.4 * _BINS / (max(rank, 1) * widest), 30.0)
+    ax.set_yscale("log")
+    ax.set(xlabel="singular value / root mean square", ylabel="density")
+    return finished(ax, theme, _title(matrix), legend, "upper right")
+
+
+def _matrix(table: xr.Dataset, layer: int | None, component: str | None) -> xr.Dataset:
+    """One matrix's row, the first component and the middle layer of those that have it where none is named."""
+    if not isinstance(table, xr.Dataset) or "distance_profile" not in table:
+        raise ParameterError("table", type(table).__name__, "the dataset of rmtbase.results.depth.depth")
+    components = table["component"].values.tolist()
+    component = components[0] if component is None else component
+    if component not in components:
+        raise ParameterError("component", component, f"one of {', '.join(components)}")
+    held = table["layer"].values[table["n_rows"].sel(component=component).notnull().values].tolist()
+    layer = held[len(held) // 2] if layer is None else layer
+    if layer not in held:
+        raise ParameterError("layer", layer, f"one of {held}")
+    return table.sel(layer=layer, component=component)
+
+
+def _units(table: xr.Dataset) -> tuple[xr.DataArray, float, int]:
+    """Root mean square of each matrix's singular values, the largest of all in it, and the largest number of them."""
+    values = table["singular_value"]
+    if not values.sizes["index"]:  # no matrix could be tested
+        return xr.full_like(table["n_rows"], 1.0, dtype=float), 1.0, 0
+    unit: xr.DataArray = (values**2).mean("index") ** 0.5
+    largest = float((values.max("index") / unit).max())
+    return unit, 1.05 * largest if np.isfinite(largest) else 1.0, values.sizes["index"]
+
+
+def _reason(matrix: xr.Dataset) -> str:
+    """Why a matrix was not compared with any law, as a title ends."""
+    reason = str(matrix["reason"].item()) if "reason" in matrix else ""
+    return f": {literal(reason, 120)}" if reason else ""
+
+
+def _title(matrix: xr.Dataset) -> str:
+    stack, number = ("stack", "stack_layer") if "stack_layer" in matrix.coords else ("", "layer")
+    layer = f"{matrix[stack].item() if stack else ''} layer {matrix[number].item()}".lstrip()
+    words = literal(f"{layer}, " + str(matrix["component"].item()).replace("_", " "))
+    return f"{words} ({int(matrix['n_rows'])} × {int(matrix['n_columns'])})"
+
+
+def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
+    """Name the figure of effective depths."""
+    return {"effective-depth": Drawing(partial(_every_component, table, look))}
+
+
+def _every_component(table: xr.Dataset, look: Look) -> Picture:
+    """Rows on shared axes: one scale for all distances, one for all spectra."""
+    components = table["component"].values.tolist()
+    width = look.width or 10.5
+    columns = 2 if width >= 2 * NARROWEST else 1
+    rows = len(components) * 2 // columns
+    figure = new_figure(look.theme, width, 2.9 * rows, model_title(table))
+    grid = figure.subplots(rows, columns, sharex="col" if columns == 2 else False, squeeze=False)
+    places = iter(grid.flat)
+    for component in components:
+        for plot in (depth_profile, depth_spectrum):
+            ax = styled(next(places), look.theme)
+            plot(table, component=component, ax=ax, theme=look.theme)
+            if columns == 2 and component != components[-1]:
+                ax.set_xlabel("")
+    return figure

@@ -1,0 +1,5 @@
+"""Differences of two checkpoints: how much changed, of which rank, along old or new directions."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,5 @@
+from .measure import diff
+
+__all__ = [
+    "diff",
+]

@@ -1,0 +1,102 @@
+"""What changed between two checkpoints: along old directions, or along new ones."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+
+from rmtbase.drawing.axes import LEVEL, bound, literal, model_title, own_axes, titled
+from rmtbase.drawing.color_scales import Z, z_colorbar
+from rmtbase.drawing.layout import Drawing, Look, panels
+from rmtbase.drawing.not_testable import NOT_TESTABLE
+from rmtbase.drawing.picture import Picture
+from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.errors import ParameterError
+from rmtbase.results.scores.figures import add_cells, components_axis
+from rmtbase.tables import matrices_present
+
+_SIDES = {"in": "inputs", "out": "outputs"}
+
+
+def change_heatmap(
+    tree: xr.DataTree,
+    side: Literal["in", "out"] = "in",
+    component: str | None = None,
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw how far the share of each change along old directions is above that of a random rotation, in its z.
+
+    Args:
+        tree: of ``rmtbase.results.diff.diff``.
+        side: ``"in"``, old directions of the inputs, or ``"out"``, of the outputs.
+        component: a matrix of heads, ``"attention_query"`` say, head by head; whole matrices if None.
+        level: changes with a q-value below it carry a dot.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        colorbar: whether to draw one beside the axes.
+
+    Returns:
+        The axes: component or head against layer, layer 0 on top.
+
+    Raises:
+        ParameterError: no changes, or not of that side or component.
+    """
+    if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "changes":
+        raise ParameterError("tree", type(tree).__name__, "changes, as rmtbase.results.diff.diff makes them")
+    if side not in _SIDES:
+        raise ParameterError("side", side, f"one of {', '.join(_SIDES)}")
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, tree)
+    if component is None:
+        table, across = tree["matrices"].to_dataset(), "component"
+        there = matrices_present(table)
+    else:
+        held = _of_heads(tree)
+        if component not in held:
+            raise ParameterError("component", component, f"one of {', '.join(held) or 'none: it has no heads'}")
+        table, across = tree["heads"].to_dataset().sel(component=component), "head"
+        there = table["n_rows"].notnull().transpose("layer", "head").values
+    z, q = (table[f"{name}_{side}"].transpose("layer", across).values for name in ("z_score", "q_value"))
+    add_cells(ax, z, q < level, there, Z, table, across, level, theme)
+    if component is None:
+        components_axis(ax, [str(one) for one in table["component"].values], theme)
+    what = "" if component is None else f"{literal(component.replace('_', ' '))}, "
+    unchanged = f"; {bound(f'hatched: {NOT_TESTABLE}')}" if np.isnan(z[there]).any() else ""
+    titled(ax, f"{what}old directions of the {_SIDES[side]}\n{bound(f'dot: q < {level:g}')}{unchanged}", theme)
+    if colorbar:
+        Z.bar(ax, theme)
+    return ax
+
+
+def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
+    """What draws each picture of changes: of whole matrices, and of heads on the side of the residual stream."""
+    sides = {side: {"table": tree, "side": side} for side in _SIDES}
+    found = {"changes": Drawing(partial(_maps, tree, sides, look))}
+    if heads := _of_heads(tree):
+        of_heads = {
+            name: {"table": tree, "side": "out" if name.endswith("output") else "in", "component": name}
+            for name in heads
+        }
+        found["changes-of-heads"] = Drawing(partial(_maps, tree, of_heads, look))
+    return found
+
+
+def _maps(tree: xr.DataTree, options: dict[str, dict], look: Look) -> Picture:
+    plot = partial(change_heatmap, colorbar=False)
+    layers = tree["matrices"].sizes["layer"]
+    height = float(np.clip(1.8 + 0.22 * layers, 3.6, 9.0))
+    figure = panels(plot, options, look, 2, share_y=True, height=height, title=model_title(tree), share_x=False)
+    z_colorbar(figure.axes, look.theme)
+    return figure
+
+
+def _of_heads(tree: xr.DataTree) -> list[str]:
+    return [str(one) for one in tree["heads"].to_dataset()["component"].values] if "heads" in tree.children else []

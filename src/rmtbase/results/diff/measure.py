@@ -1,0 +1,244 @@
+"""What changed from one checkpoint to another: how much, of which rank, and along old directions or new ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float, Float64
+from scipy.special import betaincc
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import HaarTrace
+from rmtbase.linalg import available_cores, without_noise
+from rmtbase.models import ONE_WAY, Difference, Model, Site, difference, open_model
+from rmtbase.progress import SILENT, Progress
+from rmtbase.results.attributes import file_attributes
+from rmtbase.results.diff.schema import CHANGES_SCHEMA
+from rmtbase.results.scores import layer_coordinates
+from rmtbase.results.signal import SignFlips, require_level, sign_flips
+from rmtbase.statistics import benjamini_yekutieli
+from rmtbase.tables import CIRCUITS, describe
+
+_SIDES = ("in", "out")
+_FILLED = "old directions or the change fill all {} dimensions, so that every rotation has the same share"
+_TURNED = "attention_output"  # of which heads are columns
+_NOTE = (
+    "directions of the changes are counted against up to {} random sign flips of each, which have the rounding of the "
+    "stored weights in them"
+)
+_FACTORS = {f"attention_{name}": CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output")}
+
+
+def diff(
+    before: Model | Path | str,
+    after: Model | Path | str,
+    revision_before: str | None = None,
+    revision_after: str | None = None,
+    components: Sequence[str] | None = None,
+    level: float = 0.05,
+    progress: Progress = SILENT,
+) -> xr.DataTree:
+    """Compare every weight matrix of two checkpoints of one model, and the parts of it that are each head's.
+
+    Of the change ΔW = W' - W: its norm over W's; the cosine of both, negative where weights have shrunk; its effective
+    rank, and how many of its directions stand out of noise, at ``level``. That is counted against random sign flips of
+    the change, as :func:`rmtbase.results.signal.signal` does with ``null="signs"``: of weights that were rounded the
+    noise is not normal, and without directions their change has one in a share ``level`` all the same.
+
+    Then whether its directions are old ones, on the side of inputs (rows of W) and of outputs. The old directions are
+    W's k strongest, k its effective rank (ΣS²)²/ΣS⁴ up to the next integer. The share of ‖ΔW‖_F² along them is compared
+    with that under a random rotation of ΔW, k/n of the n dimensions in the mean, whose law is that of
+    :class:`rmtbase.laws.HaarTrace`: a change that does not know the old matrix has uniform p-values, whatever its
+    spectrum. What takes the old matrix away knows it: of two independent matrices each is along old directions of the
+    other less itself, at a cosine of -0.7. And of the first direction of ΔW the largest |cos| with any of W's r
+    directions: for a random one P(largest > c) = 1 - (1 - P(β > c²))^r, nearly, β a Beta variable of 1/2 and (n - 1)/2.
+
+    One matrix at a time is in memory, and a full decomposition made of it and of its change. A head's W_O is
+    (d_output, d_value), as its place in the whole matrix.
+
+    Args:
+        before: a folder, a hub id, ``"demo"``, or an opened model.
+        after: another one, of the same architecture and shape.
+        revision_before: of a hub id or the bundled model.
+        revision_after: the same of the other.
+        components: which weight matrices; all that both have if None.
+        level: of the tests by which directions are told from noise.
+        progress: shows the matrices, and is told what was recorded about the models.
+
+    Returns:
+        A tree with ``/matrices`` (layer, component) and, where attention is among them, ``/heads`` (layer, head,
+        component); its variables are described in ``rmtbase.results.diff.schema.CHANGES_SCHEMA``.
+
+    Raises:
+        ParameterError: models of other architectures or shapes, or components that are none.
+        CheckpointError: a checkpoint cannot be read as it stands; its subclasses say what is wrong.
+    """
+    level = require_level(level)
+    opened = open_model(before, revision_before), open_model(after, revision_after)
+    try:
+        of = difference(opened[1], opened[0])
+    except ParameterError as error:  # of another architecture or shape: there it is what is subtracted
+        raise ParameterError("before", error.found, error.expected) from None
+    names = _require_components(of, components)
+    signs = sign_flips(level)
+    notes = (*dict.fromkeys((*of.less.notes, *of.of.notes)), _NOTE.format(signs.draws))
+    for line in notes:
+        progress.note(line)
+    advance = progress.bar("comparing matrices", of.n_layers * len(names))
+    factors = [name for name in names if name in _FACTORS and any(_has_heads(site, name) for site in of.sites)]
+    n_heads = max((max(site.n_heads, site.n_key_heads) for site in of.sites), default=0)
+    whole = _Filled("/matrices", (of.n_layers, len(names)), signs)
+    parts = _Filled("/heads", (len(of.sites), n_heads, len(factors)), signs)
+    for layer, place in enumerate(of.layers):
+        for k, name in enumerate(names):
+            if of.has(layer, name):
+                old, change = of.less.matrix(layer, name).astype(np.float64), of.matrix(layer, name)
+                rounding, reason = of.rounding(layer, name), ONE_WAY if of.rounds_one_way(layer, name) else ""
+                whole.put((layer, k), old, change, rounding, reason)
+                for at, site in enumerate(of.sites):
+                    if site.place == place and name in factors and _has_heads(site, name):
+                        by_head = (of.by_head(at, _FACTORS[name].name, matrix) for matrix in (old, change))
+                        for head, each in enumerate(zip(*by_head, strict=True)):
+                            own, own_change = (one.T for one in each) if name == _TURNED else each
+                            parts.put((at, head, factors.index(name)), own, own_change, rounding, reason)
+            advance(1)
+    groups = {"/matrices": whole.dataset({**layer_coordinates(of.layers), "component": names})}
+    if factors:
+        coords = {**layer_coordinates([site.place for site in of.sites]), "head": np.arange(n_heads)}
+        groups["/heads"] = parts.dataset({**coords, "component": factors})
+    tree: xr.DataTree = xr.DataTree.from_dict(groups)
+    tree.attrs = _attributes(of, names, level, notes)
+    return tree
+
+
+def _require_components(of: Difference, wanted: Sequence[str] | None) -> list[str]:
+    names = list(of.components if wanted is None else wanted)
+    if isinstance(wanted, str) or not names or len(set(names)) < len(names) or not set(names) <= set(of.components):
+        raise ParameterError("components", wanted, f"distinct ones of {', '.join(of.components)}")
+    return names
+
+
+def _has_heads(site: Site, name: str) -> bool:
+    """Whether a site has the sizes of a matrix of its heads."""
+    return all(getattr(site, size) is not None for size in (_FACTORS[name].rank, _FACTORS[name].width))
+
+
+class _Filled:
+    """The variables of a group, being filled."""
+
+    def __init__(self, group: str, shape: tuple[int, ...], signs: SignFlips) -> None:
+        self.schema = CHANGES_SCHEMA[group]
+        self.values: dict[str, np.ndarray] = {
+            name: np.full(shape, "", dtype=object) if name.startswith("reason") else np.full(shape, np.nan)
+            for name in self.schema
+        }
+        self.signs = signs
+
+    def put(
+        self,
+        place: tuple[int, ...],
+        old: Float64[np.ndarray, "row column"],
+        change: Float64[np.ndarray, "row column"],
+        rounding: float,
+        reason: str,
+    ) -> None:
+        """Fill in one matrix; with a ``reason`` why its directions cannot be counted."""
+        for name, value in _of_matrix(old, change, rounding).items():
+            self.values[name][place] = value
+        nothing = _nothing_to_test(old, change)
+        for side, width in zip(_SIDES, (change.shape[1], change.shape[0]), strict=True):
+            untested = np.isnan(self.values[f"p_value_{side}"][place])
+            self.values[f"reason_{side}"][place] = (nothing or _FILLED.format(width)) if untested else ""
+        self.values["reason"][place] = nothing or reason
+        if nothing or reason:
+            return
+        with ThreadPoolExecutor(available_cores()) as pool:
+            counted = self.signs.count(change, map_draws=pool.map)
+        self.values["n_directions"][place] = counted.number
+        if counted.p_value.size:
+            self.values["first_p_value"][place] = counted.p_value[0]
+        else:
+            self.values["reason"][place] = counted.reason
+
+    def dataset(self, coords: dict[str, object]) -> xr.Dataset:
+        """All of them, with the q-values."""
+        for name in self.schema:
+            if name.startswith("reason"):
+                self.values[name] = self.values[name].astype(str)
+        for side in _SIDES:
+            self.values[f"q_value_{side}"] = benjamini_yekutieli(self.values[f"p_value_{side}"])
+        variables = {name: (variable.dims, self.values[name]) for name, variable in self.schema.items()}
+        return describe(xr.Dataset(variables, coords), self.schema)
+
+
+def _nothing_to_test(old: Float64[np.ndarray, "row column"], change: Float64[np.ndarray, "row column"]) -> str:
+    """Why a change has no test at all, or ""."""
+    if not old.any():
+        return "all zeros before, which have no directions"
+    return "" if change.any() else "the same in both, so there is no change to test"
+
+
+def _of_matrix(
+    old: Float64[np.ndarray, "row column"], change: Float64[np.ndarray, "row column"], rounding: float
+) -> dict[str, float]:
+    """What is known of one change but its directions beyond noise; of none its norm alone."""
+    norms = [float(np.linalg.norm(one)) for one in (old, change)]
+    found: dict[str, float] = {"n_rows": old.shape[0], "n_columns": old.shape[1]}
+    if norms[0] == 0.0:
+        return found
+    found["relative_change"] = norms[1] / norms[0]
+    if norms[1] == 0.0:
+        return found
+    found["cosine"] = float(np.vdot(old / norms[0], change / norms[1]))
+    found["rounding_share"] = rounding**2 * change.size / norms[1] ** 2
+    (u_old, s_old, v_old), (u, s, v) = (
+        np.linalg.svd(one / norm, full_matrices=False) for one, norm in zip((old, change), norms, strict=True)
+    )
+    s_old, s = without_noise(s_old), without_noise(s)
+    found["effective_rank"] = _participation(s)
+    k = math.ceil(_participation(s_old) - 1e-9)
+    found["n_old_directions"] = k
+    rank = int((s_old > 0.0).sum())
+    for side, (new, before) in {"in": (v, v_old), "out": (u.T, u_old.T)}.items():
+        found |= {f"{name}_{side}": value for name, value in _of_side(new, s, before[:rank], k).items()}
+    return found
+
+
+def _of_side(
+    new: Float64[np.ndarray, "rank n"], s: Float64[np.ndarray, " rank"], old: Float64[np.ndarray, "old n"], k: int
+) -> dict[str, float]:
+    """Where the directions of a change lie beside old ones, strongest first."""
+    n = new.shape[1]
+    cosines = new @ old[:k].T
+    share = float(s**2 @ (cosines**2).sum(axis=1))
+    law = HaarTrace(s[None] ** 2, np.ones((1, k)), n)
+    found = {"old_share": min(share, 1.0), "expected_share": k / n}
+    if law.std()[0, 0] > 0.0:
+        found |= {
+            "z_score": float((share - law.mean()[0, 0]) / law.std()[0, 0]),
+            "p_value": float(law.sf(share)[0, 0]),
+        }
+    first = np.abs(old @ new[0])
+    nearest = int(first.argmax())
+    found |= {"nearest_cosine": min(float(first[nearest]), 1.0), "nearest": nearest}
+    if n > 1:
+        beyond = betaincc(0.5, 0.5 * (n - 1), found["nearest_cosine"] ** 2)
+        found["nearest_p_value"] = float(-np.expm1(len(old) * np.log1p(-beyond))) if beyond < 1.0 else 1.0
+    return found
+
+
+def _participation(s: Float[np.ndarray, " r"]) -> float:
+    squares = s**2
+    return float(squares.sum() ** 2 / (squares**2).sum())
+
+
+def _attributes(of: Difference, components: Sequence[str], level: float, notes: Sequence[str]) -> dict[str, object]:
+    both = {"before": of.less, "after": of.of}
+    call = {"function": "rmtbase.results.diff.diff", "components": list(components), "level": level}
+    call |= {name: [model.name, model.revision] for name, model in both.items()}
+    return file_attributes("changes", of, {"level": level}, notes, of.warnings, call)

@@ -1,0 +1,100 @@
+"""What a file of changes holds: every matrix of one checkpoint, and of its heads, beside that of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import xarray as xr
+
+from rmtbase.tables import EVERY_FILE, Fault, Kind, Schema, Variable, register
+from rmtbase.tables.domain import (
+    ANY,
+    COUNT_OR_NAN,
+    JSON_LIST,
+    NON_NEGATIVE_OR_NAN,
+    PROBABILITY,
+    SIZE_OR_NAN,
+    TEXT,
+    Domain,
+)
+
+_SHARE = Domain("numbers from 0 to 1, or NaN", least=0, most=1 + 1e-9, missing=True)
+_COSINE = Domain("numbers from -1 to 1, or NaN", least=-1 - 1e-9, most=1 + 1e-9, missing=True)
+_SIDES = {"in": "inputs", "out": "outputs"}
+
+
+def _schema(dims: tuple[str, ...]) -> Schema:
+    return {
+        "n_rows": Variable(dims, "rows (outputs)", SIZE_OR_NAN),
+        "n_columns": Variable(dims, "columns (inputs)", SIZE_OR_NAN),
+        "relative_change": Variable(dims, "norm of the change over the norm before", NON_NEGATIVE_OR_NAN),
+        "cosine": Variable(dims, "cosine between the change and the matrix before", _COSINE),
+        "rounding_share": Variable(
+            dims, "share of the change's square that the rounding of both stored matrices has", NON_NEGATIVE_OR_NAN
+        ),
+        "effective_rank": Variable(dims, "participation ratio of the change's squared singular values", ANY),
+        "n_directions": Variable(
+            dims,
+            "directions of the change beyond noise, by random sign flips; NaN where it is not known",
+            COUNT_OR_NAN,
+        ),
+        "first_p_value": Variable(dims, "p-value of no direction of the change at all", PROBABILITY),
+        "reason": Variable(dims, "why the directions of the change cannot be tested; empty where they were", TEXT),
+        "n_old_directions": Variable(dims, "effective rank before, up to the next integer: its old directions", ANY),
+        **{
+            f"{name}_{side}": Variable(dims, words.format(what), domain)
+            for side, what in _SIDES.items()
+            for name, words, domain in (
+                ("old_share", "share of the change's square along the old directions of the {}", _SHARE),
+                ("expected_share", "its mean under random rotations", _SHARE),
+                ("z_score", "old share of the {} less that, over its exact standard deviation", ANY),
+                ("p_value", "probability under random rotations of an old share of the {} as large", PROBABILITY),
+                ("q_value", "Benjamini-Yekutieli q-value of it over all that are of one size of thing", PROBABILITY),
+                ("nearest_cosine", "largest |cosine| of the change's first direction of {} with one before", _SHARE),
+                ("nearest", "place of that direction before, from the strongest, which is 0", COUNT_OR_NAN),
+                ("nearest_p_value", "probability of so large a cosine of a random direction of {}", PROBABILITY),
+            )
+        },
+        **{
+            f"reason_{side}": Variable(
+                dims, f"why the old share of the {what} cannot be tested; empty where it was", TEXT
+            )
+            for side, what in _SIDES.items()
+        },
+    }
+
+
+CHANGES_SCHEMA: dict[str, Schema] = {
+    "/matrices": _schema(("layer", "component")),
+    "/heads": _schema(("layer", "head", "component")),
+}
+"""The variables of each group of a file of changes: of whole matrices, and of the parts of each head."""
+
+
+def changes_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """What a matrix that is not there has, must be missing; no q-value is below its p-value."""
+    for name in CHANGES_SCHEMA:
+        group = groups.get(name)
+        if group is None:
+            continue
+        if (group["relative_change"].notnull() & group["n_rows"].isnull()).any():
+            return f"a change of a matrix without rows in {name}", "NaN there"
+        for side in _SIDES:
+            untested = group["n_rows"].notnull() & group[f"p_value_{side}"].isnull()
+            if ((group[f"reason_{side}"] != "") != untested).any():
+                return f"reason_{side} of changes with a p-value in {name}, or none of one without", "one of the two"
+            if (group[f"q_value_{side}"] < group[f"p_value_{side}"] * (1 - 1e-9)).any():
+                return f"q_value_{side} below p_value_{side} in {name}", "an adjusted p-value of at least the p-value"
+    return None
+
+
+CHANGES = register(
+    Kind(
+        "changes",
+        {"": {}, **CHANGES_SCHEMA},
+        EVERY_FILE | {"model": TEXT, "level": PROBABILITY},
+        {"family": TEXT, "notes": JSON_LIST},
+        frozenset({"/heads"}),
+        scores_relations=(changes_fit,),
+    )
+)

@@ -1,0 +1,74 @@
+from ._attention import attention_class
+from ._element_scores import Elements
+from ._element_summary import ElementsSummary, summarize_elements
+from ._head_elements import ElementMode, HeadElements
+from ._heads import circuit_scores, circuits_of, layer_coordinates, require_scores, sizes_of
+from ._matrices import matrix_p_value_floors
+from ._read_matrices import LAYERS, products_of
+from ._scores_relations import (
+    Groups,
+    circuit_group,
+    circuits_whole,
+    heads_padded,
+    shapes_fit,
+    sizes_known,
+    untested_heads_have_reasons,
+)
+from ._why import LEVEL, QUESTIONS, TESTS, WhySummary, summarize_why, verdict
+from .measure import MatrixMode, score, score_heads
+from .page import render
+from .rows import heads_csv, matrices_csv
+from .summary import (
+    HeadFinding,
+    Summary,
+    at_p_value_floor,
+    farthest_distance,
+    layer_p_value_floors,
+    p_value_floors,
+    signed_distance,
+    summarize_scores,
+)
+
+__all__ = [
+    "LAYERS",
+    "LEVEL",
+    "QUESTIONS",
+    "TESTS",
+    "ElementMode",
+    "Elements",
+    "ElementsSummary",
+    "Groups",
+    "HeadElements",
+    "HeadFinding",
+    "MatrixMode",
+    "Summary",
+    "WhySummary",
+    "at_p_value_floor",
+    "attention_class",
+    "circuit_group",
+    "circuit_scores",
+    "circuits_of",
+    "circuits_whole",
+    "farthest_distance",
+    "heads_csv",
+    "heads_padded",
+    "layer_coordinates",
+    "layer_p_value_floors",
+    "matrices_csv",
+    "matrix_p_value_floors",
+    "p_value_floors",
+    "products_of",
+    "render",
+    "require_scores",
+    "score",
+    "score_heads",
+    "shapes_fit",
+    "signed_distance",
+    "sizes_known",
+    "sizes_of",
+    "summarize_elements",
+    "summarize_scores",
+    "summarize_why",
+    "untested_heads_have_reasons",
+    "verdict",
+]

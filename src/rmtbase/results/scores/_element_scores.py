@@ -1,0 +1,174 @@
+"""The elements of a matrix against those of a null: what is kept of them, and how far their statistics are from it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from rmtbase.laws import element_null
+from rmtbase.nulls import SMALLEST_P_VALUE
+from rmtbase.results.scores._largest_elements import LargestElements, largest_elements
+from rmtbase.statistics import (
+    ELEMENT_STATISTICS,
+    FEWEST_ELEMENTS,
+    MOMENT_STATISTICS,
+    ElementSketch,
+    element_sketch,
+    element_statistics,
+    normal_score,
+)
+
+FIELDS = ("observed", "null_mean", "null_std", "z_score", "p_value")
+STATISTICS = tuple(ELEMENT_STATISTICS)
+
+BINS = np.linspace(-8.0, 8.0, 161)
+"""Edges of the histogram of (w - w̄)/s."""
+MAGNITUDE_BINS = np.linspace(-12.0, 4.0, 161)
+"""Edges of the histogram of log₁₀ |w|."""
+
+OF_PRODUCT = "made of a product of matrices, of whose elements no null is known"
+"""Why a matrix that is not stored as it is has statistics and no null of them."""
+
+OF_ORTHOGONAL = "drawn with orthonormal rows or columns, whose elements depend on each other: no null of them is known"
+"""Why a matrix of orthogonal initialisation has statistics and no null of them."""
+
+_SPAN = 1 << 21  # elements that are summarised at a time
+_NAMED = 3  # missing statistics: which they are all is seen in the file
+_FEWEST_OF_MOMENTS = 20  # numbers that the null of moments is known of
+
+Law = Any
+"""The law of a statistic: ``mean()``, ``std()``, ``p_value(observed)``."""
+
+
+@dataclass(frozen=True)
+class ElementSummary:
+    """What is kept of elements while they are read; that of two parts can be merged."""
+
+    sketch: ElementSketch
+    largest: LargestElements
+
+    def merged(self, other: ElementSummary) -> ElementSummary:
+        """Of both parts, the other behind this one."""
+        return ElementSummary(self.sketch.merged(other.sketch), self.largest.merged(other.largest))
+
+
+def summarized(
+    block: Shaped[np.ndarray, "row column"], map_spans: Callable[..., Iterable[ElementSummary]] = map
+) -> ElementSummary:
+    """The summary of a block of a matrix, whose spans of 2^21 elements ``map_spans`` can spread over threads."""
+    flat = np.ascontiguousarray(block).reshape(-1)
+    spans = [flat[start : start + _SPAN] for start in range(0, flat.size, _SPAN)]
+    return reduce(ElementSummary.merged, map_spans(_summarized_span, spans))
+
+
+def _summarized_span(numbers: Shaped[np.ndarray, " number"]) -> ElementSummary:
+    return ElementSummary(element_sketch([numbers]), largest_elements(numbers))
+
+
+@dataclass(frozen=True)
+class Elements:
+    """What a file keeps of the elements of one matrix.
+
+    Attributes:
+        count: how many there are.
+        sigma: their standard deviation.
+        statistics: in the order of :data:`STATISTICS`; NaN where the sample does not allow one.
+        histogram: density of (w - w̄)/s in :data:`BINS`; NaN of a constant matrix.
+        log_magnitude_histogram: density of log₁₀ |w| in :data:`MAGNITUDE_BINS`.
+        reason: why statistics are missing; "" where none is.
+    """
+
+    count: int
+    sigma: float
+    statistics: Float[np.ndarray, " statistic"]
+    histogram: Float[np.ndarray, " bin"]
+    log_magnitude_histogram: Float[np.ndarray, " magnitude_bin"]
+    reason: str
+
+
+def elements_of(sketch: ElementSketch) -> Elements:
+    """What is kept of a sketch; its moments from 20 numbers on, though of fewer than 100 nothing else is known."""
+    moments, statistics = sketch.moments(), element_statistics(sketch)
+    n, std = moments.count, moments.std
+    if std > 0:
+        own = (moments.mean / std, moments.skewness, moments.excess_kurtosis, moments.largest_magnitude)
+        statistics[: len(MOMENT_STATISTICS)] = own
+    centred = sketch.histogram(moments.mean + std * BINS) if std > 0 else np.full(len(BINS) - 1, math.nan)
+    edges = 10.0**MAGNITUDE_BINS
+    magnitudes = sketch.histogram(edges) + sketch.histogram(-edges[::-1])[::-1]
+    width = BINS[1] - BINS[0]
+    return Elements(n, std, statistics, centred / (n * width), magnitudes / (n * width), _reason(sketch, statistics))
+
+
+def _reason(sketch: ElementSketch, statistics: Float[np.ndarray, " statistic"]) -> str:
+    """Why statistics are missing, those of one reason together."""
+    if sketch.moments().std == 0:
+        return "constant, so the matrix has no shape and is not scored"
+    why: dict[str, list[str]] = {}
+    for name in np.array(STATISTICS)[np.isnan(statistics)].tolist():
+        why.setdefault(sketch.unsuitable(name) or "no finite number", []).append(name)
+    return "; ".join(f"{reason}: no {_listed(names)}" for reason, names in why.items())
+
+
+def _listed(names: list[str]) -> str:
+    left_out = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {left_out} more" if left_out > 0 else "")
+
+
+def missing_lines(reasons: Iterable[tuple[str, str]]) -> list[str]:
+    """Lines that say of which matrices, by their names, statistics are missing; those of one reason in one line.
+
+    Reasons that differ in numbers alone are one, and told by the first.
+    """
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for name, reason in reasons:
+        if reason:
+            alike.setdefault(re.sub(r"\d+", "#", reason), []).append((name, reason))
+    return [
+        f"{same[0][0]}{f' and {len(same) - 1} more' if len(same) > 1 else ''}: {same[0][1]}" for same in alike.values()
+    ]
+
+
+def element_law(initialization: str, count: int) -> Callable[[str], Law | None]:
+    """The law of each statistic of ``count`` independent elements; None where there are too few."""
+
+    def law(name: str) -> Law | None:
+        of_moments = name in MOMENT_STATISTICS and initialization == "normal"
+        if count < (_FEWEST_OF_MOMENTS if of_moments else FEWEST_ELEMENTS):
+            return None
+        return element_null(name, count, initialization)
+
+    return law
+
+
+def against_null(
+    observed: Float[np.ndarray, "... statistic"], law_of: Callable[[str], Law | None]
+) -> Float[np.ndarray, "... statistic field"]:
+    """The values of :data:`FIELDS` of the statistics of matrices that have one null."""
+    scores = np.full((*observed.shape, len(FIELDS)), np.nan)
+    scores[..., 0] = observed
+    for k, name in enumerate(STATISTICS):
+        law = law_of(name)
+        if law is None:
+            continue
+        value = observed[..., k]
+        mean, std, there = float(law.mean()), float(law.std()), ~np.isnan(value)
+        p_value = np.full(value.shape, np.nan)
+        p_value[there] = np.maximum(law.p_value(value[there]), SMALLEST_P_VALUE)
+        z_score = (value - mean) / std if std > 0 else normal_score(p_value, value > law.ppf(0.5))
+        for field, column in enumerate((mean, std, z_score, p_value), 1):
+            scores[..., k, field] = column
+    return scores
+
+
+def bin_coordinates() -> dict[str, Float[np.ndarray, " bin"]]:
+    """The centres of the bins of both histograms."""
+    edges = {"bin": BINS, "magnitude_bin": MAGNITUDE_BINS}
+    return {name: 0.5 * (each[1:] + each[:-1]) for name, each in edges.items()}

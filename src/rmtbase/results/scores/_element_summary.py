@@ -1,0 +1,185 @@
+"""What the scores of elements say, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool, Float
+
+from rmtbase.models import MatrixName, Place
+from rmtbase.results.scores._element_scores import STATISTICS
+from rmtbase.results.scores._heads import require_scores
+from rmtbase.results.scores._matrices import is_fused
+from rmtbase.results.scores._super_weights import CANNOT_TELL
+from rmtbase.results.scores.summary import FALSE_DISCOVERY_RATE
+from rmtbase.shown import in_one_line
+from rmtbase.statistics import ELEMENT_STATISTICS, benjamini_hochberg, cauchy_combination
+from rmtbase.tables import (
+    NotTestable,
+    headline,
+    layer_numbers,
+    layer_stacks,
+    matrices_present,
+    not_testable_words,
+    plural,
+    recorded,
+)
+
+_EXCESS = 1.15
+"""How often the Cauchy combination of a matrix's 24 p-values falls below a level, over the level, at most: they depend
+on each other, so that at levels from 0.001 to 0.05 it is not yet exact. Measured in studies/calibration
+(``fresh_matrices.json``)."""
+
+_NAMED = 3  # statistics, and super-weights, that have words of their own
+
+
+@in_one_line
+@dataclass(frozen=True)
+class ElementsSummary:
+    """What the elements of a model's matrices say.
+
+    Attributes:
+        n_matrices: how many could be tested, of layers, outside of them, and of experts; fused ones are their parts.
+        n_differing: how many differ from the null by all statistics of their elements together, at ``level``.
+        flagged: by statistic, how many have a q-value under ``level``; without those that no matrix was tested by.
+        super_weights: the isolated extremes by the names of ``rmtbase.results.scores.schema.SUPER_WEIGHTS_SCHEMA``,
+            with the name of their matrix as ``place``.
+        initialization: the law of the elements under the null.
+        level: false discovery rate.
+        not_testable: the matrices that could not be tested, each with its reason.
+        without_tail: those whose largest elements could not be compared with a tail, each with its reason.
+        untold: in how many matrices it cannot be told by probability, and why; "" where it can in all.
+    """
+
+    n_matrices: int
+    n_differing: int
+    flagged: dict[str, int]
+    super_weights: tuple[dict[str, Any], ...]
+    initialization: str
+    level: float
+    not_testable: tuple[NotTestable, ...] = ()
+    without_tail: tuple[NotTestable, ...] = ()
+    untold: str = ""
+
+    def sentences(self) -> list[str]:
+        """How many matrices differ, by which statistics most, and which elements stand apart."""
+        law = self.initialization.replace("_", " ")
+        cannot = f"cannot have independent {law} elements (false discovery rate {self.level:.0%})"
+        line = f"Elements: {headline(self.n_differing, self.n_matrices, self.not_testable, 'weight matrix', cannot)}"
+        most = sorted(self.flagged.items(), key=lambda item: -item[1])[: _NAMED if self.n_differing else 0]
+        named = ", ".join(f"{ELEMENT_STATISTICS[name].long_name} ({count})" for name, count in most if count)
+        return [f"{line}{f', most by {named}' if named else ''}.", self._extremes()]
+
+    def _extremes(self) -> str:
+        number, total = len(self.super_weights), self.n_matrices + len(self.not_testable)
+        words = not_testable_words(self.without_tail, total, "weight matrix")
+        untold = f"; {self.untold}" if self.untold else ""
+        if not number:
+            searched = total - len(self.without_tail)
+            if not searched:
+                return f"Super-weights: 0 of 0 testable; {words}."
+            of = (
+                f"in {searched} testable weight {plural(searched, 'matrix')}"
+                if words
+                else "from the tail of its matrix"
+            )
+            return (
+                f"No element stands apart {of}, or is improbable under its body{f'; {words}' if words else ''}{untold}."
+            )
+        of = "; ".join(map(_in_words, self.super_weights[:_NAMED]))
+        stand = f"{number} elements stand" if number != 1 else "1 element stands"
+        more = "; …" if number > _NAMED else ""
+        return (
+            f"Super-weights: {stand} apart from the tail of the matrix, or improbable under its body: "
+            f"{of}{more}{f'. {words}' if words else ''}{untold}."
+        )
+
+
+def _in_words(one: dict[str, Any]) -> str:
+    far = f"{one['magnitude_over_core']:.0f} σ of its core"
+    return f"{one['place']} [{one['row']}, {one['column']}] = {one['value']:.3g}, {far}"
+
+
+def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> ElementsSummary | None:
+    """How many matrices differ from the null by their elements, and the super-weights; None where none was scored.
+
+    A matrix differs when one test of all statistics of its elements, :func:`joint_p_value`, has a Benjamini–Hochberg
+    q-value under ``level``. Then a model whose matrices all have independent elements of the null's law has a differing
+    one with at most that probability.
+
+    Raises:
+        ParameterError: it is no scores tree.
+    """
+    require_scores(tree)
+    groups = [tree[name].to_dataset() for name in ("matrices", "experts") if name in tree.children]
+    if not groups:
+        return None
+    together, flagged = [], dict[str, int]()
+    left_out: dict[str, list[NotTestable]] = {"reason": [], "tail_reason": []}
+    for group in groups:
+        names = [name for name in group["statistic"].values.tolist() if name in STATISTICS]
+        kept = [not is_fused(str(component)) for component in group["component"].values]
+        held = group.sel(statistic=names).isel(component=np.flatnonzero(kept)).transpose(..., "statistic")
+        there = matrices_present(held)
+        joint = joint_p_value(held["p_value"].values[there])
+        together.append(joint)
+        of_matrices = list(_names(held, there))
+        for variable, lacking in left_out.items():
+            reasons = held[variable].values[there] if variable in held else np.full(joint.shape, "")
+            untested = np.isnan(joint) if variable == "reason" else reasons != ""
+            lacking += [NotTestable(of_matrices[k], recorded(reasons[k])) for k in np.flatnonzero(untested)]
+        for name in names:
+            q_value = held["q_value"].sel(statistic=name).values
+            if not np.isnan(q_value).all():
+                flagged[name] = flagged.get(name, 0) + int((q_value < level).sum())
+    joint = np.concatenate(together)
+    joint = joint[~np.isnan(joint)]
+    return ElementsSummary(
+        n_matrices=joint.size,
+        n_differing=int((benjamini_hochberg(joint) < level).sum()),
+        flagged=flagged,
+        super_weights=tuple(_super_weights(tree)),
+        initialization=str(tree.attrs.get("initialization", "normal")),
+        level=level,
+        not_testable=tuple(left_out["reason"]),
+        without_tail=tuple(left_out["tail_reason"]),
+        untold=_untold(tree),
+    )
+
+
+def _untold(tree: xr.DataTree) -> str:
+    """Of the notes that which says in which matrices nothing is told by probability."""
+    notes = (one for one in json.loads(tree.attrs.get("notes", "[]")) if one.startswith(CANNOT_TELL))
+    return next((one.removeprefix("super-weights: ") for one in notes), "")
+
+
+def _names(group: xr.Dataset, there: Bool[np.ndarray, "..."]) -> Iterator[str]:
+    """The names of the matrices that are there, in their order."""
+    axes = [str(dim) for dim in group["n_rows"].dims]
+    stacks, numbers = layer_stacks(group), layer_numbers(group)
+    for place in np.argwhere(there).tolist():
+        at = dict(zip(axes, place, strict=True))
+        expert = f"expert {group['expert'].values[at['expert']]} " if "expert" in at else ""
+        number = numbers[at["layer"]]
+        layer = "" if number == -1 else f"{stacks[at['layer']]} layer {number} ".lstrip()
+        yield f"{layer}{expert}{group['component'].values[at['component']]}"
+
+
+def joint_p_value(p_value: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
+    """One p-value for all element statistics of a matrix: 1.15 times their Cauchy combination, at most 1."""
+    return np.minimum(1.0, _EXCESS * cauchy_combination(p_value))
+
+
+def _super_weights(tree: xr.DataTree) -> Iterator[dict[str, Any]]:
+    """Each by the names of its variables; none of scores without matrices."""
+    found = tree["super_weights"].to_dataset() if "super_weights" in tree.children else xr.Dataset()
+    columns = {str(name): found[name].values.tolist() for name in found.data_vars}
+    for row in zip(*columns.values(), strict=True):
+        one = dict(zip(columns, row, strict=True))
+        expert = None if one["expert"] < 0 else one["expert"]
+        yield {"place": str(MatrixName(Place(one["stack"], one["layer"]), one["component"], expert)), **one}

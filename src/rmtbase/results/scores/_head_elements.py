@@ -1,0 +1,186 @@
+"""The elements of each head's matrices, and of its W_QK, against those of random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from functools import reduce
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Shaped
+
+from rmtbase.errors import ParameterError
+from rmtbase.heads.factors import holds_product
+from rmtbase.laws import product_element_null
+from rmtbase.models import Site
+from rmtbase.parameters import require_independent_entries, require_initialization
+from rmtbase.results.scores._element_scores import (
+    FIELDS,
+    OF_PRODUCT,
+    STATISTICS,
+    Elements,
+    ElementSummary,
+    Law,
+    against_null,
+    bin_coordinates,
+    element_law,
+    elements_of,
+    missing_lines,
+    summarized,
+)
+from rmtbase.results.scores._heads import layer_coordinates
+from rmtbase.results.scores.schema import head_elements_schema
+from rmtbase.statistics import benjamini_hochberg
+from rmtbase.tables import CIRCUITS, Circuit, Factor, describe
+
+ElementMode = Literal["matrices", "factors", "heads"]
+ELEMENT_MODES = ("matrices", "factors", "heads")
+
+_BLOCK = 1 << 20  # elements of W_QK that are made at a time
+_CIRCUITS = (*(CIRCUITS[name] for name in ("query", "key", "value", "output")), CIRCUITS["qk"])
+
+
+class ElementOptions(NamedTuple):
+    """Of which matrices the elements are scored, one of :data:`ELEMENT_MODES`, and the law of these in the null."""
+
+    mode: str
+    initialization: str
+
+    @classmethod
+    def of(cls, elements: object, initialization: object) -> ElementOptions:
+        """Checked.
+
+        Raises:
+            ParameterError: one is none of its names.
+        """
+        if elements not in ELEMENT_MODES:
+            raise ParameterError("elements", elements, f"one of {', '.join(ELEMENT_MODES)}")
+        if elements != "matrices":
+            require_independent_entries(initialization, f"elements={elements!r}")
+        return cls(str(elements), require_initialization(initialization))
+
+    def of_heads(self, sites: Sequence[Site]) -> HeadElements | None:
+        """What scores the elements of heads, where they are wanted."""
+        if self.mode == "matrices":
+            return None
+        return HeadElements(sites, self.mode == "heads", self.initialization)
+
+
+class HeadElements:
+    """Scores the elements of each head's W_Q, W_K, W_V and W_O, as far as a site has them, and of its W_QK.
+
+    The null of the first four is independent elements of one law; of W_QK the product of two such matrices, whose
+    elements are dependent where they share a row or a column. Each at its own standard deviation.
+    """
+
+    def __init__(self, sites: Sequence[Site], products: bool, initialization: str) -> None:
+        self._sites, self._initialization = sites, initialization
+        self._circuits = _CIRCUITS if products else _CIRCUITS[:-1]
+        self._found: dict[tuple[int, Circuit], list[Elements]] = {}
+
+    def submit(
+        self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
+    ) -> dict[Circuit, list[Future[Elements]]]:
+        """Begin with a site: a head at a time, of W_QK in blocks of its rows."""
+        submitted: dict[Circuit, list[Future[Elements]]] = {}
+        for circuit in self._circuits:
+            held = [factors[factor] for factor in circuit.factors if factor in factors]
+            if len(held) < len(circuit.factors):
+                continue
+            shared = [len(held[0]) // len(one) for one in held]
+            submitted[circuit] = [
+                pool.submit(_elements, *(one[head // of] for one, of in zip(held, shared, strict=True)))
+                for head in range(len(held[0]))
+            ]
+        return submitted
+
+    def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Elements]]]) -> None:
+        """Wait for a site."""
+        for circuit, heads in submitted.items():
+            self._found[site, circuit] = [head.result() for head in heads]
+
+    def missing(self) -> list[str]:
+        """Lines that say of which heads statistics are missing, or their nulls, and why."""
+        return missing_lines(
+            (f"{self._sites[site].place} {circuit.noun} {head}, {circuit.symbol}", reason)
+            for (site, circuit), each in self._found.items()
+            for head, reason in enumerate(self._reasons(site, circuit, each))
+        )
+
+    def _reasons(self, site: int, circuit: Circuit, each: Sequence[Elements]) -> list[str]:
+        """Why statistics of heads are missing, or their nulls."""
+        _, why = _law(self._sites[site], circuit, self._initialization)
+        return ["; ".join(filter(None, (one.reason, why))) for one in each]
+
+    def dataset(self) -> xr.Dataset:
+        """The group ``/heads/elements``: NaN where a layer has fewer heads, or key heads, or no such matrix."""
+        held = [circuit for circuit in self._circuits if any(one == circuit for _, one in self._found)]
+        n_heads = max(site.n_heads for site in self._sites)
+        shape = len(self._sites), n_heads, len(held)
+        scores = np.full((*shape, len(STATISTICS), len(FIELDS)), np.nan)
+        facts = {name: np.full(shape, np.nan) for name in ("sigma", "n_rows", "n_columns")}
+        bins = bin_coordinates()
+        histograms = {"histogram": "bin", "log_magnitude_histogram": "magnitude_bin"}
+        pictures = {name: np.full((*shape, bins[dim].size), np.nan) for name, dim in histograms.items()}
+        reason = np.full(shape, "", dtype=object)
+        for (index, circuit), each in self._found.items():
+            site, at = self._sites[index], (index, slice(len(each)), held.index(circuit))
+            facts["sigma"][at] = [one.sigma for one in each]
+            facts["n_rows"][at], facts["n_columns"][at] = _shape(site, circuit)
+            for name, values in pictures.items():
+                values[at] = [getattr(one, name) for one in each]
+            reason[at] = self._reasons(index, circuit, each)
+            law_of, _ = _law(site, circuit, self._initialization)
+            scores[at] = against_null(np.array([one.statistics for one in each]), law_of)
+        dims = ("layer", "head", "component")
+        of_statistic = (*dims, "element_statistic")
+        variables: dict[str, tuple] = {name: (of_statistic, scores[..., k]) for k, name in enumerate(FIELDS)}
+        p_value = scores[..., FIELDS.index("p_value")]
+        families = np.moveaxis(p_value, (2, 3), (0, 1))
+        q_value = [[benjamini_hochberg(one) for one in of_component] for of_component in families]
+        variables["q_value"] = of_statistic, np.moveaxis(np.array(q_value), (0, 1), (2, 3))
+        variables |= {name: (dims, values) for name, values in facts.items()} | {"reason": (dims, reason.astype(str))}
+        variables |= {name: ((*dims, dim), pictures[name]) for name, dim in histograms.items()}
+        names = {"component": [circuit.symbol for circuit in held], "element_statistic": list(STATISTICS)}
+        heads = {"head": np.arange(n_heads)}
+        coordinates = layer_coordinates([site.place for site in self._sites]) | heads | names | bins
+        return describe(xr.Dataset(variables, coords=coordinates), head_elements_schema())
+
+
+def _elements(*factors: Shaped[np.ndarray, "rank width"]) -> Elements:
+    """Of one matrix; or of the product AᵀB of two, in blocks of its rows.
+
+    In float32: rounding makes some 1e-7 of σ of an element that is a sum of d_head products, and of a statistic of 16.8
+    million of them less than 0.02 of its standard error (``benchmarks/inventory.py``).
+    """
+    if len(factors) == 1:
+        summary = summarized(factors[0])
+    else:
+        left, right = (np.asarray(one, dtype=np.float32) for one in factors)
+        height = max(1, _BLOCK // right.shape[1])
+        blocks = (left[:, start : start + height].T @ right for start in range(0, left.shape[1], height))
+        summary = reduce(ElementSummary.merged, map(summarized, blocks))
+    return elements_of(summary.sketch)
+
+
+def _shape(site: Site, circuit: Circuit) -> tuple[int, int]:
+    """Of one head's matrix."""
+    sizes = [getattr(site, name) for name in circuit.dims]
+    return sizes[0], sizes[-1]
+
+
+def _law(site: Site, circuit: Circuit, initialization: str) -> tuple[Callable[[str], Law | None], str]:
+    """The law of each statistic of a head's matrix, and why there is none, if there is none."""
+    if any(holds_product(getattr(site, factor.name)) for factor in circuit.factors):
+        return lambda name: None, OF_PRODUCT
+    rows, columns = _shape(site, circuit)
+    if len(circuit.factors) == 1:
+        return element_law(initialization, rows * columns), ""
+    dims: Any = tuple(getattr(site, name) for name in circuit.dims)
+    try:
+        product_element_null(STATISTICS[0], *dims, distribution=initialization)
+    except ParameterError as unknown:
+        return lambda name: None, f"no null is known: {unknown}"
+    return lambda name: product_element_null(name, *dims, distribution=initialization), ""

@@ -1,0 +1,251 @@
+"""The scale of heads, and their scores by one circuit as the groups of a scores file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float, Int, Shaped
+
+from rmtbase.errors import ParameterError
+from rmtbase.laws import PROBABILITIES
+from rmtbase.models import Place, Site
+from rmtbase.nulls import Heads, HeadScores, NullModel, chain_scale
+from rmtbase.results.scores.schema import heads_schema, null_schema, own_null_schema
+from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
+from rmtbase.tables import CIRCUITS, Circuit, describe
+
+_NO_LAW = "no statistic has a null that is known for its spectrum"
+
+
+def require_scores(scores: xr.DataTree) -> None:
+    """Raise :class:`~rmtbase.errors.ParameterError` unless it is a scores tree."""
+    if not isinstance(scores, xr.DataTree) or not {"heads", "null"} <= set(scores.children):
+        raise ParameterError(
+            "scores",
+            type(scores).__name__,
+            "a scores tree with /heads and /null, as rmtbase.score makes and rmtbase.open_table opens it",
+        )
+
+
+@dataclass(frozen=True)
+class Block:
+    """Sites whose heads have one shape, and are as many, with the scores of these.
+
+    Attributes:
+        sites: their indices.
+        dims: the sizes of the circuit's matrices there.
+        null: what the heads were scored against.
+        heads: those heads.
+        sigmas: σ̂ of the circuit's matrices, which are not those of ``heads`` where these matrices are products.
+        scores: theirs.
+        null_group: makes what a file keeps of the null.
+    """
+
+    sites: list[int]
+    dims: tuple[int, ...]
+    null: NullModel
+    heads: Heads
+    sigmas: tuple[Float[np.ndarray, "layer head"], ...]
+    scores: HeadScores
+    null_group: Callable[[], xr.Dataset]
+
+
+def heads_dataset(
+    circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block], reasons: Mapping[tuple[int, int], str]
+) -> xr.Dataset:
+    """The scores of all heads of the sites as the ``heads`` group of a scores file.
+
+    q-values are over all heads that could be tested; ``reasons`` says by site and head why others could not.
+    """
+    places = np.concatenate([block.sites for block in blocks])
+    rows = {int(site): row for row, site in enumerate(np.sort(places))}
+    names = list(SPECTRAL_STATISTICS)
+
+    def joined(of: Callable[[Block], Shaped[np.ndarray, "layer ..."]]) -> Shaped[np.ndarray, "layer ..."]:
+        return _padded([([rows[site] for site in block.sites], of(block)) for block in blocks])
+
+    score: dict[str, Shaped[np.ndarray, "layer ..."]] = {
+        field.name: joined(lambda block, name=field.name: getattr(block.scores, name)) for field in fields(HeadScores)
+    }
+    p_value, omnibus, farthest = score["p_value"], score["omnibus_p_value"], score.pop("farthest")
+    values = score | {
+        "q_value": np.stack([benjamini_hochberg(p_value[..., k]) for k in range(len(names))], axis=-1),
+        "omnibus_q_value": benjamini_hochberg(omnibus),
+        "farthest_statistic": np.where(np.isnan(omnibus), "", np.array(names)[farthest]),
+        "eigenvalue": joined(lambda block: block.heads.singular_values**2),
+    }
+    reason = np.where(np.isnan(omnibus), _NO_LAW, "").astype(object)
+    reason[np.isnan(joined(lambda block: block.sigmas[0]))] = ""  # a layer that has fewer heads
+    for (site, head), why in reasons.items():
+        reason[rows[site], head] = why
+    for name in ("outliers_above", "outliers_below"):
+        values[name] = np.where(np.isnan(omnibus), np.nan, values[name])
+    values["reason"] = np.where(np.isnan(omnibus), reason, "").astype(str)
+    for k, factor in enumerate(circuit.factors):
+        values[factor.sigma] = joined(lambda block, k=k: block.sigmas[k])
+    if len(circuit.factors) > 1:
+        values["key_head"] = joined(lambda block: _key_heads([sites[site] for site in block.sites]))
+    schema = heads_schema(circuit)
+    here = [sites[site] for site in rows]
+    dataset = xr.Dataset(
+        {name: (schema[name].dims, value) for name, value in values.items()},
+        coords={
+            **layer_coordinates([site.place for site in here]),
+            **sizes_of(circuit, here)[1],
+            **_null_scale(blocks, joined),
+            "head": np.arange(omnibus.shape[-1]),
+            "statistic": names,
+            "probability": np.array(PROBABILITIES),
+            "index": np.arange(values["eigenvalue"].shape[-1]),
+        },
+    )
+    return describe(dataset[list(schema)], schema)
+
+
+def _null_scale(
+    blocks: Sequence[Block], joined: Callable[[Callable[[Block], np.ndarray]], np.ndarray]
+) -> dict[str, tuple[tuple[str, str], np.ndarray]]:
+    """Where matrices are products themselves: what the null's eigenvalues at σ = 1 are to be multiplied by."""
+    if all(block.heads.sigmas is block.sigmas for block in blocks):
+        return {}
+    return {"null_scale": (("layer", "head"), joined(lambda block: chain_scale(block.heads.sigmas)))}
+
+
+def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
+    """What a file keeps of the nulls of all heads: its ``null`` group."""
+    if blocks[0].null.method == "resampled":
+        return _own_nulls(circuit, sites, blocks)
+    of_null = {id(block.null): block for block in reversed(blocks)}
+    nulls = list(dict.fromkeys(id(block.null) for block in blocks))
+    shapes = [of_null[null] for null in nulls]  # a block of each
+    groups = [block.null_group().drop_vars("bin", errors="ignore") for block in shapes]
+    if len(groups) == 1:
+        return describe(groups[0], null_schema(circuit))
+    longest = np.arange(max(group.sizes["index"] for group in groups))
+    joined: xr.Dataset = xr.concat([group.reindex(index=longest) for group in groups], dim="shape")  # type: ignore[assignment]
+    places = {site: nulls.index(id(block.null)) for block in blocks for site in block.sites}
+    joined = joined.assign(
+        {name: ("shape", [block.dims[k] for block in shapes]) for k, name in enumerate(circuit.dims)}
+        | {
+            "null_draws": ("shape", [block.null.draws for block in shapes]),
+            "p_value_floor": ("shape", [block.null.p_value_floor for block in shapes]),
+            "null_source": ("shape", [block.null.source for block in shapes]),
+            "layer_shape": ("layer", [places[site] for site in sorted(places)]),
+        }
+    )
+    joined = joined.assign_coords(layer_coordinates([sites[site].place for site in sorted(places)]))
+    schema = null_schema(circuit, several=True)
+    return describe(joined[list(schema)], schema)
+
+
+def _own_nulls(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
+    """Of heads that have a null each, padded as their scores are."""
+    rows = {site: row for row, site in enumerate(sorted(site for block in blocks for site in block.sites))}
+    groups = [([rows[site] for site in block.sites], block.null_group()) for block in blocks]
+    schema, first = own_null_schema(circuit), groups[0][1]
+    variables = {
+        name: (variable.dims, _padded([(at, group[name].transpose(*variable.dims).values) for at, group in groups]))
+        for name, variable in schema.items()
+    }
+    joined = xr.Dataset(variables, {"probability": first["probability"].values})
+    places = {name: np.arange(joined.sizes[name]) for name in ("head", "index")}
+    return describe(joined.assign_coords(places | layer_coordinates([sites[site].place for site in rows])), schema)
+
+
+def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> dict[str, object]:
+    """What is one number or text for all the heads of a circuit: their sizes and their null."""
+    nulls = [block.null for block in blocks]
+    facts: dict[str, object] = dict(sizes_of(circuit, [sites[site] for block in blocks for site in block.sites])[0])
+    facts |= {
+        "null": "; ".join(dict.fromkeys(_described(null, circuit) for null in nulls)),
+        "null_method": nulls[0].method,
+        "table": "; ".join(dict.fromkeys(null.source for null in nulls)),
+    }
+    for name, each in {
+        "null_draws": [null.draws for null in nulls],
+        "p_value_floor": [null.p_value_floor for null in nulls],
+        "edge_level": [null.edge_level for null in nulls],
+    }.items():
+        if len(set(each)) == 1:
+            facts[name] = each[0]
+    return facts
+
+
+def _described(null: NullModel, circuit: Circuit) -> str:
+    """What the null is, with the circuit's matrices in the place of factors in general."""
+    words = " and ".join(factor.symbol for factor in circuit.factors)
+    return null.description.replace("W_Q and W_K", words).replace("Gaussian factors", f"Gaussian {words}")
+
+
+def sizes_of(circuit: Circuit, sites: Iterable[Site]) -> tuple[dict[str, int], dict[str, tuple[str, list[int]]]]:
+    """The sizes of a circuit's matrices that are the same at all sites, and as coordinates those that are not."""
+    names = dict.fromkeys((*circuit.dims, *(factor.heads for factor in circuit.factors)))
+    found = {name: [getattr(site, name) for site in sites] for name in names}
+    common = {name: each[0] for name, each in found.items() if len(set(each)) == 1}
+    return common, {name: ("layer", each) for name, each in found.items() if name not in common}
+
+
+def layer_coordinates(places: Sequence[Place]) -> dict[str, Any]:
+    """Of the dimension ``layer``: the layers' own numbers, or where a model has several stacks a count of all of them.
+
+    Then ``stack`` and ``stack_layer`` say which one each is.
+    """
+    stacks, numbers = [place.stack for place in places], [place.layer for place in places]
+    if len(set(stacks)) == 1 and numbers == sorted(set(numbers)):
+        return {"layer": np.array(numbers)} | ({"stack": ("layer", stacks)} if stacks[0] else {})
+    return {"layer": np.arange(len(places)), "stack": ("layer", stacks), "stack_layer": ("layer", numbers)}
+
+
+def circuit_scores(scores: xr.DataTree, circuit: str = "qk") -> xr.DataTree:
+    """The scores of one circuit as a scores tree of its own, that every picture and summary of heads takes.
+
+    Args:
+        scores: a scores tree.
+        circuit: one that it holds; see :func:`circuits_of`.
+
+    Raises:
+        ParameterError: it is no scores tree, or does not hold that circuit.
+    """
+    held = circuits_of(scores)
+    if circuit not in held:
+        raise ParameterError("circuit", circuit, f"one that was scored: {', '.join(held)}")
+    if circuit == "qk":
+        return scores
+    found = scores["circuits"][circuit]
+    tree: xr.DataTree = xr.DataTree.from_dict({f"/{name}": found[name].to_dataset() for name in ("heads", "null")})
+    of_model = {name: value for name, value in scores.attrs.items() if name not in _OF_QK}
+    tree.attrs = of_model | found.attrs
+    return tree
+
+
+_OF_QK = ("n_heads", "n_key_heads", "d_model", "d_head", "d_query", "d_key", "null_draws", "p_value_floor")
+
+
+def circuits_of(scores: xr.DataTree) -> list[str]:
+    """The names of the circuits that a scores tree holds: ``qk``, and those of its group ``circuits``.
+
+    Raises:
+        ParameterError: it is no scores tree.
+    """
+    require_scores(scores)
+    further: Mapping[Any, Any] = scores.children.get("circuits", {})
+    return ["qk", *(name for name in CIRCUITS if name in getattr(further, "children", {}))]
+
+
+def _key_heads(sites: Sequence[Site]) -> Int[np.ndarray, "layer head"]:
+    """The key head that each head reads, at sites of as many heads."""
+    return np.stack([np.arange(site.n_heads) // (site.n_heads // site.n_key_heads) for site in sites])
+
+
+def _padded(parts: Sequence[tuple[Sequence[int], Shaped[np.ndarray, "layer ..."]]]) -> Shaped[np.ndarray, "layer ..."]:
+    """Arrays at their rows of one that holds them all: beyond them NaN, or 0 of integers."""
+    arrays = [array for _, array in parts]
+    shape = sum(map(len, arrays)), *np.max([array.shape[1:] for array in arrays], axis=0).astype(int)
+    whole = np.full(shape, np.nan if arrays[0].dtype.kind == "f" else 0, dtype=arrays[0].dtype)
+    for rows, array in parts:
+        whole[(rows, *(slice(size) for size in array.shape[1:]))] = array
+    return whole

@@ -1,0 +1,294 @@
+"""Scoring whole weight matrices: their elements always, their spectrum where asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool, Float, Shaped
+
+from rmtbase.laws import marchenko_pastur
+from rmtbase.linalg import appended_rows, matrix_singular_values
+from rmtbase.models import FUSED_COMPONENTS, MatrixName, Place
+from rmtbase.nulls import DRAWS_PER_TEST, EDGE_LEVEL, KURTOSIS, SMALLEST_P_VALUE, without_kurtosis
+from rmtbase.results.scores._element_scores import (
+    FIELDS,
+    OF_ORTHOGONAL,
+    OF_PRODUCT,
+    STATISTICS,
+    Elements,
+    ElementSummary,
+    against_null,
+    bin_coordinates,
+    element_law,
+    elements_of,
+    missing_lines,
+    summarized,
+)
+from rmtbase.results.scores._heads import layer_coordinates
+from rmtbase.results.scores._super_weights import Tail
+from rmtbase.results.scores.schema import SCORES_SCHEMA, experts_schema
+from rmtbase.statistics import (
+    ExtremeMoments,
+    benjamini_hochberg,
+    drawn_moments,
+    get_statistic,
+    inverse_moment_order,
+    moment_order,
+    normal_score,
+    p_value_among_sorted,
+    spectral_statistics,
+)
+from rmtbase.tables import describe, matrices_present
+
+MATRIX_MODES = ("none", "elements", "spectra")
+
+MATRIX_SPECTRAL_STATISTICS = (
+    "largest_eigenvalue",
+    "smallest_eigenvalue",
+    "trace_of_square",
+    "normalized_participation_ratio",
+    "condition_number",
+    "stable_rank",
+    "log_determinant",
+)
+"""Statistics of a whole matrix's spectrum, at σ̂ = 1 and on λ / max(m, n); all from the extremes and the traces, so that
+the null costs O(min(m, n)) a draw."""
+
+_SPECTRAL_FACTS = ("outliers_above", "outliers_below", "marchenko_pastur_distance")
+_NULL_DRAWS = 5_000
+
+
+class MatrixScorer:
+    """Scores matrices one at a time, then gives the dataset ``/matrices``, or of experts ``/experts``.
+
+    The null is independent elements of ``initialization``, with the matrix's own standard deviation: of the elements'
+    statistics known analytically; of the spectrum that of normal ones, simulated once per shape from its exact
+    bidiagonal form, and moved by the kurtosis of others to first order. Of ``products``, those that are products of
+    stored matrices, no null is known.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[MatrixName],
+        spectra: bool,
+        seed: int,
+        initialization: str = "normal",
+        products: Collection[MatrixName] = (),
+    ) -> None:
+        if spectra:  # before threads begin: SciPy asks whether arrays are JAX's, and fails while another imports it
+            import rmtbase.montecarlo  # noqa: F401
+        self.names, self.spectra, self.seed, self.initialization = names, spectra, seed, initialization
+        self._products, self._orthogonal = products, initialization == "orthogonal"
+        self.draws = _null_draws(sum(not is_fused(name.component) for name in names))
+        self.tails: list[Tail] = []
+        self._found: dict[MatrixName, _Found] = {}
+
+    def add(
+        self,
+        name: MatrixName,
+        blocks: Iterable[Shaped[np.ndarray, "row column"]],
+        shape: tuple[int, int],
+        map_spans: Callable[..., Iterable[ElementSummary]] = map,
+        transposed: bool = False,
+    ) -> None:
+        """Score one matrix, given in blocks of rows, or of the rows of its transpose. A constant one has no shape: NaN.
+
+        One block, some four times as much as its width squared, and of the spectrum's solver as much again are held.
+
+        Args:
+            name: one of the names.
+            blocks: all of its elements, in order.
+            shape: (outputs, inputs).
+            map_spans: does what ``map`` does, in order: ``map`` of an executor spreads a large matrix over its workers.
+            transposed: whether the rows are those of its transpose.
+        """
+        summary: ElementSummary | None = None
+        triangle: Float[np.ndarray, "row column"] | None = None
+        for block in blocks:
+            own = summarized(block, map_spans)
+            summary = own if summary is None else summary.merged(own)
+            if self.spectra:
+                triangle = appended_rows(triangle, block)
+        assert summary is not None
+        elements = elements_of(summary.sketch)
+        spectrum = None if triangle is None else self._spectrum(matrix_singular_values(triangle), shape)
+        fused = is_fused(name.component)  # its elements are those of its parts
+        self._found[name] = _Found(elements, shape, spectrum, "" if fused else summary.largest.without_tail())
+        if not fused:
+            self.tails.append(Tail.of(name, shape, transposed, summary, elements))
+
+    def _spectrum(
+        self, values: Float[np.ndarray, " rank"], shape: tuple[int, int]
+    ) -> tuple[list[tuple[float, ...]], tuple[float, ...]]:
+        rank, long = min(shape), max(shape)
+        if values[0] == 0:
+            return [(np.nan,) * len(FIELDS)] * len(MATRIX_SPECTRAL_STATISTICS), (0.0, 0.0, np.nan)
+        # At σ̂ = 1, where Σλ = m n, and per long dimension, so that the bulk lies between (1 ± √(r/N))².
+        standard = values / np.sqrt((values**2).sum() / rank)
+        observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)
+        eigenvalues, as_of_normal, kurtosis = standard**2, observed, KURTOSIS.get(self.initialization, 0.0)
+        if kurtosis:
+            eigenvalues = without_kurtosis(long * eigenvalues, kurtosis, (rank, long)) / long
+            as_of_normal = spectral_statistics(np.sqrt(eigenvalues), MATRIX_SPECTRAL_STATISTICS)
+        null = matrix_null(long, rank, self.draws, self.seed)
+        extremes, rows = ExtremeMoments(smallest=inverse_moment_order(shape)), []
+        for name, own, value in zip(MATRIX_SPECTRAL_STATISTICS, observed, as_of_normal, strict=True):
+            sample, order = null[name], moment_order(get_statistic(name), extremes, rank)
+            mean, std = drawn_moments(sample.mean(), sample.std(ddof=1), order)
+            p_value = p_value_among_sorted(value, sample)
+            z_score = normal_score(p_value, value > np.median(sample)) if np.isnan(std) else (value - mean) / std
+            if kurtosis and get_statistic(name).on_log_scale and value > 0:
+                mean, std = mean * own / value, std * own / value
+            elif kurtosis:
+                mean = mean + own - value
+            rows.append(tuple(map(float, (own, mean, std, z_score, p_value))))
+        upper = np.quantile(null["largest_eigenvalue"], 1.0 - EDGE_LEVEL)
+        lower = np.quantile(null["smallest_eigenvalue"], EDGE_LEVEL)
+        law = marchenko_pastur(rank, long, sigma=long**-0.5)
+        level = law.cdf(eigenvalues[::-1])
+        step = np.arange(rank) / rank
+        distance = np.maximum(np.abs(level - step), np.abs(level - step - 1.0 / rank)).max()
+        return rows, (float((eigenvalues > upper).sum()), float((eigenvalues < lower).sum()), float(distance))
+
+    @property
+    def missing(self) -> list[str]:
+        """Lines that say of which matrices statistics are missing, and why."""
+        return missing_lines((str(name), self._reason(name)) for name in self._found)
+
+    def _reason(self, name: MatrixName) -> str:
+        """Why statistics of a matrix are missing, or their null."""
+        reasons = OF_PRODUCT * (name in self._products), OF_ORTHOGONAL * self._orthogonal
+        return "; ".join(filter(None, (self._found[name].elements.reason, *reasons)))
+
+    def dataset(self) -> xr.Dataset:
+        """The scores of all the matrices added, with q-values over all of them, each statistic by itself.
+
+        NaN where a layer lacks a component, or an expert.
+        """
+        experts = sorted({name.expert for name in self.names if name.expert is not None})
+        axes: dict[str, list[Any]] = {
+            "layer": _in_order([name.place for name in self.names]),
+            **({"expert": experts} if experts else {}),
+            "component": list(dict.fromkeys(name.component for name in self.names)),
+        }
+        found = list(self._found.values())
+        places = tuple(
+            np.array([axes[axis].index(getattr(name, field)) for name in self._found], dtype=int)
+            for axis, field in zip(
+                axes, ("place", "expert", "component") if experts else ("place", "component"), strict=True
+            )
+        )
+
+        def spread(values: Sequence[Any], dtype: Any = float) -> np.ndarray:
+            rows = np.array(values, dtype=dtype)
+            whole = np.full((*map(len, axes.values()), *rows.shape[1:]), "" if dtype is object else np.nan, dtype=dtype)
+            whole[places] = rows
+            return whole
+
+        scores = spread(list(self._scores(found)))
+        dims, of_matrix = (*axes, "statistic"), tuple(axes)
+        variables: dict[str, tuple] = {name: (dims, scores[..., k]) for k, name in enumerate(FIELDS)}
+        fused = np.array([is_fused(component) for component in axes["component"]])
+        variables["q_value"] = dims, q_values(scores[..., FIELDS.index("p_value")], fused)
+        variables |= {
+            "sigma": (of_matrix, spread([one.elements.sigma for one in found])),
+            "n_rows": (of_matrix, spread([one.shape[0] for one in found])),
+            "n_columns": (of_matrix, spread([one.shape[1] for one in found])),
+            "histogram": ((*axes, "bin"), spread([one.elements.histogram for one in found])),
+            "log_magnitude_histogram": (
+                (*axes, "magnitude_bin"),
+                spread([one.elements.log_magnitude_histogram for one in found]),
+            ),
+            "reason": (of_matrix, spread([self._reason(name) for name in self._found], object).astype(str)),
+            "tail_reason": (of_matrix, spread([one.without_tail for one in found], object).astype(str)),
+        }
+        if self.spectra:
+            facts = spread([one.spectrum[1] for one in found if one.spectrum is not None])
+            variables |= {name: (of_matrix, facts[..., k]) for k, name in enumerate(_SPECTRAL_FACTS)}
+        statistics = [*STATISTICS, *(MATRIX_SPECTRAL_STATISTICS if self.spectra else ())]
+        names = {axis: axes[axis] for axis in dims[1:-1]} | {"statistic": statistics} | bin_coordinates()
+        dataset = xr.Dataset(variables, coords=layer_coordinates(axes["layer"]) | names)
+        of_matrices = SCORES_SCHEMA["matrices"] | (SCORES_SCHEMA["spectra"] if self.spectra else {})
+        return describe(dataset, experts_schema(self.spectra) if experts else of_matrices)
+
+    def _scores(self, found: Sequence[_Found]) -> Float[np.ndarray, "matrix statistic field"]:
+        """Of matrices in their order: those of one size have one null."""
+        counts = np.array([one.elements.count for one in found])
+        observed = np.array([one.elements.statistics for one in found])
+        scores = np.empty((*observed.shape, len(FIELDS)))
+        for count in np.unique(counts):
+            law = (lambda _: None) if self._orthogonal else element_law(self.initialization, int(count))
+            scores[counts == count] = against_null(observed[counts == count], law)
+        spectra = [one.spectrum[0] for one in found if one.spectrum is not None]
+        scores = np.concatenate([scores, np.array(spectra)], axis=1) if spectra else scores
+        without_null = [self._orthogonal or name in self._products for name in self._found]
+        scores[without_null, :, FIELDS.index("observed") + 1 :] = np.nan
+        return scores
+
+
+class _Found(NamedTuple):
+    """What is known of a matrix: of its elements, of its spectrum its scores and facts, and why it has no tail."""
+
+    elements: Elements
+    shape: tuple[int, int]
+    spectrum: tuple[list[tuple[float, ...]], tuple[float, ...]] | None
+    without_tail: str
+
+
+def is_fused(component: str) -> bool:
+    """Whether it is a stored tensor whose rows are those of other components, too."""
+    return component in FUSED_COMPONENTS
+
+
+def q_values(
+    p_value: Float[np.ndarray, "... component statistic"], fused: Bool[np.ndarray, " component"]
+) -> Float[np.ndarray, "... component statistic"]:
+    """Over all matrices, each statistic by itself; those that hold the elements of others are a family of their own."""
+    q_value = np.full(p_value.shape, np.nan)
+    for family in (fused, ~fused):
+        of_family = np.moveaxis(p_value[..., family, :], -1, 0)
+        q_value[..., family, :] = np.stack([benjamini_hochberg(one) for one in of_family], axis=-1)
+    return q_value
+
+
+def _in_order(places: Iterable[Place]) -> list[Place]:
+    """Each once: what lies outside the layers first, then as they come."""
+    return sorted(dict.fromkeys(places), key=lambda place: place.layer >= 0)
+
+
+@cache
+def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[np.ndarray, " draw"]]:
+    """The null of each spectral statistic at σ̂ = 1 on λ / max(m, n), every draw at its own σ̂. Ascending."""
+    from rmtbase.montecarlo import simulate_gaussian_matrix
+
+    sample = simulate_gaussian_matrix(long, rank, draws, seed)
+    unit = sample.trace / rank  # brings every draw to Σλ = rank
+    largest, smallest = sample.largest_eigenvalue / unit, sample.smallest_eigenvalue / unit
+    square = sample.trace_of_square / unit**2
+    null = {
+        "largest_eigenvalue": largest,
+        "smallest_eigenvalue": smallest,
+        "trace_of_square": square,
+        "normalized_participation_ratio": rank / square,
+        "condition_number": largest / smallest,
+        "stable_rank": rank / largest,
+        "log_determinant": sample.log_determinant - rank * np.log(unit),
+    }
+    return {name: np.sort(values) for name, values in null.items()}
+
+
+def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
+    """The smallest p-value of each statistic of ``/matrices`` or ``/experts``: of its law, or of its null's draws."""
+    fused = [is_fused(str(component)) for component in matrices["component"].values]
+    draws = _null_draws(int(matrices_present(matrices)[..., ~np.array(fused)].sum()))
+    floors: dict[str, float] = dict.fromkeys(MATRIX_SPECTRAL_STATISTICS, 2 / (draws + 1))
+    return floors | dict.fromkeys(STATISTICS, SMALLEST_P_VALUE)
+
+
+def _null_draws(n_matrices: int) -> int:
+    """How many draws the null of the spectra of so many matrices has."""
+    return max(_NULL_DRAWS, DRAWS_PER_TEST * n_matrices)

@@ -1,0 +1,162 @@
+"""Which of a model's matrices are scored, and the reading of those that no layer's pass comes by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Shaped
+
+from rmtbase.errors import ParameterError
+from rmtbase.heads.factors import holds_product
+from rmtbase.models import MatrixName, WeightMatrices
+from rmtbase.progress import Progress
+from rmtbase.results.scores._matrices import MatrixScorer
+from rmtbase.results.scores._super_weights import cannot_tell, super_weights
+
+LAYERS, FUSED, EMBEDDINGS, EXPERTS = "layers", "fused", "embeddings", "experts"
+COMPONENTS = (LAYERS, EMBEDDINGS, EXPERTS)
+ALL = "all"
+
+
+def require_components(model: WeightMatrices, wanted: Sequence[str] | str, scored: bool = True) -> tuple[str, ...]:
+    """The parts of those names in the order of :data:`COMPONENTS`; of ``"all"`` those that the model has.
+
+    None where no matrix is ``scored``.
+
+    Raises:
+        ParameterError: a name that is none, a part that the model does not have, or parts where none is scored.
+    """
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    if not scored:
+        if names != [LAYERS]:
+            raise ParameterError("components", wanted, "none: with matrices = 'none' no whole matrix is scored")
+        return ()
+    held = [LAYERS, *(part for part in model.parts if part in COMPONENTS)]
+    for name in names:
+        if name not in (*COMPONENTS, ALL):
+            raise ParameterError("components", name, f"some of {', '.join(COMPONENTS)}, or {ALL}")
+        if name not in (*held, ALL):
+            why = "".join(f"; {note}" for note in model.part_notes(name)[:1])
+            raise ParameterError("components", name, f"some of {', '.join(held)}, which is all that is read{why}")
+    if not names:
+        raise ParameterError("components", "nothing", f"some of {', '.join(COMPONENTS)}, or {ALL}")
+    return tuple(one for one in COMPONENTS if one in held and (one in names or ALL in names))
+
+
+class MatrixScores:
+    """The scores of a model's matrices: made part by part, then given as the groups of a scores file.
+
+    Attributes:
+        layers: takes the matrices of the layers, or None where these are not wanted.
+        notes: what is to be known of the other parts.
+    """
+
+    def __init__(
+        self, model: WeightMatrices, parts: Sequence[str], spectra: bool, seed: int, initialization: str = "normal"
+    ) -> None:
+        outside, self.notes = _distinct(model, model.parts[EMBEDDINGS]) if EMBEDDINGS in parts else ((), [])
+        of_layers = [*_of_layers(model)] if LAYERS in parts else []
+        self._model, self._outside = model, outside
+        self._fused = model.parts.get(FUSED, ()) if LAYERS in parts else ()
+        self._experts = model.parts[EXPERTS] if EXPERTS in parts else ()
+        groups = {"/matrices": (*of_layers, *self._fused, *outside), "/experts": self._experts}
+        self._scorers = {
+            group: MatrixScorer(names, spectra, seed, initialization, products_of(model))
+            for group, names in groups.items()
+            if names
+        }
+        self.layers = self._scorers["/matrices"] if of_layers else None
+        self.notes += [note for part in parts for note in model.part_notes(part)]
+        if parts and EXPERTS in model.parts and EXPERTS not in parts:
+            count = len({(name.place, name.expert) for name in model.parts[EXPERTS]})
+            self.notes.append(f"{count} experts, {len(model.parts[EXPERTS])} matrices: not scored, unless asked for")
+
+    def read(self, progress: Progress) -> None:
+        """Score what is fused, what lies outside the layers, and the experts: each matrix is read by itself."""
+        for words, group, names in (
+            ("reading fused matrices", "/matrices", self._fused),
+            ("reading embeddings", "/matrices", self._outside),
+            ("reading experts", "/experts", self._experts),
+        ):
+            if not names:
+                continue
+            advance = progress.bar(words, len(names))
+            for name in names:
+                rows, blocks = _Rows(), self._model.blocks(name)
+                watched = rows.watched(blocks) if name in self._outside else blocks
+                self._scorers[group].add(
+                    name, watched, self._model.shape(name), transposed=self._model.is_transposed(name)
+                )
+                self.notes += rows.notes(name)
+                advance(1)
+
+    @property
+    def missing(self) -> list[str]:
+        """The matrices of which statistics are missing, and why."""
+        return [line for scorer in self._scorers.values() for line in scorer.missing]
+
+    def datasets(self) -> dict[str, xr.Dataset]:
+        """``/matrices``, ``/experts`` where these were scored, and ``/super_weights`` of all of them."""
+        groups = {group: scorer.dataset() for group, scorer in self._scorers.items()}
+        tails = [tail for scorer in self._scorers.values() for tail in scorer.tails]
+        self.notes += cannot_tell(tails)
+        return groups | ({"/super_weights": super_weights(tails)} if groups else {})
+
+
+def _of_layers(model: WeightMatrices) -> Iterator[MatrixName]:
+    for layer, place in enumerate(model.layers):
+        for component in model.components:
+            if model.has(layer, component):
+                yield MatrixName(place, component)
+
+
+def products_of(model: WeightMatrices) -> frozenset[MatrixName]:
+    """The matrices of heads that are products of stored ones, as those of latent attention are."""
+    return frozenset(
+        MatrixName(site.place, component)
+        for site in model.sites
+        for component, expression in site.expressions().items()
+        if holds_product(expression)
+    )
+
+
+def _distinct(model: WeightMatrices, names: Iterable[MatrixName]) -> tuple[tuple[MatrixName, ...], list[str]]:
+    """The matrices without those that are stored a second time, to the byte, and which these are."""
+    first: dict[bytes, MatrixName] = {}
+    notes = []
+    for name in names:
+        digest = model.digest(name)
+        if digest in first:
+            notes.append(f"{name}: the same to the byte as {first[digest]}, and scored as that")
+        first.setdefault(digest, name)
+    return tuple(first.values()), notes
+
+
+class _Rows:
+    """Counts among the stored rows of a matrix those that are zero, and those that are copies of an earlier one."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._rows = self._zero = self._copies = 0
+
+    def watched(self, blocks: Iterable[Shaped[np.ndarray, "row column"]]) -> Iterator[Shaped[np.ndarray, "row column"]]:
+        """The same blocks."""
+        for block in blocks:
+            there = block.any(axis=1)
+            self._rows += len(block)
+            self._zero += int((~there).sum())
+            for row in np.ascontiguousarray(block[there]):
+                key = hash(row.tobytes())
+                self._copies += key in self._seen
+                self._seen.add(key)
+            yield block
+
+    def notes(self, name: MatrixName) -> list[str]:
+        """What was counted, in words."""
+        found = {"are exactly zero": self._zero, "are copies of another row, and were not trained apart": self._copies}
+        of = f"of {self._rows} stored rows"
+        return [
+            f"{name}: {count} {of} {what}; they are scored with the others" for what, count in found.items() if count
+        ]

@@ -1,0 +1,94 @@
+"""What the groups of a scores file owe to one another: each function gives what is found and expected, or None."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.shown import quoted
+from rmtbase.tables import CIRCUITS, QK, Circuit, Fault
+
+Groups = Mapping[str, xr.Dataset]
+
+
+class _Scored(NamedTuple):
+    circuit: Circuit
+    heads: xr.Dataset
+    null: xr.Dataset
+    attributes: Mapping[Any, Any]
+
+
+def circuit_group(circuit: Circuit) -> str:
+    """The group that holds ``heads`` and ``null`` of a circuit: for W_QK the root, ""."""
+    return "" if circuit == QK else f"/circuits/{circuit.name}"
+
+
+def circuits_whole(groups: Groups) -> Fault:
+    """A further circuit has heads, a null, and attributes that name it."""
+    for circuit in CIRCUITS.values():
+        place = circuit_group(circuit)
+        needed = [place, f"{place}/heads", f"{place}/null"]
+        if not place or not set(needed) & set(groups):
+            continue
+        lacking = [quoted(name) for name in needed if name not in groups]
+        if lacking:
+            return f"no group {', '.join(lacking)}", f"all of {', '.join(needed)}"
+        if groups[place].attrs.get("circuit") != circuit.name:
+            return f"no attribute circuit = {circuit.name} of {quoted(place)}", "the name of its group"
+    return None
+
+
+def sizes_known(groups: Groups) -> Fault:
+    """Each size of a circuit's matrices is an attribute, or where layers differ a coordinate of its heads."""
+    for circuit, heads, _, attributes in _scored(groups):
+        for name in circuit.dims:
+            one_of = {name, "d_model"} if circuit == QK and name != "d_head" else {name}
+            if not (one_of & set(attributes) or name in heads.coords):
+                return f"no attribute {' nor '.join(sorted(one_of))}", f"{name} of {circuit.symbol}, or a coordinate"
+    return None
+
+
+def heads_padded(groups: Groups) -> Fault:
+    """A head that is there has its σ's, and a layer has none beyond its heads."""
+    for circuit, heads, _, _ in _scored(groups):
+        there = np.ones((heads.sizes["layer"], heads.sizes["head"]), dtype=bool)
+        if circuit.heads in heads.coords:
+            there &= np.arange(heads.sizes["head"]) < heads[circuit.heads].values[:, None]
+        for factor in circuit.factors:
+            if (heads[factor.sigma].notnull().values != there).any():
+                return f"{factor.sigma} of another number of heads than {circuit.heads}", "one for each head, else NaN"
+    return None
+
+
+def untested_heads_have_reasons(groups: Groups) -> Fault:
+    """A head is tested, or says why it is not."""
+    for circuit, heads, _, _ in _scored(groups):
+        there = heads[circuit.factors[0].sigma].notnull().values
+        untested = there & heads["omnibus_p_value"].isnull().values
+        if ((heads["reason"].values != "") != untested).any():
+            return f"a reason of {circuit.noun}s that were tested, or none of one that was not", "one of the two"
+    return None
+
+
+def shapes_fit(groups: Groups) -> Fault:
+    """Where heads have several shapes, each layer of them has one that there is a null for."""
+    for _, heads, null, _ in _scored(groups):
+        if "layer_shape" not in null:
+            continue
+        shapes, layers = null["layer_shape"].values, heads.sizes["layer"]
+        if shapes.size != layers:
+            return f"layer_shape of {shapes.size} layers", f"{layers}, as /heads has"
+        if (shapes >= null.sizes["shape"]).any():
+            return f"layer_shape {shapes.max()} of {null.sizes['shape']} shapes", "the place of a shape"
+    return None
+
+
+def _scored(groups: Groups) -> Iterator[_Scored]:
+    """The circuits that the file has the scores of."""
+    for circuit in CIRCUITS.values():
+        place = circuit_group(circuit)
+        if f"{place}/heads" in groups:
+            yield _Scored(circuit, groups[f"{place}/heads"], groups[f"{place}/null"], groups[place].attrs)

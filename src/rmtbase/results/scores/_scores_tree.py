@@ -1,0 +1,205 @@
+"""The tree of a scores file: heads in blocks of one shape, each scored against the null of that shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.errors import ParameterError
+from rmtbase.heads.factors import head_sigmas, null_shape
+from rmtbase.heads.read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
+from rmtbase.heads.stored_rows import StoredRows, stored_rows
+from rmtbase.linalg import single_threaded_blas
+from rmtbase.models import WeightMatrices
+from rmtbase.nulls import Heads, NullModel, Wanted, find_null, initialization_note
+from rmtbase.progress import Progress
+from rmtbase.results.attributes import file_attributes
+from rmtbase.results.scores._attention import with_attention
+from rmtbase.results.scores._head_elements import ElementOptions
+from rmtbase.results.scores._heads import Block, circuit_attributes, heads_dataset, null_dataset
+from rmtbase.results.scores._read_matrices import LAYERS, MatrixScores
+from rmtbase.results.scores._unscored_heads import equal_values_note, fixed_spectra, unscored_heads, unscored_lines
+from rmtbase.shown import shown
+from rmtbase.statistics import LatentShape
+from rmtbase.tables import Circuit
+
+
+def scores_tree(
+    model: WeightMatrices,
+    function: str,
+    baseline: xr.Dataset | Path | str | None,
+    null: str,
+    matrices: str,
+    circuits: Sequence[str],
+    components: Sequence[str],
+    elements: ElementOptions,
+    draws: int | None,
+    seed: int,
+    progress: Progress,
+) -> xr.DataTree:
+    """The scores of a model; ``function`` is the call that provenance names."""
+    wanted = require_circuits(model, circuits)
+    entries = elements.initialization
+    blocks_of = {circuit: _blocks(model, circuit, entries == "orthogonal") for circuit in wanted}
+    n_heads = max(sum(len(sites) * one.n_heads for one, sites in blocks.items()) for blocks in blocks_of.values())
+    whole = MatrixScores(model, components, matrices == "spectra", seed, elements.initialization)
+    of_heads = elements.of_heads(model.sites)
+    with single_threaded_blas():  # with more the last bits would be those of the machine's cores
+        with read_sites(model, wanted, whole.layers, of_heads, progress, null) as reading:
+            shapes = dict.fromkeys((one.null, one.stored) for blocks in blocks_of.values() for one in blocks)
+            nulls = {
+                (shape, stored): find_null(
+                    null, baseline, Wanted(shape, n_heads, draws, seed, progress, entries, stored)
+                )
+                for shape, stored in shapes
+            }
+            spectra, ways = reading.result()
+        whole.read(progress)
+        unscored = unscored_heads(model, spectra)
+        warnings = [*model.warnings, *unscored_lines(model, unscored), *whole.missing]
+        warnings += of_heads.missing() if of_heads is not None else []
+        of_matrices = whole.datasets()
+        told = null == "gaussian" and entries != "orthogonal" and whole.layers
+        drawn = initialization_note(of_matrices["/matrices"], entries) if told else None
+        flat = equal_values_note(spectra[wanted[0]]) if entries != "orthogonal" else None
+        notes = (*model.notes, *whole.notes, *filter(None, (drawn, flat)))
+        for line in (*notes, *warnings):
+            progress.note(line)
+        scored = {
+            circuit: [
+                _scored(model, circuit, sites, shape.null, spectra[circuit], nulls[shape.null, shape.stored], progress)
+                for shape, sites in blocks.items()
+            ]
+            for circuit, blocks in blocks_of.items()
+        }
+    fixed, lines = fixed_spectra(model, scored)
+    warnings += (lines := [*unscored_lines(model, fixed), *lines])
+    for line in lines:
+        progress.note(line)
+    groups: dict[str, xr.Dataset] = {}
+    for circuit, blocks in scored.items():
+        place = "" if circuit.name == "qk" else f"/circuits/{circuit.name}"
+        groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks, fixed[circuit] | unscored[circuit])
+        groups[f"{place}/null"] = null_dataset(circuit, model.sites, blocks)
+    if of_heads is not None:
+        groups["/heads/elements"] = of_heads.dataset()
+    groups["/heads"], attention = with_attention(groups["/heads"], model)
+    tree = xr.DataTree.from_dict(groups | of_matrices)
+    tree.attrs = attention | _attributes(model, function, scored, matrices, components, elements, notes, warnings, ways)
+    for circuit in wanted[1:]:
+        facts = circuit_attributes(circuit, model.sites, scored[circuit])
+        tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}
+    return tree
+
+
+class _Shape(NamedTuple):
+    """What the heads of a block of sites have in common: the shape of their null, and how many there are."""
+
+    null: tuple[int, ...] | LatentShape
+    n_heads: int
+    of_last_factor: int
+    stored: StoredRows | None
+
+
+def _blocks(model: WeightMatrices, circuit: Circuit, orthogonal: bool) -> dict[_Shape, list[int]]:
+    """The sites whose heads have one shape and are as many; of orthogonal ones, rows of matrices of one shape."""
+    blocks: dict[_Shape, list[int]] = {}
+    for index in sites_of(model, circuit):
+        site, shape = model.sites[index], null_shape(model, index, circuit)
+        if shape == (site.d_query, site.d_head, site.d_key) and site.d_head > min(site.d_query, site.d_key):
+            raise ParameterError("d_head", site.d_head, f"at most d_model = {min(site.d_query, site.d_key)}")
+        first, last = (getattr(site, factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
+        stored = stored_rows(model, index, circuit) if orthogonal else None
+        blocks.setdefault(_Shape(shape, first, last, stored), []).append(index)
+    return blocks
+
+
+def _scored(
+    model: WeightMatrices,
+    circuit: Circuit,
+    sites: list[int],
+    shape: tuple[int, ...] | LatentShape,
+    spectra: Mapping[int, SiteSpectra],
+    null: NullModel,
+    progress: Progress,
+) -> Block:
+    """The heads of a block of sites, scored."""
+    each = [spectra[site] for site in sites]
+    sigmas = tuple(np.stack(sigma) for sigma in zip(*(one.sigmas for one in each), strict=True))
+    asked = [one.kurtoses for one in each if one.kurtoses is not None]
+    heads = Heads(
+        np.stack([one.singular_values for one in each]),
+        sigmas,
+        lambda layer: read_factors(model, sites[layer], circuit),
+        kurtoses=tuple(np.stack(kurtosis) for kurtosis in zip(*asked, strict=True)) if asked else None,
+    )
+    dims = tuple(getattr(model.sites[sites[0]], name) for name in circuit.dims)
+    if shape != dims and null.method != "resampled":
+        heads = _at_scales(heads, model, sites, circuit)
+    return Block(sites, dims, null, heads, sigmas, *null.score_heads(heads, progress))
+
+
+def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circuit: Circuit) -> Heads:
+    """The heads with σ̂ of all the factors that their null is drawn of; 0 where a matrix is zero."""
+    names = [factor.name for factor in circuit.factors]
+    each = [head_sigmas(model.sites[site], names, model.stored_shape, model.stored) for site in sites]
+    scored = np.all([sigma > 0 for sigma in heads.sigmas], axis=0)
+    sigmas = (np.stack(sigma) for sigma in zip(*(sigmas for sigmas, _ in each), strict=True))
+    ratios = [ratio for _, ratio in each if ratio is not None]
+    return replace(
+        heads,
+        sigmas=tuple(np.where(scored, sigma, 0.0) for sigma in sigmas),
+        rope_ratio=np.stack(ratios) if ratios else None,
+    )
+
+
+def _attributes(
+    model: WeightMatrices,
+    function: str,
+    scored: Mapping[Circuit, Sequence[Block]],
+    matrices: str,
+    components: Sequence[str],
+    elements: ElementOptions,
+    notes: tuple[str, ...],
+    warnings: list[str],
+    ways: dict[str, int],
+) -> dict[str, object]:
+    (qk, blocks), *further = scored.items()
+    facts = circuit_attributes(qk, model.sites, blocks)
+    if model.d_model is not None:
+        del facts["d_query"], facts["d_key"]
+        facts["d_model"] = model.d_model
+    call = {
+        "function": function,
+        "matrices": matrices,
+        "null_draws": facts.get("null_draws"),
+        "null_source": facts["table"],
+    }
+    if components and tuple(components) != (LAYERS,):
+        call["components"] = list(components)
+    if elements.mode != "matrices":
+        call["elements"] = elements.mode
+    if elements.initialization != "normal":
+        call["initialization"] = elements.initialization
+    if further:
+        call["circuits"] = [circuit.name for circuit in scored]
+    weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint(), "factorised": ways}
+    records = {block.dims: block.null.record() for block in blocks}
+    record = records[blocks[0].dims] if len(records) == 1 else {str(dims): one for dims, one in records.items()}
+    of_heads = ("n_heads", "n_key_heads", "d_model", "d_query", "d_key", "d_head")
+    of_null = ("null_draws", "p_value_floor", "edge_level")
+    of_kind = {
+        "null": facts["null"],
+        "null_method": facts["null_method"],
+        "table": shown(facts["table"]),
+        "initialization": elements.initialization,
+        "normalization": "none",
+        "n_layers": model.n_layers,
+        **{name: facts[name] for name in (*of_heads, *of_null) if name in facts},
+    }
+    return file_attributes("scores", model, of_kind, notes, warnings, call, weights=weights, null=record)

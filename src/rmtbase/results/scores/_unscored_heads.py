@@ -1,0 +1,127 @@
+"""The heads of a model that cannot be tested, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from rmtbase.heads.read_sites import SiteSpectra
+from rmtbase.models import WeightMatrices
+from rmtbase.nulls import FLAT, FixedSpectrum, OrthogonalNull, chain_scale, kurtosis_range, mean_kurtosis
+from rmtbase.results.scores._heads import Block
+from rmtbase.tables import Circuit
+
+_NAMED = 8  # heads that one line names: the file has all of them
+
+Reasons = Mapping[tuple[int, int], str]
+"""Why heads of a circuit cannot be tested, by site and head."""
+
+
+def unscored_heads(
+    model: WeightMatrices, spectra: Mapping[Circuit, Mapping[int, SiteSpectra]]
+) -> dict[Circuit, dict[tuple[int, int], str]]:
+    """A factor of zeros, or a kurtosis outside the null's range."""
+    found: dict[Circuit, dict[tuple[int, int], str]] = {}
+    for circuit, by_site in spectra.items():
+        reasons: dict[tuple[int, int], list[str]] = {}
+        for site, one in by_site.items():
+            dims = tuple(getattr(model.sites[site], name) for name in circuit.dims)
+            for head, reason in (*_zeros(circuit, one), *_outside_kurtosis(dims, one)):
+                reasons.setdefault((site, head), []).append(reason)
+        found[circuit] = {place: "; ".join(each) for place, each in reasons.items()}
+    return found
+
+
+def unscored_lines(model: WeightMatrices, found: Mapping[Circuit, Reasons]) -> list[str]:
+    """The warnings of a file: a line for each circuit and reason, which names at most eight heads and counts all.
+
+    Reasons that differ only in their numbers are one, worded as the first of them.
+    """
+    lines = []
+    for circuit, reasons in found.items():
+        alike: dict[str, list[tuple[str, str]]] = {}
+        for (site, head), reason in reasons.items():
+            name = f"{model.sites[site].place} {circuit.noun} {head}"
+            alike.setdefault(re.sub(r"\d[\d.e+-]*", "#", reason), []).append((name, reason))
+        for same in alike.values():
+            names = [name for name, _ in same]
+            lines.append(f"{_listed(names)}: {same[0][1]}; not tested by {circuit.symbol}")
+    return list(dict.fromkeys(lines))
+
+
+def fixed_spectra(
+    model: WeightMatrices, scored: Mapping[Circuit, Sequence[Block]]
+) -> tuple[dict[Circuit, dict[tuple[int, int], str]], list[str]]:
+    """Heads whose spectrum orthogonal initialisation fixes: why those that agree with it cannot be tested, and lines.
+
+    The lines name the heads that cannot have been drawn so, and the statistics that are the same in every draw.
+    """
+    agree: dict[Circuit, dict[tuple[int, int], str]] = {circuit: {} for circuit in scored}
+    lines = []
+    for circuit, blocks in scored.items():
+        differ = []
+        for block in blocks:
+            if isinstance(block.null, OrthogonalNull) and block.null.fixed:
+                names = ", ".join(block.null.fixed)
+                lines.append(
+                    f"{circuit.noun}s of {block.dims}: not tested by {names}, the same in all draws of the null"
+                )
+            if not isinstance(block.null, FixedSpectrum):
+                continue
+            scale = chain_scale(block.heads.sigmas)
+            agrees = block.null.agrees(block.heads.singular_values**2 / scale[..., None])
+            for row, head in np.argwhere(~np.isnan(scale)).tolist():
+                if agrees[row, head]:
+                    agree[circuit][block.sites[row], head] = _FIXED
+                else:
+                    differ.append(f"{model.sites[block.sites[row]].place} {circuit.noun} {head}")
+        if differ:
+            lines.append(
+                f"{_listed(differ)}: not as by orthogonal initialisation, by which all singular values of "
+                f"{circuit.symbol} would be equal: rejected with certainty, whatever changed them"
+            )
+    return agree, lines
+
+
+def equal_values_note(spectra: Mapping[int, SiteSpectra]) -> str | None:
+    """Words on heads all of whose singular values of W_QK are equal to 1 %, as orthogonal initialisation makes them."""
+    values = [one for site in spectra.values() for one in site.singular_values if one[-1] > 0.0]
+    flat = sum(one[0] <= (1.0 + 0.5 * FLAT) * one[-1] for one in values)
+    if not flat:
+        return None
+    return (
+        f"{flat} of {len(values)} heads have equal singular values of W_QK, as orthogonal initialisation makes them: "
+        "against a null of independent entries they are rejected for that; --initialization orthogonal has their own"
+    )
+
+
+_FIXED = "orthonormal rows fix its spectrum: all singular values are equal, as here to 1 %, and nothing is left to test"
+
+
+def _listed(heads: list[str]) -> str:
+    more = len(heads) - _NAMED
+    return ", ".join(heads[:_NAMED]) + (f" and {more} more ({len(heads)} in all)" if more > 0 else "")
+
+
+def _zeros(circuit: Circuit, one: SiteSpectra) -> Iterator[tuple[int, str]]:
+    for head in range(len(one.singular_values)):
+        zero = [factor.symbol for factor, sigma in zip(circuit.factors, one.sigmas, strict=True) if sigma[head] == 0]
+        if zero:
+            yield head, f"{' and '.join(zero)} {'is' if len(zero) == 1 else 'are'} zeros, or rounding to them"
+
+
+def _outside_kurtosis(dims: tuple[int, ...], one: SiteSpectra) -> Iterator[tuple[int, str]]:
+    if one.kurtoses is None:
+        return
+    kurtosis, (low, high) = mean_kurtosis(dims, one.kurtoses), kurtosis_range(dims)
+    for head in np.flatnonzero((kurtosis < low) | (kurtosis > high)).tolist():
+        yield (
+            head,
+            (
+                f"elements of excess kurtosis {kurtosis[head]:.3g}, outside {low:.3g} to {high:.3g}, where p-values of "
+                f"the kurtosis null hold their level at {'x'.join(map(str, dims))}; use --null signs, exact for "
+                "independent elements of any symmetric law"
+            ),
+        )

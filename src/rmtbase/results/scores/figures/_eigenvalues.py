@@ -1,0 +1,292 @@
+"""The eigenvalues of heads over the null's: a few heads rank by rank, or every head of a model at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from rmtbase.drawing.axes import MARKERS, finished, literal, noun_of, own_axes, rows_axis, titled
+from rmtbase.drawing.color_scales import LOG_DENSITY, MOST_CELLS, RATIO, SHARE
+from rmtbase.drawing.groups import heads_of, null_of, require_case
+from rmtbase.drawing.null_curves import case_title, chain_title
+from rmtbase.drawing.scales import log_axis, prefer_log
+from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.errors import ParameterError
+from rmtbase.results.scores.summary import farthest_distance
+from rmtbase.tables import circuit_of, heads_present, layer_names, shapes_of
+
+BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))
+"""Lower and upper probability of each null band, with its opacity."""
+
+
+def ordered_eigenvalues(
+    table: xr.Dataset | xr.DataTree,
+    heads: Sequence[tuple[int, int]] | None = None,
+    case: int = 0,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw the null's ordered eigenvalues with quantile bands (1-99 % and 16-84 %), and heads of a model on top.
+
+    Each eigenvalue is divided by the null's median at its rank, so that every rank is seen alike, and has its own band:
+    a head can leave it at any rank. A head's eigenvalues are at the scale of its own σ̂_Q² σ̂_K², as those of the null
+    are. Heads that have a null each, or several shapes, stand in front of their own bands (1-99 %).
+
+    Args:
+        table: a baseline table (the null alone) or a scores tree.
+        heads: (layer, head) pairs of a scores tree, at most five. Three if None: the head farthest from the null, the
+            middle one and the nearest, by the distance of each one's farthest statistic.
+        case: which row of a baseline table.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        legend: whether to draw one, below the axes.
+
+    Returns:
+        The axes: rank k of the eigenvalue against λ_k over its median under the null (dimensionless).
+
+    Raises:
+        ParameterError: no such head or case, more than five heads, heads asked of a baseline table.
+    """
+    lines: dict[str, Float[np.ndarray, " index"]] = {}
+    own_nulls = False
+    if isinstance(table, xr.DataTree):
+        null, held = null_of(table), heads_of(table)
+        rank, probability = held.sizes["index"], null["probability"].values
+        picked = _picked(held, heads, noun_of(table))
+        circuit, shapes = circuit_of(table.attrs), shapes_of(table)
+        scale, own_nulls = null_scales(table, held), null["eigenvalue_quantile"].ndim > 2
+        bands = [null_quantiles(table, *place) for place in picked] if own_nulls else [null_quantiles(table, 0, 0)]
+        for k, (place, name) in enumerate(picked.items()):
+            own = bands[k if own_nulls else 0]
+            lines[name] = _over(held["eigenvalue"].values[place] / scale[place], _at(own, probability, 0.5))
+        title = chain_title("Ordered eigenvalues", circuit, shapes[0]) if len(shapes) == 1 else "Ordered eigenvalues"
+    else:
+        if heads is not None:
+            raise ParameterError("heads", heads, "None for a baseline table, which holds no heads")
+        row = require_case(table, case)
+        rank = int(row["d_head"])
+        bands, probability = [row["eigenvalue_quantile"].values[:rank]], row["probability"].values
+        title = case_title(int(row["d_model"]), rank, float(row["sigma_q"]), float(row["sigma_k"]))
+    bands = [_over(band, _at(band, probability, 0.5)[:, None]) for band in bands]
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, table)
+    k = np.arange(1, rank + 1)
+    across = k if rank > 1 else np.array([0.6, 1.4])  # the bands of one rank have some width
+    if own_nulls:
+        lower, upper, alpha = BANDS[0]
+        names = [f"the {noun_of(table)}'s null, {lower * 100:g}–{upper * 100:g} %", *[None] * len(bands)]
+        for band, colour, name in zip(bands, cycle(theme.series), names, strict=False):
+            low, high = _at(band, probability, lower), _at(band, probability, upper)
+            ax.fill_between(across, low, high, color=colour, alpha=alpha, linewidth=0, label=name)
+    else:
+        for lower, upper, alpha in BANDS:
+            ax.fill_between(
+                across, _at(bands[0], probability, lower), _at(bands[0], probability, upper), color=theme.null,
+                alpha=alpha, linewidth=0, label=f"null, {lower * 100:g}–{upper * 100:g} %",
+            )  # fmt: skip
+        median = np.broadcast_to(_at(bands[0], probability, 0.5), across.shape)
+        ax.plot(across, median, color=theme.null, linewidth=1.2, label="null, median")
+    for (name, values), colour, marker in zip(lines.items(), cycle(theme.series), cycle(MARKERS), strict=False):
+        ax.plot(
+            k, values, color=colour, marker=marker, markersize=3.2 if k.size <= 32 else 1.8, linewidth=1.1, label=name
+        )
+    if prefer_log(*bands, *lines.values()):
+        log_axis(ax)
+    ax.set_xlim(across[0] - 0.02 * rank, across[-1] + 0.02 * rank)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.set(xlabel="rank $k$ of the eigenvalue, largest first", ylabel=r"$\lambda_k$ / its median under the null")
+    return finished(ax, theme, title, legend)
+
+
+def _over(values: Float[np.ndarray, "index ..."], median: Float[np.ndarray, "index ..."]) -> np.ndarray:
+    """Values over the null's median; NaN where that is zero."""
+    return values / np.where(median > 0, median, np.nan)
+
+
+def _at(
+    band: Float[np.ndarray, "index probability"], probability: Float[np.ndarray, " probability"], level: float
+) -> Float[np.ndarray, " index"]:
+    return band[:, int(np.argmin(np.abs(probability - level)))]
+
+
+def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None, noun: str) -> dict[tuple[int, int], str]:
+    """Place and label of the heads to draw."""
+    layers, places = heads["layer"].values.tolist(), heads["head"].values.tolist()
+    names, there = layer_names(heads), heads_present(heads)
+    if chosen is None:
+        named = farthest_middle_nearest(heads)
+    else:
+        if not 1 <= len(chosen) <= len(MARKERS):
+            raise ParameterError("heads", chosen, f"1 to {len(MARKERS)} pairs (layer, head)")
+        for layer, head in chosen:
+            if layer not in layers or head not in places or not there[layers.index(layer), places.index(head)]:
+                raise ParameterError(
+                    "heads", (layer, head), f"a layer from {layers[0]} to {layers[-1]}, a head from 0 to {places[-1]}"
+                )
+        named = {(layers.index(layer), places.index(head)): "" for layer, head in chosen}
+    return {(i, j): f"{literal(names[i])} {noun} {literal(places[j])}{words}" for (i, j), words in named.items()}
+
+
+def farthest_middle_nearest(heads: xr.Dataset) -> dict[tuple[int, int], str]:
+    """Places of the head farthest from the null, the middle one and the nearest, each with words that say which."""
+    distance = farthest_distance(heads)
+    order = [k for k in np.argsort(-np.abs(distance), axis=None) if not np.isnan(distance.flat[k])]
+    if not order:
+        return {}
+    picks = {order[-1]: " (nearest the null)", order[len(order) // 2]: " (middle)", order[0]: " (farthest)"}
+    pairs = {k: np.unravel_index(k, distance.shape) for k in picks}
+    return {(int(pairs[k][0]), int(pairs[k][1])): picks[k] for k in reversed(picks)}
+
+
+EIGENVALUE_SCALES = {"null": RATIO, "mean": SHARE}
+"""The colours of the map, by what eigenvalues are shown over."""
+
+
+def eigenvalue_heatmap(
+    scores: xr.DataTree,
+    over: Literal["null", "mean"] = "null",
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw every eigenvalue λ_k of every head, a row for each head, layer 0 on top.
+
+    Args:
+        scores: a scores tree.
+        over: ``"null"``: λ_k over its median under the null at the head's own σ̂, so that every rank is seen alike;
+            ``"mean"``: over the mean eigenvalue of all heads, which shows scales and decay, with a row of the null
+            (the median of the heads' medians) on top.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        colorbar: whether to draw one beside the axes.
+
+    Returns:
+        The axes: rank k of the eigenvalue against head. Colours change at the same ratios in every picture.
+
+    Raises:
+        ParameterError: no scores tree, or another ``over``.
+    """
+    if over not in EIGENVALUE_SCALES:
+        raise ParameterError("over", over, "'null' or 'mean'")
+    heads = heads_of(scores).transpose("layer", "head", ...)
+    layer, head = np.nonzero(heads_present(heads))
+    values = heads["eigenvalue"].values[layer, head]
+    medians = null_medians(scores, heads)[layer, head]
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    scale = EIGENVALUE_SCALES[over]
+    if over == "null":
+        cells = values / np.where(medians > 0, medians, np.nan)
+    else:
+        null = np.nanmedian(medians, axis=0)
+        cells = np.vstack([null, np.full_like(null, np.nan), values]) / np.nanmean(values)
+    cmap, norm = scale.of(theme)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shown = scale.on_scale(cells)
+    above = len(cells) - len(values)
+    ranks, rows = np.arange(cells.shape[1] + 1) + 0.5, np.arange(len(cells) + 1) - 0.5 - above
+    ax.pcolormesh(
+        ranks, rows, np.ma.masked_invalid(np.where(cells == 0, norm.boundaries[0] - 1, shown)), cmap=cmap, norm=norm,
+        linewidth=0, rasterized=cells.size > MOST_CELLS,
+    )  # fmt: skip
+    rows_axis(ax, layer.tolist(), heads, theme, null=bool(above))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.set(xlabel="rank $k$ of the eigenvalue, largest first", xlim=(0.5, ranks[-1]))
+    ax.set_ylabel(f"layer, a row for each {noun_of(scores)}")
+    of = "its median under the null" if over == "null" else "the mean of all"
+    titled(ax, rf"eigenvalues of ${circuit_of(scores.attrs).latex}$ over {of}", theme)
+    if colorbar:
+        scale.bar(ax, theme)
+    return ax
+
+
+def eigenvalue_density_heatmap(
+    scores: xr.DataTree,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw the density of ln λ of every head, a row for each, with the median head of the null on top.
+
+    Eigenvalues are over the mean of all heads, so that widths and gaps can be compared. Each row is the share of its
+    head's nonzero eigenvalues in a bin over the bin's width in ln λ; the null's is that of the medians of its ordered
+    eigenvalues, at the heads' median scale.
+
+    Args:
+        scores: a scores tree.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        colorbar: whether to draw one beside the axes.
+
+    Returns:
+        The axes: eigenvalue (logarithmic) against head. Colours change at the same densities in every picture.
+
+    Raises:
+        ParameterError: no scores tree, or one whose eigenvalues are all zero.
+    """
+    heads = heads_of(scores).transpose("layer", "head", ...)
+    layer, head = np.nonzero(heads_present(heads))
+    values = heads["eigenvalue"].values[layer, head]
+    rows = [np.nanmedian(null_medians(scores, heads)[layer, head], axis=0), np.zeros(0), *values]
+    mean = float(np.nanmean(values))
+    logs = [np.log(one[one > 0] / mean) for one in rows]
+    held = np.concatenate(logs) if mean > 0 else np.zeros(0)
+    if not held.size:
+        raise ParameterError("scores", "no eigenvalue above zero", "heads that are not all zeros")
+    low, high = np.floor(10 * held.min()) / 10, np.ceil(10 * held.max() + 1e-9) / 10
+    edges = np.linspace(low, high, int(np.clip(6 * values.shape[1] ** 0.5, 12, 96)) + 1)
+    cells = np.array([np.histogram(one, edges)[0] / max(one.size, 1) for one in logs]) / np.diff(edges)
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    cmap, norm = LOG_DENSITY.of(theme)
+    shown = np.ma.masked_invalid(np.log(np.where(cells > 0, cells, np.nan)))
+    places = np.arange(len(cells) + 1) - 2.5
+    ax.pcolormesh(np.exp(edges), places, shown, cmap=cmap, norm=norm, linewidth=0, rasterized=cells.size > MOST_CELLS)
+    rows_axis(ax, layer.tolist(), heads, theme, null=True)
+    ax.set_xlim(np.exp(edges[0]), np.exp(edges[-1]))
+    log_axis(ax, "x")
+    ax.set(xlabel="eigenvalue over the mean of all")
+    ax.set_ylabel(f"layer, a row for each {noun_of(scores)}")
+    titled(ax, rf"density of the eigenvalues of ${circuit_of(scores.attrs).latex}$", theme)
+    if colorbar:
+        LOG_DENSITY.bar(ax, theme)
+    return ax
+
+
+def null_quantiles(tree: xr.DataTree, layer: int, head: int) -> Float[np.ndarray, "index probability"]:
+    """Quantiles of the ordered eigenvalues of one head's null, at σ = 1; layer and head by their places."""
+    null = null_of(tree)
+    quantile = null["eigenvalue_quantile"].values
+    if "layer_shape" in null:
+        return quantile[null["layer_shape"].values[layer]]
+    return quantile[layer, head] if quantile.ndim > 2 else quantile
+
+
+def null_scales(tree: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
+    """What the null's eigenvalues at σ = 1 are multiplied by to be at a head's own σ̂."""
+    if "null_scale" in heads.coords:
+        return heads["null_scale"].values
+    return np.prod([heads[factor.sigma].values for factor in circuit_of(tree.attrs).factors], axis=0) ** 2
+
+
+def null_medians(tree: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head index"]:
+    """The median of each ordered eigenvalue under each head's null, at the head's own σ̂."""
+    scales, probability = null_scales(tree, heads), null_of(tree)["probability"].values
+    middle = int(np.argmin(np.abs(probability - 0.5)))
+    n_index = heads.sizes["index"]
+    medians = np.full((*scales.shape, n_index), np.nan)
+    for place in np.ndindex(scales.shape):
+        own = null_quantiles(tree, *place)[:n_index, middle]
+        medians[place][: own.size] = own * scales[place]
+    return medians

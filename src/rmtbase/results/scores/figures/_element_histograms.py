@@ -1,0 +1,390 @@
+"""The elements of heads and matrices: densities of one head, of every head, and of the magnitudes of every layer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator, MultipleLocator
+
+from rmtbase.drawing.axes import NORMAL_95, finished, layer_axis, own_axes, rows_axis, step_name, symbol_of, titled
+from rmtbase.drawing.color_scales import DENSITY, MAGNITUDE_DENSITY, MOST_CELLS
+from rmtbase.drawing.groups import column_of, elements_of, matrices_of, require_component
+from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.errors import ParameterError
+from rmtbase.laws import ProductElement, parents
+from rmtbase.tables import layer_numbers
+
+_REACH = 8.0  # standard deviations shown, to either side
+_POINTS = 401
+_NEAR_ZERO = 1e-9  # where a density is that at zero, which is no magnitude
+_LEFT, _MIDDLE, _RIGHT = -0.46, 0.16, 0.46  # of a layer's place: its weights, then the null's column
+_LEAST = 1e-5  # density, below which nothing makes the axis longer
+_STEPS_NAMED = 7
+
+
+def head_density(
+    scores: xr.DataTree,
+    layer: int = 0,
+    head: int = 0,
+    component: str = "W_QK",
+    scale: Literal["log", "linear"] = "log",
+    unit: Literal["spread", "weight"] = "spread",
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw the density of the elements w of one matrix of a head, with the laws of a random one.
+
+    The laws are that of the initial entries and, of W_QK = W_Qᵀ W_K with normal entries, that of one element of a
+    random product of this d_head (:class:`rmtbase.laws.ProductElement`), at the head's own mean and spread. Of a matrix
+    of independent entries the band holds 95 % of random ones in each bin. The axes are the same for all heads of a
+    file; in units of weights for those of a layer.
+
+    Args:
+        scores: a scores tree with /heads/elements.
+        layer: its coordinate.
+        head: its coordinate; of ``W_K`` and ``W_V`` the key head.
+        component: ``"W_Q"``, ``"W_K"``, ``"W_V"``, ``"W_O"`` or ``"W_QK"``.
+        scale: of the axis of densities.
+        unit: ``"spread"``: (w − w̄)/s, so that shapes can be compared; ``"weight"``: w itself, which shows how widths
+            differ.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        legend: whether to draw one, below the axes.
+
+    Returns:
+        The axes: (w − w̄)/s, or w, against its density.
+
+    Raises:
+        ParameterError: no elements of heads, no such head, component, scale or unit, or no spreads to tell weights by.
+    """
+    if scale not in ("log", "linear"):
+        raise ParameterError("scale", scale, "'log' or 'linear'")
+    if unit not in ("spread", "weight"):
+        raise ParameterError("unit", unit, "'spread' or 'weight'")
+    table = require_component(elements_of(scores), component)
+    density = _densities(table)
+    layers, heads = table["layer"].values.tolist(), table["head"].values.tolist()
+    there = np.asarray(np.isfinite(density).any(axis=-1))
+    if layer not in layers or head not in heads or not there[layers.index(layer), heads.index(head)]:
+        raise ParameterError("head", (layer, head), f"a layer among {layers} and a head of it that has {component}")
+    place = layers.index(layer), heads.index(head)
+    own = density[place]
+    edges = bin_edges(table["bin"].values)
+    mean, spread = _locations(table) if unit == "weight" else (np.zeros(there.shape), np.ones(there.shape))
+    at, by = float(mean[place]), float(spread[place])
+    density, own = density / spread[..., None], own / by
+    if unit == "weight":
+        density, spread = density[place[0]], spread[place[0]]
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    lowest = 0.5 * float(density[density > 0].min())
+    baseline = lowest / 1e3 if scale == "log" else 0.0
+    ax.stairs(
+        np.fmax(own, baseline), at + by * edges, baseline=baseline, fill=True, facecolor=theme.observed, alpha=0.4,
+        linewidth=0, label="elements",
+    )  # fmt: skip
+    x = np.linspace(-_REACH, _REACH, _POINTS)
+    entries = _entry_density(scores, x)
+    size = _size(scores)
+    if component != "W_QK" and size is not None:
+        error = NORMAL_95 * np.sqrt(entries / (size * (edges[1] - edges[0])))
+        ax.fill_between(
+            at + by * x, np.fmax((entries - error) / by, baseline), (entries + error) / by, color=theme.null,
+            alpha=0.35, linewidth=0, label="random entries, 95 % of each bin",
+        )  # fmt: skip
+    shown = np.where(entries > 0, entries, np.nan) / by
+    normal = _parent(scores) == parents.Normal()
+    name = "normal law" if normal else "law of initial entries"
+    ax.plot(at + by * x, shown, color=theme.null, linewidth=1.2, linestyle="--", label=name)
+    rank = _d_head(scores, layer)
+    if component == "W_QK" and rank is not None and normal:
+        law = ProductElement(rank, rank**-0.5)
+        ax.plot(at + by * x, law.pdf(x) / by, color=theme.free_law, linewidth=1.4, label="element of a random product")
+    top = max(float(np.nanmax(density)), 0.4 / float(np.nanmin(spread)))
+    if scale == "log":
+        ax.set_yscale("log")
+        ax.set_ylim(lowest, 2.0 * top)
+    else:
+        ax.set_ylim(0.0, 1.05 * top)
+    if unit == "weight":
+        reach = (_REACH if scale == "log" else 0.5 * _REACH) * float(np.nanmax(spread))
+        ax.set_xlim(-reach, reach)
+        ax.xaxis.set_major_locator(MaxNLocator(3, symmetric=True))
+        ax.set_xlabel("element $w$")
+    else:
+        ax.set_xlim(-_REACH, _REACH)
+        ax.xaxis.set_major_locator(MultipleLocator(4.0))
+        ax.set_xlabel(r"element less its mean over its spread, $(w - \bar w)/s$")
+    ax.set_ylabel("density")
+    name = layer_numbers(table)[layers.index(layer)]
+    return finished(ax, theme, f"{symbol_of(component)}, layer {name} head {head}", legend)
+
+
+def head_density_heatmap(
+    scores: xr.DataTree,
+    component: str = "W_QK",
+    unit: Literal["spread", "weight"] = "spread",
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw the density of the elements of one matrix of every head, a row for each, with the null's own row on top.
+
+    Args:
+        scores: a scores tree with /heads/elements.
+        component: as in :func:`head_density`.
+        unit: ``"spread"``: (w − w̄)/s, so that shapes can be compared; ``"weight"``: w itself over the spread of all,
+            which shows how widths differ.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        colorbar: whether to draw one beside the axes.
+
+    Returns:
+        The axes: element against head, layer 0 on top. Colours change at the same densities in every picture.
+
+    Raises:
+        ParameterError: no elements of heads, no such component or unit, or no spreads to tell weights by.
+    """
+    if unit not in ("spread", "weight"):
+        raise ParameterError("unit", unit, "'spread' or 'weight'")
+    table = require_component(elements_of(scores), component)
+    every, edges = _densities(table), bin_edges(table["bin"].values)
+    layer, head = np.nonzero(np.isfinite(every).any(axis=-1))
+    density = every[layer, head]
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    null = _entry_density(scores, 0.5 * (edges[1:] + edges[:-1]))
+    rank = _d_head(scores, int(table["layer"].values[0]))
+    if component == "W_QK" and rank is not None and _parent(scores) == parents.Normal():
+        null = np.diff(ProductElement(rank, rank**-0.5).cdf(edges)) / np.diff(edges)
+    xlabel = r"$(w - \bar w)/s$"
+    if unit == "weight":
+        if "sigma" not in table:
+            raise ParameterError("unit", unit, "'spread': the file does not hold the heads' sigma")
+        sigma = table["sigma"].transpose("layer", "head").values[layer, head]
+        whole = float(np.sqrt(np.mean(sigma**2)))
+        density = np.array([_stretched(one, edges, s / whole) for one, s in zip(density, sigma, strict=True)])
+        xlabel = rf"$(w - \bar w)$ over the spread of all, {whole:.3g}"
+    cells = np.vstack([null, np.full_like(null, np.nan), density])
+    cmap, norm = DENSITY.of(theme)
+    rows = np.arange(len(cells) + 1) - 2.5
+    ax.pcolormesh(
+        edges, rows, np.ma.masked_invalid(np.log(np.where(cells > 0, cells, np.nan))), cmap=cmap, norm=norm,
+        linewidth=0, rasterized=cells.size > MOST_CELLS,
+    )  # fmt: skip
+    rows_axis(ax, layer.tolist(), table, theme, null=True)
+    ax.set(xlabel=xlabel, xlim=(-_REACH, _REACH))
+    ax.xaxis.set_major_locator(MultipleLocator(4.0))
+    titled(ax, f"elements of {symbol_of(component)}", theme)
+    if colorbar:
+        DENSITY.bar(ax, theme)
+    return ax
+
+
+def bin_edges(centres: Float[np.ndarray, " bin"]) -> Float[np.ndarray, " edge"]:
+    """The edges of equal bins, from their centres."""
+    half = 0.5 * float(centres[1] - centres[0])
+    return np.append(centres - half, centres[-1] + half)
+
+
+def _densities(table: xr.Dataset) -> Float[np.ndarray, "layer head bin"]:
+    if "histogram" not in table:
+        raise ParameterError("scores", sorted(map(str, table.data_vars)), "elements with their histogram")
+    return table["histogram"].transpose("layer", "head", "bin").values
+
+
+def _locations(table: xr.Dataset) -> tuple[Float[np.ndarray, "layer head"], Float[np.ndarray, "layer head"]]:
+    """The mean and the spread of the elements of every head."""
+    if "sigma" not in table or "mean" not in table["statistic"].values:
+        raise ParameterError("unit", "weight", "'spread': the file does not hold the heads' sigma and mean")
+    sigma, mean = (column_of(table, name).transpose("layer", "head").values for name in ("sigma", "mean"))
+    sigma = np.where(sigma > 0, sigma, np.nan)  # of zeros, which have no histogram either
+    return mean * sigma, sigma
+
+
+def _stretched(
+    density: Float[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"], factor: float
+) -> Float[np.ndarray, " bin"]:
+    """The density of a number times a factor, in the same bins."""
+    below = np.concatenate([[0.0], np.cumsum(density * np.diff(edges))])
+    return np.diff(np.interp(edges / factor, edges, below)) / np.diff(edges)
+
+
+def _parent(scores: xr.DataTree | xr.Dataset) -> parents.Parent:
+    """The law of initial entries that the file names; the normal law where it names none."""
+    return parents.require_parent(str(getattr(scores, "attrs", {}).get("initialization", "normal")))
+
+
+def _entry_density(scores: xr.DataTree | xr.Dataset, x: Float[np.ndarray, " point"]) -> Float[np.ndarray, " point"]:
+    """The density of an initial entry at variance 1."""
+    parent = _parent(scores)
+    rms = parent.moment(2) ** 0.5
+    return 0.5 * rms * np.asarray(parent.pdf(np.fmax(np.abs(x), _NEAR_ZERO) * rms))
+
+
+def _d_head(scores: xr.DataTree | xr.Dataset, layer: int) -> int | None:
+    """The number of products in an element of W_QK of a layer, where the file says it."""
+    if not isinstance(scores, xr.DataTree):
+        return None
+    heads = scores["heads"].to_dataset()
+    if "d_head" in heads.coords:
+        return int(heads["d_head"].sel(layer=layer))
+    return int(scores.attrs["d_head"]) if "d_head" in scores.attrs else None
+
+
+def _size(scores: xr.DataTree | xr.Dataset) -> int | None:
+    """The number of elements of a head's matrix, where all layers have the same."""
+    attributes = getattr(scores, "attrs", {})
+    width = attributes.get("d_model")
+    rank = attributes.get("d_head")
+    return None if width is None or rank is None else int(rank) * int(width)
+
+
+def magnitude_heatmap(
+    scores: xr.DataTree | xr.Dataset,
+    component: str | None = None,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw the density of log₁₀|w| of one component, a column for each layer with that of the null at its σ̂ beside.
+
+    The null is the law of the initial entries: half-normal, or as the file's ``initialization`` says. The axis of
+    magnitudes is the same for all components of a file, so that panels can be compared.
+
+    Args:
+        scores: a scores tree with /matrices, or its /matrices.
+        component: the matrix; the first if None.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        colorbar: whether to draw one beside the axes.
+
+    Returns:
+        The axes: layer against log₁₀|w|. Colours change at the same densities in every picture.
+
+    Raises:
+        ParameterError: no matrices with histograms of their magnitudes, or no such component.
+    """
+    every = matrices_of(scores)
+    if "log_magnitude_histogram" not in every:
+        raise ParameterError("scores", sorted(map(str, every.data_vars)), "/matrices with log_magnitude_histogram")
+    component = str(every["component"].values[0]) if component is None else component
+    matrices = require_component(every, component)
+    edges = bin_edges(every["magnitude_bin"].values)
+    density = matrices["log_magnitude_histogram"].transpose("layer", "magnitude_bin").values
+    columns = np.full((2 * len(density), density.shape[1]), np.nan)
+    columns[::2] = density
+    columns[1::2] = _null_densities(scores, matrices["sigma"].values, edges)
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    cmap, norm = MAGNITUDE_DENSITY.of(theme)
+    shown = np.ma.masked_invalid(np.log(np.where(columns > 0, columns, np.nan)))
+    for layer in np.flatnonzero(np.isfinite(density).any(axis=1)).tolist():
+        places = layer + np.array([_LEFT, _MIDDLE, _RIGHT])
+        ax.pcolormesh(places, edges, shown[2 * layer : 2 * layer + 2].T, cmap=cmap, norm=norm, linewidth=0)
+        ax.plot([layer + _MIDDLE] * 2, edges[[0, -1]], color=theme.surface, linewidth=0.8)
+    ax.grid(False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(axis="x", length=0)
+    ax.set_xlim(-0.6, len(density) - 0.4)
+    ax.set_ylim(_reach(every, edges))
+    layer_axis(ax, "x", matrices, theme)
+    ax.set(xlabel="layer; right of each the null at its $\\hat\\sigma$", ylabel=r"$\log_{10}|w|$")
+    titled(ax, symbol_of(component), theme)
+    if colorbar:
+        MAGNITUDE_DENSITY.bar(ax, theme)
+    return ax
+
+
+def magnitudes_along_steps(
+    trajectory: xr.DataTree,
+    component: str | None = None,
+    layer: int | None = None,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw the density of log₁₀|w| of one matrix along the steps of a training run, a column for each step.
+
+    The lines are quantiles of the null at the matrix's own σ̂ of the step: of |w| 0.1 %, 50 % and 99.9 % are below them,
+    by the law of the initial entries.
+
+    Args:
+        trajectory: a trajectory tree with /matrices.
+        component: the matrix; the first if None.
+        layer: its coordinate; the middle one that has the component if None.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        colorbar: whether to draw one beside the axes.
+
+    Returns:
+        The axes: step, in the order of the file, against log₁₀|w|. Colours change at the same densities in every
+        picture.
+
+    Raises:
+        ParameterError: no trajectory with histograms of magnitudes, or no such component or layer.
+    """
+    every = matrices_of(trajectory)
+    if "log_magnitude_histogram" not in every or "step" not in every.dims:
+        raise ParameterError("trajectory", sorted(map(str, every.dims)), "steps of /matrices with their histograms")
+    component = str(every["component"].values[0]) if component is None else component
+    matrices = require_component(every, component)
+    layers = matrices["layer"].values[np.isfinite(matrices["sigma"].isel(step=-1).values)].tolist()
+    layer = layers[len(layers) // 2] if layer is None else layer
+    if layer not in layers:
+        raise ParameterError("layer", layer, f"one of {layers}")
+    name = layer_numbers(matrices)[matrices["layer"].values.tolist().index(layer)]
+    one = matrices.sel(layer=layer)
+    edges = bin_edges(every["magnitude_bin"].values)
+    density = one["log_magnitude_histogram"].transpose("step", "magnitude_bin").values
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, trajectory)
+    cmap, norm = MAGNITUDE_DENSITY.of(theme)
+    shown = np.ma.masked_invalid(np.log(np.where(density > 0, density, np.nan)))
+    columns = np.arange(len(density) + 1) - 0.5
+    ax.pcolormesh(columns, edges, shown.T, cmap=cmap, norm=norm, linewidth=0)
+    parent = _parent(trajectory)
+    unit = one["sigma"].values / parent.moment(2) ** 0.5
+    for share in (0.001, 0.5, 0.999):
+        line = np.log10(float(parent.ppf(share)) * unit)
+        ax.plot(columns[:-1] + 0.5, line, color=theme.flagged, linewidth=1.1, linestyle="--")
+    ax.grid(False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.set_xlim(-0.5, len(density) - 0.5)
+    ax.set_ylim(_reach(every, edges))
+    places = np.unique(np.linspace(0, len(density) - 1, min(len(density), _STEPS_NAMED)).round().astype(int))
+    ax.set_xticks(places, [step_name(step) for step in one["step"].values[places].tolist()])
+    ax.set(xlabel="step", ylabel=r"$\log_{10}|w|$")
+    titled(ax, f"{symbol_of(component)}, layer {name}\ndashed: of the null 0.1 %, 50 %, 99.9 % are below", theme)
+    if colorbar:
+        MAGNITUDE_DENSITY.bar(ax, theme)
+    return ax
+
+
+def _null_densities(
+    scores: xr.DataTree | xr.Dataset, sigma: Float[np.ndarray, " layer"], edges: Float[np.ndarray, " edge"]
+) -> Float[np.ndarray, "layer magnitude_bin"]:
+    """The bins' averages of the density of log₁₀|w| of initial entries with these standard deviations."""
+    parent = parents.require_parent(str(scores.attrs.get("initialization", "normal")))
+    rms = parent.moment(2) ** 0.5
+    at = np.full((sigma.size, edges.size), np.nan)
+    known = np.isfinite(sigma) & (sigma > 0)
+    at[known] = parent.cdf(10.0**edges * rms / sigma[known, None])
+    return np.diff(at, axis=1) / np.diff(edges)
+
+
+def _reach(matrices: xr.Dataset, edges: Float[np.ndarray, " edge"]) -> tuple[float, float]:
+    """From where to where any component of the file has weights worth a colour."""
+    dims = [dim for dim in ("step", "layer", "component") if dim in matrices.dims]
+    highest = matrices["log_magnitude_histogram"].max(dims)
+    held = np.flatnonzero(highest.values > _LEAST)
+    return (float(edges[held[0]]), float(edges[held[-1] + 1])) if held.size else (-6.0, 1.0)

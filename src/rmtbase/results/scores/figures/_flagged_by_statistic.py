@@ -1,0 +1,62 @@
+"""By how many heads each statistic, alone, tells a model from random."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from rmtbase.drawing.axes import LEVEL, finished, literal, noun_of, own_axes, panel_size, statistic_words, wrapped
+from rmtbase.drawing.groups import heads_of
+from rmtbase.drawing.not_testable import NOT_TESTABLE
+from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.tables import heads_present
+
+_NAMES = 0.44  # of the figure's width, what the names of statistics may take
+
+
+def flagged_by_statistic(
+    scores: xr.DataTree | xr.Dataset,
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+) -> Axes:
+    """Draw how many heads leave the null by each statistic alone, those of most heads on top.
+
+    Args:
+        scores: a scores tree, or its /heads.
+        level: heads with a q-value of a statistic under it count.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+
+    Returns:
+        The axes: number of heads against statistics; "not testable" where no head has a p-value by one.
+
+    Raises:
+        ParameterError: no scores of heads.
+    """
+    heads, theme = heads_of(scores), as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    q = heads["q_value"].transpose("statistic", ...).values.reshape(heads.sizes["statistic"], -1)
+    known, count = np.asarray(np.isfinite(q).any(axis=1)), np.asarray((q < level).sum(axis=1))
+    order = np.lexsort((np.arange(len(count)), -count, ~known))
+    place = np.arange(len(order))
+    total = int(np.isfinite(heads["omnibus_q_value"].values).sum())
+    ax.barh(place, np.where(known, total, 0)[order], color=theme.grid, height=0.72, linewidth=0)
+    ax.barh(place, count[order], color=theme.flagged, height=0.72, linewidth=0)
+    size = theme.points("xtick.labelsize")
+    for y, (heads_flagged, is_known) in enumerate(zip(count[order].tolist(), known[order].tolist(), strict=True)):
+        words = f" {heads_flagged}" if is_known else f" {NOT_TESTABLE}"
+        ax.text(heads_flagged, y, words, va="center", ha="left", fontsize=size, color=theme.text)
+    names = [statistic_words(name) for name in heads["statistic"].values[order].tolist()]
+    ax.set_yticks(place, [wrapped(literal(name), size, _NAMES * panel_size(ax)[0]) for name in names])
+    ax.set_ylim(len(order) - 0.5, -0.5)
+    ax.set_xlim(0, max(total, 1) * 1.08)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    ax.grid(visible=False)
+    ax.tick_params(axis="y", length=0)
+    of = f", of {total}" if total == int(heads_present(heads).sum()) else f",\nof {total} testable"
+    ax.set(xlabel=f"{noun_of(scores)}s with q < {level:g}{of}", ylabel="")
+    return finished(ax, theme, "", legend=False)

@@ -1,0 +1,225 @@
+"""Heat maps: every head, or every weight matrix, of a model at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool, Float
+from matplotlib.axes import Axes
+
+from rmtbase.drawing.axes import (
+    LEVEL,
+    bound,
+    counted,
+    index_axis,
+    layer_axis,
+    literal,
+    noun_of,
+    own_axes,
+    panel_size,
+    rounded,
+    statistic_label,
+    titled,
+)
+from rmtbase.drawing.color_scales import ColorScale, Q, Z
+from rmtbase.drawing.groups import heads_of, matrices_of, require_statistic
+from rmtbase.drawing.not_testable import NOT_TESTABLE, hatch_cells
+from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.errors import ParameterError
+from rmtbase.results.scores.summary import signed_distance
+from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.tables import heads_present, matrices_present
+
+_UPRIGHT_BELOW = 0.6  # inches for each component's name
+
+
+def omnibus_heatmap(
+    scores: xr.DataTree | xr.Dataset,
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw the q-value of every head by all statistics together, layer by head; heads that left the null are dotted.
+
+    Args:
+        scores: a scores tree, or its /heads.
+        level: heads with an omnibus q-value under it carry a dot.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        colorbar: whether to draw one beside the axes.
+
+    Returns:
+        The axes: head against layer, layer 0 on top. Colours change at :data:`Q_LEVELS`.
+
+    Raises:
+        ParameterError: no scores of heads.
+    """
+    heads, theme = heads_of(scores).transpose("layer", "head", ...), as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    q = heads["omnibus_q_value"].values
+    there, noun = heads_present(heads), noun_of(scores)
+    add_cells(ax, q, q < level, there, Q, heads, "head", level, theme)
+    ax.set_xlabel(noun)
+    untested = int((np.isnan(q) & there).sum())
+    tested = counted(int(np.isfinite(q).sum()), f"testable {noun}" if untested else noun)
+    found = f"{(q < level).sum()} of {tested} left the null" if np.isfinite(q).any() else f"no {noun} can be tested"
+    titled(ax, f"all statistics together\n{found}; {_legend(q[there], level)}", theme)
+    if colorbar:
+        Q.bar(ax, theme)
+    return ax
+
+
+def z_heatmap(
+    scores: xr.DataTree | xr.Dataset,
+    statistic: str = "normalized_participation_ratio",
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw z of every head, layer by head, in colours that are symmetric about the null; flagged heads are dotted.
+
+    Of a statistic that is positive and unbounded it is z of its logarithm, which the title says: the distance by which
+    the farthest head is named everywhere.
+
+    Args:
+        scores: a scores tree, or its /heads.
+        statistic: its name.
+        level: heads with a q-value of this statistic under it carry a dot.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        colorbar: whether to draw one beside the axes.
+
+    Returns:
+        The axes: head against layer, layer 0 on top. Colours change at :data:`Z_LEVELS`.
+
+    Raises:
+        ParameterError: no scores of heads, or not of this statistic.
+    """
+    heads, theme = heads_of(scores).transpose("layer", "head", ...), as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    _z_map(heads, "head", heads_present(heads), statistic, level, ax, theme, colorbar)
+    ax.set_xlabel(noun_of(scores))
+    return ax
+
+
+def matrix_z_heatmap(
+    scores: xr.DataTree | xr.Dataset,
+    statistic: str = "excess_kurtosis",
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw z of every weight matrix, layer by component; arguments, axes and errors as in :func:`z_heatmap`.
+
+    Where a layer lacks a component there is no cell.
+    """
+    matrices, theme = matrices_of(scores).transpose("layer", "component", ...), as_theme(theme)
+    there, ax = matrices_present(matrices), own_axes(ax, theme, scores)
+    _z_map(matrices, "component", there, statistic, level, ax, theme, colorbar)
+    components_axis(ax, [str(one) for one in matrices["component"].values], theme)
+    return ax
+
+
+def components_axis(ax: Axes, components: Sequence[str], theme: Theme) -> None:
+    """Ticks along x that name components, upright where there is no room for them."""
+    upright = panel_size(ax)[0] < _UPRIGHT_BELOW * len(components)
+    breaks = " " if upright else "\n"
+    parts = [[part.replace("_", " ") for part in one.rsplit("_", 1)] for one in components]
+    names = [breaks.join(literal(part, 20) for part in own) for own in parts]
+    small = 0.88 * theme.points("xtick.labelsize")
+    ax.set_xticks(np.arange(len(names)), names, fontsize=small, rotation=90 if upright else 0)
+
+
+def expert_z_heatmap(
+    scores: xr.DataTree | xr.Dataset,
+    component: str | None = None,
+    statistic: str = "excess_kurtosis",
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw z of one matrix of every expert, layer by expert; arguments, axes and errors as in :func:`z_heatmap`.
+
+    The matrix is ``component``: ``"expert_in"``, ``"expert_gate"`` or ``"expert_out"``; the first if None.
+    """
+    experts, theme = matrices_of(scores, "experts").transpose("layer", "expert", "component", ...), as_theme(theme)
+    held = [str(one) for one in experts["component"].values]
+    wanted = held[0] if component is None else component
+    if wanted not in held:
+        raise ParameterError("component", wanted, f"one of {', '.join(held)}")
+    ax, one = own_axes(ax, theme, scores), experts.sel(component=wanted)
+    _z_map(one, "expert", one["n_rows"].notnull().values, statistic, level, ax, theme, colorbar)
+    titled(ax, f"{literal(wanted.replace('_', ' '))}, {ax.get_title()}", theme)
+    return ax
+
+
+def _z_map(
+    table: xr.Dataset,
+    across: str,
+    there: Bool[np.ndarray, "layer across"],
+    statistic: str,
+    level: float,
+    ax: Axes,
+    theme: Theme,
+    colorbar: bool,
+) -> None:
+    one = table.sel(statistic=require_statistic(table, statistic))
+    z = signed_distance(one)
+    add_cells(ax, z, one["q_value"].values < level, there, Z, table, across, level, theme)
+    known = statistic in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[statistic].on_log_scale
+    of = rf" of $\ln\,{SPECTRAL_STATISTICS[statistic].symbol}$" if known else ""
+    largest = f"largest $|z|${of}: {rounded(np.nanmax(np.abs(z)), 3)}; " if not np.isnan(z).all() else ""
+    titled(ax, f"{statistic_label(statistic)}\n{largest}{_legend(z[there], level)}", theme)
+    if colorbar:
+        Z.bar(ax, theme)
+
+
+def _legend(values: Float[np.ndarray, " cell"], level: float) -> str:
+    """What the marks of a map mean, for its title."""
+    hatched = f"; {bound(f'hatched: {NOT_TESTABLE}')}" if np.isnan(values).any() else ""
+    return bound(f"dot: q < {level:g}") + hatched
+
+
+def add_cells(
+    ax: Axes,
+    values: Float[np.ndarray, "layer across"],
+    flagged: Bool[np.ndarray, "layer across"],
+    there: Bool[np.ndarray, "layer across"],
+    scale: ColorScale,
+    table: xr.Dataset,
+    across: str,
+    level: float,
+    theme: Theme,
+) -> None:
+    """A coloured cell for each value, a dot on each that is flagged, hatched where there is none, layer 0 on top."""
+    n_layers, n_across = values.shape
+    places = np.arange(n_across + 1) - 0.5, np.arange(n_layers + 1) - 0.5
+    cmap, norm = scale.of(theme)
+    with np.errstate(divide="ignore"):
+        shown = scale.on_scale(values)
+    ax.pcolormesh(*places, np.ma.masked_where(np.isnan(values), shown), cmap=cmap, norm=norm, linewidth=0)
+    size = float(np.clip(60 / max(n_layers, n_across / 2), 1.2, 4.0))
+    y, x = np.nonzero(flagged)
+    ax.plot(
+        x, y, linestyle="none", marker="o", markersize=size, markerfacecolor=theme.surface,
+        markeredgecolor=theme.text, markeredgewidth=0.5, label=f"q < {level:g}",
+    )  # fmt: skip
+    hatch_cells(ax, np.isnan(values) & there, theme)
+    ax.grid(False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(length=0)
+    ax.set_ylim(n_layers - 0.5, -0.5)
+    ax.set_xlim(-0.5, n_across - 0.5)
+    index_axis(ax, "x", table[across].values.tolist())
+    layer_axis(ax, "y", table, theme)
+    ax.set(xlabel=across, ylabel="layer")

@@ -1,0 +1,165 @@
+"""What of a head's spectrum the width of its elements settles, and what not: four statistics against σ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from matplotlib.axes import Axes
+
+from rmtbase.drawing.axes import MARKERS, finished, fit_texts, model_title, new_figure, noun_of, styled, symbol_of
+from rmtbase.drawing.groups import heads_of
+from rmtbase.drawing.layout import legend_of_all, look_of
+from rmtbase.drawing.picture import Picture, PictureAxes
+from rmtbase.drawing.scales import log_axis
+from rmtbase.drawing.theme import Theme
+from rmtbase.errors import ParameterError
+from rmtbase.results.scores.figures._statistic_by_layer import BAND
+from rmtbase.tables import circuit_of, heads_present, shapes_of
+
+_MOST_BANDS = 8  # of shapes of heads; where there are more nulls, each head has a bar
+_Numbers = Float[np.ndarray, " head"]
+
+
+class _Panel(NamedTuple):
+    """A statistic of eigenvalues, and what it is of ‖W‖² and of one that is free of scale."""
+
+    label: str
+    of: Callable[[Float[np.ndarray, "head index"]], _Numbers]
+    free: str | None
+    law: Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def _entropy(x: Float[np.ndarray, "head index"]) -> _Numbers:
+    share = x / np.nansum(x, axis=1, keepdims=True)
+    return -np.nansum(share * np.log(np.where(share > 0, share, 1.0)), axis=1)
+
+
+_EIGENVALUES = (
+    _Panel(r"$\lambda_1$", lambda x: x[:, 0], "stable_rank", lambda norm, rank: norm / rank),
+    _Panel(r"$\Sigma\lambda$", lambda x: np.nansum(x, axis=1), None, lambda norm, rank: norm),
+    _Panel(r"$\Sigma\lambda^2$", lambda x: np.nansum(x**2, axis=1), "participation_ratio", lambda n, r: n**2 / r),
+    _Panel(r"spectral entropy $S$", _entropy, "spectral_entropy", lambda norm, entropy: entropy + 0.0 * norm),
+)
+_SINGULAR = (
+    _Panel("$s_1$", lambda x: x[:, 0], "stable_rank", lambda norm, rank: np.sqrt(norm / rank)),
+    _Panel(r"$\Sigma s$", lambda x: np.nansum(x, axis=1), "participation_ratio_singular", lambda n, r: np.sqrt(n * r)),
+    _Panel(r"$\Sigma s^2$", lambda x: np.nansum(x**2, axis=1), None, lambda norm, rank: norm),
+    _Panel(
+        "spectral entropy $S^{(s)}$", _entropy, "spectral_entropy_singular", lambda norm, entropy: entropy + 0.0 * norm
+    ),
+)
+
+
+def spectrum_and_width(
+    scores: xr.DataTree,
+    convention: Literal["eigenvalue", "singular value"] = "eigenvalue",
+    *,
+    theme: Theme | str = "light",
+    width: float | None = None,
+) -> Picture:
+    """Draw the largest value, the sum, the sum of squares and the entropy of spectra against σ of the elements.
+
+    σ is the root mean square of the elements, so that Σλ = Σs² = d_q d_k σ² is an identity, drawn as a line. Given σ
+    all the rest is free of scale: λ₁ = Σλ/r_s, Σλ² = (Σλ)²/PR, Σs = √(Σλ PR⁽ˢ⁾). The bands hold 99 % of random heads
+    of that σ. Heads on a line parallel to the band differ in scale alone; what is off it is shape.
+
+    Args:
+        scores: a scores tree.
+        convention: ``"eigenvalue"``: λ = s²; ``"singular value"``: s.
+        theme: colours, or their name.
+        width: of the figure in inches.
+
+    Raises:
+        ParameterError: no scores tree, or another convention.
+    """
+    if convention not in ("eigenvalue", "singular value"):
+        raise ParameterError("convention", convention, "'eigenvalue' or 'singular value'")
+    heads = heads_of(scores).transpose("layer", "head", ...)
+    there = heads_present(heads) & (heads["eigenvalue"].fillna(0.0).sum("index").values > 0)
+    values = heads["eigenvalue"].values[there]
+    size = _sizes(scores, heads)[there]
+    sigma = np.sqrt(np.nansum(values, axis=1) / size)
+    spectra = values if convention == "eigenvalue" else np.sqrt(values)
+    look = look_of(theme, width)
+    wide = look.width or 9.6
+    columns = 2 if wide >= 5.2 else 1
+    circuit = circuit_of(scores.attrs)
+    figure = new_figure(look.theme, wide, 3.0 * (4 // columns), model_title(scores))
+    grid = figure.subplots(4 // columns, columns, squeeze=False, sharex=True, subplot_kw={"axes_class": PictureAxes})
+    panels = _EIGENVALUES if convention == "eigenvalue" else _SINGULAR
+    for place, (ax, panel) in enumerate(zip(grid.flat, panels, strict=True)):
+        styled(ax, look.theme)
+        levels = _levels(heads, there, panel.free)
+        _draw(ax, panel, sigma, size, panel.of(spectra), levels, look.theme, noun_of(scores))
+        ax.set_ylabel(panel.label)
+        if place + columns >= len(panels):
+            ax.set_xlabel(rf"$\sigma$ of the elements of {symbol_of(f'W_{circuit.name.upper()}')}")
+            ax.tick_params(axis="x", labelbottom=True)
+    legend_of_all(figure, look.theme, same=True)
+    fit_texts(figure)
+    return figure
+
+
+def _sizes(scores: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
+    """How many elements the product of each head has."""
+    shapes = [shape[0] * shape[-1] for shape in shapes_of(scores)]
+    null = scores["null"].to_dataset()
+    of_layers = np.asarray(null["layer_shape"].values) if "layer_shape" in null else None
+    layers, n_heads = heads.sizes["layer"], heads.sizes["head"]
+    if of_layers is None:
+        by_layer = np.full(layers, shapes[0]) if len(shapes) == 1 else _of_coordinates(scores, heads)
+    else:
+        by_layer = np.array(shapes)[of_layers]
+    return np.repeat(np.asarray(by_layer, dtype=float)[:, None], n_heads, axis=1)
+
+
+def _of_coordinates(scores: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, " layer"]:
+    first, *_, last = circuit_of(scores.attrs).dims
+    return heads[first].values * heads[last].values
+
+
+def _levels(heads: xr.Dataset, there: np.ndarray, free: str | None) -> Float[np.ndarray, "head level"]:
+    """Lower end and upper end of the null of each head of a statistic free of scale; 1 of what needs none."""
+    if free is None:
+        return np.ones((int(there.sum()), 2))
+    one = heads.sel(statistic=free)
+    probability = one["probability"].values
+    places = [int(np.argmin(np.abs(probability - level))) for level in BAND]
+    return one["null_quantile"].transpose("layer", "head", "probability").values[there][:, places]
+
+
+def _draw(
+    ax: Axes, panel: _Panel, sigma: _Numbers, size: _Numbers, value: _Numbers,
+    levels: Float[np.ndarray, "head level"], theme: Theme, noun: str,
+) -> None:  # fmt: skip
+    """Heads, and the band of each null along σ."""
+    reach = np.geomspace(0.9 * sigma.min(), 1.1 * sigma.max(), 50)
+    own = np.column_stack([size, levels])
+    kinds = np.unique(np.round(own[np.isfinite(own).all(axis=1)], 9), axis=0)
+    name = f"null, 99 % of {noun}s at this σ"
+    if len(kinds) > _MOST_BANDS and panel.free is not None:
+        low, high = (np.asarray(panel.law(size * sigma**2, levels[:, end])) for end in (0, 1))
+        ax.vlines(sigma, low, high, color=theme.null, alpha=0.45, linewidth=3.0, label=name)
+        kinds = kinds[:0]
+    for number, low, high in kinds.tolist():
+        norm = number * reach**2
+        ends = [np.asarray(panel.law(norm, np.asarray(end))) for end in (low, high)]
+        if panel.free is None:
+            ax.plot(reach, ends[0], color=theme.free_law, linewidth=1.2, label="identity")
+        else:
+            ax.fill_between(reach, ends[0], ends[1], color=theme.null, alpha=0.3, linewidth=0, label=name)
+        name = ""
+    mark = float(np.clip(40 / sigma.size**0.4, 1.6, 5.0))
+    ax.plot(
+        sigma, value, linestyle="none", marker=MARKERS[0], markersize=mark, markerfacecolor="none",
+        markeredgecolor=theme.observed, markeredgewidth=0.9, label=f"{noun}s",
+    )  # fmt: skip
+    ax.set_xlim(reach[0], reach[-1])
+    log_axis(ax, "x")
+    if panel.free is None or not panel.free.startswith("spectral_entropy"):
+        log_axis(ax)
+    finished(ax, theme, "", legend=False)

@@ -1,0 +1,143 @@
+"""The width of the elements of every head by layer, with their entropy, or how far they are from a normal law."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from rmtbase.drawing.axes import NORMAL_95, finished, layer_axis, own_axes, statistic_label, styled, symbol_of
+from rmtbase.drawing.groups import column_of, group_of
+from rmtbase.drawing.scales import log_axis, prefer_log
+from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.errors import ParameterError
+from rmtbase.results.scores.figures._statistic_by_layer import places_in_layer
+
+_UNIT = 0.5 * np.log(2 * np.pi * np.e)  # nats, the entropy of a normal law of width 1
+_APART = 0.8  # of its own range, by which each axis reaches beyond its data, towards the other's
+
+
+def width_by_layer(
+    scores: xr.DataTree | xr.Dataset,
+    beside: Literal["entropy", "kl_matched_normal"] = "kl_matched_normal",
+    component: str | None = None,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw σ of the elements of every head that has any by layer, and beside it a second quantity.
+
+    With ``"entropy"`` both axes are one: a head stands at σ, and at the σ of the normal law that has its entropy S,
+    which the right axis gives in nats. Where the elements are normal the two marks lie on each other; S is lower
+    otherwise. With ``"kl_matched_normal"`` there is σ_fit, the width of the normal law of the core, too, and to the
+    right the divergence from the normal law of the same mean and σ, with the band that holds 95 % of random heads. The
+    two axes reach beyond their data, σ downwards and the divergence upwards, so that neither hides the other.
+
+    Args:
+        scores: a scores tree with /heads/elements.
+        beside: ``"entropy"`` or ``"kl_matched_normal"``.
+        component: ``"W_QK"`` if None.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        legend: whether to draw one, below the axes.
+
+    Returns:
+        The left axes: layer against σ. Those to the right are the last of the figure's.
+
+    Raises:
+        ParameterError: no elements of heads with their σ, no such component, or another quantity.
+    """
+    if beside not in ("entropy", "kl_matched_normal"):
+        raise ParameterError("beside", beside, "'entropy' or 'kl_matched_normal'")
+    table = group_of(scores, "elements", component).transpose("layer", "head", ...)
+    sigma = column_of(table, "sigma").where(lambda one: one > 0).values
+    theme = as_theme(theme)
+    ax = own_axes(ax, theme, scores)
+    x = places_in_layer(np.isfinite(sigma))
+    size = float(np.clip(30 / len(sigma) ** 0.5 / sigma.shape[1] ** 0.25, 2.0, 4.5))
+    mark = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.9}
+    ax.plot(
+        x.ravel(), sigma.ravel(), marker="o", markerfacecolor="none", color=theme.observed, label=r"$\sigma$", **mark
+    )
+    if beside == "entropy":
+        entropy = column_of(table, "entropy").values
+        ax.plot(
+            x.ravel(), np.exp(entropy - _UNIT).ravel(), marker="x", color=theme.flagged,
+            label="entropy $S$ (right axis)", **mark,
+        )  # fmt: skip
+        log_axis(ax)
+        right = ax.secondary_yaxis("right", functions=(_entropy_of, _width_of))
+        right.set_yscale("linear")
+        right.set_ylabel("entropy $S$ (nats)", color=theme.flagged, fontsize=theme.points("axes.labelsize"))
+        right.tick_params(colors=theme.flagged, labelsize=theme.points("xtick.labelsize"))
+        right.spines["right"].set_color(theme.flagged)
+    else:
+        core = sigma * column_of(table, "core_sigma").values
+        ax.plot(
+            x.ravel(),
+            core.ravel(),
+            marker="x",
+            color=theme.series[2],
+            label=r"$\sigma_\mathrm{fit}$ of the core",
+            **mark,
+        )
+        low, high = _range(sigma, core)
+        if prefer_log(sigma, core):
+            log_axis(ax)
+            ax.set_ylim(low * (low / high) ** _APART, high * (high / low) ** 0.05)
+        else:
+            ax.set_ylim(max(low - _APART * (high - low), 0.0), high + 0.05 * (high - low))
+        _divergence(ax, x, table, theme, size)
+    ax.set_xlim(-0.6, len(sigma) - 0.4)
+    for place in range(1, len(sigma)):
+        ax.axvline(place - 0.5, color=theme.grid, linewidth=0.6, zorder=0)
+    layer_axis(ax, "x", table, theme)
+    ax.set_xlabel("layer")
+    ax.set_ylabel(statistic_label("sigma"), color=theme.observed)
+    return finished(ax, theme, symbol_of(component or "W_QK"), legend)
+
+
+def _divergence(ax: Axes, x: Float[np.ndarray, "layer head"], table: xr.Dataset, theme: Theme, size: float) -> None:
+    """The divergence on an axis to the right, as wide as its null below its data."""
+    one = table.sel(statistic="kl_matched_normal")
+    value, mean, spread = (one[name].values for name in ("observed", "null_mean", "null_std"))
+    right = styled(ax.twinx(), theme)
+    right.spines["right"].set(visible=True, color=theme.flagged)
+    right.spines["left"].set_visible(False)
+    right.tick_params(axis="y", colors=theme.flagged)
+    right.grid(False)
+    lower, upper = mean - NORMAL_95 * spread, mean + NORMAL_95 * spread
+    label = "null of $D_{\\mathrm{KL}}$, 95 %"
+    for layer in np.flatnonzero(np.isfinite(upper).any(axis=1)).tolist():
+        ends = layer - 0.5, layer + 0.5
+        band = float(np.nanmin(lower[layer])), float(np.nanmax(upper[layer]))
+        right.fill_between(ends, *band, color=theme.null, alpha=0.28, linewidth=0)
+        ax.fill_between([], [], color=theme.null, alpha=0.28, linewidth=0, label=label)
+        label = ""
+    style = {"linestyle": "none", "marker": "^", "markersize": size, "color": theme.flagged, "markerfacecolor": "none"}
+    right.plot(x.ravel(), value.ravel(), **style)
+    ax.plot([], [], label=r"$D_{\mathrm{KL}}$ (right axis)", **style)
+    low, high = _range(value, lower, upper)
+    right.set_ylim(low - 0.05 * (high - low), high + _APART * (high - low))
+    right.set_ylabel(r"$D_{\mathrm{KL}}$ (nats)", color=theme.flagged)
+
+
+def _range(*values: np.ndarray) -> tuple[float, float]:
+    held = np.concatenate([one[np.isfinite(one)] for one in values])
+    low, high = (float(held.min()), float(held.max())) if held.size else (0.0, 1.0)
+    return low, high if high > low else low + abs(low) + 1e-9
+
+
+def _entropy_of(width: ArrayLike) -> ArrayLike:
+    """The entropy of a normal law of that width, in nats."""
+    return _UNIT + np.log(np.fmax(width, 1e-300))
+
+
+def _width_of(entropy: ArrayLike) -> ArrayLike:
+    """Its inverse."""
+    return np.exp(np.clip(np.asarray(entropy) - _UNIT, -600.0, 600.0))

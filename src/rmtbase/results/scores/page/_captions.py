@@ -1,0 +1,259 @@
+"""What each figure of a page shows, and how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import xarray as xr
+
+from rmtbase.nulls import ENTRIES_IN_WORDS
+from rmtbase.results.scores.summary import Summary
+from rmtbase.tables import Circuit, heads_present, not_testable_words, shapes_of
+
+
+class Caption(NamedTuple):
+    """The words of a figure.
+
+    Attributes:
+        title: what it shows.
+        reading: how to read it.
+        description: what a reader who cannot see it is told.
+    """
+
+    title: str
+    reading: str
+    description: str
+
+
+_CAPTIONS = {
+    "omnibus-map": Caption(
+        "Which heads look unlike random ones",
+        "One cell per head, by one test of all its statistics together. Grey heads could be random; the stronger "
+        "its colour, the smaller its q-value; hatched heads could not be tested. A dot marks q < 0.05: of all heads "
+        "with a dot, at most one in twenty is expected to have it by chance.",
+        "A map of the q-values of all statistics together, by layer and head.",
+    ),
+    "heads-by-statistic": Caption(
+        "By which statistics they differ",
+        "How many heads have q < 0.05 by each statistic alone. Statistics that all heads share say that the whole "
+        "spectrum has changed; one that stands out alone names what has.",
+        "Bars: for each statistic, how many heads it flags alone.",
+    ),
+    "z-heat-map": Caption(
+        "How far every head is from random",
+        "One cell per head. Grey heads look random, hatched ones could not be tested; blue ones lie below the null's "
+        "mean and orange ones above, the stronger the farther: z is counted in null standard deviations, of the "
+        "logarithm where the title says ln. A dot marks q < 0.05. The colours change at the same z in every report, so "
+        "that two models can be laid side by side.",
+        "Heat maps of z-scores by layer and head, one for each of four statistics.",
+    ),
+    "ordered-eigenvalues": Caption(
+        "Where in the spectrum the heads leave the null",
+        "Eigenvalues of up to three heads at the head's own scale, each divided by the median of a random head's "
+        "eigenvalue of that rank; in the band lie those of random heads. A curve that starts above the band and ends "
+        "below it has put its weight on few directions.",
+        "Ordered eigenvalues of the farthest, the middle and the nearest head, over the bands of the null.",
+    ),
+    "statistics-by-layer": Caption(
+        "Where in the model the heads leave the null",
+        "Every head as a point, in order within its layer; filled where q < 0.05. In the grey band lie 99 % of random "
+        "heads, and the dark bars are the layers' medians. A statistic that scales with the weights is shown over the "
+        "mean of the head's own null, or, where the axis has a minus, less that mean.",
+        "Four statistics of every head by layer, with layer medians, against the band that holds 99 % of null heads.",
+    ),
+    "elements-by-layer-W_QK": Caption(
+        "How the elements of each head's W_QK are distributed",
+        "Every head as a point at its layer: the spread of its elements, with that of a normal law fitted to their "
+        "core; how far they are from the normal law of the same spread, by divergence and by entropy; and the Weibull "
+        "shape of their body. In the grey bands lie 95 % of random heads, whose product of two normal matrices is no "
+        "normal law either.",
+        "Spread, divergence, entropy and Weibull shape of every head's elements by layer, against the null's bands.",
+    ),
+    "p-value-qq": Caption(
+        "Whether all the p-values together look random",
+        "The heads' p-values, sorted, against what as many random heads would give. Points along the line and inside "
+        "the band: nothing learned shows. Points above it: more small p-values than chance gives. The number of null "
+        "draws sets a floor to any p-value: the dashed line to that of one statistic, the dotted line, half of it, to "
+        "that of all together.",
+        "Sorted p-values of all heads against those expected under the null, with a 95 % band.",
+    ),
+    "null-spectrum": Caption(
+        "The null itself",
+        "All eigenvalues of a random head at this shape: simulated, and the free-product law that they tend to. The "
+        "Marchenko–Pastur law of a single factor, often used in its place, is too narrow: it would call ordinary "
+        "eigenvalues outliers.",
+        "Density of the null's eigenvalues: Monte Carlo, free-product law, and the narrower Marchenko–Pastur law.",
+    ),
+    "matrix-z-heat-map": Caption(
+        "How far every weight matrix is from independent Gaussian elements",
+        "One cell per matrix, colours as above. Positive excess kurtosis means heavier tails than a Gaussian's.",
+        "Heat maps of z-scores by layer and component, one for each of several statistics of their elements.",
+    ),
+    "weibull-by-layer": Caption(
+        "Whether the bodies of weight matrices have kept their shape",
+        "The Weibull shape k and scale λ of the middle 80 % of each matrix's magnitudes, λ over their root mean "
+        "square. Each grey band holds 95 % of random matrices of one size: the larger the matrix, the narrower. "
+        "Matrices below it have more of their weights near zero and far out than random ones.",
+        "Weibull shape and scale of every weight matrix by layer, against the bands of random matrices of their sizes.",
+    ),
+    "expert-z-heat-map": Caption(
+        "How far every expert is from independent Gaussian elements",
+        "One cell per expert, by the excess kurtosis of each of its matrices, colours as above.",
+        "Heat maps of z-scores by layer and expert, one for each of an expert's matrices.",
+    ),
+}
+
+_ANALYTIC_CAPTIONS = _CAPTIONS | {
+    "p-value-qq": _CAPTIONS["p-value-qq"]._replace(
+        reading="The heads' p-values, sorted, against what as many random heads would give. Points along the line and "
+        "inside the band: nothing learned shows. Points above it: more small p-values than chance gives. Above 4 they "
+        "are extrapolations of the right order of magnitude, and they end at 16.",
+    ),
+    "null-spectrum": Caption(
+        "The null itself",
+        "The free-product law, which all eigenvalues of a random head tend to as shapes grow. The Marchenko–Pastur law "
+        "of a single factor, often used in its place, is too narrow: it would call ordinary eigenvalues outliers.",
+        "Density of the null's eigenvalues: free-product law, and the narrower Marchenko–Pastur law.",
+    ),
+}
+
+_OWN_NULL_CAPTIONS = _CAPTIONS | {
+    "omnibus-map": _CAPTIONS["omnibus-map"]._replace(
+        title="Which heads look unlike their own copies",
+        reading="One cell per head, by one test of all its statistics together. Grey heads could be one of their own "
+        "resampled copies; the stronger its colour, the smaller its q-value. A dot marks q < 0.05: of all heads "
+        "with a dot, at most one in twenty is expected to have it by chance.",
+    ),
+    "z-heat-map": _CAPTIONS["z-heat-map"]._replace(
+        title="How far every head is from its own null",
+        reading="One cell per head. Grey heads look like their own resampled matrices; blue ones lie below their "
+        "null's mean and orange ones above, the stronger the farther. A dot marks q < 0.05. The colours change at the "
+        "same z in every report, so that two models can be laid side by side.",
+    ),
+    "ordered-eigenvalues": Caption(
+        "Where in the spectrum the heads leave their nulls",
+        "Eigenvalues of up to three heads at the head's own scale, each divided by the median of the head's resampled "
+        "eigenvalue of that rank, over the band, in the head's colour, in which these lie. Each head has a null of "
+        "its own.",
+        "Ordered eigenvalues of the farthest, the middle and the nearest head, each over the band of its own null.",
+    ),
+    "statistics-by-layer": Caption(
+        "Where in the model the heads leave their nulls",
+        "Every head as a point, in order within its layer; filled where q < 0.05. The bar behind it holds 99 % of the "
+        "draws of its own null. A statistic that scales with the weights is shown over the mean of that null, or, "
+        "where the axis has a minus, less that mean.",
+        "Four statistics of every head by layer, with layer medians, against bars that hold 99 % of each head's null.",
+    ),
+    "p-value-qq": _CAPTIONS["p-value-qq"]._replace(
+        reading="The heads' p-values, sorted, against what as many heads of the null would give. Points along the "
+        "line and inside the band: the null explains the heads. Points above it: more small p-values than "
+        "chance gives. The number of draws of each head sets a floor to any p-value: the dashed line to that "
+        "of one statistic, the dotted line, half of it, to that of all together.",
+    ),
+}
+
+
+def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
+    """The captions of a scores tree's figures by name.
+
+    Args:
+        scores: the tree.
+        by_statistic: what the bars of the statistics show, in words.
+    """
+    of = {"analytic": _ANALYTIC_CAPTIONS, "resampled": _OWN_NULL_CAPTIONS}
+    named = of.get(scores.attrs["null_method"], _CAPTIONS)
+    described = named["heads-by-statistic"]
+    return named | {"heads-by-statistic": described._replace(description=by_statistic or described.description)}
+
+
+def of_circuit(circuit: Circuit) -> Caption:
+    """The caption of the map of a further circuit."""
+    noun, symbol = circuit.noun, circuit.symbol
+    return Caption(
+        f"Which {noun}s look unlike random ones by {symbol}",
+        f"One cell per {noun}, by one test of all statistics of its {symbol} together; colours and dots as in the map "
+        "of W_QK. The q-values are over all of them.",
+        f"A map of the q-values of {symbol}, by layer and {noun}.",
+    )
+
+
+_CIRCUITS = {
+    "ov": ("What heads write", "what a head writes for what it reads, whatever it attends to"),
+    "query": ("Queries by themselves", "a direction that training gave to the queries alone"),
+    "key": ("Keys by themselves", "a direction that training gave to the keys alone"),
+    "value": ("Values by themselves", "a direction that training gave to the values alone"),
+    "output": ("Outputs by themselves", "a direction that training gave to the outputs alone"),
+}
+
+
+def circuit_words(circuit: Circuit) -> tuple[str, str]:
+    """The title of a further circuit's section, and what the circuit says."""
+    title, says = _CIRCUITS[circuit.name]
+    if len(circuit.factors) > 1:
+        return title, f"says {says}."
+    return title, f"shows {says}, long before it can be seen in a product of two matrices."
+
+
+def draws_of(scores: xr.DataTree) -> list[int]:
+    """How many draws the null of each shape has: the least and the most, or the one number."""
+    null = scores["null"].to_dataset()
+    each = null["null_draws"].values.tolist() if "null_draws" in null else [int(scores.attrs["null_draws"])]
+    return sorted({min(each), max(each)})
+
+
+_WEIGHTS = {
+    "normal": "independent, normally distributed numbers as large as its own",
+    "uniform": "independent, uniformly distributed numbers as large as its own",
+    "truncated_normal": "independent, normally distributed numbers as large as its own, none beyond two standard "
+    "deviations",
+    "kurtosis": "independent numbers as large as its own, with tails as heavy",
+    "orthogonal": "rows of a matrix of random orthonormal rows or columns, as large as its own",
+}
+
+
+def null_entries(attrs: Mapping[Any, Any]) -> str:
+    """The law of the elements under the null of a scores file, one of :data:`rmtbase.parameters.INITIALIZATIONS`."""
+    said = str(attrs["null"])
+    return next((name for name, words in ENTRIES_IN_WORDS.items() if f"i.i.d. {words} " in said), "normal")
+
+
+def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
+    """Two sentences for a reader who knows no statistics: what was compared with what, and what came of it."""
+    attrs = scores.attrs
+    shapes = shapes_of(scores)
+    shape = "of its own shape"
+    if len(shapes) == 1:
+        named = f"d_model {attrs['d_model']}" if "d_model" in attrs else "d_query {}, d_key {}".format(*shapes[0][::2])
+        shape = f"of the same shape ({named}, d_head {shapes[0][1]})"
+    draws = " to ".join(f"{number:,}".replace(",", " ") for number in draws_of(scores))
+    resampling = str(attrs["null"]).partition(":")[0]
+    weights = _WEIGHTS.get(resampling) or _WEIGHTS[null_entries(attrs)]
+    others = {
+        "analytic": f"what is known by theory of random heads {shape}, whose weights are {weights}: of heads that have "
+        "learned nothing",
+        "signs": f"{draws} copies of itself whose weights were given random signs: each as large as it was, without "
+        "any direction that training gave them",
+        "axes": f"{draws} copies of itself whose query axes meet the key axes in random order and sign: the same two "
+        "matrices, without any relation that training gave them",
+    }
+    independent = f"{draws} random heads {shape}, whose weights are {weights}: heads that have learned nothing"
+    method = attrs["null_method"]
+    against = others[resampling if method == "resampled" else method] if method != "simulated" else independent
+    one = int(heads_present(scores["heads"].to_dataset()).sum()) == 1
+    compared = f"{'The' if one else 'Each'} attention head of {name} was compared with {against}."
+    left_out = summary.not_testable
+    words = not_testable_words(left_out, summary.n_heads + len(left_out), summary.noun)
+    also = f" {words}." if words else ""
+    if not summary.n_heads:
+        return f"{compared} There is no result:{also}"
+    found = len(summary.findings)
+    if one:
+        return f"{compared} It {'differs' if found else 'does not differ'} from them by more than chance explains."
+    heads = f"{summary.n_heads} {'testable ' if words else ''}head{'s' * (summary.n_heads != 1)}"
+    if not found:
+        return f"{compared} None of the {heads} differs from them by more than chance explains.{also}"
+    return (
+        f"{compared} {found} of {heads} differ{'s' * (found == 1)} from them by more than chance explains; at most "
+        f"{summary.level:.0%} of those named are expected to be chance.{also}"
+    )

@@ -1,0 +1,332 @@
+"""The page: what the templates are given, and how they put it in."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from itertools import groupby
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from rmtbase.drawing.axes import statistic_words
+from rmtbase.drawing.layout import drawn, look_of
+from rmtbase.drawing.svg import css_values, inline_svg, page_settings
+from rmtbase.drawing.theme import DARK, LIGHT
+from rmtbase.errors import ParameterError
+from rmtbase.nulls import ENTRIES_IN_WORDS
+from rmtbase.results.scores import figures
+from rmtbase.results.scores._element_summary import summarize_elements
+from rmtbase.results.scores._heads import circuit_scores, circuits_of, require_scores
+from rmtbase.results.scores._why import TESTS, summarize_why
+from rmtbase.results.scores.figures._scores import MAIN_STATISTICS
+from rmtbase.results.scores.page._captions import (
+    Caption,
+    captions,
+    circuit_words,
+    draws_of,
+    null_entries,
+    of_circuit,
+    opening,
+)
+from rmtbase.results.scores.page._numbers import formula, number, z_text
+from rmtbase.results.scores.page._tables import SCORE_COLUMNS, experts_table, heads_table, matrices_table
+from rmtbase.results.scores.summary import farthest_distance, layer_p_value_floors, summarize_scores
+from rmtbase.shown import shown
+from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.tables import CIRCUITS, layer_names, layer_stacks, shapes_of
+
+_NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level")
+_TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")
+_NULL_METHODS = ("analytic", "simulated", "resampled")  # for each a template null_*.html
+_RESAMPLINGS = ("signs", "axes")
+_FACTORS = {
+    "kurtosis": "Gaussian factors, moved to first order by the kurtosis of each head's own elements",
+    "orthogonal": "rows of orthogonal matrices",
+}
+_NO_LAW = "none is known at this shape, so that no head is scored on it"
+_LONGEST = 100_000  # characters of one text
+_MOST_RUNS = 8  # of layers that differ from those before, told one by one
+_UNNAMED = {
+    "": "these arrays",
+    "arrays": "these arrays",
+    "state dict": "this state dict",
+}  # what has no name of its own
+
+
+def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: bool = True) -> str:
+    """One HTML page that says which heads left the null, how far and by which statistic, and shows it.
+
+    The page needs no network and opens from disk: styles, script and figures are inside, and a content security
+    policy forbids the rest. It follows the reader's choice of light or dark.
+
+    Args:
+        scores: the tree that ``rmtbase.score`` or ``rmtbase.score_heads`` returns, or ``rmtbase.results.open_scores``
+            reads.
+        date: the date on the page; today's if None, or that of the environment's SOURCE_DATE_EPOCH.
+        pictures: whether the figures are drawn, which takes nearly all of the time; without them the page has its words
+            and tables alone.
+
+    Raises:
+        ParameterError: it is no scores tree, or holds what no scores hold.
+    """
+    require_scores(scores)
+    _require_renderable(scores)
+    null = _null(scores)
+    summary, heads = summarize_scores(scores), scores["heads"].to_dataset()
+    caption = captions(scores, " ".join(summary.by_statistic()))
+    model = shown(scores.attrs["model"])
+    name = _UNNAMED.get(model, model)
+    drawings = _drawings(scores, caption) if pictures else {}
+    matrices = scores["matrices"].to_dataset() if "matrices" in scores.children else None
+    experts = scores["experts"].to_dataset() if "experts" in scores.children else None
+    further = [_circuit(scores, circuit, drawings) for circuit in circuits_of(scores)[1:]]
+    script = _resource("page.js")
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            attrs=scores.attrs,
+            sections=_sections(pictures, matrices is not None, experts is not None, further),
+            shape=_shape(scores),
+            circuits=further,
+            summary=summary,
+            name=name,
+            date=(date or _today()).isoformat(),
+            lead=opening(scores, summary, name),
+            sentences=[*summary.verdict(), *summary.reasons(), *summary.left_out()],
+            notes=json.loads(scores.attrs.get("notes", "[]")),
+            farthest=_farthest(heads),
+            scored=bool(heads["omnibus_p_value"].notnull().any()),
+            not_testable=[f"{one.place}: {one.reason}" for one in summary.not_testable],
+            outliers_above=int(heads["outliers_above"].sum()),
+            outliers_below=int(heads["outliers_below"].sum()),
+            captions=caption,
+            drawings=drawings,
+            heads=heads_table(scores, summary.level, MAIN_STATISTICS[0]),
+            score_columns=SCORE_COLUMNS,
+            matrices=None if matrices is None else matrices_table(matrices, summary.level, "excess_kurtosis"),
+            experts=None if experts is None else experts_table(experts, summary.level, "excess_kurtosis"),
+            elements=summarize_elements(scores),
+            why=summarize_why(scores),
+            tests=TESTS,
+            law=str(scores.attrs.get("initialization", "normal")).replace("_", " "),
+            with_spectra=matrices is not None and "marchenko_pastur_distance" in matrices,
+            statistics=[SPECTRAL_STATISTICS[name] for name in heads["statistic"].values.tolist()],
+            **null,
+            light=css_values(LIGHT),
+            dark=css_values(DARK),
+            n_colours=len(LIGHT.diverging),
+            css=Markup(_resource("page.css")),
+            script=Markup(script),
+            script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
+    )
+
+
+def _today() -> datetime.date:
+    """Today in UTC, or the day that a reproducible build asks for."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not epoch:
+        return datetime.datetime.now(datetime.UTC).date()
+    try:
+        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).date()
+    except (ValueError, OverflowError, OSError):
+        expected = "seconds since 1970 as an integer, or none in the environment"
+        raise ParameterError("SOURCE_DATE_EPOCH", epoch, expected) from None
+
+
+def _farthest(heads: xr.Dataset) -> dict[str, Any] | None:
+    """The head farthest from the null: its distance and what that is of; None where no head was scored."""
+    ordered = heads.transpose("layer", "head", ...)
+    distance = np.abs(farthest_distance(ordered))
+    if np.isnan(distance).all():
+        return None
+    layer, head = np.unravel_index(np.nanargmax(distance), distance.shape)
+    return {
+        "distance": float(distance[layer, head]),
+        "head": f"{layer_names(ordered)[layer]} head {ordered['head'].values[head]}",
+        "statistic": SPECTRAL_STATISTICS[str(ordered["farthest_statistic"].values[layer, head])],
+    }
+
+
+def _statistic_option(name: str) -> str:
+    """A statistic in words, with the scale that its distances are on where that is another."""
+    on_log_scale = name in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[name].on_log_scale
+    return statistic_words(name) + (" (z of its ln)" if on_log_scale else "")
+
+
+def _environment() -> Environment:
+    """Templates in which all that is put in is harmless text, escaped, unless a template made it."""
+    environment = Environment(
+        loader=PackageLoader("rmtbase.results.scores.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: value if isinstance(value, Markup) else shown(value, _LONGEST),
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False, "ensure_ascii": False}
+    environment.filters |= {
+        "formula": formula,
+        "number": number,
+        "shown": shown,
+        "statistic_option": _statistic_option,
+        "statistic_words": statistic_words,
+        "z_text": z_text,
+    }
+    return environment
+
+
+def _resource(name: str) -> str:
+    return files("rmtbase.results.scores.page").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _drawings(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Markup]:
+    """The figures as SVG elements, by name: of further circuits the map alone."""
+    maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
+    captioned = {**caption, **maps}
+    with page_settings() as theme:
+        return {
+            name: inline_svg(figure, f"f{k}", captioned[name].description)
+            for k, (name, figure) in enumerate(drawn(figures.drawings(scores, look_of(theme, None)), captioned).items())
+        }
+
+
+def _circuit(scores: xr.DataTree, name: str, drawings: Mapping[str, Markup]) -> dict[str, Any]:
+    """What the page says of a further circuit."""
+    tree, circuit = circuit_scores(scores, name), CIRCUITS[name]
+    summary = summarize_scores(tree)
+    title, says = circuit_words(circuit)
+    matrix = Markup("W<sub>{}</sub>").format(circuit.letters)
+    formula = Markup("<sup>⊤</sup>").join(Markup("W<sub>{}</sub>").format(one.letter) for one in circuit.factors)
+    return {
+        "id": f"circuit-{name}",
+        "title": Markup("{}: {}").format(title, matrix),
+        "matrix": matrix if len(circuit.factors) == 1 else Markup("{} = {}").format(matrix, formula),
+        "says": says,
+        "caption": of_circuit(circuit),
+        "drawing": drawings.get(f"{name}-omnibus-map"),
+        "figure": f"{name}-omnibus-map",
+        "sentences": [*summary.verdict(), *summary.reasons(), *summary.left_out()],
+        "table": heads_table(tree, summary.level, MAIN_STATISTICS[0], MAIN_STATISTICS),
+        "null": tree.attrs["null"],
+        "draws": " to ".join(map(str, draws_of(tree))),
+        "source": tree.attrs["table"],
+    }
+
+
+def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
+    """How many layers, heads and dimensions there are, as facts at the head of the page: each a term and what it is.
+
+    Of a model whose layers differ a fact for each run of layers that do not.
+    """
+    attrs, heads = scores.attrs, scores["heads"].to_dataset()
+    names = ("n_heads", "n_key_heads", "d_query", "d_head", "d_key")
+    of_layers = {
+        name: heads[name].values.tolist()
+        if name in heads.coords
+        else [int(attrs[name if name in attrs else "d_model"])] * heads.sizes["layer"]
+        for name in names
+    }
+    stacks = layer_stacks(heads)
+    runs = [(key, len(list(run))) for key, run in groupby(zip(stacks, *of_layers.values(), strict=True))]
+    if len(runs) == 1 and "d_model" in attrs:
+        _, n_heads, n_key_heads, *_ = runs[0][0]
+        layers, all_layers = heads.sizes["layer"], int(attrs["n_layers"])
+        of = "" if layers == all_layers else f" of {all_layers}"
+        shape = f"{_counted(layers, 'layer')}{of} × {_counted(n_heads, 'head')}"
+        on = f" on {_counted(n_key_heads, 'key head')}" if n_key_heads != n_heads else ""
+        return [("shape", shape + on), ("d_model", str(attrs["d_model"])), ("d_head", str(attrs["d_head"]))]
+    facts = []
+    for (stack, n_heads, n_key_heads, d_query, d_head, d_key), layers in runs[:_MOST_RUNS]:
+        shape = f"{_counted(layers, 'layer')} × {_counted(n_heads, 'head')}"
+        on = f" on {_counted(n_key_heads, 'key head')}" if n_key_heads != n_heads else ""
+        widths = f"width {d_query}" if d_query == d_key else f"width {d_query} (queries), {d_key} (keys)"
+        facts.append((stack or "shape", f"{shape}{on}, d_head {d_head}, {widths}"))
+    return facts + ([("and", f"{len(runs) - _MOST_RUNS} more runs of layers")] if len(runs) > _MOST_RUNS else [])
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _sections(
+    with_pictures: bool, with_matrices: bool, with_experts: bool, circuits: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
+    return {
+        "finding": "What was found",
+        **({"figures": "Heads in pictures"} if with_pictures else {}),
+        "heads": "All heads",
+        **{circuit["id"]: circuit["title"] for circuit in circuits},
+        **({"matrices": "Weight matrices"} if with_matrices else {}),
+        **({"experts": "Experts"} if with_experts else {}),
+        "null": "How the null was made",
+    }
+
+
+def _null(scores: xr.DataTree) -> dict[str, Any]:
+    """What the templates say of the null."""
+    attrs = scores.attrs
+    method, resampling = attrs.get("null_method"), str(attrs["null"]).partition(":")[0]
+    if method not in _NULL_METHODS or (method == "resampled" and resampling not in _RESAMPLINGS):
+        raise ParameterError(
+            "null", attrs["null"], f"one of {', '.join(_NULL_METHODS)}; resampled by {' or '.join(_RESAMPLINGS)}"
+        )
+    analytic = method == "analytic"
+    return {
+        "null_method": method,
+        "resampling": resampling,
+        "factors": _FACTORS.get(resampling) or f"{ENTRIES_IN_WORDS[null_entries(attrs)]} factors",
+        "draws": " to ".join(map(str, draws_of(scores))),
+        "floors": sorted(set(layer_p_value_floors(scores)[0].tolist())),
+        "shapes": [
+            f"{rank} × {left}" + (f" and {rank} × {right}" if left != right else "")
+            for left, rank, right in shapes_of(scores)
+        ],
+        "lower_edge_known": not analytic or bool((scores["null"].to_dataset()["edge_quantile_lower"] != 0.0).any()),
+        "accuracies": _accuracies(attrs["provenance"]) if analytic else {},
+    }
+
+
+def _accuracies(provenance: str) -> dict[str, list[str]]:
+    """How well each statistic's law is known, by the record that the file keeps of it: the statistics of each word."""
+    statistics: dict[str, list[str]] = {}
+    record = json.loads(provenance).get("null", {})
+    of_shapes = list(record.values()) if all(isinstance(one, dict) for one in record.values()) else [record]
+    for of_shape in of_shapes:
+        for name, accuracy in of_shape.items():
+            if name not in SPECTRAL_STATISTICS:  # what else a record says
+                continue
+            names = statistics.setdefault(_NO_LAW if accuracy == "none" else accuracy, [])
+            names += [name] if name not in names else []
+    return statistics
+
+
+def _require_renderable(scores: xr.DataTree) -> None:
+    """What is counted and looked up must be numbers and known names; all other text is only shown."""
+    heads = scores["heads"].to_dataset()
+    for name in ("layer", "head"):
+        if heads[name].dtype.kind not in "iu":
+            raise ParameterError(f"scores, coordinate {name} of /heads", heads[name].dtype, "whole numbers")
+    for name in {*heads["statistic"].values.tolist(), *heads["farthest_statistic"].values.ravel().tolist()} - {""}:
+        if name not in SPECTRAL_STATISTICS:
+            raise ParameterError("scores, statistic of /heads", name, f"some of {', '.join(SPECTRAL_STATISTICS)}")
+    told = {*map(str, heads.coords), *map(str, scores["null"].to_dataset().data_vars)}
+    if "d_query" in {*told, *scores.attrs}:
+        told.add("d_model")
+    for name in (*_NUMBERS, "p_value_floor"):
+        if name in told and name not in scores.attrs:
+            continue
+        if not isinstance(scores.attrs.get(name), Real):
+            raise ParameterError(f"scores, attribute {name}", scores.attrs.get(name), "a number")
+    for name in _TEXTS:
+        if not isinstance(scores.attrs.get(name), str):
+            raise ParameterError(f"scores, attribute {name}", scores.attrs.get(name), "a text")

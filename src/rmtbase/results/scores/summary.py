@@ -1,0 +1,388 @@
+"""What the scores say, in words."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Bool, Float
+from numpy.typing import ArrayLike
+
+from rmtbase.nulls import distance_from_moments
+from rmtbase.parameters import require_p_values
+from rmtbase.results.scores._heads import require_scores
+from rmtbase.shown import in_one_line
+from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.tables import (
+    NotTestable,
+    circuit_of,
+    heads_present,
+    layer_names,
+    layer_numbers,
+    layer_stacks,
+    not_testable_words,
+    plural,
+    recorded,
+)
+
+FALSE_DISCOVERY_RATE = 0.05
+_NAMED = 5  # heads that have a sentence of their own
+
+
+@in_one_line
+class HeadFinding(NamedTuple):
+    """A head that left the null.
+
+    Attributes:
+        layer, head: which.
+        statistic: the statistic farthest from the null, by its distance.
+        observed, null_mean, null_std, z_score: of that statistic; without a ``null_std`` z is that of the p-value.
+        omnibus_q_value: over all statistics and heads.
+        outliers_above, outliers_below: eigenvalues beyond the null's edge quantiles.
+        at_floor: whether its omnibus p-value is the smallest there can be, so that its q-value is only a bound.
+        null_median: of that statistic.
+        stack: that the layer is in, of a model that has several.
+        noun: what the row is, ``head`` or of some circuits ``key head``.
+    """
+
+    layer: int
+    head: int
+    statistic: str
+    observed: float
+    null_mean: float
+    null_std: float
+    z_score: float
+    omnibus_q_value: float
+    outliers_above: int
+    outliers_below: int
+    at_floor: bool = False
+    null_median: float = math.nan
+    stack: str = ""
+    noun: str = "head"
+
+    @property
+    def place(self) -> str:
+        """Which head, in words: ``layer 3 head 2``, ``decoder layer 3 head 2``."""
+        return f"{self.layer_name} {self.noun} {self.head}"
+
+    @property
+    def layer_name(self) -> str:
+        """Which layer, in words."""
+        return f"{self.stack} layer {self.layer}".lstrip()
+
+    @property
+    def distance(self) -> float:
+        """|z| of the statistic, of its logarithm where it is positive and unbounded and its null has a spread."""
+        if math.isnan(self.null_std):
+            return abs(self.z_score)
+        one = SPECTRAL_STATISTICS[self.statistic]
+        return float(distance_from_moments(one, self.observed, self.null_mean, self.null_std))
+
+    def sentence(self) -> str:
+        """The finding as one sentence."""
+        one = SPECTRAL_STATISTICS[self.statistic]
+        side = "above" if self.z_score > 0 else "below"
+        if math.isnan(self.null_std):
+            far = (
+                f"{side} the null's median {self.null_median:.4g}, as rare as {self.distance:.1f} standard deviations "
+                "of a normal law (it has none of its own)"
+            )
+        else:
+            far = (
+                f"{self.distance:.1f} standard deviations{' of its ln' if one.on_log_scale else ''} {side} the null's "
+                f"{self.null_mean:.4g} ± {self.null_std:.2g}"
+            )
+        return (
+            f"{self.place[0].upper()}{self.place[1:]}: {one.long_name} {self.observed:.4g}, {far} "
+            f"(q {'≤' if self.at_floor else '='} {self.omnibus_q_value:.2g}; eigenvalues beyond "
+            f"the null's edges: {self.outliers_above} above, {self.outliers_below} below)."
+        )
+
+
+@in_one_line
+@dataclass(frozen=True)
+class Summary:
+    """What the scores of a model say.
+
+    Attributes:
+        n_heads: heads that could be tested at ``level``.
+        findings: heads with an omnibus q-value under ``level``, the smallest first and of equal ones the farthest.
+        flagged: by statistic, how many heads have a q-value under ``level``; without those that no head was tested by.
+        unscored: by statistic that no head was tested by, why not.
+        level: false discovery rate.
+        warnings: what was recorded about the checkpoint.
+        layers: the names of the layers, in their order.
+        noun: what was scored: ``head``, or of some circuits ``key head``.
+        not_testable: the heads that could not be tested, each with its reason.
+        fewest: how many heads at the smallest p-value that the null's draws give it takes for any to be found.
+    """
+
+    n_heads: int
+    findings: tuple[HeadFinding, ...]
+    flagged: dict[str, int]
+    unscored: dict[str, str]
+    level: float
+    warnings: tuple[str, ...]
+    layers: tuple[str, ...] = ()
+    noun: str = "head"
+    not_testable: tuple[NotTestable, ...] = ()
+    fewest: int = 1
+
+    def sentences(self) -> list[str]:
+        """Plain sentences: which heads left the null, by which statistics, and the farthest of them one by one."""
+        return self.overview() + self.reasons()
+
+    def reasons(self) -> list[str]:
+        """The farthest heads, a sentence for each, and how many more there are."""
+        lines = [finding.sentence() for finding in self.findings[:_NAMED]]
+        if len(self.findings) > _NAMED:
+            lines.append(f"The other {len(self.findings) - _NAMED} are in the table of {self.noun}s.")
+        return lines
+
+    def overview(self) -> list[str]:
+        """How many heads left the null, which, and how many are flagged by each statistic alone."""
+        return [*self.verdict(), *self.by_statistic(), *self.left_out()]
+
+    def verdict(self) -> list[str]:
+        """How many heads left the null, and which."""
+        noun, many = self.noun, plural(self.n_heads, self.noun)
+        untested = not_testable_words(self.not_testable, self.n_heads + len(self.not_testable), noun)
+        if not self.n_heads:
+            return [f"0 of 0 testable; {untested}."]
+        also = f"; {untested}" if untested else ""
+        if not self.findings:
+            testable = "testable " if untested else ""
+            none = (
+                f"The one {testable}{noun} cannot"
+                if self.n_heads == 1
+                else f"None of the {self.n_heads} {testable}{many} can"
+            )
+            few = (
+                f" So few draws find none unless {self.fewest} or more {plural(self.fewest, noun)} leave the null "
+                "together."
+            )
+            return [
+                f"{none} be told from random: no {noun} leaves the null at a false discovery rate of {self.level:.0%}, "
+                f"all statistics taken together{also}.{few if self.fewest > 1 else ''}"
+            ]
+        return [
+            f"{len(self.findings)} of {self.n_heads} {'testable ' if untested else ''}{many} left the null at a false "
+            f"discovery rate of {self.level:.0%}, all statistics taken together{also}.",
+            f"They are, by layer: {self._heads_by_layer()}.",
+        ]
+
+    def by_statistic(self) -> list[str]:
+        """How many heads are flagged by each statistic alone, where any is."""
+        by_count: dict[int, list[str]] = {}
+        for name, count in sorted(self.flagged.items(), key=lambda item: -item[1]):
+            if count:
+                by_count.setdefault(count, []).append(SPECTRAL_STATISTICS[name].long_name)
+        if not by_count or not self.n_heads:
+            return []
+        parts = "; ".join(
+            f"{count} by {'every one' if len(names) == len(self.flagged) else ', '.join(names)}"
+            for count, names in by_count.items()
+        )
+        return [f"{self.noun.capitalize()}s flagged by one statistic alone (q < {self.level:g}): {parts}."]
+
+    def left_out(self) -> list[str]:
+        """The statistics that no head was tested by, where there are any."""
+        if not self.n_heads:
+            return []
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.unscored.items():
+            by_reason.setdefault(reason, []).append(SPECTRAL_STATISTICS[name].long_name)
+        return [f"Not tested by {', '.join(names)}: {reason}." for reason, names in by_reason.items()]
+
+    def _heads_by_layer(self) -> str:
+        layers: dict[str, list[int]] = {}
+        for finding in self.findings:
+            layers.setdefault(finding.layer_name, []).append(finding.head)
+        return "; ".join(
+            f"{layer}: {_ranges(sorted(layers[layer]), self.noun)}" for layer in self.layers if layer in layers
+        )
+
+
+def _ranges(numbers: list[int], noun: str) -> str:
+    """Sorted numbers with runs of three or more drawn together: 0-3, 5, 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return f"{noun}s " + ", ".join(parts) if len(numbers) > 1 else f"{noun} {numbers[0]}"
+
+
+def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> Summary:
+    """Which heads left the null, how far, and by which statistic.
+
+    A head has left the null when its omnibus q-value, one test over all statistics with their correlations, is under
+    ``level``; the statistic named with it is the farthest one. Of W_QK; of another circuit, give
+    :func:`rmtbase.results.scores.circuit_scores` of it.
+
+    Raises:
+        ParameterError: it is no scores tree.
+    """
+    require_scores(tree)
+    heads = tree["heads"].to_dataset()
+    names = heads["statistic"].values.tolist()
+    omnibus = heads["omnibus_q_value"].values
+    single, floors = (np.broadcast_to(floor[:, None], omnibus.shape) for floor in layer_p_value_floors(tree))
+    at_floor = at_p_value_floor(heads["omnibus_p_value"].values, floors)
+    n_heads = int((np.isfinite(omnibus) & (floors < level)).sum())
+    z, median = heads["z_score"].values, heads["null_quantile"].sel(probability=0.5).values
+    numbers, stacks, noun = layer_numbers(heads), layer_stacks(heads), circuit_of(tree.attrs).noun
+    left_out = _not_testable(heads, noun, floors, level)
+    findings = []
+    for layer, head in zip(*np.nonzero(omnibus < level), strict=True):
+        k = names.index(str(heads["farthest_statistic"].values[layer, head]))
+        findings.append(
+            HeadFinding(
+                int(numbers[layer]),
+                int(heads["head"].values[head]),
+                names[k],
+                float(heads["observed"].values[layer, head, k]),
+                float(heads["null_mean"].values[layer, head, k]),
+                float(heads["null_std"].values[layer, head, k]),
+                float(z[layer, head, k]),
+                float(omnibus[layer, head]),
+                int(heads["outliers_above"].values[layer, head]),
+                int(heads["outliers_below"].values[layer, head]),
+                bool(at_floor[layer, head]),
+                float(median[layer, head, k]),
+                stacks[layer],
+                noun,
+            )
+        )
+    findings.sort(key=lambda finding: (finding.omnibus_q_value, -finding.distance))
+    q_value = heads["q_value"].transpose("statistic", ...).values.reshape(len(names), -1)
+    known = [np.isfinite(q) for q in q_value]
+    scored = [bool((one & (single.ravel() < level)).any()) for one in known]
+    return Summary(
+        n_heads=n_heads,
+        findings=tuple(findings),
+        flagged={name: int((q < level).sum()) for name, q, made in zip(names, q_value, scored, strict=True) if made},
+        unscored={
+            name: _too_few_draws(float(single.max()), level, 2) if one.any() else "no null is known at this shape"
+            for name, one, made in zip(names, known, scored, strict=True)
+            if not made
+        },
+        level=level,
+        warnings=tuple(json.loads(tree.attrs["warnings"])),
+        layers=tuple(layer_names(heads)),
+        noun=noun,
+        not_testable=tuple(left_out),
+        fewest=_fewest(omnibus, floors, level),
+    )
+
+
+def _not_testable(
+    heads: xr.Dataset, noun: str, floors: Float[np.ndarray, "layer head"], level: float
+) -> list[NotTestable]:
+    """The heads that have no p-value, or none that could be small enough, each with its reason."""
+    names = layer_names(heads)
+    omnibus = heads["omnibus_p_value"].values
+    reasons = heads["reason"].values if "reason" in heads else np.full(omnibus.shape, "")
+    found = []
+    for layer, head in np.argwhere(heads_present(heads) & (np.isnan(omnibus) | (floors >= level))).tolist():
+        untested = np.isnan(omnibus[layer, head])
+        why = recorded(reasons[layer, head]) if untested else _too_few_draws(float(floors[layer, head]), level, 1)
+        found.append(NotTestable(f"{names[layer]} {noun} {heads['head'].values[head]}", why))
+    return found
+
+
+def _too_few_draws(floor: float, level: float, times: int) -> str:
+    """Why a p-value that is ``times`` / (draws + 1) at least cannot be below a level."""
+    needed = int(times / level - 1 + 1e-9) + 1
+    return f"{round(times / floor) - 1} draws of the null give no p-value below {floor:.2g} ({needed} needed)"
+
+
+def _fewest(omnibus: Float[np.ndarray, "layer head"], floors: Float[np.ndarray, "layer head"], level: float) -> int:
+    """How many heads at the smallest p-value the Benjamini–Hochberg correction takes to find any."""
+    tested = np.isfinite(omnibus) & (floors < level)
+    if not tested.any():
+        return 1
+    return int(np.isfinite(omnibus).sum() * floors[tested].min() / level * (1 + 1e-9)) + 1
+
+
+def p_value_floors(attributes: Mapping[Any, Any]) -> tuple[float, float]:
+    """The smallest p-value that the null of a scores file can give: of one statistic, and of the omnibus test.
+
+    2 / (n + 1) and 1 / (n + 1) of n draws; of an analytic null where its p-values end. 0 where the file does not say.
+    """
+    if attributes.get("null_method") == "analytic":
+        floor = float(attributes.get("p_value_floor", 0.0))
+        return floor, floor
+    draws = attributes.get("null_draws")
+    return (0.0, 0.0) if draws is None else (2 / (int(draws) + 1), 1 / (int(draws) + 1))
+
+
+def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"], Float[np.ndarray, " layer"]]:
+    """:func:`p_value_floors` of each layer's heads: of several shapes, each has a null of its own."""
+    null = tree["null"].to_dataset()
+    n_layers = tree["heads"].sizes.get("layer", 1)
+    if "layer_shape" not in null:
+        single, joint = p_value_floors(tree.attrs)
+        return np.full(n_layers, single), np.full(n_layers, joint)
+    method = {"null_method": str(tree.attrs["null_method"])}
+    each = zip(null["null_draws"].values.tolist(), null["p_value_floor"].values.tolist(), strict=True)
+    of_shape = [p_value_floors(method | {"null_draws": draws, "p_value_floor": floor}) for draws, floor in each]
+    single, joint = np.array(of_shape)[null["layer_shape"].values].T
+    return single, joint
+
+
+def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: ArrayLike) -> Bool[np.ndarray, "..."]:
+    """Which p-values are the floor, and so only bounds.
+
+    Args:
+        p_value: of any shape.
+        floor: the least that so many null draws can give, 2 / (n + 1); one, or of a shape that broadcasts with them.
+
+    Returns:
+        In the shape of both.
+
+    Raises:
+        ParameterError: p-values outside [0, 1]; NaN, where no test was made, is no floor.
+    """
+    return require_p_values("p_value", p_value) <= np.asarray(floor) * (1 + 1e-9)
+
+
+def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
+    """z of each statistic, of its logarithm where it is positive and unbounded: the one measure of "how far".
+
+    Where the null has no standard deviation, z is that of a normal law at the p-value.
+
+    Args:
+        scores: with z_score, observed, null_mean and null_std, whose shape the distances have.
+    """
+    parts = (scores[name] for name in ("z_score", "statistic", "observed", "null_mean", "null_std"))
+    z, names, value, mean, std = (part.values for part in xr.broadcast(*parts))
+    distance = z.astype(float)
+    for name in np.unique(names).tolist():
+        if name in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[name].on_log_scale:
+            mine = (names == name) & (std > 0)
+            distance[mine] = distance_from_moments(SPECTRAL_STATISTICS[name], value[mine], mean[mine], std[mine])
+            distance[mine] *= np.sign(z[mine])
+    return distance
+
+
+def farthest_distance(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
+    """:func:`signed_distance` of each head's farthest statistic; NaN where a head was not scored."""
+    ordered = heads.transpose("layer", "head", "statistic", ...)
+    return _of_farthest(ordered, signed_distance(ordered))
+
+
+def _of_farthest(
+    heads: xr.Dataset, values: Float[np.ndarray, "layer head statistic"]
+) -> Float[np.ndarray, "layer head"]:
+    names = heads["statistic"].values.tolist()
+    # A head that was not scored has no farthest statistic; its values are NaN whichever is taken.
+    place = np.array([[names.index(name) if name else 0 for name in row] for row in heads["farthest_statistic"].values])
+    return np.take_along_axis(values, place[..., None], axis=-1)[..., 0]

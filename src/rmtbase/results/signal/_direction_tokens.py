@@ -1,0 +1,193 @@
+"""Directions of the residual stream read as tokens: which embeddings lie nearest, against a random direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import betaincc
+
+from rmtbase.errors import ParameterError
+from rmtbase.models import MatrixName, WeightMatrices
+from rmtbase.parameters import require_positive_integer, require_real_array
+from rmtbase.results.signal._learned_part import learned_part_of
+from rmtbase.results.signal.rows import SignalRow
+from rmtbase.statistics import benjamini_hochberg
+
+_READ = {"qk": ("left", "right"), "ov": ("right",), **dict.fromkeys(("query", "key", "value"), ("right",))}
+_WRITTEN = {"ov": ("left",), "output": ("right",), "attention_output": ("left",), "mlp_out": ("left",)}
+_READ |= dict.fromkeys(("attention_query", "attention_key", "attention_value", "mlp_in", "mlp_gate"), ("right",))
+
+
+class TokenScores(NamedTuple):
+    """The tokens whose embeddings lie nearest to directions, the nearest first on each side.
+
+    Attributes:
+        above: numbers of tokens with the largest scores.
+        below: with the lowest: a direction's sign is nobody's choice.
+        z_above, z_below: their scores √d cos(e_t, u): of a random direction mean 0 and standard deviation 1, exactly.
+        p_value: of a random direction having one token's embedding as near, of all tokens: P(max |z| ≥ observed) is at
+            most the number of tokens times P(|z_t| ≥ observed), whatever their dependence.
+    """
+
+    above: Int[np.ndarray, "direction token"]
+    below: Int[np.ndarray, "direction token"]
+    z_above: Float[np.ndarray, "direction token"]
+    z_below: Float[np.ndarray, "direction token"]
+    p_value: Float[np.ndarray, " direction"]
+
+
+def sides_in_stream(what: str) -> dict[str, bool]:
+    """Which sides of a circuit's or component's directions lie in the residual stream, and whether it is written there.
+
+    ``{"left": True, "right": False}`` of W_OV: its left directions are written, its right ones read.
+    """
+    return dict.fromkeys(_READ.get(what, ()), False) | dict.fromkeys(_WRITTEN.get(what, ()), True)
+
+
+def direction_tokens(model: WeightMatrices, directions: object, written: bool = False, count: int = 5) -> TokenScores:
+    """Read directions of the residual stream as tokens, through the model's own embedding.
+
+    What is read is compared with W_E, what is written with W_U, or W_E where the two are one. Norms between the stream
+    and the matrices are left out, as they are from W_QK. Against a direction that is uniform on the sphere of R^d,
+    cos² has a Beta(1/2, (d - 1)/2) law.
+
+    Args:
+        model: an opened model.
+        directions: (direction, d_model), of any length.
+        written: whether they are written to the stream.
+        count: of tokens, on each side.
+
+    Raises:
+        ParameterError: directions of another width, zero or not finite, or a model without a known embedding.
+        CheckpointError: the embedding cannot be read.
+    """
+    vectors = require_real_array("directions", directions).astype(np.float64)
+    count = require_positive_integer("count", count)
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True) if vectors.ndim == 2 else np.zeros((1, 1))
+    if vectors.ndim != 2 or not (np.isfinite(vectors).all() and (norms > 0.0).all()):
+        raise ParameterError("directions", vectors.shape, "shape (direction, d_model), finite and none of them zero")
+    name = embedding_of(model, written)
+    width = model.shape(name)[1 if name.component == "unembedding" else 0]
+    if vectors.shape[1] != width:
+        raise ParameterError("directions", vectors.shape, f"{width} numbers each, the width of the {name.component}")
+    unit, scores = vectors / norms, []
+    for block in model.blocks(name):  # a row for each token
+        rows = block.astype(np.float64)
+        length = np.linalg.norm(rows, axis=1)
+        scores.append(np.divide(unit @ rows.T, length, out=np.zeros((len(unit), len(rows))), where=length > 0.0))
+    cosine = np.concatenate(scores, axis=1)
+    order = np.argsort(-cosine, axis=1, kind="stable")
+    above, below = order[:, :count], order[:, ::-1][:, :count]
+    nearest = np.abs(cosine).max(axis=1)
+    tail = betaincc(0.5, 0.5 * (width - 1), np.minimum(nearest, 1.0) ** 2)
+    z = np.sqrt(width) * cosine
+    return TokenScores(
+        above,
+        below,
+        np.take_along_axis(z, above, axis=1),
+        np.take_along_axis(z, below, axis=1),
+        np.minimum(cosine.shape[1] * tail, 1.0),
+    )
+
+
+def embedding_of(model: WeightMatrices, written: bool = False) -> MatrixName:
+    """The matrix of a row for each token that what is read, or written, is compared with.
+
+    Raises:
+        ParameterError: none is known.
+    """
+    held = {name.component: name for name in model.parts.get("embeddings", ())}
+    wanted = ("unembedding", "embedding") if written else ("embedding",)
+    for component in wanted:
+        if component in held:
+            return held[component]
+    raise ParameterError("model", model.name, f"one with a known {' or '.join(wanted)}, to read directions as tokens")
+
+
+class DirectionReading(NamedTuple):
+    """One direction of one head or matrix, on a side that lies in the residual stream, as tokens.
+
+    Attributes:
+        row: the head or matrix.
+        direction: its number, from 0.
+        side: ``"left"`` or ``"right"``, of its singular vector.
+        written: whether it is written to the stream, not read.
+        above, below: the names of the nearest tokens with their z, at either end.
+        p_value: as of :class:`TokenScores`.
+    """
+
+    row: SignalRow
+    direction: int
+    side: str
+    written: bool
+    above: list[tuple[str, float]]
+    below: list[tuple[str, float]]
+    p_value: float
+
+
+def read_directions(
+    model: WeightMatrices,
+    rows: Iterable[SignalRow],
+    level: float,
+    directions: int,
+    embeddings: WeightMatrices | None = None,
+    names: Mapping[int, str] | None = None,
+    count: int = 5,
+    null: str = "gaussian",
+    initialization: str = "normal",
+) -> Iterator[DirectionReading]:
+    """The strongest directions of each of the rows as tokens; of sides that do not lie in the residual stream nothing.
+
+    Args:
+        model: an opened model, the rows' own.
+        rows: of :func:`rmtbase.results.signal.signal_rows`.
+        level: at which they were made.
+        directions: of each, at most.
+        embeddings: the model whose embedding it is; that one if None. Of a difference of models one of the two.
+        names: of tokens by number; ``#number`` where there is none.
+        count: of tokens, at either end.
+        null: at which they were made; this and the next as of :func:`signal`.
+        initialization: of the noise's entries.
+
+    Raises:
+        ParameterError, CheckpointError: as :func:`direction_tokens`.
+    """
+    places = {(place.stack, place.layer): layer for layer, place in enumerate(model.layers)}
+    names = names or {}
+    for row in rows:
+        sides = sides_in_stream(row.what)
+        if not sides:
+            continue
+        part = learned_part_of(model, places[row.stack, row.layer], row.what, row.head, level, null, initialization)
+        for side, written in sides.items():
+            vectors = (part.left.T if side == "left" else part.right)[:directions]
+            scores = direction_tokens(embeddings or model, vectors, written, count)
+            for k in range(len(vectors)):
+                above, below = (
+                    [(names.get(token, f"#{token}"), value) for token, value in zip(*each, strict=True)]
+                    for each in (
+                        (scores.above[k].tolist(), scores.z_above[k].tolist()),
+                        (scores.below[k].tolist(), scores.z_below[k].tolist()),
+                    )
+                )
+                yield DirectionReading(row, k, side, written, above, below, float(scores.p_value[k]))
+
+
+def nearer_than_chance(readings: Sequence[DirectionReading], level: float) -> list[DirectionReading]:
+    """The readings with a token nearer than chance, at a false discovery rate of ``level`` over all of them."""
+    q_value = benjamini_hochberg(np.array([one.p_value for one in readings]))
+    return [one for one, q in zip(readings, q_value.tolist(), strict=True) if q < level]
+
+
+def readings_headline(readings: Sequence[DirectionReading], level: float) -> str:
+    """How many of the directions point at tokens beyond chance, in one sentence."""
+    found, total = len(nearer_than_chance(readings, level)), len(readings)
+    if not total:
+        return "No direction was read as tokens: none that was found lies in the residual stream."
+    rate = f"at a false discovery rate of {100 * level:g} %, a side that is read or written counted by itself"
+    if not found:
+        return f"None of {total} directions points at tokens beyond chance, {rate}."
+    return f"{found} of {total} directions {'point' if found != 1 else 'points'} at tokens beyond chance, {rate}."

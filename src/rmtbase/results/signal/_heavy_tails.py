@@ -1,0 +1,191 @@
+"""Heavy tails, tested: the power law in a matrix's eigenvalues beside that in noise, and beside what else it may be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from rmtbase.errors import ParameterError
+from rmtbase.linalg import matrix_singular_values
+from rmtbase.parameters import require_dims, require_positive_integer, require_real_array, require_seed
+from rmtbase.progress import SILENT, Progress
+from rmtbase.results.signal._remaining_noise import noise_left
+from rmtbase.results.signal._spectral_comparison import (
+    Setting,
+    SpectralComparison,
+    compare_spectrum,
+    noise_spectra,
+    undirected,
+)
+from rmtbase.results.signal._spectral_signal import require_level
+from rmtbase.shown import in_one_line
+from rmtbase.statistics import PowerLawFit, hill_exponent, power_law_fit, power_law_p_value
+
+FEWEST = 16
+"""Eigenvalues that a spectrum must have: half of them a power law's tail of as few as that may be."""
+
+_HILL_SHARE = 0.1
+_EQUAL = 1e-9  # relative
+_LEAST = 1e-150  # of the largest singular value: its square and that of its inverse are doubles
+
+Values = Float[np.ndarray, " r"]
+
+
+@in_one_line
+@dataclass(frozen=True, eq=False)
+class HeavyTails:
+    """The power law that is fitted to the eigenvalues λ = s² of one spectrum, and how it stands to chance.
+
+    Attributes:
+        fit: by maximum likelihood with its own x_min (:func:`rmtbase.statistics.power_law_fit`).
+        hill: Hill's exponent of the largest tenth of the eigenvalues.
+        p_value: of a tail as heavy, by the fitted exponent, in noise: (b + 1)/(draws + 1), b of the draws with an
+            exponent as small.
+        hill_p_value: the same by Hill's exponent.
+        goodness: the p-value of the power law itself (:func:`rmtbase.statistics.power_law_p_value`), of independent
+            values: eigenvalues repel each other and lie closer to any smooth law, so that a small one rules the power
+            law out and a large one says little.
+        comparison: noise, spikes on a bulk, a power law and effective depth by one likelihood.
+        null_exponent, null_hill: the exponents of the draws of noise.
+        shape, draws, level: of the matrix (the dims of a chain), and as asked for.
+    """
+
+    fit: PowerLawFit
+    hill: float
+    p_value: float
+    hill_p_value: float
+    goodness: float
+    comparison: SpectralComparison
+    null_exponent: Float[np.ndarray, " draw"] = field(repr=False)
+    null_hill: Float[np.ndarray, " draw"] = field(repr=False)
+    shape: tuple[int, ...]
+    draws: int
+    level: float
+
+    @property
+    def is_power_law(self) -> bool:
+        """Heavier than chance makes it (p_value ≤ level), and not ruled out (goodness > level).
+
+        Of matrices that learned nothing at most the share ``level`` is called so.
+        """
+        return self.p_value <= self.level and self.goodness > self.level
+
+    def summary(self) -> str:
+        """The finding in words."""
+        low, middle, high = np.quantile(self.null_exponent, (0.025, 0.5, 0.975))
+        found = (
+            f"The {self.fit.tail} largest eigenvalues have the exponent {self.fit.exponent:.3g} "
+            f"(noise of this shape: {middle:.3g}, 95 % from {low:.3g} to {high:.3g}; "
+            f"p = {self.p_value:.2g})."
+        )
+        if self.p_value > self.level:
+            return f"{found} No heavier a tail than chance makes. {self.comparison.summary()}"
+        verdict = "and a power law is not ruled out" if self.is_power_law else "but no power law"
+        tail = f"A heavier tail than chance makes, {verdict} (p = {self.goodness:.2g})."
+        return f"{found} {tail} {self.comparison.summary()}"
+
+
+def heavy_tails(
+    matrix: ArrayLike,
+    draws: int = 99,
+    level: float = 0.05,
+    seed: int = 0,
+    progress: Progress = SILENT,
+    *,
+    dims: tuple[int, ...] | None = None,
+) -> HeavyTails:
+    """Test the power law in the eigenvalues λ = s² of a matrix against noise, and ask what else they may be.
+
+    The exponent is that of heavy-tailed self-regularisation (Martin and Mahoney), which a fit gives of any matrix: of
+    95 % of Gaussian ones of 60 × 90 one between 2.4 and 9.0. It does not change when the matrix is rescaled or
+    transposed, so that no σ enters. The null is simulated once for each shape, number of draws and seed; what matrices
+    of one shape share of it makes their p-values dependent, each valid.
+
+    What the spectrum is, noise, spikes on a bulk, a power law's tail on a bulk or a residual path, is asked of all
+    eigenvalues by one likelihood,
+
+        ℓ = Σ_i ln f(ln λ_i) - (p/2) ln r,    f the candidate's density, p what was fitted of it,
+
+    and its differences are judged by draws of each candidate, fitted anew by all: a candidate is ruled out where the
+    best of the others is farther ahead of it than in all but ``level`` of its own draws. ``comparison.verdict`` is
+    noise wherever that is not ruled out; several candidates may stand, or none. Measured in studies/heavy_tails.
+
+    Args:
+        matrix: of at least :data:`FEWEST` singular values, or, with ``dims``, those of a product.
+        draws: of each candidate; at least 1/level - 1.
+        level: of the tests, and of the count of spikes; below 1/2.
+        seed: of the draws.
+        progress: shows the draws.
+        dims: of the chain that the noise is, with singular values: (d_model, d_head, d_model) of a W_QK.
+
+    Raises:
+        ParameterError: an argument outside its domain; a matrix that is not finite, or of less than full rank.
+
+    Source: C. H. Martin and M. W. Mahoney, J. Mach. Learn. Res. 22, 165 (2021), for the exponent; A. Clauset, C. R.
+        Shalizi and M. E. J. Newman, SIAM Review 51, 661 (2009), for its fit; Q. H. Vuong, Econometrica 57, 307 (1989),
+        for ratios of likelihoods.
+    """
+    values, shape = _require_values(matrix, dims)
+    count, share = require_positive_integer("draws", draws), require_level(level)
+    if not 1.0 / (count + 1) <= share:
+        raise ParameterError("level", level, f"one that {count} draws can reach: at least 1/{count + 1}")
+    of = Setting(undirected(shape), count, require_seed(seed), share, progress)
+    null, eigenvalues = _null_exponents(of), values**2
+    fit, hill = _fits(eigenvalues)
+    return HeavyTails(
+        fit=fit,
+        hill=hill,
+        p_value=float((null[0] <= fit.exponent).sum() + 1) / (count + 1),
+        hill_p_value=float((null[1] <= hill).sum() + 1) / (count + 1),
+        goodness=power_law_p_value(eigenvalues, count, seed),
+        comparison=compare_spectrum(eigenvalues, of),
+        null_exponent=null[0],
+        null_hill=null[1],
+        shape=shape,
+        draws=count,
+        level=share,
+    )
+
+
+def _require_values(given: ArrayLike, dims: tuple[int, ...] | None) -> tuple[Values, tuple[int, ...]]:
+    """Singular values, descending, and the dims of their noise."""
+    name = "matrix"
+    array = require_real_array(name, given).astype(np.float64)
+    if not np.isfinite(array).all():
+        raise ParameterError(name, "NaN or infinity", "finite numbers")
+    if dims is None:
+        if array.ndim != 2 or min(array.shape) < FEWEST:
+            raise ParameterError(name, array.shape, f"a matrix of at least {FEWEST} rows and columns (or dims with it)")
+        values, shape = matrix_singular_values(array), array.shape
+    else:
+        shape = require_dims(dims)
+        if min(shape) < FEWEST or noise_left(shape, 0).ratio is None:
+            raise ParameterError("dims", shape, f"at least {FEWEST} each, of a chain with a known law")
+        if array.shape != (min(shape),) or (array < 0.0).any():
+            raise ParameterError(name, array.shape, f"{min(shape)} singular values, the rank of dims = {shape}")
+        values = np.sort(array)[::-1]
+    if not (_LEAST < values[0] < 1.0 / _LEAST or values[0] == 0.0):
+        found, expected = f"a largest singular value of {values[0]:.3g}", f"one from {_LEAST:g} to {1.0 / _LEAST:g}"
+        raise ParameterError(name, found, f"{expected} (rescale the matrix)")
+    rank = int((values > values[0] * max(shape) * np.finfo(float).eps).sum())
+    if rank < values.size:
+        raise ParameterError(name, f"rank {rank}", f"{values.size}: no eigenvalue that is zero")
+    if values[-1] >= values[0] * (1.0 - _EQUAL):
+        raise ParameterError(name, "singular values all equal", "some larger than others")
+    return values, shape
+
+
+def _fits(eigenvalues: Values) -> tuple[PowerLawFit, float]:
+    """The fit and Hill's exponent."""
+    return power_law_fit(eigenvalues), hill_exponent(eigenvalues, math.ceil(_HILL_SHARE * eigenvalues.size))
+
+
+@lru_cache(maxsize=64)
+def _null_exponents(of: Setting) -> Float[np.ndarray, "exponent draw"]:
+    fits = map(_fits, np.exp(noise_spectra(of)))
+    return np.array([(fit.exponent, hill) for fit, hill in fits]).T

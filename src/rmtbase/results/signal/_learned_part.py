@@ -1,0 +1,150 @@
+"""The learned part of one matrix or product, factored: its directions, each at the strength that noise has left it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from rmtbase.errors import ParameterError
+from rmtbase.heads.factors import null_shape
+from rmtbase.heads.read_sites import own_kurtosis, read_factors, sites_of
+from rmtbase.linalg import core_of_triangles, without_noise
+from rmtbase.models import WeightMatrices
+from rmtbase.nulls import mean_kurtosis, noise_kurtosis
+from rmtbase.parameters import require_real_array
+from rmtbase.results.signal._sign_flips import sign_flips, signal_of_counts
+from rmtbase.results.signal._spectral_signal import SpectralSignal, require_level, spectral_signal
+from rmtbase.tables import CIRCUITS
+
+_LEAST = 1e-75  # of the largest singular value: its fourth power, and that of its inverse, are doubles
+
+
+class LearnedPart(NamedTuple):
+    """Ŝ = left · diag(values) · right, which is nearest to what was learned in ‖·‖_F, of the directions found.
+
+    Attributes:
+        left: orthonormal columns: singular vectors of W on the side of its rows.
+        values: shrunken singular values, as :attr:`SpectralSignal.shrunken`; 0 of a direction at the threshold.
+        right: orthonormal rows.
+        signal: what is known of the directions, and of the noise.
+    """
+
+    left: Float[np.ndarray, "d_left direction"]
+    values: Float[np.ndarray, " direction"]
+    right: Float[np.ndarray, "direction d_right"]
+    signal: SpectralSignal
+
+
+def learned_part(
+    a: ArrayLike,
+    b: ArrayLike | None = None,
+    dims: tuple[int, ...] | None = None,
+    level: float = 0.05,
+    excess_kurtosis: float = 0.0,
+    signs: bool = False,
+) -> LearnedPart:
+    """The learned part of W = AᵀB, or of W = A where there is no B; the d × d product is never formed.
+
+    Args:
+        a: (h, d_left), W_Q say; alone the matrix (rows, columns).
+        b: (h, d_right), W_K say.
+        dims: of the chain whose noise is looked for, where the factors are products themselves: see
+            :func:`spectral_signal`; (d_left, h, d_right) or (rows, columns) if None.
+        level: of each test.
+        excess_kurtosis: of the entries of the noise, as of :func:`spectral_signal`.
+        signs: whether directions are counted against random sign flips of the factors, as with ``null="signs"`` of
+            :func:`signal`.
+
+    Raises:
+        ParameterError: no matrices, of several numbers of rows, not finite, zeros, or so large or small that
+            eigenvalues leave float64; and as :func:`spectral_signal`.
+    """
+    factors = [_require_matrix("a", a)] + ([] if b is None else [_require_matrix("b", b)])
+    if len(factors) == 1:
+        shape, (left, s, right) = factors[0].shape, np.linalg.svd(factors[0], full_matrices=False)
+    else:
+        if len({len(one) for one in factors}) > 1:
+            raise ParameterError("b", factors[1].shape, f"{len(factors[0])} rows, as a has")
+        shape = (factors[0].shape[1], len(factors[0]), factors[1].shape[1])
+        (o_a, r_a), (o_b, r_b) = (np.linalg.qr(one.T) for one in factors)
+        left, s, right = np.linalg.svd(core_of_triangles(r_a, r_b))
+        left, right = o_a @ left, right @ o_b.T
+    dims = shape if dims is None else dims
+    if not _LEAST < s[0] < 1.0 / _LEAST:
+        of = "a" if b is None else "aᵀb"
+        found = "zeros, of which nothing can be said" if s[0] == 0.0 else f"a largest singular value of {s[0]:.3g}"
+        raise ParameterError(of, found, f"one between {_LEAST:g} and {1.0 / _LEAST:g} (rescale the weights)")
+    s = without_noise(s[: min(dims)])
+    if signs:
+        one = signal_of_counts(s[None] ** 2, dims, [sign_flips(require_level(level)).count(*factors)])
+        found = SpectralSignal(**{field.name: getattr(one, field.name)[0] for field in fields(one)})
+    else:
+        found = spectral_signal(s**2, dims, level, excess_kurtosis)
+    k = found.shrunken.shape[-1]
+    return LearnedPart(left[:, :k], found.shrunken, right[:k], found)
+
+
+def learned_part_of(
+    model: WeightMatrices,
+    layer: int,
+    what: str,
+    head: int | None = None,
+    level: float = 0.05,
+    null: str = "gaussian",
+    initialization: str = "normal",
+) -> LearnedPart:
+    """The learned part of a head by a circuit, or of a whole matrix, of an opened model.
+
+    Args:
+        model: an opened model.
+        layer: by its index in ``model.layers``.
+        what: the name of a circuit (``"qk"``), or a component (``"mlp_in"``).
+        head: of a circuit its number; of keys and values by themselves that of a key head.
+        level: of each test.
+        null: the noise, ``"gaussian"``, ``"kurtosis"`` or ``"signs"``; this and the next as of :func:`signal`.
+        initialization: of its entries.
+
+    Raises:
+        ParameterError: the model has no such head or matrix, keys of which a part is rotated and not compressed; and as
+            :func:`learned_part`.
+    """
+    kurtosis = noise_kurtosis(null, initialization)
+    if what not in CIRCUITS:
+        if head is not None:
+            raise ParameterError("what", what, f"one of {', '.join(CIRCUITS)}, of a head")
+        matrix = model.matrix(layer, what)
+        kurtosis = _kurtosis([matrix], matrix.shape, kurtosis)
+        return learned_part(matrix, level=level, excess_kurtosis=kurtosis, signs=null == "signs")
+    circuit, sites = (
+        CIRCUITS[what],
+        {model.layers.index(model.sites[one].place): one for one in range(len(model.sites))},
+    )
+    if layer not in sites or sites[layer] not in sites_of(model, circuit):
+        raise ParameterError("layer", layer, f"the index of a layer whose heads have {circuit.symbol}")
+    site = sites[layer]
+    n_heads = getattr(model.sites[site], circuit.heads)
+    if head is None or not 0 <= head < n_heads:
+        raise ParameterError("head", head, f"0 to {n_heads - 1}")
+    dims = null_shape(model, site, circuit)
+    if not isinstance(dims, tuple):
+        raise ParameterError("what", what, "a product whose noise has a law: here a part of the keys is rotated alone")
+    each = [one[head // (n_heads // len(one))] for one in read_factors(model, site, circuit)]
+    kurtosis = _kurtosis(each, dims, kurtosis)
+    return learned_part(*each, dims=dims, level=level, excess_kurtosis=kurtosis, signs=null == "signs")
+
+
+def _kurtosis(factors: Sequence[Float[np.ndarray, "row column"]], dims: tuple[int, ...], known: float | None) -> float:
+    """That of the noise's entries, of the factors themselves where it is not known."""
+    return float(mean_kurtosis(dims, [own_kurtosis(one) for one in factors])) if known is None else known
+
+
+def _require_matrix(name: str, given: ArrayLike) -> Float[np.ndarray, "row column"]:
+    matrix = require_real_array(name, given).astype(np.float64)
+    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
+        raise ParameterError(name, matrix.shape, "a matrix of finite numbers")
+    return matrix

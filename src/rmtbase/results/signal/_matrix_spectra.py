@@ -1,0 +1,51 @@
+"""Spectra of whole matrices, taken as they are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from rmtbase.linalg import appended_rows, matrix_singular_values
+from rmtbase.models import MatrixName
+from rmtbase.results.signal._sign_flips import SignCount, SignFlips
+
+
+class MatrixSpectrum(NamedTuple):
+    """A whole matrix: its shape, eigenvalues, the excess kurtosis of its elements, and its directions by sign flips."""
+
+    shape: tuple[int, int]
+    eigenvalues: Float[np.ndarray, " r"]
+    kurtosis: float
+    counted: SignCount | None
+
+
+class MatrixSpectrumTaker:
+    """Takes the matrices of layers, and keeps what there is to say of each."""
+
+    def __init__(self, signs: SignFlips | None) -> None:
+        self.spectra: dict[MatrixName, MatrixSpectrum] = {}
+        self._signs = signs
+
+    def add(
+        self,
+        name: MatrixName,
+        blocks: Iterable[Shaped[np.ndarray, "row column"]],
+        shape: tuple[int, int],
+        map_spans: Callable[..., Iterable[Any]] = map,
+    ) -> None:
+        """Take one matrix, in blocks of rows."""
+        triangle: Float[np.ndarray, "row column"] | None = None
+        squares = fourths = 0.0
+        blocks = blocks if self._signs is None else list(blocks)
+        for block in blocks:
+            triangle = appended_rows(triangle, block)
+            square = np.square(block, dtype=np.float64)
+            squares, fourths = squares + float(square.sum()), fourths + float(np.vdot(square, square))
+        assert triangle is not None
+        kurtosis = math.prod(shape) * fourths / squares**2 - 3.0 if squares**2 > 0.0 else math.nan
+        count = None if self._signs is None else self._signs.count(np.concatenate(list(blocks)), map_draws=map_spans)
+        self.spectra[name] = MatrixSpectrum(shape, matrix_singular_values(triangle) ** 2, kurtosis, count)

@@ -1,0 +1,264 @@
+"""Which of the candidates of one likelihood a spectrum leaves standing, by draws of each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import eigvalsh_tridiagonal
+
+from rmtbase.linalg import singular_values
+from rmtbase.progress import Progress
+from rmtbase.results.depth import WIDEST_DRAW
+from rmtbase.results.signal._spectral_likelihood import CANDIDATES, Fits, Spectra, fit_candidates, noise_law, ordered_at
+from rmtbase.shown import in_one_line
+
+DRAWING_SPECTRA, DRAWING_PATHS = "drawing Gaussian spectra", "drawing residual paths"
+
+PATH_SIGMA = 1.0
+"""σ of the residual paths, as of :func:`rmtbase.results.depth.effective_depth`."""
+
+NOISE, SPIKES, POWER_LAW, DEPTH = range(len(CANDIDATES))
+
+
+@in_one_line
+@dataclass(frozen=True, eq=False)
+class SpectralComparison:
+    """Noise, spikes on a bulk, a power law and effective depth, compared on all eigenvalues of one matrix.
+
+    Attributes:
+        log_likelihood: ℓ of each of :data:`CANDIDATES`, after Schwarz's price of what was fitted; -inf of spikes where
+            none was found, or where no bulk is left below them.
+        p_value: of each candidate, by draws of it: that the others are as far ahead. NaN where there is none.
+        pair_p_value: of the candidate of each row against that of each column: that ℓ of the second is as far ahead of
+            the first's in draws of the first. NaN on the diagonal, and where there is none.
+        directions: k, the number of spikes.
+        tail, exponent: how many eigenvalues are the power law's, and its α, by this likelihood (its x_min is the one at
+            which the likelihood of the whole spectrum is largest, where :func:`rmtbase.statistics.power_law_fit` takes
+            the nearest in distance).
+        depth: L of the residual path.
+        level: of the tests.
+    """
+
+    log_likelihood: Float[np.ndarray, " candidate"]
+    p_value: Float[np.ndarray, " candidate"]
+    pair_p_value: Float[np.ndarray, "candidate against"] = field(repr=False)
+    directions: int
+    tail: int
+    exponent: float
+    depth: int
+    level: float
+
+    @property
+    def standing(self) -> tuple[str, ...]:
+        """The candidates that are not ruled out at the level."""
+        return tuple(name for name, p in zip(CANDIDATES, self.p_value.tolist(), strict=True) if p > self.level)
+
+    @property
+    def verdict(self) -> str:
+        """Noise where that stands, else the one that does, several or none: one of :data:`.TAIL_VERDICTS`.
+
+        Of matrices that learned nothing at most the share ``level`` is called anything but noise.
+        """
+        if "noise" in self.standing:
+            return "noise"
+        if len(self.standing) == 1:
+            return self.standing[0]
+        return "not told apart" if self.standing else "none of them"
+
+    def summary(self) -> str:
+        """The verdict in words, and what is ruled out by which p-value."""
+        words = {
+            "noise": "noise",
+            "spikes": f"spikes on a bulk ({self.directions} direction{'s' if self.directions > 1 else ''})",
+            "power law": f"a power law (exponent {self.exponent:.3g}, {self.tail} eigenvalues)",
+            "effective depth": f"a residual path of depth {self.depth}",
+        }
+        standing = [words[name] for name in self.standing]
+        out = [
+            f"{words[name]} (p = {p:.2g})"
+            for name, p in zip(CANDIDATES, self.p_value.tolist(), strict=True)
+            if p <= self.level
+        ]
+        if self.verdict == "noise":
+            others = standing[1:]
+            return "Noise is enough" + (f"; it is not told from {_listed(others, 'or')}." if others else ".")
+        ruled = f"ruled out: {_listed(out, 'and')}." if out else ""
+        if not standing:
+            best = words[CANDIDATES[int(np.argmax(self.log_likelihood))]]
+            return f"None of the candidates is like it; the likeliest is {best}; {ruled}"
+        start = _listed(standing, "or") + (", not told apart" if len(standing) > 1 else "")
+        return f"{start[0].upper()}{start[1:]}; {ruled}"
+
+
+def compare_spectrum(
+    eigenvalues: Float[np.ndarray, " r"],
+    of: Setting,
+) -> SpectralComparison:
+    """Compare the candidates of :mod:`rmtbase.results.signal._spectral_likelihood` on one spectrum, descending.
+
+    Eigenvalues repel each other, so that a difference of composite likelihoods follows no normal law (Vuong's is that
+    of independent values). Its law is drawn: matrices of each fitted candidate, fitted anew by all of them. M's
+    p-value is (b + 1)/(draws + 1), b of the draws of M in which the likeliest of the others is as far ahead of M as in
+    the matrix. It is exact of noise, whatever its scale; of the others but for what was fitted.
+
+    Draws are, of noise, the chain's own spectra; of spikes the bulk of the chain of dims n_l - k with outliers of their
+    own spread; of the power law independent values of the tail above such a bulk, cut there; of depth residual paths.
+    Bulks are noise's spectra, moved by their distribution function to the bulk's law, so that they are as rigid. Paths
+    are drawn at most 512 wide; differences are compared per eigenvalue then, which makes the p-value approximate.
+
+    Source: Q. H. Vuong, Econometrica 57, 307 (1989), for the question; D. R. Cox, J. R. Statist. Soc. B 24, 406 (1962),
+        for the law of a ratio under either hypothesis.
+    """
+    dims, level = of.dims, of.level
+    y = np.log(eigenvalues)[None]
+    fits = fit_candidates(y, dims, level, PATH_SIGMA)
+    p_value = np.full(len(CANDIDATES), np.nan)
+    pairs = np.full((len(CANDIDATES), len(CANDIDATES)), np.nan)
+    rank = y.shape[1]
+    width = min(rank, WIDEST_DRAW)
+    for one in range(len(CANDIDATES)):
+        if one == SPIKES and not np.isfinite(fits.log_likelihood[0, SPIKES]):
+            continue
+        if one == NOISE:
+            drawn = _noise_fits(of).log_likelihood
+        elif one == DEPTH:
+            drawn = _path_likelihood(of, width, int(fits.depth[0])) * (rank / width)
+        else:
+            moved = _spiked(of, fits, y[0]) if one == SPIKES else _heavy(of, fits, y[0])
+            drawn = fit_candidates(moved, dims, level, PATH_SIGMA).log_likelihood
+        others = [other for other in range(len(CANDIDATES)) if other != one]
+        p_value[one], pairs[one, others] = _p_values(fits.log_likelihood[0], drawn, one, others)
+    pairs[:, ~np.isfinite(fits.log_likelihood[0])] = np.nan
+    return SpectralComparison(
+        fits.log_likelihood[0],
+        p_value,
+        pairs,
+        int(fits.directions[0]),
+        int(fits.tail[0]),
+        1.0 + float(fits.slope[0]),
+        int(fits.depth[0]),
+        level,
+    )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Of what draws are made; how their progress is told makes no other ones.
+
+    Attributes:
+        dims: of the chain, in one of its two directions: see :func:`undirected`.
+        draws, seed: of them.
+        level: of the sequential test for spikes.
+        progress: shows them.
+    """
+
+    dims: tuple[int, ...]
+    draws: int
+    seed: int
+    level: float
+    progress: Progress = field(compare=False)
+
+
+def undirected(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The dims of a chain or of its transpose, whichever begins with more: both have the same spectra."""
+    return max(dims, dims[::-1])
+
+
+@lru_cache(maxsize=64)
+def noise_spectra(of: Setting) -> Spectra:
+    """ln λ of draws of a chain at σ = 1."""
+    from rmtbase.ensembles import gaussian_chain
+    from rmtbase.montecarlo import draw_spectra
+
+    found, advance = [], of.progress.bar(DRAWING_SPECTRA, of.draws)
+    if len(of.dims) == 2:
+        rng = np.random.default_rng((of.seed, NOISE, *of.dims))
+        for _ in range(of.draws):
+            found.append(_matrix_eigenvalues(*of.dims, rng)[None])
+            advance(1)
+    else:
+        for chunk in draw_spectra(gaussian_chain(of.dims), of.draws, of.seed, "x".join(map(str, of.dims))):
+            found.append(chunk.singular_values**2)
+            advance(len(chunk.singular_values))
+    return np.log(np.concatenate(found))
+
+
+def _matrix_eigenvalues(long: int, rank: int, rng: np.random.Generator) -> Float[np.ndarray, " r"]:
+    """Of one Gaussian matrix, descending, in O(r²): those of the bidiagonal one of ``ensembles``, B, by way of B Bᵀ.
+
+    No dense solver does that: 99 draws of rank 4096 would take it an hour. The smallest one keeps 7 digits there.
+    """
+    diagonal = np.sqrt(rng.chisquare(long - np.arange(rank)))
+    below = np.sqrt(rng.chisquare(np.arange(rank - 1, 0, -1)))
+    squares = diagonal**2 + np.append(0.0, below**2)
+    values = eigvalsh_tridiagonal(squares, diagonal[:-1] * below, lapack_driver="sterf")[::-1]
+    return np.maximum(values, values[0] * np.finfo(float).eps)
+
+
+@lru_cache(maxsize=64)
+def _noise_fits(of: Setting) -> Fits:
+    """The candidates fitted to draws of noise."""
+    y = noise_spectra(of)
+    return fit_candidates(y, of.dims, of.level, PATH_SIGMA)
+
+
+@lru_cache(maxsize=256)
+def _path_likelihood(of: Setting, width: int, depth: int) -> Float[np.ndarray, "draw candidate"]:
+    """ℓ of the candidates in draws of a residual path, multiplied here: compiling each depth would take longer."""
+    advance, rng = of.progress.bar(DRAWING_PATHS, of.draws), np.random.default_rng((of.seed, DEPTH, width, depth))
+    y = np.empty((of.draws, width))
+    for row in y:
+        path, scale = np.eye(width), PATH_SIGMA / math.sqrt(width)
+        for _ in range(depth):
+            path += scale * (rng.standard_normal((width, width)) @ path)
+        values = singular_values(path)
+        row[:] = 2.0 * np.log(np.maximum(values, values[0] * np.finfo(float).eps))  # what is smaller is rounding
+        advance(1)
+    dims = tuple(max(width, round(n * width / min(of.dims))) for n in of.dims)
+    return fit_candidates(y, dims, of.level, PATH_SIGMA).log_likelihood
+
+
+def _levels(of: Setting) -> Spectra:
+    """Distribution function of noise at its own draws, descending: as evenly spread as eigenvalues are."""
+    return np.exp(noise_law(of.dims).logcdf(noise_spectra(of)))
+
+
+def _spiked(of: Setting, fits: Fits, y: Float[np.ndarray, " r"]) -> Spectra:
+    k = int(fits.directions[0])
+    law, rng = noise_law(tuple(n - k for n in of.dims)), np.random.default_rng((of.seed, SPIKES))
+    found = np.empty((of.draws, y.size))
+    for row, levels in zip(found, _levels(of), strict=True):
+        row[:k] = y[:k] + fits.spread[0, :k] * rng.standard_normal(k)
+        row[k:] = law.ppf(ordered_at(levels, y.size - k)) + fits.shift[0, SPIKES]
+    return np.sort(found, axis=1)[:, ::-1]
+
+
+def _heavy(of: Setting, fits: Fits, y: Float[np.ndarray, " r"]) -> Spectra:
+    law, rng = noise_law(of.dims), np.random.default_rng((of.seed, POWER_LAW))
+    tail, shift = int(fits.tail[0]), float(fits.shift[0, POWER_LAW])
+    start = float(y[tail - 1])
+    below = math.exp(float(law.logcdf(np.array(start - shift))))
+    found = np.empty((of.draws, y.size))
+    for row, levels in zip(found, _levels(of), strict=True):
+        m = int(rng.binomial(y.size, tail / y.size))
+        row[:m] = start + rng.standard_exponential(m) / fits.slope[0]
+        row[m:] = law.ppf(below * ordered_at(levels, y.size - m)) + shift
+    return np.sort(found, axis=1)[:, ::-1]
+
+
+def _p_values(
+    observed: Float[np.ndarray, " candidate"], drawn: Float[np.ndarray, "draw candidate"], one: int, others: list[int]
+) -> tuple[float, Float[np.ndarray, " other"]]:
+    """Of one candidate: that the best of the others is as far ahead, and that each is."""
+    every = np.vstack([observed, drawn])
+    ahead = every[:, others] - every[:, [one]]
+    best = ahead.max(axis=1)
+    return float((best >= best[0]).mean()), (ahead >= ahead[0]).mean(axis=0)
+
+
+def _listed(words: list[str], last: str) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"

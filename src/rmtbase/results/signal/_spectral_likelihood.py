@@ -1,0 +1,299 @@
+"""One likelihood of a whole spectrum under four candidates: noise, spikes on a bulk, a power law, effective depth.
+
+Of the data y_i = ln λ_i, all r eigenvalues of one matrix, each candidate is a density f on the whole line, and
+
+    ℓ = Σ_i ln f(y_i) - (p/2) ln r,    p the numbers that were fitted
+
+is its likelihood: that of independent values (composite, as eigenvalues repel each other), with Schwarz's price. With
+g(y; q) = 1/r Σ_i K((y - q_i)/h_i)/h_i a law's density smeared by its own spacing, q_i its quantiles at (i - ½)/r, h_i
+their spacing and K the logistic density of variance 1,
+
+    noise        g(y - s; chain)                                                             p = 1: s
+    spikes       (1 - k/r) g(y - s; chain of dims n_l - k) + 1/r Σ_j N(y; y_j, τ_j²)         p = 1 + k
+    power law    (1 - m/r) g(y - s; chain)/G(y_m - s) below y_m, the m-th largest,
+                 m/r (α - 1) e^(-(α - 1)(y - y_m)) from it on                                p = 4: s, m, α, y_m
+    depth        g(y - s; residual path of depth L)                                          p = 2: s, L
+
+Scales s, L, m and y_m are where ℓ is largest; k is that of the sequential test of
+:func:`rmtbase.results.signal.spectral_signal`, the spike j standing at the j-th largest eigenvalue with that one's
+spread τ_j.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from rmtbase import laws
+from rmtbase.results.depth import MAX_DEPTH
+from rmtbase.results.signal._remaining_noise import noise_left
+from rmtbase.results.signal._spectral_signal import count_directions
+
+CANDIDATES = ("noise", "spikes", "power law", "effective depth")
+"""In the order of every axis of candidates."""
+
+LEAST_TAIL = 8
+"""Eigenvalues of a power law's tail: fewer are as well so many spikes."""
+
+Values = Float[np.ndarray, "..."]
+Spectra = Float[np.ndarray, "draw r"]
+
+_KERNEL = math.sqrt(3.0) / math.pi  # the scale of the logistic density of standard deviation 1
+_DENSE = 128  # quantiles at either end, and between, at which a table has nodes
+_BLOCK = 2**22  # numbers of one array
+_BEYOND = np.geomspace(0.05, 400.0, 60)
+_COARSE, _FINE, _REFINEMENTS = 33, 9, 3
+_DEPTHS, _TRIED = (1, 2, 4, 8, 16, MAX_DEPTH), 3
+_LOWEST = -600.0  # of ln λ below the largest: their ratios stay finite
+
+
+@dataclass(frozen=True, eq=False)
+class SmearedLaw:
+    """A law of y = ln λ as one matrix of r eigenvalues shows it: each quantile smeared by the spacing there.
+
+    Attributes:
+        quantile: at (i - ½)/r, descending.
+        node, log_density, log_cdf: a table of ln g and ln G, ascending in y; linear between and beyond, as the tails of
+            the kernels are.
+    """
+
+    quantile: Float[np.ndarray, " r"]
+    node: Float[np.ndarray, " node"]
+    log_density: Float[np.ndarray, " node"]
+    log_cdf: Float[np.ndarray, " node"]
+
+    @classmethod
+    def of(cls, quantile: Float[np.ndarray, " r"]) -> SmearedLaw:
+        """The table; ln g is good to 0.01 between its nodes."""
+        spacing = np.abs(np.gradient(quantile))
+        scale = np.maximum(_KERNEL * spacing, 1e-9)
+        end = min(_DENSE, quantile.size)
+        places = np.arange(quantile.size)
+        chosen = np.unique(np.concatenate([places[:end], places[-end:], places[:: max(1, quantile.size // _DENSE)]]))
+        inside = (quantile[chosen, None] + spacing[chosen, None] * np.array([-0.5, -0.25, 0.0, 0.25])).ravel()
+        node = np.unique(np.concatenate([inside, quantile[0] + _BEYOND, quantile[-1] - _BEYOND]))
+        density, mass = np.empty(node.size), np.empty(node.size)
+        step = max(1, _BLOCK // quantile.size)
+        for first in range(0, node.size, step):
+            part = slice(first, first + step)
+            z = (node[part, None] - quantile) / scale
+            small = np.exp(-np.abs(z))
+            density[part] = (small / (scale * (1.0 + small) ** 2)).mean(axis=1)
+            mass[part] = expit(z).mean(axis=1)
+        tiny = np.finfo(float).tiny
+        return cls(quantile, node, np.log(np.maximum(density, tiny)), np.log(np.maximum(mass, tiny)))
+
+    def logpdf(self, y: Values) -> Values:
+        """ln g(y)."""
+        return np.interp(y, self.node, self.log_density)
+
+    def logcdf(self, y: Values) -> Values:
+        """ln G(y)."""
+        return np.interp(y, self.node, self.log_cdf)
+
+    def ppf(self, mass: Values) -> Values:
+        """The y with G(y) = ``mass``."""
+        level, first = np.unique(self.log_cdf, return_index=True)  # it is flat from where nothing is left above
+        return np.interp(np.log(mass), level, self.node[first])
+
+    @property
+    def edge_width(self) -> float:
+        """The spacing at the upper edge."""
+        return float(self.quantile[0] - self.quantile[1])
+
+
+@lru_cache(maxsize=1024)
+def noise_law(dims: tuple[int, ...]) -> SmearedLaw:
+    """Of a Gaussian chain at σ = 1."""
+    levels = (np.arange(min(dims)) + 0.5) / min(dims)
+    return SmearedLaw.of(np.log(laws.GaussianChain(dims=dims, normalization="none").isf(levels)))
+
+
+@lru_cache(maxsize=256)
+def path_law(rank: int, depth: int, sigma: float) -> SmearedLaw:
+    """Of a residual path."""
+    levels = (np.arange(rank) + 0.5) / rank
+    found = np.asarray(laws.ResidualPath(depth, sigma).log_eigenvalue.isf(levels))
+    return SmearedLaw.of(np.maximum(found, found[0] + _LOWEST))
+
+
+class Fits(NamedTuple):
+    """The candidates fitted to spectra of one shape.
+
+    Attributes:
+        log_likelihood: ℓ of each candidate; -inf where there is none: spikes without one, or without a bulk below.
+        shift: s of each candidate.
+        directions: k.
+        spread: τ of each eigenvalue, NaN of those that are no spikes.
+        tail, slope: m and α - 1.
+        depth: L.
+    """
+
+    log_likelihood: Float[np.ndarray, "draw candidate"]
+    shift: Float[np.ndarray, "draw candidate"]
+    directions: Int[np.ndarray, " draw"]
+    spread: Float[np.ndarray, "draw r"]
+    tail: Int[np.ndarray, " draw"]
+    slope: Float[np.ndarray, " draw"]
+    depth: Int[np.ndarray, " draw"]
+
+
+def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float, sigma: float) -> Fits:
+    """Fit every candidate to spectra, each descending.
+
+    Args:
+        log_eigenvalues: ln λ, (draw, r).
+        dims: of the chain that the noise is.
+        level: of the sequential test for spikes.
+        sigma: of the residual paths.
+    """
+    y = log_eigenvalues
+    draws, rank = y.shape
+    likelihood, shift = np.full((draws, len(CANDIDATES)), -np.inf), np.full((draws, len(CANDIDATES)), np.nan)
+    bulk = noise_law(dims)
+    likelihood[:, 0], shift[:, 0] = _shifted(y, bulk)
+    likelihood[:, 1], shift[:, 1], directions, spread = _spikes(y, dims, level)
+    likelihood[:, 2], shift[:, 2], tail, slope = _power_law(y, bulk)
+    likelihood[:, 3], shift[:, 3], depth = _depth(y, sigma)
+    fitted = np.stack([np.ones(draws), 1.0 + directions, np.full(draws, 4.0), np.full(draws, 2.0)], axis=1)
+    likelihood -= 0.5 * math.log(rank) * fitted
+    return Fits(likelihood, shift, directions, spread, tail, slope, depth)
+
+
+def _shifted(y: Spectra, law: SmearedLaw) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"]]:
+    """(Σ ln g(y_i - s), s) at the best s, which lies between those that bring two quantiles of both together."""
+    found = np.empty((2, len(y)))
+    apart = np.sort(y - law.quantile[: y.shape[1]], axis=1)
+    step = law.edge_width
+    for row, one in enumerate(y):
+        grid = np.linspace(apart[row, 0] - step, apart[row, -1] + step, _COARSE)
+        # Nine tenths of the differences lie closer together as a rule: the grid is dense there.
+        grid = np.union1d(grid, np.quantile(apart[row], np.linspace(0.05, 0.95, _COARSE)))
+        found[:, row] = _best(one, law, grid)
+    return found[0], found[1]
+
+
+def _best(one: Float[np.ndarray, " r"], law: SmearedLaw, grid: Float[np.ndarray, " shift"]) -> tuple[float, float]:
+    for _ in range(_REFINEMENTS):
+        total = law.logpdf(one - grid[:, None]).sum(axis=1)
+        best = int(total.argmax())
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
+        grid = np.append(np.linspace(low, high, _FINE), grid[best])
+    return float(total[best]), float(grid[-1])  # type: ignore[reportPossiblyUnbound]
+
+
+def _spikes(
+    y: Spectra, dims: tuple[int, ...], level: float
+) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Int[np.ndarray, " draw"], Spectra]:
+    """(Σ ln f, s, k, τ); -inf without a spike, or where no hypothesis of the sequential test was kept."""
+    eigenvalues = np.exp(np.maximum(y - y[:, :1], _LOWEST))  # of any unit
+    counted = count_directions(eigenvalues, dims, level)
+    likelihood, shift = np.full(len(y), -np.inf), np.full(len(y), np.nan)
+    spread = np.full(y.shape, np.nan)
+    number = np.where(counted.kept, counted.number, 0)
+    units = eigenvalues / np.where(counted.kept, counted.scale, 1.0)[:, None]
+    spike = np.arange(y.shape[1]) < number[:, None]
+    if spike.any():
+        _, std = noise_left(dims, 0).direction(units[spike])  # those of the chain without the others hardly differ
+        spread[spike] = np.fmax(std / units[spike], noise_law(dims).edge_width)
+    for row in np.flatnonzero(number > 0).tolist():
+        k, rank = int(number[row]), y.shape[1]
+        law = noise_law(tuple(n - k for n in dims))
+        _, shift[row] = (float(one[0]) for one in _shifted(y[row : row + 1, k:], law))
+        likelihood[row] = spiked_density(y[row], y[row, :k], spread[row, :k], law, float(shift[row]), rank).sum()
+    return likelihood, shift, number, spread
+
+
+def spiked_density(
+    y: Values,
+    at: Float[np.ndarray, " spike"],
+    spread: Float[np.ndarray, " spike"],
+    bulk: SmearedLaw,
+    shift: float,
+    rank: int,
+) -> Values:
+    """ln f(y) of spikes at those places above a bulk, of a spectrum of ``rank`` eigenvalues."""
+    each = np.exp(-0.5 * ((y[..., None] - at) / spread) ** 2) / (math.sqrt(2.0 * math.pi) * spread)
+    density = (1.0 - at.size / rank) * np.exp(bulk.logpdf(y - shift)) + each.sum(axis=-1) / rank
+    return np.log(np.maximum(density, np.finfo(float).tiny))
+
+
+def heavy_density(y: Values, start: float, slope: float, share: float, bulk: SmearedLaw, shift: float) -> Values:
+    """ln f(y) of a power law of that share from ``start`` on, λ^-(slope + 1), above a bulk that ends there."""
+    with np.errstate(divide="ignore"):  # all may be tail
+        below = np.log(1.0 - share) + bulk.logpdf(y - shift) - bulk.logcdf(np.array(start - shift))
+    return np.where(y >= start, np.log(share * slope) - slope * (y - start), below)
+
+
+def _power_law(
+    y: Spectra, bulk: SmearedLaw
+) -> tuple[
+    Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Int[np.ndarray, " draw"], Float[np.ndarray, " draw"]
+]:
+    """(Σ ln f, s, m, α - 1) at the best s and m."""
+    rank = y.shape[1]
+    found, tail = np.empty((3, len(y))), np.empty(len(y), dtype=np.int64)
+    m = np.arange(LEAST_TAIL, rank + 1)
+    below = rank - m
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = m * np.log(m / rank) + np.where(below > 0, below * np.log(below / rank), 0.0)
+    apart = np.sort(y - bulk.quantile, axis=1)
+    for row, one in enumerate(y):
+        above = np.cumsum(one)[m - 1] - m * one[m - 1]
+        slope = m / np.maximum(above, np.finfo(float).tiny)
+        of_tail = shares + m * np.log(slope) - m
+        grid = np.linspace(apart[row, 0] - 2.0, apart[row, -1] + bulk.edge_width, 2 * _COARSE)
+        best: tuple[float, float, int] = (-math.inf, math.nan, 0)
+        for _ in range(_REFINEMENTS):
+            moved = one - grid[:, None]
+            density = bulk.logpdf(moved)
+            rest = density.sum(axis=1, keepdims=True) - np.cumsum(density, axis=1)[:, m - 1]
+            rest[:, below == 0] = 0.0
+            total = of_tail + rest - below * bulk.logcdf(moved[:, m - 1])
+            i, j = np.unravel_index(int(total.argmax()), total.shape)
+            if total[i, j] > best[0]:
+                best = float(total[i, j]), float(grid[i]), int(j)
+            grid = np.linspace(grid[max(i - 1, 0)], grid[min(i + 1, grid.size - 1)], _FINE)
+        _, shift, place = best
+        tail[row] = m[place]
+        of = float(one[m[place] - 1]), float(slope[place]), int(m[place]) / rank
+        found[:, row] = heavy_density(one, *of, bulk, shift).sum(), shift, slope[place]
+    return found[0], found[1], tail, found[2]
+
+
+def _depth(
+    y: Spectra, sigma: float
+) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Int[np.ndarray, " draw"]]:
+    """(Σ ln g, s, L) at the best s and L; the likeliest depths are sought with the medians brought together."""
+
+    def aligned(rows: Int[np.ndarray, " row"], depth: int) -> Float[np.ndarray, " row"]:
+        law = path_law(y.shape[1], depth, sigma)
+        return law.logpdf(y[rows] - np.median(y[rows] - law.quantile, axis=1)[:, None]).sum(axis=1)
+
+    every = np.arange(len(y))
+    nearest = np.argmax([aligned(every, depth) for depth in _DEPTHS], axis=0)  # a factor of 2 off at most
+    found, best = np.full((2, len(y)), -np.inf), np.zeros(len(y), dtype=np.int64)
+    for place in np.unique(nearest).tolist():
+        rows = np.flatnonzero(nearest == place)
+        depths = np.arange(_DEPTHS[max(place - 1, 0)], _DEPTHS[min(place + 1, len(_DEPTHS) - 1)] + 1)
+        likely = np.argsort([-aligned(rows, depth) for depth in depths.tolist()], axis=0)[:_TRIED]
+        for one in np.unique(likely).tolist():
+            own = rows[(likely == one).any(axis=0)]
+            likelihood, shift = _shifted(y[own], path_law(y.shape[1], int(depths[one]), sigma))
+            better = likelihood > found[0, own]
+            found[:, own[better]] = likelihood[better], shift[better]
+            best[own[better]] = depths[one]
+    return found[0], found[1], best
+
+
+def ordered_at(levels: NDArray[np.float64], count: int) -> Float[np.ndarray, " count"]:
+    """So many ordered values in the place of those given: of the same rigidity, between neighbours where they fall."""
+    place = (np.arange(count) + 0.5) * (levels.size / max(count, 1)) - 0.5
+    return np.interp(place, np.arange(levels.size), levels)

@@ -1,0 +1,406 @@
+"""Signal and noise of spectra: how many directions stand out of a random product, how strong, and is the rest noise?
+
+W = N + S. N is a Gaussian chain of dims (n_0, ..., n_L) at an unknown scale v = Π σ_l², and S was learned in one of
+its factors, or of all of W where there is one: each of its directions a spike θ u vᵀ. With ψ the chain's moment
+generating function and m = E Σλ / r the mean eigenvalue of N, a direction whose image in W has strength θ puts an
+eigenvalue at
+
+    θ² = m/ψ,    λ = m Π_l (1 + c_l ψ)/ψ,    c_l = r/n_l        (laws.RankOneSpike, factor=0; any factor gives the same)
+
+so that Σλ = E Σλ(N) + Σθ² in the mean. Directions that were learned in two factors alike, u aᵀ in one and a vᵀ in the
+next, put their eigenvalue where a direction of one factor with the same image norm would.
+
+What k directions leave of the noise: :class:`RemainingNoise`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Shaped
+from numpy.typing import ArrayLike
+
+from rmtbase import laws
+from rmtbase.errors import ParameterError
+from rmtbase.nulls import LARGEST_KURTOSIS, SMALLEST_P_VALUE, without_kurtosis
+from rmtbase.parameters import require_dims, require_real_array
+from rmtbase.results.signal._remaining_noise import Values, noise_left
+from rmtbase.shown import in_one_line
+from rmtbase.statistics import cauchy_combination, spectral_statistics
+
+_LEAST_LEVEL = 1e-12
+_REPULSION, _SOFTENED = 1.25, 0.5  # see spectral_signal
+
+FLOOR_LEVEL = 1e-3
+"""A rest whose p-value is less is no noise floor."""
+
+LEAST_REST = 8
+"""Eigenvalues that must be left: with fewer no law of the largest of them is known."""
+
+REST_STATISTICS = (
+    "stable_rank",
+    "normalized_participation_ratio",
+    "spectral_entropy",
+    "stable_rank_singular",
+    "normalized_participation_ratio_singular",
+    "spectral_entropy_singular",
+)
+"""By which the rest is compared with noise: functions of the shape of a spectrum alone, not of its scale."""
+
+DIRECTION_FIELDS = (
+    "p_value", "strength", "strength_low", "strength_high", "overlap_left", "overlap_right", "shrunken"
+)  # fmt: skip
+"""What is known of each direction, by the names of :class:`SpectralSignal`."""
+
+
+@in_one_line
+@dataclass(frozen=True)
+class SpectralSignal:
+    """Signal and noise of spectra of one shape; the leading axes ... are theirs.
+
+    Strengths, scales and singular values are in the units of W. NaN where a number is not known: of directions beyond
+    ``n_directions``, and everything but the first two p-values where no noise floor was reached.
+
+    Attributes:
+        n_directions: k, the number of learned directions that are seen. The confidence set of their true number is
+            k, k + 1, ...: there are at least so many with confidence 1 - level, and directions below the threshold
+            leave no trace in the eigenvalues. A further one of ``detectable_strength`` would have been seen.
+        first_p_value: of the hypothesis that there is none.
+        next_p_value: of the hypothesis that there are no more than k; of the last one tested where none was kept.
+        rest_p_value: of the hypothesis that the other eigenvalues are those of noise.
+        noise_floor: whether they are: at least :data:`LEAST_REST` are left, and their p-value is at least
+            :data:`FLOOR_LEVEL`.
+        noise_scale, noise_scale_std: the product of the standard deviations of the factors' elements that the noise
+            has, and its standard error.
+        threshold: the strength beyond which a further direction leaves the bulk.
+        detectable_strength: that which a further direction needs to be found with probability 1 - level.
+        signal_share: Σθ²/‖W‖_F² of the directions found; at most 1.
+        raw_share: Σs²/‖W‖_F² of their singular values as they are, which noise has inflated.
+        p_value: of each direction: of the hypothesis that there are none but those before it.
+        strength: θ, the singular value of its part of S.
+        strength_low, strength_high: confidence limits at 1 - level, for each direction by itself, of the *mean*
+            strength: the root mean square of θ over the noise of the other factors, θ_Q σ_K √d of θ_Q a uᵀ in W_Q. What
+            that noise does to θ is in them. The realised θ, ‖θ_Q W_Kᵀ a‖, is within them more often than 1 - level, in
+            98 to 100 % at 95 %: they are too wide for it. Of one matrix both are the same.
+        overlap_left, overlap_right: squared cosine of W's singular vector with the direction, learned on that side.
+        shrunken: θ cos_u cos_v, the singular value that brings it nearest to its part of S in ‖·‖_F.
+    """
+
+    n_directions: Float[np.ndarray, "..."]
+    first_p_value: Float[np.ndarray, "..."]
+    next_p_value: Float[np.ndarray, "..."]
+    rest_p_value: Float[np.ndarray, "..."]
+    noise_floor: Shaped[np.ndarray, "..."]
+    noise_scale: Float[np.ndarray, "..."]
+    noise_scale_std: Float[np.ndarray, "..."]
+    threshold: Float[np.ndarray, "..."]
+    detectable_strength: Float[np.ndarray, "..."]
+    signal_share: Float[np.ndarray, "..."]
+    raw_share: Float[np.ndarray, "..."]
+    p_value: Float[np.ndarray, "... direction"]
+    strength: Float[np.ndarray, "... direction"]
+    strength_low: Float[np.ndarray, "... direction"]
+    strength_high: Float[np.ndarray, "... direction"]
+    overlap_left: Float[np.ndarray, "... direction"]
+    overlap_right: Float[np.ndarray, "... direction"]
+    shrunken: Float[np.ndarray, "... direction"]
+
+    @property
+    def expected_error(self) -> Float[np.ndarray, "..."]:
+        """E‖Ŝ - S‖_F² of the shrunken directions found, Σ (θ² - shrunken²)."""
+        return np.nansum(self.strength**2 - self.shrunken**2, axis=-1)
+
+
+def spectral_signal(
+    eigenvalues: ArrayLike, dims: tuple[int, ...], level: float = 0.05, excess_kurtosis: ArrayLike = 0.0
+) -> SpectralSignal:
+    """Find the learned directions of spectra, one after the other, each against the noise that is left without it.
+
+    H_k, "no more than k directions", is tested for k = 0, 1, 2, ... by the largest eigenvalue that is left over the sum
+    of all that are left, λ_(k+1)/Σ_(i>k) λ_i: no scale is needed. Its law is that of the stable rank of the chain of
+    dims n_l - k (``laws.null``), with the sum first brought to what it would be of directions beyond all bounds. The
+    first H_k with p > ``level`` is kept. So the number is too large with probability ``level`` (Kritchman & Nadler 2009
+    do so for one Wishart matrix, with the scale estimated); directions below :attr:`SpectralSignal.threshold` cannot be
+    seen by any test of eigenvalues.
+
+    Eigenvalues of directions of nearly equal strength repel each other, as those of a k × k matrix of the Gaussian
+    orthogonal ensemble whose elements have the variance τ² of an outlier on the diagonal: limits of a strength are the
+    outermost of those of λ_j and of λ_j with the repulsion of the others taken off, 5/4 τ² Σ_i g/(g² + τ²/2) with g
+    the gaps and τ² the smaller of two (τ² Σ 1/g where such a spectrum is likeliest; the numbers chosen by simulation).
+
+    Measured for four shapes and eleven other chains in studies/signal. The noise is of normal entries, or of others
+    whose ``excess_kurtosis`` is given: every eigenvalue is then first moved back to where it would lie with normal
+    ones, to first order, at the scale of the noise (:func:`rmtbase.laws.eigenvalue_displacement`). At κ from -1.2
+    (uniform) to 1.2 (logistic) untrained heads then have a direction as often as the level says, single matrices of
+    rank 64, too, of less in up to 6.5 %. That is not so of Laplace's entries (κ = 3): 4 to 12 % at 0.05, and 13 to 24 %
+    as if they were normal; of these, uniform ones have one in 2 to 4 %.
+
+    Args:
+        eigenvalues: (..., r), of Wᵀ W, descending, the structural zeros left out.
+        dims: of the chain: (d_model, d_head, d_model) of W_QK, (rows, columns) of one matrix.
+        level: of each test, and one minus the confidence of each limit.
+        excess_kurtosis: κ of the entries of all factors, of all spectra or (...) of each; where those of the factors
+            differ see :func:`rmtbase.nulls.mean_kurtosis`.
+
+    Raises:
+        ParameterError: eigenvalues that are not finite, negative, ascending or not min(dims) of them, dims that are no
+            dimensions, fewer than :data:`LEAST_REST` eigenvalues, dims at which the law of the largest eigenvalue is
+            not known (many factors of few eigenvalues), a level outside (0, 1/2), or an excess kurtosis that is not
+            from -2 to :data:`rmtbase.nulls.LARGEST_KURTOSIS`.
+    """
+    shape = require_dims(dims)
+    values = _require_spectra(eigenvalues, shape)
+    level = require_level(level)
+    if no_law_at(shape):
+        few = f"at least {LEAST_REST} eigenvalues, and a chain whose largest eigenvalue has a known law"
+        raise ParameterError("dims", shape, few)
+    flat = values.reshape(-1, values.shape[-1])
+    kurtosis = _require_kurtosis(excess_kurtosis, values.shape[:-1]).reshape(-1)
+    found = count_directions(flat, shape, level)
+    if kurtosis.any():
+        flat = _as_of_normal(flat, shape, kurtosis, found.scale)
+        found = count_directions(flat, shape, level)
+    each = described(flat, shape, level, found)
+    return SpectralSignal(**{name: one.reshape((*values.shape[:-1], *one.shape[1:])) for name, one in each.items()})
+
+
+def no_law_at(dims: tuple[int, ...]) -> str:
+    """Why a spectrum of noise of these dims has no test, or ""."""
+    if min(dims) < LEAST_REST:
+        values = "1 value" if min(dims) == 1 else f"{min(dims)} values"
+        return f"a spectrum of {values} is too short for any law ({LEAST_REST} needed)"
+    if noise_left(dims, 0).ratio is None:
+        return f"the law of the largest eigenvalue is not known for a product of dims {' × '.join(map(str, dims))}"
+    return ""
+
+
+def require_level(level: object) -> float:
+    """Return a level of a test between 0 and 1/2, both excluded; below 1e-12 no power is a double."""
+    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0.0 < float(level) < 0.5:
+        raise ParameterError("level", level, "a number between 0 and 1/2, both excluded")
+    if float(level) < _LEAST_LEVEL:
+        raise ParameterError("level", level, f"at least {_LEAST_LEVEL:g}, to which the laws of noise are known")
+    return float(level)
+
+
+def _require_kurtosis(given: ArrayLike, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
+    """One of each spectrum."""
+    array = require_real_array("excess_kurtosis", given).astype(np.float64)
+    if array.shape not in {(), shape}:
+        raise ParameterError("excess_kurtosis", array.shape, f"one number, or one for each spectrum, shape {shape}")
+    if not ((array >= -2.0) & (array <= LARGEST_KURTOSIS)).all():
+        expected = f"from -2, below which there is none, to {LARGEST_KURTOSIS:g}, beyond which no first order helps"
+        raise ParameterError("excess_kurtosis", given, expected)
+    return np.broadcast_to(array, shape)
+
+
+def _as_of_normal(
+    values: Float[np.ndarray, "spectrum r"],
+    dims: tuple[int, ...],
+    kurtosis: Float[np.ndarray, " spectrum"],
+    scale: Float[np.ndarray, " spectrum"],
+) -> Float[np.ndarray, "spectrum r"]:
+    """The eigenvalues where entries of no excess kurtosis would have them, at the scale of the noise, else of all."""
+    unit = np.where(np.isnan(scale), values.sum(axis=1) / math.prod(dims), scale)[:, None]
+    moved = unit[:, 0] > 0.0
+    found = values.copy()
+    found[moved] = unit[moved] * without_kurtosis(values[moved] / unit[moved], kurtosis[moved], dims)
+    return found
+
+
+class CountedDirections(NamedTuple):
+    """What the tests leave of spectra.
+
+    Attributes:
+        number: of directions.
+        kept: whether a hypothesis was kept, not only all rejected that there is a test of.
+        p_value: of H_0, H_1, ..., as far as they were tested.
+        scale: v of the noise.
+        deflation: by the directions found, at v = 1.
+    """
+
+    number: Int[np.ndarray, " spectrum"]
+    kept: Bool[np.ndarray, " spectrum"]
+    p_value: Float[np.ndarray, "spectrum hypothesis"]
+    scale: Float[np.ndarray, " spectrum"]
+    deflation: Float[np.ndarray, " spectrum"]
+
+
+def count_directions(values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], level: float) -> CountedDirections:
+    """The sequential test of :func:`spectral_signal`, of eigenvalues (spectrum, r) that are known to be good."""
+    sums = np.cumsum(values[:, ::-1], axis=1)[:, ::-1]  # of λ_k and all below
+    number, kept = np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=bool)
+    deflation = np.zeros(len(values))
+    p_values: list[Values] = []
+    rows = np.flatnonzero(values[:, 0] > 0.0)
+    for k in range(min(dims) - LEAST_REST + 1):
+        noise = noise_left(dims, k)
+        rows = rows[(values[rows, k] > 0.0) & (deflation[rows] < noise.total)]
+        whole = sums[rows, k] / (1.0 - deflation[rows] / noise.total)
+        found = noise.p_value(values[rows, k], whole - values[rows, k])
+        if not rows.size or found is None:
+            break
+        p_values.append(np.full(len(values), np.nan))
+        p_values[-1][rows] = found
+        rejected = found <= level
+        kept[rows[~rejected]] = True
+        rows = rows[rejected]
+        number[rows] += 1
+        scale = _scale(sums, dims, rows, k + 1, deflation)
+        rows, scale = rows[scale > 0.0], scale[scale > 0.0]
+        deflation[rows] += noise.deflation(noise.spike.outlier(values[rows, k] / scale).excess)
+    columns = np.stack(p_values, axis=1) if p_values else np.empty((len(values), 0))
+    return at_last_scale(values, sums, dims, kept, number, deflation)._replace(p_value=columns)
+
+
+def at_last_scale(
+    values: Float[np.ndarray, "spectrum r"],
+    sums: Float[np.ndarray, "spectrum r"],
+    dims: tuple[int, ...],
+    kept: Bool[np.ndarray, " spectrum"],
+    number: Int[np.ndarray, " spectrum"],
+    deflation: Float[np.ndarray, " spectrum"],
+) -> CountedDirections:
+    """All directions at the scale that is left by all of them; without p-values."""
+    scale = _scales(sums, dims, kept, number, deflation)
+    deflation = np.zeros(len(values))
+    for k in range(int(number[kept].max(initial=0))):
+        rows, noise = np.flatnonzero(kept & (number > k)), noise_left(dims, k)
+        deflation[rows] += noise.deflation(noise.spike.outlier(values[rows, k] / scale[rows]).excess)
+    scale = _scales(sums, dims, kept, number, deflation)
+    kept = kept & (scale > 0.0)
+    return CountedDirections(number, kept, np.empty((len(values), 0)), np.where(kept, scale, np.nan), deflation)
+
+
+def _scales(
+    sums: Float[np.ndarray, "spectrum r"],
+    dims: tuple[int, ...],
+    kept: Bool[np.ndarray, " spectrum"],
+    number: Int[np.ndarray, " spectrum"],
+    deflation: Float[np.ndarray, " spectrum"],
+) -> Float[np.ndarray, " spectrum"]:
+    """v of the spectra that are kept, each below its number of directions."""
+    scale = np.full(len(sums), np.nan)
+    for k in np.unique(number[kept]).tolist():
+        rows = np.flatnonzero(kept & (number == k))
+        scale[rows] = _scale(sums, dims, rows, k, deflation)
+    return scale
+
+
+def _scale(
+    sums: Float[np.ndarray, "spectrum r"],
+    dims: tuple[int, ...],
+    rows: Int[np.ndarray, " row"],
+    k: int,
+    deflation: Float[np.ndarray, " spectrum"],
+) -> Float[np.ndarray, " row"]:
+    """v from the eigenvalues below the k-th; not positive where nothing can be left of them."""
+    if k >= sums.shape[1]:
+        return np.zeros(rows.size)
+    return sums[rows, k] / (math.prod(n - k for n in dims) - deflation[rows])
+
+
+def described(
+    values: Float[np.ndarray, "spectrum r"],
+    dims: tuple[int, ...],
+    level: float,
+    found: CountedDirections,
+    normal: bool = True,
+) -> dict[str, np.ndarray]:
+    """The numbers of :class:`SpectralSignal` by name; without ``normal`` those that need the law of entries are NaN."""
+    number, kept = found.number, found.kept
+    longest = int(number[kept].max(initial=0))
+    each = {name: np.full((len(values), longest), np.nan) for name in DIRECTION_FIELDS}
+    each["p_value"][:] = np.where(np.arange(longest) < number[:, None], found.p_value[:, :longest], np.nan)
+    each["p_value"][~kept] = np.nan
+    units = values[:, :longest] / found.scale[:, None]
+    std = np.full(units.shape, np.nan)
+    for j in range(longest):
+        rows, noise = np.flatnonzero(kept & (number > j)), noise_left(dims, j)
+        named, std[rows, j] = noise.direction(units[rows, j])
+        for name, value in named.items():
+            each[name][rows, j] = value
+    unrepelled = units - _repulsion(units, std)
+    for j in range(longest if normal else 0):
+        rows, noise = np.flatnonzero(kept & (number > j)), noise_left(dims, j)
+        low, high = noise.limits(units[rows, j], unrepelled[rows, j], level)
+        each["strength_low"][rows, j] = np.fmin(low, each["strength"][rows, j])
+        each["strength_high"][rows, j] = np.fmax(high, each["strength"][rows, j])
+    for name in ("strength", "strength_low", "strength_high", "shrunken"):
+        each[name] *= np.sqrt(found.scale)[:, None]
+    whole = np.where(kept, values.sum(axis=1), np.nan)
+    own = np.arange(values.shape[1]) < number[:, None]
+    of_spectrum = {
+        "n_directions": np.where(kept, number, np.nan),
+        "first_p_value": found.p_value[:, 0] if found.p_value.size else np.full(len(values), np.nan),
+        "next_p_value": _last(found.p_value),
+        "signal_share": np.minimum(np.nansum(each["strength"] ** 2, axis=1) / whole, 1.0),
+        "raw_share": np.minimum((values * own).sum(axis=1) / whole, 1.0),
+        "noise_scale": np.sqrt(found.scale),
+        **{
+            name: np.full(len(values), np.nan)
+            for name in ("rest_p_value", "noise_scale_std", "threshold", "detectable_strength")
+        },
+    }
+    for k in np.unique(number[kept]).tolist():
+        rows, noise = np.flatnonzero(kept & (number == k)), noise_left(dims, k)
+        scale = of_spectrum["noise_scale"][rows]
+        of_spectrum["threshold"][rows] = noise.spike.gain * noise.spike.threshold * scale
+        if not normal:
+            continue
+        of_spectrum["rest_p_value"][rows] = _rest_p_value(values[rows, k:], noise.either_way)
+        of_spectrum["noise_scale_std"][rows] = 0.5 * noise.relative_std * scale
+        of_spectrum["detectable_strength"][rows] = noise.detectable_strength(level) * scale
+    floor = of_spectrum["rest_p_value"] >= FLOOR_LEVEL
+    of_spectrum["noise_floor"] = floor if normal else np.full(len(values), np.nan)
+    return of_spectrum | each
+
+
+def _repulsion(
+    eigenvalue: Float[np.ndarray, "spectrum direction"], std: Float[np.ndarray, "spectrum direction"]
+) -> Float[np.ndarray, "spectrum direction"]:
+    """By how much each is pushed away by the others; NaN among them counts for nothing."""
+    pushed = np.zeros(eigenvalue.shape)
+    for j in range(eigenvalue.shape[1]):
+        gap = eigenvalue[:, j, None] - eigenvalue
+        variance = np.minimum(std, std[:, j, None]) ** 2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            pushed[:, j] = np.nansum(_REPULSION * variance * gap / (gap**2 + _SOFTENED * variance), axis=1)
+    return pushed
+
+
+def _last(p_value: Float[np.ndarray, "spectrum hypothesis"]) -> Float[np.ndarray, " spectrum"]:
+    """The last of each row that is a number."""
+    known = ~np.isnan(p_value)
+    if not known.any():
+        return np.full(len(p_value), np.nan)
+    place = np.where(known.any(axis=1), known.sum(axis=1) - 1, 0)
+    return p_value[np.arange(len(p_value)), place]
+
+
+def _rest_p_value(rest: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...]) -> Float[np.ndarray, " spectrum"]:
+    """Of each statistic two-sided by its law, and of all together (Cauchy's combination)."""
+    observed = spectral_statistics(np.sqrt(rest), REST_STATISTICS)
+    p_values = []
+    for k, name in enumerate(REST_STATISTICS):
+        law = laws.null(name, dims=dims)
+        p_values.append(np.minimum(2.0 * np.minimum(law.cdf(observed[:, k]), law.sf(observed[:, k])), 1.0))
+    return cauchy_combination(np.maximum(np.stack(p_values, axis=-1), SMALLEST_P_VALUE))
+
+
+def _require_spectra(eigenvalues: ArrayLike, dims: tuple[int, ...]) -> Float[np.ndarray, "... r"]:
+    array = require_real_array("eigenvalues", eigenvalues)
+    rank = min(dims)
+    if array.ndim == 0 or array.shape[-1] != rank:
+        raise ParameterError("eigenvalues", array.shape, f"shape (..., {rank}), as many as dims = {dims} has rank")
+    array = array.astype(np.float64)
+    nan, infinite, negative = (int(np.count_nonzero(one)) for one in (np.isnan(array), np.isinf(array), array < 0.0))
+    rising = not (nan or infinite) and bool((np.diff(array, axis=-1) > 0.0).any())
+    if nan or infinite or negative or rising:
+        order = "not descending" if rising else "in order"
+        found = f"{nan} NaN, {infinite} infinite and {negative} negative values, {order}"
+        raise ParameterError("eigenvalues", found, "finite numbers that are not negative, in descending order")
+    return array

@@ -1,0 +1,380 @@
+"""Signal and noise of every head and matrix of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+from rmtbase.errors import ParameterError
+from rmtbase.heads.factors import null_shape
+from rmtbase.heads.read_sites import SiteSpectra, read_sites, require_circuits, sites_of
+from rmtbase.linalg import single_threaded_blas
+from rmtbase.models import ONE_WAY, Difference, MatrixName, Model, WeightMatrices, open_model
+from rmtbase.nulls import LARGEST_KURTOSIS, mean_kurtosis, noise_kurtosis
+from rmtbase.parameters import require_flag, require_seed
+from rmtbase.progress import SILENT, Progress
+from rmtbase.results.attributes import file_attributes
+from rmtbase.results.scores import layer_coordinates, products_of, sizes_of
+from rmtbase.results.signal._matrix_spectra import MatrixSpectrum, MatrixSpectrumTaker
+from rmtbase.results.signal._sign_flips import NO_FLOOR, SignCount, SignFlips, sign_flips, signal_of_counts
+from rmtbase.results.signal._signal_tails import tail_variables
+from rmtbase.results.signal._spectral_signal import (
+    DIRECTION_FIELDS,
+    SpectralSignal,
+    no_law_at,
+    require_level,
+    spectral_signal,
+)
+from rmtbase.results.signal.schema import SIGNAL_SCHEMA
+from rmtbase.tables import CIRCUITS, Circuit, describe
+
+MatrixSpectra = Literal["none", "spectra"]
+
+_NO_SHAPE = "all zeros, which have no shape to test"
+
+
+def signal(
+    model: Any,
+    revision: str | None = None,
+    circuits: Sequence[str] | None = None,
+    matrices: MatrixSpectra = "spectra",
+    level: float = 0.05,
+    progress: Progress = SILENT,
+    *,
+    null: str | None = None,
+    draws: int | None = None,
+    seed: int = 0,
+    initialization: str = "normal",
+    family: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    fold: Iterable[str] | str = (),
+    proof: bool = True,
+    heavy_tails: bool = False,
+) -> xr.DataTree:
+    """Find what every head and matrix of a model has learned: how many directions, how strong, in how much noise.
+
+    Each spectrum by itself, as :func:`rmtbase.results.signal.spectral_signal` does, which says what the numbers mean
+    and how well they hold. The noise is of independent entries, normal unless ``null`` or ``initialization`` say
+    otherwise: gains, and tails heavier than a logistic law's, are learned directions as far as these numbers go. Heads
+    that share a key head (of W_OV, values) are not independent. What they have learned together shows in [W_Q1 ...
+    W_Qg]ᵀ W_K, a chain of dims (g d_model, d_head, d_model), with every W_Qi at the σ̂ that they have
+    together: there a direction that all of them read counts once, its strength the root of the sum of their squares,
+    and ``head_share`` is each head's part of it, (1 - ``overlap_left``)/g of which is noise's.
+    A low-rank update of rank r is a chain (d_out, r, d_in) and its heads are the modules; a difference of checkpoints
+    (``rmtbase.models.difference``) is a model to look at, too.
+
+    Args:
+        model: as of :func:`rmtbase.score`, or an opened model.
+        revision: of a hub id or the bundled model.
+        circuits: what of each head, as of :func:`rmtbase.score`; all that the model has if None.
+        matrices: ``"spectra"``, also whole weight matrices of the layers (a full SVD of each), or ``"none"``.
+        level: of each test, and one minus the confidence of each limit.
+        progress: shows the layers read, and is told what was recorded about the model.
+        null: ``"gaussian"``: noise of entries as ``initialization`` draws them; ``"kurtosis"``: of any law with the
+            excess kurtosis that the elements of each head's factors, or of the matrix, have themselves, up to 3;
+            ``"signs"``: random sign flips of each head's factors, or of the matrix, for independent entries of any
+            laws that are symmetric about 0. None: signs of a difference of models, whose entries rounding has made
+            other than normal, and gaussian of any other model. With signs there are no limits of a strength, no error
+            of the noise's scale, and no test of whether the rest is noise
+            (``rmtbase.results.signal.schema.NEED_A_LAW``).
+        draws: sign flips that each number of directions is tested against, at most; 10/level - 1 if None. No p-value is
+            below 1/(draws + 1).
+        seed: of the sign flips.
+        initialization: ``"normal"``, ``"uniform"`` or ``"truncated_normal"``, as of :func:`rmtbase.score`.
+        family: of a model in memory; this and the next four as of :func:`rmtbase.score`.
+        config: of a model in memory.
+        name: what to call a model in memory.
+        fold: what to fold into queries, keys and values.
+        proof: whether to prove first that the heads are read rightly.
+        heavy_tails: whether to fit a power law to every spectrum, too, and to say whether it is noise, spikes on a
+            bulk, a power law or a residual path (:func:`rmtbase.results.signal.heavy_tails`).
+
+    Returns:
+        The tree of a file of signal and noise: ``/circuits/qk/heads`` and the like with the dimensions layer, head,
+        direction, index; where heads share, ``/circuits/qk/groups`` with layer, key_head, direction, member, index; and
+        ``/matrices`` with layer, component, direction, index. Its variables are described in
+        ``rmtbase.results.signal.schema.SIGNAL_SCHEMA``.
+
+    Raises:
+        ParameterError: an argument outside its domain.
+        CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
+    """
+    if matrices not in ("none", "spectra"):
+        raise ParameterError("matrices", matrices, "'none' or 'spectra'")
+    level, seed = require_level(level), require_seed(seed)
+    if isinstance(model, Model) or not isinstance(model, WeightMatrices):
+        model = open_model(model, revision, family=family, config=config, name=name, fold=fold)
+        model = model.prove() if require_flag("proof", proof) else model
+    null = null if null is not None else "signs" if isinstance(model, Difference) else "gaussian"
+    kurtosis = noise_kurtosis(null, initialization)
+    signs = sign_flips(level, draws, seed) if null == "signs" else None
+    held = [one for one, circuit in CIRCUITS.items() if sites_of(model, circuit)]
+    wanted = require_circuits(model, held if circuits is None else circuits)
+    tails = progress if require_flag("heavy_tails", heavy_tails) else None
+    whole = MatrixSpectrumTaker(signs) if matrices == "spectra" else None
+    with single_threaded_blas(), read_sites(model, wanted, whole, None, progress, null, True, signs) as reading:
+        spectra, _ = reading.result()
+    notes = (*model.notes, *([] if signs is None else [signs.note]))
+    for line in (*notes, *model.warnings):
+        progress.note(line)
+    advance = progress.bar("finding directions", len(wanted) + (whole is not None))
+    groups: dict[str, xr.Dataset] = {}
+    for circuit in wanted:
+        heads = spectra[circuit]
+        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, heads, level, kurtosis, tails)
+        if any(one.groups is not None for one in heads.values()):
+            groups[f"/circuits/{circuit.name}/groups"] = _of_groups(model, circuit, heads, level, kurtosis)
+        advance(1)
+    if whole is not None:
+        groups["/matrices"] = _of_matrices(model, whole.spectra, level, kurtosis, tails)
+        advance(1)
+    tree: xr.DataTree = xr.DataTree.from_dict(groups)
+    tree.attrs = _attributes(
+        model,
+        [circuit.name for circuit in wanted],
+        matrices,
+        level,
+        null,
+        signs,
+        initialization,
+        tails is not None,
+        notes,
+    )
+    for circuit in wanted:
+        sizes, _ = sizes_of(circuit, [model.sites[site] for site in spectra[circuit]])
+        tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **sizes}
+    return tree
+
+
+class _Spectrum(NamedTuple):
+    """One spectrum, its place in a group, its chain, and the kurtosis of its noise; or why it has no numbers.
+
+    With the null of sign flips its directions by these.
+    """
+
+    at: tuple[int, int]
+    eigenvalues: Float[np.ndarray, " r"]
+    dims: tuple[int, ...]
+    kurtosis: float
+    reason: str
+    counted: SignCount | None = None
+
+
+def _of_heads(
+    model: WeightMatrices,
+    circuit: Circuit,
+    spectra: Mapping[int, SiteSpectra],
+    level: float,
+    known: float | None,
+    tails: Progress | None,
+) -> xr.Dataset:
+    """The heads of all sites by one circuit."""
+    sites = sorted(spectra)
+    here = [model.sites[site] for site in sites]
+    n_heads = max(getattr(site, circuit.heads) for site in here)
+    found = []
+    for row, site in enumerate(sites):
+        shape, reason = _chain(model, site, circuit)
+        one = spectra[site]
+        kurtosis = np.full(len(one.singular_values), np.nan if known is None else known)
+        if one.kurtoses is not None and len(shape) == len(one.kurtoses) + 1:
+            kurtosis = mean_kurtosis(shape, one.kurtoses)
+        elif (known is None or one.counts is not None) and len(shape) != len(circuit.factors) + 1:
+            reason = reason or "a product of several matrices, whose elements are not independent"
+        for head, values in enumerate(one.singular_values):
+            count = None if one.counts is None else one.counts[head]
+            found.append(_Spectrum((row, head), values**2, shape, float(kurtosis[head]), reason, count))
+    coordinates = layer_coordinates([site.place for site in here]) | sizes_of(circuit, here)[1]
+    return _group(
+        found, (len(sites), n_heads), coordinates | {"head": np.arange(n_heads)}, level,
+        f"/circuits/{circuit.name}/heads", tails,
+    )  # fmt: skip
+
+
+def _of_groups(
+    model: WeightMatrices,
+    circuit: Circuit,
+    spectra: Mapping[int, SiteSpectra],
+    level: float,
+    known: float | None,
+) -> xr.Dataset:
+    """The heads that share a matrix, of all sites that have such, by one circuit: of dims (g n_0, n_1, n_2)."""
+    held = {site: one.groups for site, one in sorted(spectra.items()) if one.groups is not None}
+    found = []
+    for row, (site, one) in enumerate(held.items()):
+        (first, *others), reason = _chain(model, site, circuit)
+        shape = (one.shares.shape[-1] * first, *others)
+        if len(shape) != len(circuit.factors) + 1:
+            reason = reason or "a product of several matrices, of which the heads share more than one"
+        kurtosis = np.full(len(one.singular_values), np.nan if known is None else known)
+        if one.kurtoses is not None and not reason:
+            kurtosis = mean_kurtosis(shape, one.kurtoses)
+        for group, values in enumerate(one.singular_values):
+            count = None if one.counts is None else one.counts[group]
+            found.append(_Spectrum((row, group), values**2, shape, float(kurtosis[group]), reason, count))
+    size = len(held), max(len(one.shares) for one in held.values())
+    places = layer_coordinates([model.sites[site].place for site in held])
+    name = f"/circuits/{circuit.name}/groups"
+    table = _group(found, size, places | {"key_head": np.arange(size[1])}, level, name, None)
+    share = np.full((*size, table.sizes["direction"], max(one.shares.shape[-1] for one in held.values())), np.nan)
+    for row, one in enumerate(held.values()):
+        whole = one.shares[:, : share.shape[2]]
+        share[row, : len(whole), : whole.shape[1], : whole.shape[2]] = whole
+    share[np.isnan(table["strength"].values)] = np.nan
+    schema = SIGNAL_SCHEMA[name]
+    table["head_share"] = schema["head_share"].dims, share
+    return describe(table.assign_coords(member=np.arange(share.shape[3])), schema)
+
+
+def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[int, ...], str]:
+    """The dims of the noise of a site's heads; where no law is known those of their matrices, and why."""
+    try:
+        shape = null_shape(model, site, circuit)
+    except ParameterError as error:
+        dims = tuple(getattr(model.sites[site], name) for name in circuit.dims)
+        return dims, f"rows of several matrices, whose noise has no known law; expected {error.expected}"
+    if isinstance(shape, tuple):
+        layer = model.layers.index(model.sites[site].place)
+        return shape, _one_way(model, layer, *(f"attention_{factor.name}" for factor in circuit.factors))
+    return shape.dims, "a part of the keys is rotated and not compressed, which has no known law"
+
+
+def _one_way(model: WeightMatrices, layer: int, *components: str) -> str:
+    """Why the rounding of a difference has directions of its own, or ""."""
+    of = isinstance(model, Difference) and any(model.rounds_one_way(layer, one) for one in components)
+    return ONE_WAY if of else ""
+
+
+def _of_matrices(
+    model: WeightMatrices,
+    spectra: Mapping[MatrixName, MatrixSpectrum],
+    level: float,
+    known: float | None,
+    tails: Progress | None,
+) -> xr.Dataset:
+    """The whole matrices of all layers."""
+    components = [one for one in model.components if any(name.component == one for name in spectra)]
+    products = products_of(model)
+    found = [
+        _Spectrum(
+            (model.layers.index(name.place), components.index(name.component)), one.eigenvalues, one.shape,
+            one.kurtosis if known is None else known,
+            "a product of stored matrices: its heads have a law" if name in products
+            else _one_way(model, model.layers.index(name.place), name.component), one.counted,
+        )
+        for name, one in spectra.items()
+    ]  # fmt: skip
+    size = len(model.layers), len(components)
+    coordinates = layer_coordinates(model.layers) | {"component": components}
+    group = _group(found, size, coordinates, level, "/matrices", tails)
+    sizes = np.full((*size, 2), np.nan)
+    for one in found:
+        sizes[one.at] = one.dims
+    schema = SIGNAL_SCHEMA["/matrices"]
+    for k, variable in enumerate(("n_rows", "n_columns")):
+        group[variable] = schema[variable].dims, sizes[..., k]
+    return describe(group, schema)
+
+
+def _group(
+    spectra: Sequence[_Spectrum],
+    size: tuple[int, int],
+    coordinates: Mapping[str, Any],
+    level: float,
+    name: str,
+    tails: Progress | None,
+) -> xr.Dataset:
+    """All variables of a group but the sizes of matrices; those of one chain are looked at together."""
+    longest = max(one.eigenvalues.size for one in spectra)
+    eigenvalue = np.full((*size, longest), np.nan)
+    sigma, reason = np.full(size, np.nan), np.full(size, "", dtype=object)
+    by_dims: dict[tuple[int, ...], list[_Spectrum]] = {}
+    for one in spectra:
+        eigenvalue[one.at][: one.eigenvalues.size] = one.eigenvalues
+        sigma[one.at] = np.sqrt(one.eigenvalues.sum() / np.prod([float(n) for n in one.dims]))
+        no_law = no_law_at(one.dims) if one.counted is None else _untold(one.counted)
+        reason[one.at] = one.reason or _zeros(one) or no_law or _too_heavy(one.kurtosis)
+        if not reason[one.at]:
+            by_dims.setdefault(one.dims, []).append(one)
+    found: list[tuple[list[_Spectrum], SpectralSignal]] = []
+    for dims, alike in by_dims.items():
+        found.append((alike, _signal_of(alike, dims, level)))
+    width = max((of.p_value.shape[1] for _, of in found), default=0)
+    values: dict[str, np.ndarray] = {
+        one.name: np.full((*size, width) if one.name in DIRECTION_FIELDS else size, np.nan)
+        for one in fields(SpectralSignal)
+    } | {"expected_error": np.full(size, np.nan)}
+    for alike, of in found:
+        rows = tuple(np.array([one.at for one in alike]).T)
+        for variable, whole in values.items():
+            own = getattr(of, variable)
+            whole[(*rows, slice(own.shape[1])) if variable in DIRECTION_FIELDS else rows] = own
+        without = np.isnan(of.n_directions)
+        values["expected_error"][tuple(part[without] for part in rows)] = np.nan
+        for place in np.flatnonzero(without):
+            reason[alike[place].at] = NO_FLOOR
+    if tails is not None:
+        each = ((one.at, one.eigenvalues, one.dims, one.reason or _zeros(one)) for one in spectra)
+        values |= tail_variables(each, size, level, tails.bar("comparing tails", len(spectra)))
+    values |= {"eigenvalue": eigenvalue, "sigma": sigma, "reason": reason.astype(str)}
+    schema = SIGNAL_SCHEMA[name]
+    places = {"direction": np.arange(width), "index": np.arange(longest)}
+    variables = {variable: (schema[variable].dims, whole) for variable, whole in values.items()}
+    return describe(xr.Dataset(variables, coords={**coordinates, **places}), schema)
+
+
+def _signal_of(alike: Sequence[_Spectrum], dims: tuple[int, ...], level: float) -> SpectralSignal:
+    """Signal and noise of spectra of one chain."""
+    eigenvalues = np.array([one.eigenvalues for one in alike])
+    counts = [one.counted for one in alike if one.counted is not None]
+    if counts:
+        return signal_of_counts(eigenvalues, dims, counts)
+    return spectral_signal(eigenvalues, dims, level, np.array([one.kurtosis for one in alike]))
+
+
+def _untold(count: SignCount) -> str:
+    """Why sign flips tell nothing of a spectrum, or ""."""
+    return "" if count.p_value.size else count.reason
+
+
+def _zeros(spectrum: _Spectrum) -> str:
+    return "" if spectrum.eigenvalues.any() else _NO_SHAPE
+
+
+def _too_heavy(kurtosis: float) -> str:
+    """Why entries of that kurtosis have no numbers, or ""."""
+    if kurtosis <= LARGEST_KURTOSIS:
+        return ""
+    return f"elements of excess kurtosis above {LARGEST_KURTOSIS:g}, for which no law is known; null = signs is"
+
+
+def _attributes(
+    model: WeightMatrices,
+    circuits: list[str],
+    matrices: str,
+    level: float,
+    null: str,
+    signs: SignFlips | None,
+    initialization: str,
+    heavy_tails: bool,
+    notes: Sequence[str],
+) -> dict[str, object]:
+    call = {
+        "function": "rmtbase.results.signal.signal",
+        "circuits": circuits,
+        "matrices": matrices,
+        "level": level,
+        "null": null,
+        **({} if signs is None else {"draws": signs.draws, "seed": signs.seed}),
+        "initialization": initialization,
+        **({"heavy_tails": True} if heavy_tails else {}),
+    }
+    of_kind = {"level": level, "null": null, "initialization": initialization}
+    weights = {"query_key_sha256": model.fingerprint()}
+    return file_attributes("signal", model, of_kind, notes, model.warnings, call, weights=weights)

@@ -1,0 +1,249 @@
+"""Signal and noise of a model row by row: what printing, JSON and CSV are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+from rmtbase.errors import ParameterError
+from rmtbase.results.signal._signal_tails import TAIL_NUMBERS, TAIL_TEXTS
+from rmtbase.results.signal._spectral_signal import DIRECTION_FIELDS
+from rmtbase.statistics import benjamini_hochberg
+from rmtbase.tables import CIRCUITS, NotTestable, csv_text, headline, layer_numbers, layer_stacks, recorded
+
+_NUMBERS = (
+    "n_directions", "first_p_value", "next_p_value", "rest_p_value", "noise_floor", "sigma", "noise_scale",
+    "noise_scale_std", "threshold", "detectable_strength", "signal_share", "raw_share", "expected_error",
+)  # fmt: skip
+
+
+class SignalRow(NamedTuple):
+    """One head by one circuit, or one matrix.
+
+    Attributes:
+        stack, layer: where it is; the stack "" where a model has one alone.
+        what: the circuit's name, or the component's.
+        head: its number, or None of a matrix.
+        numbers: by the names of ``SIGNAL_SCHEMA``, and ``squared_norm``, ‖W‖_F²; NaN where there is none.
+        directions: of each the same, the strongest first.
+        reason: why there are no numbers, or "".
+        tails: of heavy tails, by the names of ``SIGNAL_SCHEMA``; empty where they were not looked at.
+
+    ``testable`` is whether the hypothesis of no direction could be tested; a spectrum without a noise floor was tested,
+    and only the number of its directions is unknown.
+    """
+
+    stack: str
+    layer: int
+    what: str
+    head: int | None
+    numbers: dict[str, float]
+    directions: list[dict[str, float]]
+    reason: str
+    tails: dict[str, Any]
+
+    @property
+    def place(self) -> str:
+        """Name of the spectrum: ``layer 3 qk head 2``, ``layer 3 mlp_in``."""
+        head = "" if self.head is None else f" head {self.head}"
+        return f"{self.stack} layer {self.layer} {self.what}{head}".lstrip()
+
+    @property
+    def testable(self) -> bool:
+        """Whether it could be tested at all."""
+        return not np.isnan(self.numbers["first_p_value"])
+
+
+def signal_rows(tree: xr.DataTree) -> list[SignalRow]:
+    """Every head by every circuit, then every matrix, in the order of the model; no groups, whose heads these are.
+
+    Raises:
+        ParameterError: it is no tree of signal and noise.
+    """
+    if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "signal":
+        raise ParameterError(
+            "tree", type(tree).__name__, "a tree of signal and noise, as rmtbase.results.signal.signal makes"
+        )
+    rows = [row for name, group in _held(tree, "heads") for row in _rows(group, "head", name)]
+    if "matrices" in tree.children:
+        rows += _rows(tree["matrices"].to_dataset(), "component", "")
+    return rows
+
+
+class GroupRow(NamedTuple):
+    """Heads that share a key head, or values, by one circuit.
+
+    Attributes:
+        row: what they have learned as one; its ``head`` is the number of what they share.
+        head_share: of each direction, the share of each head.
+    """
+
+    row: SignalRow
+    head_share: list[list[float]]
+
+
+def signal_groups(tree: xr.DataTree) -> list[GroupRow]:
+    """Every group of heads by every circuit, in the order of the model; none where heads do not share."""
+    found = []
+    for name, group in _held(tree, "groups"):
+        share = group["head_share"].values[group["sigma"].notnull().values]
+        for row, of in zip(_rows(group, "key_head", name), share, strict=True):
+            own = of[: len(row.directions)]
+            found.append(GroupRow(row, [one[~np.isnan(one)].tolist() for one in own]))
+    return found
+
+
+def _held(tree: xr.DataTree, what: str) -> list[tuple[str, xr.Dataset]]:
+    """By every circuit, what there is of its heads, or their groups."""
+    held = tree.children["circuits"].children if "circuits" in tree.children else {}
+    return [(name, held[name][what].to_dataset()) for name in CIRCUITS if name in held and what in held[name].children]
+
+
+def _rows(group: xr.Dataset, of: str, circuit: str) -> Iterator[SignalRow]:
+    layers, stacks, names = layer_numbers(group), layer_stacks(group), group[of].values.tolist()
+    numbers = {name: group[name].values for name in _NUMBERS}
+    directions = {name: group[name].values for name in DIRECTION_FIELDS}
+    looked = "tail_verdict" in group
+    tails = {name: group[name].values for name in (*TAIL_NUMBERS, *TAIL_TEXTS) if looked}
+    norms = np.nansum(group["eigenvalue"].values, axis=-1)
+    for i, j in np.argwhere(group["sigma"].notnull().values).tolist():
+        number = numbers["n_directions"][i, j]
+        count = 0 if np.isnan(number) else int(number)
+        yield SignalRow(
+            stacks[i],
+            layers[i],
+            circuit or str(names[j]),
+            names[j] if circuit else None,
+            {name: float(whole[i, j]) for name, whole in numbers.items()} | {"squared_norm": float(norms[i, j])},
+            [{name: float(whole[i, j, k]) for name, whole in directions.items()} for k in range(count)],
+            str(group["reason"].values[i, j]),
+            {name: str(whole[i, j]) if name in TAIL_TEXTS else float(whole[i, j]) for name, whole in tails.items()},
+        )
+
+
+def signal_csv(tree: xr.DataTree) -> str:
+    """One row for each head by each circuit, and each matrix: its numbers, and those of its strongest direction.
+
+    These are called ``strongest_p_value`` and so on; numbers of tails follow where they were looked at. ``head`` is
+    empty of a matrix; groups have no rows. Otherwise as
+    :func:`rmtbase.results.scores.heads_csv`.
+
+    Raises:
+        ParameterError: it is no tree of signal and noise.
+    """
+    rows = signal_rows(tree)
+    stack = ["stack"] if any(row.stack for row in rows) else []
+    titles = ["layer", "what", "head", *stack, *_NUMBERS, "squared_norm"]
+    titles += [f"strongest_{name}" for name in DIRECTION_FIELDS]
+    tails = [*TAIL_NUMBERS, *TAIL_TEXTS] if any(row.tails for row in rows) else []
+    return csv_text([*titles, "reason", *tails], map(_cells, rows))
+
+
+def _cells(row: SignalRow) -> dict[str, Any]:
+    strongest = {f"strongest_{name}": value for name, value in (row.directions or [{}])[0].items()}
+    head = "" if row.head is None else row.head
+    place = {"layer": row.layer, "stack": row.stack, "what": row.what, "head": head}
+    return place | row.numbers | strongest | {"reason": row.reason} | row.tails
+
+
+class SignalSummary(NamedTuple):
+    """The spectra of one kind: of one circuit, or one component.
+
+    Attributes:
+        what: the name of the circuit or the component.
+        spectra: how many.
+        testable: how many of them could be tested; all further numbers are of these.
+        without: in how many no direction was found.
+        no_floor: how many have no noise floor; NaN where that was tested of none.
+        unknown: in how many the number of directions is not known, but that it is at least 1.
+        median: of the number of directions; NaN where it is one that is not known.
+        most: the largest number of directions, where some are unknown the least that it can be; NaN of none.
+        share: median share of the squared norm that was learned; NaN where it is one that is not known.
+    """
+
+    what: str
+    spectra: int
+    testable: int
+    without: int
+    no_floor: float
+    unknown: int
+    median: float
+    most: float
+    share: float
+
+
+def discoveries(rows: Sequence[SignalRow], level: float) -> int:
+    """In how many of the testable spectra something was learned, at a false discovery rate of ``level`` over these."""
+    q_value = benjamini_hochberg(np.array([row.numbers["first_p_value"] for row in rows]))
+    return int((q_value < level).sum())
+
+
+def signal_not_testable(rows: Sequence[SignalRow]) -> list[NotTestable]:
+    """The spectra that could not be tested, each with its reason."""
+    return [NotTestable(row.place, recorded(row.reason)) for row in rows if not row.testable]
+
+
+def signal_headline(rows: Sequence[SignalRow], level: float) -> str:
+    """In how many spectra a learned direction was found, of how many that could be tested, and why others could not."""
+    left_out, tested = signal_not_testable(rows), [row for row in rows if row.testable]
+    floors = sum(row.numbers["noise_floor"] == 0 for row in tested)
+    without = f" ({floors} have no noise floor)" if floors else ""
+    found, words = discoveries(rows, level), f"have a learned direction at a false discovery rate of {100 * level:g} %"
+    alone = sum(row.numbers["first_p_value"] <= level for row in tested)
+    if alone and not found:
+        without += (
+            f" ({alone} have one at {100 * level:g} % by themselves, where chance gives {level * len(tested):.0f})"
+        )
+    return f"{headline(found, len(tested), left_out, 'spectrum', words + without)}."
+
+
+def groups_not_testable(groups: Sequence[GroupRow]) -> list[NotTestable]:
+    """The groups of heads that could not be tested as one, each with its reason."""
+    return [
+        NotTestable(one.row.place.replace(" head ", " heads of key head "), recorded(one.row.reason))
+        for one in groups
+        if not one.row.testable
+    ]
+
+
+def groups_headline(groups: Sequence[GroupRow]) -> str:
+    """In how many groups of heads, as one, a direction was found, of how many that could be tested."""
+    tested = [one.row for one in groups if one.row.testable]
+    found = sum(bool(row.directions) or np.isnan(row.numbers["n_directions"]) for row in tested)
+    return headline(found, len(tested), groups_not_testable(groups), "group", "have a direction")
+
+
+def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
+    """One line for each circuit and component, in their order."""
+    found = []
+    for what in dict.fromkeys(row.what for row in rows):
+        own = [row for row in rows if row.what == what]
+        tested = [row for row in own if row.testable]
+        number, share, floor = (
+            np.array([row.numbers[name] for row in tested]) for name in ("n_directions", "signal_share", "noise_floor")
+        )
+        unknown = int(np.isnan(number).sum())
+        found.append(
+            SignalSummary(
+                what,
+                len(own),
+                len(tested),
+                int((number == 0).sum()),
+                float("nan") if np.isnan(floor).all() else float((floor == 0).sum()),
+                unknown,
+                _median(number),
+                max(float(np.nanmax(number, initial=0.0)), float(unknown > 0)) if tested else float("nan"),
+                _median(share),
+            )
+        )
+    return found
+
+
+def _median(values: Float[np.ndarray, " spectrum"]) -> float:
+    """The median of values of which the unknown ones are larger than all others; NaN where it is one of these."""
+    median = float(np.median(np.nan_to_num(values, nan=np.inf))) if values.size else np.nan
+    return median if np.isfinite(median) else float("nan")

@@ -1,0 +1,238 @@
+"""What a file of signal and noise holds, and what its variables owe to one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import xarray as xr
+
+from rmtbase.results.scores.schema import OF_HEADS
+from rmtbase.shown import quoted
+from rmtbase.tables import CIRCUITS, EVERY_FILE, Fault, Kind, Schema, Variable, register
+from rmtbase.tables.domain import (
+    ANY,
+    COUNT_OR_NAN,
+    FALLING,
+    FLAG_OR_NAN,
+    JSON_LIST,
+    NON_NEGATIVE_OR_NAN,
+    POSITIVE_OR_NAN,
+    PROBABILITY,
+    SIZE_OR_NAN,
+    TEXT,
+    Domain,
+)
+
+_SLACK = 1e-9  # relative
+
+TAIL_VERDICTS = ("noise", "spikes", "power law", "effective depth", "not told apart", "none of them")
+"""What a spectrum may be found to be: one of the four candidates, several of them, or none."""
+
+NEED_A_LAW = (
+    "strength_low", "strength_high", "rest_p_value", "noise_floor", "noise_scale_std", "detectable_strength"
+)  # fmt: skip
+"""What is NaN with the null of sign flips: how far eigenvalues scatter, and which rest is noise, needs a law of it."""
+
+_LIMIT = "confidence limit of the mean strength, over the noise of the other factors"
+_TAILS = "heavy_tails"
+_VERDICT = Domain("a verdict, or empty", kinds="OUT", choices=("", *TAIL_VERDICTS))
+
+
+_OF_TAILS = (
+    ("power_law_exponent", "exponent of the power law fitted to the eigenvalues, its x_min the best", POSITIVE_OR_NAN),
+    ("power_law_tail", "eigenvalues from its x_min on", SIZE_OR_NAN),
+    ("exponent_p_value", "p-value of an exponent as small in noise", PROBABILITY),
+    ("exponent_goodness", "p-value of the power law, of independent values", PROBABILITY),
+    ("hill_exponent", "Hill's exponent of the largest tenth of the eigenvalues", POSITIVE_OR_NAN),
+    ("hill_p_value", "p-value of a Hill's exponent as small in noise", PROBABILITY),
+    ("null_exponent", "median of the fitted exponents of noise", POSITIVE_OR_NAN),
+    ("null_exponent_low", "their 2.5 % quantile", POSITIVE_OR_NAN),
+    ("null_exponent_high", "their 97.5 % quantile", POSITIVE_OR_NAN),
+    ("tail_verdict", "what the spectrum is by one likelihood of all its eigenvalues", _VERDICT),
+    ("path_depth", "depth of the likeliest residual path", SIZE_OR_NAN),
+    *(
+        (f"{name}_{what}", f"{words} {of}", domain)
+        for name, of in (
+            ("noise", "noise"), ("spikes", "spikes on a bulk"), ("power_law", "a power law"), ("depth", "that path")
+        )
+        for what, words, domain in (
+            ("p_value", "p-value, by draws of it, of", PROBABILITY),
+            ("log_likelihood", "log-likelihood, with Schwarz's price, of", ANY),
+        )
+    ),
+    ("tail_reason", "why there are no numbers of tails; empty where there are", TEXT),
+)  # fmt: skip
+"""What is there of spectra whose tails were looked at."""
+
+
+def signal_schema(*of_spectrum: str) -> Schema:
+    """The variables of spectra that those dimensions place: of heads ``layer, head``, of matrices the component.
+
+    Strengths, scales and singular values are in the units of the product W. NaN where there is no noise floor, or no
+    such direction.
+    """
+
+    def of(name: str, words: str, domain: object, *further: str, part: str = "") -> tuple[str, Variable]:
+        return name, Variable((*of_spectrum, *further), words, domain, part=part)  # type: ignore[arg-type]
+
+    return dict(
+        [
+            of("n_directions", "learned directions: at least so many, at confidence 1 - level", COUNT_OR_NAN),
+            of("first_p_value", "p-value of no learned direction at all", PROBABILITY),
+            of("next_p_value", "p-value of no more than these; the last that was tested", PROBABILITY),
+            of("rest_p_value", "p-value of the other eigenvalues being those of noise", PROBABILITY),
+            of("noise_floor", "1 where the rest is noise; 0 where it is not, or too few are left", FLAG_OR_NAN),
+            of("sigma", "product of the standard deviations of factors, if W were all noise", NON_NEGATIVE_OR_NAN),
+            of("noise_scale", "that product of the noise alone", POSITIVE_OR_NAN),
+            of("noise_scale_std", "its standard error", POSITIVE_OR_NAN),
+            of("threshold", "strength beyond which a further direction leaves the bulk", POSITIVE_OR_NAN),
+            of("detectable_strength", "strength found with probability 1 - level", POSITIVE_OR_NAN),
+            of("signal_share", "share of the squared norm that was learned, of the directions found", PROBABILITY),
+            of("raw_share", "share of the squared norm in their singular values, noise included", PROBABILITY),
+            of("expected_error", "expected squared error of the shrunken signal", NON_NEGATIVE_OR_NAN),
+            of("reason", "why there are no numbers; empty where there are", TEXT),
+            of("p_value", "p-value of no more directions than those before it", PROBABILITY, "direction"),
+            of("strength", "singular value of the direction's part of the signal", POSITIVE_OR_NAN, "direction"),
+            of(
+                "strength_low",
+                "lower confidence limit of the mean strength, over the noise of the other factors",
+                NON_NEGATIVE_OR_NAN,
+                "direction",
+            ),
+            of(
+                "strength_high",
+                "upper confidence limit of the mean strength, over the noise of the other factors",
+                POSITIVE_OR_NAN,
+                "direction",
+            ),
+            of("overlap_left", "squared cosine with the direction, where written", PROBABILITY, "direction"),
+            of("overlap_right", "squared cosine with the direction, where read", PROBABILITY, "direction"),
+            of("shrunken", "singular value that brings it nearest to the signal", NON_NEGATIVE_OR_NAN, "direction"),
+            of("eigenvalue", "eigenvalues of the product's square, padded with NaN", FALLING, "index"),
+            *(of(name, words, domain, part=_TAILS) for name, words, domain in _OF_TAILS),
+        ]
+    )
+
+
+SIGNAL_SCHEMA: dict[str, Schema] = {
+    **{f"/circuits/{name}/heads": signal_schema("layer", "head") for name in CIRCUITS},
+    **{
+        f"/circuits/{name}/groups": {
+            **signal_schema("layer", "key_head"),
+            "head_share": Variable(
+                ("layer", "key_head", "direction", "member"),
+                "share of each head of the group in the square of the singular value",
+                PROBABILITY,
+            ),
+        }
+        for name in ("qk", "ov")
+    },
+    "/matrices": {
+        **signal_schema("layer", "component"),
+        "n_rows": Variable(("layer", "component"), "rows (outputs)", SIZE_OR_NAN),
+        "n_columns": Variable(("layer", "component"), "columns (inputs)", SIZE_OR_NAN),
+    },
+}
+"""The groups of a file of signal and noise; each is there where there is something of it.
+
+``/circuits/qk/groups`` is of heads that share a key head, as one: of [W_Q1 ... W_Qg]ᵀ W_K, every W_Qi at the σ̂ that
+they have together; ``ov`` likewise of heads that share values.
+"""
+
+
+def signals_whole(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """There are heads or matrices."""
+    return None if any(True for _ in _each(groups)) else ("neither heads nor matrices", "a group of either")
+
+
+def directions_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """Of each spectrum there are as many directions as it says, each with all its numbers; limits enclose strengths."""
+    level, without = float(groups[""].attrs["level"]), _without_law(groups)
+    for name, group in _each(groups):
+        values = {one: group[one].values for one in group.data_vars if group[one].dims[-1:] == ("direction",)}
+        number = group["n_directions"].values
+        expected = np.arange(group.sizes["direction"]) < np.where(np.isnan(number), 0, number)[..., None]
+        if (number > group.sizes["direction"]).any():
+            return f"more n_directions in {quoted(name)} than there is room for", "an entry of direction for each"
+        for variable, found in values.items():
+            if (np.isnan(found) == (expected & (variable not in without))).any():
+                return f"{variable} in {quoted(name)} of another number of directions than n_directions", "one of each"
+        if (values["p_value"] > level).any():
+            return f"a direction in {quoted(name)} with p_value above the level", f"at most {level:g}"
+        if (np.isfinite(number) & ~(group["next_p_value"].values > level)).any():
+            return f"next_p_value in {quoted(name)} that is not above the level", "one that ended the search"
+        low, mid, high = (values[one] for one in ("strength_low", "strength", "strength_high"))
+        with np.errstate(invalid="ignore"):
+            if ((low > mid * (1 + _SLACK)) | (mid > high * (1 + _SLACK))).any():
+                return f"a strength in {quoted(name)} outside its limits", "strength_low <= strength <= strength_high"
+            if (values["shrunken"] > mid * (1 + _SLACK)).any():
+                return f"shrunken in {quoted(name)} above the strength", "at most the strength"
+    return None
+
+
+def floors_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """Where there is a noise floor it has a number of directions and a scale."""
+    without = _without_law(groups)
+    for name, group in _each(groups):
+        floor, known = group["noise_floor"].values == 1, np.isfinite(group["n_directions"].values)
+        if (floor & ~known).any():
+            return f"a noise floor in {quoted(name)} without n_directions", "the number of directions above it"
+        for variable in ("rest_p_value", "noise_scale", "signal_share", "raw_share"):
+            if (np.isfinite(group[variable].values) != (known & (variable not in without))).any():
+                return f"{variable} in {quoted(name)} where n_directions is not, or the reverse", "both, or neither"
+        for variable in without:
+            if group[variable].notnull().any():
+                return f"{variable} in {quoted(name)} with the null of sign flips", "NaN: it needs a law of the noise"
+    return None
+
+
+def untested_have_reasons(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """A spectrum that was not tested says why."""
+    for name, group in _each(groups):
+        untested = group["sigma"].notnull().values & group["first_p_value"].isnull().values
+        if (untested & (group["reason"].values == "")).any():
+            return f"a spectrum in {quoted(name)} without a p-value and without a reason", "one of the two"
+    return None
+
+
+def tails_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """Where there is a verdict there are an exponent and the p-value of noise, and else a reason; bands are ordered."""
+    for name, group in _each(groups):
+        if "tail_verdict" not in group:
+            continue
+        known = group["tail_verdict"].values != ""
+        for variable in ("power_law_exponent", "exponent_p_value", "noise_p_value", "null_exponent"):
+            if (np.isfinite(group[variable].values) != known).any():
+                return f"{variable} in {quoted(name)} where tail_verdict is not, or the reverse", "both, or neither"
+        low, mid, high = (group[f"null_exponent{end}"].values[known] for end in ("_low", "", "_high"))
+        if ((low > mid) | (mid > high)).any():
+            return f"null_exponent in {quoted(name)} outside its band", "null_exponent_low <= it <= null_exponent_high"
+    return None
+
+
+def _without_law(groups: Mapping[str, xr.Dataset]) -> tuple[str, ...]:
+    """What no spectrum of the file has."""
+    return NEED_A_LAW if groups[""].attrs.get("null") == "signs" else ()
+
+
+def _each(groups: Mapping[str, xr.Dataset]) -> Iterator[tuple[str, xr.Dataset]]:
+    for name in SIGNAL_SCHEMA:
+        if name in groups:
+            yield name, groups[name]
+
+
+SIGNAL = register(
+    Kind(
+        "signal",
+        {"": {}, **SIGNAL_SCHEMA},
+        EVERY_FILE | {"model": TEXT, "level": PROBABILITY},
+        {
+            **OF_HEADS,
+            **dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
+            **dict.fromkeys(("revision", "family", "initialization"), TEXT),
+        },
+        frozenset(SIGNAL_SCHEMA),
+        scores_relations=(signals_whole, directions_fit, floors_fit, untested_have_reasons, tails_fit),
+    )
+)

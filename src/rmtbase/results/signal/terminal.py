@@ -1,0 +1,215 @@
+"""The tables that ``rmtbase signal`` prints."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from rmtbase.shown import shown
+from rmtbase.terminal.endings import VERBOSITY, Verbosity
+from rmtbase.terminal.rows import UNTESTED, Column, print_rows
+from rmtbase.terminal.streams import cell
+
+if TYPE_CHECKING:
+    from rmtbase.results.signal._direction_tokens import DirectionReading
+    from rmtbase.results.signal.rows import GroupRow, SignalRow
+
+LISTED = 12
+"""Spectra, and groups, that are told by themselves."""
+
+_LONGEST_TOKEN = 20  # characters
+_LONGEST_LINE = 10_000
+
+
+def print_signal(
+    rows: Sequence[SignalRow], strongest: Sequence[SignalRow], title: str, level: float, console: Console
+) -> None:
+    """A line for each circuit and component, then the spectra in which the most was learned."""
+    from rmtbase.results.signal.rows import signal_headline, summarize_signal
+
+    console.print(cell(title, "bold"))
+    known = [row for row in rows if not math.isnan(row.numbers["n_directions"])]
+    learned = [row for row in known if row.directions]
+    console.print(cell(signal_headline(rows, level), longest=_LONGEST_LINE))
+    if any(row.testable for row in rows):
+        console.print(
+            "Directions are counted in each by itself: a spectrum that learned nothing has one with probability "
+            f"{100 * level:g} %."
+        )
+    columns = [Column("what", "left"), *map(Column, ("spectra", "testable", "none found", "directions, median"))]
+    columns += map(Column, ("most", "learned share of the squared norm", "no noise floor"))
+    texts = [
+        (
+            one.what,
+            str(one.spectra),
+            str(one.testable),
+            str(one.without) if one.testable else UNTESTED,
+            _count(one.median),
+            f"{'≥ ' if one.unknown else ''}{_count(one.most)}",
+            UNTESTED if math.isnan(one.share) else f"{100 * one.share:.1f} %",
+            _count(one.no_floor),
+        )
+        for one in summarize_signal(rows)
+    ]
+    print_rows(console, columns, texts)
+    if strongest:
+        _print_strongest(strongest, level, console)
+    if any(row.tails for row in rows):
+        _print_tails(rows, level, console)
+    left = len(learned) - len(strongest)
+    if left > 0:
+        console.print(f"and {left} more; the file, its CSV and --json hold all of them")
+    if any(row.numbers["noise_floor"] == 0 for row in known):
+        console.print(
+            "( ): the other eigenvalues are not those of noise, so that the directions stand out of no noise floor."
+        )
+    _print_reasons("a number of directions", [row.reason for row in rows if row.testable], console)
+
+
+def _print_strongest(rows: Sequence[SignalRow], level: float, console: Console) -> None:
+    columns = [Column("layer"), Column("what", "left"), Column("head"), Column("directions")]
+    columns += map(Column, ("strongest", f"{100 * (1 - level):g} % limits", "/ threshold", "overlaps"))
+    columns += map(Column, ("learned share", "noise scale", "rest is noise, p"))
+    texts = []
+    for row in rows:
+        of, first = row.numbers, row.directions[0]
+        texts.append(
+            (
+                *_number(row),
+                *_strongest(row),
+                f"{first['overlap_left']:.2f}, {first['overlap_right']:.2f}",
+                f"{100 * of['signal_share']:.1f} %",
+                f"{of['noise_scale']:.3g}" + _known(of["noise_scale_std"], " ± {:.1g}", ""),
+                _known(of["rest_p_value"], "{:.2g}", UNTESTED),
+            )
+        )
+    print_rows(console, columns, texts, named=3)
+
+
+def _number(row: SignalRow) -> tuple[str, ...]:
+    """Where a spectrum is, and how many directions it has, in brackets where they stand out of no noise floor."""
+    number = f"{row.numbers['n_directions']:g}"
+    return *_place(row), number if row.numbers["noise_floor"] else f"({number})"
+
+
+def _place(row: SignalRow) -> tuple[str, str, str]:
+    return f"{row.stack} {row.layer}".lstrip(), row.what, "" if row.head is None else str(row.head)
+
+
+def _strongest(row: SignalRow) -> tuple[str, str, str]:
+    """The strength of its first direction, with its limits and over the threshold."""
+    first = row.directions[0]
+    limits = _known(first["strength_low"], f"{{:.3g}}–{first['strength_high']:.3g}", UNTESTED)
+    return f"{first['strength']:.3g}", limits, f"{first['strength'] / row.numbers['threshold']:.3g}"
+
+
+def print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: float, console: Console) -> None:
+    """Heads that share a key head, or values, as one, beside what each of them shows by itself."""
+    from rmtbase.results.signal.rows import groups_headline
+
+    alone = {(row.stack, row.layer, row.what, row.head): row.numbers["n_directions"] for row in rows}
+    learned = sorted((one for one in groups if one.row.directions), key=lambda one: -one.row.numbers["signal_share"])
+    found = groups_headline(groups)
+    console.print(cell(f"Heads that share a key head or values, as one: {found}.", longest=_LONGEST_LINE))
+    if not learned:
+        return
+    columns = [Column("layer"), Column("what", "left"), Column("shared head"), Column("directions")]
+    columns += map(Column, ("in its heads", "strongest", f"{100 * (1 - level):g} % limits", "/ threshold"))
+    columns.append(Column("of each head"))
+    texts = []
+    for row, shares in learned[:LISTED]:
+        assert row.head is not None
+        members = len(shares[0])
+        heads = range(row.head * members, (row.head + 1) * members)
+        texts.append(
+            (
+                *_number(row),
+                " ".join(_count(alone[row.stack, row.layer, row.what, head]) for head in heads),
+                *_strongest(row),
+                " ".join(f"{100 * share:.0f}" for share in shares[0]) + " %",
+            )
+        )
+    print_rows(console, columns, texts, named=3)
+
+
+def _known(value: float, form: str, otherwise: str) -> str:
+    return otherwise if math.isnan(value) else form.format(value)
+
+
+def _count(number: float) -> str:
+    return UNTESTED if math.isnan(number) else f"{number:g}"
+
+
+def _print_tails(rows: Sequence[SignalRow], level: float, console: Console) -> None:
+    """A line for each circuit and component: exponents, and what its spectra are."""
+    from rmtbase.results.signal._signal_tails import summarize_tails
+
+    found = summarize_tails(rows, level)
+    if found:
+        columns = [
+            Column("what", "left"),
+            *map(Column, ("spectra", "exponent, median", "95 % of noise", "heavier tail")),
+        ]
+        columns += map(Column, found[0].verdicts)
+        texts = [
+            (
+                one.what,
+                str(one.spectra),
+                f"{one.exponent:.3g}",
+                f"{one.null_low:.3g}–{one.null_high:.3g}",
+                str(one.heavier),
+                *map(str, one.verdicts.values()),
+            )
+            for one in found
+        ]
+        print_rows(console, columns, texts)
+        console.print(
+            "Exponents of a power law fitted to the eigenvalues, beside those of matrices that learned nothing; a "
+            f"heavier tail: smaller by more than chance makes it, at {level:g}. What a spectrum is: the one "
+            "candidate that the likelihood of all its eigenvalues leaves standing."
+        )
+    _print_reasons("tails", [row.tails["tail_reason"] for row in rows if row.tails], console)
+
+
+def _print_reasons(lacking: str, reasons: Sequence[str], console: Console) -> None:
+    """How many spectra lack something, by each reason; "" is none."""
+    for reason, count in Counter(filter(None, reasons)).items():
+        console.print(cell(f"{count} {'spectrum' if count == 1 else 'spectra'} without {lacking}: {reason}"))
+
+
+def print_readings(readings: Sequence[DirectionReading], level: float, console: Console) -> None:
+    """Say how many directions point at tokens beyond chance, and list these; with ``--verbose`` all directions."""
+    from rmtbase.results.signal._direction_tokens import nearer_than_chance, readings_headline
+
+    console.print(cell(readings_headline(readings, level)))
+    listed = readings if VERBOSITY.get() >= Verbosity.VERBOSE else nearer_than_chance(readings, level)
+    if not listed:
+        if readings:
+            console.print("rmtbase --verbose signal ... lists all of them, and --json holds them.")
+        return
+    columns = [Column("layer"), Column("what", "left"), Column("head"), Column("direction"), Column("side", "left")]
+    columns += [Column("tokens at one end, z", "left"), Column("at the other", "left"), Column("nearest by chance, p")]
+    texts = [
+        (
+            *_place(one.row),
+            str(one.direction),
+            f"{one.side}, {'written' if one.written else 'read'}",
+            *(
+                f"{' '.join(shown(token, _LONGEST_TOKEN) for token, _ in end)} ({end[0][1]:+.1f})"
+                for end in (one.above, one.below)
+            ),
+            f"{one.p_value:.2g}",
+        )
+        for one in listed
+    ]
+    print_rows(console, columns, texts, named=3)
+    console.print(
+        "z of a token: of a random direction through the same embedding 0 ± 1; p: that one token of all is as near. "
+        "A direction and its opposite are the same."
+    )
+    if len(listed) < len(readings):
+        console.print(f"The other {len(readings) - len(listed)} are listed with --verbose, and --json holds them.")

@@ -1,0 +1,5 @@
+"""Trajectories: the scores of the checkpoints of a training run, and when each head differs."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

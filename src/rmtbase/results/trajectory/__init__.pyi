@@ -1,0 +1,29 @@
+from ._alarm import ALARM_LEVEL, Spending, evidence, raised, spending_of, with_alarm, without_alarm
+from ._along_steps import joined, one_step, until
+from ._attributes import StepName, failures
+from ._checkpoint_scores import Scoring
+from ._earlier_file import earlier_file
+from .measure import trajectory
+from .summary import Departure, StepSummary, TrajectorySummary, summarize_trajectory
+
+__all__ = [
+    "ALARM_LEVEL",
+    "Departure",
+    "Scoring",
+    "Spending",
+    "StepName",
+    "StepSummary",
+    "TrajectorySummary",
+    "earlier_file",
+    "evidence",
+    "failures",
+    "joined",
+    "one_step",
+    "raised",
+    "spending_of",
+    "summarize_trajectory",
+    "trajectory",
+    "until",
+    "with_alarm",
+    "without_alarm",
+]

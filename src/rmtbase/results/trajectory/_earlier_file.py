@@ -1,0 +1,89 @@
+"""The file of a trajectory that is there already, to be gone on with: of the same model, scored in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from rmtbase.errors import MissingFileError, ParameterError, TableError
+from rmtbase.models import Series
+from rmtbase.progress import Progress
+from rmtbase.results import open_trajectory
+from rmtbase.results.trajectory._attributes import options_of, revisions_of
+from rmtbase.results.trajectory._checkpoint_scores import Failed, with_checkpoint
+from rmtbase.shown import quoted, shown
+
+_ADVICE = "name another output, or remove that file to begin anew"
+
+
+def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = None) -> xr.DataTree | None:
+    """The trajectory in a file, where it can be gone on with; None where there is no file.
+
+    Args:
+        output: the file.
+        options: how the checkpoints to come are scored: :attr:`Scoring.options`.
+        model: what it has to be of, where that is known.
+
+    Raises:
+        TableError: it is something else, is damaged, or is of another model or scored in another way. It stays.
+    """
+    try:
+        tree = open_trajectory(output)
+    except MissingFileError:
+        return None
+    except TableError as error:
+        raise TableError(output, error.found, f"{error.expected}; {_ADVICE}") from error
+    of = str(tree.attrs["model"])
+    if model is not None and of != shown(model):
+        raise TableError(output, f"the trajectory of {quoted(of)}", f"one of {quoted(model)}; {_ADVICE}")
+    there = options_of(tree)
+    if there is None:
+        raise TableError(output, "a trajectory that does not say how it was scored", f"one that does; {_ADVICE}")
+    names = [name for name in {**there, **options} if there.get(name) != options.get(name)]
+    if names:
+        found, expected = (", ".join(f"{name} = {_short(one.get(name))}" for name in names) for one in (there, options))
+        raise TableError(output, f"a trajectory scored with {found}", f"one with {expected}; {_ADVICE}")
+    return tree
+
+
+def require_same_weights(
+    tree: xr.DataTree,
+    output: Path,
+    series: Series,
+    fold: Iterable[str],
+    keep: bool,
+    folder: Path,
+    progress: Progress,
+) -> None:
+    """Refuse to go on with a trajectory that has a checkpoint of the series with other weights than it has now.
+
+    Of the hub the commit tells; else the weights are read. What cannot be read any more is told of.
+
+    Raises:
+        ParameterError: a revision that is another one's step in the file, or is of another step there.
+        TableError: other weights.
+    """
+    by_name = revisions_of(tree)
+    by_step = {at.step: at for at in by_name.values()}
+    for revision in series.revisions:
+        at = by_name.get(revision.name) or by_step.get(revision.step)
+        if at is not None and at[:2] != revision[:2]:
+            expected = f"those of {output.name}, in which step {at.step} is {at.revision}"
+            raise ParameterError("revisions", f"{revision.step}:{revision.name}", expected)
+    checked = [one for one in series.revisions if one.name in by_name and by_name[one.name].commit != one.identity]
+    advance = progress.bar("checking checkpoints", len(checked))
+    for revision in checked:
+        found = with_checkpoint(series, revision, lambda model, at: at, fold, keep, folder)
+        if isinstance(found, Failed):
+            progress.note(f"{revision.name} cannot be read any more, its scores stay: {found.reason}")
+        elif found.fingerprint != by_name[revision.name].fingerprint:
+            expected = f"those of the checkpoint that is there now, as in a file of this run; {_ADVICE}"
+            raise TableError(output, f"other weights of {revision.name}", expected)
+        advance(1)
+
+
+def _short(value: object) -> str:
+    return shown(", ".join(map(str, value)) or "none" if isinstance(value, list) else value, 60)

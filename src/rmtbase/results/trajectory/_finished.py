@@ -1,0 +1,125 @@
+"""The checkpoints of a trajectory that are scored, kept beside it until all are: a file of one step for each."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import xarray as xr
+
+from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError, said_what_is_kept
+from rmtbase.models import Revision
+from rmtbase.progress import Progress
+from rmtbase.results import open_trajectory
+from rmtbase.results.trajectory._checkpoint_scores import FETCHED
+from rmtbase.shown import shown
+from rmtbase.tables import LOCK, is_temporary, locked_folder, sweep, write_table
+
+_STEP_FILE = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}\.nc", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The folder of one trajectory's finished checkpoints; made by :func:`finished_checkpoints`.
+
+    Attributes:
+        folder: holds them, and what is being fetched.
+        key: of how they are scored.
+    """
+
+    folder: Path
+    key: str
+
+    def write(self, revision: Revision, step: xr.DataTree) -> None:
+        """Keep one; it is there as a whole or not at all.
+
+        Raises:
+            OutputError: it cannot be written. The others are untouched.
+        """
+        write_table(step, self._path(revision))
+
+    def read(self, revision: Revision, progress: Progress) -> xr.DataTree | None:
+        """One that was scored just so, of just those files; None where there is none. A damaged one is told of."""
+        try:
+            return open_trajectory(self._path(revision))
+        except MissingFileError:
+            return None
+        except TableError as error:
+            progress.note(f"not sound, scored again: {error}")
+            return None
+
+    def count(self) -> int:
+        """How many there are."""
+        return sum(_STEP_FILE.fullmatch(path.name) is not None for path in self.folder.iterdir())
+
+    def words(self) -> str:
+        """How many are kept, and where; "" where none is."""
+        count = self.count()
+        if not count:
+            return ""
+        return f"{count} finished checkpoint{'s are' if count != 1 else ' is'} kept in {shown(self.folder)}"
+
+    def remove(self) -> None:
+        """Delete them, once the trajectory is written. What is not ours stays.
+
+        Raises:
+            OutputError: some of it cannot be deleted.
+        """
+        try:
+            for path in list(self.folder.iterdir()):
+                if _STEP_FILE.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+        except OSError as error:
+            raise OutputError(self.folder, f"it cannot be emptied: {error.strerror or error}") from error
+
+    def _path(self, revision: Revision) -> Path:
+        which = hashlib.sha256(repr(tuple(revision)).encode("utf-8", "surrogatepass")).hexdigest()
+        return self.folder / f"{self.key[:16]}-{which[:16]}.nc"
+
+
+def finished_folder(output: Path) -> Path:
+    """The folder of the finished checkpoints of a trajectory that is not."""
+    return output.with_name(f"{output.name}.steps")
+
+
+@contextmanager
+def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
+    """The finished checkpoints of a trajectory, for the length of a ``with`` block, locked against other runs.
+
+    Raises:
+        StoreError: the folder holds those of other options, is in use, or is something else. Nothing in it is changed.
+        OutputError: it cannot be made or locked.
+    """
+    folder = finished_folder(output)
+    _require_ours(folder, key)
+    finished = Finished(folder, key)
+    with locked_folder(folder, "finished checkpoints", lambda: not finished.count()):
+        sweep(folder)
+        for left in folder.glob(f"{FETCHED}*"):  # by a run that was killed as it scored it
+            shutil.rmtree(left, ignore_errors=True)
+        with said_what_is_kept(finished.words):
+            yield finished
+
+
+def _require_ours(folder: Path, key: str) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
+    for name in sorted(path.name for path in folder.iterdir()):
+        found = _STEP_FILE.fullmatch(name)
+        if found is None and name != LOCK and not is_temporary(name) and not name.startswith(FETCHED):
+            raise StoreError(
+                folder, shown(name), "finished checkpoints, or nothing; choose another output name, or move it away"
+            )
+        if found is not None and found[1] != key[:16]:
+            raise StoreError(
+                folder,
+                "checkpoints scored with other options, or by another installation",
+                "those of this command; choose another output name, or remove the folder to begin anew",
+            )

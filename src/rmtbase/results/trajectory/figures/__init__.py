@@ -1,0 +1,29 @@
+"""Figures of a training run along its steps, still and animated."""
+
+from rmtbase.results.trajectory.figures._along_steps import (
+    departures,
+    spectra_along_steps,
+    statistic_along_steps,
+    step_axis,
+)
+from rmtbase.results.trajectory.figures._animation import (
+    ANIMATION_FORMATS,
+    Animation,
+    animation,
+    animation_of,
+    save_animation,
+)
+from rmtbase.results.trajectory.figures._trajectory import drawings
+
+__all__ = [
+    "ANIMATION_FORMATS",
+    "Animation",
+    "animation",
+    "animation_of",
+    "departures",
+    "drawings",
+    "save_animation",
+    "spectra_along_steps",
+    "statistic_along_steps",
+    "step_axis",
+]

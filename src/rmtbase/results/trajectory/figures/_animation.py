@@ -1,0 +1,288 @@
+"""A training run as moving pictures: one frame for each step, on axes that stay as they are."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from PIL import Image
+
+from rmtbase.drawing.axes import fit_texts, legend_height, literal, new_axes, new_figure
+from rmtbase.drawing.groups import heads_of, matrices_of
+from rmtbase.drawing.layout import Look, look_of
+from rmtbase.drawing.picture import FEWEST_DPI, Picture, Pictures
+from rmtbase.drawing.scales import reach_all
+from rmtbase.drawing.theme import Theme
+from rmtbase.errors import OutputError, ParameterError
+from rmtbase.results.scores.figures import (
+    farthest_middle_nearest,
+    matrix_statistic_by_layer,
+    ordered_eigenvalues,
+    statistic_by_layer,
+    weibull_plane,
+)
+from rmtbase.results.trajectory.figures._along_steps import require_trajectory
+from rmtbase.results.trajectory.schema import scores_at
+from rmtbase.shown import in_one_line, one_line
+from rmtbase.tables import require_replaceable, require_writable, write_bytes
+
+ANIMATION_FORMATS = ("gif", "mp4")
+"""The formats of moving pictures."""
+
+_MOST_FRAMES = 240
+_MOST_PIXELS = 4_000_000  # of a frame
+_LAST = 2.0  # seconds that the last frame of a GIF stays
+_ENCODED = (
+    "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p",  # as players ask
+    "-fflags", "+bitexact", "-flags:v", "+bitexact", "-map_metadata", "-1",  # the same bytes each time
+    "-metadata", "comment=rmtbase",
+)  # fmt: skip
+
+
+@in_one_line
+@dataclass(frozen=True)
+class Animation:
+    """The frames of a training run.
+
+    Attributes:
+        steps: that of each frame.
+        draws: what draws each frame on the axes that it is given, as the functions of this room do.
+        title: of the model.
+        look: theme, and width.
+    """
+
+    steps: tuple[int, ...]
+    draws: tuple[Callable[..., Axes], ...]
+    title: str
+    look: Look
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def frame(self, place: int) -> Picture:
+        """The picture of one step, whose axes have the place and the limits of all others."""
+        figure, ax = self._drawn(place)
+        self._last_limits(ax)
+        figure.set_size_inches(*self._layout[0])
+        figure.set_layout_engine("none")
+        ax.set_position(self._layout[1])
+        return figure
+
+    def stills(self) -> Pictures:
+        """Every frame as a figure of its own, by its step, for print."""
+        width = len(str(max(self.steps)))
+        return Pictures({f"step-{step:0{width}d}": self.frame(place) for place, step in enumerate(self.steps)})
+
+    def _drawn(self, place: int) -> tuple[Picture, Axes]:
+        theme, width = self.look.theme, self.look.width or 7.0
+        figure = new_figure(theme, width, 0.9 + 0.48 * width, f"{self.title}, step {self.steps[place]}".lstrip(", "))
+        ax = self.draws[place](ax=new_axes(figure, theme), theme=theme)
+        ax.set_title("")
+        return figure, ax
+
+    def _last_limits(self, ax: Axes) -> None:
+        limits, scales = self._reach
+        reach_all(ax, limits, scales)
+
+    @cached_property
+    def _reach(self) -> tuple[list[tuple[float, ...]], list[tuple[str, str]]]:
+        """Limits and scales of every frame."""
+        limits, scales = [], []
+        for place in range(len(self)):
+            _, ax = self._drawn(place)
+            limits.append((*ax.get_xlim(), *ax.get_ylim()))
+            scales.append((ax.get_xscale(), ax.get_yscale()))
+        return limits, scales
+
+    @cached_property
+    def _layout(self) -> tuple[tuple[float, float], tuple[float, float, float, float]]:
+        """Size of the figure and place of its axes, as the last frame asks for them."""
+        figure, ax = self._drawn(len(self) - 1)
+        self._last_limits(ax)
+        figure.set_figheight(figure.get_figheight() + legend_height(ax, self.look.theme))
+        fit_texts(figure)
+        figure.draw_without_rendering()
+        width, height = figure.get_size_inches()
+        return (float(width), float(height)), ax.get_position().bounds
+
+
+def animation(
+    trajectory: xr.DataTree,
+    what: str = "spectra",
+    *,
+    theme: Theme | str = "light",
+    width: float | None = None,
+) -> Animation:
+    """The moving picture of a training run, with the null in every frame.
+
+    Args:
+        trajectory: a trajectory tree. Of more than 240 steps as many are shown, evenly chosen, the ends among them.
+        what: ``"spectra"``: ordered eigenvalues of three heads, those that are farthest, middle and nearest at the last
+            step; ``"weibull-plane"``: the matrices in the plane of k̂ and λ̂, with the way that they came; or the name
+            of a statistic, of heads or else of matrices, layer by layer.
+        theme: colours, or their name.
+        width: of the frames in inches.
+
+    Raises:
+        ParameterError: no trajectory, no such theme or width, or nothing of that name in it.
+    """
+    heads = require_trajectory(trajectory)
+    look, steps = look_of(theme, width), heads["step"].values.tolist()
+    places = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), _MOST_FRAMES)).round().astype(int)).tolist()
+    draws = tuple(_drawing(trajectory, what, place) for place in places)
+    return Animation(
+        tuple(int(steps[place]) for place in places), draws, literal(trajectory.attrs.get("model", "")), look
+    )
+
+
+def animation_of(
+    steps: Sequence[int],
+    draws: Sequence[Callable[..., Axes]],
+    title: str = "",
+    *,
+    theme: Theme | str = "light",
+    width: float | None = None,
+) -> Animation:
+    """The moving picture of frames of one's own, whose axes have the place and the limits of all of them.
+
+    Args:
+        steps: that of each frame.
+        draws: what draws each, called with ``ax=`` and ``theme=`` as the functions of this room are.
+        title: above every frame, before its step.
+        theme: colours, or their name.
+        width: of the frames in inches.
+
+    Raises:
+        ParameterError: not one frame for each step, none, or no such theme or width.
+    """
+    if not steps or len(steps) != len(draws):
+        raise ParameterError("draws", len(draws), f"one for each of the {len(steps)} steps, and one at least")
+    return Animation(tuple(map(int, steps)), tuple(draws), literal(title), look_of(theme, width))
+
+
+def save_animation(
+    moving: Animation,
+    path: Path | str,
+    *,
+    format: str | None = None,
+    dpi: float = 100,
+    frames_per_second: float = 6.0,
+    overwrite: bool = False,
+    inputs: Iterable[Path] = (),
+) -> Path:
+    """Write a moving picture: a GIF, or an MP4 where ffmpeg is installed. The same frames give the same bytes.
+
+    Args:
+        moving: what :func:`animation` returns.
+        path: of the file.
+        format: ``"gif"`` or ``"mp4"``; by the path's suffix if None.
+        dpi: dots per inch.
+        frames_per_second: of which the last stays two seconds in a GIF.
+        overwrite: whether to replace a file that is none of that format by rmtbase.
+        inputs: files that are never replaced.
+
+    Returns:
+        The path.
+
+    Raises:
+        ParameterError: another format, an MP4 without ffmpeg, or too many dots.
+        OutputError: the file cannot be written, another kind of file is there, or ffmpeg fails.
+    """
+    path = Path(path)
+    kind = format or path.suffix.lower().removeprefix(".")
+    if kind not in ANIMATION_FORMATS:
+        raise ParameterError("format", kind or str(path), f"{' or '.join(ANIMATION_FORMATS)}, or a name that ends so")
+    if not 0 < frames_per_second <= 60:
+        raise ParameterError("frames_per_second", frames_per_second, "a positive number up to 60")
+    if kind == "mp4" and shutil.which("ffmpeg") is None:
+        raise ParameterError("format", "mp4", "gif: the program ffmpeg, which makes an MP4, is not on the PATH")
+    require_writable(path)
+    require_replaceable(path, kind, overwrite, inputs)
+    width, height = moving.frame(0).get_size_inches()
+    most = (_MOST_PIXELS / float(width * height)) ** 0.5
+    if not FEWEST_DPI <= dpi <= most:
+        raise ParameterError("dpi", dpi, f"a number from {FEWEST_DPI} to {most:.0f} for frames of this size")
+    made = _gif(moving, dpi, frames_per_second) if kind == "gif" else _mp4(moving, dpi, frames_per_second, path)
+    return write_bytes(made, path)
+
+
+def _gif(moving: Animation, dpi: float, frames_per_second: float) -> bytes:
+    """The frames in one palette, that of the last, so that what does not move is not stored again."""
+    last = _image(moving.frame(len(moving) - 1), dpi)
+    palette = last.quantize(255, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    frames = [
+        _image(moving.frame(place), dpi).quantize(palette=palette, dither=Image.Dither.NONE)
+        for place in range(len(moving))
+    ]
+    durations = [round(1000 / frames_per_second)] * (len(frames) - 1) + [round(1000 * _LAST)]
+    stream = io.BytesIO()
+    frames[0].save(
+        stream,
+        format="GIF",
+        save_all=True,
+        append_images=frames[1:],
+        duration=durations,
+        loop=0,
+        optimize=False,
+        comment=b"rmtbase",
+    )
+    return stream.getvalue()
+
+
+def _image(figure: Picture, dpi: float) -> Image.Image:
+    figure.set_dpi(dpi)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+
+
+def _mp4(moving: Animation, dpi: float, frames_per_second: float, path: Path) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="rmtbase-") as folder:
+        for place in range(len(moving)):
+            _image(moving.frame(place), dpi).save(Path(folder) / f"{place:04d}.png")
+        read = ("-framerate", f"{frames_per_second:g}", "-i", "%04d.png")
+        command = ("ffmpeg", "-nostdin", "-loglevel", "error", *read, *_ENCODED, "frames.mp4")
+        ran = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace", check=False)
+        if ran.returncode:
+            raise OutputError(path, f"ffmpeg failed ({one_line(ran.stderr) or ran.returncode}); write a GIF")
+        return (Path(folder) / "frames.mp4").read_bytes()
+
+
+def _drawing(trajectory: xr.DataTree, what: str, place: int) -> Callable[..., Axes]:
+    """What draws one frame."""
+    if what == "weibull-plane":
+        return partial(weibull_plane, _up_to(trajectory, place))
+    scores = scores_at(trajectory, int(heads_of(trajectory)["step"].values[place]))
+    if what == "spectra":
+        return partial(ordered_eigenvalues, scores, heads=_heads_shown(trajectory))
+    of_heads = heads_of(trajectory)["statistic"].values.tolist()
+    if what in of_heads:
+        return partial(statistic_by_layer, scores, statistic=what)
+    of_matrices = matrices_of(trajectory)["statistic"].values.tolist() if "matrices" in trajectory.children else []
+    if what in of_matrices:
+        return partial(matrix_statistic_by_layer, scores, statistic=what)
+    names = ["spectra", *(["weibull-plane"] if "weibull_shape" in of_matrices else []), *of_heads, *of_matrices]
+    raise ParameterError("animate", what, f"one of {', '.join(dict.fromkeys(names))}")
+
+
+def _up_to(trajectory: xr.DataTree, place: int) -> xr.Dataset:
+    """The matrices of a trajectory up to one step."""
+    matrices = matrices_of(trajectory)
+    return matrices.isel(step=slice(0, place + 1)).assign_attrs(trajectory.attrs)
+
+
+def _heads_shown(trajectory: xr.DataTree) -> list[tuple[int, int]]:
+    """Those that are farthest from the null, in the middle and nearest at the last step."""
+    last = heads_of(trajectory).isel(step=-1)
+    layers, heads = last["layer"].values.tolist(), last["head"].values.tolist()
+    return [(layers[i], heads[j]) for i, j in farthest_middle_nearest(last)]

@@ -1,0 +1,220 @@
+"""What a trajectory file holds: the groups of a scores file along ``step``, and when each head left each null."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float, Int
+
+from rmtbase.errors import ParameterError
+from rmtbase.results.scores.schema import SCORES, heads_schema
+from rmtbase.tables import COORDINATES, QK, Fault, Kind, Outline, Schema, Variable, register
+from rmtbase.tables.domain import (
+    COUNT,
+    COUNT_OR_NAN,
+    JSON_LIST,
+    NAMES,
+    NON_NEGATIVE_OR_NAN,
+    PLACES,
+    PROBABILITY,
+    TEXT,
+    Domain,
+)
+
+Groups = Mapping[str, xr.Dataset]
+ScoresRelation = Callable[[Groups], Fault]
+
+STEP = "step"
+STEP_OF_ENTRY = "at_step"
+"""Of a group whose entries come and go, as super-weights do: the step of each."""
+
+KEPT_PROBABILITIES = (0.025, 0.5, 0.975)
+"""At which a trajectory keeps the quantiles of nulls that change with the step: the median, and where 95 % lie."""
+
+FOR_GOOD = 0.05
+"""The false discovery rate, over the heads of a step, at which a head has left a null."""
+
+_PLACES_AGAIN = Domain("integers of at least 0, rising", kinds="iu", least=0, order="rising")
+_ONCE = frozenset({"key_head", "n_rows", "n_columns", "layer_shape"})
+STEP_COORDINATES: dict[str, Variable] = {
+    STEP: Variable((STEP,), "optimizer steps taken", PLACES),
+    "revision": Variable((STEP,), "revision of the model, or its folder", TEXT),
+    "fingerprint": Variable((STEP,), "SHA-256 of all weights", TEXT),
+    "duplicate_of": Variable((STEP,), "earlier revision with the same weights, or nothing", TEXT),
+}
+"""What says of which checkpoint each step is. The last two are in ``/heads`` alone."""
+
+_LAYER_HEAD = ("null", "layer", "head")
+_OF_EVERY_GROUP = {name: STEP_COORDINATES[name] for name in (STEP, "revision")}
+_LEVEL = f"at most {FOR_GOOD:g}"
+
+
+def has_step(name: str, dims: tuple[str, ...]) -> bool:
+    """Whether a variable of a group of scores, with those dimensions, gets ``step`` as its first one in a trajectory.
+
+    What is of layers does, but for sizes.
+    """
+    return dims[:1] == ("layer",) and name not in _ONCE
+
+
+def along_steps(group: str, schema: Schema) -> dict[str, Variable]:
+    """The schema of a group of scores as it is in a trajectory.
+
+    The null of all heads is there once; a group that is not of layers has entries of its own at each step, one after
+    the other, and says of which step each is.
+    """
+    if not any(has_step(name, one.dims) for name, one in schema.items()):
+        if not schema or group.endswith("/null"):
+            return dict(schema)
+        (entry,) = {one.dims[0] for one in schema.values()}
+        return {**schema, STEP_OF_ENTRY: Variable((entry,), "optimizer steps taken", _PLACES_AGAIN)}
+    stepped = {
+        name: replace(one, dims=(STEP, *one.dims)) if has_step(name, one.dims) else one for name, one in schema.items()
+    }
+    of_heads = {"null_scale": replace(COORDINATES["null_scale"], dims=(STEP, "layer", "head"), part="null_scale")}
+    described = STEP_COORDINATES if group == "/heads" else _OF_EVERY_GROUP
+    return {**stepped, **(of_heads if group.endswith("/heads") else {}), **described}
+
+
+DEPARTURES_SCHEMA: dict[str, Variable] = {
+    **_OF_EVERY_GROUP,
+    "null": Variable(("null",), "null that the heads were scored against", NAMES),
+    **{
+        name: replace(heads_schema(QK)[name], dims=(STEP, *_LAYER_HEAD, *heads_schema(QK)[name].dims[2:]))
+        for name in ("p_value", "omnibus_p_value", "omnibus_q_value")
+    },
+    "first_step": Variable(
+        _LAYER_HEAD, f"first step at which the head's omnibus_q_value is {_LEVEL}; NaN where none is", COUNT_OR_NAN
+    ),
+    "lasting_step": Variable(
+        _LAYER_HEAD,
+        f"first step from which on the head's omnibus_q_value is {_LEVEL} at every step; NaN where it is not at the "
+        "last one",
+        COUNT_OR_NAN,
+    ),
+    "e_value": Variable(
+        (STEP, "layer", "head"),
+        "evidence of all looks so far against the null, whose expectation under it is at most 1",
+        NON_NEGATIVE_OR_NAN,
+        part="alarm",
+    ),
+    "alarm_step": Variable(
+        ("layer", "head"),
+        "step at which the alarm was raised for the head, by the e-Benjamini-Hochberg procedure; NaN where it was not",
+        COUNT_OR_NAN,
+        part="alarm",
+    ),
+}
+"""The variables of ``/departures``. ``omnibus_q_value`` corrects for the heads of a step, and for nothing else."""
+
+ALARM_VARIABLES = tuple(name for name, one in DEPARTURES_SCHEMA.items() if one.part == "alarm")
+"""Those of them that a run which was watched has."""
+
+
+def departure_steps(
+    q_value: Float[np.ndarray, "step null layer head"], step: Int[np.ndarray, " step"]
+) -> tuple[Float[np.ndarray, "null layer head"], Float[np.ndarray, "null layer head"]]:
+    """The first step at which each head has left the null, and the first from which on it has for good.
+
+    A head has left it where q ≤ :data:`FOR_GOOD`. A step at which it could not be tested says nothing of it, unless it
+    is the last: heads that have left for good are those flagged there, so that their false discovery rate is that of
+    one step. To have left at some
+    step is said without a correction over steps: of heads that are at the null, the more do the more steps there are.
+    """
+    untested, left = np.isnan(q_value), np.nan_to_num(q_value, nan=1.0) <= FOR_GOOD
+    for_good = left & left[-1] & np.logical_and.accumulate((left | untested)[::-1])[::-1]
+
+    def first(where: np.ndarray) -> np.ndarray:
+        return np.where(where.any(axis=0), step[np.argmax(where, axis=0)].astype(float), np.nan)
+
+    return first(left), first(for_good)
+
+
+def at_each_step(relation: ScoresRelation) -> ScoresRelation:
+    """What the groups of scores owe to one another, of those of every step."""
+
+    def at_steps(groups: Groups) -> Fault:
+        for step in groups["/heads"][STEP].values.tolist():
+            if (fault := relation({name: _at_step(one, step) for name, one in groups.items()})) is not None:
+                return f"{fault[0]} at step {step}", fault[1]
+        return None
+
+    return at_steps
+
+
+def _at_step(group: xr.Dataset, step: int) -> xr.Dataset:
+    if STEP_OF_ENTRY in group.variables:
+        (entry,) = group[STEP_OF_ENTRY].dims
+        return group.isel({entry: np.flatnonzero(group[STEP_OF_ENTRY].values == step)})
+    return group.isel({STEP: np.flatnonzero(group[STEP].values == step)[0]}) if STEP in group.sizes else group
+
+
+def scores_at(trajectory: xr.DataTree, step: int) -> xr.DataTree:
+    """The scores of one step of a trajectory, as a scores tree has them.
+
+    Raises:
+        ParameterError: there is no such step.
+    """
+    heads = trajectory.children["heads"].to_dataset()
+    steps = heads[STEP].values.tolist()
+    if step not in steps:
+        raise ParameterError("step", step, f"one of {', '.join(map(str, steps))}")
+    groups = {
+        node.path: _at_step(node.to_dataset(), step).drop_vars(STEP_COORDINATES, errors="ignore")
+        for node in trajectory.subtree
+        if node.path != "/" and node.name != "departures"
+    }
+    tree: xr.DataTree = xr.DataTree.from_dict(groups)
+    revision = str(heads["revision"].values[steps.index(step)])
+    record = json.loads(trajectory.attrs["provenance"])
+    record["weights"] = record.get("weights", {}).get(revision, {})
+    tree.attrs = {**trajectory.attrs, "kind": "scores", "revision": revision, "provenance": json.dumps(record)}
+    return tree
+
+
+def steps_agree(groups: Groups) -> Fault:
+    """Every group along steps has the same ones."""
+    steps = groups["/heads"][STEP].values
+    for name, group in groups.items():
+        if STEP in group.coords and not np.array_equal(group[STEP].values, steps):
+            return f"other steps in {name}", "those of /heads"
+    return None
+
+
+def departures_follow(groups: Groups) -> Fault:
+    """The steps of departure are those that the q-values give."""
+    group = groups["/departures"]
+    given = departure_steps(group["omnibus_q_value"].values, group[STEP].values)
+    for name, expected in zip(("first_step", "lasting_step"), given, strict=True):
+        if not np.array_equal(group[name].values, expected, equal_nan=True):
+            return f"{name} that is not that of omnibus_q_value", "the one that it gives"
+    return None
+
+
+TRAJECTORY_RELATIONS: tuple[ScoresRelation, ...] = (steps_agree, departures_follow)
+
+
+def _schema_of(group: str, groups: Mapping[str, Outline]) -> Schema:
+    if not group.endswith("/null") or SCORES.schema_of is None:
+        return TRAJECTORY.groups[group]
+    return along_steps(group, SCORES.schema_of(group, groups))
+
+
+TRAJECTORY = register(
+    Kind(
+        "trajectory",
+        {name: along_steps(name, schema) for name, schema in SCORES.groups.items()}
+        | {"/departures": DEPARTURES_SCHEMA},
+        {**SCORES.attributes, "nulls": JSON_LIST, "failed": JSON_LIST},
+        {name: domain for name, domain in SCORES.may_have.items() if name != "revision"}
+        | {"planned_looks": COUNT, "alarm_level": PROBABILITY},
+        SCORES.optional,
+        scores_relations=(*TRAJECTORY_RELATIONS, *map(at_each_step, SCORES.scores_relations)),
+        described=SCORES.described,
+        schema_of=_schema_of,
+    )
+)

@@ -1,0 +1,1 @@
+"""The terminal: options, output, tables, signals and exit codes that commands share."""

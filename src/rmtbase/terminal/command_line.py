@@ -1,0 +1,193 @@
+"""How a command line is read, beyond what typer does: shared options, repeated ones, counts, and names meant."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from rmtbase.terminal.completion import one_of
+
+SHARED = {"quiet": "QUIET", "verbose": "VERBOSE"}
+"""The options of ``rmtbase`` that each command takes too, and what they set."""
+
+_MEANT = {
+    "baseline": ("run", "simulate", "simulation", "table", "draw-null", "null", "sample", "random", "plan"),
+    "score": ("eval", "evaluate", "analyze", "analyse", "test", "scores", "heads", "model", "report"),
+    "trajectory": ("follow", "train", "training", "steps", "checkpoints", "revisions", "track"),
+    "plot": ("figure", "figures", "fig", "draw", "picture", "pictures", "show", "view", "graph"),
+    "export": ("csv", "parquet", "latex", "tex", "convert", "dump", "save", "to_pandas"),
+    "doctor": ("info", "version", "versions", "check", "diagnose", "env", "status", "debug"),
+    "law": ("laws", "theory", "analytic", "exact", "distribution", "spectrum", "density"),
+    "constants": ("constant", "number", "numbers", "value", "edge"),
+    "compare": ("comparison", "versus", "vs", "side-by-side", "duplicates", "models"),
+    "published": ("paper", "papers", "literature", "tables", "replicate", "reproduce"),
+    "cite": ("reference", "references", "citation", "bibtex", "bib"),
+    "inspect": ("describe", "summary", "structure", "architecture", "sites", "layers", "ls", "list"),
+    "signal": ("noise", "spikes", "spike", "directions", "learned", "denoise", "shrink", "rank"),
+    "depth": ("depths", "residual", "path"),
+    "composition": ("compose", "composed", "circuits", "circuit", "overlap", "induction"),
+    "diff": ("difference", "delta", "changes", "change", "changed", "finetuning"),
+    "demo": ("example", "examples", "tutorial", "quickstart", "try", "start"),
+}
+"""Command -> what others call it."""
+
+_MOST_DIGITS = 30  # of a count
+_THOUSANDS = {"k": 3, "M": 6}
+
+
+class Command(TyperCommand):
+    """A command that also takes the shared options, and refuses a single option given twice."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its own, then the shared ones of ``rmtbase``."""
+        own = super().get_params(ctx)
+        return own + [param for param in ctx.find_root().command.params if param.name in SHARED]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse what would silently overwrite what was given before."""
+        if not ctx.resilient_parsing:
+            self._refuse_repeated(ctx, args)
+        left = super().parse_args(ctx, args)
+        for name in SHARED:  # their callbacks have done it all
+            ctx.params.pop(name, None)
+        return left
+
+    def invoke(self, ctx: Any) -> Any:
+        """An error about the command line says which command's help to read."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+    def _refuse_repeated(self, ctx: Any, args: Sequence[str]) -> None:
+        listing = copy.copy(self)
+        listing.params = [_listed(param) for param in self.params]
+        given, _, _ = listing.make_parser(ctx).parse_args(list(args))
+        single: list[Any] = [param for param in self.params if _is_single(param)]
+        for param in single:
+            values = given.get(param.name)
+            if not isinstance(values, list) or len(values) < 2:
+                continue
+            if param.is_flag:
+                if len(set(values)) > 1:
+                    ctx.fail(f"{' and '.join((*param.opts, *param.secondary_opts))} exclude each other")
+            else:
+                ctx.fail(f"{param.opts[0]} is given {len(values)} times ({', '.join(values)}): expected one value")
+
+
+class Commands(TyperGroup):
+    """All commands; a name that is none is answered with those that may have been meant."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command named, or an error that says which may have been meant."""
+        if args and not ctx.resilient_parsing and not args[0].startswith("-"):
+            name = args[0]
+            if self.get_command(ctx, name) is None:
+                meant = commands_meant(name, self.list_commands(ctx))
+                question = f"; did you mean {' or '.join(map(repr, meant))}?" if meant else ""
+                ctx.fail(f"No such command {name!r}{question}")
+        return super().resolve_command(ctx, args)
+
+
+def commands_meant(name: str, commands: Sequence[str]) -> list[str]:
+    """The commands that a name may mean: near it in spelling, or called so by others."""
+    words = {word: command for command, others in _MEANT.items() for word in (*others, command) if command in commands}
+    name = name.lower()
+    if name in words:
+        return [words[name]]
+    return list(dict.fromkeys(words[word] for word in get_close_matches(name, words, cutoff=0.7)))
+
+
+def count(text: str) -> int:
+    """A whole number as it is written: 10000, 10_000, 1e4, 10k or 2M.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    thousands = _THOUSANDS.get(str(text)[-1:], 0)
+    value = _whole(text[:-1] if thousands else text, thousands)
+    if value is None:
+        raise typer.BadParameter(f"{text!r} is no integer: expected a count such as 10000, 10_000, 1e4 or 10k")
+    return value
+
+
+def integer(text: str) -> int:
+    """A whole number that counts nothing, a width or a seed, in which k would be a thousand to some and 1024 to others.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    value = _whole(text)
+    if value is None:
+        raise typer.BadParameter(f"{text!r} is no integer: expected one such as 4096")
+    return value
+
+
+def number(text: str) -> float:
+    """A number.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no number: expected one such as 0.02 or 2e-2") from None
+
+
+COUNT: dict[str, Any] = {"parser": count, "metavar": "COUNT"}
+INTEGER: dict[str, Any] = {"parser": integer, "metavar": "INTEGER"}
+NUMBER: dict[str, Any] = {"parser": number, "metavar": "NUMBER"}
+
+Subfolder = Annotated[
+    str | None, typer.Option(help="Folder within the model's, or within its repository on the hub, that holds it.")
+]
+Fold = Annotated[
+    str | None,
+    typer.Option(
+        help="Fold into queries, keys and values what the raw matrices lack: 'biases', 'norms', or 'biases,norms'.",
+        autocompletion=one_of("biases", "norms", "biases,norms"),
+    ),
+]
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a list that commas part."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace files of another kind, too; older ones of its kind are anyway.")
+]
+
+
+def _whole(text: str, thousands: int = 0) -> int | None:
+    """So many times 10**thousands, as an integer; None where it is no whole number."""
+    try:
+        value = Decimal(text)  # or a default, which is a number already
+    except InvalidOperation:
+        return None
+    if not value.is_finite() or value.adjusted() >= _MOST_DIGITS:
+        return None
+    value = value.scaleb(thousands)
+    return int(value) if value == value.to_integral_value() else None
+
+
+def _listed(param: Any) -> Any:
+    """The same option, keeping every value that it is given."""
+    if not _is_single(param):
+        return param
+    copied = copy.copy(param)
+    copied.multiple = True
+    return copied
+
+
+def _is_single(param: Any) -> bool:
+    return param.param_type_name == "option" and not param.multiple and not param.count

@@ -1,0 +1,248 @@
+"""What commands share on the terminal: progress and notes on stderr, tables on stdout.
+
+Nothing that is printed here is ever read as markup, and :func:`cell` makes any text harmless and short.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Display
+from rich.text import Text
+
+from rmtbase.errors import ParameterError, RmtbaseWarning
+from rmtbase.progress import Progress
+from rmtbase.shown import one_line, shown
+from rmtbase.terminal.endings import VERBOSITY, Verbosity, detail, note, say
+from rmtbase.terminal.signals import raise_received
+
+_WIDTH = 160  # where stdout is no terminal
+_FIRST_LINE, _NEXT_LINES = 30.0, 60.0  # seconds of long work that is watched on no terminal
+_EVERY = "RMTBASE_PROGRESS_SECONDS"
+
+
+class _Plain(Console):
+    """A console that prints text as it is: no markup, no links, no emoji codes, no colours for what looks like code."""
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        stream = sys.stderr if stderr else sys.stdout
+        super().__init__(
+            file=stream,
+            force_terminal=stream.isatty(),  # whatever FORCE_COLOR, which some CI systems set, says of a log
+            markup=False,
+            emoji=False,
+            highlight=False,
+            soft_wrap=False,
+            width=width,
+        )
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Nobody reads any more: for the command line to end on, as everywhere else."""
+        raise BrokenPipeError
+
+
+def out() -> Console:
+    """The console for results: stdout, 160 columns wide when it is not a terminal."""
+    console = _Plain()
+    return console if console.is_terminal else _Plain(width=_WIDTH)
+
+
+def cell(value: object, style: str = "", longest: int = 300) -> Text:
+    """Any value as harmless text of at most so many characters, in a style: a table's cell, a title, a heading."""
+    return Text(shown(value, longest), style)
+
+
+def print_json(value: object) -> None:
+    """A result as JSON on stdout: in ASCII, so that whatever stdout holds, JSON it stays."""
+    print(json.dumps(_plain(value), indent=1, allow_nan=False))
+
+
+def _plain(value: object) -> object:
+    """A value as JSON holds it, which has neither NaN (null) nor infinity (a text)."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else str(value)
+
+
+def say_written(path: Path) -> None:
+    """Name a file that was written, on stderr beside the result."""
+    note(f"wrote {shown(path)}")
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """For the length of a ``with`` block, what this library warns of is a note, each once."""
+    said: set[str] = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RmtbaseWarning)
+        show_others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if not issubclass(category, RmtbaseWarning):
+                show_others(message, category, *where, **more)
+            elif (line := one_line(str(message))) not in said:
+                said.add(line)
+                note(line)
+
+        warnings.showwarning = show
+        yield
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(_rate(speed) if speed else "")
+
+
+class _Bar:
+    """How far one piece of long work is."""
+
+    def __init__(self, label: str, total: int) -> None:
+        self.label, self.total, self.done = shown(label), total, 0
+        self._begin = self._last = time.monotonic()
+
+    def advance(self, count: int) -> None:
+        """So many steps more; raises an interrupt again that something has swallowed since the last."""
+        raise_received()
+        self.done, self._last = self.done + count, time.monotonic()
+
+    def __str__(self) -> str:
+        words = f"{self.label}: {self.done:,} of {self.total:,}"
+        seconds = self._last - self._begin
+        if not self.done or not seconds:
+            return words
+        if self.done >= self.total:
+            return f"{words} in {_duration(seconds)}, {_rate(self.done / seconds)}"
+        left = (self.total - self.done) * seconds / self.done
+        return f"{words}, {_rate(self.done / seconds)}, {_duration(left)} left"
+
+
+class Bars:
+    """Progress as bars with a rate and the time left; where stderr is no terminal as a line from time to time."""
+
+    def __init__(self, display: Display | None) -> None:
+        self._display = display
+        self._bars: list[_Bar] = []
+
+    def bar(self, label: str, total: int) -> Callable[[int], None]:
+        """A new bar; the callable that is returned advances it."""
+        bar = _Bar(label, total)
+        self._bars.append(bar)
+        if self._display is None:
+            return bar.advance
+        display, task = self._display, self._display.add_task(bar.label, total=total)
+
+        def advance(count: int) -> None:
+            bar.advance(count)
+            display.advance(task, count)
+
+        return advance
+
+    def note(self, line: str) -> None:
+        """A note above the bars."""
+        raise_received()
+        if self._display is None:
+            note(line)
+        else:
+            self._display.console.print(Text(f"rmtbase: {one_line(line)}"), soft_wrap=True)
+
+    def lines(self) -> list[str]:
+        """Each bar in words, the last begun below."""
+        return [str(bar) for bar in self._bars]
+
+    def unfinished(self) -> list[str]:
+        """Those that are not at their end."""
+        return [str(bar) for bar in self._bars if bar.done < bar.total]
+
+
+def _rate(speed: float) -> str:
+    """Steps per second, or per minute where they are slow."""
+    return f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s" if speed >= 0.1 else f"{60 * speed:.2g}/min"
+
+
+def _duration(seconds: float) -> str:
+    """About so long."""
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def bars() -> Iterator[Progress]:
+    """Progress on stderr for the length of a ``with`` block."""
+    console, quiet = _Plain(stderr=True), VERBOSITY.get() < Verbosity.NORMAL
+    progress = Bars(None)
+    try:
+        if quiet:
+            yield progress
+        elif not console.is_terminal:
+            with _told_from_time_to_time(progress):
+                yield progress
+        else:
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                MofNCompleteColumn(),
+                _Rate(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+            )
+            with Display(*columns, console=console, transient=True) as display:
+                progress = Bars(display)
+                yield progress
+    finally:
+        if console.is_terminal and not quiet:
+            console.show_cursor()  # where an interrupt came just as the bars were taken away
+    for line in progress.lines():
+        detail(line)
+
+
+@contextmanager
+def _told_from_time_to_time(progress: Bars) -> Iterator[None]:
+    """A line on how far the work is, for as long as it goes on; none in a short run."""
+    first, every = _intervals()
+    begin, ended = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        wait = first
+        while not ended.wait(wait):
+            wait = every
+            say("; ".join(progress.unfinished()) or f"at work for {_duration(time.monotonic() - begin)}")
+
+    teller = threading.Thread(target=tell, name="rmtbase-progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()  # a line that it has begun stands before those that follow
+
+
+def _intervals() -> tuple[float, float]:
+    """Seconds until the first line, and from one to the next."""
+    given = os.environ.get(_EVERY)
+    if not given:
+        return _FIRST_LINE, _NEXT_LINES
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= threading.TIMEOUT_MAX:
+        raise ParameterError(_EVERY, given, "a positive number of seconds")
+    return min(seconds, _FIRST_LINE), seconds
