@@ -19,6 +19,7 @@ PACKAGES = (
     "h5py",
     "matplotlib",
     "lazy_loader",
+    "safetensors",
     "typer",
     "rich",
     "ml_dtypes",
@@ -30,6 +31,7 @@ PACKAGES = (
     "platformdirs",
     "torch",
     "transformers",
+    "gguf",
     "distributed",
 )
 _SHAPES = ((768, 64), (64, 64))  # d_model, d_head: well-conditioned, as most heads are, and as badly as can be
