@@ -244,7 +244,7 @@ def test_reading_safetensors_imports_no_large_library(parts, tmp_path):
     code = (
         "import sys\n"
         "import rmtbase.models as m\n"
-        "large = {'torch', 'transformers', 'jax', 'huggingface_hub', 'safetensors', 'matplotlib'}\n"
+        "large = {'torch', 'transformers', 'jax', 'huggingface_hub', 'gguf', 'matplotlib'}\n"
         "imported = large & set(sys.modules)\n"
         f"m.open_model({str(folder)!r}).queries(0)\n"
         "print(sorted(imported), sorted(large & set(sys.modules)))\n"

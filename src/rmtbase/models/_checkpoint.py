@@ -136,7 +136,7 @@ class Checkpoint:
         return self.tensor(name).stored[0].path
 
     def tensor(self, name: str) -> CheckpointTensor:
-        """What a name stands for.
+        """Return what a name stands for.
 
         Raises:
             ParameterError: there is no such tensor.

@@ -154,7 +154,7 @@ def _is_sliced(path: Path) -> bool:
 def _shards(
     path: Path, shard: re.Match[str], settings: Mapping[str, int], heads_of: Callable[[str], int | None] | None
 ) -> Look | None:
-    """All the safetensors files of a checkpoint, of which one is given; None where one is missing."""
+    """Look into all safetensors files of a checkpoint, given one of them; None where one is missing."""
     count, digits = int(shard["count"]), len(shard["count"])
     names = [f"{shard['stem']}-{index:0{digits}d}-of-{shard['count']}.safetensors" for index in range(1, count + 1)]
     if count > _MOST_SHARDS or not all((path.parent / name).exists() for name in names):

@@ -57,7 +57,7 @@ def separate(
 def concatenated(
     stored: Float[np.ndarray, "stored d_model"], part: int, rows: tuple[int, ...], d_head: int
 ) -> Float[np.ndarray, "row d_model"]:
-    """All queries, then all keys, then all values: GPT-2."""
+    """Take one part where all queries come first, then all keys, then all values: GPT-2."""
     start = sum(rows[:part])
     return stored[start : start + rows[part]]
 

@@ -65,7 +65,7 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
 
 
 def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory: Inventory) -> tuple[str, ...]:
-    """What is there besides and leaves the scores as they are, in words."""
+    """Note what else is there and leaves the scores as they are."""
     notes = (_CUSTOM_CODE,) if config.get("auto_map") else ()
     return (*notes, *_unread_attention(checkpoint, inventory.sites, inventory.used_tensors()))
 
@@ -92,7 +92,7 @@ def _block(module: str) -> str:
 
 
 def _of_attention(names: Iterable[str]) -> list[str]:
-    """Those of the matrices that are of attention, by their names: a part says so, or a map of the module does."""
+    """Select the matrices of attention by name: a part says so, or a map of the module does."""
     each = {name: name.removesuffix(".weight").split(".") for name in names}
     modules = {tuple(parts[:-1]) for parts in each.values() if _MAPS.fullmatch(parts[-1])}
     return [
@@ -173,7 +173,7 @@ def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> C
 
 
 def initializer_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Which law a configuration's truncated normal or orthogonal initializer stands for, in words."""
+    """Note which law a configuration's truncated normal or orthogonal initializer stands for."""
     notes = []
     cutoff = config.get(_CUTOFF)
     if isinstance(cutoff, int | float) and not isinstance(cutoff, bool) and 0.0 < cutoff < 100.0:

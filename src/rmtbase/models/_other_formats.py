@@ -1,4 +1,4 @@
-"""What a folder holds where it is no checkpoint that can be read: told by the names of its files alone."""
+"""Formats of other programs, recognised by names of files and first bytes."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ _OTHER_NAME = (
 
 
 def format_of(name: str) -> Format | None:
-    """The format that a file's name says, or None where it says nothing."""
+    """Find the format of a file by its name, or None."""
     return next((kind for pattern, kind in _FORMATS if pattern.fullmatch(name)), None)
 
 
@@ -168,25 +168,25 @@ _BEGINNINGS = {
 
 
 def format_that_begins(content: bytes) -> Format | None:
-    """The format that the first bytes of a file say, whatever its name, or None where they say nothing."""
+    """Find the format of a file by its first bytes, whatever its name, or None."""
     return next((kind for start, kind in _BEGINNINGS.items() if content.startswith(start)), None)
 
 
 def adapter_in_words(config: Mapping[str, Any]) -> str:
-    """What its configuration says that an adapter is, and of which model."""
+    """Describe an adapter and its base model, by its configuration."""
     base, kind = config.get("base_model_name_or_path"), config.get("peft_type")
     of = f" of the base model {quoted(base)}" if isinstance(base, str) and base else ""
     return (f"a {shown(kind, _LONGEST_NAME)} adapter" if isinstance(kind, str) else "an adapter") + of
 
 
 def is_adapter_alone(folder: Path) -> bool:
-    """Whether a folder holds an adapter, and no model beside it."""
+    """Tell whether a folder holds an adapter and no model beside it."""
     beside = ("config.json", *MODEL_WEIGHTS)
     return os.path.lexists(folder / ADAPTER_CONFIG) and not any(os.path.lexists(folder / name) for name in beside)
 
 
 def adapters_within(folder: Path) -> list[str]:
-    """The names of the folders within a folder that hold adapters, as PEFT saves several of them."""
+    """List the folders within a folder that hold adapters, as PEFT saves several of them."""
     try:
         with os.scandir(folder) as entries:
             held = [entry.name for entry in islice(entries, MOST_FILES) if entry.is_dir()]

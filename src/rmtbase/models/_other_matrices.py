@@ -175,7 +175,7 @@ def _or(sizes: Collection[int]) -> str:
 
 
 def _sizes(config: Mapping[str, Any], words: Sequence[str]) -> Iterator[int]:
-    """What the configuration gives under one of the words, and those of its parts."""
+    """Iterate over the sizes that a configuration and its parts give under one of the words."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _sizes(value, words)

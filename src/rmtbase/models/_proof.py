@@ -18,7 +18,7 @@ _SWITCH = "RMTBASE_PROOF"  # 0: models are read without a proof
 
 
 def proof_is_wanted() -> bool:
-    """Whether models are proved where they can be: everywhere but where the environment has ``RMTBASE_PROOF=0``."""
+    """Tell whether models are proved where they can be: unless the environment has ``RMTBASE_PROOF=0``."""
     return os.environ.get(_SWITCH) != "0"
 
 

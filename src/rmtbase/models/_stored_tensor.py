@@ -1,4 +1,4 @@
-"""One tensor of a checkpoint: as a file stores it, or made of several that are stored."""
+"""Tensor of a checkpoint: as a file stores it, or made of several that are stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmtbase.models._tensor_file import NARROW_FLOATS, STORAGE, TensorEntry, Ten
 
 
 class CheckpointTensor(Protocol):
-    """What a name of a checkpoint stands for."""
+    """Tensor that a name of a checkpoint stands for."""
 
     @property
     def entry(self) -> TensorEntry:
@@ -29,7 +29,7 @@ class CheckpointTensor(Protocol):
 
     @property
     def is_made_whole(self) -> bool:
-        """Whether all of it is made, however little of it is read."""
+        """True where all of it is made, however little of it is read."""
         ...
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
@@ -110,7 +110,7 @@ class DerivedTensor:
 
     @property
     def is_made_whole(self) -> bool:
-        """Whether all of it is made, however little of it is read."""
+        """True where all of it is made, however little of it is read."""
         return self.rows_together is None or self.rows_together >= self.entry.shape[0]
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:

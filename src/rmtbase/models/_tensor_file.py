@@ -1,4 +1,4 @@
-"""What every file of tensors offers, whatever its format, and how its numbers are widened.
+"""Interface of all files of tensors, and widening of their numbers.
 
 Formats differ in how they find the bits; from the bits on, everything is the same.
 """
@@ -53,7 +53,7 @@ _STEPS_OF_SIGMA = 15  # their standard deviation, where they are Gaussian
 
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """One tensor of a file, as the file describes it.
+    """Tensor of a file as the file describes it.
 
     Attributes:
         dtype: the element type under its safetensors name ("F32", "BF16", ...), supported or not.
@@ -70,7 +70,7 @@ class TensorEntry:
 
 
 class TensorFile(Protocol):
-    """One file of named tensors."""
+    """File of named tensors."""
 
     @property
     def path(self) -> Path:
@@ -107,7 +107,7 @@ def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
 
 
 def numbers_of(bits: Shaped[np.ndarray, " size"], dtype: str) -> Shaped[np.ndarray, " size"]:
-    """The numbers that the bits stand for, in their own element type: of NumPy, or where it has none of ml_dtypes."""
+    """View bits as numbers of their own element type: NumPy's, or where it has none that of ml_dtypes."""
     return bits.view(NARROW_FLOATS.get(dtype, bits.dtype))
 
 

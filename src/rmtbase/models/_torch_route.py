@@ -52,7 +52,7 @@ class Network:
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], path: Path) -> Network:
-        """Of the class that ``transformers`` has for a configuration. No other code is run.
+        """Build the class that ``transformers`` has for a configuration. No other code is run.
 
         Raises:
             MissingDependencyError: torch or ``transformers`` is not installed.
@@ -68,7 +68,7 @@ class Network:
     def of_module(
         cls, module: nn.Module, inputs: Mapping[str, Any] | None = None, given: nn.Module | None = None
     ) -> Network:
-        """Of a live module on any device and of any dtype, which stays as it is.
+        """Wrap a live module on any device and of any dtype, which stays as it is.
 
         Args:
             module: of ``transformers``, or one's own; its class may come from anywhere.
@@ -148,7 +148,7 @@ class Network:
         return [as_stored(site, parameters, self.path) for site in sites]
 
     def _bias_notes(self, stored: Mapping[str, tuple[int, ...]] | None) -> Iterator[str]:
-        """What the stored biases of the sites' maps are otherwise than the network has them."""
+        """Note stored biases of the sites' maps that differ from those of the network."""
         from rmtbase.models._stored_names import stored_parameters
 
         if stored is None:
@@ -207,7 +207,7 @@ class Network:
 
 
 def _is_within(module: str, other: str) -> bool:
-    """Whether one of two modules is the other, or is in it."""
+    """Tell whether one of two modules is the other, or is in it."""
     return f"{module}.".startswith(f"{other}.") or f"{other}.".startswith(f"{module}.")
 
 
