@@ -12,7 +12,6 @@ from rmtbase.ensembles import gaussian_chain, initialized_matrix, low_rank_produ
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo import (
-    ELEMENT_FORMULAS,
     case_key,
     draw_elements,
     draw_keys,
@@ -22,7 +21,7 @@ from rmtbase.montecarlo import (
     run_in_memory,
 )
 from rmtbase.results import open_table
-from rmtbase.tables import ELEMENTS_SCHEMA, write_table
+from rmtbase.tables import ELEMENT_FORMULAS, ELEMENTS_SCHEMA, write_table
 
 PRODUCT = low_rank_product(48, 6, method="dense")
 NORMAL = gaussian_chain((30, 40), method="dense")
