@@ -31,11 +31,12 @@ _CODE = re.compile(r'("source": ?")[0-9a-f]{16}"')
 def public(name: str) -> Any:
     """The object of a public name below ``rmtbase``, wherever this installation has it."""
     for candidate in (name, stated.moved(name)):
-        room, _, rest = candidate.partition(".")
-        try:
-            return reduce(getattr, rest.split("."), import_module(f"rmtbase.{room}"))
-        except (ImportError, AttributeError):
-            continue
+        packages = candidate.split(".")
+        for depth in range(len(packages) - 1, 0, -1):
+            try:
+                return reduce(getattr, packages[depth:], import_module(f"rmtbase.{'.'.join(packages[:depth])}"))
+            except (ImportError, AttributeError):
+                continue
     raise AttributeError(f"rmtbase.{name} is nowhere, and not in stated.MOVED")
 
 

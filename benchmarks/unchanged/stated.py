@@ -7,7 +7,80 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-MOVED: dict[str, str] = {}
+_FOLDERS: dict[tuple[str, str], str] = {
+    ("comparison", "results.comparison"): (
+        "BetweenGroups CommonOrigin Expected FUSED HEADLINES InitialSigmas Interval PairedGrowth "
+        "PublishedCheck PublishedTable READS RECIPES SELECTION ScaleLaw ShapeBand TRANSMISSION Training "
+        "TwoGroups TwoModels WEIBULL WRITES attention_class attention_classes between_groups budget_state "
+        "built_in_correlation checks common_origin compare compare_groups compare_two comparison_csv "
+        "diagnose fingerprint initial_sigmas measures_of not_testable_of our_name paired_growth "
+        "printed_interval published_class published_csv published_table published_tables scale_law "
+        "shape_band shape_drift significant_class summarize_comparison weibull_scales"
+    ),
+    ("plots", "drawing.axes"): ("statistic_label statistic_words"),
+    ("plots", "drawing.color_scales"): ("Q_LEVELS Z_LEVELS q_colorbar z_colorbar"),
+    ("plots", "drawing.null_curves"): ("null_spectrum"),
+    ("plots", "drawing.picture"): ("FORMATS content save"),
+    ("plots", "drawing.theme"): ("DARK LIGHT PRINT THEMES Theme as_theme"),
+    ("plots", "results.baseline.figures"): (
+        "eigenvalues_by_rank element_density element_laws element_property ensemble_spectrum spectral_densities"
+    ),
+    ("plots", "results.comparison.figures"): (
+        "component_shapes group_measure group_measure_by_step pair_heatmap scale_law shape_drifts"
+    ),
+    ("plots", "results.composition.figures"): ("MOST_EDGES composition_graph composition_heatmap"),
+    ("plots", "results.depth.figures"): ("DEPTHS_SHOWN depth_profile depth_spectrum"),
+    ("plots", "results.diff.figures"): ("change_heatmap"),
+    ("plots", "results.figures"): ("figure_names figures"),
+    ("plots", "results.scores.figures"): (
+        "MAIN_ELEMENT_STATISTICS MAIN_STATISTICS PUBLISHED_BAND body_and_tail compare "
+        "eigenvalue_density_heatmap eigenvalue_heatmap expert_z_heatmap flagged_by_statistic head_density "
+        "head_density_heatmap head_eigenvalue_density head_eigenvalues head_spectra magnitude_heatmap "
+        "magnitudes_along_steps matrix_statistic_by_layer matrix_z_heatmap moment_corner omnibus_heatmap "
+        "ordered_eigenvalues overlay p_value_qq spectrum_and_width statistic_by_layer statistic_scatter "
+        "tail_counts trim_noise weibull_plane weibull_plot weibull_residuals width_by_layer z_heatmap"
+    ),
+    ("plots", "results.signal.figures"): ("learned_directions tail_exponents"),
+    ("plots", "results.trajectory.figures"): (
+        "ANIMATION_FORMATS Animation animation animation_of departures save_animation spectra_along_steps "
+        "statistic_along_steps"
+    ),
+    ("report", "results.scores"): ("render"),
+    ("scoring", "heads.factors"): ("head_dims head_sigmas"),
+    ("scoring", "nulls"): ("ANALYTIC LatentNull NULLS OF_A_TABLE Wanted draws_for find_null"),
+    ("scoring", "results.composition"): (
+        "ComposedPair CompositionSummary KindSummary composition summarize_composition"
+    ),
+    ("scoring", "results.depth"): ("DepthFitter EffectiveDepth depth_fitter effective_depth effective_depths"),
+    ("scoring", "results.diff"): ("changes"),
+    ("scoring", "results.scores"): (
+        "ElementMode ElementsSummary HeadFinding LAYERS LEVEL MatrixMode QUESTIONS Summary TESTS "
+        "WhySummary at_p_value_floor attention_class circuit_scores circuits_of farthest_distance "
+        "farthest_z heads_csv layer_p_value_floors matrices_csv matrix_p_value_floors p_value_floors "
+        "require_scores score score_heads signed_distance summarize_elements summarize_scores "
+        "summarize_why verdict"
+    ),
+    ("scoring", "results.signal"): (
+        "DirectionReading FORMATS GroupRow HeavyTails LearnedPart MatrixSpectra Module SignalRow "
+        "SignalSummary SpectralComparison SpectralSignal TailSummary TokenScores decisions_text "
+        "direction_tokens discoveries embedding_of groups_headline groups_not_testable heavy_tails "
+        "learned_modules learned_part learned_part_of left_out_of nearer_than_chance read_directions "
+        "readings_headline sides_in_stream signal signal_csv signal_groups signal_headline "
+        "signal_not_testable signal_rows spectral_signal summarize_signal summarize_tails"
+    ),
+    ("scoring", "tables"): ("NotTestable headline not_testable_json not_testable_words plural reasons_of recorded"),
+    ("trajectories", "results.trajectory"): (
+        "ALARM_LEVEL Departure Scoring Spending StepName StepSummary TrajectorySummary earlier_file "
+        "evidence failures joined one_step raised spending_of summarize_trajectory trajectory until "
+        "with_alarm without_alarm"
+    ),
+}
+"""Names that went from a package of before to a folder of results, or below it."""
+
+MOVED: dict[str, str] = {
+    f"{old}.{name}": f"{new}.{name}" for (old, new), names in _FOLDERS.items() for name in names.split()
+}
+MOVED |= {"scoring.changes": "results.diff.diff", "scoring.effective_depths": "results.depth.depth"}
 """Public names below ``rmtbase`` that moved, old: new; a class takes its methods along."""
 
 REPORTERS: frozenset[str] = frozenset()

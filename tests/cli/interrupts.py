@@ -176,7 +176,17 @@ def warm_up() -> None:
     """Import what commands import, and use none of it: threads do not survive a fork."""
     import importlib
 
-    for name in ("montecarlo", "scoring", "report", "plots", "trajectories", "comparison", "diagnosis", "models"):
+    for name in (
+        "montecarlo",
+        "diagnosis",
+        "models",
+        "nulls",
+        "results.figures",
+        "results.scores.measure",
+        "results.scores.page",
+        "results.trajectory.measure",
+        "results.comparison.measure",
+    ):
         importlib.import_module(f"rmtbase.{name}")
     for name in ("cli._app", "montecarlo._run", "tables", "laws", "constants"):
         importlib.import_module(f"rmtbase.{name}")
