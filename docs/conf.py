@@ -57,6 +57,7 @@ python_maximum_signature_line_length = 88
 nitpicky = True
 toc_object_entries = False
 nitpick_ignore_regex = [
+    ("py:.*", r"rmtbase\.drawing\..*"),
     (r"py:.*", r"(?!rmtbase\.).*"),  # what other packages define: their sites are not asked
     (r"py:.*", r"rmtbase\.(.*\.)?_.*"),  # in signatures: classes that no room exports
 ]
