@@ -17,7 +17,7 @@ from rmtbase.drawing.color_scales import Z_LEVELS
 from rmtbase.drawing.null_curves import null_spectrum
 from rmtbase.drawing.theme import DARK, LIGHT, PRINT
 from rmtbase.errors import ParameterError
-from rmtbase.results.figures import figures
+from rmtbase.results.figures import figures, plot
 from rmtbase.results.scores.figures import (
     compare,
     flagged_by_statistic,
@@ -132,9 +132,9 @@ def test_a_long_name_is_broken_without_a_space_and_a_condition_stays_whole(learn
 def test_a_theme_has_a_name_and_unknown_ones_are_refused(baseline):
     named, given = (figures(baseline, theme=theme)["null-spectrum-32x8"] for theme in ("dark", DARK))
     assert named.get_facecolor() == given.get_facecolor() == (*to_rgb(DARK.surface), 1.0)
-    for plot in (figures, null_spectrum):
+    for draw in (figures, null_spectrum):
         with pytest.raises(ParameterError, match="light, dark, print"):
-            plot(baseline, theme="sepia")
+            draw(baseline, theme="sepia")
         assert "#" not in str(inspect.signature(plot))
     with pytest.raises(ParameterError, match="inches"):
         figures(baseline, width=1e4)
@@ -154,6 +154,27 @@ def test_compared_panels_that_show_different_things_have_their_own_legends(score
     for ax in figure.axes:
         assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0
     assert len(compare(null_spectrum, {"a table": baseline}).axes) == 1
+
+
+@pytest.mark.parametrize("which", ["learned", "baseline"])
+def test_plot_draws_each_figure_by_its_name_and_single_ones_on_given_axes(which, request):
+    table, on_given = request.getfixturevalue(which), []
+    for name, drawn in figures(table).items():
+        assert [ax.get_xlabel() for ax in plot(table, name).figure.axes] == [ax.get_xlabel() for ax in drawn.axes]
+        own = Figure().subplots()
+        try:
+            assert plot(table, name, own) is own
+        except ParameterError as error:
+            assert "lays out a figure of its own" in str(error)
+        else:
+            assert own.has_data()
+            on_given.append(name)
+    assert on_given
+
+
+def test_plot_of_an_unknown_name_lists_the_figures(baseline):
+    with pytest.raises(ParameterError, match="null-spectrum-"):
+        plot(baseline, "no-such-figure")
 
 
 def test_nothing_global_is_changed(learned, baseline):

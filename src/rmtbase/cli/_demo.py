@@ -35,17 +35,22 @@ def demo(
     table_path = require_writable(out_folder / "baseline.nc")
     revisions = demo_revisions()
     first, last = revisions[0], revisions[-1]
-    written = [(table_path, "netCDF", "baseline")]
-    for revision in (first, last):
-        written.append((out_folder / f"scores-{revision}.nc", "netCDF", "scores"))
-        written.append((out_folder / f"scores-{revision}.csv", "CSV of heads", ""))
-        written.append((out_folder / f"report-{revision}.html", "HTML", ""))
-    for path, kind, table_kind in written:
-        try:
-            require_replaceable(path, kind, False, table_kind)
-        except OutputError as error:
-            reason = "a file that the demo did not write is there; expected another folder (--out)"
-            raise OutputError(path, reason) from error
+    written = {
+        revision: {
+            "netCDF": out_folder / f"scores-{revision}.nc",
+            "CSV of heads": out_folder / f"scores-{revision}.csv",
+            "HTML": out_folder / f"report-{revision}.html",
+        }
+        for revision in (first, last)
+    }
+    try:
+        require_replaceable(table_path, "netCDF", False, "baseline")
+        for files in written.values():
+            for kind, path in files.items():
+                require_replaceable(path, kind, False, "scores")
+    except OutputError as error:
+        reason = "a file that the demo did not write is there; expected another folder (--out)"
+        raise OutputError(error.path, reason) from error
     final = open_model("demo", last)
     site = final.sites[0]  # as all the others
     with bars() as progress:
@@ -69,10 +74,10 @@ def demo(
                 why="all",
                 progress=progress,
             )
-            name = f"scores-{revision}"
-            say_written(write_table(tree, out_folder / f"{name}.nc"))
-            for path, text in ((f"{name}.csv", heads_csv(tree)), (f"report-{revision}.html", render(tree))):
-                say_written(write_bytes(text.encode(), out_folder / path))
+            files = written[revision]
+            say_written(write_table(tree, files["netCDF"]))
+            say_written(write_bytes(heads_csv(tree).encode(), files["CSV of heads"]))
+            say_written(write_bytes(render(tree).encode(), files["HTML"]))
             why = summarize_why(tree)
             print_summary(summarize_scores(tree), f"demo, revision {revision}", out(), why)
             print_why(why, out())

@@ -76,20 +76,41 @@ def look_of(theme: Theme | str, width: float | None) -> Look:
     return Look(theme, width)
 
 
-def single(
-    plot: Callable[..., Axes],
-    look: Look,
-    table: xr.Dataset | xr.DataTree,
-    width: float = 7.0,
-    height: float | None = None,
-    **options: Any,
-) -> Picture:
-    """One pair of axes, as high as their width and their legend ask."""
-    width = look.width or width
-    figure = new_figure(look.theme, width, height or 0.9 + 0.48 * width, model_title(table))
-    ax = plot(table, ax=new_axes(figure, look.theme), theme=look.theme, **options)
-    figure.set_figheight(figure.get_figheight() + legend_height(ax, look.theme))
-    return figure
+class Single:
+    """One pair of axes: in a figure of their own where it is called, or on axes that are given.
+
+    Args:
+        plot: draws a table on axes.
+        look: theme and width.
+        table: what is drawn.
+        width: of the figure in inches, unless ``look`` has one.
+        height: of the figure in inches; as the width asks if None. The legend is added to it.
+        options: of ``plot``.
+    """
+
+    def __init__(
+        self,
+        plot: Callable[..., Axes],
+        look: Look,
+        table: xr.Dataset | xr.DataTree,
+        width: float = 7.0,
+        height: float | None = None,
+        **options: Any,
+    ) -> None:
+        self._plot, self._look, self._table, self._options = plot, look, table, options
+        self._width = look.width or width
+        self._height = height or 0.9 + 0.48 * self._width
+
+    def on(self, ax: Axes) -> Axes:
+        """Draw on axes."""
+        return self._plot(self._table, ax=ax, theme=self._look.theme, **self._options)
+
+    def __call__(self) -> Picture:
+        """Draw a figure."""
+        figure = new_figure(self._look.theme, self._width, self._height, model_title(self._table))
+        ax = self.on(new_axes(figure, self._look.theme))
+        figure.set_figheight(figure.get_figheight() + legend_height(ax, self._look.theme))
+        return figure
 
 
 def panels(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import xarray as xr
 
-from rmtbase.montecarlo import baseline_file, spectra_file
+from rmtbase.montecarlo import CachedTable, baseline_file, spectra_file
 from rmtbase.nulls._fixed_spectrum import OrthogonalNull
 from rmtbase.nulls._gaussian_null import GaussianNull
 from rmtbase.nulls._head_null import head_shape
-from rmtbase.nulls._null_of_file import null_of_file
+from rmtbase.nulls._null_of_file import Null, null_of_file
 from rmtbase.progress import SILENT, Progress
 
 
@@ -50,11 +52,7 @@ def cached_null(
         assert null is not None  # the table was made for this shape
         return null
 
-    null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else of(table))
-    if null is None:
-        return of(file.make(progress))
-    file.tell_of_cache(progress)
-    return null
+    return _from_cache(file, dims, of, progress)
 
 
 def cached_orthogonal_null(
@@ -82,6 +80,11 @@ def cached_orthogonal_null(
         assert isinstance(found, OrthogonalNull)
         return found
 
+    return _from_cache(file, dims, of, progress)
+
+
+def _from_cache(file: CachedTable, dims: tuple[int, ...], of: Callable[[xr.Dataset], Null], progress: Progress) -> Null:
+    """Make the null of a cached table, once in a process; simulate the table where it is not there."""
     null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else of(table))
     if null is None:
         return of(file.make(progress))

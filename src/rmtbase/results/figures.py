@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
 from importlib import import_module
 
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rmtbase.drawing.layout import Drawing, Look, drawn, look_of, single
+from rmtbase.drawing.layout import Drawing, Look, Single, drawn, look_of
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results import KINDS
@@ -68,7 +67,7 @@ def plot(
     Args:
         table: of any kind, as made or opened.
         name: one of :func:`figure_names`.
-        ax: where to draw; a new figure if None. A figure of several panels needs its own.
+        ax: where to draw; a new figure if None. What lays out panels or bars needs a figure of its own.
         theme: as in :func:`figures`.
         width: as in :func:`figures`.
 
@@ -76,7 +75,7 @@ def plot(
         The axes; of several panels the first. ``ax.figure`` is the figure.
 
     Raises:
-        ParameterError: no such figure, or ``ax`` with a figure of several panels.
+        ParameterError: no such figure, or ``ax`` with one that lays out a figure of its own.
     """
     drawings = _drawings(table, look_of(theme, width))
     if name not in drawings:
@@ -84,10 +83,9 @@ def plot(
     if ax is None:
         return drawn({name: drawings[name]}, [name])[name].axes[0]
     draw = drawings[name].draw
-    if not isinstance(draw, partial) or draw.func is not single:
-        raise ParameterError("ax", "axes", f"None: {name} has several panels, and a figure of its own")
-    function, look, given, *_ = draw.args
-    return function(given, ax=ax, theme=look.theme, **draw.keywords)
+    if not isinstance(draw, Single):
+        raise ParameterError("ax", "axes", f"None: {name} lays out a figure of its own")
+    return draw.on(ax)
 
 
 def figure_names(table: xr.Dataset | xr.DataTree) -> dict[str, bool]:

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from rmtbase.drawing.axes import LEVEL, LINE_STYLES, add_legend, bound, literal, model_title, own_axes, titled
 from rmtbase.drawing.color_scales import MOST_CELLS, Z, z_colorbar
-from rmtbase.drawing.layout import Drawing, Look, panels, single
+from rmtbase.drawing.layout import Drawing, Look, Single, panels
 from rmtbase.drawing.not_testable import NOT_TESTABLE, hatch_cells
 from rmtbase.drawing.picture import Picture
 from rmtbase.drawing.theme import Theme, as_theme
@@ -244,7 +244,7 @@ def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
     height = min(max(3.2, 1.6 + 0.62 * rows), 12.0)
     return {
         "composition": Drawing(partial(_composition_maps, table, look)),
-        "composition-graph": Drawing(partial(single, composition_graph, look, table, 8.5, height)),
+        "composition-graph": Drawing(Single(composition_graph, look, table, 8.5, height)),
     }
 
 

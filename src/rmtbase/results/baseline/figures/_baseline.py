@@ -8,7 +8,7 @@ from functools import partial
 import xarray as xr
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.layout import Drawing, Look, legend_of_all, panels, single
+from rmtbase.drawing.layout import Drawing, Look, Single, legend_of_all, panels
 from rmtbase.drawing.null_curves import null_spectrum
 from rmtbase.drawing.picture import Picture
 from rmtbase.errors import ParameterError
@@ -44,7 +44,7 @@ def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
     named = {}
     for (d_model, d_head), case in first.items():
         for name, plot in (("null-spectrum", null_spectrum), ("ordered-eigenvalues", ordered_eigenvalues)):
-            named[f"{name}-{d_model}x{d_head}"] = Drawing(partial(single, plot, look, table, case=case))
+            named[f"{name}-{d_model}x{d_head}"] = Drawing(Single(plot, look, table, case=case))
     full_rank = Drawing(partial(baseline_panels, table, look, with_full_rank=True), standard=False)
     return {**named, "baseline": Drawing(partial(baseline_panels, table, look)), "baseline-full-rank": full_rank}
 

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.layout import Drawing, Look, legend_of_all, panels, single
+from rmtbase.drawing.layout import Drawing, Look, Single, legend_of_all, panels
 from rmtbase.drawing.picture import Picture
 from rmtbase.results.comparison.figures._group_measures import group_measure, group_measure_by_step
 from rmtbase.results.comparison.figures._models import component_shapes, pair_heatmap, scale_law, shape_drifts
@@ -21,15 +21,15 @@ def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
     models, held = tree["models"].to_dataset(), dict(tree.subtree_with_keys)
     if tree["pairs"].sizes["pair"] if "pairs" in tree.children else 0:
         height = 2.4 + 0.3 * models.sizes["model"]
-        drawings["pairs"] = Drawing(partial(single, pair_heatmap, look, tree, 5.6, height=height))
+        drawings["pairs"] = Drawing(Single(pair_heatmap, look, tree, 5.6, height=height))
     if "components" in tree.children:
-        drawings["component-shapes"] = Drawing(partial(single, component_shapes, look, tree, 8.0))
-        published = partial(single, component_shapes, look, tree, 8.0, published=True)
+        drawings["component-shapes"] = Drawing(Single(component_shapes, look, tree, 8.0))
+        published = Single(component_shapes, look, tree, 8.0, published=True)
         drawings["component-shapes-published"] = Drawing(published, standard=False)
     if "drifts" in tree.children:
-        drawings["shape-drifts"] = Drawing(partial(single, shape_drifts, look, tree, 8.0), standard=False)
+        drawings["shape-drifts"] = Drawing(Single(shape_drifts, look, tree, 8.0), standard=False)
     if "transmission_scale" in models and np.isfinite((models["root"] * models["transmission_scale"]).values).any():
-        drawings["scale-law"] = Drawing(partial(single, scale_law, look, tree))
+        drawings["scale-law"] = Drawing(Single(scale_law, look, tree))
     if "between" in held:
         drawings["group-measures"] = Drawing(partial(_measures, tree, held["between"], look, group_measure))
     if "along/between" in held:

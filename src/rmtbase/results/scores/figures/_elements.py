@@ -12,7 +12,7 @@ import xarray as xr
 from rmtbase.drawing.axes import model_title, new_figure, styled, symbol_of, titled
 from rmtbase.drawing.color_scales import DENSITY, MAGNITUDE_DENSITY
 from rmtbase.drawing.groups import elements_of, matrices_of
-from rmtbase.drawing.layout import NARROWEST, Drawing, Look, legend_of_all, panels, single
+from rmtbase.drawing.layout import NARROWEST, Drawing, Look, Single, legend_of_all, panels
 from rmtbase.drawing.picture import Picture, PictureAxes
 from rmtbase.results.scores.figures._element_histograms import head_density, head_density_heatmap, magnitude_heatmap
 from rmtbase.results.scores.figures._statistic_by_layer import matrix_statistic_by_layer, statistic_by_layer
@@ -51,10 +51,10 @@ def _of_matrices(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
         return {}
     drawings["weibull-by-layer"] = Drawing(partial(_weibull_by_layer, tree, look, False))
     drawings["weibull-by-layer-published"] = Drawing(partial(_weibull_by_layer, tree, look, True), standard=False)
-    drawings["weibull-plane"] = Drawing(partial(single, weibull_plane, look, tree), standard=False)
-    drawings["trim-noise"] = Drawing(partial(single, trim_noise, look, tree), standard=False)
+    drawings["weibull-plane"] = Drawing(Single(weibull_plane, look, tree), standard=False)
+    drawings["trim-noise"] = Drawing(Single(trim_noise, look, tree), standard=False)
     if "body_tail_gap" in held:
-        drawings["body-and-tail"] = Drawing(partial(single, body_and_tail, look, tree, 8.0), standard=False)
+        drawings["body-and-tail"] = Drawing(Single(body_and_tail, look, tree, 8.0), standard=False)
     if "log_magnitude_histogram" not in matrices:
         return drawings
     components = [str(one) for one in matrices["component"].values]
@@ -65,7 +65,7 @@ def _of_matrices(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
         for layer in layers:
             draw = partial(_weibull_plots, tree, layer, component, look)
             drawings[f"weibull-plot-{component}-{layer}"] = Drawing(draw, standard=False)
-            tail = partial(single, tail_counts, look, tree, layer=layer, component=component)
+            tail = Single(tail_counts, look, tree, layer=layer, component=component)
             drawings[f"tail-{component}-{layer}"] = Drawing(tail, standard=False)
     return drawings
 
@@ -132,7 +132,7 @@ def _by_layer(tree: xr.DataTree, component: str, names: Sequence[str], look: Loo
 
 
 def _widths(tree: xr.DataTree, beside: str, component: str, look: Look) -> Picture:
-    figure = single(width_by_layer, look, tree, 8.0, beside=beside, component=component, legend=False)
+    figure = Single(width_by_layer, look, tree, 8.0, beside=beside, component=component, legend=False)()
     legend_of_all(figure, look.theme)
     return figure
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from rmtbase.drawing.axes import model_title, noun_of, titled
 from rmtbase.drawing.color_scales import Z
 from rmtbase.drawing.groups import heads_of, matrices_of
-from rmtbase.drawing.layout import Drawing, Look, legend_of_all, legend_of_each, panels, single
+from rmtbase.drawing.layout import Drawing, Look, Single, legend_of_all, legend_of_each, panels
 from rmtbase.drawing.null_curves import null_spectrum
 from rmtbase.drawing.picture import Picture
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
@@ -73,15 +73,17 @@ def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
     """What draws each picture of the heads of one circuit."""
     layers = tree["heads"].sizes.get("layer", 1)
     rows = 1.6 + _ROW * layers * tree["heads"].sizes["head"]
-    map_of = partial(single, eigenvalue_heatmap, look, tree, 6.8, height=min(max(3.4, rows), 9.0))
-    density_of = partial(single, eigenvalue_density_heatmap, look, tree, 6.8, height=min(max(3.4, rows), 9.0))
+    height = min(max(3.4, rows), 9.0)
+    map_of = Single(eigenvalue_heatmap, look, tree, 6.8, height)
+    map_over_mean = Single(eigenvalue_heatmap, look, tree, 6.8, height, over="mean")
+    density_of = Single(eigenvalue_density_heatmap, look, tree, 6.8, height)
     drawings = {
-        "omnibus-map": Drawing(partial(single, omnibus_heatmap, look, tree, 6.8, height=_map_height(layers) + 0.3)),
+        "omnibus-map": Drawing(Single(omnibus_heatmap, look, tree, 6.8, height=_map_height(layers) + 0.3)),
         "heads-by-statistic": Drawing(partial(_bars, tree, look)),
         "z-heat-map": Drawing(lambda: _heat_maps(z_heatmap, tree, "statistic", _main_statistics(tree), look, layers)),
-        "ordered-eigenvalues": Drawing(partial(single, ordered_eigenvalues, look, tree, 8.0)),
+        "ordered-eigenvalues": Drawing(Single(ordered_eigenvalues, look, tree, 8.0)),
         "statistics-by-layer": Drawing(partial(_by_layer, tree, look)),
-        "p-value-qq": Drawing(partial(single, p_value_qq, look, tree, 8.0)),
+        "p-value-qq": Drawing(Single(p_value_qq, look, tree, 8.0)),
     }
     if str(tree.attrs["null_method"]) != "resampled":
         drawings["null-spectrum"] = Drawing(partial(_null_spectra, tree, look))
@@ -91,7 +93,7 @@ def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
         drawings
         | {
             "eigenvalue-map": Drawing(map_of, standard=False),
-            "eigenvalue-map-over-mean": Drawing(partial(map_of, over="mean"), standard=False),
+            "eigenvalue-map-over-mean": Drawing(map_over_mean, standard=False),
             "eigenvalue-density-map": Drawing(density_of, standard=False),
             "head-spectra": Drawing(partial(head_spectra, tree, theme=theme, width=width), standard=False),
         }
@@ -173,7 +175,7 @@ def _null_spectra(tree: xr.DataTree, look: Look) -> Picture:
     """The null of each shape that heads have, on axes of its own."""
     shapes = shapes_of(tree)[:_PANELS]
     if len(shapes) == 1:
-        return single(null_spectrum, look, tree, 8.0)
+        return Single(null_spectrum, look, tree, 8.0)()
     cases = {str(dims): {"table": tree, "case": case} for case, dims in enumerate(shapes)}
     title = model_title(tree)
     figure = panels(partial(null_spectrum, legend=False), cases, look, 2, share_y=False, title=title, share_x=False)
@@ -191,7 +193,7 @@ def _main_statistics(tree: xr.DataTree) -> tuple[str, ...]:
 
 def _bars(tree: xr.DataTree, look: Look) -> Picture:
     """The bars of all statistics, far enough apart for their names."""
-    figure = single(flagged_by_statistic, look, tree)
+    figure = Single(flagged_by_statistic, look, tree)()
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     lines = 1 + max(name.count("\n") for name in names)
     figure.set_figheight(1.0 + len(names) * (0.06 + 1.3 * lines * look.theme.points("xtick.labelsize") / 72))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import xarray as xr
 
-from rmtbase.drawing.layout import Drawing, Look, single
+from rmtbase.drawing.layout import Drawing, Look, Single
 from rmtbase.results.signal.figures._learned_directions import groups_of_signal, learned_directions
 from rmtbase.results.signal.figures._tail_exponents import tail_exponents
 
@@ -14,11 +12,9 @@ from rmtbase.results.signal.figures._tail_exponents import tail_exponents
 def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
     """What draws each picture of signal and noise: of each circuit, and of whole matrices."""
     held = groups_of_signal(tree)
-    directions = {
-        f"directions-{what}": Drawing(partial(single, learned_directions, look, tree, what=what)) for what in held
-    }
+    directions = {f"directions-{what}": Drawing(Single(learned_directions, look, tree, what=what)) for what in held}
     tails = {
-        f"tails-{what}": Drawing(partial(single, tail_exponents, look, tree, what=what))
+        f"tails-{what}": Drawing(Single(tail_exponents, look, tree, what=what))
         for what, group in held.items()
         if "tail_verdict" in group
     }

@@ -9,7 +9,7 @@ import xarray as xr
 
 from rmtbase.drawing.axes import model_title
 from rmtbase.drawing.groups import elements_of, heads_of, matrices_of
-from rmtbase.drawing.layout import Drawing, Look, legend_of_all, panels, single
+from rmtbase.drawing.layout import Drawing, Look, Single, legend_of_all, panels
 from rmtbase.drawing.picture import Picture
 from rmtbase.results.scores.figures import (
     MAIN_ELEMENT_STATISTICS,
@@ -28,25 +28,25 @@ def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
     drawings = {"statistics-along-steps": Drawing(partial(_several, tree, main, "heads", look))}
     if "departures" in tree.children:
         layers = heads.sizes.get("layer", 1)
-        draw = partial(single, departures, look, tree, height=min(1.6 + 0.5 * layers, 8.0))
+        draw = Single(departures, look, tree, height=min(1.6 + 0.5 * layers, 8.0))
         drawings["departures"] = Drawing(draw)
     if str(tree.attrs["null_method"]) != "resampled":
-        drawings["spectra-along-steps"] = Drawing(partial(single, spectra_along_steps, look, tree))
+        drawings["spectra-along-steps"] = Drawing(Single(spectra_along_steps, look, tree))
     for name in held:
-        draw = partial(single, statistic_along_steps, look, tree, statistic=name)
+        draw = Single(statistic_along_steps, look, tree, statistic=name)
         drawings[f"along-steps-{name}"] = Drawing(draw, standard=False)
     if "matrices" in tree.children:
         of_matrices = matrices_of(tree)["statistic"].values.tolist()
         main = [name for name in ("weibull_shape", "weibull_scale", "excess_kurtosis") if name in of_matrices]
         drawings["matrices-along-steps"] = Drawing(partial(_several, tree, main, "matrices", look))
         if "weibull_shape" in of_matrices:
-            drawings["weibull-plane"] = Drawing(partial(single, weibull_plane, look, tree))
+            drawings["weibull-plane"] = Drawing(Single(weibull_plane, look, tree))
         if "log_magnitude_histogram" in matrices_of(tree):
             for name in matrices_of(tree)["component"].values.tolist():
-                draw = partial(single, magnitudes_along_steps, look, tree, component=name)
+                draw = Single(magnitudes_along_steps, look, tree, component=name)
                 drawings[f"magnitudes-along-steps-{name}"] = Drawing(draw, standard=False)
         for name in [*of_matrices, "sigma"]:
-            draw = partial(single, statistic_along_steps, look, tree, statistic=name, group="matrices")
+            draw = Single(statistic_along_steps, look, tree, statistic=name, group="matrices")
             drawings[f"matrices-along-steps-{name}"] = Drawing(draw, standard=False)
     if "elements" in tree["heads"].children:
         of_elements = elements_of(tree)["statistic"].values.tolist()
