@@ -1,6 +1,6 @@
-"""Trained models, in checkpoints or in memory, read lazily: their weight matrices, head by head.
+"""Trained models, in checkpoints or in memory, and their weight matrices, read head by head when asked for.
 
-Importing this room imports neither torch nor transformers nor jax.
+Importing this package imports neither torch nor transformers nor jax.
 """
 
 from rmtbase.models._array_model import ArrayModel

@@ -49,13 +49,13 @@ from rmtbase.shown import in_one_line
 @in_one_line
 @dataclass(frozen=True, kw_only=True)
 class Model(WeightMatrices):
-    """The weight matrices of one trained model, each read from its checkpoint when asked for.
+    """Weight matrices of one trained model, each read from its checkpoint when asked for.
 
-    The arrays are read-only, checked to be finite, and float32 unless something else is said. One stored tensor is kept
-    in memory, no more.
+    The arrays are read-only, checked to be finite, and float32 unless stated otherwise. At most one stored tensor is
+    kept in memory.
 
     Attributes:
-        path: the checkpoint's folder; of a model in memory what messages call it.
+        path: the checkpoint's folder; for a model in memory, its name in messages.
         config: the configuration, whose ``model_type`` is ``architecture``.
         folded: what was folded into the matrices of queries, keys and values: see :meth:`fold`.
     """
@@ -80,15 +80,15 @@ class Model(WeightMatrices):
         notes: tuple[str, ...] = (),
         adapted: Callable[[Checkpoint], Checkpoint] | None = None,
     ) -> Model:
-        """Read the configuration and the headers of a checkpoint folder, and check one against the other.
+        """Read the configuration and the headers of a checkpoint folder, and check them against each other.
 
-        With ``adapted``, which makes of its checkpoint what an adapter does, the folder may hold the adapter too.
+        The function ``adapted`` applies an adapter to the checkpoint; with it the folder may hold the adapter too.
 
-        In place of the folder one ``.safetensors`` file of it can be given, or one ``.gguf`` file, which has a
-        configuration of its own.
+        Instead of the folder, one of its ``.safetensors`` files can be given, or one ``.gguf`` file, which contains its
+        own configuration.
 
         Raises:
-            CheckpointError: or one of its kinds, naming the file, the tensor, what was found and expected.
+            CheckpointError: or one of its subclasses; it names the file, the tensor, what was found and expected.
             MissingDependencyError: the weights are ``.bin`` files and torch 2.10 or later is not installed.
         """
         gguf = find_gguf(folder)
@@ -109,7 +109,7 @@ class Model(WeightMatrices):
 
     @classmethod
     def of_updates(cls, adapter: Adapter, name: str) -> Model:
-        """The low-rank updates of an adapter, without its base: see :meth:`Adapter.delta`."""
+        """Open the low-rank updates of an adapter, without its base: see :meth:`Adapter.delta`."""
         sites, notes = adapter.delta()
         inventory = Inventory(sites=sites, others={}, notes=notes)
         opened = cls._of_inventory(inventory, adapter.checkpoint, {}, "", name, None)
@@ -125,17 +125,18 @@ class Model(WeightMatrices):
         network: Network | None = None,
         given: Network | None = None,
     ) -> Model:
-        """Check the tensors of a state dict, by name, against a configuration. They stay where they are.
+        """Check the tensors of a state dict, by name, against a configuration. The tensors are not copied.
 
-        Sizes that the configuration leaves out are those of the tensors; the number of heads no tensor shows. With
-        ``network`` it is read by running that; ``given``, the module whose tensors they are, is run for the proof.
+        Sizes that the configuration leaves out are taken from the tensors, except the number of heads, which no tensor
+        shows. With ``network``, the sites are found by running that network. ``given`` is the module that holds the
+        tensors; it is run for the proof.
 
         Raises:
-            ParameterError: it is no state dict.
-            CheckpointError: or one of its kinds, naming the tensor, what was found and expected.
+            ParameterError: ``tensors`` is not a state dict.
+            CheckpointError: or one of its subclasses; it names the tensor, what was found and expected.
         """
         stored = Checkpoint.of_tensors(tensors, name)
-        require_plain_tensors(stored)  # before any is looked for by its name
+        require_plain_tensors(stored)  # before any tensor is looked up by name
         checkpoint = without_draft_layers(dequantised(stored, config, stored.config_path), config)
         sized = dict(config) if network is not None else with_sizes(config, checkpoint)
         opened = cls._checked(lambda: checkpoint, sized, checkpoint.config_path, name, revision, network=network)
@@ -150,13 +151,13 @@ class Model(WeightMatrices):
         revision: str | None,
         given: Network | None = None,
     ) -> Model:
-        """The tensors of a checkpoint under whatever names, with the sites that say what their queries and keys are.
+        """Open a checkpoint whose tensors have any names, with the sites that express their queries and keys.
 
-        Where they are those of a module, ``given`` is run for the proof.
+        If the tensors belong to a module, pass it as ``given``; it is run for the proof.
 
         Raises:
-            ParameterError: no site is given, or one without queries or keys.
-            CheckpointError: or one of its kinds: a tensor is not there, or has not the shape of its site.
+            ParameterError: no site is given, or a site lacks queries or keys.
+            CheckpointError: or one of its subclasses: a tensor is missing, or does not have the shape of its site.
         """
         held = tuple(sites)
         require_sites(held, checkpoint)
@@ -175,7 +176,7 @@ class Model(WeightMatrices):
         notes: tuple[str, ...] = (),
         network: Network | None = None,
     ) -> Model:
-        """Check the configuration, then the headers of its checkpoint against it."""
+        """Check the configuration, then check the headers of the checkpoint against it."""
         require_readable_quantisation(config, config_path)
         require_all_heads(config, config_path)
         architecture, network = find_architecture(config, config_path, network)
@@ -224,14 +225,14 @@ class Model(WeightMatrices):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that hold the weights; none of a model in memory."""
+        """The files that hold the weights; empty for a model in memory."""
         return self._checkpoint.files
 
     def prove(self) -> Model:
-        """The model, with a note that its sites were proved here, or why they were not: see ``proof_of``.
+        """Return the model with a note that its sites were proved, or why they were not: see ``proof_of``.
 
         Raises:
-            CheckpointError: q·k of the model's own forward pass is not what a site's W_QK gives.
+            CheckpointError: q·k in the model's own forward pass differs from what a site's W_QK gives.
         """
         if not proof_is_wanted():
             return self
@@ -246,17 +247,18 @@ class Model(WeightMatrices):
         return proved
 
     def without_proof(self, reason: str) -> Model:
-        """The model, which cannot be proved for a reason that :meth:`prove` then notes."""
+        """Return the model marked as one that cannot be proved; :meth:`prove` then notes the reason."""
         return replace(self, _not_run=reason)
 
     def fold(self, what: Iterable[str] | str) -> Model:
-        """The model with biases, or gains of norms, folded into its queries, keys and values: see ``fold_site``.
+        """Return the model with biases, or gains of norms, folded into its queries, keys and values: see ``fold_site``.
 
         Args:
             what: some of ``"biases"`` and ``"norms"``.
 
         Raises:
-            ParameterError: something else; or a norm in front of queries and keys is not known.
+            ParameterError: ``what`` names anything else, the biases cannot be folded in, or a norm of queries or keys
+                or of their inputs is not known.
         """
         folds = require_folds(what)
         if not folds:
@@ -267,7 +269,7 @@ class Model(WeightMatrices):
         sites = tuple(fold_site(site, folds, self._checkpoint) for site in self._raw)
         held = Inventory(sites=sites, others={}).matrices
         matrices = {place: {**each, **held.get(place, {})} for place, each in self._matrices.items()}
-        biased = all(has_biases(site, self._checkpoint) for site in self._raw)  # by the names of their maps
+        biased = all(has_biases(site, self._checkpoint) for site in self._raw)  # judged by the names of the tensors
         settled = {NORMS: "norms" in folds, BIASES: "biases" in folds and biased}
         notes = (note for note in self.notes if not settled.get(note))
         words = f"folded into queries, keys and values: {', '.join(folds)}"
@@ -277,13 +279,13 @@ class Model(WeightMatrices):
         )
 
     def has(self, layer: int, component: str) -> bool:
-        """Whether a layer, by its index in ``layers``, has a component."""
+        """Return True if a layer, given by its index in ``layers``, has a component."""
         return component in self._matrices[self.layers[layer]]
 
     def matrix(self, layer: int, component: str) -> Float[np.ndarray, "d_out d_in"]:
-        """One weight matrix, shape (d_out, d_in): rows are outputs, whatever the stored orientation.
+        """Return one weight matrix, shape (d_out, d_in): rows are outputs, whatever the stored orientation.
 
-        Float32, or float64 where it is computed of several tensors.
+        The matrix is float32, or float64 where it is computed from several tensors.
 
         Raises:
             ParameterError: there is no such layer or component.
@@ -294,7 +296,7 @@ class Model(WeightMatrices):
         return matrix
 
     def stored_matrix(self, layer: int, component: str) -> Shaped[np.ndarray, "d_out d_in"]:
-        """As :meth:`matrix`, but what is rows of a stored tensor in half precision is not widened."""
+        """Return the same as :meth:`matrix`, but do not widen rows of a stored tensor in half precision."""
         self.require_matrix(layer, component)
         expression = self._expression(layer, component)
         read = self._tensors.read if self._is_of_one_type(expression) else self.stored
@@ -306,21 +308,22 @@ class Model(WeightMatrices):
         return len({self._checkpoint.dtype(name) for name in expression.tensors()}) == 1
 
     def part_notes(self, part: str) -> tuple[str, ...]:
-        """What is to be known of a part, of ``"layers"`` too, and which of its matrices are there and not read."""
+        """Return notes on a part, or on ``"layers"``, including those on matrices that exist but are not read."""
         if part == "layers":
             noted = (*self.notes, *(note for one in self._parts.values() for note in one.notes))
             return unread_matrices(self._checkpoint, self.used_tensors(), noted)
         return self._parts[part].notes if part in self._parts else ()
 
     def shape(self, name: MatrixName) -> tuple[int, int]:
-        """(d_out, d_in) of a matrix of a part."""
+        """Return the shape (d_out, d_in) of a matrix of a part."""
         return self._of_part(name).shape(self._checkpoint.shape)
 
     def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:
-        """A matrix of a part as :meth:`stored_matrix`: of an expert as it is; any other as blocks of stored rows.
+        """Yield a matrix of a part as :meth:`stored_matrix`: an expert's whole, any other in blocks of stored rows.
 
-        Of a stack of experts one is read at a time, of an embedding a block of 4 194 304 elements, or of d_model rows.
-        So too of what is dequantised; what an adapter is merged into is in memory as a whole. Raises as :meth:`matrix`.
+        Experts that are stored as a stack are read one at a time. A block of an embedding has 4 194 304 elements, or
+        d_model rows where these are more. The same holds for dequantised tensors, but a tensor that an adapter was
+        merged into is held in memory as a whole. Raises as :meth:`matrix`.
         """
         expression = self._of_part(name)
         if name.expert is None:
@@ -330,16 +333,16 @@ class Model(WeightMatrices):
             yield expression.evaluate(self._tensors.read_one_of if self._is_of_one_type(expression) else self.stored)
 
     def is_transposed(self, name: MatrixName) -> bool:
-        """Whether the blocks of a matrix of a part are rows of its transpose."""
+        """Return True if the blocks of a matrix of a part are rows of its transpose."""
         expression = self._of_part(name)
         return name.expert is None and isinstance(expression, Tensor) and expression.transposed
 
     def is_stored_as(self, name: MatrixName, other: Model) -> bool:
-        """Whether another model stores a matrix of a part under the same name and in the same orientation."""
+        """Return True if another model stores a matrix of a part under the same name and in the same orientation."""
         return self._of_part(name) == other._of_part(name)
 
     def digest(self, name: MatrixName) -> bytes:
-        """SHA-256 over what is stored of a matrix of a part."""
+        """Return SHA-256 over the stored tensors of a matrix of a part."""
         return self._checkpoint.digest(self._of_part(name).tensors())
 
     def _of_part(self, name: MatrixName) -> Expression:
@@ -349,11 +352,11 @@ class Model(WeightMatrices):
         raise ParameterError("name", str(name), f"a matrix of {', '.join(self.parts) or 'no part'}")
 
     def stored_shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a stored tensor, as its header has it."""
+        """Return the shape of a stored tensor according to its header."""
         return self._checkpoint.shape(name)
 
     def stored(self, name: str) -> Float[np.ndarray, "..."]:
-        """A stored tensor in float32.
+        """Read a stored tensor in float32.
 
         Raises:
             CheckpointError: it cannot be read, or is not finite.
@@ -361,34 +364,37 @@ class Model(WeightMatrices):
         return widened(self._tensors.read(name))
 
     def least_sigma(self, layer: int, component: str) -> float:
-        """The standard deviation below which weights of the stored type are rounding: see ``least_sigma``."""
+        """Return the standard deviation below which stored weights are mostly rounding error: see ``least_sigma``."""
         return max(least_sigma(self._checkpoint.dtype(name)) for name in self._expression(layer, component).tensors())
 
     def digits(self, layer: int, component: str) -> int:
-        """The binary digits of the stored type, or of the coarsest: 8 of bfloat16, 11 of float16, else float32's 24."""
+        """Return the binary digits of the coarsest stored type: 8 for bfloat16, 11 for float16, 24 for float32."""
         return min(
             DIGITS.get(self._checkpoint.dtype(name), 24) for name in self._expression(layer, component).tensors()
         )
 
     def refused(self, site: int, head: int, found: str, expected: str) -> CheckpointError:
-        """A :class:`~rmtbase.errors.CheckpointError` that names the checkpoint and the head."""
+        """Return a :class:`~rmtbase.errors.CheckpointError` that names the checkpoint and the head."""
         return CheckpointError(self.path, f"{self.sites[site].place} head {head} has {found}; expected {expected}")
 
     def site_digest(self, site: int) -> bytes:
-        """SHA-256 over the stored query and key tensors of a site; of those that hold values too, with these."""
+        """Return SHA-256 over the stored query and key tensors of a site, including values that share a tensor."""
         return self._checkpoint.digest(self.sites[site].query_key_tensors())
 
     def weights_digest(self) -> str:
-        """SHA-256, in hexadecimal, over :meth:`used_tensors`, by name; reads each once, raises as :meth:`stored`."""
+        """Return SHA-256, in hexadecimal, over :meth:`used_tensors` in the order of their names.
+
+        Reads each tensor once. Raises as :meth:`stored`.
+        """
         return self._checkpoint.digest(sorted(self.used_tensors())).hex()
 
     def used_tensors(self) -> frozenset[str]:
-        """The names of the stored tensors that its matrices are made of."""
+        """Return the names of the stored tensors that its matrices are made of."""
         held = [*self._matrices.values(), *(part.matrices for part in self._parts.values())]
         return frozenset(name for matrices in held for one in matrices.values() for name in one.tensors())
 
     def tensors(self, layer: int, component: str) -> tuple[str, ...]:
-        """The names of the stored tensors that a weight matrix of a layer is made of, each once.
+        """Return the names of the stored tensors that a weight matrix of a layer is made of, each once.
 
         Raises:
             ParameterError: there is no such layer or component.

@@ -1,4 +1,4 @@
-"""Opening a model: a folder, one of the hub, one in memory, or the bundled one at several stages of its training."""
+"""Open a model: from a folder, from the hub, from memory, or the bundled one at several stages of its training."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _SUBFOLDER = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
 _SHARD = re.compile(r"-\d+-of-\d+\.")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
-_NOT_THERE_ON_WINDOWS = (21, 123, 1921)  # no medium, no name of a file, a link to nothing
+_NOT_THERE_ON_WINDOWS = (21, 123, 1921)  # device not ready, invalid file name, dangling link
 
 
 def open_model(
@@ -57,45 +57,55 @@ def open_model(
     fold: Iterable[str] | str = (),
     cache: Path | None = None,
 ) -> Model:
-    """Open a trained model. Configuration and headers are read and checked; weights are read when asked for.
+    """Open a trained model. The configuration and the headers are read and checked now, the weights when asked for.
 
     Args:
-        model: the folder of a checkpoint in Hugging Face format; or one file, ``.gguf``, or ``.safetensors`` or
-            ``.bin`` with its config.json beside it; or ``"demo"``, the bundled model (write ``"./demo"`` for a folder
-            of that name); or the name of a model on the hub, such as ``"EleutherAI/pythia-70m"``, of a known one
-            without its owner, ``"pythia-70m"``, or of a GGUF file there, ``"org/name/FILE.gguf"``. A folder comes
-            before a model of the hub with the same name. Or a model in memory: a ``torch.nn.Module`` of transformers,
-            on any device and of any head, or a state dict, whose tensors may be of torch, NumPy or JAX. An opened model
-            is given back.
-        revision: the checkpoint of the bundled model, or the branch, tag or commit on the hub; of a model in memory
-            whatever it shall be called by.
-        subfolder: the folder, within that of the checkpoint or within the repository on the hub, that holds the model:
-            ``"text_encoder"`` of a pipeline, say.
-        family: of a model in memory, how its tensors are named and laid out: one of
+        model: one of
+
+            * the folder of a checkpoint in Hugging Face format, or one file: ``.gguf``, or ``.safetensors`` or ``.bin``
+              with its config.json beside it;
+            * ``"demo"``, the bundled model (write ``"./demo"`` for a folder of that name);
+            * the name of a model on the hub, such as ``"EleutherAI/pythia-70m"``; a known model without its owner,
+              ``"pythia-70m"``; or a GGUF file on the hub, ``"org/name/FILE.gguf"``. A local folder takes precedence
+              over a model on the hub with the same name;
+            * a model in memory: a ``torch.nn.Module`` of transformers, on any device and with any output head, or a
+              state dict of torch, NumPy or JAX arrays;
+            * a model that is already open, which is returned.
+        revision: the checkpoint of the bundled model, or the branch, tag or commit on the hub. For a model in memory,
+            any label.
+        subfolder: the folder that holds the model within the checkpoint's folder or within the repository on the hub,
+            for instance ``"text_encoder"`` of a pipeline.
+        family: for a model in memory, how its tensors are named and laid out: one of
             :func:`rmtbase.models.supported_architectures`. A module of transformers says so itself.
-        config: of a model in memory, its sizes by the words of the family's config.json, ``{"n_head": 12}`` say, or a
-            configuration of transformers. The tensors show all sizes but the number of heads.
+        config: for a model in memory, its sizes under the keys of the family's config.json, for instance
+            ``{"n_head": 12}``, or a configuration of transformers. The tensors show all sizes except the number of
+            heads.
         name: what to call a model in memory.
-        adapter: of a low-rank adapter as PEFT saves it, a folder or on the hub: ``"delta"``, its updates by themselves,
-            as which one without a model is opened; ``"merged"``, its base with them; ``"base"``, without them.
-        base: the base of an adapter, a folder or a name, whose revision and subfolder are then meant; by default the
-            model in the adapter's own folder, or else that of the hub that the adapter's settings name.
-        inputs: of the forward of a module of one's own, by name, of two tokens or more, ``{"x": tokens}`` say. Its
-            attention is then found by running it, hooks included, on noise, and left as it is. A module of
-            transformers whose type is none of ``supported_architectures`` is read in this way without any.
-        sites: of a state dict of any other names, or of one file of it (``.safetensors``, ``.bin``) or the folder that
-            it is in, where its attention is: a :class:`rmtbase.models.Site` for each layer, whose matrices are
-            expressions over its tensors, ``Tensor("layers.0.attn.q.weight")``. Weights under names that are known, as
-            TransformerLens', are refused with the lines of Python that make the sites.
+        adapter: how to open a low-rank adapter that PEFT saved, from a folder or from the hub: ``"delta"`` for its
+            updates by themselves (the default without ``base``), ``"merged"`` for its base with the updates, ``"base"``
+            for its base without them.
+        base: the base of an adapter, a folder or a name. ``revision`` and ``subfolder`` then refer to the base. By
+            default it is the model in the adapter's own folder, or else the model on the hub that the adapter's
+            settings name.
+        inputs: arguments by name for the forward pass of your own module, with two tokens or more, for instance
+            ``{"x": tokens}``. The attention is then found by running the module on noise, hooks included; the module
+            is left unchanged. A module of transformers whose type is not among ``supported_architectures`` is run in
+            the same way without them.
+        sites: the location of the attention in a state dict with any other names, in one file that holds it
+            (``.safetensors``, ``.bin``), or in the folder of that file: a :class:`rmtbase.models.Site` for each layer,
+            whose matrices are expressions over the tensors, such as ``Tensor("layers.0.attn.q.weight")``. Weights
+            under names that another program is known to use, such as TransformerLens, are refused with the lines of
+            Python that make the sites.
         fold: what to fold into queries, keys and values: some of ``"biases"`` and ``"norms"``; see :meth:`Model.fold`.
-        cache: folder to fetch what is on the hub into, where the hub's own cache does not hold it; by default that.
+        cache: the folder for downloads that the hub's own cache does not hold; by default the hub's cache.
 
     Raises:
-        ParameterError: the name is empty, no such revision is bundled, a folder or an opened model was given one, a
-            model in memory is of no family, or another one is said to be, or a subfolder is none within a checkpoint.
+        ParameterError: the name is empty; the bundled model has no such revision; a revision was given for a folder or
+            for an opened model; a model in memory has no family, or its configuration states another; or the
+            subfolder is not within the checkpoint.
         MissingFileError: there is no such folder, or it lacks a file.
-        CheckpointError: or another of its kinds: the checkpoint cannot be fetched, or cannot be read.
-        MissingDependencyError: the weights are only there as ``.bin`` files, and torch 2.10 or later is not installed.
+        CheckpointError: or one of its subclasses: the checkpoint cannot be fetched or read.
+        MissingDependencyError: the weights exist only as ``.bin`` files, and torch 2.10 or later is not installed.
     """
     if subfolder is not None:
         _require_subfolder(model, subfolder)
@@ -117,7 +127,7 @@ def open_model(
             raise ParameterError("revision", revision, "none beside an opened model, which has its own")
         return model.fold(fold)
     if not isinstance(model, (str, Path)) or not str(model).strip():
-        # Of what may be a model its type alone: the repr of tensors is long, and says nothing.
+        # Show only the type: the repr of a list of tensors is long and says nothing.
         found = model if model is None or isinstance(model, (str, int, float)) else type(model).__name__
         raise ParameterError(
             "model", found, "a folder, the name of a model on the hub, or 'demo'; or a module of torch or a state dict"
@@ -134,7 +144,7 @@ def _open_stored(
     cache: Path | None,
     adapted: Callable[[Checkpoint], Checkpoint] | None = None,
 ) -> Model:
-    """The bundled model, one in a folder, or one of the hub; with its tensors as an adapter has them."""
+    """Open the bundled model, a folder, or a model on the hub, with its tensors changed by ``adapted`` where given."""
     if model == "demo":
         folder, revision = demo_checkpoint(revision)
         return Model.from_folder(folder, "demo", revision, adapted=adapted)
@@ -171,9 +181,9 @@ def _open_adapter(
     base: str | Path | None,
     cache: Path | None,
 ) -> Model:
-    """An adapter's updates, or its base with or without them. Revision and subfolder are those of a base that is given.
+    """Open an adapter's updates, or its base with or without them.
 
-    Without one they are the adapter's own, where that is on the hub.
+    Revision and subfolder refer to the base if one is given, and otherwise to an adapter on the hub.
     """
     way = way or ("delta" if base is None else "merged")
     if way not in WAYS:
@@ -203,7 +213,7 @@ def _open_adapter(
 
 
 def _named_base(folder: Path) -> tuple[str, str | None]:
-    """The model of the hub that an adapter's settings name as its base, and the revision, if they name one."""
+    """Read the base model on the hub that an adapter's settings name, and its revision if they name one."""
     settings = read_json_object(folder / ADAPTER_CONFIG)
     base, own = settings.get("base_model_name_or_path"), settings.get("revision")
     if not isinstance(base, str) or not HUB_ID.fullmatch(base):
@@ -216,7 +226,7 @@ def _unchanged(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _is_in_memory(model: object) -> TypeGuard[Mapping[Any, Any] | torch.nn.Module]:
-    torch = sys.modules.get("torch")  # who has a module has imported it
+    torch = sys.modules.get("torch")  # a caller that holds a module has imported torch
     return isinstance(model, Mapping) or (torch is not None and isinstance(model, torch.nn.Module))
 
 
@@ -229,17 +239,17 @@ def _from_memory(
     inputs: Mapping[str, Any] | None,
     sites: Sequence[Site] | None,
 ) -> Model:
-    """A module, or a state dict, of the family that is named, here or by its configuration; or a module that is run."""
+    """Open a module or a state dict by its family, named here or in its configuration, or by running the module."""
     network, given, wrapped, of_transformers = None, None, cast(Any, None), None
     if isinstance(model, Mapping):
         what, own_name, tensors = "state dict", None, model
     else:
         what, own_name = type(model).__name__, getattr(model, "name_or_path", None)
-        wrapped = getattr(model, "module", model)  # by torch.nn.DataParallel, or its distributed kin
+        wrapped = getattr(model, "module", model)  # torch.nn.DataParallel and its distributed variant wrap a module
         tensors = weights_in_effect(wrapped)
         given = Network(wrapped, Path(type(wrapped).__name__), inputs, model)
         own_config = getattr(model, "config", getattr(wrapped, "config", None))
-        if config is None and hasattr(own_config, "to_dict"):  # any other is not one of transformers
+        if config is None and hasattr(own_config, "to_dict"):  # otherwise it is no configuration of transformers
             config = own_config
         of_transformers = getattr(config, "model_type", None)
         if family is None and (inputs is not None or of_transformers not in (None, *supported_architectures())):
@@ -262,13 +272,13 @@ def _from_memory(
     except MissingTensorError:
         if network is not None or isinstance(model, Mapping) or of_transformers is None:
             raise
-    # Some types are stored under other names than those of their modules, and it is these that the table knows.
+    # transformers stores some types under names that differ from those of the modules; the table has the stored names.
     network = Network.of_module(wrapped, given=model)
     return Model.from_state_dict(tensors, settings, called, revision, network)
 
 
 def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:
-    """The configuration as a dictionary that names its family."""
+    """Return the configuration as a dictionary that names its family."""
     found = config.to_dict() if hasattr(config, "to_dict") else config
     if found is not None and not isinstance(found, Mapping):
         raise ParameterError(
@@ -281,9 +291,9 @@ def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:
             "family",
             None,
             f"the family of the {what}, such as {near_architectures('', known)}, with the number of heads, as "
-            "family='gpt2', config={'n_head': 12}; or sites=[Site(…)], where its queries and keys are; or of a module "
-            "inputs={…}, those of its forward. Heads as arrays go into rmtbase.score_heads(w_q, w_k); "
-            "rmtbase.models.split_qkv cuts them out of fused weights",
+            "family='gpt2', config={'n_head': 12}; or sites=[Site(…)], which locate its queries and keys; or, for a "
+            "module, inputs={…}, the arguments of its forward pass. Heads as arrays go into "
+            "rmtbase.score_heads(w_q, w_k); rmtbase.models.split_qkv cuts them out of fused weights",
         )
     if family is not None and family not in known:
         raise ParameterError(
@@ -297,14 +307,14 @@ def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:
 
 
 def existing_folder(model: str | Path) -> Path | None:
-    """What stands there in the file system, or None where nothing does.
+    """Return the path of an existing folder or file, or None if there is nothing at that path.
 
     Raises:
         CheckpointError: the path cannot be looked up.
     """
     folder = _expand(Path(model))
     try:
-        folder.stat()  # Path.exists says no, from Python 3.14 on, where it is not allowed to look
+        folder.stat()  # from Python 3.14 on, Path.exists returns False where permission is denied
     except ValueError:  # a null character
         return None
     except OSError as error:
@@ -315,11 +325,11 @@ def existing_folder(model: str | Path) -> Path | None:
 
 
 def require_checkpoint(folder: Path, revision: str | None) -> None:
-    """Raise unless it is a folder, or a file that holds a whole model, of which there are no revisions.
+    """Raise unless the path is a folder, or a file that holds a whole model. Neither has revisions.
 
     Raises:
-        CheckpointError: it is another file, with what it is by its name.
-        ParameterError: a revision is asked for.
+        CheckpointError: the path is some other file; the message says what kind of file its name suggests.
+        ParameterError: a revision was asked for.
     """
     if not folder.is_dir() and _is_whole_model(folder):
         if revision is not None:
@@ -336,7 +346,7 @@ def require_checkpoint(folder: Path, revision: str | None) -> None:
 
 
 def _require_subfolder(model: object, subfolder: str) -> None:
-    """Raise ParameterError unless it is the name of a folder within another, which the model can have."""
+    """Raise ParameterError unless the model can have subfolders and the name is that of a folder within another."""
     if not isinstance(model, (str, Path)) or model == "demo":
         raise ParameterError("subfolder", subfolder, "none: it is for a folder, or for a model on the hub")
     if not _SUBFOLDER.fullmatch(subfolder) or not {".", ".."}.isdisjoint(subfolder.split("/")):
@@ -355,31 +365,31 @@ def _open_folder(
 
 
 def _is_whole_model(path: Path) -> bool:
-    """Whether a file, by its name, holds all the weights of a model, and their configuration is there."""
+    """Return True if a file, by its name, holds all weights of a model and its configuration is available."""
     if path.suffix == ".safetensors" or (path.suffix == ".bin" and _is_model(path)):
         return _SHARD.search(path.name) is None and (path.parent / "config.json").exists()
     return path.suffix.lower() == ".gguf"
 
 
 def _is_model(path: Path) -> bool:
-    """True where a ``.bin`` file is a model's weights by its name, and no training state."""
+    """Return True if a ``.bin`` file, by its name, holds a model's weights rather than training state."""
     return path.name.startswith(("pytorch_model", "model")) or format_of(path.name) is None
 
 
 def _expand(path: Path) -> Path:
     try:
         return path.expanduser()
-    except RuntimeError:  # ~name, where there is no such user: then it is the name itself
+    except RuntimeError:  # ~name with no such user: a file may have that name
         return path
 
 
 def require_other_files(paths: Iterable[Path], model: Model) -> None:
     """Raise :class:`~rmtbase.errors.OutputError` if a path leads to a file of the model.
 
-    Files are compared, not names: the hub's cache keeps a model's files as links to where they are, and a link, or the
-    file that it points to, may be the path.
+    Files are compared rather than names: the hub's cache keeps a model's files as symbolic links, and the path may be
+    a link or its target.
     """
-    beside = model.path.iterdir() if model.files else ()  # of a model in memory there are none
+    beside = model.path.iterdir() if model.files else ()  # a model in memory has no files
     own = {identity(file) for file in (*beside, *model.files)} - {None}
     for path in paths:
         if identity(path) in own:
