@@ -9,13 +9,12 @@ from fnmatch import fnmatchcase
 
 _FOLDERS: dict[tuple[str, str], str] = {
     ("comparison", "results.comparison"): (
-        "BetweenGroups CommonOrigin Expected FUSED HEADLINES InitialSigmas Interval PairedGrowth "
-        "PublishedCheck PublishedTable READS RECIPES SELECTION ScaleLaw ShapeBand TRANSMISSION Training "
+        "BetweenGroups CommonOrigin FUSED HEADLINES InitialSigmas PairedGrowth "
+        "READS RECIPES SELECTION ScaleLaw ShapeBand TRANSMISSION Training "
         "TwoGroups TwoModels WEIBULL WRITES attention_class attention_classes between_groups budget_state "
-        "built_in_correlation checks common_origin compare compare_groups compare_two comparison_csv "
-        "diagnose fingerprint initial_sigmas measures_of not_testable_of our_name paired_growth "
-        "printed_interval published_class published_csv published_table published_tables scale_law "
-        "shape_band shape_drift significant_class summarize_comparison weibull_scales"
+        "built_in_correlation common_origin compare compare_groups compare_two comparison_csv "
+        "diagnose fingerprint initial_sigmas measures_of not_testable_of paired_growth "
+        "published_class scale_law shape_band shape_drift significant_class summarize_comparison weibull_scales"
     ),
     ("plots", "drawing.axes"): ("statistic_label statistic_words"),
     ("plots", "drawing.color_scales"): ("Q_LEVELS Z_LEVELS q_colorbar z_colorbar"),
@@ -161,6 +160,22 @@ MEANT: dict[str, str] = {
             "scoring.farthest_z",
         )
     },
+    **{
+        f"names/comparison.{name}*": "studies/sources reproduces the paper: published.py and first_principles.py there"
+        for name in (
+            "Expected",
+            "Interval",
+            "PublishedCheck",
+            "PublishedTable",
+            "checks",
+            "our_name",
+            "printed_interval",
+            "published_csv",
+            "published_table",
+        )
+    },
+    "commands/rmtbase published*": "pages of studies/sources have the tables",
+    "commands/rmtbase --help*": "without the command published",
     "names/nulls.open_atlas": "tables.open_atlas_file opens any atlas",
     "names/nulls.smallest_kept": "in sims/compact_atlas.py, which alone uses it",
     "names/constants.released_digits": "in sims/release_constants.py, which alone uses it",

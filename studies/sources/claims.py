@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import ParameterError
-from rmtbase.results.comparison import checks, published_table
 from studies.sources.claims_checks import CHECKS, Evidence, Found
 from studies.sources.first import MILLION
+from studies.sources.first_principles import checks
+from studies.sources.published import published_table
 from studies.sources.recipe import Null, Result, Row, Run, Table, read_results
 
 COVERS: dict[str, str] = {}

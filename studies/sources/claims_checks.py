@@ -18,11 +18,12 @@ from rmtbase.laws import low_rank_product, naive_marchenko_pastur, null, product
 from rmtbase.linalg import product_singular_values
 from rmtbase.models import Model
 from rmtbase.results import open_comparison
-from rmtbase.results.comparison import TRANSMISSION, published_table, weibull_scales
+from rmtbase.results.comparison import TRANSMISSION, weibull_scales
 from rmtbase.results.scores.figures import PUBLISHED_BAND
 from rmtbase.results.trajectory.schema import scores_at
 from studies.sources.course import STUDIES, TWINS, course, steps_of
 from studies.sources.first import thin_of
+from studies.sources.published import published_table
 from studies.sources.recipe import Null, Run
 from studies.sources.spectra import COMPONENTS
 from studies.sources.training import RAPID, courses, way_gone

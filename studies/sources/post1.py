@@ -12,7 +12,9 @@ from rmtbase.models import known_models
 from rmtbase.results.figures import figures
 from rmtbase.results.scores.figures import head_density_heatmap, statistic_scatter
 from studies.sources.drawing import MARKERS, canvas, legend_below, titled
+from studies.sources.first_principles import known_name
 from studies.sources.post1_rows import BOTH, fitted_by_histogram, rows
+from studies.sources.published import published_table
 from studies.sources.recipe import Figure, Result, Run, Table
 from studies.sources.statements import by_place, entropy_of_product, measured, of_elements, scored
 
@@ -30,14 +32,12 @@ COVERS = {
     "post 1, figure 20": "needs Meta's LLaMA 3.1 8B and Mistral 7B v0.3: recipe cross",
     "post 1, table 1": "done",
 }
+_PRINTED = published_table("post-1-table-1")
 PUBLISHED_TABLE = {
-    "gpt2": (768, 12, 64, 12), "gpt2-medium": (1024, 16, 64, 24), "gpt2-large": (1280, 20, 64, 36),
-    "gpt2-xl": (1600, 25, 64, 48), "llama-3.1-8b": (4096, 32, 128, 32), "mistral-7b-v0.3": (4096, 32, 128, 32),
-    "pythia-70m": (512, 8, 64, 6), "pythia-160m": (768, 12, 64, 12), "pythia-410m": (1024, 16, 64, 24),
-    "pythia-1b": (2048, 8, 256, 16), "pythia-1.4b": (2048, 16, 128, 24), "pythia-2.8b": (2560, 32, 80, 32),
-    "pythia-6.9b": (4096, 32, 128, 32), "pythia-12b": (5120, 40, 128, 36),
-}  # fmt: skip
-"""Table 1: d, n_h, d_h and layers, as printed."""
+    known_name(label): tuple(int(_PRINTED.number(label, size)) for size in ("d_model", "n_heads", "d_head", "layers"))
+    for label in _PRINTED.labels
+}
+"""Table 1: d, n_h, d_h and layers as printed, by the name of the known model."""
 NOTHING = (
     "Of no head of {} do the elements have all statistics of post 1: there are too few, or too few values of them."
 )

@@ -14,10 +14,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.laws import weibull_anchor, weibull_null
-from rmtbase.results.comparison import TRANSMISSION, ScaleLaw, Training, published_table, scale_law, weibull_scales
+from rmtbase.results.comparison import TRANSMISSION, ScaleLaw, Training, scale_law, weibull_scales
 from rmtbase.results.scores.figures import PUBLISHED_BAND
 from studies.sources.course import PYTHIA_DECAY, PYTHIA_RATES, Transmission
 from studies.sources.drawing import canvas, legend_below, looks, titled
+from studies.sources.published import published_table
 from studies.sources.recipe import Figure
 from studies.sources.weibull_shapes import NORMAL_95, SHORT, figure_of
 

@@ -10,13 +10,9 @@ from scipy.special import ndtr
 
 from rmtbase.laws import weibull_anchor, weibull_body_tail_gap, weibull_closure, weibull_null
 from rmtbase.results.comparison import (
-    PublishedTable,
     Training,
     attention_classes,
-    checks,
-    our_name,
     paired_growth,
-    published_table,
     shape_band,
     shape_drift,
     weibull_scales,
@@ -24,6 +20,8 @@ from rmtbase.results.comparison import (
 from rmtbase.results.trajectory.schema import scores_at
 from studies.sources import weibull_scales as scales
 from studies.sources.course import TRIMS, Transmission, steps_of, training_of
+from studies.sources.first_principles import checks, our_name
+from studies.sources.published import PublishedTable, published_table
 from studies.sources.recipe import Null, Row, Run, Table
 from studies.sources.weibull_shapes import NORMAL_95, PAPER
 

@@ -1,4 +1,4 @@
-"""``rmtbase compare`` and ``rmtbase published``."""
+"""``rmtbase compare``."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ def strict_json(text):
     return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
-@pytest.mark.parametrize("command", ["compare", "published"])
-def test_help_has_an_example(command, run):
-    ran = run(command, "--help")
+def test_help_has_an_example(run):
+    ran = run("compare", "--help")
     assert ran.status == 0
-    assert f"Example: rmtbase {command}" in " ".join(ran.out.split())
+    assert "Example: rmtbase compare" in " ".join(ran.out.split())
 
 
 def test_compare_writes_the_comparison_of_the_python_call(files, run, tmp_path):
@@ -131,25 +130,3 @@ def test_what_cannot_be_is_refused_in_one_line(arguments, said, files, run):
     ran = run("compare", *given, *TENTHS)
     assert ran.status == 2
     assert said in ran.err.splitlines()[-1]
-
-
-def test_published_lists_all_tables_and_prints_one(run):
-    listed = run("published").out
-    assert all(f"weibull-table-{number}" in listed for number in range(1, 7)) and "post-1-table-1" in listed
-    printed = run("published", "weibull-table-5").out
-    assert "arXiv:2605.18898v1" in printed and "3.79473" in printed
-    assert "shape_band" in run("published", "weibull-table-6").out
-    ran = run("published", "weibull-table-7")
-    assert ran.status == 2 and "expected one of weibull-table-1" in ran.err
-
-
-def test_published_tables_as_json_and_csv(run, tmp_path):
-    (row, *_) = strict_json(run("published", "weibull-text", "--json").out)["first_principles"]
-    assert (row["published"], row["agrees"]) == ("1.2054", True)
-    assert len(strict_json(run("published", "--json").out)) == 8
-    path = tmp_path / "table.csv"
-    assert run("published", "weibull-table-3", "--csv", path).err == f"rmtbase: wrote {path}\n"
-    assert run("published", "weibull-table-3", "--csv", "-").out == path.read_text()
-    assert path.read_text().startswith("table,row,column,unit,published,low,high,agrees,")
-    path.write_text("another")
-    assert run("published", "weibull-table-3", "--csv", path).status == 2

@@ -15,7 +15,7 @@ D_MODEL, LAYERS = 32, 2
 COMPONENTS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 WITHOUT_TESTS = {
-    "baseline", "cite", "constants", "demo", "doctor", "export", "inspect", "law", "plot", "published",
+    "baseline", "cite", "constants", "demo", "doctor", "export", "inspect", "law", "plot",
 }  # fmt: skip
 """Commands that test nothing themselves; ``demo`` prints what ``score`` does."""
 

@@ -27,17 +27,17 @@ from rmtbase.results.comparison import (
     measures_of,
     paired_growth,
     published_class,
-    published_table,
     scale_law,
     shape_band,
     shape_drift,
     significant_class,
 )
+from rmtbase.results.comparison._published_models import PUBLISHED_MODELS
 from rmtbase.statistics import weibull_fit
 
-TABLE = published_table("weibull-table-4")
-ROOTS = np.sqrt(np.array(TABLE.numbers("peak_rate", "Pythia")) / np.array(TABLE.numbers("weight_decay", "Pythia")))
-SCALES = np.array(TABLE.numbers("mean_scale", "Pythia"))
+PYTHIA = [model for model in PUBLISHED_MODELS if model.name.startswith("Pythia")]
+ROOTS = np.sqrt([model.peak_rate / model.weight_decay for model in PYTHIA])
+SCALES = np.array([model.mean_scale for model in PYTHIA])
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,6 @@ def test_attention_is_classed_by_its_heads_and_storage(heads, keys, options, nam
 def test_heads_that_share_no_key_heads_evenly_are_refused():
     with pytest.raises(ParameterError, match="a multiple of n_key_heads = 3"):
         attention_class(8, 3)
-
-
-def test_budgets_and_states_are_the_published_ones():
-    growth = published_table("weibull-table-3")
-    for label, row in zip(growth.labels, growth.rows, strict=True):
-        training = Training(TABLE.number(label, "peak_rate"), TABLE.number(label, "weight_decay"), 143_000)
-        assert growth.interval(label, "budget").low <= training.budget <= growth.interval(label, "budget").high
-        assert training.state.startswith(row["state"].lower().rstrip("."))  # "Near-sat." is printed
 
 
 def test_a_budget_between_published_examples_is_said_to_be_either():

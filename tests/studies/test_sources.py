@@ -12,12 +12,12 @@ import pytest
 from rmtbase import laws
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import open_model
-from rmtbase.results.comparison import published_table
 from studies.sources import __main__ as entry
 from studies.sources import course, first, null, writing
 from studies.sources.__main__ import HERE, RECIPES, main, results_of
 from studies.sources.coverage import PLACES, STATUSES, covered, files_of, page
 from studies.sources.manifests import FILE, checkpoints, checkpoints_of, listing, packaged
+from studies.sources.published import published_table
 from studies.sources.recipe import VERDICTS, Fetched, Result, Row, Run, label
 from studies.sources.statements import exponent
 from studies.sources.writing import index

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from rmtbase.cli._app import app
-from rmtbase.results.comparison import published_table
 from studies.sources import weibull_tables
 from studies.sources.__main__ import HERE, RECIPES
 from studies.sources.claims import CLAIMS, SOURCES, Found, claims, erratum_tests, make, verdict
 from studies.sources.claims_checks import CHECKS
 from studies.sources.course import DEMO_TRAINING, Checkpoint, course, training_of, transmission
 from studies.sources.coverage import PLACES
+from studies.sources.published import published_table
 from studies.sources.recipe import Null, Run
 from studies.sources.training import COVERS as TRAINING
 from studies.sources.training import _early, _of_last, courses, spectra_of

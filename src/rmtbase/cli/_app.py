@@ -21,7 +21,6 @@ from rmtbase.cli._export import export
 from rmtbase.cli._inspect import inspect
 from rmtbase.cli._law import law
 from rmtbase.cli._plot import plot
-from rmtbase.cli._published import published
 from rmtbase.errors import ParameterError
 from rmtbase.results import FOLDERS
 from rmtbase.shown import shown
@@ -42,7 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _OF_KINDS = tuple(import_module(f"rmtbase.results.{folder}.command").COMMAND for folder in FOLDERS)
-_COMMANDS = (demo, *_OF_KINDS, inspect, law, constants, published, cite, plot, export, doctor)
+_COMMANDS = (demo, *_OF_KINDS, inspect, law, constants, cite, plot, export, doctor)
 for command in _COMMANDS:
     app.command(cls=Command)(command)
 

@@ -26,7 +26,6 @@ _MEANT = {
     "law": ("laws", "theory", "analytic", "exact", "distribution", "spectrum", "density"),
     "constants": ("constant", "number", "numbers", "value", "edge"),
     "compare": ("comparison", "versus", "vs", "side-by-side", "duplicates", "models"),
-    "published": ("paper", "papers", "literature", "tables", "replicate", "reproduce"),
     "cite": ("reference", "references", "citation", "bibtex", "bib"),
     "inspect": ("describe", "summary", "structure", "architecture", "sites", "layers", "ls", "list"),
     "signal": ("noise", "spikes", "spike", "directions", "learned", "denoise", "shrink", "rank"),

@@ -16,7 +16,6 @@ _KINDS = {
     "CSV of pairs": "titles kind,earlier,later,score,p_value",
     "CSV of signal": "titles layer,what,head,squared_norm,strongest_p_value",
     "CSV of a comparison": "titles model,component,family,revision",
-    "CSV of published tables": "line table,row,column,unit,published,low,high,agrees,untrained,basis",
     "HTML": "html",
 }
 """What a command writes beside pictures and netCDF, as :func:`rmtbase.tables.require_replaceable` tells it."""

@@ -11,18 +11,16 @@ from ._classes import (
 )
 from ._common_origin import CommonOrigin, common_origin, fingerprint
 from ._diagnose import WEIBULL, diagnose, shape_drift, weibull_scales
-from ._first_principles import Expected, PublishedCheck, checks, our_name
 from ._groups import BetweenGroups, TwoGroups, between_groups, compare_groups
 from ._initial_recipe import RECIPES, InitialSigmas, initial_sigmas
 from ._measures import HEADLINES, measures_of
 from ._paired_growth import PairedGrowth, built_in_correlation, paired_growth
-from ._published import Interval, PublishedTable, printed_interval, published_table, published_tables
 from ._scale_law import ScaleLaw, scale_law
 from ._shape_band import ShapeBand, shape_band
 from ._training_budget import Training, budget_state
 from ._two_models import TwoModels, compare_two
 from .measure import compare
-from .rows import comparison_csv, published_csv
+from .rows import comparison_csv
 from .summary import not_testable_of, summarize_comparison
 
 __all__ = [
@@ -36,12 +34,8 @@ __all__ = [
     "WRITES",
     "BetweenGroups",
     "CommonOrigin",
-    "Expected",
     "InitialSigmas",
-    "Interval",
     "PairedGrowth",
-    "PublishedCheck",
-    "PublishedTable",
     "ScaleLaw",
     "ShapeBand",
     "Training",
@@ -52,7 +46,6 @@ __all__ = [
     "between_groups",
     "budget_state",
     "built_in_correlation",
-    "checks",
     "common_origin",
     "compare",
     "compare_groups",
@@ -63,13 +56,8 @@ __all__ = [
     "initial_sigmas",
     "measures_of",
     "not_testable_of",
-    "our_name",
     "paired_growth",
-    "printed_interval",
     "published_class",
-    "published_csv",
-    "published_table",
-    "published_tables",
     "scale_law",
     "shape_band",
     "shape_drift",

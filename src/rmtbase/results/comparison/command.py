@@ -49,7 +49,7 @@ def compare(
         ),
     ] = None,
     published: Annotated[
-        bool, typer.Option("--published", help="Beside the published models, too; see rmtbase published.")
+        bool, typer.Option("--published", help="Beside the twelve published models of arXiv:2605.18898, too.")
     ] = False,
     paired: Annotated[
         bool,

@@ -20,10 +20,10 @@ from rmtbase.results.comparison._each_model import ComparedModel, components_tab
 from rmtbase.results.comparison._every_two import drifts_table, pairs_table
 from rmtbase.results.comparison._grouped import grouped_tables, require_groups
 from rmtbase.results.comparison._paired_growth import paired_growth
-from rmtbase.results.comparison._published import PublishedTable, published_table
+from rmtbase.results.comparison._published_models import published_models
 from rmtbase.results.comparison._scale_law import scale_law
 from rmtbase.results.comparison._shape_band import shape_band
-from rmtbase.results.comparison._training_budget import Training, budget_state
+from rmtbase.results.comparison._training_budget import Training
 from rmtbase.results.comparison._two_models import PERMUTATIONS
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
 from rmtbase.results.scores import require_scores
@@ -51,7 +51,7 @@ def compare(
             and :func:`rmtbase.results.comparison.compare_groups` of every two.
         training: settings of the training, of models where they are known.
         initial: names of the models that are before training; if None, those of whose heads none left the null.
-        published: whether to put the published models beside them.
+        published: whether to put the twelve published models of arXiv:2605.18898 beside them.
         permutations: of each test.
         seed: of these, and of the band's null.
         progress: shows the pairs compared, and is told what cannot be said and why.
@@ -101,7 +101,7 @@ def compare(
     if groups:
         tree |= grouped_tables(compared, groups, paired, permutations, seed, progress, warnings)
     if published:
-        tree["/published"] = _published()
+        tree["/published"] = published_models()
     for line in warnings:
         progress.note(line)
     described = {name: describe(group, COMPARISON_SCHEMA[name]) for name, group in tree.items() if group.data_vars}
@@ -167,25 +167,3 @@ def _plain(prefix: str, result: Any) -> dict[str, Any]:
     """The fields of a result that the schema has, each as a variable."""
     named = {f"{prefix}_{field.name}": getattr(result, field.name) for field in fields(result)}
     return {name: value for name, value in named.items() if name in COMPARISON_SCHEMA["/findings"]}
-
-
-def _published() -> xr.Dataset:
-    """The published models, those of weibull-table-4, with what tables 2 and 3 say of them."""
-    scales, growth, tails = (published_table(f"weibull-table-{number}") for number in (4, 3, 2))
-
-    def column(table: PublishedTable, name: str) -> list[float]:
-        return [table.number(label, name) if label in table.labels else np.nan for label in scales.labels]
-
-    states = {label: budget_state(growth.number(label, "budget")) for label in growth.labels}
-    ratio = np.array(column(scales, "peak_rate")) / np.array(column(scales, "weight_decay"))
-    dim = "published_model"
-    return xr.Dataset(
-        {
-            "mean_scale": (dim, column(scales, "mean_scale")),
-            "root": (dim, np.sqrt(ratio)),
-            "budget": (dim, column(growth, "budget")),
-            "budget_state": (dim, [states.get(label, "") for label in scales.labels]),
-            "max_to_q99": (dim, column(tails, "max_to_q99_median")),
-        },
-        {dim: list(scales.labels)},
-    )

@@ -1,48 +1,15 @@
-"""Published tables and comparisons as comma-separated values."""
+"""Comparisons as comma-separated values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from decimal import Decimal
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.results.comparison._first_principles import checks
-from rmtbase.results.comparison._published import PublishedTable, printed_interval
 from rmtbase.tables import csv_text
-
-_OF_A_CELL = ("table", "row", "column", "unit", "published", "low", "high", "agrees", "untrained", "basis")
-
-
-def published_csv(tables: Iterable[PublishedTable]) -> str:
-    """One row for each cell: as published, and what it is from first principles, from ``low`` to ``high``.
-
-    The digits are those printed. Cells of which nothing is known from first principles have nothing there.
-    """
-    return csv_text(_OF_A_CELL, (row for table in tables for row in _cells(table)))
-
-
-def _cells(table: PublishedTable) -> Iterator[dict[str, Any]]:
-    found = {(check.row, check.column): check for check in checks(table)}
-    for label, row in zip(table.labels, table.rows, strict=True):
-        for name, text in row.items():
-            number = printed_interval(text) is not None
-            cells: dict[str, Any] = {
-                "table": table.name,
-                "row": label,
-                "column": name,
-                "unit": table.columns[name].unit,
-            }
-            cells["published"] = Decimal(text) if number else text
-            if (label, name) in found:
-                check = found[label, name]
-                expected = check.expected
-                cells |= {"low": expected.interval.low, "high": expected.interval.high}
-                cells |= {"agrees": int(check.agrees), "untrained": int(expected.untrained), "basis": expected.basis}
-            yield cells
 
 
 def comparison_csv(comparison: xr.DataTree) -> str:

@@ -16,13 +16,16 @@ from rmtbase.laws import (
     weibull_null,
 )
 from rmtbase.models import known_models
-from rmtbase.results.comparison._initial_recipe import InitialSigmas, initial_sigmas
-from rmtbase.results.comparison._paired_growth import built_in_correlation
-from rmtbase.results.comparison._published import Interval, PublishedTable, printed_interval, published_table
-from rmtbase.results.comparison._scale_law import ScaleLaw, scale_law
-from rmtbase.results.comparison._shape_band import shape_band
-from rmtbase.results.comparison._training_budget import Training
-from rmtbase.shown import in_one_line
+from rmtbase.results.comparison import (
+    InitialSigmas,
+    ScaleLaw,
+    Training,
+    built_in_correlation,
+    initial_sigmas,
+    scale_law,
+    shape_band,
+)
+from studies.sources.published import Interval, PublishedTable, printed_interval, published_table
 
 _STEPS = 143_000  # of every Pythia model
 _LN_10 = math.log(10.0)
@@ -43,7 +46,6 @@ class Expected(NamedTuple):
     untrained: bool = False
 
 
-@in_one_line
 @dataclass(frozen=True)
 class PublishedCheck:
     """A published number beside what it is from first principles.
@@ -94,6 +96,12 @@ _OURS = {
     "F7_attention_arch_classify": "rmtbase.results.comparison.attention_class",
     "F8_lambda_paired_correlation": "rmtbase.results.comparison.paired_growth",
 }
+
+
+def known_name(label: str) -> str:
+    """Name among the known models of a model of post-1-table-1."""
+    return _KNOWN.get(label, label.lower())
+
 
 Expectations = Mapping[tuple[str, str], Expected]
 
@@ -201,7 +209,7 @@ def _ratios(table: PublishedTable) -> Expectations:
 def _configurations(table: PublishedTable) -> Expectations:
     models, expected = {known.name: known for known in known_models()}, {}
     for label in table.labels:
-        known = models[_KNOWN.get(label, label.lower())]
+        known = models[known_name(label)]
         sizes = {"d_model": known.d_model, "n_heads": known.n_heads, "d_head": known.d_head, "layers": known.n_layers}
         expected |= {(label, name): _law(size, f"configuration of {known.hub_id}") for name, size in sizes.items()}
     return expected

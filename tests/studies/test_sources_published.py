@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
 import math
 
 import numpy as np
@@ -13,16 +11,12 @@ from scipy import optimize, stats
 from scipy.special import erf, erfinv
 
 from rmtbase.errors import ParameterError
-from rmtbase.results.comparison import (
-    Interval,
-    checks,
-    initial_sigmas,
-    our_name,
-    printed_interval,
-    published_csv,
-    published_table,
-    published_tables,
-)
+from rmtbase.results.comparison import Training, initial_sigmas
+from rmtbase.results.comparison._published_models import published_models
+from studies.sources.first_principles import checks, our_name
+from studies.sources.post1 import table_1
+from studies.sources.published import Interval, printed_interval, published_table, published_tables
+from studies.sources.weibull_tables import printed
 
 TABLES = published_tables()
 ANCHOR_SCALE = 0.887487039832266288  # of half-normal weights, from MATH's own quadrature
@@ -57,18 +51,48 @@ def test_all_seven_tables_of_the_sources_are_there_with_their_citation():
     assert all("2605.18898" in table.link for table in TABLES if table.name.startswith("weibull"))
 
 
-def test_every_digit_is_kept_in_the_csv():
-    rows = list(csv.DictReader(io.StringIO(published_csv(TABLES))))
-    printed = {(row["table"], row["row"], row["column"]): row["published"] for row in rows}
-    for table in TABLES:
-        for label, row in zip(table.labels, table.rows, strict=True):
-            for column, text in row.items():
-                found = printed[table.name, label, column]
-                if printed_interval(text) is None:
-                    assert found == text
-                else:
-                    assert printed_interval(found) == printed_interval(text)
-    assert {row["published"] for row in rows} >= {"0.0200", "0.110", "8.000", "0.00"}
+def test_every_digit_of_the_paper_is_on_the_page_of_the_recipe():
+    for page in printed():
+        table = published_table(page.name)
+        words = {column: held.words for column, held in table.columns.items()}
+        numbers = {
+            (label, words[column], text)
+            for label, row in zip(table.labels, table.rows, strict=True)
+            for column, text in list(row.items())[1:]
+            if column != "place" and printed_interval(text) is not None
+        }
+        shown = {row[:3] for row in page.rows}
+        assert numbers <= shown
+        assert {text for *_, text in shown - numbers} <= {"27 / 48"}
+        agreeing = sum(row[4] == "yes" for row in page.rows)
+        assert agreeing == sum(check.agrees for check in checks(table))
+    assert len(table_1().rows) == len(published_table("post-1-table-1").rows)
+
+
+def test_published_models_of_a_comparison_are_those_of_the_tables():
+    scales, growth, tails = (published_table(f"weibull-table-{number}") for number in (4, 3, 2))
+    models = published_models()
+    assert models["published_model"].values.tolist() == list(scales.labels)
+    for table, names in (
+        (scales, {"mean_scale": "mean_scale"}),
+        (growth, {"budget": "budget"}),
+        (tails, {"max_to_q99": "max_to_q99_median"}),
+    ):
+        for label in scales.labels:
+            for name, column in names.items():
+                found = models[name].sel(published_model=label).item()
+                expected = table.number(label, column) if label in table.labels else math.nan
+                np.testing.assert_equal(found, expected)
+    roots = [math.sqrt(scales.number(one, "peak_rate") / scales.number(one, "weight_decay")) for one in scales.labels]
+    np.testing.assert_allclose(models["root"], roots, rtol=1e-15)
+
+
+def test_budgets_and_states_are_the_published_ones():
+    growth, rates = published_table("weibull-table-3"), published_table("weibull-table-4")
+    for label, row in zip(growth.labels, growth.rows, strict=True):
+        training = Training(rates.number(label, "peak_rate"), rates.number(label, "weight_decay"), 143_000)
+        assert growth.interval(label, "budget").low <= training.budget <= growth.interval(label, "budget").high
+        assert training.state.startswith(row["state"].lower().rstrip("."))  # "Near-sat." is printed
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)

@@ -1,4 +1,4 @@
-"""Published tables as data, to the digits that were printed, each with its source."""
+"""Published tables as data, to the digits printed, each with its source."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 from rmtbase.errors import ParameterError
-from rmtbase.shown import in_one_line
 
+TABLES = Path(__file__).with_name("published.json")
 _SLACK = 1e-12  # relative, of ends that are equal but for rounding
 
 
@@ -40,7 +40,6 @@ class PublishedColumn(NamedTuple):
     unit: str
 
 
-@in_one_line
 @dataclass(frozen=True)
 class PublishedTable:
     """A published table.
@@ -120,7 +119,7 @@ def printed_interval(text: str) -> Interval | None:
 @cache
 def published_tables() -> tuple[PublishedTable, ...]:
     """All seven tables of the sources, and the numbers that their text and figures state, in the order of printing."""
-    held = json.loads(files("rmtbase.results.comparison").joinpath("published.json").read_text(encoding="utf-8"))
+    held = json.loads(TABLES.read_text(encoding="utf-8"))
     return tuple(
         PublishedTable(
             name=table["name"],
