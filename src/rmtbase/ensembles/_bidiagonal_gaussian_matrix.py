@@ -1,4 +1,4 @@
-"""A rectangular Gaussian matrix, drawn as the bidiagonal matrix with the same singular values."""
+"""Rectangular Gaussian matrix, drawn as the bidiagonal matrix with the same singular values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rmtbase.shown import in_one_line
 
 @in_one_line
 class BidiagonalDraw(NamedTuple):
-    """A square lower bidiagonal matrix: its diagonal and the entries below it."""
+    """Square lower bidiagonal matrix: its diagonal and the entries below it."""
 
     diagonal: Float[Array, " rank"]
     below: Float[Array, " rank_less_one"]
@@ -27,13 +27,13 @@ class BidiagonalDraw(NamedTuple):
 @partial(as_pytree, data_fields=["long"], meta_fields=["rank"])
 @dataclass(frozen=True)
 class BidiagonalGaussianMatrix:
-    """The exact law of the singular values of an m × n standard normal matrix from 2 min(m, n) - 1 numbers.
+    """Exact law of the singular values of an m × n standard normal matrix, drawn from 2 min(m, n) - 1 numbers.
 
-    Householder reflections from both sides bring the matrix to a lower bidiagonal one with independent entries:
+    Householder reflections from both sides bring the matrix to lower bidiagonal form with independent entries:
     χ with N, N-1, …, N-r+1 degrees of freedom on the diagonal and r-1, r-2, …, 1 below it, where r = min(m, n) and
-    N = max(m, n). Reflections keep ‖X‖_F² too.
+    N = max(m, n). Reflections also keep ‖X‖_F².
 
-    ``long``, which is N, is data, not shape, so that one compilation serves every N.
+    ``long`` is N. It is data, not shape, so that one compilation serves every N.
 
     Source: I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830 (2002), β = 1 Laguerre ensemble.
     """
@@ -53,17 +53,17 @@ class BidiagonalGaussianMatrix:
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """The number of the matrix's elements, m n."""
+        """Number of elements of the matrix, m n."""
         return (int(self.long) * self.rank,)
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is the bidiagonal matrix, of shape (rank, rank)."""
+        """Make one draw; ``matrix`` is the bidiagonal matrix, of shape (rank, rank)."""
         diagonal, below = self.bidiagonal(key)
         norm_squared = sum_of_squares(jnp.concatenate([diagonal, below]))
         return Draw(jnp.diag(diagonal) + jnp.diag(below, -1), norm_squared[None])
 
     def bidiagonal(self, key: Key[Array, ""]) -> BidiagonalDraw:
-        """The same draw as its ``rank`` diagonal entries and the ``rank - 1`` entries below them, for any rank."""
+        """Make the same draw as vectors: its ``rank`` diagonal entries and the ``rank - 1`` entries below them."""
         r = self.rank
         degrees_of_freedom = [self.long - jnp.arange(r, dtype=float), jnp.arange(r - 1, 0, -1, dtype=float)]
         lengths = chi(key, jnp.concatenate(degrees_of_freedom))

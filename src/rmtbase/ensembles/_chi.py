@@ -1,4 +1,4 @@
-"""Chi-distributed draws, the diagonal of every Gaussian matrix that an orthogonal change of basis has emptied."""
+"""Chi-distributed draws: the diagonal entries of Gaussian matrices after an orthogonal reduction."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int, Key
 
-_State = tuple[Int[Array, ""], Float[Array, " n"], Bool[Array, " n"]]  # the next attempt; lengths, and which stand
+_State = tuple[Int[Array, ""], Float[Array, " n"], Bool[Array, " n"]]  # next attempt; lengths, and which are accepted
 
 
 def chi(key: Key[Array, ""], degrees_of_freedom: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Independent χ_ν variates, the lengths of vectors of ν standard normal numbers, ν = 0, 1, 2, …; χ_0 = 0. Exact.
+    """Draw exact, independent χ_ν variates: lengths of vectors of ν standard normals, ν = 0, 1, 2, …; χ_0 = 0.
 
-    χ_ν² = 2 Γ(ν/2) by rejection, with d = ν/2 - 1/3 and x standard normal:
+    χ_ν² = 2 Γ(ν/2) is drawn by rejection, with d = ν/2 - 1/3 and x standard normal:
     χ_ν² = 2 d (1 + t)³, t = x/√(9 d), is accepted if ln u < 3 d (ln(1 + t) - t + t²/2 - t³/3), u uniform in [0, 1).
-    That is ln u < x²/2 + d (1 - v + ln v), v = (1 + t)³, less what cancels. About 1/(18 ν) of the proposals fail: all
-    places are tried at once, and the few that fail then one at a time.
+    This is the published condition ln u < x²/2 + d (1 - v + ln v), v = (1 + t)³, without the terms that cancel. About
+    1/(18 ν) of the proposals fail: all places are tried at once, and then the few that failed one at a time.
 
     Source: G. Marsaglia and W. W. Tsang, ACM Trans. Math. Softw. 26, 363 (2000).
     """
@@ -38,9 +38,9 @@ def chi(key: Key[Array, ""], degrees_of_freedom: Float[Array, " n"]) -> Float[Ar
 def _propose(
     key: Key[Array, ""], degrees_of_freedom: Float[Array, " n"]
 ) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
-    """One proposal for each place, and whether it is accepted."""
+    """Return a proposal for each place and a mask of the accepted ones."""
     key_normal, key_uniform = jax.random.split(key)
-    # Barrier, and √ of a quotient: XLA rewrites √2 erf⁻¹(·)/√(9 d) for one draw in another way than for many.
+    # Barrier, and √ of a quotient: XLA rewrites √2 erf⁻¹(·)/√(9 d) differently for one draw and for many.
     x = jax.lax.optimization_barrier(jax.random.normal(key_normal, degrees_of_freedom.shape))
     u = jax.random.uniform(key_uniform, degrees_of_freedom.shape)
     d = 0.5 * degrees_of_freedom - 1.0 / 3.0

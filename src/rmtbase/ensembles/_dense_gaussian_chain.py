@@ -1,4 +1,4 @@
-"""A product of Gaussian matrices, drawn as the matrix itself."""
+"""Product of Gaussian matrices, drawn as the matrix itself."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from rmtbase.ensembles._sum_of_squares import sum_of_squares
 @partial(as_pytree, data_fields=[], meta_fields=["dims"])
 @dataclass(frozen=True)
 class DenseGaussianChain:
-    """The product X_1 X_2 … X_L itself, (n_0, n_L), from dense standard normal X_l of shape (n_{l-1}, n_l).
+    """Product X_1 X_2 … X_L itself, (n_0, n_L), from dense standard normal X_l of shape (n_{l-1}, n_l).
 
-    The slow and obvious way: the oracle that the thin draw is tested against, and the way to look at elements.
+    This slow and direct draw is the reference that tests compare the thin draw with, and gives access to elements.
     """
 
     dims: tuple[int, ...]
 
     @property
     def name(self) -> str:
-        """``dense_`` and the thin chain's name."""
+        """``dense_`` followed by the name of the thin chain."""
         return f"dense_{chain_name(self.dims)}"
 
     @property
     def rank(self) -> int:
-        """How many singular values are structurally nonzero; the others are not to be reported."""
+        """Number of structurally nonzero singular values; the others must not be reported."""
         return min(self.dims)
 
     @property
@@ -47,7 +47,7 @@ class DenseGaussianChain:
         return tuple(m * n for m, n in zip(self.dims[:-1], self.dims[1:], strict=True))
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is X_1 … X_L, of shape (n_0, n_L)."""
+        """Make one draw; ``matrix`` is X_1 … X_L, of shape (n_0, n_L)."""
         factors = self._factors(key)
         return Draw(reduce(jnp.matmul, factors), jnp.stack([sum_of_squares(factor) for factor in factors]))
 
@@ -62,7 +62,7 @@ class DenseGaussianChain:
         return math.sqrt(math.prod(self.dims[1:-1]))
 
     def row_context(self, key: Key[Array, ""]) -> tuple[Float[Array, "_ _"], ...]:
-        """What :meth:`rows` needs of a draw: the factors, multiplied up to two that meet at the smallest n_l."""
+        """Return the input of :meth:`rows` for one draw: the product, split into two factors at the smallest n_l."""
         factors = self._factors(key)
         if len(factors) == 1:
             return tuple(factors)
@@ -73,7 +73,7 @@ class DenseGaussianChain:
     def rows(
         self, context: tuple[Float[Array, "_ _"], ...], start: ArrayLike, count: int
     ) -> Float[Array, "{count} {self.dims[-1]}"]:
-        """Rows ``start``, …, ``start + count - 1`` of a draw; no more of it is formed."""
+        """Rows ``start``, …, ``start + count - 1`` of a draw; no other rows are computed."""
         left, *right = context
         return reduce(jnp.matmul, right, jax.lax.dynamic_slice_in_dim(left, start, count))
 

@@ -1,7 +1,7 @@
-"""The laws of a single element, from which the elements of an independent matrix are drawn.
+"""Laws of a single element, from which matrices of independent elements are drawn.
 
-Each law is centred or has its location as a parameter; ``sample`` follows the current default precision of JAX. The
-parameters may be tracers while sampling; ``std`` is exact and for plain numbers.
+Each law is centred or has its location as a parameter. ``sample`` uses JAX's current default precision, and the
+parameters may then be tracers; ``std`` is exact and needs plain numbers.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from jaxtyping import Float, Key
 
 @runtime_checkable
 class ElementLaw(Protocol):
-    """The law of one element w."""
+    """Law of one element w."""
 
     @property
     def std(self) -> float:
-        """Standard deviation of w; infinite where there is none."""
+        """Standard deviation of w; infinite if the variance is."""
         ...
 
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """``count`` independent elements."""
+        """Draw ``count`` independent elements."""
         ...
 
 
@@ -38,7 +38,7 @@ class Normal:
     mean: float = 0.0
 
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """``count`` independent elements."""
+        """Draw ``count`` independent elements."""
         return self.mean + self.std * jax.random.normal(key, (count,))
 
 
@@ -54,7 +54,7 @@ class Uniform:
         return self.bound / 3**0.5
 
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """``count`` independent elements."""
+        """Draw ``count`` independent elements."""
         return self.bound * jax.random.uniform(key, (count,), minval=-1.0, maxval=1.0)
 
 
@@ -71,16 +71,16 @@ class TruncatedNormal:
         return self.parent_std * truncated_std(self.bound)
 
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """``count`` independent elements."""
+        """Draw ``count`` independent elements."""
         return self.parent_std * jax.random.truncated_normal(key, -self.bound, self.bound, (count,))
 
 
 def truncated_std(bound: float) -> float:
-    """Standard deviation √(1 − 2 b φ(b)/(2 Φ(b) − 1)) of a standard normal variable given that |z| ≤ b; to rounding."""
+    """Return √(1 − 2 b φ(b)/(2 Φ(b) − 1)), the deviation of a standard normal z given |z| ≤ b; to rounding."""
     if bound > 2:
         density_term = bound * math.sqrt(2 / math.pi) * math.exp(-(bound**2) / 2) / math.erf(bound / math.sqrt(2))
         return math.sqrt(1 - density_term)
-    # 2 b φ(b)/(2 Φ(b) − 1) = 1/T with T = Σ_k b^{2k}/(2k+1)!!, so that 1 − 1/T = (T − 1)/T cancels nothing at small b.
+    # 2 b φ(b)/(2 Φ(b) − 1) = 1/T with T = Σ_k b^{2k}/(2k+1)!!: 1 − 1/T = (T − 1)/T has no cancellation at small b.
     terms = [bound**2 / 3]
     while terms[-1] > 1e-18 * terms[0]:
         terms.append(terms[-1] * bound**2 / (2 * len(terms) + 3))
@@ -90,7 +90,7 @@ def truncated_std(bound: float) -> float:
 
 @dataclass(frozen=True)
 class Logistic:
-    """The density 1/(4 s cosh²((w − location)/(2 s))), s = ``scale``, of standard deviation π s/√3."""
+    """Logistic law: density 1/(4 s cosh²((w − location)/(2 s))), s = ``scale``; standard deviation π s/√3."""
 
     scale: float
     location: float = 0.0
@@ -101,16 +101,16 @@ class Logistic:
         return math.pi * self.scale / 3**0.5
 
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """``count`` independent elements."""
+        """Draw ``count`` independent elements."""
         return self.location + self.scale * jax.random.logistic(key, (count,))
 
 
 @dataclass(frozen=True)
 class StudentT:
-    """location + scale · t, with t of density ∝ (1 + t²/ν)^(−(ν+1)/2), ν = ``df``; ν = ∞ is the normal law.
+    """Student's t: location + scale · t, density of t ∝ (1 + t²/ν)^(−(ν+1)/2), ν = ``df``; ν = ∞ is the normal law.
 
     Drawn in polar form, without rejection: √(ν (U^(−2/ν) − 1)) cos(2πV) for independent uniform U, V has exactly this
-    law for every ν > 0, and becomes Box and Muller's normal as ν grows.
+    law for every ν > 0. As ν grows it becomes the normal draw of Box and Muller.
 
     Source: R. W. Bailey, Math. Comp. 62, 779 (1994).
     """
@@ -125,10 +125,10 @@ class StudentT:
         return self.scale / math.sqrt(1 - 2 / self.df) if self.df > 2 else math.inf
 
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, " {count}"]:
-        """``count`` independent elements."""
+        """Draw ``count`` independent elements."""
         key_radius, key_angle = jax.random.split(key)
         log_term = 2.0 * jax.random.exponential(key_radius, (count,))  # −2 ln U
         exponent = log_term / self.df
-        growth = jnp.where(exponent == 0, 1.0, jnp.expm1(exponent) / exponent)  # 0/0 where ν or U is at its end
+        growth = jnp.where(exponent == 0, 1.0, jnp.expm1(exponent) / exponent)  # 0/0 if ν = ∞ or U = 1
         angle = 2 * math.pi * jax.random.uniform(key_angle, (count,))
         return self.location + self.scale * jnp.sqrt(log_term * growth) * jnp.cos(angle)

@@ -1,4 +1,4 @@
-"""What every ensemble offers: one draw from one key, and the name under which its draws are keyed."""
+"""Interface of ensembles: one draw from one key, and the name that enters the key."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _T = TypeVar("_T")
 
 @in_one_line
 class Draw(NamedTuple):
-    """One draw of a random matrix.
+    """Draw of a random matrix.
 
     Attributes:
         matrix: a matrix whose ``rank`` largest singular values are those of the ensemble's matrix: a small core with
-            the same law where there is one, else the matrix itself.
-        norm_squared: ‖X‖_F² of each i.i.d. factor X, from which a trained matrix's σ would be estimated; empty where an
-            ensemble has no scale of its own to estimate.
+            the same singular values in law if there is one, else the matrix itself.
+        norm_squared: ‖X‖_F² of each i.i.d. factor X, from which the σ of a trained matrix would be estimated; empty if
+            the ensemble has no scale to estimate.
     """
 
     matrix: Float[Array, "rows columns"]
@@ -32,16 +32,16 @@ class Draw(NamedTuple):
 
 
 class Ensemble(Protocol):
-    """A law of random matrices, as a JAX pytree. ``sample`` makes one unbatched draw; the caller vmaps."""
+    """Law of random matrices, as a JAX pytree. ``sample`` makes one unbatched draw; the caller vmaps."""
 
     @property
     def name(self) -> str:
-        """The ensemble with its parameters, ``low_rank_product 768x64`` say: with the seed it keys the draws."""
+        """Ensemble and parameters, such as ``low_rank_product 768x64``; with the seed it determines the draws' keys."""
         ...
 
     @property
     def rank(self) -> int:
-        """How many singular values are structurally nonzero; only they are ever reported."""
+        """Number of structurally nonzero singular values; only these are reported."""
         ...
 
     @property
@@ -55,21 +55,21 @@ class Ensemble(Protocol):
         ...
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw."""
+        """Make one draw."""
         ...
 
 
 def as_pytree(cls: type[_T], data_fields: Sequence[str] = (), meta_fields: Sequence[str] = ()) -> type[_T]:
-    """Register a dataclass as ``jax.tree_util.register_dataclass`` does, with its class among what is static.
+    """Register a dataclass as ``jax.tree_util.register_dataclass`` does, with its class as static data.
 
-    Trees of two dataclasses that differ in nothing but their class are equal to JAX (0.10.2): where their hashes meet
-    in a table of compiled programs, a draw of the one ensemble would be made by the program of the other.
+    JAX (0.10.2) takes the trees of two dataclasses for equal if they differ only in their class: if their hashes
+    collided in its table of compiled programs, one ensemble would be drawn by the program of the other.
 
     Args:
         cls: the dataclass.
-        data_fields: what a compilation does not depend on; if none are named here nor below, all fields but those whose
-            metadata say ``static``.
-        meta_fields: the other fields.
+        data_fields: fields on whose values a compilation does not depend. If both lists are empty, these are all fields
+            without ``static`` in their metadata.
+        meta_fields: the static fields.
     """
     if not data_fields and not meta_fields:
         dataclass: Any = cls
@@ -88,9 +88,10 @@ def as_pytree(cls: type[_T], data_fields: Sequence[str] = (), meta_fields: Seque
 
 
 def chain_name(dims: Sequence[object]) -> str:
-    """``gaussian_chain {n_0}x…x{n_L}``.
+    """``gaussian_chain {n_0}x…x{n_L}``, the name of a chain.
 
-    ``gaussian_matrix {n_0}x{n_1}`` and ``low_rank_product {d_model}x{d_head}`` are chains under names of their own.
+    Two kinds of chains have their own names: ``gaussian_matrix {n_0}x{n_1}`` and
+    ``low_rank_product {d_model}x{d_head}``.
     """
     if len(dims) == 2:
         return f"gaussian_matrix {dims[0]}x{dims[1]}"
@@ -100,13 +101,13 @@ def chain_name(dims: Sequence[object]) -> str:
 
 
 class DrawnByItsCore:
-    """What ensembles of a product of matrices, of ``dims``, share whose draws are its core, (rank, rank)."""
+    """Base of ensembles whose draw is the core (rank, rank) of a product of matrices of ``dims``."""
 
     dims: Any
 
     @property
     def rank(self) -> int:
-        """The smallest dimension."""
+        """Smallest dimension."""
         return min(self.dims)
 
     @property

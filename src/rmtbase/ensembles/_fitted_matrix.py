@@ -1,4 +1,4 @@
-"""Matrices of independent elements of a law that is fitted to a trained matrix's: logistic, Student's t."""
+"""Matrices of independent logistic or Student-t elements, a law to be fitted to the elements of a trained matrix."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rmtbase.ensembles._full_matrix import IndependentMatrix
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_finite_number, require_positive_integer, require_positive_number
 
-_FEWEST = 0.2  # degrees of freedom; with fewer, squares of elements leave the doubles
+_FEWEST = 0.2  # degrees of freedom; with fewer, squares of elements overflow float64
 
 
 @as_pytree
 @dataclass(frozen=True)
 class LogisticMatrix(IndependentMatrix):
-    """A matrix of independent logistic elements, of standard deviation π scale/√3; scale and location are data."""
+    """Matrix of independent logistic elements with standard deviation π scale/√3; scale and location are data."""
 
     n_rows: int = field(metadata={"static": True})
     n_columns: int = field(metadata={"static": True})
@@ -32,21 +32,21 @@ class LogisticMatrix(IndependentMatrix):
 
     @property
     def law(self) -> Logistic:
-        """The law of one element; its ``std`` is exact."""
+        """Law of one element; its ``std`` is exact."""
         return Logistic(self.scale, self.location)
 
 
 def logistic_matrix(n_rows: int, n_columns: int, scale: float, location: float = 0.0) -> LogisticMatrix:
-    """The ensemble of matrices with i.i.d. logistic elements, density 1/(4 s cosh²((w − location)/(2 s))), s = scale.
+    """Ensemble of matrices with i.i.d. logistic elements, density 1/(4 s cosh²((w − location)/(2 s))), s = scale.
 
-    The spectrum of a trained matrix ``w`` beside that of logistic noise fitted to its elements::
+    To compare the spectrum of a trained matrix ``w`` with that of logistic noise fitted to its elements::
 
         fit = rmtbase.statistics.fit_logistic(w)
         null = rmtbase.ensembles.logistic_matrix(*w.shape, fit.scale, fit.location)
 
     Raises:
-        ParameterError: a dimension is not a positive integer, the scale no finite positive number, or the location not
-            finite.
+        ParameterError: a dimension is not a positive integer, the scale is not a finite positive number, or the
+            location is not finite.
     """
     return LogisticMatrix(
         require_positive_integer("n_rows", n_rows),
@@ -59,7 +59,7 @@ def logistic_matrix(n_rows: int, n_columns: int, scale: float, location: float =
 @as_pytree
 @dataclass(frozen=True)
 class StudentTMatrix(IndependentMatrix):
-    """A matrix of independent elements location + scale · t_ν, ν = ``df``; df, scale and location are data."""
+    """Matrix of independent elements location + scale · t_ν, ν = ``df``; df, scale and location are data."""
 
     n_rows: int = field(metadata={"static": True})
     n_columns: int = field(metadata={"static": True})
@@ -75,28 +75,28 @@ class StudentTMatrix(IndependentMatrix):
 
     @property
     def law(self) -> StudentT:
-        """The law of one element; its ``std`` is exact, infinite for df ≤ 2."""
+        """Law of one element; its ``std`` is exact, and infinite for df ≤ 2."""
         return StudentT(self.df, self.scale, self.location)
 
 
 def student_t_matrix(n_rows: int, n_columns: int, df: float, scale: float, location: float = 0.0) -> StudentTMatrix:
-    """The ensemble of matrices with i.i.d. elements location + scale · t_ν, density ∝ (1 + t²/ν)^(−(ν+1)/2), ν = df.
+    """Ensemble of matrices with i.i.d. elements location + scale · t_ν, density ∝ (1 + t²/ν)^(−(ν+1)/2), ν = df.
 
-    The spectrum of a trained matrix ``w`` against that of noise with elements as heavy-tailed as its own::
+    To compare the spectrum of a trained matrix ``w`` with that of equally heavy-tailed noise::
 
         fit = rmtbase.statistics.fit_student_t(w)
         null = rmtbase.ensembles.student_t_matrix(*w.shape, fit.df, fit.scale, fit.location)
 
-    With df > 4 the bulk and its edges become those of Marchenko and Pastur at the elements' standard deviation. With
+    With df > 4 the bulk and its edges tend to those of Marchenko and Pastur at the elements' standard deviation. With
     df ≤ 4 the largest singular values are outliers, each about as large as one of the largest elements (Soshnikov,
     Elect. Comm. in Probab. 9, 82, 2004; Auffinger, Ben Arous and Péché, Ann. IHP 45, 589, 2009).
 
     Args:
-        n_rows: rows.
-        n_columns: columns.
-        df: ν ≥ 0.2; infinity gives normal elements, of standard deviation ``scale``.
-        scale: unit of t, not the standard deviation, which is scale √(ν/(ν − 2)) for ν > 2 and infinite else.
-        location: the centre of the law.
+        n_rows: number of rows.
+        n_columns: number of columns.
+        df: ν ≥ 0.2; infinity gives normal elements with standard deviation ``scale``.
+        scale: unit of t. The standard deviation is scale √(ν/(ν − 2)) for ν > 2 and infinite otherwise.
+        location: centre of the law.
 
     Raises:
         ParameterError: a dimension is not a positive integer, or a parameter is outside its domain.

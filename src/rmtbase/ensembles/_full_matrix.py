@@ -1,4 +1,4 @@
-"""What the ensembles share whose draw is the matrix itself, and which can show it row by row."""
+"""Base of ensembles whose draw is the matrix itself, whole or by blocks of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rmtbase.ensembles._sum_of_squares import sum_of_squares
 
 
 class FullMatrix(ABC):
-    """An n_rows × n_columns matrix of full rank, drawn whole or by blocks of rows."""
+    """Matrix (n_rows, n_columns) of full rank, drawn whole or by blocks of rows."""
 
     n_rows: int
     n_columns: int
@@ -25,7 +25,7 @@ class FullMatrix(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The ensemble with its shape and all its parameters."""
+        """Ensemble with its shape and all its parameters."""
 
     @property
     def element_shape(self) -> tuple[int, int]:
@@ -54,41 +54,41 @@ class FullMatrix(ABC):
 
     @abstractmethod
     def row_context(self, key: Key[Array, ""]) -> Any:
-        """What :meth:`rows` needs of the draw that belongs to the key: a pytree, made once for all blocks."""
+        """Return the input of :meth:`rows` for the draw of that key: a pytree, made once for all blocks."""
 
     @abstractmethod
     def rows(self, context: Any, start: ArrayLike, count: int) -> Float[Array, "{count} {self.n_columns}"]:
-        """Rows ``start``, …, ``start + count - 1`` of a draw, however the others are cut into blocks."""
+        """Rows ``start``, …, ``start + count - 1`` of a draw; they do not depend on the division into blocks."""
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is the matrix itself, all its rows."""
-        # The barrier keeps XLA from drawing the elements anew in the loop that adds up their squares.
+        """Make one draw; ``matrix`` is the whole matrix."""
+        # The barrier keeps XLA from drawing the elements again in the loop that adds up their squares.
         matrix = lax.optimization_barrier(self.rows(self.row_context(key), 0, self.n_rows))
         return Draw(matrix, sum_of_squares(matrix)[None])
 
 
 class IndependentMatrix(FullMatrix):
-    """An n_rows × n_columns matrix with independent, identically distributed elements.
+    """Matrix (n_rows, n_columns) with independent, identically distributed elements.
 
-    Each row has a key of its own, the draw's key with the row's number folded in.
+    Each row has its own key: the draw's key with the row's number folded in.
     """
 
     @property
     @abstractmethod
     def law(self) -> ElementLaw:
-        """The law of one element."""
+        """Law of one element."""
 
     @property
     def element_std(self) -> float:
-        """Standard deviation of one element; infinite where there is none."""
+        """Standard deviation of one element; infinite if the variance is."""
         return self.law.std
 
     def row_context(self, key: Key[Array, ""]) -> Key[Array, ""]:
-        """What :meth:`rows` needs of a draw: its key."""
+        """Return the input of :meth:`rows` for one draw: its key."""
         return key
 
     def rows(self, context: Key[Array, ""], start: ArrayLike, count: int) -> Float[Array, "{count} {self.n_columns}"]:
-        """Rows ``start``, …, ``start + count - 1`` of a draw, however the others are cut into blocks."""
+        """Rows ``start``, …, ``start + count - 1`` of a draw; they do not depend on the division into blocks."""
         numbers = jnp.asarray(start, jnp.uint32) + jnp.arange(count, dtype=jnp.uint32)
         keys = jax.vmap(lambda number: jax.random.fold_in(context, number))(numbers)
         return jax.vmap(lambda key: self.law.sample(key, self.n_columns))(keys)

@@ -15,15 +15,15 @@ from rmtbase.parameters import require_dims, require_head_shape, require_positiv
 
 _MOST_FACTORS = 16
 _WIDEST = 10**12
-_LARGEST_PRODUCT = 10**140  # Σλ² is of the order of its square: far from the end of the doubles
+_LARGEST_PRODUCT = 10**140  # Σλ² is of the order of its square, which must be far from overflow in float64
 
 
 def gaussian_chain(
     dims: Sequence[int], method: Literal["thin", "dense"] = "thin"
 ) -> ThinGaussianChain | BidiagonalGaussianMatrix | DenseGaussianChain:
-    """The ensemble W = X_1 X_2 … X_L, X_l of shape (n_{l-1}, n_l) with i.i.d. standard normal elements.
+    """Ensemble W = X_1 X_2 … X_L, X_l of shape (n_{l-1}, n_l) with i.i.d. standard normal elements.
 
-    Any other scale is exact rescaling: the singular values at (σ_1, …, σ_L) are Π σ_l times these. (d, h, d) is W_QK,
+    Other scales follow exactly: the singular values at (σ_1, …, σ_L) are Π σ_l times these. (d, h, d) is W_QK,
     (m, n) a weight block, (d_out, r, d_in) a LoRA update.
 
     Args:
@@ -31,8 +31,8 @@ def gaussian_chain(
         method: ``"thin"`` draws an r × r core with the same singular values, r = min n_l; ``"dense"`` draws the matrix.
 
     Raises:
-        ParameterError: a dimension is not a positive integer up to 10^12, there are fewer than two or more than 17,
-            their product exceeds 10^140, or the method is unknown.
+        ParameterError: a dimension is not a positive integer up to 10^12, there are fewer than two or more than 17
+            dimensions, their product exceeds 10^140, or the method is unknown.
     """
     dims = require_dims(dims)
     if len(dims) > _MOST_FACTORS + 1:
@@ -60,13 +60,13 @@ def gaussian_matrix(n_rows: int, n_columns: int, method: Literal["dense"]) -> De
 def gaussian_matrix(
     n_rows: int, n_columns: int, method: Literal["thin", "dense"] = "thin"
 ) -> BidiagonalGaussianMatrix | DenseGaussianChain:
-    """The ensemble of n_rows × n_columns standard normal matrices.
+    """Ensemble of n_rows × n_columns standard normal matrices.
 
     Args:
         n_rows: m.
         n_columns: n.
-        method: ``"thin"`` draws a bidiagonal r × r matrix with the same singular values, r = min(m, n), ``"dense"`` the
-            matrix itself.
+        method: ``"thin"`` draws a bidiagonal r × r matrix with the same singular values, r = min(m, n); ``"dense"``
+            draws the matrix itself.
 
     Raises:
         ParameterError: a dimension is not a positive integer up to 10^12, or the method is unknown.
@@ -77,15 +77,15 @@ def gaussian_matrix(
 
 
 def low_rank_product(d_model: int, d_head: int, method: Literal["thin", "dense"] = "thin") -> Ensemble:
-    """The ensemble W_QK = W_Qᵀ W_K with i.i.d. standard normal factors of shape (d_head, d_model).
+    """Ensemble W_QK = W_Qᵀ W_K with i.i.d. standard normal factors of shape (d_head, d_model).
 
-    Any other scale is exact rescaling: the singular values at (σ_Q, σ_K) are σ_Q σ_K times these. ``norm_squared`` of a
-    draw is (‖W_Q‖_F², ‖W_K‖_F²).
+    Other scales follow exactly: the singular values at (σ_Q, σ_K) are σ_Q σ_K times these. ``norm_squared`` of a draw
+    is (‖W_Q‖_F², ‖W_K‖_F²).
 
     Args:
         d_model: width of the residual stream.
         d_head: head dimension, at most d_model.
-        method: ``"thin"`` draws an h × h core with the same singular values, ``"dense"`` the matrix itself.
+        method: ``"thin"`` draws an h × h core with the same singular values; ``"dense"`` draws the matrix itself.
 
     Raises:
         ParameterError: a dimension is not a positive integer, d_head > d_model, or the method is unknown.

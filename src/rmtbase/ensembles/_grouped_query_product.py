@@ -1,4 +1,4 @@
-"""The query heads of one group, which read the same keys: their joint law."""
+"""Joint law of the query heads of a group, which share one key head."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from rmtbase.parameters import require_head_shape, require_positive_integer
 @partial(as_pytree, data_fields=["d_model"], meta_fields=["d_head", "group"])
 @dataclass(frozen=True)
 class GroupedQueryProduct:
-    """The exact joint law of the spectra of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K: g query heads on one key head.
+    """Exact joint law of the spectra of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K: g query heads that share one key head.
 
     With W_K = U [B 0] V, B bidiagonal and U, V orthogonal, the nonzero singular values of W_Q,iᵀ W_K are those of
-    (Uᵀ W_Q,i)ᵀ B. Given U the Uᵀ W_Q,i are independent Gaussian matrices again, so that one B serves all heads; and
+    (Uᵀ W_Q,i)ᵀ B. Given U, the Uᵀ W_Q,i are again independent Gaussian matrices, so that one B serves all heads; and
     (Uᵀ W_Q,i)ᵀ = O_i R_i with R_i upper triangular, standard normal above the diagonal and χ_d, χ_{d-1}, …, χ_{d-h+1}
-    on it. The cores R_i B are the draw: O(g h²), whatever d. Each by itself has the law of ``low_rank_product``.
+    on it. A draw consists of the cores R_i B and costs O(g h²), whatever d. Each core by itself has the law of
+    ``low_rank_product``.
 
-    Two heads are correlated through B alone: Cov(Σλ_1, Σλ_2) = 2 d³ h, a correlation of d / (2d + h + 1) for the raw
+    Two heads are correlated only through B: Cov(Σλ_1, Σλ_2) = 2 d³ h, a correlation of d / (2d + h + 1) for the raw
     product, and exactly 1/2 for the log-determinants.
 
-    A draw is of several matrices, and so for ``montecarlo.simulate_grouped_query``, not for ``draw_spectra`` or a plan.
-    ``d_model`` is data, not shape, so that one compilation serves every d_model.
+    A draw has several matrices, so this ensemble is for ``montecarlo.simulate_grouped_query``, not for ``draw_spectra``
+    or a plan. ``d_model`` is data, not shape, so that one compilation serves every d_model.
 
     Source: M. S. Bartlett, Proc. R. Soc. Edinburgh 53, 260 (1934); I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830
     (2002); J. Ainslie et al., EMNLP (2023), for the architecture.
@@ -49,7 +50,7 @@ class GroupedQueryProduct:
 
     @property
     def rank(self) -> int:
-        """How many singular values of each head are structurally nonzero."""
+        """Number of structurally nonzero singular values of each head."""
         return self.d_head
 
     @property
@@ -59,25 +60,25 @@ class GroupedQueryProduct:
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """d_model d_head, of W_Q,1, …, W_Q,g and of W_K."""
+        """d_model d_head for each of W_Q,1, …, W_Q,g and W_K."""
         return (int(self.d_model) * self.d_head,) * (self.group + 1)
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` holds the cores (group, d_head, d_head), ``norm_squared`` is of W_Q,1, …, W_Q,g, W_K."""
+        """Make one draw; ``matrix`` holds the cores (group, d_head, d_head), ``norm_squared`` ends with W_K's."""
         diagonals, normals, b = self._parts(key)
         cores = jax.vmap(lambda *of: times_bidiagonal(upper_triangle(*of), b))(diagonals, normals)
         of_queries = jax.vmap(sum_of_squares)(jnp.concatenate([diagonals, normals], axis=1))
         return Draw(cores, jnp.append(of_queries, sum_of_squares(jnp.concatenate(b))))
 
     def sample_with_factors(self, key: Key[Array, ""]) -> tuple[Array, Array, Array]:
-        """The cores R_i B of the same draw, the R_i, and B: products with their factors' own singular values."""
+        """Make the same draw as (cores R_i B, the R_i, B); R_i and B have the singular values of the factors."""
         diagonals, normals, b = self._parts(key)
         triangles = jax.vmap(upper_triangle)(diagonals, normals)
         bidiagonal = jnp.diag(b.diagonal) + jnp.diag(b.below, -1)
         return jax.vmap(lambda upper: times_bidiagonal(upper, b))(triangles), triangles, bidiagonal
 
     def _parts(self, key: Key[Array, ""]) -> tuple[Array, Array, BidiagonalDraw]:
-        """Diagonals of the R_i, what stands above them, and B."""
+        """Diagonals of the R_i, the elements above them, and B."""
         h, g = self.d_head, self.group
         key_lengths, key_normals = jax.random.split(key)
         full = self.d_model - jnp.arange(h, dtype=float)
@@ -88,14 +89,14 @@ class GroupedQueryProduct:
 
 
 def grouped_query_product(d_model: int, d_head: int, group: int) -> GroupedQueryProduct:
-    """The ensemble of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K with i.i.d. standard normal factors of shape (d_head, d_model).
+    """Ensemble of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K with i.i.d. standard normal factors of shape (d_head, d_model).
 
     A draw has one core per query head, (group, d_head, d_head).
 
     Args:
         d_model: width of the residual stream.
         d_head: head dimension, at most d_model.
-        group: number g of query heads that read the key head.
+        group: number g of query heads that share the key head.
 
     Raises:
         ParameterError: a dimension or the group is not a positive integer, or d_head > d_model.

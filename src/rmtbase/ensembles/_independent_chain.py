@@ -1,4 +1,4 @@
-"""Products of matrices with independent elements of any law that they can be initialised with."""
+"""Products of matrices with independent normal, uniform or truncated normal elements."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _LAWS: dict[str, laws.ElementLaw] = {  # of unit variance
 @partial(as_pytree, data_fields=[], meta_fields=["dims", "entries"])
 @dataclass(frozen=True)
 class IndependentChain(DrawnByItsCore):
-    """The product X_1 X_2 … X_L of X_l, (n_{l-1}, n_l), with independent elements of unit variance, through its core.
+    """Product X_1 X_2 … X_L of X_l, (n_{l-1}, n_l), with independent elements of unit variance, through its core.
 
     The core has the nonzero singular values of the product: left of the smallest n_l, (R_1 X_2) = O_2 R_2 and so on,
-    right of it likewise. There is no shorter way for other laws than the normal one: O(Σ n_{l-1} n_l r) a draw.
+    and likewise right of it. A draw costs O(Σ n_{l-1} n_l r); only the normal law has a shorter way.
 
     Attributes:
         dims: (n_0, …, n_L).
@@ -50,17 +50,17 @@ class IndependentChain(DrawnByItsCore):
         return f"independent_chain {'x'.join(map(str, self.dims))} {self.entries}"
 
     def factors(self, key: Key[Array, ""]) -> list[Float[Array, "n_before n_after"]]:
-        """X_1, …, X_L of one draw; those right of the smallest n_l as they are drawn, transposed back."""
+        """Return X_1, …, X_L of one draw, each of shape (n_{l-1}, n_l)."""
         meeting = self.dims.index(self.rank)
         return [x if at < meeting else x.T for at, x in enumerate(_factors(key, self))]
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is the core, of shape (rank, rank)."""
+        """Make one draw; ``matrix`` is the core, of shape (rank, rank)."""
         return Draw(*_drawn(key, self))
 
 
 def independent_chain(dims: Sequence[int], entries: str = "normal") -> IndependentChain:
-    """The ensemble W = X_1 X_2 … X_L of matrices with independent elements of unit variance, of any of three laws.
+    """Ensemble W = X_1 X_2 … X_L of matrices with independent elements of unit variance, with one of three laws.
 
     Args:
         dims: (n_0, …, n_L), 1 ≤ L ≤ 16.
@@ -68,7 +68,7 @@ def independent_chain(dims: Sequence[int], entries: str = "normal") -> Independe
             ``"truncated_normal"``, cut at two standard deviations.
 
     Raises:
-        ParameterError: as :func:`gaussian_chain`, and an unknown law.
+        ParameterError: as :func:`gaussian_chain`, or the law is unknown.
     """
     checked = gaussian_chain(dims, "dense")
     assert isinstance(checked, DenseGaussianChain)
@@ -76,16 +76,16 @@ def independent_chain(dims: Sequence[int], entries: str = "normal") -> Independe
 
 
 def _factors(key: Key[Array, ""], of: IndependentChain) -> list[Float[Array, "m n"]]:
-    """The factors of one draw, those right of the smallest n_l as X_lᵀ."""
+    """Draw the factors; those right of the smallest n_l are returned as X_lᵀ."""
     law, shapes, meeting = _LAWS[of.entries], list(pairwise(of.dims)), of.dims.index(of.rank)
     shapes[meeting:] = [(n, m) for m, n in shapes[meeting:]]
     keys = jax.random.split(key, len(shapes))
     return [law.sample(one, m * n).reshape(m, n) for one, (m, n) in zip(keys, shapes, strict=True)]
 
 
-@sequential_vmap  # draw after draw: a chunk of draws holds the factors of one
+@sequential_vmap  # one draw after the other, so that a chunk holds the factors of only one draw
 def _drawn(key: Key[Array, ""], of: IndependentChain) -> tuple[Float[Array, "rank rank"], Float[Array, " factor"]]:
-    # The barrier keeps XLA from drawing the elements anew wherever they are used.
+    # The barrier keeps XLA from drawing the elements again wherever they are used.
     factors, meeting = jax.lax.optimization_barrier(_factors(key, of)), of.dims.index(of.rank)
     norms = jnp.stack([sum_of_squares(factor) for factor in factors])
     left, right = factors[:meeting], factors[meeting:][::-1]
@@ -95,7 +95,7 @@ def _drawn(key: Key[Array, ""], of: IndependentChain) -> tuple[Float[Array, "ran
 
 
 def _gathered(factors: Sequence[Float[Array, "m n"]]) -> Float[Array, "rank rank"]:
-    """R of the product of factors, the last of which has the fewest columns: RᵀR = (… X_2)ᵀ X_1ᵀ X_1 (X_2 …)."""
+    """R of the product of factors, of which the last has the fewest columns: RᵀR = (… X_2)ᵀ X_1ᵀ X_1 (X_2 …)."""
     product = None
     for factor in factors:
         product = factor if product is None else product @ factor
@@ -106,6 +106,6 @@ def _gathered(factors: Sequence[Float[Array, "m n"]]) -> Float[Array, "rank rank
 
 
 def _triangle(matrix: Float[Array, "m n"]) -> Float[Array, "n n"]:
-    """R of X = O R: the Cholesky factor of XᵀX, which has digits enough for rows no more alike than by chance."""
+    """R of X = O R: the Cholesky factor of XᵀX, which is accurate enough for random matrices; QR if it fails."""
     r = jnp.linalg.cholesky(matrix.T @ matrix).T
     return jax.lax.cond(jnp.isfinite(r).all(), lambda: r, lambda: jnp.linalg.qr(matrix, mode="r"))

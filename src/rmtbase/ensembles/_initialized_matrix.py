@@ -1,4 +1,4 @@
-"""A weight matrix as an initialiser draws it."""
+"""Weight matrices at initialization."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rmtbase.parameters import require_positive_integer
 @as_pytree
 @dataclass(frozen=True)
 class InitializedMatrix(IndependentMatrix):
-    """A matrix of shape (fan_out, fan_in) with the independent elements of an initialiser.
+    """Matrix of shape (fan_out, fan_in) with independent elements drawn by an initialiser.
 
-    The initialiser's numbers are data: one compilation serves all their values.
+    The initialiser's numbers are data, so that one compilation serves all their values.
     """
 
     n_rows: int = field(metadata={"static": True})
@@ -32,14 +32,14 @@ class InitializedMatrix(IndependentMatrix):
 
     @property
     def law(self) -> ElementLaw:
-        """The law of one element; its ``std`` is exact."""
+        """Law of one element; its ``std`` is exact."""
         return self.initializer.law(self.n_rows, self.n_columns)
 
 
 def initialized_matrix(
     n_rows: int, n_columns: int, initializer: str = "normal", **options: object
 ) -> InitializedMatrix | OrthogonalMatrix:
-    """The ensemble of weight matrices, stored as torch.nn.Linear does, that an initialiser draws.
+    """Ensemble of weight matrices (n_rows, n_columns) drawn by an initialiser, stored as torch.nn.Linear stores them.
 
     ================  ======================================================  =================================
     initializer       law of an element                                       options
@@ -60,18 +60,18 @@ def initialized_matrix(
     orthogonal        gain · Q, Q Haar on the Stiefel manifold                gain = 1
     ================  ======================================================  =================================
 
-    Names, options and defaults are those of torch.nn.init where it has the scheme. Each initialiser's own docstring
-    has its source.
+    Names, options and defaults are those of torch.nn.init if it has the scheme. Each initialiser's docstring gives its
+    source.
 
     Args:
-        n_rows: fan_out, the output features.
-        n_columns: fan_in, the input features.
+        n_rows: fan_out, the number of output features.
+        n_columns: fan_in, the number of input features.
         initializer: a name from the table.
-        options: of that initialiser.
+        options: options of that initialiser.
 
     Raises:
-        ParameterError: a dimension is not a positive integer; no such initialiser; an option that it does not have,
-            needs and did not get, or that is outside its domain.
+        ParameterError: a dimension is not a positive integer, the initialiser is unknown, or one of its options is
+            unknown, missing or outside its domain.
     """
     shape = require_positive_integer("n_rows", n_rows), require_positive_integer("n_columns", n_columns)
     if not isinstance(initializer, str) or initializer not in INITIALIZERS:

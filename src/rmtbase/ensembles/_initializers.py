@@ -1,8 +1,8 @@
-"""Initialisers of weight matrices, by name: named options, and from them and the shape the law of the elements.
+"""Initialisers of weight matrices, by name: their options and the shape determine the law of the elements.
 
-In this order: those that are told the scale of the elements; those whose scale comes from the matrix's shape (Xavier,
-Kaiming, torch.nn.Linear's default); those of transformers, whose scale comes from width and depth; the orthogonal one,
-whose elements are not independent.
+First come those whose scale is an option, then those whose scale follows from the matrix's shape (Xavier, Kaiming,
+torch.nn.Linear's default), then those of transformers, whose scale follows from width and depth, and last the
+orthogonal one, whose elements are not independent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Check = Callable[[str, object], Any]
 
 
 def option(check: Check, default: object = MISSING, *, static: bool = False) -> Any:
-    """A dataclass field for an option: how it is checked, its default, and whether a compilation depends on it."""
+    """Make a dataclass field for an option: its check, its default, and whether a compilation depends on it."""
     metadata = {"check": check, "static": static}
     if default is MISSING:
         return dataclasses.field(metadata=metadata)
@@ -30,7 +30,7 @@ def option(check: Check, default: object = MISSING, *, static: bool = False) -> 
 
 
 def one_of(*choices: str) -> Check:
-    """The check that an option is one of these words."""
+    """Make a check that an option is one of these words."""
 
     def check(name: str, value: object) -> str:
         if not isinstance(value, str) or value not in choices:
@@ -42,16 +42,16 @@ def one_of(*choices: str) -> Check:
 
 @dataclass(frozen=True)
 class Recipe(ABC):
-    """How a new weight matrix is drawn. The fields are the recipe's options."""
+    """Recipe for drawing a new weight matrix. The fields are its options."""
 
     name: ClassVar[str]
 
     @classmethod
     def from_options(cls, options: Mapping[str, object]) -> Self:
-        """The recipe with these options, checked.
+        """Check the options and make the recipe.
 
         Raises:
-            ParameterError: an option that it does not have, lacks, or that is outside its domain.
+            ParameterError: an option is unknown, missing or outside its domain.
         """
         fields = {field.name: field for field in dataclasses.fields(cls)}
         for name, value in options.items():
@@ -64,17 +64,17 @@ class Recipe(ABC):
 
     @property
     def label(self) -> str:
-        """The name and every option, ``xavier_normal gain=1.0`` say."""
+        """Name and all options, such as ``xavier_normal gain=1.0``."""
         options = (f"{field.name}={getattr(self, field.name)}" for field in dataclasses.fields(self))
         return " ".join([self.name, *options])
 
 
 class Initializer(Recipe):
-    """A recipe whose elements are independent."""
+    """Recipe whose elements are independent."""
 
     @abstractmethod
     def law(self, fan_out: int, fan_in: int) -> laws.ElementLaw:
-        """The law of one element of a matrix of shape (fan_out, fan_in)."""
+        """Return the law of one element of a matrix of shape (fan_out, fan_in)."""
 
 
 @as_pytree
@@ -94,13 +94,14 @@ class Normal(Initializer):
 @as_pytree
 @dataclass(frozen=True)
 class TruncatedNormal(Initializer):
-    """A centred normal law cut off at ±bound of its own standard deviations.
+    """Centred normal law cut off at ±bound of its own standard deviations.
 
-    With ``std_of="parent"``, ``std`` is that of the normal law before it is cut, and the elements' is smaller (0.87963
-    std at bound 2): torch.nn.init.trunc_normal_(w, std=std, a=-bound*std, b=bound*std), whose a and b are absolute, so
-    that at their defaults of ±2 nothing is cut from weights of std 0.02; and jax.nn.initializers.truncated_normal(std,
-    lower=-bound, upper=bound). With ``std_of="elements"``, ``std`` is that of the elements, and the cut is still at
-    ``bound`` deviations of the wider parent: the truncated laws of jax's and flax's variance_scaling, with bound 2.
+    With ``std_of="parent"``, ``std`` is the standard deviation of the normal law before the cut; that of the elements
+    is smaller (0.87963 std at bound 2). This is jax.nn.initializers.truncated_normal(std, lower=-bound, upper=bound)
+    and torch.nn.init.trunc_normal_(w, std=std, a=-bound*std, b=bound*std). PyTorch's a and b are absolute: their
+    defaults of ±2 cut nothing from weights of std 0.02. With ``std_of="elements"``, ``std`` is the standard deviation
+    of the elements, and the cut is still at ``bound`` deviations of the wider parent: the truncated laws of jax's and
+    flax's variance_scaling, with bound 2.
     """
 
     name = "truncated_normal"
@@ -109,7 +110,7 @@ class TruncatedNormal(Initializer):
     std_of: str = option(one_of("parent", "elements"), "parent", static=True)
 
     def law(self, fan_out: int, fan_in: int) -> laws.TruncatedNormal:
-        """The truncated law, by its parent's standard deviation."""
+        """Return the truncated normal law."""
         shrinkage = laws.truncated_std(self.bound) if self.std_of == "elements" else 1.0
         return laws.TruncatedNormal(self.std / shrinkage, self.bound)
 
@@ -139,7 +140,7 @@ class XavierUniform(Initializer):
     gain: float = option(require_positive_number, 1.0)
 
     def law(self, fan_out: int, fan_in: int) -> laws.Uniform:
-        """The uniform law."""
+        """Return the uniform law."""
         return laws.Uniform(self.gain * (6 / (fan_in + fan_out)) ** 0.5)
 
 
@@ -155,7 +156,7 @@ class XavierNormal(Initializer):
     gain: float = option(require_positive_number, 1.0)
 
     def law(self, fan_out: int, fan_in: int) -> laws.Normal:
-        """The normal law."""
+        """Return the normal law."""
         return laws.Normal(self.gain * (2 / (fan_in + fan_out)) ** 0.5)
 
 
@@ -164,11 +165,11 @@ _SQUARED_GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 25 / 9, "relu": 2.0, "s
 
 @dataclass(frozen=True)
 class _Kaiming(Initializer):
-    """The options of both Kaiming initialisers.
+    """Options of both Kaiming initialisers.
 
     Attributes:
-        a: the negative slope of a leaky rectifier; of no effect with any other nonlinearity.
-        mode: which fan the variance is divided by.
+        a: negative slope of a leaky rectifier; no effect with other nonlinearities.
+        mode: the fan that divides the variance, ``"fan_in"`` or ``"fan_out"``.
         nonlinearity: sets the gain: 1 (linear, sigmoid), 5/3 (tanh), √2 (relu), √(2/(1 + a²)) (leaky_relu), 3/4 (selu).
     """
 
@@ -193,7 +194,7 @@ class KaimingUniform(_Kaiming):
     name = "kaiming_uniform"
 
     def law(self, fan_out: int, fan_in: int) -> laws.Uniform:
-        """The uniform law."""
+        """Return the uniform law."""
         return laws.Uniform(3**0.5 * self._std(fan_out, fan_in))
 
 
@@ -208,28 +209,28 @@ class KaimingNormal(_Kaiming):
     name = "kaiming_normal"
 
     def law(self, fan_out: int, fan_in: int) -> laws.Normal:
-        """The normal law."""
+        """Return the normal law."""
         return laws.Normal(self._std(fan_out, fan_in))
 
 
 @as_pytree
 @dataclass(frozen=True)
 class TorchLinear(Initializer):
-    """U(−b, b) with b = 1/√fan_in, what torch.nn.Linear does unasked: ``kaiming_uniform`` with a = √5."""
+    """U(−b, b) with b = 1/√fan_in, the default of torch.nn.Linear: ``kaiming_uniform`` with a = √5."""
 
     name = "torch_linear"
 
     def law(self, fan_out: int, fan_in: int) -> laws.Uniform:
-        """The uniform law."""
+        """Return the uniform law."""
         return laws.Uniform(fan_in**-0.5)
 
 
 @as_pytree
 @dataclass(frozen=True)
 class SmallInit(Initializer):
-    """N(0, s²) with s = √(2/(5 d_model)): Xavier's for a (4 d_model, d_model) matrix, given to all of them.
+    """N(0, s²) with s = √(2/(5 d_model)): Xavier's scale of a (4 d_model, d_model) matrix, used for all matrices.
 
-    In Pythia up to 1B, and in GPT-NeoX where asked for, the initialiser of the matrices that read the residual stream.
+    Pythia up to 1B uses it for the matrices that read the residual stream; GPT-NeoX has it as an option.
 
     Source: T. Q. Nguyen and J. Salazar, IWSLT (2019), arXiv:1910.05895.
     """
@@ -238,7 +239,7 @@ class SmallInit(Initializer):
     d_model: int = option(require_positive_integer)
 
     def law(self, fan_out: int, fan_in: int) -> laws.Normal:
-        """The normal law."""
+        """Return the normal law."""
         return laws.Normal((2 / (5 * self.d_model)) ** 0.5)
 
 
@@ -247,7 +248,7 @@ class SmallInit(Initializer):
 class WangInit(Initializer):
     """N(0, s²) with s = 2/(n_layers √d_model).
 
-    The partner of ``small_init`` for the matrices that write to the residual stream.
+    The counterpart of ``small_init`` for the matrices that write to the residual stream.
 
     Source: B. Wang and A. Komatsuzaki, GPT-J-6B (2021); S. Black et al., GPT-NeoX-20B, arXiv:2204.06745 (2022).
     """
@@ -257,7 +258,7 @@ class WangInit(Initializer):
     d_model: int = option(require_positive_integer)
 
     def law(self, fan_out: int, fan_in: int) -> laws.Normal:
-        """The normal law."""
+        """Return the normal law."""
         return laws.Normal(2 / (self.n_layers * self.d_model**0.5))
 
 
@@ -274,7 +275,7 @@ class ScaledNormal(Initializer):
     std: float = option(require_positive_number, 0.02)
 
     def law(self, fan_out: int, fan_in: int) -> laws.Normal:
-        """The normal law."""
+        """Return the normal law."""
         return laws.Normal(self.std / (2 * self.n_layers) ** 0.5)
 
 
@@ -283,7 +284,7 @@ class ScaledNormal(Initializer):
 class Orthogonal(Recipe):
     """gain · Q with Q uniform (Haar) on the Stiefel manifold, as torch.nn.init.orthogonal_.
 
-    The shorter side is orthonormal: Q Qᵀ = I, or Qᵀ Q = I where there are more rows than columns.
+    The shorter side is orthonormal: Q Qᵀ = I, or Qᵀ Q = I if there are more rows than columns.
 
     Source: A. M. Saxe, J. L. McClelland and S. Ganguli, ICLR (2014); F. Mezzadri, Notices AMS 54, 592 (2007).
     """
@@ -309,4 +310,4 @@ INITIALIZERS: dict[str, type[Initializer] | type[Orthogonal]] = {
         Orthogonal,
     )
 }
-"""Every initialiser, by the name that a user gives it."""
+"""Initialisers by name."""

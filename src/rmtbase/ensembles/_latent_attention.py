@@ -1,4 +1,4 @@
-"""One head of multi-head latent attention: its W_QK, drawn as a core of the size of its rank."""
+"""W_QK of a head of multi-head latent attention, drawn as a core of the size of its rank."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ class LatentAttention:
     """W_QK = W_Qᵀ W_K of a head with W_Q = W_UQ W_DQ and W_K = [W_UK W_DKV; W_KR], all five of them Gaussian.
 
     W_UQ is (d_head, q_rank), W_DQ (q_rank, d_model), W_UK (d_nope, kv_rank), W_DKV (kv_rank, d_model) and W_KR (d_rope,
-    d_model), d_head = d_nope + d_rope: the first d_nope dimensions of a head meet keys from the latent, the others a
-    key that is rotated by position and not compressed. Without a ``q_rank`` W_Q is one (d_head, d_model) matrix. Heads
-    of a layer share W_DQ, W_DKV and W_KR; a draw is of one head. Norms that a model has between the factors are not in
-    it.
+    d_model), d_head = d_nope + d_rope. The first d_nope dimensions of a head multiply keys from the latent; the others
+    multiply a key that is rotated by position and not compressed. Without a ``q_rank``, W_Q is a single
+    (d_head, d_model) matrix. Heads of a layer share W_DQ, W_DKV and W_KR; a draw is of one head. Norms between the
+    factors, which models have, are not included.
 
-    The scale of the two parts of W_K against each other is part of the shape, and as a trained head's can only be
-    estimated, it is set to what the draw's own estimates say: a draw has
+    The ratio of the scales of the two parts of W_K is part of the shape. For a trained head it can only be estimated,
+    so a draw is rescaled to have the given ratio in its own estimates: exactly
 
         σ̂_KR = rope_ratio · σ̂_UK σ̂_DKV √kv_rank,
 
-    exactly, so that ``rope_ratio`` is the size of an element of W_KR against that of an element of W_UK W_DKV. The
-    overall scale is Π σ̂² of the others, whose norms are ``norm_squared``. Then a head of i.i.d. Gaussian factors of any
-    σ, over its own estimates, has the law of a draw over its own with the head's rope_ratio, whatever that came out as:
-    a factor's direction X/‖X‖ is independent of its norm.
+    so that ``rope_ratio`` is the size of an element of W_KR relative to an element of W_UK W_DKV. The overall scale is
+    Π σ̂² of the other factors, whose norms are ``norm_squared``. Take a head of i.i.d. Gaussian factors of any σ and
+    divide its W_QK by its own estimates: given the head's rope_ratio, whatever its value, the result has the law of a
+    draw with this ratio divided by its own estimates, because a factor's direction X/‖X‖ is independent of its norm.
 
     A Gaussian m × n factor X is [T 0] O with O orthogonal and T lower trapezoidal, (m, min(m, n)): standard normal
-    below the diagonal, χ_n, χ_{n-1}, … on it. What comes next, a Gaussian matrix or two on top of one another, takes O
-    up, of which only the first rows meet T. So W_Q has the left singular vectors and singular values of T_UQ T_DQ, W_K
-    those of [T_UK T_1; c T_2], T_1 above T_2 one trapezoid, and W_QK the singular values of the product of the first
-    transposed and the second. Rows that are cut off add one χ² to a norm. O(d_head³) a draw, whatever the other
-    dimensions.
+    below the diagonal, χ_n, χ_{n-1}, … on it. The next factor, a Gaussian matrix or two on top of one another, absorbs
+    O, and only its first rows are multiplied by T. So W_Q has the left singular vectors and singular values of
+    T_UQ T_DQ; W_K has those of [T_UK T_1; c T_2], where T_1 above T_2 is one trapezoid; and W_QK has the singular
+    values of the first product, transposed, times the second. Rows that are cut off add one χ² to a norm. A draw costs
+    O(d_head³), whatever the other dimensions.
 
-    ``rope_ratio`` is data, not shape: one compilation serves them all.
+    ``rope_ratio`` is data, not shape, so that one compilation serves all its values.
 
     Source: DeepSeek-AI, arXiv:2405.04434, section 2.1, for the architecture; M. S. Bartlett, Proc. R. Soc. Edinburgh
     53, 260 (1934), for the trapezoids.
@@ -82,23 +82,23 @@ class LatentAttention:
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """The ranks of W_Q and of W_K."""
+        """Ranks of W_Q and W_K."""
         query, key = self._shapes
         return min(map(min, query)), min(key[1])
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """The number of elements of W_UQ, W_DQ, W_UK and W_DKV; of W_Q, W_UK and W_DKV without a ``q_rank``."""
+        """Numbers of elements of W_UQ, W_DQ, W_UK and W_DKV; without a ``q_rank``, of W_Q, W_UK and W_DKV."""
         d, a, c, h = self.d_model, self.q_rank, self.kv_rank, self.d_nope + self.d_rope
         return (*((h * d,) if a is None else (h * a, a * d)), self.d_nope * c, c * d)
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is the core, of shape ``matrix_shape``."""
+        """Make one draw; ``matrix`` is the core, of shape ``matrix_shape``."""
         latent, rotated, norm_squared = self.parts(key)
         return Draw(latent + rounded(self.rope_ratio * rotated), norm_squared)
 
     def parts(self, key: Key[Array, ""]) -> LatentParts:
-        """The same draw as the two parts of its core, so that it is had at many rope_ratios."""
+        """Make the same draw as the two parts of its core, which can be combined at many rope_ratios."""
         c, d, (query, (up, below)) = self.kv_rank, self.d_model, self._shapes
         shapes, in_latent = [*query, up, below], min(up)
         cut_off_rows = [0, *(self.q_rank - rows for rows, _ in query[1:] if self.q_rank), 0, c - in_latent]
@@ -126,7 +126,7 @@ class LatentAttention:
 
     @property
     def _shapes(self) -> tuple[list[tuple[int, int]], tuple[tuple[int, int], tuple[int, int]]]:
-        """(rows, columns) of the factors that are left of W_Q's, and of W_UK and [W_DKV; W_KR]."""
+        """(rows, columns), without cut-off rows, of the factors of W_Q, and of W_UK and [W_DKV; W_KR]."""
         d, a, h = self.d_model, self.q_rank, self.d_nope + self.d_rope
         query = [(h, d)] if a is None else [(h, a), (min(h, a), d)]
         up = (self.d_nope, self.kv_rank)
@@ -136,19 +136,19 @@ class LatentAttention:
 def latent_attention(
     d_model: int, kv_rank: int, d_nope: int, d_rope: int, q_rank: int | None = None, rope_ratio: float = 1.0
 ) -> LatentAttention:
-    """The ensemble of W_QK of one head of multi-head latent attention, with i.i.d. Gaussian factors.
+    """Ensemble of W_QK of one head of multi-head latent attention, with i.i.d. Gaussian factors.
 
     Args:
         d_model: width of the residual stream.
-        kv_rank: of the latent of keys and values.
-        d_nope: dimensions of a head that are not rotated.
-        d_rope: those that are. A head without any is the chain (d_model, q_rank, d_nope, kv_rank, d_model) of
-            :func:`gaussian_chain`.
-        q_rank: of the latent of the queries; None where they have none.
+        kv_rank: dimension of the latent of keys and values.
+        d_nope: number of dimensions of a head that are not rotated.
+        d_rope: number of rotated dimensions. A head without any is the chain (d_model, q_rank, d_nope, kv_rank,
+            d_model) of :func:`gaussian_chain`.
+        q_rank: dimension of the latent of the queries; None if they have none.
         rope_ratio: σ̂_KR / (σ̂_UK σ̂_DKV √kv_rank).
 
     Raises:
-        ParameterError: a dimension is not a positive integer, or the ratio no finite positive number.
+        ParameterError: a dimension is not a positive integer, or the ratio is not a finite positive number.
     """
     dims = {"d_model": d_model, "kv_rank": kv_rank, "d_nope": d_nope, "d_rope": d_rope}
     checked = {name: require_positive_integer(name, value) for name, value in dims.items()}
@@ -164,9 +164,9 @@ def _strictly_below(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
 def _trapezoid(
     shape: tuple[int, int], diagonal: Float[Array, " k"], normals: Float[Array, " below"]
 ) -> Float[Array, "m k"]:
-    """The lower trapezoidal matrix, (m, min(m, n)), with that diagonal and, row by row, those elements below it."""
+    """Make the lower trapezoidal matrix, (m, min(m, n)), with that diagonal and, row by row, those elements below."""
     m, k = shape[0], min(shape)
-    position = np.zeros((m, k), dtype=np.int32)  # 0 stands for zero; one gather, as of a thin chain's triangles
+    position = np.zeros((m, k), dtype=np.int32)  # position 0 holds a zero; one gather, as for a thin chain's triangles
     position[np.diag_indices(k)] = 1 + np.arange(k)
     position[_strictly_below(shape)] = 1 + k + np.arange(normals.size)
     entries = jax.lax.optimization_barrier(jnp.concatenate([jnp.zeros(1), diagonal, normals]))

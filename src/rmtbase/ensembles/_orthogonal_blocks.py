@@ -1,4 +1,4 @@
-"""Heads of orthogonally initialised matrices: rows of Haar-distributed matrices, and products of two such blocks."""
+"""Heads of orthogonally initialised matrices: blocks of rows of Haar-distributed matrices, and products of two."""
 
 from __future__ import annotations
 
@@ -23,23 +23,21 @@ from rmtbase.parameters import require_flag, require_positive_integer
 @partial(as_pytree, data_fields=[], meta_fields=["dims", "rows", "fused"])
 @dataclass(frozen=True)
 class OrthogonalBlocks(DrawnByItsCore):
-    """X, or X_1ᵀ X_2, of blocks of h rows of orthogonal matrices, as ``torch.nn.init.orthogonal_`` draws them.
+    """Block X of h rows of an orthogonal matrix drawn as by ``torch.nn.init.orthogonal_``, or a product X_1ᵀ X_2.
 
-    The stored matrix, N × n, is uniform (Haar) among those with orthonormal rows, or where N > n with orthonormal
-    columns, and a head is h of its N rows. With N ≤ n these are orthonormal: X Xᵀ = 1, and the spectrum is fixed. With
+    The stored matrix, N × n, is uniform (Haar) among those with orthonormal rows, or orthonormal columns if N > n, and
+    a head consists of h of its N rows. With N ≤ n these are orthonormal: X Xᵀ = 1, and the spectrum is fixed. With
     N > n, X Xᵀ has the matrix-variate beta law with n/2 and (N - n)/2 (the Jacobi ensemble): with independent Gaussian
     G, n × h, and G′, (N - n) × h, it is that of R⁻ᵀ GᵀG R⁻¹, RᵀR = GᵀG + G′ᵀG′. The squared singular values of
     X_1ᵀ X_2 are the eigenvalues of X_1 X_1ᵀ X_2 X_2ᵀ: the law of X does not change under rotations of R^n or of R^h.
 
-    ``fused``: both blocks are rows of one stored matrix, 2h of its N.
-
-    Exact draw: GᵀG = TᵀT and G′ᵀG′ = T′ᵀT′ with triangles of Bartlett's law, and M, the first h rows of Q of the stack
-    [T; T′] = Q R, has MᵀM in the law of X Xᵀ. O(h³), whatever n and N.
+    Exact draw: GᵀG = TᵀT and G′ᵀG′ = T′ᵀT′ with triangles that have Bartlett's law. If M is the first h rows of Q in
+    [T; T′] = Q R, then MᵀM has the law of X Xᵀ. O(h³), whatever n and N.
 
     Attributes:
-        dims: (h, n) of one block, (n_0, h, n_2) of X_1ᵀ X_2.
+        dims: (h, n) for one block, (n_0, h, n_2) for X_1ᵀ X_2.
         rows: N of each block.
-        fused: see above.
+        fused: True if both blocks are rows of one stored matrix, 2h of its N.
 
     Source: M. L. Eaton, Multivariate Statistics (1983), chapter 7; F. Mezzadri, Notices AMS 54, 592 (2007).
     """
@@ -50,17 +48,17 @@ class OrthogonalBlocks(DrawnByItsCore):
 
     @property
     def name(self) -> str:
-        """``orthogonal_blocks {dims} of {rows}``, and ``fused`` where they are."""
+        """``orthogonal_blocks {dims} of {rows}``, followed by ``fused`` for blocks of one stored matrix."""
         dims, rows = ("x".join(map(str, one)) for one in (self.dims, self.rows))
         return f"orthogonal_blocks {dims} of {rows}{' fused' * self.fused}"
 
     @property
     def rank(self) -> int:
-        """The rows h of a block."""
+        """Number h of rows of a block."""
         return self.dims[0] if len(self.dims) == 2 else self.dims[1]
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is the core, of shape (h, h)."""
+        """Make one draw; ``matrix`` is the core, of shape (h, h)."""
         h, widths = self.rank, (self.dims[-1],) if len(self.dims) == 2 else (self.dims[0], self.dims[-1])
         if self.fused:
             both = _root(key, 2 * h, widths[0], self.rows[0])
@@ -73,7 +71,7 @@ class OrthogonalBlocks(DrawnByItsCore):
 
 
 def _root(key: Key[Array, ""], h: int, n: int, rows: int) -> Float[Array, "h h"]:
-    """M, with MᵀM in the law of X Xᵀ."""
+    """Draw M such that MᵀM has the law of X Xᵀ."""
     if rows <= n:
         return jnp.eye(h)
     keys = jax.random.split(key)
@@ -82,7 +80,7 @@ def _root(key: Key[Array, ""], h: int, n: int, rows: int) -> Float[Array, "h h"]
 
 
 def _gram_triangle(key: Key[Array, ""], h: int, n: int) -> Float[Array, "h h"]:
-    """T, upper triangular, with TᵀT in the law of GᵀG, G standard normal n × h; rows beyond the n-th are zero."""
+    """Draw an upper triangular T such that TᵀT has the law of GᵀG, G standard normal n × h; rows after n are zero."""
     key_lengths, key_normals = jax.random.split(key)
     left = n - jnp.arange(h)
     lengths = chi(key_lengths, jnp.maximum(left, 0).astype(float))
@@ -96,16 +94,19 @@ def _triangle(matrix: Float[Array, "m h"]) -> Float[Array, "h h"]:
 
 
 def orthogonal_blocks(dims: Sequence[int], rows: Sequence[int], fused: bool = False) -> OrthogonalBlocks:
-    """The ensemble of heads of orthogonally initialised matrices.
+    """Ensemble of heads of orthogonally initialised matrices.
 
     Args:
-        dims: (h, n) of one block; (n_0, h, n_2) of the product X_1ᵀ X_2, of W_QK (d_model, d_head, d_model).
-        rows: of the stored matrix of each block, N ≥ h: the number of heads times d_head, where heads fill it.
-        fused: whether both blocks are of one stored matrix, N ≥ 2h.
+        dims: (h, n) for one block; (n_0, h, n_2) for the product X_1ᵀ X_2, which is (d_model, d_head, d_model) for
+            W_QK.
+        rows: number N ≥ h of rows of the stored matrix of each block: the number of heads times d_head if the heads
+            fill it.
+        fused: whether both blocks belong to one stored matrix, N ≥ 2h.
 
     Raises:
-        ParameterError: other than two or three dimensions, that are no positive integers; h larger than a width; a
-            stored matrix without room for its blocks; ``fused`` with blocks of different matrices.
+        ParameterError: there are not two or three dimensions, or one is not a positive integer; h is larger than a
+            width; a stored matrix has no room for its blocks; or ``fused`` is given for blocks that cannot be rows
+            of one matrix.
     """
     if len(dims) not in (2, 3):
         raise ParameterError("dims", tuple(dims), "(h, n) of one block or (n_0, h, n_2) of two")

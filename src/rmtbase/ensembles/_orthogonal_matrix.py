@@ -1,4 +1,4 @@
-"""Matrices with orthonormal rows or columns: Gram–Schmidt, and what the orthogonal initialiser draws."""
+"""Matrices with orthonormal rows or columns: the Q of a QR factorisation, and the orthogonal initialiser's draws."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rmtbase.ensembles._full_matrix import FullMatrix
 from rmtbase.ensembles._initializers import Orthogonal
 
 
-# Matrix after matrix: jaxlib's LAPACK shares a batch among threads, and two batches at once may wait for each other
-# forever (jaxlib 0.10.2, two cores).
+# One matrix after the other: jaxlib's LAPACK shares a batch among threads, and two batches at once may deadlock
+# (jaxlib 0.10.2, two cores).
 @sequential_vmap
 def orthonormal_columns(matrix: Float[Array, "m n"]) -> Float[Array, "m n"]:
-    """Q of the factorisation Q R with R's diagonal positive, m ≥ n.
+    """Q of the factorisation Q R in which R has a positive diagonal, m ≥ n.
 
-    Of a standard normal matrix it is uniform (Haar) on the Stiefel manifold; LAPACK's own signs would not leave it so.
+    For a standard normal matrix, Q is uniform (Haar) on the Stiefel manifold; with LAPACK's signs it would not be.
 
     Source: F. Mezzadri, Notices AMS 54, 592 (2007).
     """
@@ -35,7 +35,7 @@ def orthonormal_columns(matrix: Float[Array, "m n"]) -> Float[Array, "m n"]:
 class OrthogonalMatrix(FullMatrix):
     """gain · Q, Q uniform (Haar) on the Stiefel manifold: all its min(n_rows, n_columns) singular values are the gain.
 
-    No row can be drawn without the others: what a draw's rows are cut from is the matrix, held whole.
+    No row can be drawn without the others, so a draw holds the whole matrix, and rows are cut from it.
     """
 
     n_rows: int = field(metadata={"static": True})
@@ -49,11 +49,11 @@ class OrthogonalMatrix(FullMatrix):
 
     @property
     def element_std(self) -> float:
-        """Gain/√max(n_rows, n_columns): the squares of a row or column of Q of that length add up to one."""
+        """Gain/√max(n_rows, n_columns), because a row or column of Q of this length has unit norm."""
         return self.initializer.gain / max(self.element_shape) ** 0.5
 
     def row_context(self, key: Key[Array, ""]) -> Float[Array, "{self.n_rows} {self.n_columns}"]:
-        """What :meth:`rows` needs of a draw: the whole matrix."""
+        """Return the input of :meth:`rows` for one draw: the whole matrix."""
         q = orthonormal_columns(jax.random.normal(key, (max(self.element_shape), min(self.element_shape))))
         return self.initializer.gain * (q.T if self.n_rows < self.n_columns else q)
 

@@ -1,4 +1,4 @@
-"""The principal angles between two random subspaces."""
+"""Principal angles between two random subspaces."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from rmtbase.parameters import require_head_shape
 class RandomSubspaces:
     """V_Qᵀ V_K for two uniformly random h-dimensional subspaces of R^d with orthonormal bases V_Q and V_K.
 
-    Its singular values are the cosines of the principal angles: how far two heads' row spaces would meet by chance. It
-    is the h × h corner A of a Haar-distributed d × d matrix. E‖A‖_F²/h, the mean cos², is h/d, and its variance
-    2 (d - h)² / (d² (d - 1)(d + 2)).
+    Its singular values are the cosines of the principal angles: the overlap of the row spaces of two heads by chance.
+    It is the h × h corner A of a Haar-distributed d × d matrix. ‖A‖_F²/h, the mean cos², has expectation h/d and
+    variance 2 (d - h)² / (d² (d - 1)(d + 2)).
 
     Exact draw: the first h columns of the Haar matrix are Q of G = Q R, G (d × h) standard normal and R with a positive
-    diagonal. R depends on Gᵀ G alone, so that the rows of G beyond the first h may be replaced by their own triangle T,
-    GᵀG = G_1ᵀG_1 + TᵀT: χ_{d-h}, χ_{d-h-1}, … on its diagonal and standard normals above, no more than d - h rows. The
-    first h rows of Q of the stack [G_1; T] are A. O(h³), whatever d.
+    diagonal. R depends only on Gᵀ G, so the rows of G beyond the first h may be replaced by their own triangle T,
+    GᵀG = G_1ᵀG_1 + TᵀT, which has χ_{d-h}, χ_{d-h-1}, … on its diagonal, standard normals above it, and at most d - h
+    rows. The first h rows of Q of the stack [G_1; T] are A. O(h³), whatever d.
 
     ``d_model`` is data, not shape, so that one compilation serves every d_model.
 
@@ -46,7 +46,7 @@ class RandomSubspaces:
 
     @property
     def rank(self) -> int:
-        """d_head: also where 2 d_head > d_model, and some cosines are one."""
+        """d_head, also if 2 d_head > d_model, when some cosines are one."""
         return self.d_head
 
     @property
@@ -56,15 +56,15 @@ class RandomSubspaces:
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """None: an orthonormal basis has no scale."""
+        """Empty, as an orthonormal basis has no scale."""
         return ()
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is the corner A, of shape (d_head, d_head)."""
+        """Make one draw; ``matrix`` is the corner A, of shape (d_head, d_head)."""
         h = self.d_head
         key_top, key_lengths, key_normals = jax.random.split(key, 3)
         top = jax.random.normal(key_top, (h, h))
-        left = self.d_model - h - jnp.arange(h)  # rows of G at and below this one of the triangle
+        left = self.d_model - h - jnp.arange(h)  # number of rows of G from this row of the triangle down
         lengths = chi(key_lengths, jnp.maximum(left, 0).astype(float))
         triangle = upper_triangle(lengths, jax.random.normal(key_normals, (h * (h - 1) // 2,)))
         triangle = jnp.where((left > 0)[:, None], triangle, 0.0)
@@ -72,11 +72,11 @@ class RandomSubspaces:
 
 
 def random_subspaces(d_model: int, d_head: int) -> RandomSubspaces:
-    """The ensemble of V_Qᵀ V_K, the overlap of two uniformly random d_head-dimensional subspaces of R^d_model.
+    """Ensemble of V_Qᵀ V_K, the overlap of two uniformly random d_head-dimensional subspaces of R^d_model.
 
     Args:
         d_model: width of the residual stream.
-        d_head: dimension of either subspace, at most d_model.
+        d_head: dimension of each subspace, at most d_model.
 
     Raises:
         ParameterError: a dimension is not a positive integer, or d_head > d_model.

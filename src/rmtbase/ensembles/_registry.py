@@ -1,4 +1,4 @@
-"""Every ensemble by the name that a plan gives it."""
+"""Registry of the ensembles that a plan can name."""
 
 from __future__ import annotations
 
@@ -29,22 +29,21 @@ ENSEMBLES: dict[str, Callable[..., Ensemble]] = {
     "orthogonal_blocks": orthogonal_blocks,
     "latent_attention": latent_attention,
 }
-"""Name in a plan → the factory, whose keyword arguments are the plan's parameters."""
+"""Name in a plan → factory; the plan's parameters are its keyword arguments."""
 
 
 def make_ensemble(name: str, parameters: Mapping[str, object]) -> Ensemble:
-    """The ensemble of that name with those parameters.
+    """Make the ensemble of that name with those parameters.
 
     Raises:
-        ParameterError: no such ensemble; a parameter that it does not take; one that it needs and did not get; or one
-            outside its domain.
+        ParameterError: the name is unknown, or a parameter is unknown, missing or outside its domain.
     """
     if not isinstance(name, str) or name not in ENSEMBLES:
         raise ParameterError("ensemble", name, "one of " + ", ".join(sorted(ENSEMBLES)))
     factory = ENSEMBLES[name]
     signature = inspect.signature(factory).parameters
     accepted = {key: of for key, of in signature.items() if of.kind is not of.VAR_KEYWORD}
-    has_options = len(accepted) < len(signature)  # which the factory itself checks
+    has_options = len(accepted) < len(signature)  # the factory checks these itself
     for parameter, value in parameters.items():
         if parameter not in accepted and not has_options:
             raise ParameterError(parameter, value, f"a parameter of {name}: {', '.join(accepted)}")

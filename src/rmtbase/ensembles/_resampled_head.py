@@ -1,4 +1,4 @@
-"""Ensembles made of a given head: random signs for its elements, or its head axes in random order and sign."""
+"""Ensembles made from a given head: random signs of its elements, or a random signed permutation of its head axes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from rmtbase.shown import in_one_line
 Matrix = NDArray[np.floating]  # (d_head, d_model)
 
 _DIGEST_BYTES = 8
-_INDEPENDENT = 1e-5  # part of a row that is no combination of the others; its error is the rounding of a square over it
-_WORD = 32  # random bits of a word, each the sign of one element
+_INDEPENDENT = 1e-5  # smallest share of a row that is independent of those before it; error: squared rounding over it
+_WORD = 32  # random bits of a word; each gives the sign of one element
 
 
 class _ResampledHead(DrawnByItsCore, ABC):
-    """Name and dims of an ensemble made of given matrices."""
+    """Name and dimensions of an ensemble made from given matrices."""
 
     digest: Any
     _factory: ClassVar[str]
@@ -36,11 +36,11 @@ class _ResampledHead(DrawnByItsCore, ABC):
     @property
     @abstractmethod
     def dims(self) -> tuple[int, ...]:
-        """(n_0, …, n_L) of the product: (d_model, d_head, d_model) of W_QK."""
+        """(n_0, …, n_L) of the product: (d_model, d_head, d_model) for W_QK."""
 
     @property
     def name(self) -> str:
-        """``{factory} {dims} sha256:{digest of the matrices}``, of W_QK with {d_model}x{d_head} for the dims."""
+        """``{factory} {dims} sha256:{digest of the matrices}``; {d_model}x{d_head} stands for the dims of W_QK."""
         dims = self.dims[:2] if self.dims[0] == self.dims[-1] else self.dims
         shape = "x".join(map(str, dims))
         return f"{self._factory} {shape} sha256:{np.asarray(self.digest).tobytes().hex()}"
@@ -50,18 +50,18 @@ class _ResampledHead(DrawnByItsCore, ABC):
 @as_pytree
 @dataclass(frozen=True)
 class SignFlippedHead(_ResampledHead):
-    """(W_Q ∘ R)ᵀ(W_K ∘ R′) of a head, R and R′ matrices of independent random signs.
+    """Head (W_Q ∘ R)ᵀ(W_K ∘ R′), R and R′ matrices of independent random signs.
 
-    Every |w_ij| stays where it is. If the elements of W_Q and W_K are independent and symmetric about 0, each of any
-    law, the flipped head has the law of the head: an exact null under any tails, sparsity, and gains of rows and
-    columns. A direction spread over many elements is destroyed; one giant element is kept.
+    Every |w_ij| stays in place. If the elements of W_Q and W_K are independent and symmetric about 0, each with any
+    law, the flipped head has the law of the head: an exact null for any tails, sparsity, and gains of rows and columns.
+    Flipping destroys a direction spread over many elements; a single giant element is kept.
 
-    With W Wᵀ = L Lᵀ the core L_Qᵀ L_K of the flipped matrices has the nonzero singular values of the product; where a
-    flipped matrix lacks full rank, orthogonal triangles take the place of L. O(d h²) a draw.
+    With W Wᵀ = L Lᵀ, the core L_Qᵀ L_K of the flipped matrices has the nonzero singular values of the product. If a
+    flipped matrix lacks full rank, triangles of QR factorisations take the place of L. A draw costs O(d h²).
 
     Attributes:
         w_q, w_k: (d_head, d_query) and (d_head, d_key), in any floating-point dtype.
-        digest: identifies them.
+        digest: identifies the matrices.
 
     Source: D. Hong, Y. Sheng and E. Dobriban, arXiv:2012.02985.
     """
@@ -78,28 +78,28 @@ class SignFlippedHead(_ResampledHead):
         return self.w_q.shape[1], self.w_q.shape[0], self.w_k.shape[1]
 
     def flipped(self, key: Key[Array, ""]) -> tuple[Array, Array]:
-        """W_Q ∘ R and W_K ∘ R′ of one draw, in the dtype of the given ones."""
+        """W_Q ∘ R and W_K ∘ R′ of one draw, in the dtype of the given matrices."""
         key_q, key_k = jax.random.split(key)
         return flipped(key_q, jnp.asarray(self.w_q)), flipped(key_k, jnp.asarray(self.w_k))
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is the core, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
+        """Make one draw; ``matrix`` is the core, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
         norms = [sum_of_squares(jnp.asarray(w, dtype=float)) for w in (self.w_q, self.w_k)]
         return Draw(_flipped_core(key, self), jnp.stack(norms))
 
 
 def sign_flipped_head(w_q: ArrayLike, w_k: ArrayLike) -> SignFlippedHead:
-    """Null of random signs for a head: its W_QK with every element's sign drawn anew.
+    """Null of random signs for a head: W_QK of factors in which the sign of every element is random.
 
-    Matrices of zeros are allowed: so are all their draws.
+    Matrices of zeros are allowed; then all draws are zero.
 
     Args:
         w_q: query matrix (d_head, d_query), in any floating-point dtype.
         w_k: key matrix (d_head, d_key), likewise.
 
     Raises:
-        ParameterError: not two floating-point matrices of as many rows, no more than either has columns, or a value in
-            them is not finite.
+        ParameterError: the factors are not floating-point matrices with the same number of rows, have more rows than
+            columns, or contain a value that is not finite.
     """
     return SignFlippedHead(*_given_head(w_q, w_k))
 
@@ -108,11 +108,11 @@ def sign_flipped_head(w_q: ArrayLike, w_k: ArrayLike) -> SignFlippedHead:
 @as_pytree
 @dataclass(frozen=True)
 class SignFlippedMatrix(_ResampledHead):
-    """W ∘ R of one matrix, R a matrix of independent random signs; see :class:`SignFlippedHead`.
+    """Matrix W ∘ R, R a matrix of independent random signs; see :class:`SignFlippedHead`.
 
     Attributes:
         w: (short side, long side), in any floating-point dtype.
-        digest: identifies it.
+        digest: identifies the matrix.
     """
 
     _factory = "sign_flipped_matrix"
@@ -126,7 +126,7 @@ class SignFlippedMatrix(_ResampledHead):
         return self.w.shape
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is the core, of shape (rank, rank). ``norm_squared`` is the given matrix's."""
+        """Make one draw; ``matrix`` is the core, of shape (rank, rank). ``norm_squared`` is the given matrix's."""
         return Draw(_flipped_triangle(key, self), sum_of_squares(jnp.asarray(self.w, dtype=float))[None])
 
 
@@ -134,10 +134,10 @@ def sign_flipped_matrix(w: ArrayLike) -> SignFlippedMatrix:
     """Null of random signs for one matrix.
 
     Args:
-        w: in any floating-point dtype, of any two sizes.
+        w: a matrix of any shape and floating-point dtype.
 
     Raises:
-        ParameterError: not a floating-point matrix, or a value in it is not finite.
+        ParameterError: ``w`` is not a floating-point matrix, or contains a value that is not finite.
     """
     matrix = _matrix("w", w)
     matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
@@ -145,7 +145,7 @@ def sign_flipped_matrix(w: ArrayLike) -> SignFlippedMatrix:
 
 
 def flipped(key: Key[Array, ""], matrix: Array) -> Array:
-    """The matrix with independent random signs, one bit of a random word for each element."""
+    """Give the elements independent random signs, one bit of a random word for each element."""
     n = matrix.size
     words = jax.random.bits(key, (-(-n // _WORD),), dtype=jnp.uint32)
     bits = (words[:, None] >> jnp.arange(_WORD, dtype=jnp.uint32)) & 1
@@ -159,7 +159,7 @@ def _flipped_triangle(key: Key[Array, ""], of: SignFlippedMatrix) -> Float[Array
     return jax.lax.cond(has_digits, lambda: core, lambda: _triangle(w))
 
 
-@sequential_vmap  # draw after draw: a chunk of draws holds the matrices of one, and cond is a branch and not a select
+@sequential_vmap  # one draw after the other: a chunk holds the matrices of one draw, and cond is a branch, not a select
 def _flipped_core(key: Key[Array, ""], head: SignFlippedHead) -> Float[Array, "d_head d_head"]:
     w_q, w_k = (w.astype(float) for w in head.flipped(key))
     (l_q, good_q), (l_k, good_k) = _cholesky(w_q), _cholesky(w_k)
@@ -167,9 +167,10 @@ def _flipped_core(key: Key[Array, ""], head: SignFlippedHead) -> Float[Array, "d
 
 
 def _cholesky(w: Float[Array, "h d"]) -> tuple[Float[Array, "h h"], Bool[Array, ""]]:
-    """L of W Wᵀ = L Lᵀ, and whether it has all digits: no row is nearly a combination of those before it.
+    """L of W Wᵀ = L Lᵀ, and whether it keeps its digits: no row is nearly a combination of the rows before it.
 
-    Cholesky's error is that of W with rows of one length, so that elements of any tail keep their digits.
+    The error of a Cholesky factor does not depend on the lengths of the rows, so heavy-tailed elements keep their
+    digits.
     """
     gram = w @ w.T
     lower = jnp.linalg.cholesky(gram)
@@ -184,15 +185,15 @@ def _triangle(w: Float[Array, "d_head d_model"]) -> Float[Array, "d_head d_head"
 @as_pytree
 @dataclass(frozen=True)
 class AxisPermutedHead(_ResampledHead):
-    """W_Qᵀ P W_K of a head, P a uniformly random signed permutation of its d_head axes.
+    """Head W_Qᵀ P W_K, P a uniformly random signed permutation of its d_head axes.
 
-    W_Q and W_K stay what they are, each row with its length; only which axis of the queries meets which axis of the
-    keys is left to chance. If the rows of W_Q, or those of W_K, are exchangeable and symmetric about 0, and the two
-    matrices are independent, the permuted head has the law of the head, whatever the gains of the rows. Random
-    rotations in the place of P would be no null there: gains put the left singular vectors of both matrices on the
-    same axes. O(h³) a draw.
+    W_Q and W_K are kept, with the lengths of their rows; only the pairing of query axes with key axes is random. If the
+    rows of W_Q, or those of W_K, are exchangeable and symmetric about 0, and the two matrices are independent, the
+    permuted head has the law of the head, whatever the gains of the rows. Random rotations in place of P would not be a
+    null in that case, because gains put the left singular vectors of both matrices on the same axes. A draw costs
+    O(h³).
 
-    A permutation of the residual stream, W_Qᵀ W_K P, would leave every singular value where it is.
+    A permutation of the residual stream, W_Qᵀ W_K P, would not change any singular value.
 
     Attributes:
         r_q, r_k: triangles R of the QR decompositions of W_Qᵀ and W_Kᵀ, (d_head, d_head).
@@ -219,7 +220,7 @@ class AxisPermutedHead(_ResampledHead):
         return self.r_q.shape[-1]
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is R_Q P R_Kᵀ, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
+        """Make one draw; ``matrix`` is R_Q P R_Kᵀ, of shape (d_head, d_head). ``norm_squared`` is the given head's."""
         r_q, r_k = (jnp.asarray(r, dtype=float) for r in (self.r_q, self.r_k))
         order, signs = signed_permutation(key, self.rank)
         core = r_q @ (signs[:, None] * r_k.T[order])
@@ -227,15 +228,15 @@ class AxisPermutedHead(_ResampledHead):
 
 
 def axis_permuted_head(w_q: ArrayLike, w_k: ArrayLike) -> AxisPermutedHead:
-    """Null of signed permutations for a head: W_Qᵀ P W_K, P of its d_head axes.
+    """Null of signed permutations for a head: W_Qᵀ P W_K, with P acting on its d_head axes.
 
     Args:
         w_q: query matrix (d_head, d_query), in any floating-point dtype.
         w_k: key matrix (d_head, d_key), likewise.
 
     Raises:
-        ParameterError: not two floating-point matrices of as many rows, no more than either has columns, or a value in
-            them is not finite.
+        ParameterError: the factors are not floating-point matrices with the same number of rows, have more rows than
+            columns, or contain a value that is not finite.
     """
     q, k, digest = _given_head(w_q, w_k)
     r_q, r_k = (np.linalg.qr(np.asarray(w, dtype=np.float64).T, mode="r") for w in (q, k))
@@ -249,7 +250,7 @@ def signed_permutation(key: Key[Array, ""], n: int) -> tuple[Array, Array]:
 
 
 def _given_head(w_q: ArrayLike, w_k: ArrayLike) -> tuple[Matrix, Matrix, NDArray[np.uint8]]:
-    """The two matrices, checked, and a digest of their values, whatever the dtype they are stored in."""
+    """Check the two matrices; return them with a digest of their values, which does not depend on the dtype."""
     q, k = _factor("w_q", w_q), _factor("w_k", w_k)
     if len(k) != len(q):
         raise ParameterError("w_k", k.shape, f"as many rows as w_q of shape {q.shape}")
@@ -273,7 +274,7 @@ def _factor(name: str, value: ArrayLike) -> Matrix:
 def _matrix(name: str, value: ArrayLike) -> Matrix:
     try:
         matrix = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:  # a ragged list, a tensor that is no NumPy array
+    except (ValueError, TypeError, RuntimeError) as error:  # a ragged list, or a tensor that NumPy cannot convert
         raise ParameterError(name, type(value).__name__, f"a NumPy array of real numbers ({error})") from error
     if not jnp.issubdtype(matrix.dtype, jnp.floating) or matrix.dtype.itemsize > 8:
         raise ParameterError(name, matrix.dtype, "floating-point numbers of at most 64 bits")

@@ -1,4 +1,4 @@
-"""The ensemble of residual paths: Π (I + σ G_l/√d), with the direct path, without it, or by the order of paths."""
+"""Ensemble of residual paths: Π (I + σ G_l/√d), with the direct path, without it, or the paths of one order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rmtbase.ensembles._residual_product import ResidualProduct
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer, require_positive_number
 
-_LARGEST = 1e70  # and its inverse: of singular values, whose fourth powers are then doubles
+_LARGEST = 1e70  # limit of singular values, and its inverse the lower one: their fourth powers then fit in float64
 
 
 def residual_path(
@@ -20,22 +20,22 @@ def residual_path(
     part: Literal["path", "update", "order"] = "path",
     order: int | None = None,
 ) -> ResidualProduct:
-    """The ensemble P = Π_{l=1..depth} (I + σ G_l/√d_model), G_l with i.i.d. standard normal elements, or a part of it.
+    """Ensemble P = Π_{l=1..depth} (I + σ G_l/√d_model), G_l with i.i.d. standard normal elements, or a part of it.
 
-    Singular values are those of the product in double precision: below d_model ε s_1 they are rounding, and tables of
-    spectra have NaN in their place. At σ = 1 and d_model = 512 that is three of them at depth 16 and 44 at depth 32.
+    The product is formed in double precision. Singular values below d_model ε s_1 are rounding noise, and tables of
+    spectra have NaN in their place: at σ = 1 and d_model = 512, three of them at depth 16 and 44 at depth 32.
 
     Args:
         d_model: width of the residual stream.
         depth: L, the number of residual blocks.
         sigma: σ; the standard deviation of a block's elements is σ/√d_model.
-        part: ``"path"`` is P, ``"update"`` P - I, ``"order"`` the sum of the products of exactly ``order`` blocks.
+        part: ``"path"`` is P, ``"update"`` is P - I, ``"order"`` the sum of the products of exactly ``order`` blocks.
         order: k, from 0 to depth, with ``part="order"``; otherwise None.
 
     Raises:
-        ParameterError: d_model or depth is not a positive integer, σ is not a positive number, the part is unknown,
-            the order is missing, superfluous or none of 0, …, depth, or the singular values would leave
-            [1e-70, 1e70], where their fourth powers are doubles.
+        ParameterError: d_model or depth is not a positive integer; σ is not a positive number; the part is unknown; the
+            order is missing, superfluous or not among 0, …, depth; or singular values could leave [1e-70, 1e70], within
+            which their fourth powers fit in float64.
     """
     d_model = require_positive_integer("d_model", d_model)
     depth = require_positive_integer("depth", depth)

@@ -1,4 +1,4 @@
-"""The product of residual blocks I + σ G_l/√d: the sum over all paths through a residual network, or a part of it."""
+"""Product of residual blocks I + σ G_l/√d: the sum over all paths through a residual network, or a part of it."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ from rmtbase.ensembles._sum_of_squares import rounded
 @partial(as_pytree, data_fields=["depth", "sigma"], meta_fields=["d_model", "part", "order"])
 @dataclass(frozen=True)
 class ResidualProduct:
-    """P = (I + A_1)(I + A_2) … (I + A_L), A_l = σ G_l/√d, G_l of d × d standard normal elements: all 2^L paths.
+    """P = (I + A_1)(I + A_2) … (I + A_L), A_l = σ G_l/√d, G_l d × d standard normal: the sum over all 2^L paths.
 
-    * ``"path"``: P = I + U. ``"update"``: U = P - I, all paths but the direct one, by U ← U + A_l + U A_l: without the
-      cancellation of P - I at small σ.
+    * ``"path"``: P = I + U. ``"update"``: U = P - I, all paths but the direct one, by U ← U + A_l + U A_l, which avoids
+      the cancellation of P - I at small σ.
     * ``"order"``: E_k = Σ A_{l_1} … A_{l_k} over l_1 < … < l_k, the C(L, k) paths through exactly k blocks, by
-      E_k ← E_k + E_{k-1} A_l; P = Σ_k E_k. k d³ a block and k d² numbers, against one of each for the other parts.
+      E_k ← E_k + E_{k-1} A_l; P = Σ_k E_k. This takes k d³ operations a block and k d² numbers; the other parts take
+      d³ and d².
 
-    G_l comes from the draw's key with l folded in: under one key the blocks are the same for every part and σ, and the
-    first l are those of every depth. ``norm_squared`` is empty: P is not homogeneous in σ, so that no estimate of σ can
-    be divided out.
+    G_l comes from the draw's key with l folded in. So the blocks of one key are the same for every part and σ, and the
+    first l blocks are the same at every depth. ``norm_squared`` is empty: P is not homogeneous in σ, so an estimate of
+    σ cannot be divided out.
 
-    The blocks are multiplied in the precision of the draw: singular values below it times the largest one are rounding
-    (at σ = 1, depth 16 in float64 the smallest few).
+    The blocks are multiplied in the precision of the draw: singular values below this precision times the largest one
+    are rounding noise (in float64 at σ = 1 and depth 16, the smallest few).
 
-    ``depth`` and ``sigma`` are data, not shape, so that one compilation serves all of them.
+    ``depth`` and ``sigma`` are data, not shape, so that one compilation serves all their values.
 
     Attributes:
         d_model: d.
         depth: L.
         sigma: σ.
-        part: what is drawn.
-        order: k where ``part`` is ``"order"``, else None.
+        part: the matrix that is drawn.
+        order: k if ``part`` is ``"order"``, else None.
     """
 
     d_model: int
@@ -57,7 +58,7 @@ class ResidualProduct:
 
     @property
     def rank(self) -> int:
-        """d_model: every part has full rank."""
+        """d_model, as every part has full rank."""
         return self.d_model
 
     @property
@@ -67,11 +68,11 @@ class ResidualProduct:
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """Empty: no factor's norm is kept."""
+        """Empty, as no factor's norm is kept."""
         return ()
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is P, P - I or E_k, of shape (d_model, d_model)."""
+        """Make one draw; ``matrix`` is P, P - I or E_k, of shape (d_model, d_model)."""
         identity = jnp.eye(self.d_model)
         if self.part == "path":
             matrix = identity + self._update(key)

@@ -1,4 +1,4 @@
-"""‖X‖_F² with its additions in one fixed order, and products that are rounded before they are added."""
+"""‖X‖_F² with a fixed order of additions, and products that are rounded before they are added."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from jaxtyping import Float
 
 
 def rounded(product: Float[Array, "..."]) -> Float[Array, "..."]:
-    """A product less its last bit, to be added to another.
+    """Drop the last bit of a product that is to be added to another.
 
-    XLA contracts a b + c d to one fused multiply-add, of which it rounds only the other product, and which one that is
-    depends on the batch. What has been through here is rounded in any case.
+    XLA contracts a b + c d to a fused multiply-add, which rounds only one of the two products, and which one depends on
+    the batch. A product that has passed through this function is rounded in any case.
     """
     kind = jnp.finfo(product.dtype)
     return jax.lax.reduce_precision(product, exponent_bits=kind.nexp, mantissa_bits=kind.nmant - 1)
 
 
 def sum_of_squares(x: Float[Array, "..."]) -> Float[Array, ""]:
-    """The sum of the squares of all elements, in pairs, in pairs of pairs, ….
+    """Sum the squares of all elements in pairs, then in pairs of pairs, ….
 
-    XLA orders the additions of ``jnp.sum`` by the size of the batch and the number of threads, and with the order the
-    last bit changes; here the order is that of the elements.
+    The order of additions in XLA's ``jnp.sum`` depends on the size of the batch and the number of threads, and changes
+    the last bit; here it depends only on the order of the elements.
     """
     squares = rounded(jnp.ravel(x) ** 2)
     while squares.size > 1:

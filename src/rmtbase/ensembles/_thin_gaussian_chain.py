@@ -1,4 +1,4 @@
-"""A product of Gaussian matrices, drawn as a core of the size of its rank with the same singular values."""
+"""Product of Gaussian matrices, drawn as a core of the size of its rank with the same singular values."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from rmtbase.ensembles._sum_of_squares import rounded, sum_of_squares
 @partial(as_pytree, data_fields=["dims"], meta_fields=["rank", "bottleneck"])
 @dataclass(frozen=True)
 class ThinGaussianChain:
-    """The exact joint law of the spectrum of X_1 X_2 … X_L and of every ‖X_l‖_F² at a cost that depends on r alone.
+    """Exact joint law of the spectrum of X_1 X_2 … X_L and of every ‖X_l‖_F², at a cost that depends only on r and L.
 
     X_l has shape (n_{l-1}, n_l) and standard normal elements, L ≥ 2; r = min n_l = n_j. From the bottleneck j outward:
 
     * X_{j+1} (r × n, n = n_{j+1}) is [T 0] O, O orthogonal and T lower triangular r × r with independent elements:
-      standard normal below the diagonal, χ_n, χ_{n-1}, …, χ_{n-r+1} on it (Bartlett). O X_{j+2} has the law of X_{j+2}
-      and only its first r rows meet T: an r × n_{j+2} matrix, to which the same happens, and so on to the end, where
-      the last O drops out. Left of the bottleneck it is the same with X_jᵀ, X_{j-1}ᵀ, …. The product has the nonzero
-      singular values of the core T_1ᵀ … T_jᵀ T_{j+1} … T_L.
+      standard normal below the diagonal, χ_n, χ_{n-1}, …, χ_{n-r+1} on it (Bartlett). O X_{j+2} has the law of X_{j+2},
+      and T multiplies only its first r rows, an r × n_{j+2} matrix. The same step applies to this matrix, and so on to
+      the end, where the last O drops out. Left of the bottleneck it is the same with X_jᵀ, X_{j-1}ᵀ, …. The product has
+      the nonzero singular values of the core T_1ᵀ … T_jᵀ T_{j+1} … T_L.
     * One factor at the bottleneck needs no triangle. X_{j+1} is also U [B 0] V with Haar-distributed U and V and a
-      bidiagonal B, all independent, and V and U go the way of O into the neighbours: B, with χ_n, …, χ_{n-r+1} on the
-      diagonal and χ_{r-1}, …, χ_1 below it, replaces T_{j+1}. So does Bᵀ, which has the singular values of B. Where
-      j = L, B is for X_L.
-    * ‖T‖_F² or ‖B‖_F² is ‖X‖_F² where all of X is left. Where X lost all but r of its m rows, the other (m - r) n
-      elements are independent of all the rest and add one χ²_{(m-r)n}.
+      bidiagonal B, all independent. The neighbours absorb U and V as they do O: B, with χ_n, …, χ_{n-r+1} on the
+      diagonal and χ_{r-1}, …, χ_1 below it, replaces T_{j+1}. So does Bᵀ, which has the singular values of B. If
+      j = L, B replaces the triangle of X_L.
+    * ‖T‖_F² or ‖B‖_F² is ‖X‖_F² if all rows of X are kept. If only r of its m rows are kept, the other (m - r) n
+      elements are independent of everything else and add one χ²_{(m-r)n}.
 
-    O(L r³) a draw at L > 2 and O(r²) at L = 2, whatever the dimensions.
+    A draw costs O(L r³) at L > 2 and O(r²) at L = 2, whatever the dimensions.
 
     ``dims`` is data, not shape, so that one compilation serves all chains with the same L, r and j.
 
     Attributes:
         dims: (n_0, …, n_L).
         rank: r.
-        bottleneck: j; where there is a choice, not 0.
+        bottleneck: j; if there is a choice, not 0.
 
     Source: M. S. Bartlett, Proc. R. Soc. Edinburgh 53, 260 (1934); N. R. Goodman, Ann. Math. Stat. 34, 178 (1963);
     for B, I. Dumitriu and A. Edelman, J. Math. Phys. 43, 5830 (2002).
@@ -69,7 +69,7 @@ class ThinGaussianChain:
         return tuple(int(m) * int(n) for m, n in zip(self.dims[:-1], self.dims[1:], strict=True))
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """One draw; ``matrix`` is the core, of shape (rank, rank)."""
+        """Make one draw; ``matrix`` is the core, of shape (rank, rank)."""
         r, n_factors = self.rank, len(self.dims) - 1
         left = np.arange(n_factors) < self.bottleneck
         n = jnp.asarray(self.dims, dtype=float)
@@ -94,19 +94,19 @@ class ThinGaussianChain:
 
 
 def upper_triangle(diagonal: Float[Array, " r"], normals: Float[Array, " m"]) -> Float[Array, "r r"]:
-    """The upper triangular matrix with that diagonal and, row by row, those elements above it."""
+    """Make the upper triangular matrix with that diagonal and, row by row, those elements above it."""
     r = diagonal.size
-    # One gather, not a scatter: XLA's scatter costs more than the normals themselves. Position 0 stands for zero.
+    # One gather, not a scatter: XLA's scatter costs more than the normals themselves. Position 0 holds a zero.
     position = np.zeros((r, r), dtype=np.int32)
     position[np.diag_indices(r)] = 1 + np.arange(r)
     position[np.triu_indices(r, 1)] = 1 + r + np.arange(normals.size)
-    # The barriers keep XLA from rewriting the products with these elements for one draw in another way than for many.
+    # The barriers keep XLA from rewriting products with these elements differently for one draw and for many.
     entries = jax.lax.optimization_barrier(jnp.concatenate([jnp.zeros(1), diagonal, normals]))
     return jax.lax.optimization_barrier(entries[position])
 
 
 def _core(left: list[Float[Array, "r r"]], b: BidiagonalDraw, right: list[Float[Array, "r r"]]) -> Float[Array, "r r"]:
-    """left[0] left[1] … B … right[0]ᵀ right[1]ᵀ …, with Bᵀ in the place of B if nothing stands left of it."""
+    """left[0] left[1] … B … right[0]ᵀ right[1]ᵀ …, with Bᵀ in place of B if there is nothing left of it."""
     if left:
         *left, neighbour = left
         core = times_bidiagonal(neighbour, b)
@@ -121,6 +121,6 @@ def _core(left: list[Float[Array, "r r"]], b: BidiagonalDraw, right: list[Float[
 
 
 def times_bidiagonal(matrix: Float[Array, "r r"], b: BidiagonalDraw) -> Float[Array, "r r"]:
-    """The matrix times B, in O(r²)."""
+    """Multiply the matrix by B, in O(r²)."""
     shifted = jnp.pad(matrix[:, 1:] * b.below, ((0, 0), (0, 1)))
     return rounded(matrix * b.diagonal) + rounded(shifted)

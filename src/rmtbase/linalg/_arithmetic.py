@@ -1,4 +1,4 @@
-"""What decides about the last digits of a sum beside the code: the processor, its BLAS and its C library."""
+"""Processor, BLAS and C library of this process: with the code, they decide the last digits of a sum."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from threadpoolctl import threadpool_info
 _CPUINFO = Path("/proc/cpuinfo")
 _NAMES = ("model name", "cpu", "CPU implementer", "CPU part", "CPU variant", "cpu family", "model")
 _FEATURES = ("flags", "Features")  # on x86, and on ARM
-_VECTOR = ("sse", "ssse", "avx", "fma", "f16c", "xop", "amx")  # how those flags of x86 begin that compute
+_VECTOR = ("sse", "ssse", "avx", "fma", "f16c", "xop", "amx")  # prefixes of the x86 flags that change arithmetic
 
 
 @cache
 def arithmetic() -> dict[str, str]:
-    """What two processes must have in common for the same code to give the same bits, as plain values.
+    """Describe the arithmetic of this process; two processes in which it is equal give the same bits.
 
-    ``cpu`` and ``cpu_features``: the processor, and a digest of the vector instructions it has, by which XLA and BLAS
-    choose their code; ``numpy_simd``: those that NumPy uses, which ``NPY_DISABLE_CPU_FEATURES`` limits; ``libc``, whose
-    logarithms NumPy calls where it has none of its own; ``blas_numpy`` and ``blas_scipy`` (or ``blas``, where both have
-    one): library, version, and the architecture whose kernels it runs, which ``OPENBLAS_CORETYPE`` changes.
+    Returns:
+        Plain values: ``cpu`` and ``cpu_features``, the processor and a digest of its vector instructions, by which XLA
+        and BLAS choose their code; ``numpy_simd``, the instructions that NumPy uses, which ``NPY_DISABLE_CPU_FEATURES``
+        limits; ``libc``, whose logarithms NumPy calls where it has none of its own; ``blas_numpy`` and ``blas_scipy``
+        (or ``blas`` where both use the same library): library, version, and the architecture whose kernels it runs,
+        which ``OPENBLAS_CORETYPE`` changes.
     """
     return {**_processor(), "libc": " ".join(platform.libc_ver()), **_blas()}
 
@@ -46,7 +48,7 @@ def _processor() -> dict[str, str]:
 
 
 def _blas() -> dict[str, str]:
-    """Those that NumPy and SciPy call: SciPy's also through JAX, whose linear algebra on CPUs is LAPACK's."""
+    """BLAS libraries that NumPy and SciPy call; JAX calls SciPy's too, as its linear algebra on CPUs is LAPACK's."""
     import scipy.linalg  # noqa: F401  # loads it
 
     found: dict[str, list[str]] = {}
@@ -55,12 +57,12 @@ def _blas() -> dict[str, str]:
             continue
         folders = Path(library["filepath"]).parts
         packages = [one for one in ("numpy", "scipy") if any(folder.startswith(one) for folder in folders[:-1])]
-        if not packages and "site-packages" in folders:  # torch's own, say, which is loaded in some processes only
+        if not packages and "site-packages" in folders:  # such as torch's own, which only some processes load
             continue
         words = (library["internal_api"], library.get("version"), library.get("architecture"))
         key = f"blas_{packages[0]}" if packages else "blas"
         found.setdefault(key, []).append(" ".join(str(word) for word in words if word))
-    if not found:  # Accelerate, say, which threadpoolctl does not know
+    if not found:  # such as Accelerate, which threadpoolctl does not know
         built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return {"blas": f"{built.get('name')} {built.get('version')}"}
     return {key: ", ".join(sorted(libraries)) for key, libraries in sorted(found.items())}

@@ -1,4 +1,4 @@
-"""The numerical settings under which every draw is made, set locally and never in the user's global JAX."""
+"""Numerical settings of all draws, set locally and never in the user's global JAX configuration."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rmtbase.forks import require_jax_threads
 DTYPE = "float64"
 PRECISIONS = ("float64", "float32")
 MATMUL_PRECISION = "highest"  # TF32 would cost three digits on a GPU that has it
-PRNG_IMPLEMENTATION = "threefry2x32"  # the only generator of JAX whose bits do not depend on batching
+PRNG_IMPLEMENTATION = "threefry2x32"  # JAX's only generator whose bits do not depend on batching
 
 
 def require_precision(precision: object) -> str:
-    """``precision``, or a :class:`~rmtbase.errors.ParameterError` if it is none of :data:`PRECISIONS`."""
+    """Return ``precision``; raise :class:`~rmtbase.errors.ParameterError` unless it is one of :data:`PRECISIONS`."""
     if precision not in PRECISIONS:
         raise ParameterError("precision", precision, f"one of {', '.join(PRECISIONS)}")
     return str(precision)
@@ -25,13 +25,13 @@ def require_precision(precision: object) -> str:
 def reproducible_jax(precision: str = DTYPE) -> Iterator[None]:
     """Run JAX code in float64, at the highest matmul precision, with partition-independent random bits.
 
-    The settings hold inside the ``with`` block and in its thread only; the caller's own are back afterwards.
+    The settings hold only inside the ``with`` block and in its thread; afterwards the caller's settings are restored.
 
     Args:
-        precision: one of :data:`PRECISIONS`; ``"float32"`` for floats of 32 bits, as JAX has them by default.
+        precision: one of :data:`PRECISIONS`; ``"float32"`` for JAX's default of 32-bit floats.
 
     Raises:
-        ForkedProcessError: this process was forked from one that had used JAX.
+        ForkedProcessError: this process was forked from a process that had used JAX.
     """
     require_jax_threads()
     import jax

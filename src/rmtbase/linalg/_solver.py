@@ -1,4 +1,4 @@
-"""Singular values of stacks of small matrices, with all cores busy and none oversubscribed; extreme eigenvalues."""
+"""Singular values of stacks of small matrices, on all cores without oversubscription; extreme eigenvalues."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from rmtbase.parameters import (
 
 _STACKED_BELOW = 512  # up to this size LAPACK on one core per matrix beats a threaded LAPACK on one matrix
 
-_SQUARED = 400  # power of two of elements whose squares are doubles
-_SMALLEST_GRAM = 1e-140  # largest singular value below which a Gram matrix has lost digits to the smallest doubles
+_SQUARED = 400  # elements between 2⁻⁴⁰⁰ and 2⁴⁰⁰ have squares in float64
+_SMALLEST_GRAM = 1e-140  # with s_1 below it, a Gram matrix has lost digits to underflow
 
 GRAM_CONDITION = {"float64": 1e4, "float32": 1e2}
-"""λ_1/λ_r up to which a Gram matrix of that precision is trusted: λ_r is good to 1e-12, or to 1e-5 in float32."""
+"""Largest λ_1/λ_r at which a Gram matrix of that precision is trusted: λ_r is good to 1e-12, or 1e-5 in float32."""
 
 DEVICE_SVD_CONDITION = {"float64": np.inf, "float32": 1e4}
-"""λ_1/λ_r up to which :func:`symmetric_singular_values` of that precision are trusted.
+"""Largest λ_1/λ_r at which :func:`symmetric_singular_values` of that precision are trusted.
 
-In float32 their error of some ε s_1 leaves λ_r good to 1e-3 there, and at (64, 64) hides the smallest altogether. In
-float64 they err as LAPACK does.
+In float32 their error of some ε s_1 leaves λ_r good to 1e-3 at the limit, and at (64, 64) hides the smallest
+altogether. In float64 their error is LAPACK's.
 """
 
 
 def singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDArray[np.float64]:
-    """Singular values ``(..., min(p, q))`` of matrices ``(..., p, q)``, descending; without the vectors.
+    """Singular values ``(..., min(p, q))`` of matrices ``(..., p, q)``, descending, without the vectors.
 
-    LAPACK's gesdd in float64, also for matrices in float32: sgesdd takes as long. Absolute error of order ε s_1.
+    By LAPACK's gesdd in float64, also for float32 matrices, as sgesdd takes as long. Absolute error of order ε s_1.
 
     Args:
         stack: the matrices.
-        rank: how many to return, the largest; all if None.
+        rank: number of singular values to return, the largest ones; all if None.
 
     Raises:
-        ParameterError: what is no array of finite real matrices, a rank that is no positive integer, or matrices whose
-            singular values are beyond float64.
+        ParameterError: the stack is not an array of finite real matrices, the rank is not a positive integer, or
+            singular values overflow float64.
     """
-    wide = require_matrices("stack", stack)  # of NaN or infinity LAPACK writes lines of its own to the screen
+    wide = require_matrices("stack", stack)  # LAPACK prints messages to the screen if given NaN or infinity
     most = None if rank is None else require_positive_integer("rank", rank)
     values = np.asarray(np.linalg.svd(wide, compute_uv=False)[..., :most], dtype=np.float64)
     if not np.isfinite(values).all():
@@ -60,18 +60,19 @@ def singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDA
 
 
 def gram_singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDArray[np.float64]:
-    """As :func:`singular_values`, from the eigenvalues λ of the smaller Gram matrix, M Mᵀ or Mᵀ M: up to twice as fast.
+    """Singular values from the eigenvalues λ of the smaller Gram matrix, M Mᵀ or Mᵀ M.
 
-    In float64 whatever the precision of the matrices. The Gram matrix squares the condition number: the relative error
-    of λ_r, r the rank, is of order ε λ_1/λ_r (measured: 0.3 of that). A matrix with λ_1/λ_r over 10⁴ is therefore
-    solved once more, by :func:`singular_values`: where that one keeps twelve digits, so does this.
+    Up to twice as fast as :func:`singular_values`, and in float64 whatever the precision of the matrices. The Gram
+    matrix squares the condition number: the relative error of λ_r, r the rank, is of order ε λ_1/λ_r (measured: 0.3 of
+    that). A matrix with λ_1/λ_r over 10⁴ is therefore solved again by :func:`singular_values`. Where that function
+    keeps twelve digits, so does this one.
 
     Args:
         stack: matrices ``(n, p, q)``.
-        rank: structural rank of the matrices, and how many values to return; min(p, q) if None.
+        rank: structural rank of the matrices, and the number of values to return; min(p, q) if None.
 
     Raises:
-        ParameterError: as :func:`singular_values`, or no matrices (n, p, q).
+        ParameterError: as :func:`singular_values`, or the stack does not have three axes.
     """
     wide = require_real_numbers("stack", stack)
     if wide.ndim != 3:
@@ -89,7 +90,7 @@ def gram_singular_values(stack: NDArray[np.floating], rank: int | None = None) -
 
 
 def _smaller_gram(stack: Any) -> Any:
-    """M Mᵀ or Mᵀ M of matrices in a NumPy or a JAX array."""
+    """Return M Mᵀ or Mᵀ M, the smaller one, of matrices in a NumPy or JAX array."""
     transposed = stack.swapaxes(-1, -2)
     return stack @ transposed if stack.shape[-2] <= stack.shape[-1] else transposed @ stack
 
@@ -97,34 +98,34 @@ def _smaller_gram(stack: Any) -> Any:
 def loses_digits(
     values: NDArray[np.float64], precision: str, trusted: Mapping[str, float] = GRAM_CONDITION
 ) -> NDArray[np.bool_]:
-    """Which spectra ``(n, r)``, descending, a Gram matrix of that precision cannot be trusted with, ``(n,)``.
+    """Mask ``(n,)`` of the spectra ``(n, r)``, descending, for which a Gram matrix of that precision loses digits.
 
-    Or another solver, ``trusted`` up to other λ_1/λ_r.
+    For another solver, ``trusted`` gives its largest λ_1/λ_r by precision.
 
     Raises:
-        ParameterError: what is no array (n, r) of real numbers.
+        ParameterError: the values are not an array (n, r) of real numbers.
     """
     values = require_real_numbers("values", values)
     if values.ndim != 2 or values.shape[1] == 0:
         raise ParameterError("values", f"shape {values.shape}", "spectra (n, r)")
     condition = np.sqrt(trusted[precision])  # λ_1/λ_r as s_1/s_r, whose squares may leave float64
-    return ~(values[:, 0] <= condition * values[:, -1])  # so that NaN is not trusted either
+    return ~(values[:, 0] <= condition * values[:, -1])  # negated, so that NaN is not trusted either
 
 
 HOST_SOLVERS: dict[str, Callable[[NDArray[np.floating], int | None], NDArray[np.float64]]] = {
     "svd": singular_values,
     "gram": gram_singular_values,
 }
-"""The solvers that run on the host, one core per matrix, by name."""
+"""Solvers that run on the host, one core per matrix, by name."""
 
 DEVICE_SOLVERS = ("device_svd", "device_gram")
-"""The solvers of :func:`device_singular_values`, which run where JAX has drawn the matrices."""
+"""Solvers of :func:`device_singular_values`, which run on the device where JAX has drawn the matrices."""
 
 SOLVERS = (*HOST_SOLVERS, *DEVICE_SOLVERS)
 
 
 def require_solver(name: object) -> str:
-    """``name``, or a :class:`~rmtbase.errors.ParameterError` if it is none of :data:`SOLVERS`."""
+    """Return ``name``; raise :class:`~rmtbase.errors.ParameterError` unless it is one of :data:`SOLVERS`."""
     if name not in SOLVERS:
         raise ParameterError("solver", name, f"one of {', '.join(SOLVERS)}")
     return str(name)
@@ -133,13 +134,13 @@ def require_solver(name: object) -> str:
 def device_singular_values(stack: Any, solver: str) -> Any:
     """Singular values, descending, of a JAX array of matrices, on its device and in its precision.
 
-    ``"device_svd"`` is ``jax.numpy.linalg.svd`` without vectors on a CPU. On an accelerator that takes one matrix after
-    the other once they are larger than 32 × 32, while eigenvalues are had of all at once: there it is
-    :func:`symmetric_singular_values`. ``"device_gram"`` takes the eigenvalues of the smaller Gram matrix; what of it
-    :func:`loses_digits` is the caller's to solve again.
+    On a CPU, ``"device_svd"`` is ``jax.numpy.linalg.svd`` without vectors. On an accelerator that function takes
+    matrices larger than 32 × 32 one after the other, while eigenvalues are computed for all at once; there
+    ``"device_svd"`` is :func:`symmetric_singular_values`. ``"device_gram"`` takes the eigenvalues of the smaller Gram
+    matrix; the caller must solve again the spectra that :func:`loses_digits` marks.
 
     Raises:
-        ParameterError: another solver, or as :func:`symmetric_singular_values`.
+        ParameterError: an unknown solver, or as :func:`symmetric_singular_values`.
     """
     import jax
     import jax.numpy as jnp
@@ -157,11 +158,11 @@ def device_singular_values(stack: Any, solver: str) -> Any:
 def symmetric_singular_values(stack: Any) -> Any:
     """Singular values s, descending, of a JAX array of matrices, from the eigenvalues ±s of [[0, M], [Mᵀ, 0]].
 
-    Absolute error of order ε s_1, as of the SVD itself (Golub and Van Loan, Matrix Computations, 4th ed., §8.6). Of a
-    matrix that is not square the triangular factor is taken, which has the same singular values.
+    Absolute error of order ε s_1, like that of the SVD (Golub and Van Loan, Matrix Computations, 4th ed., §8.6). A
+    matrix that is not square is replaced by its triangular factor, which has the same singular values.
 
     Raises:
-        ParameterError: as :func:`singular_values`; inside ``jax.jit``, where no value is known, NaN gives NaN.
+        ParameterError: as :func:`singular_values`; inside ``jax.jit``, where values are not known, NaN gives NaN.
     """
     import jax.numpy as jnp
 
@@ -172,12 +173,12 @@ def symmetric_singular_values(stack: Any) -> Any:
     zeros = jnp.zeros_like(stack)
     doubled = jnp.block([[zeros, stack], [stack.swapaxes(-1, -2), zeros]])
     eigenvalues = jnp.linalg.eigvalsh(doubled)[..., ::-1]
-    # Of each pair ±s both count: what rounding leaves of s = 0 is then not negative, and all stay in order.
+    # The mean over each pair ±s: where s = 0, what rounding leaves is then not negative, and the order is kept.
     return ((eigenvalues - eigenvalues[..., ::-1]) / 2)[..., : stack.shape[-1]]
 
 
 def _finite_on_device(stack: Any) -> Any:
-    """The matrices as a JAX array, or a ParameterError; inside ``jax.jit``, where no value is known, as they are."""
+    """Return the matrices as a JAX array, or raise ParameterError; pass tracers through, whose values are unknown."""
     import jax.numpy as jnp
     from jax.core import Tracer
 
@@ -194,7 +195,7 @@ def _finite_on_device(stack: Any) -> Any:
 
 
 def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:
-    """Singular values of one matrix, descending: on all cores where it is large enough to gain by it.
+    """Singular values of one matrix, descending; a large one is solved on all cores.
 
     Raises:
         ParameterError: as :func:`singular_values`.
@@ -209,18 +210,19 @@ def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None
 
 
 def appended_rows(triangle: NDArray[np.float64] | None, rows: NDArray[np.floating]) -> NDArray[np.float64]:
-    """A matrix with the singular values of [triangle; rows]: its factor R, or the rows where there is no triangle yet.
+    """Return the factor R of [triangle; rows], or the rows themselves if there is no triangle yet.
 
-    Block after block it makes of a tall matrix (m, n) that no memory holds one of (n, n), by orthogonal steps, so that
-    small singular values keep the digits that a Gram matrix would square away. Blocks of n rows take some 4 n² numbers.
-    On one core: LAPACK's own threads wait for each other at every column.
+    The result has the singular values of [triangle; rows]. Applied block by block, it reduces a tall matrix (m, n) that
+    does not fit in memory to one of at most (n, n) by orthogonal steps, so that small singular values keep the digits
+    that a Gram matrix would lose. Blocks of n rows take some 4 n² numbers of memory. It runs on one core, because
+    LAPACK's own threads wait for each other at every column.
 
     Raises:
-        ParameterError: rows that are no finite real matrix, or not as wide as the triangle.
+        ParameterError: the rows are not a finite real matrix, or not as wide as the triangle.
 
     Source: J. Demmel, L. Grigori, M. Hoemmen and J. Langou, SIAM J. Sci. Comput. 34, A206 (2012), sequential QR.
     """
-    below = require_real_array("rows", rows)  # no copy in float64 beside that for LAPACK
+    below = require_real_array("rows", rows)  # the only float64 copy is the one for LAPACK
     if below.ndim != 2 or (triangle is not None and below.shape[1] != triangle.shape[1]):
         width = "" if triangle is None else f" of {triangle.shape[1]} columns"
         raise ParameterError("rows", f"shape {below.shape}", f"a matrix{width}")
@@ -239,9 +241,9 @@ def appended_rows(triangle: NDArray[np.float64] | None, rows: NDArray[np.floatin
 class SpectrumSolver:
     """Values-only SVD of a stack ``(n, p, q)``: one single-threaded LAPACK call per matrix, spread over the cores.
 
-    LAPACK's own threads and a thread pool on top of each other stall on stacks of 128 x 128 matrices, so the BLAS
-    thread count is pinned to one while the solver is open and the pool owns the cores. Each matrix is solved
-    alone: its singular values do not depend on the stack it came in, nor on the number of cores.
+    A thread pool on top of LAPACK's own threads stalls on stacks of 128 x 128 matrices. So BLAS is limited to one
+    thread while the solver is open, and the pool owns the cores. Each matrix is solved by itself: its singular values
+    depend neither on the rest of the stack nor on the number of cores.
 
     Use as a context manager::
 
@@ -279,7 +281,7 @@ class SpectrumSolver:
             raise ParameterError("stack", f"shape {stack.shape}", "matrices (n, p, q)")
         if stack.shape[0] == 0:
             return np.empty((0, min(stack.shape[1:])))
-        # More parts than cores: the last part of an uneven split is then a short one.
+        # More parts than cores, so that the last part of an uneven split is short.
         parts = np.array_split(stack, min(len(stack), 4 * self.cores))
         return np.concatenate(list(self._pool.map(singular_values, parts)))
 
@@ -287,17 +289,17 @@ class SpectrumSolver:
 def extreme_eigenvalues(
     main: Float64[np.ndarray, "matrix size"], off: Float64[np.ndarray, "matrix size_less_one"]
 ) -> tuple[Float64[np.ndarray, " matrix"], Float64[np.ndarray, " matrix"]]:
-    """Largest and smallest eigenvalue of each of a stack of symmetric tridiagonal matrices, by bisection.
+    """Largest and smallest eigenvalues of a stack of symmetric tridiagonal matrices, by bisection.
 
     Args:
         main: diagonals, (n, size).
         off: off-diagonals, (n, size - 1).
 
     Returns:
-        Two arrays of shape (n,). Absolute accuracy is that of the largest eigenvalue times the float64 precision.
+        Two arrays of shape (n,), accurate to the largest eigenvalue times the float64 precision (absolute).
 
     Raises:
-        ParameterError: diagonals that are not finite real numbers, or not of these shapes.
+        ParameterError: the diagonals are not finite real numbers, or do not have these shapes.
     """
     main, off = require_matrices("main", main), require_matrices("off", off)
     if main.ndim != 2 or off.shape != (len(main), main.shape[1] - 1):
@@ -305,7 +307,7 @@ def extreme_eigenvalues(
     size = main.shape[1]
     if size == 1:
         return main[:, 0], main[:, 0]
-    # Exactly, by powers of two: the bisection squares the off-diagonal.
+    # Scaled, exactly, by powers of two, because the bisection squares the off-diagonal.
     exponent = np.frexp(np.maximum(np.abs(main).max(axis=1), np.abs(off).max(axis=1)))[1]
     exponent = np.where(np.abs(exponent) > _SQUARED, exponent, 0)
     main, off = (np.ldexp(one, -exponent[:, None]) for one in (main, off))

@@ -1,4 +1,4 @@
-"""Which solver is fastest for a stack of matrices, from measurements."""
+"""Choice of the fastest solver for a stack of matrices, from measurements."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ MICROSECONDS: dict[str, dict[str, dict[str, dict[int, float]]]] = {
 }
 """Microseconds per n × n matrix: device kind → precision of the matrices → solver → n.
 
-Under ``"cpu"`` the solvers of the host, on one core; under an accelerator its own, all matrices of a stack at once, and
-none of its host's, whose 16 cores take longer at every size. From ``benchmarks/solvers.py``, whose results lie in
-``benchmarks/results/solvers.json`` and ``solvers_accelerator.json``.
+``"cpu"`` lists the host's solvers on one core. An accelerator lists its own solvers, which take all matrices of a stack
+at once, but not those of its host, whose 16 cores took longer at every size. Measured by ``benchmarks/solvers.py``; the
+results are in ``benchmarks/results/solvers.json`` and ``solvers_accelerator.json``.
 """
 
-_MARGIN = 10.0  # between the condition numbers of a few draws and the limit: hardly a draw in millions then exceeds it
+_MARGIN = 10.0  # between the condition numbers of a few draws and the limit, which then hardly one in millions exceeds
 
 
 class SolverChoice(NamedTuple):
-    """A solver, and why it was chosen.
+    """Solver and the reason for its choice.
 
     Attributes:
         name: one of :data:`~rmtbase.linalg.SOLVERS`.
-        reason: in words, with the figures.
+        reason: in words, with the times and the condition number.
     """
 
     name: str
@@ -53,18 +53,18 @@ class SolverChoice(NamedTuple):
 
 
 def is_measured(device_kind: str) -> bool:
-    """Whether there are measurements for that kind of device (:data:`MICROSECONDS`)."""
+    """Return True if :data:`MICROSECONDS` has measurements for that kind of device."""
     return device_kind in MICROSECONDS
 
 
 def measured_solver(device_kind: str, size: int, precision: str, condition: float) -> SolverChoice:
-    """The fastest solver by the measurements, a function of the arguments alone.
+    """Choose the fastest solver by the stored measurements; the result depends only on the arguments.
 
     Args:
         device_kind: a kind that :func:`is_measured`.
-        size: the matrices' smaller side; the measured size that is nearest by ratio stands for it.
-        precision: of the matrices.
-        condition: λ_1/λ_r that the matrices typically have, r their rank.
+        size: the smaller side of the matrices; the measured size with the nearest ratio stands for it.
+        precision: precision of the matrices.
+        condition: typical λ_1/λ_r of the matrices, r their rank.
     """
     nearest = {
         solver: min(times.items(), key=lambda item: abs(math.log(item[0] / size)))[1]
@@ -74,13 +74,13 @@ def measured_solver(device_kind: str, size: int, precision: str, condition: floa
 
 
 def fastest_solver(microseconds: Mapping[str, float], condition: float, precision: str, how: str) -> SolverChoice:
-    """The fastest of the solvers timed that the condition number allows; LAPACK's SVD if it allows none.
+    """Choose the fastest of the timed solvers that the condition number allows; LAPACK's SVD if it allows none.
 
     Args:
-        microseconds: per matrix, by solver.
-        condition: λ_1/λ_r that the matrices typically have.
-        precision: of the matrices.
-        how: where the times are from, in one word, for the reason.
+        microseconds: time per matrix, by solver.
+        condition: typical λ_1/λ_r of the matrices.
+        precision: precision of the matrices.
+        how: origin of the times, in one word, for the reason.
     """
     gram = condition * _MARGIN <= GRAM_CONDITION[precision]
     device_svd = condition * _MARGIN <= DEVICE_SVD_CONDITION[precision] or precision == "float64"

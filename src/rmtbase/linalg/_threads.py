@@ -1,4 +1,4 @@
-"""The cores of this process, and the one limit that it puts on the threads of BLAS."""
+"""Number of cores of this process, and its limit on the threads of BLAS."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from threadpoolctl import LibController, ThreadpoolController
 
 
 def available_cores() -> int:
-    """Cores that this process may use (its CPU affinity where the system tells it)."""
+    """Return the number of cores that this process may use (its CPU affinity where the system reports it)."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class _Asked(NamedTuple):
-    """A limit, told from its equals by being another object."""
+    """Request for a limit; requests with equal values are told apart by identity."""
 
     thread: int
     threads: int
 
 
 class _BlasLimit:
-    """What all threads of the process together ask of BLAS, whose number of threads is the process's and not theirs.
+    """Limit that all threads of the process put on BLAS, whose number of threads belongs to the process.
 
-    The first to ask notes the numbers there were, the last to leave restores them. Limits that one thread nests replace
-    each other, the innermost counts; between threads the smallest does, because whoever asked for one thread would get
-    other bits from two.
+    The first request saves the current numbers of threads, and the end of the last one restores them. If a thread nests
+    limits, the innermost counts; between threads the smallest counts, because a caller that asked for one BLAS thread
+    would get other bits from two.
     """
 
     def __init__(self) -> None:
-        # Reentrant: a generator that is collected inside the lock gives its limit back there.
+        # Reentrant, because a generator that is garbage-collected inside the lock lifts its limit there.
         self._lock = threading.RLock()
         self._asked: list[_Asked] = []  # in the order of asking
         self._before: dict[str, int] = {}  # file of a BLAS → its number of threads
         self._libraries: list[Any] = []
-        self._modules = 0  # there were when the libraries were looked up
+        self._modules = 0  # number of imported modules when the libraries were looked up
 
     def ask(self, threads: int) -> _Asked:
-        """Put a limit; what is returned lifts it."""
+        """Add a limit; pass the returned object to :meth:`lift` to remove it."""
         with self._lock:
             asked = _Asked(threading.get_ident(), threads)
             self._asked.append(asked)
@@ -51,13 +51,13 @@ class _BlasLimit:
             return asked
 
     def lift(self, asked: _Asked) -> None:
-        """Lift a limit, from whatever thread."""
+        """Remove a limit, from any thread."""
         with self._lock:
             self._asked = [one for one in self._asked if one is not asked]
             self._apply()
 
     def after_fork(self) -> None:
-        """In a child only the thread that forked is left, and the lock may be that of another."""
+        """Reset the lock in a child process: only the thread that forked is left, and another may have held it."""
         self._lock = threading.RLock()
         self._asked = [one for one in self._asked if one.thread == threading.get_ident()]
 
@@ -73,7 +73,7 @@ class _BlasLimit:
             self._before.clear()
 
     def _loaded(self) -> list[Any]:
-        # To look takes milliseconds, and a library comes with a module that needs it.
+        # A look-up takes milliseconds, and a new library can only come with a new module.
         if self._modules != len(sys.modules):
             self._modules = len(sys.modules)
             self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
@@ -81,7 +81,7 @@ class _BlasLimit:
 
 
 def _set_threads(blas: LibController, threads: int) -> None:
-    # From threadpoolctl 3.8 on only the thread that was first to set an OpenBLAS may set it, others do so in vain.
+    # From threadpoolctl 3.8 on, only the thread that first set OpenBLAS's limit may set it; other calls have no effect.
     release = getattr(blas, "clear_controlling_thread", None)
     if release is not None:
         release(force=True)
@@ -97,9 +97,9 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def blas_threads(threads: int) -> Iterator[None]:
-    """A context in which BLAS uses that many threads per call, or fewer where another thread of the process asks so.
+    """Limit BLAS to that many threads per call inside the context, or to fewer if another thread asks for fewer.
 
-    From any number of threads at once: when the last has left, BLAS has the threads that it had before the first came.
+    Any number of threads may enter at once. When the last has left, BLAS has its original number of threads again.
     """
     asked = _LIMIT.ask(threads)
     try:
@@ -109,5 +109,5 @@ def blas_threads(threads: int) -> Iterator[None]:
 
 
 def single_threaded_blas() -> AbstractContextManager[None]:
-    """A context in which BLAS uses one thread per call, for code that spreads its calls over the cores itself."""
+    """Limit BLAS to one thread per call inside the context, for code that spreads its calls over the cores itself."""
     return blas_threads(1)
