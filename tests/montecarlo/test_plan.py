@@ -251,7 +251,7 @@ def test_an_option_that_no_plan_has_is_a_type_error():
 
 
 def test_elements_have_no_sigma_of_their_own():
-    with pytest.raises(ParameterError, match=r"sigma = .*1 but for spectra of low_rank_product"):
+    with pytest.raises(ParameterError, match=r"sigma = .*1, except for spectra of low_rank_product"):
         make_plan("low_rank_product", [TWO_CASES[0] | {"sigma": 0.5}], measure="elements")
 
 

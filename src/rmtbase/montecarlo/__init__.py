@@ -1,4 +1,4 @@
-"""Monte Carlo: plans and their runs, the draws of one ensemble, the tables that come of them."""
+"""Monte Carlo: plans and runs, draws of one ensemble, and the resulting tables."""
 
 from rmtbase.montecarlo._baseline import baseline, baseline_plan, element_baseline
 from rmtbase.montecarlo._cache import (

@@ -1,4 +1,4 @@
-"""The analytic value beside each simulated one, with how it is known: a function of the ensemble that is drawn."""
+"""Analytic values that tables list next to the simulated ones, with their method, by ensemble."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Elements = Float64[np.ndarray, "..."]
 
 
 class AnalyticValue(NamedTuple):
-    """Mean and standard deviation at σ = 1 for the raw matrix; NaN where no formula is offered, or there is none."""
+    """Mean and standard deviation at σ = 1 for the raw matrix; NaN if no formula is implemented or none is known."""
 
     mean: float
     std: float
@@ -52,7 +52,7 @@ _Chain = ThinGaussianChain | DenseGaussianChain | BidiagonalGaussianMatrix
 
 
 def head_shape(ensemble: object) -> tuple[int, int] | None:
-    """(d_model, d_head) of W_QK; None for any other ensemble."""
+    """Return (d_model, d_head) of W_QK; None for any other ensemble."""
     if isinstance(ensemble, ThinGaussianChain | DenseGaussianChain) and len(ensemble.dims) == 3:
         d_model, d_head, d_out = map(int, ensemble.dims)
         return (d_model, d_head) if d_model == d_out >= d_head else None
@@ -61,7 +61,7 @@ def head_shape(ensemble: object) -> tuple[int, int] | None:
 
 @singledispatch
 def spectral_values(ensemble: object) -> dict[str, AnalyticValue]:
-    """The analytic mean and sd of the spectral statistics that have them, raw and at σ = 1; {} if none do."""
+    """Return the analytic mean and sd of the spectral statistics that have them, raw and at σ = 1; {} if none do."""
     return {}
 
 
@@ -90,9 +90,9 @@ def _(ensemble: ResidualProduct) -> dict[str, AnalyticValue]:
 
 
 def spectral_law(ensemble: object) -> laws.Distribution | None:
-    """The limiting law of the nonzero eigenvalues, raw and at σ = 1; None where none is offered.
+    """Limiting law of the nonzero eigenvalues, raw and at σ = 1; None if none is implemented.
 
-    That of a matrix of independent elements is Marchenko-Pastur's at their variance, whatever else their law.
+    For a matrix of independent elements it is the Marchenko-Pastur law at their variance, whatever else their law.
     """
     try:
         return _spectral_law(ensemble)
@@ -134,7 +134,7 @@ def _(ensemble: ResidualProduct) -> laws.Distribution | None:
 
 @singledispatch
 def extreme_moments(ensemble: object) -> ExtremeMoments:
-    """Which moments the extreme eigenvalues have: all, unless the ensemble is one of which it is known otherwise."""
+    """Orders of the moments that the extreme eigenvalues have: all, unless an ensemble is known to lack some."""
     return ExtremeMoments()
 
 
@@ -152,15 +152,15 @@ def _(ensemble: LatentAttention) -> ExtremeMoments:
 
 @extreme_moments.register
 def _(ensemble: IndependentMatrix) -> ExtremeMoments:
-    """λ_1 has the tail of the largest element's square, of which Student's t has moments below df/2."""
+    """λ_1 has the tail of the largest squared element; for Student's t, moments of order below df/2 are finite."""
     return ExtremeMoments(inverse_moment_order(ensemble.element_shape), _degrees_of_freedom(ensemble) / 2)
 
 
 @extreme_moments.register
 def _(ensemble: RandomSubspaces | ResidualProduct) -> ExtremeMoments:
-    """Square, and singular where its determinant changes sign: s_h has a positive density at 0.
+    """Square matrices, singular where the determinant changes sign: s_h has a positive density at 0.
 
-    But the corner of an orthogonal matrix that is the whole of it, and the paths through no block, are orthogonal.
+    Two cases are orthogonal instead: a corner that is the whole orthogonal matrix, and the paths through no block.
     """
     if isinstance(ensemble, RandomSubspaces):
         orthogonal = int(ensemble.d_model) == ensemble.d_head
@@ -170,9 +170,10 @@ def _(ensemble: RandomSubspaces | ResidualProduct) -> ExtremeMoments:
 
 
 def element_moment_order(ensemble: object, statistic: str) -> float:
-    """The order from which on the moments of a statistic of elements are infinite: of mean and std, the elements' own.
+    """Smallest order at which the moments of an element statistic are infinite: for mean and std, the elements' own.
 
-    The others are bounded for a matrix of given size, or grow as logarithms or low powers of its middle elements.
+    The other statistics are bounded for a matrix of given size, or grow as logarithms or low powers of its middle
+    elements.
     """
     return _degrees_of_freedom(ensemble) if statistic in ("mean", "std") else math.inf
 
@@ -187,7 +188,10 @@ def _dims(chain: _Chain | IndependentChain) -> tuple[int, ...]:
 
 
 def element_values(ensemble: object, edges: Edges) -> dict[str, AnalyticValue]:
-    """The analytic mean and sd of the element statistics that have them, at the histogram's edges; {} if none do."""
+    """Return the analytic mean and sd of the element statistics that have them; {} if none do.
+
+    The statistics of the histogram are those at the given edges.
+    """
     if not isinstance(ensemble, DenseGaussianChain):
         return {}
     if len(ensemble.dims) == 2 and math.prod(ensemble.dims) > 1:
@@ -197,7 +201,7 @@ def element_values(ensemble: object, edges: Edges) -> dict[str, AnalyticValue]:
 
 
 def element_density(ensemble: object, edges: Edges) -> Float64[np.ndarray, " bin"]:
-    """Bin averages of the density of one element, NaN where no law is offered."""
+    """Bin averages of the density of one element; NaN if no law is implemented."""
     inner = ensemble.dims[1:-1] if isinstance(ensemble, DenseGaussianChain) else None
     if inner is None or len(inner) > 1:
         return np.full(edges.size - 1, np.nan)
@@ -206,7 +210,7 @@ def element_density(ensemble: object, edges: Edges) -> Float64[np.ndarray, " bin
 
 
 def _normal_values(n: int) -> dict[str, AnalyticValue]:
-    """Of n independent standard normal numbers."""
+    """Analytic values for n independent standard normal numbers."""
     mean_std = math.sqrt(2.0 / (n - 1)) * math.exp(special.gammaln(n / 2) - special.gammaln((n - 1) / 2))
     values = {
         "mean": AnalyticValue(0.0, 1.0 / math.sqrt(n), _EXACT),
@@ -225,7 +229,7 @@ def _normal_values(n: int) -> dict[str, AnalyticValue]:
 
 
 def _product_values(d_model: int, d_head: int, edges: Edges) -> dict[str, AnalyticValue]:
-    """Of the elements of W_QK, raw and at σ = 1."""
+    """Analytic values for the elements of W_QK, raw and at σ = 1."""
     histogram = (d_model, d_head, edges.size - 1, (edges[0], edges[-1]))
     values = _product_moments(d_model, d_head)
     for name, law in (("histogram_entropy", laws.histogram_entropy), ("histogram_kl", laws.histogram_kl)):
@@ -244,7 +248,7 @@ def _product_moments(d: int, h: int) -> dict[str, AnalyticValue]:
     """Moments of the elements w/√h, with V and C the variance and covariance of the averages of w² and w⁴ over them.
 
     E s ≈ 1 - V/8 and E(kurtosis) ≈ κ + 3 κ V - 2 C + (6 - 2 κ)/N, with κ = 3 + 6/h and N = d²; the last term comes from
-    the mean w̄ that is taken off. The skewness is Σ(w³ - 3w)/N to first order.
+    subtracting the mean w̄. The skewness is Σ(w³ - 3w)/N to first order.
     """
     kappa, n = 3.0 + 6.0 / h, d * d
 

@@ -1,4 +1,4 @@
-"""The tables of W_QK and of elements in one call, made in memory."""
+"""Tables of W_QK and of elements in one call, made in memory."""
 
 from __future__ import annotations
 
@@ -41,35 +41,36 @@ def baseline(
     sigma_q: float | None = None,
     sigma_k: float | None = None,
 ) -> xr.Dataset:
-    """The null of W_QK = W_Qᵀ W_K with Gaussian factors, for any (d_model, d_head, σ).
+    """Simulate the null of W_QK = W_Qᵀ W_K with Gaussian factors, for any (d_model, d_head, σ).
 
-    Each shape is simulated once and every σ follows by exact scaling: λ at (σ_Q, σ_K) is σ_Q² σ_K² times λ at σ = 1.
-    Beside each simulated value stand its standard error and the analytic value with the way it is known.
+    Each shape is simulated once, and every σ follows by exact scaling: λ at (σ_Q, σ_K) is σ_Q² σ_K² times λ at σ = 1.
+    Each simulated value comes with its standard error and the analytic value with its method.
 
     Args:
         d_model: width of the residual stream; one, or a sequence paired with ``d_head``.
         d_head: head dimension; one, or a sequence paired with ``d_model``.
-        sigma: standard deviation of the elements of W_Q and W_K; a pair for (σ_Q, σ_K); a list for several. The table
+        sigma: standard deviation of the elements of W_Q and W_K, a pair (σ_Q, σ_K), or a list of either. The table
             holds every shape at every σ.
-        sigma_q: that of W_Q alone, in place of ``sigma``; 1 if only ``sigma_k`` is given.
-        sigma_k: that of W_K alone, likewise.
+        sigma_q: standard deviation of only W_Q, in place of ``sigma``; 1 if only ``sigma_k`` is given.
+        sigma_k: standard deviation of only W_K, likewise.
         draws: Monte Carlo draws per shape, at least 2.
         seed: the same seed gives the same numbers to the bit, whatever else is in the table.
         normalization: ``"sqrt_d"`` for W_QK / √d_model, ``"none"`` for the raw product.
-        progress: told of the draws finished.
+        progress: receives the number of finished draws.
         precision: ``"float64"``, or ``"float32"`` with the error that :func:`rmtbase.montecarlo.draw_spectra` states.
 
     Returns:
         A dataset with dims case, statistic, probability, index, bin, edge and draw; see
-        ``rmtbase.tables.BASELINE_SCHEMA`` for each variable. Eigenvalues λ are those of W_QKᵀ W_QK, the d_head
-        structurally nonzero ones, descending; where cases differ in d_head the shorter are padded with NaN. The draws
-        are held in memory, 8 (d_head + 18) bytes each, and with them, twice while it is made, the sample of the table,
-        144 bytes for each draw and σ; :func:`rmtbase.montecarlo.run_plan` keeps the draws on disk.
+        ``rmtbase.tables.BASELINE_SCHEMA`` for each variable. λ are the d_head structurally nonzero eigenvalues of
+        W_QKᵀ W_QK, descending; if cases differ in d_head, shorter ones are padded with NaN. Memory holds the draws,
+        8 (d_head + 18) bytes each, and the table's sample, 144 bytes for each draw and σ, twice while the table is
+        made; :func:`rmtbase.montecarlo.run_plan` keeps the draws on disk.
 
     Raises:
-        ParameterError: a dimension, σ, draws, seed or normalization outside its domain; more draws than memory holds.
-        AllocationError: one draw takes more memory than is there.
-        ForkedProcessError: this process was forked from one that had used JAX.
+        ParameterError: a dimension, σ, draws, seed or normalization is outside its domain, or the draws do not fit in
+            memory.
+        AllocationError: one draw takes more memory than is available.
+        ForkedProcessError: this process was forked from a process that had used JAX.
     """
     plan = baseline_plan(
         d_model, d_head, sigma, draws, seed, normalization, precision, sigma_q=sigma_q, sigma_k=sigma_k
@@ -90,11 +91,11 @@ def baseline_plan(
     sigma_q: float | None = None,
     sigma_k: float | None = None,
 ) -> Plan:
-    """The plan of a W_QK table; arguments and errors as :func:`baseline`."""
+    """Make the plan of a W_QK table; arguments and errors as for :func:`baseline`."""
     shapes = _shapes(d_model, d_head)
     if sigma_q is not None or sigma_k is not None:
         if not isinstance(sigma, int | float) or sigma != 1.0:
-            raise ParameterError("sigma", sigma, "none beside sigma_q or sigma_k: it is that of both factors")
+            raise ParameterError("sigma", sigma, "none beside sigma_q or sigma_k, because it sets both factors")
         pair = {"sigma_q": 1.0 if sigma_q is None else sigma_q, "sigma_k": 1.0 if sigma_k is None else sigma_k}
         sigma = tuple(require_positive_number(name, one) for name, one in pair.items())
     require_normalization(normalization)
@@ -129,28 +130,28 @@ def element_baseline(
     keep_sample: bool = True,
     progress: Progress = SILENT,
 ) -> xr.Dataset:
-    """The null of the statistics of a matrix's elements: moments, histogram entropy and divergence, Weibull fit.
+    """Simulate the null of element statistics: moments, histogram entropy and divergence, Weibull fit.
 
-    The elements are those the ensemble draws, of W_QK the raw product of standard normal factors. Where they are c
+    The elements are those that the ensemble draws; for W_QK, the raw product of standard normal factors. If they are c
     times as large, ``mean``, ``std``, ``weibull_scale`` and the bin edges are c times as large, ``histogram_entropy``
     is larger by ln c, and nothing else changes: c = σ_Q σ_K, divided by √d_model for ``sqrt_d``.
 
     Args:
         cases: an ensemble that draws by rows, or (d_model, d_head) for W_QK; or several of them.
-        draws: of each case, at least 2.
+        draws: number of draws of each case, at least 2.
         seed: the same seed gives the same numbers to the bit, whatever else is in the table.
-        bins: of the histogram.
-        range: (low, high) of the histogram, for all cases; by default each case's own six standard deviations of one
+        bins: number of bins of the histogram.
+        range: (low, high) of the histogram, for all cases; by default, for each case, six standard deviations of one
             element to either side of zero.
         keep_sample: whether the table holds every draw's statistics.
-        progress: told of the draws finished.
+        progress: receives the number of finished draws.
 
     Returns:
-        A table of ``kind`` elements: dims case, statistic, probability, bin, edge and draw; see
+        A table of ``kind`` elements with dims case, statistic, probability, bin, edge and draw; see
         :data:`rmtbase.tables.ELEMENTS_SCHEMA`.
 
     Raises:
-        ParameterError: as :func:`draw_elements`; fewer than two draws; no case at all.
+        ParameterError: as :func:`draw_elements`; also for fewer than two draws, or no case.
     """
     ensembles, draws, seed = _element_ensembles(cases), require_draws(draws), require_seed(seed)
     edges = [element_edges(ensemble, bins, range) for ensemble in ensembles]
@@ -176,7 +177,7 @@ def element_baseline(
 
 
 def _element_ensembles(cases: ElementCase | Iterable[ElementCase]) -> list[Any]:
-    """Each once."""
+    """List the ensembles of the cases, each once."""
     several: list[Any] = [cases] if _is_shape(cases) or not isinstance(cases, Iterable) else list(cases)
     if not several:
         raise ParameterError("cases", several, "at least one ensemble or (d_model, d_head)")

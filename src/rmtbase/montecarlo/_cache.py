@@ -1,7 +1,7 @@
-"""Nulls already simulated, kept in the user's cache folder: one file for each (shape or ensemble, draws, seed).
+"""Cache of simulated nulls in the user's cache folder: one file for each (shape or ensemble, draws, seed).
 
-The name of a file has the settings of JAX and XLA that change bits as well, as eight hexadecimal digits. Those of
-latent attention depend on a ratio, too, and take hours: one file for each ratio and some of the draws.
+A file's name also has eight hexadecimal digits for the settings of JAX and XLA that change bits. Nulls of latent
+attention also depend on a ratio and take hours: they have one file for each ratio and block of draws.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_table, write_bytes, write_table
 
-_LATENT_DRAWS = 2**11  # of a file: a multiple of every tile, and a minute or two of work at twenty ratios
+_LATENT_DRAWS = 2**11  # draws of a file: a multiple of every tile, and a minute or two of work at twenty ratios
 
 
 class CacheWarning(RmtbaseWarning):
-    """A simulated null could not be kept, or a kept one was damaged and is made again."""
+    """Warning that a simulated null could not be cached, or that a cached one was damaged and is made again."""
 
 
 def cache_folder() -> Path:
-    """``$RMTBASE_CACHE``, or ``rmtbase`` in the user's cache folder: on Linux ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    """``$RMTBASE_CACHE``, or ``rmtbase`` in the user's cache folder, on Linux ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     return Path(os.environ.get("RMTBASE_CACHE") or user_cache_dir("rmtbase", appauthor=False))
 
 
@@ -54,17 +54,17 @@ def cached_baseline(
     seed: int = 0,
     progress: Progress = SILENT,
 ) -> xr.Dataset:
-    """The raw-product baseline at σ = 1 of one shape: from the cache if it is there, else simulated and kept.
+    """Return the raw-product baseline of one shape at σ = 1: from the cache, or simulated and cached.
 
-    A damaged cache file is named in a warning and made again. Where the cache cannot be written a warning says so,
-    and the result is returned all the same.
+    A damaged cache file is named in a warning and made again. If the cache cannot be written, a warning says so, and
+    the result is returned all the same.
 
     Args:
         d_model: width of the residual stream.
         d_head: head dimension.
-        draws: Monte Carlo draws.
-        seed: of the draws.
-        progress: told of the draws finished, and of where the null came from.
+        draws: number of Monte Carlo draws.
+        seed: seed of the draws.
+        progress: receives the number of finished draws and a note on where the null came from.
     """
     return baseline_file(d_model, d_head, draws, seed).get(progress)
 
@@ -72,26 +72,26 @@ def cached_baseline(
 def cached_spectra(
     ensemble: str, parameters: Mapping[str, object], draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> xr.Dataset:
-    """The spectra of any ensemble as a table for a null, kept and found as :func:`cached_baseline` does.
+    """Return the spectra of any ensemble as a table for a null, cached like those of :func:`cached_baseline`.
 
     Args:
         ensemble: a name of :data:`rmtbase.ensembles.ENSEMBLES`.
-        parameters: of its factory.
-        draws: Monte Carlo draws.
-        seed: of the draws.
-        progress: told of the draws finished, and of where the null came from.
+        parameters: arguments of its factory.
+        draws: number of Monte Carlo draws.
+        seed: seed of the draws.
+        progress: receives the number of finished draws and a note on where the null came from.
     """
     return spectra_file(ensemble, parameters, draws, seed).get(progress)
 
 
 @dataclass(frozen=True)
 class CachedTable:
-    """A table that the cache keeps in a file of its own.
+    """Table that the cache keeps in its own file.
 
     Attributes:
-        name: of the file.
-        what: in words.
-        kind: of :data:`rmtbase.tables.KINDS`.
+        name: name of the file.
+        what: the table in words.
+        kind: its kind, of :data:`rmtbase.tables.KINDS`.
         require_call: raises a TableError unless the table is what the name says.
         simulate: makes the table.
     """
@@ -107,14 +107,14 @@ class CachedTable:
         return cache_folder() / self.name
 
     def get(self, progress: Progress) -> xr.Dataset:
-        """From the cache if it is there, else simulated and kept."""
+        """Return the table from the cache, or simulate and cache it."""
         if (table := self.read()) is None:
             return self.make(progress)
         self.tell_of_cache(progress)
         return table
 
     def read(self) -> xr.Dataset | None:
-        """None where it is not there, or is damaged, of which a warning tells."""
+        """Read the table; None if it is not cached, or damaged (with a warning)."""
         path = self.path
         if not path.is_file():
             return None
@@ -127,7 +127,7 @@ class CachedTable:
         return table
 
     def make(self, progress: Progress) -> xr.Dataset:
-        """Simulated, and kept if it can be."""
+        """Simulate the table, and cache it if possible."""
         table, path = self.simulate(progress), self.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -182,17 +182,18 @@ def spectra_file(ensemble: str, parameters: Mapping[str, object], draws: int, se
 def cached_latent_attention(
     ensemble: LatentAttention, rope_ratios: Sequence[float], draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> LatentAttentionSample:
-    """:func:`simulate_latent_attention` to the bit, each ratio kept and found by itself, some draws at a time.
+    """Return :func:`simulate_latent_attention`'s draws to the bit, cached by ratio and block of draws.
 
-    Only what is not there is drawn: a run that was killed goes on where it stood, and one of more draws, or at other
-    ratios, from what it shares with those before. What is damaged or cannot be kept is as :func:`cached_baseline` says.
+    Only missing files are drawn: a run that was killed resumes where it stopped, and a run with more draws or other
+    ratios reuses the files that it shares with earlier runs. Damaged files, and a cache that cannot be written, are
+    treated as in :func:`cached_baseline`.
 
     Args:
-        ensemble: the shape, as :func:`simulate_latent_attention` takes it and the others; it raises the same.
-        rope_ratios: ascending.
-        draws: how many.
-        seed: of the draws.
-        progress: told of the draws finished, and of where the null came from.
+        ensemble: the shape; arguments and errors as for :func:`simulate_latent_attention`.
+        rope_ratios: ratios, ascending.
+        draws: number of draws.
+        seed: seed of the draws.
+        progress: receives the number of finished draws and a note on where the null came from.
     """
     at_one, draws = require_latent_sample(ensemble, len(rope_ratios), draws, seed)
     rope_ratios, seed = tuple(map(float, rope_ratios)), require_seed(seed)
@@ -225,7 +226,7 @@ def cached_latent_attention(
 
 @dataclass(frozen=True)
 class _LatentFiles:
-    """Draws of latent attention, in files as a store has them: checked to the last byte, there as a whole or not."""
+    """Draws of latent attention, in files like a store's: written atomically and verified to the last byte."""
 
     folder: Path
     at_one: LatentAttention
@@ -240,7 +241,7 @@ class _LatentFiles:
         return self.folder / f"rope_ratio={ratio!r}-draws-{draws.start}-{draws.stop}.chunk"
 
     def read(self, ratio: float, draws: range) -> Arrays | None:
-        """The statistics and the eigenvalues; None where they are not there, or not sound."""
+        """Read the statistics and the eigenvalues; None if they are missing or damaged."""
         path, number = self.path(ratio, draws), np.dtype(float).str
         layout = {
             "statistic": (number, (len(draws), len(SPECTRAL_STATISTICS))),
@@ -256,7 +257,7 @@ class _LatentFiles:
             return None
 
     def write(self, drawn: LatentAttentionSample, draws: range) -> bool:
-        """Whether they could be kept; a warning says why not."""
+        """Write the draws; return False, with a warning, if they cannot be written."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             for ratio, sample, eigenvalues in zip(drawn.rope_ratios, drawn.sample, drawn.eigenvalues, strict=True):

@@ -1,4 +1,4 @@
-"""The chunks of a plan, by number: made when they are asked for, for there may be more of them than memory holds."""
+"""Chunks of a plan, by number: made on demand, because there may be more of them than fit in memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from itertools import accumulate
 from typing import NamedTuple, overload
 
 Run = tuple[int, int]
-"""Consecutive chunks: the number of the first, and that behind the last."""
+"""Consecutive chunks: the number of the first, and one past the number of the last."""
 
 
 class Chunk(NamedTuple):
-    """Consecutive draws of one case: what is computed, written and, after a kill, lost as a whole."""
+    """Consecutive draws of one case, which are computed, written and, if the run is killed, lost as a whole."""
 
     case: int
     start: int
@@ -26,12 +26,12 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Chunks(Sequence[Chunk]):
-    """All chunks of a plan, or some of them, in order. A chunk's number is its place among all.
+    """All chunks of a plan, or some of them, in order. A chunk's number is its place among all chunks of the plan.
 
     Attributes:
-        draws: of each case.
-        sizes: draws per chunk, of each case.
-        runs: which chunks there are, by their numbers, apart and ascending.
+        draws: number of draws of each case.
+        sizes: draws per chunk of each case.
+        runs: numbers of the chunks in this collection, as disjoint ascending runs.
     """
 
     draws: tuple[int, ...]
@@ -40,16 +40,16 @@ class Chunks(Sequence[Chunk]):
 
     @classmethod
     def all(cls, draws: Sequence[int], sizes: Sequence[int]) -> Chunks:
-        """Every chunk."""
+        """Make the collection of all chunks."""
         total = sum(-(-number // size) for number, size in zip(draws, sizes, strict=True))
         return cls(tuple(draws), tuple(sizes), ((0, total),) if total else ())
 
     def only(self, runs: Iterable[Run]) -> Chunks:
-        """Others of the same plan, by their numbers."""
+        """Select chunks of the same plan by their numbers."""
         return replace(self, runs=tuple((first, stop) for first, stop in runs if first < stop))
 
     def without(self, numbers: Iterable[int]) -> Chunks:
-        """All chunks but those of these numbers, ascending."""
+        """All chunks of the plan without those of these numbers, which ascend."""
         left, first = [], 0
         for number in numbers:
             left.append((first, number))
@@ -61,29 +61,29 @@ class Chunks(Sequence[Chunk]):
         return self.only((max(first, run[0]), min(stop, run[1])) for run in self.runs)
 
     def of_case(self, case: int) -> Chunks:
-        """Those of a case."""
+        """Chunks of one case."""
         return self.between(*self._firsts[case : case + 2])
 
     def number(self, case: int, start: int) -> int | None:
-        """The number of the chunk that begins there; None if none does."""
+        """Return the number of the chunk that begins at this draw of the case; None if none does."""
         if not 0 <= case < len(self.draws) or not 0 <= start < self.draws[case] or start % self.sizes[case]:
             return None
         return self._firsts[case] + start // self.sizes[case]
 
     def numbered(self, number: int) -> Chunk:
-        """The chunk of that number, whether it is one of these or not."""
+        """Return the chunk of that number, whether or not it belongs to this collection."""
         case = bisect_right(self._firsts, number) - 1
         start = (number - self._firsts[case]) * self.sizes[case]
         return Chunk(case, start, min(self.sizes[case], self.draws[case] - start))
 
     @property
     def total_draws(self) -> int:
-        """Of all these chunks together."""
+        """Number of draws of all these chunks together."""
         return sum(self._draws_before(stop) - self._draws_before(first) for first, stop in self.runs)
 
     @property
     def size(self) -> int:
-        """How many there are, also where ``len`` may not say it."""
+        """Number of chunks, also if it exceeds the limit of ``len``."""
         return self._ends[-1] if self._ends else 0
 
     def __len__(self) -> int:
@@ -110,17 +110,17 @@ class Chunks(Sequence[Chunk]):
 
     @cached_property
     def _firsts(self) -> list[int]:
-        """The number of the first chunk of each case, and how many chunks there are."""
+        """Number of the first chunk of each case, followed by the number of chunks of the plan."""
         counts = (-(-draws // size) for draws, size in zip(self.draws, self.sizes, strict=True))
         return [0, *accumulate(counts)]
 
     @cached_property
     def _ends(self) -> list[int]:
-        """How many chunks there are up to the end of each run."""
+        """Number of chunks up to the end of each run."""
         return list(accumulate(stop - first for first, stop in self.runs))
 
     def _draws_before(self, number: int) -> int:
-        """Draws of all chunks with smaller numbers."""
+        """Count the draws of all chunks with smaller numbers."""
         case = bisect_right(self._firsts, number) - 1
         if case == len(self.draws):
             return sum(self.draws)

@@ -1,4 +1,4 @@
-"""The compiled sampler, which draws a tile of matrices on each device, and how much of it is drawn at once."""
+"""Compiled sampler, which draws a tile of matrices on each device, and the size of the batches it draws."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from rmtbase.montecarlo._machine import Device, is_cpu
 from rmtbase.montecarlo._memory import device_memory, host_memory
 from rmtbase.shown import in_one_line
 
-# XLA shares a matrix product among threads, and sums in another order then.
+# With this option on, XLA shares a matrix product among threads, which changes the order of summation.
 COMPILER_OPTIONS = {"xla_cpu_multi_thread_eigen": False}
 
-_TILE_NUMBERS = 2**19  # 4 MiB in float64: with less the calls themselves cost time, with more the caches are left
+_TILE_NUMBERS = 2**19  # 4 MiB in float64: with less, the calls themselves cost time; more does not fit in the caches
 _LARGEST_TILE = 1024
 
-_WORKING_COPIES = 16  # of a matrix, while it is drawn and solved: random bits, factors, Gram matrix, LAPACK's own
-_DEVICE_BYTES = 2**28  # of matrices on an accelerator at once; it is busy with far fewer
-_SPARE = 2  # one batch more for every two cores: a core has work to do while another's batch waits for XLA's threads
+_WORKING_COPIES = 16  # of a matrix while it is drawn and solved: random bits, factors, Gram matrix, LAPACK workspace
+_DEVICE_BYTES = 2**28  # of matrices on an accelerator at once; far fewer already keep it busy
+_SPARE = 2  # one more batch for every two cores: a core then has work while another batch waits for XLA's threads
 
 Spectra = tuple[Float64[np.ndarray, "draw rank"], Float64[np.ndarray, "draw factor"]]
 """Singular values and ‖X‖_F² of each factor."""
 
 
 def tile_size(matrix_shape: tuple[int, int]) -> int:
-    """Draws of a tile on a CPU, a power of two: a function of the matrix's shape and of nothing else.
+    """Return the number of draws of a tile on a CPU, a power of two that depends only on the matrix's shape.
 
-    Compiled for another number of draws it is other code, whose rounding may differ (that for one draw does). Tiles of
-    one size that begin at its multiples put each draw at the same place of the same code, wherever a run begins, ends
-    or is cut.
+    Code compiled for another number of draws may round differently (the code for one draw does). Tiles of one size
+    that begin at its multiples put each draw at the same place in the same code, wherever a run begins, ends or is
+    divided.
     """
     rows, columns = matrix_shape
     return 1 << (min(max(_TILE_NUMBERS // (rows * columns), 1), _LARGEST_TILE).bit_length() - 1)
@@ -48,9 +48,9 @@ def tile_size(matrix_shape: tuple[int, int]) -> int:
 
 @partial(jax.jit, static_argnames=("solver", "on_cpu"))
 def solve_on_device(stack: Float[Array, "draw rows columns"], solver: str, *, on_cpu: bool) -> Float[Array, "draw s"]:
-    """Singular values of a stack, by a solver of a device."""
+    """Singular values of a stack, by a device solver."""
     solve = partial(device_singular_values, solver=solver)
-    # On a CPU a stack would be solved by the threads that this code runs on, and each could wait for the others.
+    # On a CPU the threads that run this code would also solve the stack, and could wait for each other.
     return jax.lax.map(solve, stack) if on_cpu else solve(stack)
 
 
@@ -70,7 +70,7 @@ def _draw_tiles(
             return draw
         return Draw(solve_on_device(draw.matrix, solver, on_cpu=is_cpu(mesh.devices[0])), draw.norm_squared)
 
-    # The linear algebra of one device must stay on it; code that is only annotated might gather the matrices.
+    # Each device must do its own linear algebra; with sharding annotations only, XLA might gather the matrices.
     sharded = jax.shard_map(
         on_one_device, mesh=mesh, in_specs=(P(), P(), P("device")), out_specs=P("device"), check_vma=False
     )
@@ -79,13 +79,13 @@ def _draw_tiles(
 
 @dataclass(frozen=True)
 class CompiledSampler:
-    """Spectra of consecutive draws, as many at a call as there are devices times draws in a tile.
+    """Sampler of the spectra of consecutive draws; each call draws one tile on each device.
 
     Attributes:
-        ensemble: what is drawn.
-        key: of the case.
+        ensemble: the ensemble to draw.
+        key: key of the case.
         precision: ``"float64"`` or ``"float32"``.
-        devices: each draws a tile.
+        devices: devices, each of which draws a tile.
         tile: draws per device.
         solver: one of ``rmtbase.linalg.SOLVERS``.
     """
@@ -99,7 +99,7 @@ class CompiledSampler:
 
     @property
     def draws(self) -> int:
-        """Draws of one call."""
+        """Number of draws of one call."""
         return self.tile * len(self.devices)
 
     @property
@@ -115,7 +115,7 @@ class CompiledSampler:
     def spectra(self, start: int) -> Spectra:
         """Singular values (draw, rank) and ‖X‖_F² (draw, factor) of the draws from ``start`` on, in float64.
 
-        With a solver of the host in the calling thread, so that threads that call share the work.
+        A host solver runs in the calling thread, so that several calling threads share the work.
         """
         rank = self.ensemble.rank
         if self.solver in HOST_SOLVERS:
@@ -132,13 +132,13 @@ class CompiledSampler:
         return values, norms
 
     def matrices(self, start: int) -> tuple[Float[np.ndarray, "draw rows columns"], Float64[np.ndarray, "draw factor"]]:
-        """The matrices (draw, rows, columns) themselves, in their own precision, and ‖X‖_F²."""
+        """Draw the matrices (draw, rows, columns) themselves, in their own precision, and ‖X‖_F²."""
         return self._call(start, None)
 
     def _call(
         self, start: int, solver: str | None
     ) -> tuple[Float[np.ndarray, "draw ..."], Float64[np.ndarray, "draw factor"]]:
-        # Draws beyond the last index wrap around; nobody asks for them.
+        # Draws beyond the last index wrap around; they are not used.
         starts = (start + self.tile * np.arange(len(self.devices)) & 0xFFFFFFFF).astype(np.uint32)
         with reproducible_jax(self.precision):
             draw = _draw_tiles(self.ensemble, self.key, starts, tile=self.tile, mesh=self._mesh, solver=solver)
@@ -148,12 +148,12 @@ class CompiledSampler:
 @in_one_line
 @dataclass(frozen=True)
 class BatchPlan:
-    """How much is drawn at once.
+    """Sizes of the batches that are drawn at once.
 
     Attributes:
         sampler: draws a tile on each device.
-        calls: of the sampler in a batch, each drawn and solved before the next.
-        workers: batches at once, each in a thread of its own.
+        calls: number of calls of the sampler in a batch, one after the other.
+        workers: number of batches at once, each in its own thread.
     """
 
     sampler: CompiledSampler
@@ -162,21 +162,21 @@ class BatchPlan:
 
     @property
     def draws(self) -> int:
-        """Draws of a batch."""
+        """Number of draws of a batch."""
         return self.sampler.draws * self.calls
 
     def spectra(self, first: int, stop: int) -> Spectra:
-        """Singular values and norms of the batch that begins at draw ``first``, and ends once ``stop`` is in it."""
+        """Singular values and norms of the batch that begins at draw ``first``, without calls beyond ``stop``."""
         firsts = range(first, min(first + self.draws, stop), self.sampler.draws)
         parts = [self.sampler.spectra(one) for one in firsts]
         values, norms = (np.concatenate(part) for part in zip(*parts, strict=True))
         return values, norms
 
     def smaller(self) -> BatchPlan:
-        """About half of it: fewer batches at once, then smaller ones.
+        """Halve the amount drawn at once: first the number of batches, then their size.
 
         Raises:
-            AllocationError: it is one draw on each device.
+            AllocationError: it already is one draw on each device.
         """
         sampler = self.sampler
         if self.workers > 1:
@@ -188,13 +188,13 @@ class BatchPlan:
 
 
 def plan_batches(sampler: CompiledSampler, draws: int, batch: int | None, cores: int) -> BatchPlan:
-    """As much at once as keeps cores or devices busy and fits in memory.
+    """Choose batches that keep the cores or devices busy and fit in memory.
 
     Args:
-        sampler: with tiles of one draw.
-        draws: in all.
-        batch: draws of a batch, if not to be chosen.
-        cores: to keep busy.
+        sampler: a sampler with tiles of one draw.
+        draws: total number of draws.
+        batch: draws of a batch; chosen if None.
+        cores: number of cores to keep busy.
     """
     devices, on_host = sampler.devices, sampler.solver in HOST_SOLVERS
     draw_bytes = _WORKING_COPIES * sampler.bytes
@@ -206,7 +206,7 @@ def plan_batches(sampler: CompiledSampler, draws: int, batch: int | None, cores:
         share = -(-min(batch or draws, draws) // len(devices))
         calls, sampler = 1, replace(sampler, tile=max(1, share if batch else min(share, fitting)))
         room = host_memory() // (draw_bytes * sampler.draws)
-    # A device that solves, too, is busy with one batch.
+    # A device that also solves is kept busy by one batch.
     busy = cores + cores // _SPARE
     workers = min(busy, room, -(-draws // (sampler.draws * calls))) if on_host else 1
     return BatchPlan(sampler, calls, max(1, workers))

@@ -1,4 +1,4 @@
-"""What one chunk of a plan holds, with which solver it is computed, and its computation."""
+"""Computation of one chunk of a plan: contents, solver and draws."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ Layout = dict[str, tuple[str, tuple[int, ...]]]
 """Name of an array -> its dtype, as NumPy writes it, and its shape."""
 
 OF_THE_SMALLEST = ("smallest_eigenvalue", "condition_number", "log_determinant", "condition_number_singular")
-"""The statistics that the smallest singular value decides, unknown where it is rounding."""
+"""Statistics that depend on the smallest singular value, and are unknown if it is rounding noise."""
 
 _UNTOLD = SILENT.bar("drawing", 0)
 
 
 def choose_solvers(plan: Plan, cores: int | None = None) -> list[str]:
-    """The solver of each case, chosen where it will be used; none for elements, whose spectra nobody asks for."""
+    """Choose the solver of each case, on the machine that will use it; ``"none"`` for elements."""
     if plan.measure == "elements":
         return ["none"] * len(plan.cases)
     return [choose_solver(case.ensemble, plan.precision, cores=cores).name for case in plan.cases]
 
 
 def chunk_layout(plan: Plan, chunk: Chunk) -> Layout:
-    """What :func:`compute_chunk` gives for a chunk."""
+    """Return the dtypes and shapes of the arrays that :func:`compute_chunk` returns for a chunk."""
     number = np.dtype(np.float64).str
     if plan.measure == "elements":
         counts = (np.dtype(np.int64).str, (plan.bins, chunk.count))
@@ -58,22 +58,22 @@ def compute_chunk(
     cores: int | None = None,
     advance: Callable[[int], None] = _UNTOLD,
 ) -> Arrays:
-    """The draws of one chunk: a function of the plan and the chunk alone, to the bit on one kind of machine.
+    """Compute the draws of one chunk, which depend only on the plan and the chunk, to the bit on one kind of machine.
 
     Args:
-        plan: of the run.
-        chunk: which draws.
-        solver: name of the eigen-solver; chosen if None.
-        cores: how many to use; all that the process may use if None.
-        advance: the bar of the run, called with the number of draws finished since the last call.
+        plan: plan of the run.
+        chunk: the draws to compute.
+        solver: name of the eigenvalue solver; chosen if None.
+        cores: number of cores to use; all that the process may use if None.
+        advance: progress bar of the run, called with the number of draws finished since the last call.
 
     Returns:
-        For spectra ``statistic`` (statistic, draw), ``eigenvalue`` (rank, draw), descending, and ``norm_squared``
-        (factor, draw), each factor at σ = 1, raw; for elements ``statistic`` (statistic, draw), in the order of
+        For spectra, ``statistic`` (statistic, draw), ``eigenvalue`` (rank, draw), descending, and ``norm_squared``
+        (factor, draw), each factor at σ = 1, raw. For elements, ``statistic`` (statistic, draw), in the order of
         :data:`rmtbase.tables.ELEMENT_FORMULAS`, and ``histogram`` (bin, draw), int64.
 
-        NaN stands for eigenvalues that are rounding (s_k ≤ r ε s_1, as in deep residual paths), and for the statistics
-        :data:`OF_THE_SMALLEST` of such a draw; the others do not feel them.
+        Eigenvalues that are rounding noise (s_k ≤ r ε s_1, as in deep residual paths) are NaN, and so are the
+        statistics :data:`OF_THE_SMALLEST` of such a draw; they do not affect the other statistics.
     """
     ensemble, start = plan.cases[chunk.case].ensemble, chunk.start
     arrays = {name: np.empty(shape, dtype) for name, (dtype, shape) in chunk_layout(plan, chunk).items()}
@@ -83,7 +83,7 @@ def compute_chunk(
         drawn = draw_spectra(
             ensemble, chunk.count, plan.seed, start=start, precision=plan.precision, solver=solver, cores=cores
         )
-    with closing(drawn) as parts:  # an interrupt anywhere below ends its threads, too
+    with closing(drawn) as parts:  # an interrupt anywhere below also ends its threads
         for part in parts:
             numbers = _of_elements(part) if isinstance(part, ElementChunk) else _of_spectra(part)
             count = len(numbers["statistic"])

@@ -1,4 +1,4 @@
-"""Dask workers: here, one process a core, or wherever a scheduler has them; and the chunks of a plan on them."""
+"""Dask workers, local (one process per core) or those of a scheduler, and the chunks of a plan drawn on them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rmtbase.montecarlo._plan import Plan
 from rmtbase.progress import Progress
 
 try:
-    import cryptography  # noqa: F401  # by which Security.temporary makes its keys
+    import cryptography  # noqa: F401  # Security.temporary makes its keys with it
     import dask.config
     from distributed import Client, Future, KilledWorker, LocalCluster, Security, Worker, WorkerPlugin, get_worker, wait
     from distributed.utils import sync
@@ -39,34 +39,33 @@ except ImportError as error:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-_AHEAD = 2  # tasks per worker's thread under way: one being done, one waiting, so that none waits for the writer
-_ATTEMPTS = 4  # at one task, each after as many lost workers as the scheduler allows
+_AHEAD = 2  # tasks under way per worker thread: one running and one waiting, so that no thread waits for the writer
+_ATTEMPTS = 4  # attempts at one task, each after as many lost workers as the scheduler allows
 _TIMEOUT = 30.0  # seconds to find a scheduler, and for its first worker to appear
-_PATIENCE = 60.0  # seconds without any worker, and for the numbers of one task to arrive
+_PATIENCE = 60.0  # seconds to wait without any worker, and for the result of one task to arrive
 _NOISY = ("distributed", "tornado", "asyncio")  # loggers
 
 
 @contextmanager
 def dask_workers(workers: int, scheduler: str | None, progress: Progress, work: str) -> Iterator[DaskWorkers]:
-    """Dask workers, for the length of a ``with`` block.
+    """Start or connect to Dask workers for the duration of a ``with`` block.
 
-    What comes of tasks alone travels; the process that asked writes it, so that the workers need no common file system
-    for it. A worker that is killed costs the tasks it was at, which others do again; one that joins later takes its
-    share.
+    Workers only return the results of tasks; the calling process writes them, so the workers need no common file
+    system. If a worker is killed, others repeat its tasks; a worker that joins later takes its share.
 
-    Local workers speak TLS with keys that exist in the memory of these processes alone, for whoever reaches a scheduler
-    may run any code on it. Of a scheduler whose address is ``tls://...`` the keys are those of Dask's own configuration
-    (``distributed.comm.tls``); one that speaks plain TCP is as safe as the network that it is on.
+    Local workers use TLS with keys that exist only in the memory of these processes, because anybody who reaches a
+    scheduler can run any code on it. For a scheduler whose address is ``tls://...``, the keys come from Dask's
+    configuration (``distributed.comm.tls``); a scheduler with plain TCP is only as safe as its network.
 
     Args:
-        workers: that many local processes, each on one core of the CPU.
-        scheduler: the address of a scheduler, whose workers are taken instead.
-        progress: told of the workers.
-        work: what they do, in a word: ``drawing``.
+        workers: number of local processes, each on one core of the CPU.
+        scheduler: address of a scheduler, whose workers are used instead.
+        progress: receives a note on the workers.
+        work: their work, in a word such as ``drawing``.
 
     Raises:
-        WorkerError: no scheduler there, or none with a worker; local workers that do not start; workers without
-            rmtbase, or of different kinds.
+        WorkerError: there is no scheduler, or it has no worker; local workers do not start; or workers lack rmtbase or
+            are of different kinds.
     """
     stack = ExitStack()
     try:
@@ -85,19 +84,19 @@ def dask_workers(workers: int, scheduler: str | None, progress: Progress, work: 
 
 @contextmanager
 def dask_executor(plan: Plan, workers: int, scheduler: str | None, progress: Progress) -> Iterator[DaskExecutor]:
-    """What draws the chunks of a plan on Dask workers: see :func:`dask_workers`, also for what it raises."""
+    """Make an executor that draws the chunks of a plan on Dask workers; see :func:`dask_workers`, also for errors."""
     with dask_workers(workers, scheduler, progress, "drawing") as found:
         yield DaskExecutor(plan, found)
 
 
 @dataclass(frozen=True)
 class DaskWorkers:
-    """The workers of one client; made by :func:`dask_workers`.
+    """Workers of one client; made by :func:`dask_workers`.
 
     Attributes:
-        machine: versions and platform of each of them.
-        client: connected to their scheduler.
-        where: which workers they are, in words.
+        machine: versions and platform, the same on all of them.
+        client: client connected to their scheduler.
+        where: the workers in words, for messages.
     """
 
     machine: dict[str, Any]
@@ -105,7 +104,7 @@ class DaskWorkers:
     where: str
 
     def first_of(self, function: Callable[..., Result], *given: Any) -> Result | None:
-        """What a function gives on one of them; None where every worker that was to call it was lost."""
+        """Call a function on one worker; return its result, or None if every worker that was to call it was lost."""
         for _ in range(_ATTEMPTS):
             with _lost(self.where), suppress(KilledWorker, TimeoutError):
                 future = self.client.submit(function, *given, pure=False)
@@ -116,13 +115,15 @@ class DaskWorkers:
     def each(
         self, tasks: Iterable[Task], function: Callable[..., Result], given: Callable[[Task], tuple]
     ) -> Iterator[tuple[Task, Result]]:
-        """What a function gives of each task, as it is finished; so few are under way that results never pile up.
+        """Call a function for each task and yield (task, result) as they finish.
+
+        Only a few tasks are under way at a time, so that results do not pile up.
 
         Args:
-            tasks: what is to be done, each once; ``str`` of one names it.
-            function: called on a worker, first with ``machine``: a worker may have joined after the others were asked
-                what they are.
-            given: its further arguments for a task.
+            tasks: the tasks, each once; ``str`` of a task names it.
+            function: called on a worker, after a check that the worker's machine is that of the others: it may have
+                joined later.
+            given: returns the function's arguments for a task.
 
         Raises:
             WorkerError: the scheduler or every worker is lost, or workers fail at a task again and again.
@@ -151,7 +152,7 @@ class DaskWorkers:
 
     @contextmanager
     def first_come(self) -> Iterator[FirstCome]:
-        """What tells tasks that run on the workers during the block which of them is the first to ask for a thing."""
+        """Let tasks that run on the workers during the block find out which of them asked first for a thing."""
         run = f"rmtbase-{uuid4().hex}"
         try:
             yield FirstCome(run)
@@ -160,7 +161,7 @@ class DaskWorkers:
                 self.client.set_metadata(run, None)
 
     def _first_finished(self, futures: list[Future]) -> list[Future]:
-        """Those that are finished, once one is. An error if there has been no worker for long."""
+        """Wait until a future is finished; return all that are. Raise WorkerError after a minute without any worker."""
         seen = time.monotonic()
         while True:
             try:
@@ -175,12 +176,12 @@ class DaskWorkers:
 
 @dataclass(frozen=True)
 class FirstCome:
-    """Which task was the first to ask for a thing: under a run's name the scheduler keeps who asked, in their order."""
+    """Test of which task asked first for a thing: the scheduler keeps, under the run's name, who asked, in order."""
 
     run: str
 
     def __call__(self, thing: str, task: str) -> bool:
-        """Whether it was that task; so it is, too, where it is done again after its worker was lost."""
+        """Return True if that task asked first, also if it is repeated after its worker was lost."""
         worker = get_worker()
         sync(worker.loop, worker.scheduler.set_metadata, keys=[self.run, thing, task], value=True)
         asked: Any = sync(worker.loop, worker.scheduler.get_metadata, keys=[self.run, thing])
@@ -189,18 +190,18 @@ class FirstCome:
 
 @dataclass(frozen=True)
 class DaskExecutor:
-    """The chunks of a plan on workers."""
+    """Executor that draws the chunks of a plan on workers."""
 
     plan: Plan
     workers: DaskWorkers
 
     @property
     def machine(self) -> dict[str, Any]:
-        """Of each of them."""
+        """Versions and platform of the workers."""
         return self.workers.machine
 
     def choose_solvers(self) -> list[str]:
-        """Chosen on one of them.
+        """Choose the solvers on one of the workers.
 
         Raises:
             WorkerError: as :meth:`DaskWorkers.each`.
@@ -211,7 +212,7 @@ class DaskExecutor:
         return chosen
 
     def draw(self, chunks: Chunks, solvers: Sequence[str], progress: Progress) -> Iterator[tuple[Chunk, Arrays]]:
-        """The chunks as they are finished. Raises as :meth:`DaskWorkers.each`."""
+        """Yield the chunks as they are finished. Raises as :meth:`DaskWorkers.each`."""
         advance = progress.bar("drawing", chunks.total_draws)
         draw = partial(compute_chunk, cores=1)
         for chunk, arrays in self.workers.each(chunks, draw, lambda one: (self.plan, one, solvers[one.case])):
@@ -220,12 +221,12 @@ class DaskExecutor:
 
 
 class OneCore(WorkerPlugin):
-    """Keeps a local worker to one core, and leaves it to the process that asked to be stopped by Ctrl-C."""
+    """Plugin that keeps a local worker to one core, and leaves Ctrl-C to the calling process."""
 
     name = "rmtbase-one-core"
 
     def setup(self, worker: Worker) -> None:
-        """Called once in each worker's process, before its first chunk; threads made later inherit it."""
+        """Set up a worker's process, before its first chunk; threads made later inherit the settings."""
         self.limit = single_threaded_blas()
         self.limit.__enter__()  # for the life of the process
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -236,12 +237,12 @@ class OneCore(WorkerPlugin):
 
 def _local(stack: ExitStack, workers: int) -> Any:
     with undisturbed():
-        # Those of them that have to be killed leave files in their folders.
+        # Workers that have to be killed leave files in their folders.
         folder = stack.enter_context(TemporaryDirectory(prefix="rmtbase-dask-", ignore_cleanup_errors=True))
         stack.enter_context(dask.config.set({"temporary-directory": folder}))
         cluster = stack.enter_context(_again(lambda: _cluster(workers)))
         client = stack.enter_context(_again(lambda: Client(cluster, timeout=_TIMEOUT, set_as_default=False)))
-    # Here the workers import what they need, which takes long on a busy machine: they can be found, and be stopped.
+    # The workers import their modules here, which takes long on a busy machine; an interrupt can now stop them.
     _again(lambda: client.register_plugin(OneCore()))
     return client
 
@@ -264,7 +265,7 @@ def _cluster(workers: int) -> LocalCluster:
 
 
 def _again(attempt: Callable[[], Any]) -> Any:
-    """Try again what Dask cannot do while a worker is killed."""
+    """Retry a call that Dask cannot complete while a worker is being killed."""
     last: Exception | None = None
     for _ in range(_ATTEMPTS):
         try:
@@ -289,9 +290,9 @@ def _remote(stack: ExitStack, address: str) -> Any:
 
 
 def _common_machine(client: Any) -> dict[str, Any]:
-    """The versions and platform of every worker, which must be the same: others would give other bits."""
+    """Return the versions and platform of all workers, which must be equal: others would give other bits."""
     answers = client.run(machine_settings, on_error="return")
-    # What a worker that was lost just now has answered is an OSError; another takes its place.
+    # The answer of a worker that was just lost is an OSError; another worker takes its place.
     found = {worker: there for worker, there in answers.items() if not isinstance(there, OSError)}
     if not found:
         client.wait_for_workers(1, timeout=_TIMEOUT)
@@ -310,15 +311,15 @@ def _require_same(worker: str, there: Mapping[str, Any], here: Mapping[str, Any]
 
 
 def _same_machine(machine: Mapping[str, Any], function: Callable[..., Result], *given: Any) -> Result:
-    """Runs on a worker, which may have joined after the others were asked what they are."""
+    """Call a function on a worker after checking its machine, as it may have joined after the others were checked."""
     _require_same("a worker that joined later", machine_settings(), machine, "of the others")
     return function(*given)
 
 
 def _result(future: Future, task: object, losses: Counter[Any]) -> Any:
-    """What came of a finished task; None where a worker was lost with it, and it is to be tried again."""
+    """Return the result of a finished task; None if its worker was lost and it is to be tried again."""
     try:
-        return future.result(timeout=_PATIENCE)  # without end where who held it is lost and nobody is left
+        return future.result(timeout=_PATIENCE)  # would wait forever if the worker that held it and all others are lost
     except (KilledWorker, TimeoutError) as error:
         losses[task] += 1
         if losses[task] < _ATTEMPTS:
@@ -332,7 +333,7 @@ def _result(future: Future, task: object, losses: Counter[Any]) -> Any:
 
 @contextmanager
 def _lost(where: str) -> Iterator[None]:
-    """Turn what Dask says when its scheduler is gone into an error of this library."""
+    """Turn Dask's errors about a lost scheduler into errors of this library."""
     try:
         yield
     except RmtbaseError:
@@ -347,7 +348,7 @@ def _words(error: BaseException | None) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Dask's own account of lost workers off the terminal: what matters of it, rmtbase says."""
+    """Keep Dask's own messages about lost workers off the terminal; rmtbase reports what matters."""
     loggers = [logging.getLogger(name) for name in logging.root.manager.loggerDict if name.startswith(_NOISY)]
     before = [(logger, logger.level) for logger in loggers]
     try:

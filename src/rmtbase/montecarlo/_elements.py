@@ -1,4 +1,4 @@
-"""Statistics of the elements of random matrices, drawn a few rows at a time: no matrix is ever held."""
+"""Statistics of the elements of random matrices, drawn a few rows at a time without holding a whole matrix."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from rmtbase.statistics import (
 )
 
 BINS = 120
-_REACH = 6.0  # of the histogram, in standard deviations of one element
+_REACH = 6.0  # half width of the histogram, in standard deviations of one element
 
 
 @runtime_checkable
 class ElementEnsemble(Protocol):
-    """An ensemble whose draws come in blocks of rows."""
+    """Ensemble whose draws come in blocks of rows."""
 
     @property
     def name(self) -> str:
-        """As that of an :class:`~rmtbase.ensembles.Ensemble`."""
+        """Name, as of an :class:`~rmtbase.ensembles.Ensemble`."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class ElementEnsemble(Protocol):
         ...
 
     def row_context(self, key: Key[Array, ""]) -> Any:
-        """What :meth:`rows` needs of a draw, a pytree."""
+        """Return the input of :meth:`rows` for one draw, a pytree."""
         ...
 
     def rows(self, context: Any, start: ArrayLike, count: int) -> Float[Array, "{count} columns"]:
@@ -76,12 +76,12 @@ class ElementEnsemble(Protocol):
 
 @in_one_line
 class ElementChunk(NamedTuple):
-    """Consecutive draws.
+    """Element statistics of consecutive draws.
 
     Attributes:
-        start: index of the first.
+        start: index of the first draw.
         statistics: (draw, statistic), in the order of :data:`rmtbase.tables.ELEMENT_FORMULAS`.
-        histogram: how many elements lie in each bin, (draw, bin).
+        histogram: number of elements in each bin, (draw, bin).
     """
 
     start: int
@@ -90,12 +90,12 @@ class ElementChunk(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """What the device keeps of one matrix."""
+    """Sums and counts that the device keeps of one matrix."""
 
     powers: Float[Array, " 4"]  # Σ(w - pivot)^k, k = 1, …, 4
     smallest: Float[Array, ""]
     largest: Float[Array, ""]
-    histogram: Array  # and, last, how many lie outside
+    histogram: Array  # the last entry counts elements outside
     magnitudes: tuple[Array, Array, Array]
 
 
@@ -115,33 +115,33 @@ def draw_elements(
 ) -> Generator[ElementChunk, None, None]:
     """Element statistics of draws start, …, start + draws - 1.
 
-    Each matrix is drawn and reduced in blocks of rows, ``block`` elements or one row where that is longer, in one
-    compiled function. The result depends on (seed, case, draw) alone. Against the statistics of the whole matrix:
-    counts and extremes are equal (but for an element within rounding of a bin's edge), moments agree to 1e-12 of their
-    scale, and the Weibull fit to 1e-6 relatively, usually 1e-8
+    Each matrix is drawn and reduced in blocks of rows, ``block`` elements or one row if that is longer, in one compiled
+    function. The result depends only on (seed, case, draw). Compared with the statistics of the whole matrix, counts
+    and extremes are equal (except for an element within rounding of a bin's edge), moments agree to 1e-12 of their
+    scale, and the Weibull fit agrees to a relative 1e-6, usually 1e-8
     (:func:`rmtbase.statistics.weibull_fit_of_bins`).
 
-    Memory does not grow with the draws: as many matrices as cores are drawn at a time, each of which keeps its factors
-    and some 10 MB, and a chunk's results, 8 bytes for each statistic and bin of its draws.
+    Memory does not grow with the draws. As many matrices as cores are drawn at a time, each with its factors and some
+    10 MB; the results of a chunk take 8 bytes for each statistic and bin of its draws.
 
     Args:
-        ensemble: what to draw; its elements as it draws them, of W_QK the raw product of standard normal factors.
-        draws: how many.
-        seed: of the whole run.
-        case: name of the case, which keys the draws; by default that of the ensemble.
-        bins: of the histogram.
+        ensemble: the ensemble to draw; for W_QK, elements are those of the raw product of standard normal factors.
+        draws: number of draws.
+        seed: seed of the whole run.
+        case: name of the case, which enters the keys of the draws; by default the name of the ensemble.
+        bins: number of bins of the histogram.
         range: (low, high) of the histogram; by default six standard deviations of one element to either side of zero.
         start: index of the first draw.
         chunk: draws per chunk.
-        cores: as many draws at a time; all cores that the process may use if None.
-        block: elements drawn and reduced together, of one row at least.
-        progress: told of the draws finished, after each chunk.
+        cores: number of draws at a time; all cores that the process may use if None.
+        block: number of elements drawn and reduced together, at least one row.
+        progress: receives the number of finished draws after each chunk.
 
     Raises:
-        ParameterError: an ensemble that draws no rows; draws, bins, chunk, cores or block that is no positive integer;
-            more than a few threads for each core; a start that is not an integer from 0 on; a seed out of range; a
-            range that is not an interval or holds no element; elements that are not finite or whose fourth powers are
-            not; magnitudes that the Weibull fit has no bins for.
+        ParameterError: the ensemble does not draw rows; draws, bins, chunk, cores or block is not a positive integer;
+            there are more than a few threads per core; the start is not a nonnegative integer; the seed is out of
+            range; the range is not an interval or holds no element; elements or their fourth powers are not finite; or
+            magnitudes lie outside the bins of the Weibull fit.
         AllocationError: one draw does not fit in memory.
     """
     ensemble = require_element_ensemble(ensemble)
@@ -161,7 +161,7 @@ def element_edges(
     """Edges of the histogram's equal bins, (bin + 1,).
 
     Raises:
-        ParameterError: as :func:`draw_elements`; no range, and elements without a standard deviation.
+        ParameterError: as :func:`draw_elements`; also if no range is given and the elements have no standard deviation.
     """
     if range is None:
         reach = _REACH * ensemble.element_std
@@ -174,11 +174,11 @@ def element_edges(
 
 
 def require_element_ensemble(ensemble: object) -> ElementEnsemble:
-    """The ensemble, or a :class:`~rmtbase.errors.ParameterError` if its matrices cannot be drawn by rows."""
+    """Return the ensemble; raise :class:`~rmtbase.errors.ParameterError` if its matrices cannot be drawn by rows."""
     if not isinstance(ensemble, ElementEnsemble):
         name = getattr(ensemble, "name", ensemble)
         raise ParameterError(
-            "ensemble", name, "one whose matrix is drawn by rows, low_rank_product with method = 'dense' say"
+            "ensemble", name, "one whose matrix is drawn by rows, such as low_rank_product with method = 'dense'"
         )
     return ensemble
 
@@ -208,7 +208,7 @@ def _chunks(
             advance(len(rows))
 
 
-# One core per draw: what XLA shares among threads it adds up in another order, and one draw per core is as fast.
+# One core per draw: sharing work among threads changes the order of XLA's additions, and is no faster.
 @partial(jax.jit, static_argnames=("bins", "block"), compiler_options=COMPILER_OPTIONS)
 def _reduce(
     ensemble: ElementEnsemble,
@@ -219,7 +219,7 @@ def _reduce(
     bins: int,
     block: int,
 ) -> tuple[Array, _Sums]:
-    """A pivot near the mean, and the sums of one draw about it."""
+    """Return a pivot near the mean, and the sums of one draw about it."""
     context = ensemble.row_context(jax.random.fold_in(key, draw))
     rows, columns = ensemble.element_shape
     count = _rows_at_a_time(rows, max(1, block // columns))
@@ -265,7 +265,7 @@ def _reduce(
 
 
 def _rows_at_a_time(rows: int, most: int) -> int:
-    """The largest divisor of the number of rows in the upper half of what is allowed, or else all that is allowed."""
+    """Return the largest divisor of ``rows`` in the upper half of the allowed range, or else the range's maximum."""
     allowed = range(min(rows, most), most // 2, -1)
     return next((count for count in allowed if rows % count == 0), allowed.start)
 
@@ -273,7 +273,7 @@ def _rows_at_a_time(rows: int, most: int) -> int:
 def _numbers(
     ensemble: ElementEnsemble, pivot: Array, reduced: _Sums, edges: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The statistics of one draw, and its histogram."""
+    """Return the statistics of one draw, and its histogram."""
     rows, columns = ensemble.element_shape
     sums = jax.tree.map(np.asarray, reduced)
     if not np.isfinite(sums.powers).all():

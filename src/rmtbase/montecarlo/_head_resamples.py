@@ -1,10 +1,11 @@
 """Statistics of a head and of heads resampled from it: random signs of its elements, signed permutations of its axes.
 
-Each function gives (1 + draws, statistic): the head itself first, then the draws, all by the same compiled code. A
+Each function returns (1 + draws, statistic): the head itself first, then the draws, all by the same compiled code. A
 head whose elements (axes) meet the assumption is exchangeable with its draws, so that its rank among them is exact.
 
-Largest eigenvalues are taken softly, ln (Σ p_k^32)/32 of the parts p_k = λ_k/Σλ: five squarings of a Gram matrix in the
-place of an eigenvalue problem, as good as λ_1/Σλ for a test, since head and draws are treated alike.
+Largest eigenvalues are replaced by a smooth maximum, ln (Σ p_k^32)/32 of the shares p_k = λ_k/Σλ. It takes five
+squarings of a Gram matrix instead of an eigenvalue problem, and serves a test as well as λ_1/Σλ, as head and draws are
+treated alike.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS
 from rmtbase.montecarlo._keys import case_key, draw_keys
 
 FLIPPED = ("query_top", "key_top", "product_top", "mean_squared_cosine", "cosine_top")
-"""Statistics under random signs: the largest part of Σλ of W_Q, W_K and W_QK, logarithms; mean cos² of the principal
-angles between the row spaces of W_Q and W_K, and the largest part of Σcos²."""
+"""Statistics under random signs: logarithm of the largest share of Σλ for W_Q, W_K and W_QK; mean cos² of the principal
+angles between the row spaces of W_Q and W_K; and logarithm of the largest share of Σcos²."""
 
 PERMUTED = ("norm", "participation", "product_top", "norm_correlation")
-"""Statistics under signed permutations of the head axes: ln ‖W_QK‖_F², ln Σλ²/(Σλ)², the largest part of Σλ as its
-logarithm, and the rank correlation of the row norms of W_Q and W_K."""
+"""Statistics under signed permutations of the head axes: ln ‖W_QK‖_F², ln Σλ²/(Σλ)², the logarithm of the largest share
+of Σλ, and the rank correlation of the row norms of W_Q and W_K."""
 
 ENTRIES = ("kurtosis", "largest_element", "row_norms", "column_norms", "participation")
 """Statistics of the elements of one matrix: ln ⟨w⁴⟩/⟨w²⟩²; ln max w²/⟨w²⟩; ln of the relative variance of the squared
-norms of rows, and of columns, of what its first singular component leaves; and ln Σλ²/(Σλ)²."""
+norms of rows, and of columns, without the first singular component; and ln Σλ²/(Σλ)²."""
 
 _SQUARINGS = 5
 _RIDGE = 1e-13  # of the mean eigenvalue: a flipped matrix may have rows of zeros
-_CHUNK = 250  # draws of one call, for the progress
+_CHUNK = 250  # draws of one call
 
 
 def flip_statistics(
@@ -52,10 +53,10 @@ def flip_statistics(
     draws: int,
     seed: int,
 ) -> Float64[np.ndarray, "one_and_draws statistic"]:
-    """Give :data:`FLIPPED` of a head and of heads with random signs.
+    """Compute :data:`FLIPPED` for a head and for heads with random signs.
 
-    The signs of a matrix are a function of its elements, the seed and the draw's index, and differ for the two.
-    The angles are those of W_Q as it is with W_K flipped; NaN where d_query ≠ d_key, which share no space.
+    The signs of a matrix depend on its elements, its role, the seed and the draw's index. The angles are those between
+    W_Q unchanged and W_K with random signs; NaN if d_query ≠ d_key, when there is no common space.
     """
     keys = [case_key(seed, f"{role} {sign_flipped_matrix(w).name}") for role, w in (("query", w_q), ("key", w_k))]
     return _of_draws(_flips, (np.asarray(w_q, dtype=np.float64), np.asarray(w_k, dtype=np.float64)), keys, draws)
@@ -67,23 +68,23 @@ def permutation_statistics(
     draws: int,
     seed: int,
 ) -> Float64[np.ndarray, "one_and_draws statistic"]:
-    """Give :data:`PERMUTED` of a head and of heads W_Qᵀ P W_K."""
+    """Compute :data:`PERMUTED` for a head and for heads W_Qᵀ P W_K."""
     head = axis_permuted_head(w_q, w_k)
     squares = [(r**2).sum(axis=0) for r in (head.r_q, head.r_k)]
-    # Norms that are equal but for rounding are ties: of orthogonal rows there is no order.
+    # Norms that differ only by rounding are ties: orthonormal rows have no order.
     norms = np.stack([rankdata(np.round(one / max(one.max(), 1e-300), 9)) for one in squares])
     grams = [r.T @ r for r in (head.r_q, head.r_k)]
     return _of_draws(_permutations, (*grams, norms), [case_key(seed, head.name)], draws)
 
 
 def entry_statistics(matrices: Float[np.ndarray, "matrix m n"]) -> Float64[np.ndarray, "matrix statistic"]:
-    """Give :data:`ENTRIES` of matrices."""
+    """Compute :data:`ENTRIES` for matrices."""
     with reproducible_jax():
         return np.asarray(_entries_of(np.asarray(matrices, dtype=np.float64)))
 
 
 def simulated_entry_statistics(law: IndependentChain, draws: int, seed: int) -> Float64[np.ndarray, "draw statistic"]:
-    """Give :data:`ENTRIES` of random matrices with independent elements of a law."""
+    """Compute :data:`ENTRIES` for random matrices with independent elements of a given law."""
     key, found = case_key(seed, f"entries {law.name}"), []
     for start in range(0, draws, _CHUNK):
         with reproducible_jax():
@@ -105,7 +106,7 @@ def _of_draws(
 
 
 def _jitted(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Compile a function of matrices and the keys of one draw, or None for no draw, for many draws."""
+    """Compile a function of matrices and one draw's keys for many draws; None for the keys stands for no draw."""
 
     def of_all(*arguments: object) -> Array:
         *matrices, keys = arguments
@@ -120,7 +121,7 @@ def _jitted(function: Callable[..., Array]) -> Callable[..., Array]:
 def _flips(w_q: Array, w_k: Array, keys: tuple[Key[Array, ""], ...] | None) -> Float[Array, " statistic"]:
     own = w_q
     if keys is not None:
-        # The barrier keeps XLA from drawing the signs anew wherever they are used.
+        # The barrier keeps XLA from drawing the signs again wherever they are used.
         w_q, w_k = jax.lax.optimization_barrier((flipped(keys[0], w_q), flipped(keys[1], w_k)))
     gram_q, gram_k = w_q @ w_q.T, w_k @ w_k.T
     tops = [_log_top(gram_q), _log_top(gram_k), _log_top(gram_q @ gram_k)]
@@ -157,7 +158,7 @@ def _entries(w: Float[Array, "m n"]) -> Float[Array, " statistic"]:
     for _ in range(_SQUARINGS):
         power = power @ power
         power = power / jnp.trace(power)
-    first = power[jnp.argmax(jnp.diagonal(power))]  # the first left singular vector, nearly
+    first = power[jnp.argmax(jnp.diagonal(power))]  # approximately the first left singular vector
     first = first / jnp.linalg.norm(first)
     rest = (w - jnp.outer(first, first @ w)) ** 2
 

@@ -1,4 +1,4 @@
-"""Random keys: a draw is a function of (seed, case, draw index) alone."""
+"""Random keys: a draw depends only on (seed, case, draw index)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rmtbase.linalg import PRNG_IMPLEMENTATION, reproducible_jax
 from rmtbase.parameters import require_positive_integer, require_seed
 
 MAX_DRAWS = 2**32 - 2**16
-"""Draws of one case: a draw's index is folded into its key as 32 bits, and the last batch may reach beyond the end."""
+"""Largest number of draws of one case: an index enters the key as 32 bits, and the last batch may exceed the end."""
 
 
 def case_key(seed: int, case: str) -> Key[Array, ""]:
-    """The key of one case: the seed's key with the case's name folded in.
+    """Make the key of a case: the seed's key with the case's name folded in.
 
-    The name, and not the place in a list, so that a case draws the same numbers in whatever table it stands. The seed's
-    key is made of its 64 bits, as ``jax.random.key`` makes it, but without ``jax_random_seed_offset``.
+    The name is used, not the place in a list, so that a case draws the same numbers in every table. The seed's key is
+    made from its 64 bits as by ``jax.random.key``, but without ``jax_random_seed_offset``.
 
     Raises:
         ParameterError: the seed is not an integer in [0, 2^63).
@@ -37,7 +37,7 @@ def case_key(seed: int, case: str) -> Key[Array, ""]:
 
 
 def require_indices(start: object, draws: object) -> tuple[int, int]:
-    """``start`` and ``draws`` as ints, or a :class:`~rmtbase.errors.ParameterError` if those draws have no keys."""
+    """Return ``start`` and ``draws`` as ints; raise :class:`~rmtbase.errors.ParameterError` if the draws lack keys."""
     number = require_positive_integer("draws", draws)
     if isinstance(start, bool) or not isinstance(start, SupportsIndex) or not 0 <= operator.index(start) < 2**32:
         raise ParameterError("start", start, "an integer from 0 to 2^32 - 1")
@@ -48,5 +48,5 @@ def require_indices(start: object, draws: object) -> tuple[int, int]:
 
 
 def draw_keys(key: Key[Array, ""], indices: UInt32[Array, " draw"]) -> Key[Array, " draw"]:
-    """The key of each draw: the case's key with the draw's index folded in."""
+    """Make the key of each draw: the case's key with the draw's index folded in."""
     return jax.vmap(lambda index: jax.random.fold_in(key, index))(indices)

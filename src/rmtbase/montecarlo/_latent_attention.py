@@ -1,4 +1,4 @@
-"""The spectral statistics of latent attention's heads at many ratios of the two parts of their keys, jointly."""
+"""Spectral statistics of heads of latent attention, jointly at many ratios of the two parts of their keys."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _SPECTRA = 10_000  # draws whose eigenvalues are kept
 @in_one_line
 @dataclass(frozen=True)
 class LatentAttentionSample:
-    """Draws of a head, each at all of the ratios, and over its own estimates of σ, as heads are scored.
+    """Draws of a head, each at all ratios and divided by its own estimates of σ, as heads are scored.
 
     Attributes:
-        rope_ratios: ascending.
+        rope_ratios: the ratios, ascending.
         sample: (ratio, draw, statistic), in the registry's order.
         eigenvalues: (ratio, draw, rank), descending, of the first 10 000 draws.
     """
@@ -42,14 +42,14 @@ class LatentAttentionSample:
 def simulate_latent_attention(
     ensemble: LatentAttention, rope_ratios: Sequence[float], draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> LatentAttentionSample:
-    """The same draws of latent attention at each of several ratios, exact in law.
+    """Make the same draws of latent attention at each of several ratios, exact in law.
 
     Args:
-        ensemble: the shape; its own ``rope_ratio`` does not count.
-        rope_ratios: ascending.
-        draws: how many.
-        seed: the draws are a function of (seed, shape, index) alone.
-        progress: told of the draws finished.
+        ensemble: the shape; its own ``rope_ratio`` is ignored.
+        rope_ratios: ratios, ascending.
+        draws: number of draws.
+        seed: the draws depend only on (seed, shape, index).
+        progress: receives the number of finished draws.
 
     Raises:
         ParameterError: draws is not an integer of at least 2 or more than memory holds, or the seed is out of range.
@@ -61,7 +61,7 @@ def simulate_latent_attention(
 
 
 def require_latent_sample(ensemble: LatentAttention, ratios: int, draws: int, seed: int) -> tuple[LatentAttention, int]:
-    """The ensemble at the ratio 1, by which its draws are known, and how many: as many as memory holds.
+    """Check the arguments; return the ensemble at ratio 1, whose name enters the keys, and the number of draws.
 
     Raises:
         ParameterError, AllocationError: as :func:`simulate_latent_attention`.
@@ -75,16 +75,16 @@ def require_latent_sample(ensemble: LatentAttention, ratios: int, draws: int, se
 
 
 def spectra_among(draws: range) -> int:
-    """Of how many of the draws the eigenvalues are kept, the first of them."""
+    """Count the draws whose eigenvalues are kept: those with an index below 10 000."""
     return len(range(draws.start, min(draws.stop, _SPECTRA)))
 
 
 def draw_latent_attention(
     at_one: LatentAttention, rope_ratios: Sequence[float], draws: range, seed: int, advance: Callable[[int], None]
 ) -> LatentAttentionSample:
-    """The draws of these indices, as among all others to the bit where the first is the first of a tile.
+    """Make the draws of these indices, equal to the bit to those of a longer run if the first begins a tile.
 
-    See :func:`tile_size`; the arguments are those that :func:`require_latent_sample` has checked.
+    See :func:`tile_size`; the arguments must have passed :func:`require_latent_sample`.
     """
     tile, shown = tile_size(at_one.matrix_shape), spectra_among(draws)
     sizes = np.array(at_one.factor_sizes, dtype=float)

@@ -1,4 +1,4 @@
-"""This machine: the devices and threads to draw on, and what else decides about the bits of a run beside its plan."""
+"""This machine: devices and threads to draw on, and the settings that decide, with the plan, the bits of a run."""
 
 from __future__ import annotations
 
@@ -23,34 +23,35 @@ from rmtbase.parameters import require_positive_integer
 from rmtbase.shown import shown
 from rmtbase.tables import software_versions
 
-Device = Any  # jax.Device, which is a variable to type checkers
+Device = Any  # jax.Device, which type checkers take for a variable
 Devices = int | Sequence[Device] | None
 Result = TypeVar("Result")
 
 _DRAWING = ("ensembles", "linalg", "montecarlo", "statistics")
 _COMPILED = (
     "jax_default_device",  # another kind of device where there are two
-    "jax_disable_jit",  # each operation by itself: other sums
-    "jax_disable_most_optimizations",  # this and what follows reaches the compiler, which then orders sums otherwise
+    "jax_disable_jit",  # runs each operation by itself, which changes sums
+    "jax_disable_most_optimizations",  # this and the following reach the compiler, which then orders sums differently
     "jax_optimization_level",
     "jax_exec_time_optimization_effort",
     "jax_memory_fitting_effort",
     "jax_memory_fitting_level",
     "jax_enable_pgle",
 )
-"""JAX's settings that change bits and that nobody sets here: what draws sets precision, promotion and generator itself
-(:func:`rmtbase.linalg.reproducible_jax`)."""
+"""JAX settings that change bits and that rmtbase does not set; precision, promotion and generator are set for every
+draw by :func:`rmtbase.linalg.reproducible_jax`."""
 
 _HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|dump_|hlo_profile)\w*=?")
-"""Options of XLA that change no bit: the number of virtual devices, and what is written for people to read."""
+"""XLA options that change no bit: the number of virtual devices, and dumps and profiles for people to read."""
 
 
 def local_devices(devices: Devices = None) -> tuple[Device, ...]:
-    """The local devices of JAX's default backend: all, the first few, or those given.
+    """Local devices of JAX's default backend: all, the first few, or those given.
 
     Raises:
-        ParameterError: not a positive integer, more than there are, none, or devices of several kinds.
-        ForkedProcessError: this process was forked from one that had used JAX.
+        ParameterError: ``devices`` is neither a positive integer up to their number nor one or more devices of one
+            kind, each once.
+        ForkedProcessError: this process was forked from a process that had used JAX.
     """
     require_jax_threads()
     if devices is None:
@@ -67,16 +68,17 @@ def local_devices(devices: Devices = None) -> tuple[Device, ...]:
 
 
 def is_cpu(device: Device) -> bool:
-    """Whether it is a CPU, or one of the virtual devices that XLA can make of one."""
+    """Return True for a CPU, or for a virtual device that XLA makes of one."""
     return device.platform == "cpu"
 
 
 def in_order(
     function: Callable[[int], Result], numbers: Iterable[int], threads: int, ahead: int, name: str
 ) -> Generator[Future[Result], None, None]:
-    """The function of each number, computed on threads of that name, so many more of them begun than were asked for.
+    """Compute a function of each number on threads of that name; yield futures in order.
 
-    Closed, or left by an exception, it begins nothing more and waits for what runs.
+    At most ``ahead`` more calls are begun than were asked for. Closing the generator, or leaving it by an exception,
+    starts no further calls and waits for those that are running.
     """
     pool, pending = ThreadPoolExecutor(threads, thread_name_prefix=name), deque[Future[Result]]()
     try:
@@ -91,10 +93,10 @@ def in_order(
 
 
 def machine_settings() -> dict[str, Any]:
-    """What draws and solves: versions, processor, BLAS, JAX's device and settings, as plain values.
+    """Describe what draws and solves: versions, processor, BLAS, JAX's device and settings, as plain values.
 
     Raises:
-        ForkedProcessError: this process was forked from one that had used JAX.
+        ForkedProcessError: this process was forked from a process that had used JAX.
     """
     require_jax_threads()
     return {
@@ -108,10 +110,10 @@ def machine_settings() -> dict[str, Any]:
 
 
 def compiler_settings_digest() -> str:
-    """Eight hexadecimal digits of the settings of JAX and XLA that change bits, for the key of a cache.
+    """Digest the settings of JAX and XLA that change bits to eight hexadecimal digits, for the key of a cache.
 
     Raises:
-        ForkedProcessError: this process was forked from one that had used JAX.
+        ForkedProcessError: this process was forked from a process that had used JAX.
     """
     require_jax_threads()
     return hashlib.sha256(json.dumps(_compiler_settings(), sort_keys=True).encode()).hexdigest()[:8]
@@ -128,7 +130,7 @@ def _compiler_settings() -> dict[str, str]:
 
 
 def numerics_record(settings: Mapping[str, Any], dtype: str = DTYPE) -> dict[str, Any]:
-    """What a table records of how its numbers came to be: those settings, and what rmtbase itself sets."""
+    """Record for a table how its numbers were computed: the machine's settings, and those that rmtbase sets."""
     return {
         "dtype": dtype,
         "matmul_precision": MATMUL_PRECISION,
@@ -145,7 +147,7 @@ def _xla_flags() -> list[str]:
 
 @cache
 def _source() -> str:
-    """Digest of the code that draws: between two releases the version does not tell whether it is the same."""
+    """Digest of the code that draws, because the version does not change with every change of code."""
     package = Path(__file__).parents[1]
     files = sorted(file for room in _DRAWING for file in (package / room).rglob("*.py"))
     digest = hashlib.sha256()
@@ -155,7 +157,7 @@ def _source() -> str:
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """In which settings two processes differ, in words; empty where in none."""
+    """Name the settings in which two processes differ; empty if they agree."""
     keys = [key for key in {**there, **here} if there.get(key) != here.get(key)]
     return ", ".join(f"{key}: {_short(there.get(key))} there, {_short(here.get(key))} here" for key in keys)
 

@@ -1,7 +1,6 @@
-"""What there is of memory, what draws take of it, and whether it suffices: asked before anything is drawn.
+"""Check, before anything is drawn, that there is enough memory for the draws.
 
-Beyond what a machine has, XLA does not fail but aborts the process, and the system kills it: only what is asked before
-can be refused in words.
+If memory runs out, XLA aborts the process or the system kills it, so a helpful message is only possible beforehand.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from rmtbase.systems import available_memory
 
 ELEMENTS_AT_ONCE = 1 << 18  # 2 MiB, which stay in a core's cache from the product to the last count
 
-_COPIES = 6  # of a draw's matrix, at least, while it is drawn and solved; measured 6.8 to 9.6 at 1500 × 1500
+_COPIES = 6  # of a draw's matrix, at least, while it is drawn and solved; measured: 6.8 to 9.6 at 1500 × 1500
 _COPIES_OF_BIDIAGONAL = 2  # measured 2.6
-_COPIES_ON_DEVICE = 2  # random bits and what is made of them
+_COPIES_ON_DEVICE = 2  # random bits and the numbers made from them
 _COPIES_OF_BLOCK = 3  # of a block of rows
 _FEWEST_WORKERS, _WORKERS_PER_CORE = 8, 4
 
@@ -34,11 +33,11 @@ _GROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
 )
-_UNKNOWN = 2**30  # on systems that do not tell: what any machine of today has to spare
+_UNKNOWN = 2**30  # assumed on systems that do not report it: any machine of today has that much to spare
 
 
 def device_memory(device: Device) -> int:
-    """Bytes that can still be allocated on an accelerator."""
+    """Return the number of bytes that can still be allocated on an accelerator."""
     stats = device.memory_stats()
     if not stats or "bytes_limit" not in stats:
         return _UNKNOWN
@@ -46,13 +45,13 @@ def device_memory(device: Device) -> int:
 
 
 def host_memory() -> int:
-    """Bytes of memory that are available to this process, by the system and by the limits of its control group."""
+    """Return the bytes of memory available to this process, by the system and the limits of its control group."""
     there = available_memory()
     return min([_UNKNOWN if there is None else there, *(_left(*group) for group in _GROUPS)])
 
 
 def _left(limit: Path, usage: Path) -> int:
-    """What a control group has left; 2^63 where there is no such file or no limit (the word ``max``)."""
+    """Return the bytes that a control group has left; 2^63 if there is no such file or no limit (the word ``max``)."""
     try:
         return max(0, int(limit.read_text(encoding="utf-8")) - int(usage.read_text(encoding="utf-8")))
     except (OSError, ValueError):
@@ -60,13 +59,13 @@ def _left(limit: Path, usage: Path) -> int:
 
 
 def spectrum_bytes(ensemble: Any, precision: str = "float64") -> int:
-    """Bytes of host memory that drawing and solving one matrix of an ensemble takes, at least."""
+    """Return the least bytes of host memory that drawing and solving one matrix of an ensemble takes."""
     copies = _COPIES_OF_BIDIAGONAL if isinstance(ensemble, BidiagonalGaussianMatrix) else _COPIES
     return copies * math.prod(ensemble.matrix_shape) * np.dtype(precision).itemsize
 
 
 def elements_bytes(ensemble: Any) -> int:
-    """Bytes that the elements of one draw take, a block of rows at a time, at least."""
+    """Return the least bytes that the elements of one draw take, drawn a block of rows at a time."""
     with reproducible_jax():  # shapes only: nothing is drawn
         context = jax.eval_shape(lambda: ensemble.row_context(case_key(0, ensemble.name)))
     kept = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(context))
@@ -78,7 +77,7 @@ def require_draw_fits(ensemble: Any, precision: str = "float64", devices: Sequen
     """Refuse a matrix that cannot be drawn and solved here.
 
     Raises:
-        AllocationError: one draw takes more than there is, on the host or on the devices.
+        AllocationError: one draw takes more memory than the host or a device has.
     """
     needed = spectrum_bytes(ensemble, precision)
     require_bytes(ensemble.name, ensemble.matrix_shape, needed, host_memory())
@@ -91,26 +90,26 @@ def require_elements_fit(ensemble: Any) -> None:
     """Refuse a matrix whose elements cannot be drawn here, a block of rows at a time.
 
     Raises:
-        AllocationError: one draw takes more memory than there is.
+        AllocationError: one draw takes more memory than is available.
     """
     require_bytes(ensemble.name, ensemble.element_shape, elements_bytes(ensemble), host_memory())
 
 
 def require_bytes(name: str, shape: Sequence[int], needed: int, available: int) -> None:
-    """Refuse one draw that takes more bytes than there are.
+    """Refuse a draw that takes more bytes than are available.
 
     Raises:
-        AllocationError: it does.
+        AllocationError: it takes more.
     """
     if needed > available:
         raise AllocationError(name, shape, "", needed, available=available)
 
 
 def require_results_fit(draws: int, bytes_each: int, advice: str) -> None:
-    """Refuse more draws than memory holds the results of.
+    """Refuse draws whose results do not fit in memory.
 
     Raises:
-        ParameterError: names the most that it does.
+        ParameterError: they do not fit; the message gives the largest number that does.
     """
     available = host_memory()
     if draws * bytes_each > available:
@@ -118,27 +117,27 @@ def require_results_fit(draws: int, bytes_each: int, advice: str) -> None:
             "draws",
             draws,
             f"at most {available // bytes_each}: each takes {bytes_each:,} bytes of memory, of which "
-            f"{binary_size(available)} are there; {advice}",
+            f"{binary_size(available)} are available; {advice}",
         )
 
 
 def require_workers(name: str, value: object) -> int:
-    """A number of processes or threads that the cores are enough for.
+    """Check a number of processes or threads against the number of cores.
 
     Raises:
-        ParameterError: no positive integer, or so many that they would only be in each other's way.
+        ParameterError: it is not a positive integer, or so large that they would only slow each other down.
     """
     number, cores = require_positive_integer(name, value), available_cores()
     most = max(_FEWEST_WORKERS, _WORKERS_PER_CORE * cores)
     if number > most:
         raise ParameterError(
-            name, number, f"at most {most} with {cores} core{'s' if cores != 1 else ''}, of which each keeps one busy"
+            name, number, f"at most {most} with {cores} core{'s' if cores != 1 else ''}, as each keeps one busy"
         )
     return number
 
 
 def binary_size(number: int) -> str:
-    """A number of bytes in words."""
+    """Format a number of bytes with a binary unit."""
     power = min(max(number.bit_length() - 1, 0) // 10, 8)
     if power == 0:
         return f"{number} bytes"

@@ -1,4 +1,4 @@
-"""A plan: the frozen, hashed, human-readable description of a table to be simulated."""
+"""Plans: frozen, hashed, human-readable descriptions of tables to be simulated."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from rmtbase.shown import in_one_line
 MEASURES = ("spectrum", "elements")
 
 DRAWS_VERSION = 2
-"""Changes whenever a sampler gives other bits for the same key, so that no run mixes the draws of two versions."""
+"""Version of the draws: changed whenever a sampler gives other bits for the same key, so that runs never mix them."""
 
 _DRAWS = 10_000
 _CHUNK_WORK = 2**32  # draws per chunk times the matrix's longer side and its shorter side's square: a second or two
-_CHUNK_ELEMENTS = 2**26  # draws per chunk times the square of the longer side, where it is elements that are counted
-_LARGEST_CHUNK, _CHUNK_NUMBERS = 2**16, 2**24  # draws of a chunk, and numbers of its file
-_LEAST_SCALE = 1e-30  # beyond it the variance of trace_of_square, which goes as the eighth power, leaves float64
+_CHUNK_ELEMENTS = 2**26  # draws per chunk times the square of the longer side, if elements are measured
+_LARGEST_CHUNK, _CHUNK_NUMBERS = 2**16, 2**24  # draws of a chunk, and numbers in its file
+_LEAST_SCALE = 1e-30  # of σ_Q σ_K, up to its inverse: the variance of trace_of_square goes as the eighth power
 
 Parameters = Mapping[str, Any]
 Pairs = tuple[tuple[float, float], ...]
@@ -51,14 +51,14 @@ Pairs = tuple[tuple[float, float], ...]
 @in_one_line
 @dataclass(frozen=True)
 class Case:
-    """One case of a plan.
+    """Case of a plan.
 
     Attributes:
-        ensemble: what is drawn.
-        parameters: the arguments of the ensemble's factory as they were given, by which it is recorded.
-        draws: how many.
+        ensemble: the ensemble to draw.
+        parameters: the arguments of the ensemble's factory as they were given, for the record.
+        draws: number of draws.
         chunk: draws per chunk.
-        sigmas: (σ_Q, σ_K) of its rows in a W_QK table, which one simulation serves; ((1, 1),) for any other ensemble.
+        sigmas: (σ_Q, σ_K) of its rows in a W_QK table, all from one simulation; ((1, 1),) for any other ensemble.
     """
 
     ensemble: Ensemble
@@ -71,10 +71,10 @@ class Case:
 @in_one_line
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is to be simulated. Equal plans give equal numbers, whenever, wherever and in however many parts they run.
+    """Plan of a simulation. Equal plans give equal numbers, whenever, wherever and in however many parts they run.
 
-    Made by :func:`make_plan`, which says what each field may be, or from a TOML file by :func:`read_plan`. The hash
-    does not depend on ``name``, ``title`` and ``description``.
+    Make one by :func:`make_plan`, which describes the fields, or from a TOML file by :func:`read_plan`. The hash does
+    not depend on ``name``, ``title`` and ``description``.
     """
 
     ensemble: str
@@ -91,36 +91,36 @@ class Plan:
     description: str = ""
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: not what is derived from it, so that it is sent with every chunk at no cost."""
+        """Pickle only the fields and no cached properties, so that sending the plan with every chunk is cheap."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def chunks(self) -> Chunks:
-        """Every chunk, in order; made when it is asked for."""
+        """All chunks, in order; each is made on demand."""
         return Chunks.all(self.draws, [case.chunk for case in self.cases])
 
     @property
     def draws(self) -> tuple[int, ...]:
-        """Of each case."""
+        """Number of draws of each case."""
         return tuple(case.draws for case in self.cases)
 
     @property
     def total_draws(self) -> int:
-        """Draws of all cases together."""
+        """Number of draws of all cases together."""
         return sum(self.draws)
 
     @property
     def sigmas(self) -> Pairs:
-        """(σ_Q, σ_K) of the rows of all cases, each once."""
+        """(σ_Q, σ_K) of the rows of all cases, each pair once."""
         return tuple(dict.fromkeys(pair for case in self.cases for pair in case.sigmas))
 
     @property
     def is_baseline(self) -> bool:
-        """Whether its table is one of W_QK, with a row for each σ."""
+        """True if the table is one of W_QK, with a row for each σ."""
         return self.measure == "spectrum" and self.ensemble == "low_rank_product"
 
     def record(self) -> dict[str, Any]:
-        """All that determines the numbers, as plain values: what stores and tables keep of a plan."""
+        """Return everything that determines the numbers, as plain values; stores and tables keep this record."""
         record = {
             "ensemble": self.ensemble,
             "cases": [case.parameters for case in self.cases],
@@ -133,7 +133,7 @@ class Plan:
             "keep_sample": self.keep_sample,
             "chunk": [case.chunk for case in self.cases],
         }
-        # Plans without these are known by hashes from before there were any.
+        # Left out of other plans, whose hashes are older than these fields.
         if len({case.sigmas for case in self.cases}) > 1:
             record["own_sigmas"] = [case.sigmas for case in self.cases]
         if (self.bins, self.range) != (BINS, None):
@@ -164,28 +164,29 @@ def make_plan(
     title: str = "",
     description: str = "",
 ) -> Plan:
-    """A plan from its parts, all of them checked.
+    """Make a plan from its parts and check them.
 
     Args:
         ensemble: a name of :data:`rmtbase.ensembles.ENSEMBLES`.
-        cases: arguments of the ensemble's factory, one mapping for each case. A case that comes twice counts once. For
-            spectra of low_rank_product ``sigma`` too, in place of that of all: one simulation serves every σ.
-        draws: of every case, at least 2; or one number for each case.
-        seed: from 0 to 2^63 - 1; with the case's name and a draw's index it fixes the draw.
-        measure: ``"spectrum"``: the statistics and eigenvalues of each matrix; ``"elements"``: of its elements.
+        cases: arguments of the ensemble's factory, one mapping for each case. A case that is given twice counts once.
+            For spectra of low_rank_product a case may also have its own ``sigma``; one simulation serves every σ.
+        draws: number of draws of every case, at least 2; or one number for each case.
+        seed: from 0 to 2^63 - 1; with the case's name and a draw's index it determines the draw.
+        measure: ``"spectrum"`` for the statistics and eigenvalues of each matrix, ``"elements"`` for the statistics of
+            its elements.
         normalization: of a W_QK table, ``"sqrt_d"`` (its default) or ``"none"``; ``"none"`` for every other ensemble.
         sigma: standard deviation of the factors of a W_QK table: a number, a pair (σ_Q, σ_K), or a list of either.
         precision: ``"float64"``, or ``"float32"`` with the error that :func:`draw_spectra` states.
-        keep_sample: whether the table holds the statistics of every draw, as scoring needs.
-        chunk: draws per chunk, of each case; by default a second or two of work.
-        bins: of the histogram of elements.
+        keep_sample: whether the table holds the statistics of every draw, which scoring needs.
+        chunk: draws per chunk of each case; by default a second or two of work.
+        bins: number of bins of the histogram of elements.
         range: (low, high) of that histogram; by default as :func:`draw_elements`.
-        name: of the table's file.
-        title: for the reader, as is the description.
-        description: what the table is for.
+        name: name of the table's file.
+        title: title for the reader.
+        description: purpose of the table, for the reader.
 
     Raises:
-        ParameterError: any of them outside its domain.
+        ParameterError: an argument is outside its domain.
     """
     for key, text in (("name", name), ("title", title), ("description", description)):
         if not isinstance(text, str):
@@ -208,10 +209,10 @@ def make_plan(
     if elements and precision != "float64":
         raise ParameterError("precision", precision, "'float64' where elements are measured")
     if not scaled and normalization == "sqrt_d":
-        raise ParameterError("normalization", normalization, "'none' but for spectra of low_rank_product")
+        raise ParameterError("normalization", normalization, "'none', except for spectra of low_rank_product")
     _require_unscaled(scaled, pairs)
     if not elements and (bins, range) != (BINS, None):
-        raise ParameterError("bins", bins, f"{BINS}, and no range, but where elements are measured")
+        raise ParameterError("bins", bins, f"{BINS} and no range, unless elements are measured")
     return Plan(
         ensemble=ensemble,
         cases=chosen,
@@ -236,7 +237,7 @@ def _cases(
     cases: Iterable[Parameters],
     draws: int | Sequence[int],
 ) -> tuple[Case, ...]:
-    """The cases, each once, in the order in which they come."""
+    """Make the cases, each once, in the given order."""
     given = list(cases)
     if not given:
         raise ParameterError("cases", given, "at least one case")
@@ -251,7 +252,7 @@ def _cases(
             own = sigma_pairs(parameters["sigma"])
             parameters = {key: value for key, value in parameters.items() if key != "sigma"}
             _require_unscaled(not elements, own)
-        if is_product and elements:  # the thin draw has none
+        if is_product and elements:  # the thin draw has no elements
             parameters = {**parameters, "method": "dense"}
         one = make_ensemble(ensemble, parameters)
         if len(one.matrix_shape) != 2:
@@ -277,25 +278,25 @@ def _require_one_of(name: str, value: object, choices: Sequence[str]) -> object:
 
 def _require_unscaled(scaled: bool, pairs: Pairs) -> None:
     if not scaled and pairs != ((1.0, 1.0),):
-        raise ParameterError("sigma", list(pairs), "1 but for spectra of low_rank_product")
+        raise ParameterError("sigma", list(pairs), "1, except for spectra of low_rank_product")
 
 
-_LARGEST = 1 << 20  # bytes of a plan
+_LARGEST = 1 << 20  # bytes of a plan's file
 _MOST_CASES = 10_000
 _KEYS = (*(key for key in inspect.signature(make_plan).parameters if key != "cases"), "case")
 
 
 def read_plan(path: Path | str) -> Plan:
-    """The plan in a TOML file.
+    """Read a plan from a TOML file.
 
-    At the top ``ensemble`` and any of make_plan's keywords; then one ``[[case]]`` table for each case, with the
-    arguments of the ensemble's factory. A list as a value stands for one case each, all combinations; where a factory's
-    argument is itself a list (``dims``), a list of lists does. ``draws`` in a case overrides that of the top, and so
-    does ``sigma`` in a case of low_rank_product: one simulation of a shape serves all its σ. Without a ``name`` it is
-    the file's.
+    The file begins with ``ensemble`` and any keywords of make_plan, followed by one ``[[case]]`` table for each case,
+    with the arguments of the ensemble's factory. A list as a value stands for one case per entry, in all combinations;
+    if a factory's argument is itself a list (``dims``), a list of lists does. ``draws`` in a case overrides the common
+    value, and so does ``sigma`` in a case of low_rank_product: one simulation of a shape serves all its σ. The default
+    ``name`` is that of the file.
 
     Raises:
-        PlanError: there is no such file, it is not TOML, or it holds what no plan has.
+        PlanError: there is no such file, it is not TOML, or an entry is not valid in a plan.
     """
     path = Path(path)
     try:
@@ -308,7 +309,7 @@ def read_plan(path: Path | str) -> Plan:
         raise PlanError(path, f"cannot be read: {error.strerror}") from error
     except RecursionError as error:
         raise PlanError(path, "is nested too deeply; expected a plan") from error
-    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
+    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
         raise PlanError(path, f"is no TOML: {error}") from error
     unknown = [key for key in table if key not in _KEYS]
     if unknown:
@@ -340,7 +341,7 @@ def sigma_pairs(sigma: object) -> Pairs:
     """(σ_Q, σ_K) from a number, a pair, or a list of either; each pair once.
 
     Raises:
-        ParameterError: a σ that is not positive and finite, or a product σ_Q σ_K outside [1e-30, 1e30].
+        ParameterError: a σ is not positive and finite, or a product σ_Q σ_K is outside [1e-30, 1e30].
     """
     given = [sigma] if isinstance(sigma, tuple) else listed(sigma)
     pairs = []
@@ -356,7 +357,7 @@ def sigma_pairs(sigma: object) -> Pairs:
 
 
 def listed(value: object) -> list:
-    """A value as a list of at least one; arrays are flattened."""
+    """Return a value as a list with at least one entry; arrays are flattened."""
     if isinstance(value, np.ndarray):
         value = value.reshape(-1).tolist()
     values = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
@@ -366,7 +367,7 @@ def listed(value: object) -> list:
 
 
 def _combinations(path: Path, block: dict[str, Any], whole: Sequence[str]) -> list[Parameters]:
-    """The cases of a block; the values of ``whole`` stay as they are, lists or not."""
+    """Expand a block to its cases; lists among the values of ``whole`` are not expanded."""
     choices = [[value] if key in whole else _choices(key, value) for key, value in block.items()]
     if (count := math.prod(map(len, choices))) > _MOST_CASES:
         raise PlanError(path, f"a [[case]] of {count:,} combinations; expected at most {_MOST_CASES:,}")
@@ -381,7 +382,7 @@ def _choices(key: str, value: object) -> list:
 
 
 def _plain(parameters: Parameters) -> Parameters:
-    """The parameters with NumPy's numbers and tuples as Python's own, so that equal plans have equal hashes."""
+    """Convert NumPy numbers, arrays and tuples to plain Python numbers and lists, so that equal plans hash alike."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, np.generic | np.ndarray):

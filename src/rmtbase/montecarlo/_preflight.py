@@ -1,4 +1,4 @@
-"""What a run would take in memory, on disk and in files, and whether that is there: asked before anything is drawn."""
+"""Memory, disk space and files that a run needs, checked before anything is drawn."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from rmtbase.montecarlo._memory import (
 from rmtbase.montecarlo._plan import Plan
 
 _MOST_CHUNKS = 10**7  # files of one folder
-_HEADER = 512  # bytes of a chunk's file before its numbers, about
-_PACKED = 3  # times that a chunk is in memory while it is written: its arrays, their bytes, the file's
-_JOINED = 2  # times that a table's sample is in memory while its cases are joined
-_COMPRESSED = 0.75  # of a sample, in the table's file, at least: the digits of random numbers have no pattern
-_WORKER = 2**28  # bytes of a process that draws, before it has drawn anything
+_HEADER = 512  # approximate bytes of a chunk's file before its numbers
+_PACKED = 3  # copies of a chunk in memory while it is written: its arrays, their bytes, the file's
+_JOINED = 2  # copies of a table's sample in memory while its cases are joined
+_COMPRESSED = 0.75  # smallest compressed share of a sample: the digits of random numbers have no pattern
+_WORKER = 2**28  # bytes of a worker process before it has drawn anything
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run takes, at least.
+    """Least resources that a run takes.
 
     Attributes:
-        memory: bytes of the process that writes, at the moment at which it takes most.
+        memory: bytes of the writing process at its peak.
         disk: bytes of the chunks.
-        table: bytes of the sample that the table keeps.
+        table: bytes of the sample in the table.
         files: number of chunks.
     """
 
@@ -54,7 +54,7 @@ class Cost:
 
 
 def cost(plan: Plan, chunks: Chunks) -> Cost:
-    """What drawing these chunks of a plan takes, and its table."""
+    """Estimate the cost of drawing these chunks of a plan and making its table."""
     numbers = sum(chunks.of_case(case).total_draws * each for case, each in enumerate(_draw_bytes(plan)))
     drawing = max(map(sum, zip(_working_bytes(plan), _chunk_memory(plan), strict=True)))
     table = _table_bytes(plan)
@@ -62,11 +62,11 @@ def cost(plan: Plan, chunks: Chunks) -> Cost:
 
 
 def require_possible_in_memory(plan: Plan) -> None:
-    """Refuse a run that is to hold all its draws, and cannot.
+    """Refuse a run in memory whose draws do not fit there.
 
     Raises:
         AllocationError: one draw does not fit in memory.
-        ParameterError: all of them do not, or there are too many chunks.
+        ParameterError: all draws together do not, or there are too many chunks.
     """
     _require_few_chunks(plan)
     _require_draws_fit(plan)
@@ -76,19 +76,19 @@ def require_possible_in_memory(plan: Plan) -> None:
 
 
 def require_possible(plan: Plan, chunks: Chunks, output: Path, chunk_folder: Path, workers: int | None) -> None:
-    """Refuse a run through a store that cannot end.
+    """Refuse a run through a store that cannot complete.
 
     Args:
-        plan: of the run.
-        chunks: that are left to draw.
-        output: the table's file.
-        chunk_folder: where the chunks are written.
-        workers: that many processes of this machine draw, 1 for this one; None where other machines draw.
+        plan: plan of the run.
+        chunks: chunks that are left to draw.
+        output: file of the table.
+        chunk_folder: folder of the chunks.
+        workers: number of drawing processes on this machine, 1 for only this one; None if other machines draw.
 
     Raises:
         AllocationError: one draw does not fit in memory.
-        ParameterError: too many chunks or workers, or a chunk or a sample that memory does not hold.
-        OutputError: the disk has not the room, or cannot take so many files.
+        ParameterError: there are too many chunks or workers, or a chunk or the sample does not fit in memory.
+        OutputError: the disk has not enough space, or cannot take so many files.
     """
     _require_few_chunks(plan)
     memory = host_memory()
@@ -144,7 +144,7 @@ def _require_disk(needed: Cost, output: Path, chunk_folder: Path) -> None:
             )
     if hasattr(os, "statvfs"):
         files = os.statvfs(folder)
-        if files.f_files and needed.files > files.f_favail:  # some file systems count none
+        if files.f_files and needed.files > files.f_favail:  # some file systems report no number of files
             raise OutputError(
                 output,
                 f"the run takes {needed.files:,} files, and that disk has room for {files.f_favail:,} more; write to "
@@ -153,7 +153,7 @@ def _require_disk(needed: Cost, output: Path, chunk_folder: Path) -> None:
 
 
 def _draw_bytes(plan: Plan) -> list[int]:
-    """Of the results of one draw of each case."""
+    """Bytes of the results of one draw, for each case."""
     layouts = [chunk_layout(plan, Chunk(case, 0, 1)) for case in range(len(plan.cases))]
     return [sum(8 * math.prod(shape) for _, shape in layout.values()) for layout in layouts]
 
@@ -169,7 +169,7 @@ def _working_bytes(plan: Plan) -> list[int]:
 
 
 def _table_bytes(plan: Plan) -> int:
-    """Of the sample that the table keeps: for W_QK at each σ, with the estimates of both σ."""
+    """Bytes of the sample in the table; for W_QK at each σ, with the estimates of both σ."""
     if not plan.keep_sample:
         return 0
     rows = chunk_layout(plan, Chunk(0, 0, 1))["statistic"][1][0]
@@ -177,4 +177,4 @@ def _table_bytes(plan: Plan) -> int:
 
 
 def _there(memory: int) -> str:
-    return f"the {binary_size(memory)} of memory that are there"
+    return f"the {binary_size(memory)} of memory available"

@@ -1,4 +1,4 @@
-"""Running a plan: in memory, or through a store that any kill leaves whole."""
+"""Runs of a plan: in memory, or through a store that stays intact if the run is killed at any moment."""
 
 from __future__ import annotations
 
@@ -36,62 +36,62 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """Drawer of the chunks of a plan: this process, or Dask workers."""
+    """Executor of the chunks of a plan: this process, or Dask workers."""
 
     @property
     def machine(self) -> dict[str, Any]:
-        """Versions and platform of what draws, everywhere the same."""
+        """Versions and platform, the same on all workers."""
         ...
 
     def choose_solvers(self) -> list[str]:
-        """The solver of each case, where none is recorded yet."""
+        """Choose the solver of each case; called if none is recorded yet."""
         ...
 
     def draw(self, chunks: Chunks, solvers: Sequence[str], progress: Progress) -> Iterator[tuple[Chunk, Arrays]]:
-        """The chunks in whatever order they are finished, for the caller to write."""
+        """Yield the chunks in the order in which they are finished, for the caller to write."""
         ...
 
 
 @dataclass(frozen=True)
 class LocalExecutor:
-    """This process, with all the cores and devices that it may use."""
+    """Executor in this process, with all the cores and devices that it may use."""
 
     plan: Plan
 
     @property
     def machine(self) -> dict[str, Any]:
-        """Of this process."""
+        """Versions and platform of this process."""
         return machine_settings()
 
     def choose_solvers(self) -> list[str]:
-        """Chosen here."""
+        """Choose the solvers in this process."""
         return choose_solvers(self.plan)
 
     def draw(self, chunks: Chunks, solvers: Sequence[str], progress: Progress) -> Iterator[tuple[Chunk, Arrays]]:
-        """One chunk after the other."""
+        """Draw one chunk after the other."""
         advance = progress.bar("drawing", chunks.total_draws)
         for chunk in chunks:
             yield chunk, compute_chunk(self.plan, chunk, solvers[chunk.case], advance=advance)
 
 
 def run_in_memory(plan: Plan, progress: Progress = SILENT, self_normalize: bool = False) -> xr.Dataset:
-    """The table of a plan, without a file. What is stopped is lost; for long runs :func:`run_plan`.
+    """Simulate a plan in memory and return its table. A stopped run is lost; use :func:`run_plan` for long ones.
 
     Args:
-        plan: what to simulate.
-        progress: told of the draws finished.
+        plan: the plan to simulate.
+        progress: receives the number of finished draws.
         self_normalize: whether a table of spectra is for a null, and has each draw's own estimate of its scale.
 
     Raises:
-        ParameterError, AllocationError: the draws, or one of them, take more memory than is there.
-        ForkedProcessError: this process was forked from one that had used JAX.
+        ParameterError, AllocationError: the draws, or one of them, take more memory than is available.
+        ForkedProcessError: this process was forked from a process that had used JAX.
     """
     source, solvers = draw_in_memory(plan, progress)
     return make_table(source, {**machine_settings(), "solvers": solvers}, self_normalize)
 
 
 def draw_in_memory(plan: Plan, progress: Progress) -> tuple[DrawSource, list[str]]:
-    """All draws of a plan, and the solver of each case."""
+    """Make all draws of a plan; return them with the solver of each case."""
     require_possible_in_memory(plan)
     solvers, advance = choose_solvers(plan), progress.bar("drawing the null", plan.total_draws)
     drawn = {chunk: compute_chunk(plan, chunk, solvers[chunk.case], advance=advance) for chunk in plan.chunks}
@@ -107,34 +107,34 @@ def run_plan(
     keep_chunks: bool = False,
     progress: Progress = SILENT,
 ) -> xr.Dataset:
-    """Simulate a plan and write its table. Run again after a kill, it goes on where it stood; the table is the same.
+    """Simulate a plan and write its table. A run that was killed can be repeated: it resumes and gives the same table.
 
-    Finished chunks are kept in the folder ``<output>.chunks`` until the table is written. Only what was being drawn
-    when the run was killed is drawn again. A plan that is equal but for more draws goes on from them too, and its table
-    is that of a run that began with so many. What it takes in memory, on disk and in files is asked first, and a run
-    that cannot end is refused before anything is drawn.
+    Finished chunks are kept in the folder ``<output>.chunks`` until the table is written. After a kill, only chunks
+    that were being drawn are drawn again. A plan that differs only in having more draws also resumes from these chunks,
+    and its table equals that of a run that began with as many. Memory, disk space and number of files are checked
+    first, and a run that cannot complete is refused before anything is drawn.
 
-    Memory grows with the draws only where the plan keeps the sample: then by 16 bytes for each statistic and draw (and
-    each σ of a W_QK table, with the estimates of its two) while the table is made. Beside that there is one chunk,
-    three times while it is written, and what the draws under way need.
+    Memory grows with the draws only if the plan keeps the sample: by 16 bytes for each statistic and draw (and each σ
+    of a W_QK table, with the estimates of both its σ) while the table is made. In addition, memory holds one chunk,
+    three times while it is written, and the draws under way.
 
     Args:
-        plan: what to simulate.
-        output: the netCDF file of the table. Where it is this plan's table already, nothing is drawn.
-        workers: that many local processes through Dask, each on one core of the CPU, a few for each core at most; they
-            speak TLS with keys of this run alone. Call from under ``if __name__ == "__main__":``, as all that starts
+        plan: the plan to simulate.
+        output: the netCDF file of the table. If it already is this plan's table, nothing is drawn.
+        workers: number of local processes through Dask, each on one core of the CPU, at most a few per core. They use
+            TLS with keys of this run only. Call from under ``if __name__ == "__main__":``, like all code that starts
             processes.
-        scheduler: address of a Dask scheduler instead, whose workers have this rmtbase installed.
+        scheduler: address of a Dask scheduler instead, whose workers have this version of rmtbase installed.
         keep_chunks: keep the chunks when the table is written.
-        progress: told of the draws finished, and of what is resumed, put aside or complete.
+        progress: receives the number of finished draws, and notes on what is resumed, put aside or complete.
 
     Raises:
         OutputError: the table or a chunk cannot be written. Finished chunks are kept.
-        StoreError: the folder holds another plan's chunks, those of another installation, or another run is at work.
-        ParameterError: both ``workers`` and ``scheduler``, workers that are no positive integer or far more than cores;
-            draws, chunks or workers that take more memory than is there.
-        AllocationError: one draw takes more memory than is there.
-        ForkedProcessError: this process was forked from one that had used JAX.
+        StoreError: the folder holds chunks of another plan or installation, or another run is using it.
+        ParameterError: both ``workers`` and ``scheduler`` are given; ``workers`` is not a positive integer or far more
+            than the cores; or draws, chunks or workers take more memory than is available.
+        AllocationError: one draw takes more memory than is available.
+        ForkedProcessError: this process was forked from a process that had used JAX.
         MissingDependencyError: Dask is asked for and not installed.
         WorkerError: the Dask workers are lost, fail at a chunk again and again, or are not all of one kind.
     """
@@ -163,23 +163,23 @@ def draw_chunks(
     scheduler: str | None = None,
     progress: Progress = SILENT,
 ) -> None:
-    """Draw some chunks of a plan into the store of its output, as one job of an array does; no table is written.
+    """Draw some chunks of a plan into the store of its output, as one job of a job array; no table is written.
 
-    Jobs of the same plan and output work side by side on machines that share the output's folder. When they are done,
-    :func:`run_plan` draws whatever is still missing and writes the table, which is that of one process to the bit. It
-    is refused while a job is at work. A job that is killed and started again goes on where it stood.
+    Jobs of the same plan and output can run side by side on machines that share the output's folder. When they are
+    done, :func:`run_plan` draws the chunks that are still missing and writes the table, which equals that of a single
+    process to the bit; it is refused while a job is running. A job that is killed and started again resumes.
 
     Args:
-        plan: what to simulate.
+        plan: the plan to simulate.
         output: the netCDF file of the table, the same in every job.
         first: number of the first chunk, from 0.
-        stop: number behind the last; more than there are mean the last one.
-        workers: as :func:`run_plan`.
-        scheduler: as :func:`run_plan`.
-        progress: told of the draws finished, and of what is resumed, put aside or complete.
+        stop: one past the number of the last chunk; a number beyond the last chunk stands for it.
+        workers: as in :func:`run_plan`.
+        scheduler: as in :func:`run_plan`.
+        progress: receives the number of finished draws, and notes on what is resumed, put aside or complete.
 
     Raises:
-        ParameterError: numbers that are no range of the plan's chunks; as :func:`run_plan`.
+        ParameterError: the numbers are not a range of the plan's chunks; also as :func:`run_plan`.
         StoreError: as :func:`run_plan`; another job draws the same range.
         OutputError, AllocationError, ForkedProcessError, MissingDependencyError, WorkerError: as :func:`run_plan`.
     """
@@ -208,10 +208,12 @@ def draw_chunks(
 
 
 def plan_status(plan: Plan, output: Path | str) -> list[str]:
-    """What a run of the plan would find and take, in lines of text. Nothing is changed or drawn; a run may be at work.
+    """Report, in lines of text, what a run of the plan would find and need, without changing or drawing anything.
+
+    Another run may be at work meanwhile.
 
     Raises:
-        StoreError: the folder of the chunks is another plan's, or no store.
+        StoreError: the folder of the chunks belongs to another plan, or is not a store.
     """
     output = Path(output)
     folder = store_folder(output)
@@ -238,12 +240,12 @@ def plan_status(plan: Plan, output: Path | str) -> list[str]:
 
 
 def store_folder(output: Path) -> Path:
-    """The folder of the chunks of a table that is not finished."""
+    """Folder of the chunks of an unfinished table."""
     return output.with_name(output.name + ".chunks")
 
 
 def finished_table(output: Path, plan: Plan) -> tuple[xr.Dataset | None, str]:
-    """The plan's table, if the file is that; else None, and what is there in its place, if anything is."""
+    """Return the plan's table if the file holds it; else None and a note on the file that is there, if any."""
     try:
         table = open_table(output)
     except MissingFileError:
@@ -263,7 +265,7 @@ def _complete(
     progress: Progress,
     workers: int | None,
 ) -> xr.Dataset:
-    """Draw what is left, write the table, and remove the store."""
+    """Draw the missing chunks, write the table, and remove the store."""
     plan = store.plan
     with said_what_is_kept(lambda: _kept(store)):
         sweep(output.resolve().parent, output.name)
@@ -295,10 +297,10 @@ def _note_resumption(left: Chunks, wanted: Chunks, progress: Progress) -> None:
 
 
 def _draw(store: Store, left: Chunks, executor: Executor, solvers: Sequence[str], progress: Progress) -> None:
-    """Draw and write chunks, and read them again.
+    """Draw and write chunks, then read them again.
 
     Raises:
-        StoreError: one is not as it was written.
+        StoreError: a chunk differs from what was written.
     """
     for chunk, arrays in executor.draw(left, solvers, progress):
         store.write(chunk, arrays)
@@ -310,7 +312,7 @@ def _draw(store: Store, left: Chunks, executor: Executor, solvers: Sequence[str]
 def _executor(
     plan: Plan, workers: int | None, scheduler: str | None, progress: Progress
 ) -> tuple[AbstractContextManager[Executor], int | None]:
-    """The executor, to be entered, and how many processes of this machine draw; None where other machines do."""
+    """Return the executor, to be entered, and the number of drawing processes on this machine; None for a scheduler."""
     number = _require_one_of(workers, scheduler)
     if number is None:
         return nullcontext(LocalExecutor(plan)), 1
@@ -322,18 +324,18 @@ def _executor(
 def dask_workers(
     workers: int | None, scheduler: str | None, progress: Progress, work: str
 ) -> AbstractContextManager[DaskWorkers] | None:
-    """That many local processes through Dask, or the workers of a scheduler; None where neither is asked for.
+    """Local worker processes through Dask, or the workers of a scheduler; None if neither is asked for.
 
     Args:
-        workers: how many.
+        workers: number of local processes.
         scheduler: address of a Dask scheduler instead.
-        progress: told of the workers.
-        work: what they are to do, in a word: ``drawing``.
+        progress: receives a note on the workers.
+        work: their work, in a word such as ``drawing``.
 
     Raises:
-        ParameterError: both, or a number of workers that is no positive integer or far more than cores.
+        ParameterError: both are given, or ``workers`` is not a positive integer or far more than the cores.
         MissingDependencyError: Dask is asked for and not installed.
-        WorkerError: as the block is entered, there are none, or they are of different kinds.
+        WorkerError: when the block is entered, there are no workers, or they are of different kinds.
     """
     number = _require_one_of(workers, scheduler)
     if number is None:
@@ -344,7 +346,7 @@ def dask_workers(
 
 
 def _require_one_of(workers: int | None, scheduler: str | None) -> int | None:
-    """The number of local workers, 0 beside a scheduler; None where neither is asked for."""
+    """Return the number of local workers, 0 for a scheduler; None if neither is asked for."""
     if workers is None:
         return None if scheduler is None else 0
     if scheduler is not None:
@@ -353,13 +355,13 @@ def _require_one_of(workers: int | None, scheduler: str | None) -> int | None:
 
 
 def _kept(store: Store) -> str:
-    """Which chunks are kept, and where; "" where none is."""
+    """Say which chunks are kept, and where; "" if there are none."""
     there = store.plan.chunks.only((number, number + 1) for number in store.present())
     return f"{_amount(there)} are kept in {shown(store.folder)}" if there.size else ""
 
 
 def _tidy(output: Path, plan: Plan, progress: Progress) -> None:
-    """Remove the chunks that a run which was killed after its table had been written has left."""
+    """Remove the chunks left by a run that was killed after it had written its table."""
     folder = store_folder(output)
     if not folder.exists():
         return

@@ -1,4 +1,4 @@
-"""Samples of spectral statistics, drawn whole: of Gaussian matrices of any size, and of heads that share keys."""
+"""Samples of spectral statistics in memory: Gaussian matrices of any size, and heads that share keys."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
-_NUMBERS = 8  # of a draw, for each of the rank: its two diagonals as drawn, squared, multiplied and bisected
+_NUMBERS = 8  # of a draw per unit of rank: its two diagonals as drawn, squared, multiplied and bisected
 
 
 @in_one_line
 class GaussianMatrixSample(NamedTuple):
-    """Draws of the spectrum of X Xᵀ, X an m × n standard normal matrix, r = min(m, n); each of shape (draw,).
+    """Draws of the spectrum of X Xᵀ, X an m × n standard normal matrix, r = min(m, n); arrays of shape (draw,).
 
     Attributes:
         largest_eigenvalue, smallest_eigenvalue: λ_1 and λ_r.
@@ -52,21 +52,21 @@ class GaussianMatrixSample(NamedTuple):
 def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int = 0) -> GaussianMatrixSample:
     """Spectral statistics of n_rows × n_columns standard normal matrices, exact in law.
 
-    The matrix's bidiagonal form B has independent χ entries; the traces and the log-determinant of B Bᵀ are sums over
-    them, and its extreme eigenvalues come from the tridiagonal B Bᵀ by bisection. No matrix is formed, at any size.
+    The matrix's bidiagonal form B has independent χ entries. The traces and the log-determinant of B Bᵀ are sums over
+    them, and its extreme eigenvalues come from the tridiagonal B Bᵀ by bisection. No matrix is formed at any size.
 
     Args:
-        n_rows: rows of the matrix.
-        n_columns: columns of the matrix.
-        draws: how many.
-        seed: the draws are a function of (seed, shape, index) alone.
+        n_rows: number of rows.
+        n_columns: number of columns.
+        draws: number of draws.
+        seed: the draws depend only on (seed, shape, index).
 
     Returns:
         The draws, in memory: 80 bytes each while they are joined.
 
     Raises:
-        ParameterError: a dimension or ``draws`` is not a positive integer, there are more draws than memory holds, or
-            the seed is out of range.
+        ParameterError: a dimension or ``draws`` is not a positive integer, the draws do not fit in memory, or the seed
+            is out of range.
         AllocationError: the numbers of one draw, some ten times the rank, do not fit in memory.
     """
     ensemble = gaussian_matrix(n_rows, n_columns)
@@ -97,9 +97,9 @@ def _statistics(
 
 @in_one_line
 class HeadCorrelation(NamedTuple):
-    """Correlation of each statistic between two heads of a group, with its standard error; (statistic,) each.
+    """Correlation of each statistic between two heads of a group, with its standard error; arrays (statistic,).
 
-    In the registry's order. NaN where a statistic does not vary.
+    Statistics are in the registry's order. NaN if a statistic does not vary.
     """
 
     value: Float64[np.ndarray, " statistic"]
@@ -109,10 +109,10 @@ class HeadCorrelation(NamedTuple):
 @in_one_line
 @dataclass(frozen=True)
 class GroupedQuerySample:
-    """Joint draws of the heads of a group, at σ = 1, of the raw product.
+    """Joint draws of the heads of a group, for the raw product at σ = 1.
 
     Attributes:
-        d_model, d_head: the shape.
+        d_model, d_head: shape of a head.
         sample: (draw, group, statistic), in the registry's order.
         norm_squared: ‖W_Q,1‖_F², …, ‖W_Q,g‖_F², ‖W_K‖_F², (draw, group + 1).
     """
@@ -124,7 +124,7 @@ class GroupedQuerySample:
 
     @property
     def self_normalized(self) -> Float64[np.ndarray, "draw group statistic"]:
-        """The sample with every head at its own estimates of σ, as heads are scored."""
+        """Sample with every head divided by its own estimates of σ, as heads are scored."""
         estimate = self.norm_squared / (self.d_model * self.d_head)
         scale = estimate[:, :-1] * estimate[:, -1:]
         columns = [
@@ -136,15 +136,15 @@ class GroupedQuerySample:
     def head_correlation(self, self_normalized: bool = True) -> HeadCorrelation:
         """Correlation of each statistic between two heads that share W_K, from all pairs of a group.
 
-        ρ = E z_i z_j / E z², z the deviations from the mean; its standard error is that of a ratio of means of
-        independent draws (delta method). Without self-normalisation exactly d / (2d + h + 1) for the trace and 1/2 for
-        the log-determinant.
+        ρ = E z_i z_j / E z², z the deviations from the mean. Its standard error is that of a ratio of means of
+        independent draws (delta method). Without self-normalisation, ρ is exactly d / (2d + h + 1) for the trace and
+        1/2 for the log-determinant.
 
         Args:
-            self_normalized: every head at its own estimates of σ, as heads are scored; else at σ = 1.
+            self_normalized: take every head divided by its own estimates of σ, as heads are scored; else at σ = 1.
 
         Raises:
-            ParameterError: a group of one head.
+            ParameterError: the group has only one head.
         """
         draws, group = self.sample.shape[:2]
         if group < 2:
@@ -167,22 +167,22 @@ def simulate_grouped_query(
     seed: int = 0,
     progress: Progress = SILENT,
 ) -> GroupedQuerySample:
-    """Spectral statistics of ``group`` query heads that read one key head, jointly, exact in law.
+    """Joint spectral statistics of ``group`` query heads that share one key head, exact in law.
 
     Args:
         d_model: width of the residual stream.
         d_head: head dimension.
-        group: query heads per key head.
-        draws: how many groups.
-        seed: the draws are a function of (seed, shape, group, index) alone.
-        progress: told of the draws finished.
+        group: number of query heads per key head.
+        draws: number of groups to draw.
+        seed: the draws depend only on (seed, shape, group, index).
+        progress: receives the number of finished draws.
 
     Returns:
         The draws, in memory: 16 bytes for each statistic of each head while they are joined.
 
     Raises:
         ParameterError: a dimension or the group is not a positive integer, d_head > d_model, draws is not an integer of
-            at least 2 or more than memory holds, or the seed is out of range.
+            at least 2, the draws do not fit in memory, or the seed is out of range.
         AllocationError: one draw does not fit in memory.
     """
     ensemble = grouped_query_product(d_model, d_head, group)
@@ -203,12 +203,12 @@ def simulate_grouped_query(
 
 @in_one_line
 class HeadSample(NamedTuple):
-    """Joint draws of heads of a group and of their factors, each at its own σ̂, in the registry's order.
+    """Joint draws of heads of a group and of their factors, each divided by its own σ̂, in the registry's order.
 
     Attributes:
-        product: of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K, raw, (draw, group, statistic).
-        query: of W_Q,1, …, W_Q,g, (draw, group, statistic).
-        key: of W_K, (draw, statistic).
+        product: statistics of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K, raw, (draw, group, statistic).
+        query: statistics of W_Q,1, …, W_Q,g, (draw, group, statistic).
+        key: statistics of W_K, (draw, statistic).
     """
 
     product: Float64[np.ndarray, "draw group statistic"]
@@ -219,9 +219,9 @@ class HeadSample(NamedTuple):
 def simulate_heads_with_factors(
     d_model: int, d_head: int, group: int, draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> HeadSample:
-    """Spectral statistics of products W_QᵀW_K and of their factors by themselves, jointly, exact in law.
+    """Joint spectral statistics of products W_QᵀW_K and of their factors, exact in law.
 
-    Arguments and errors as :func:`simulate_grouped_query`, whose draws these are.
+    The draws, arguments and errors are those of :func:`simulate_grouped_query`.
     """
     ensemble = grouped_query_product(d_model, d_head, group)
     draws = require_draws(draws)
@@ -250,9 +250,9 @@ def draw_tiles(
     tile: int,
     start: int = 0,
 ) -> Iterator[tuple[Float64[np.ndarray, "draw ..."], ...]]:
-    """The draws that ``sample`` makes of the ensemble, tile by tile: always whole ones, so that none knows how many.
+    """Yield the draws ``start``, …, start + draws - 1 that ``sample`` makes of the ensemble, tile by tile.
 
-    They are ``start``, …, start + draws - 1, ``start`` a multiple of the tile.
+    Tiles are always drawn whole, so that no draw depends on the number of draws. ``start`` is a multiple of the tile.
     """
     key = case_key(seed, ensemble.name)
     indices = np.arange(tile, dtype=np.uint32)

@@ -1,4 +1,4 @@
-"""Which solver an ensemble's spectra are solved with."""
+"""Choice of the solver for the spectra of an ensemble."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ from rmtbase.montecarlo._memory import require_draw_fits
 
 Stack = Float[np.ndarray, "draw rows columns"]
 
-_PROBES = 4  # draws that tell how ill-conditioned the ensemble is
+_PROBES = 4  # draws that show how ill-conditioned the ensemble is
 _MANY = 2**20  # draws: more than are ever drawn at once
-_LONG_ENOUGH = 0.05  # seconds that a solver is timed for, at least
-_MORE = 16  # times the matrices timed before
+_LONG_ENOUGH = 0.05  # least time of a solver's timing, in seconds
+_MORE = 16  # factor by which the number of timed matrices grows
 
 
 def choose_solver(
     ensemble: Ensemble, precision: str = "float64", *, devices: Devices = None, cores: int | None = None
 ) -> SolverChoice:
-    """The solver for an ensemble, and why: the fastest of those whose accuracy its conditioning allows.
+    """Choose the fastest solver that is accurate enough for an ensemble, and give the reason.
 
-    λ_1/λ_rank of four draws, always the same, tells whether Gram matrices keep the digits (a draw for which they do not
-    is recognised and solved otherwise, whatever is chosen). The times are measurements that the package holds; on a
-    device of a kind that it has none of, each solver is timed at once, compiled for several sizes of a stack, which
-    takes some seconds (15 on an H100, the start of JAX included). On a CPU the choice is a function of ensemble and
-    precision alone.
+    λ_1/λ_rank of four draws, always the same ones, shows whether Gram matrices keep the digits. (A single draw for
+    which they do not is recognised and solved in another way, whatever the choice.) The times are measurements stored
+    in the package. For a kind of device without stored measurements, each solver is compiled and timed for stacks of
+    several sizes, which takes some seconds (15 on an H100, including the start of JAX). On a CPU the choice depends
+    only on the ensemble and the precision.
 
     Args:
-        ensemble: what will be drawn.
+        ensemble: the ensemble that will be drawn.
         precision: ``"float64"`` or ``"float32"``.
-        devices: as of :func:`draw_spectra`.
-        cores: as of :func:`draw_spectra`.
+        devices: as in :func:`draw_spectra`.
+        cores: as in :func:`draw_spectra`.
 
     Raises:
-        ParameterError: an unknown precision, or devices that are not there.
-        AllocationError: the matrices that are drawn to find out do not fit in memory.
+        ParameterError: the precision is unknown, or the devices do not exist.
+        AllocationError: the matrices that are drawn for the choice do not fit in memory.
     """
     require_precision(precision)
     chosen, cores = local_devices(devices), cores or available_cores()
@@ -76,17 +76,17 @@ def choose_solver(
 
 
 def time_solver(solver: str, stack: Stack, device: Device, cores: int, first: int = 1) -> float:
-    """Microseconds per matrix, with that device busy or, if the solver is one of the host, with so many cores.
+    """Measure microseconds per matrix, with the device busy or, for a host solver, with that many cores busy.
 
-    Of ever more matrices, until it takes long enough to tell or they are all: so that one which takes a stack at once
-    is given a large one, and one that takes a matrix after the other is not waited for.
+    The number of matrices grows until the timing is long enough or the stack is used up. So a solver that takes a stack
+    at once is given a large one, and one that takes the matrices one by one does not run for long.
 
     Args:
         solver: one of ``rmtbase.linalg.SOLVERS``.
-        stack: matrices, in the precision that a device solves in.
-        device: where a device's solver runs.
-        cores: that a host's solver runs on, each with as many of the matrices.
-        first: how many matrices to begin with.
+        stack: matrices, in the precision in which a device solves them.
+        device: device on which a device solver runs.
+        cores: number of cores on which a host solver runs, each with the same matrices.
+        first: number of matrices to begin with.
     """
     count, at_once = first, cores if solver in HOST_SOLVERS else 1
     with single_threaded_blas(), reproducible_jax(str(stack.dtype)), ThreadPoolExecutor(at_once) as pool:
@@ -112,7 +112,7 @@ def _on(device: Device, solver: str, stack: Stack) -> Callable[[], object]:
 
 
 def _condition(sampler: CompiledSampler) -> float:
-    """The largest λ_1/λ_rank of the first draws."""
+    """Return the largest λ_1/λ_rank of the first draws."""
     matrices = np.concatenate([sampler.matrices(first)[0] for first in range(0, _PROBES, sampler.draws)])[:_PROBES]
     with single_threaded_blas(), np.errstate(divide="ignore", invalid="ignore"):
         values = singular_values(matrices, sampler.ensemble.rank)

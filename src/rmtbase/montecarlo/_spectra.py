@@ -1,4 +1,4 @@
-"""Draw many matrices of an ensemble and solve their spectra, batch by batch in bounded memory."""
+"""Spectra of many draws of an ensemble, batch by batch in bounded memory."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Precision = Literal["float64", "float32"]
 
 @in_one_line
 class SpectrumChunk(NamedTuple):
-    """Consecutive draws.
+    """Spectra of consecutive draws.
 
     Attributes:
-        start: index of the first.
+        start: index of the first draw.
         singular_values: (draw, rank), descending, of the ensemble's matrix, each factor at σ = 1.
         norm_squared: ‖X‖_F² of each factor, (draw, factor).
     """
@@ -59,48 +59,49 @@ def draw_spectra(
     devices: Devices = None,
     progress: Progress = SILENT,
 ) -> Generator[SpectrumChunk, None, None]:
-    """Spectra of the draws start, …, start + draws - 1, batch by batch.
+    """Yield the spectra of the draws start, …, start + draws - 1, batch by batch.
 
-    A draw is a function of the ensemble, seed, case, its own index, precision and solver. On a CPU it is so to the bit:
-    whatever the batch, the first index, the number of cores and of (virtual) devices. On an accelerator the random bits
-    are, those of a CPU, and the singular values to a few n ε s_1, n the rank and ε of the precision
+    A draw is a function of the ensemble, seed, case, its own index, precision and solver. On a CPU this holds to the
+    bit, whatever the batch, the first index, and the number of cores and (virtual) devices. On an accelerator the
+    random bits are those of a CPU, and the singular values agree to a few n ε s_1, n the rank and ε of the precision
     (``benchmarks/results/engine_accelerator.json``).
 
-    On CPUs each core draws a tile of matrices in its own cache and solves it, one single-threaded LAPACK call after the
-    other; BLAS stays at one thread while the iterator is open. On accelerators each device draws its share of a batch,
-    and solves it there if the solver is a device's.
+    On CPUs each core draws a tile of matrices in its own cache and solves it by single-threaded LAPACK calls, one after
+    the other; BLAS stays at one thread while the iterator is open. On accelerators each device draws its share of a
+    batch, and solves it there if the solver is a device solver.
 
-    Closed, or left by an exception (Ctrl-C, too), the iterator begins nothing more and waits for what its threads are
-    at. Memory does not grow with the draws; results are 8 bytes for each singular value and factor.
+    When the iterator is closed or left by an exception (also Ctrl-C), it starts no further work and waits for its
+    threads. Memory does not grow with the draws; results take 8 bytes for each singular value and factor.
 
     ``precision="float32"`` makes other draws, of half the size, from other random bits. JAX's normals are then one of
     2²³ numbers up to ±5.42, with mean -3e-7, variance 1 - 8e-8 and fourth moment 3 (1 - 2e-6): no mean of a statistic
-    differs from float64's by more than the Monte Carlo error of 20 000 draws (2 000 at (4096, 128)). The solvers of the
-    host solve in float64 all the same. Those of a device err, relative to that, by at most 5e-6 in every statistic at
-    (d_model, d_head) = (768, 64) and 1.4e-6 at (4096, 128); at (64, 64) by 1e-3 in the smallest eigenvalue and the
-    condition number and by 3e-6 in the others (``benchmarks/results/solvers.json``). An accelerator leaves draws with
-    λ_1/λ_r over 10⁴ to the host then.
+    differs from float64's by more than the Monte Carlo error of 20 000 draws (2 000 at (4096, 128)). Host solvers still
+    solve in float64. Compared with them, device solvers have an error of at most 5e-6 in every statistic at
+    (d_model, d_head) = (768, 64) and 1.4e-6 at (4096, 128); at (64, 64) it is 1e-3 in the smallest eigenvalue and the
+    condition number and 3e-6 in the others (``benchmarks/results/solvers.json``). In float32 an accelerator leaves
+    draws with λ_1/λ_r over 10⁴ to the host.
 
     Args:
-        ensemble: what to draw.
-        draws: how many.
-        seed: of the whole run.
-        case: name of the case, the ensemble's own if None; with the seed and a draw's index it fixes the draw.
+        ensemble: the ensemble to draw.
+        draws: number of draws.
+        seed: seed of the whole run.
+        case: name of the case, by default that of the ensemble; with the seed and a draw's index it determines the
+            draw.
         start: index of the first draw.
-        batch: draws in memory at once (of each core, if on CPUs), rounded up to whole tiles of each device; by the
-            memory that is there if None. It is halved when an allocation fails, and again, down to one tile.
-        precision: ``"float64"`` or ``"float32"``, of the draws and of their matrices; results are float64.
-        solver: one of ``rmtbase.linalg.SOLVERS``; by :func:`choose_solver` if None.
-        cores: how many to use; all that the process may use if None.
-        devices: how many local devices of JAX's default backend to use, or which; all if None.
-        progress: told of the draws finished, after each batch.
+        batch: draws in memory at once (for each core, on CPUs), rounded up to whole tiles of each device; chosen by the
+            available memory if None. It is halved when an allocation fails, repeatedly, down to one tile.
+        precision: ``"float64"`` or ``"float32"``, of the draws and their matrices; results are float64.
+        solver: one of ``rmtbase.linalg.SOLVERS``; chosen by :func:`choose_solver` if None.
+        cores: number of cores to use; all that the process may use if None.
+        devices: number of local devices of JAX's default backend to use, or the devices; all if None.
+        progress: receives the number of finished draws after each batch.
 
     Raises:
-        ParameterError: draws, batch, cores or devices is not a positive integer; more devices than there are, or more
-            than a few threads for each core; a draw's index beyond 32 bits; the seed out of range; an unknown precision
-            or solver.
-        AllocationError: one draw at a time does not fit in memory.
-        ForkedProcessError: this process was forked from one that had used JAX.
+        ParameterError: draws, batch, cores or devices is not a positive integer; there are fewer devices, or more than
+            a few threads per core; a draw's index exceeds 32 bits; the seed is out of range; or the precision or solver
+            is unknown.
+        AllocationError: even one draw at a time does not fit in memory.
+        ForkedProcessError: this process was forked from a process that had used JAX.
     """
     start, draws = require_indices(start, draws)
     if batch is not None:
@@ -127,7 +128,7 @@ def draw_spectra(
 
 
 def _chunks(plan: BatchPlan, start: int, stop: int) -> Generator[SpectrumChunk, None, None]:
-    """The spectra of draws start, …, stop - 1 in order, with less and less at once as memory runs out."""
+    """Yield the spectra of draws start, …, stop - 1 in order, with smaller batches when memory runs out."""
     with single_threaded_blas():
         while start < stop:
             begin = start - start % plan.sampler.tile if is_cpu(plan.sampler.devices[0]) else start

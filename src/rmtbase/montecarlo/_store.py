@@ -1,12 +1,16 @@
-"""A store: the finished chunks of a plan, in a folder, written atomically and checked to the last byte.
+"""Stores: folders of the finished chunks of a plan, written atomically and verified to the last byte.
 
-The folder holds ``store.json`` (the plan, and what else decides about bits: versions, processor, settings, solvers; all
-under a checksum), one file for each finished chunk, ``lock``, which only one run holds at a time, ``damaged/``, where
-files that are no chunk of this plan are put aside, and ``lock-FIRST-STOP`` of each run that draws only these chunks:
-any number of such runs work side by side, and none beside a run of all chunks.
+The folder holds
 
-A chunk is a function of (seed, case, draw indices), and of no other draw: so a plan that is equal but for more draws
-goes on in the store, from all chunks but each case's last, where that was shorter than others.
+* ``store.json``: the plan, and the versions, processor, settings and solvers that decide the bits, with a checksum;
+* one file for each finished chunk;
+* ``lock``, which only one run holds at a time;
+* ``lock-FIRST-STOP`` for each run that draws only these chunks; any number of such runs work side by side, but none
+  next to a run of all chunks;
+* ``damaged/``, for files that are put aside because they are not sound chunks of this plan.
+
+A chunk depends only on (seed, case, draw indices), not on other draws. So a plan that differs only in having more draws
+continues in the store, from all chunks except a last chunk of a case that was shorter than the others.
 """
 
 from __future__ import annotations
@@ -52,38 +56,38 @@ _CHUNK = re.compile(r"case-(\d{4,})-draw-(\d{10,})\.chunk", re.ASCII)
 
 @dataclass(frozen=True)
 class Store:
-    """The chunks of one plan in one folder. Opened by :func:`open_store`."""
+    """Chunks of one plan in one folder. Opened by :func:`open_store`."""
 
     folder: Path
     plan: Plan
 
     def path(self, chunk: Chunk) -> Path:
-        """The file of a chunk."""
+        """Return the file of a chunk."""
         return self.folder / f"case-{chunk.case:04d}-draw-{chunk.start:010d}.chunk"
 
     def write(self, chunk: Chunk, arrays: Arrays) -> None:
-        """Write one finished chunk; it is there as a whole or not at all.
+        """Write one finished chunk atomically.
 
         Raises:
-            OutputError: it cannot be written (a full disk, a read-only folder). The other chunks are untouched.
+            OutputError: it cannot be written (full disk, read-only folder). The other chunks are untouched.
         """
         write_bytes(pack(self._identity(chunk), arrays), self.path(chunk), swept=True)
 
     def read(self, chunk: Chunk, variable: str, rows: slice = slice(None)) -> NDArray[Any]:
-        """Rows of one array of a chunk that is known to be sound.
+        """Read rows of one array of a chunk that is known to be sound.
 
         Raises:
-            MissingFileError: it is not there.
+            MissingFileError: the chunk's file is missing.
             TableError: it has been damaged since.
         """
         return read_rows(self.path(chunk), chunk_layout(self.plan, chunk), variable, rows)
 
     def has(self, chunk: Chunk) -> bool:
-        """Whether there is anything under the chunk's name, sound or not."""
+        """Return True if there is a file under the chunk's name, sound or not."""
         return os.path.lexists(self.path(chunk))
 
     def unsound(self, chunk: Chunk) -> str | None:
-        """What is wrong with a chunk that is there; None if nothing."""
+        """Say what is wrong with an existing chunk; None if it is sound."""
         try:
             require_sound(self.path(chunk), self._identity(chunk), chunk_layout(self.plan, chunk))
         except (TableError, MissingFileError) as error:
@@ -91,11 +95,11 @@ class Store:
         return None
 
     def was_shorter(self, chunk: Chunk) -> bool:
-        """Whether the plan of the manifest, which may have had fewer draws, ended within the chunk."""
+        """Return True if the manifest's plan, which may have had fewer draws, ended within the chunk."""
         return chunk.start < self._manifest.plan["draws"][chunk.case] < chunk.start + chunk.count
 
     def present(self) -> list[int]:
-        """The numbers of the chunks that are there, sound or not, ascending: from one reading of the folder."""
+        """List the numbers of the existing chunks, sound or not, ascending, from one listing of the folder."""
         try:
             with os.scandir(self.folder) as entries:
                 numbers = [self._number(entry.name) for entry in entries]
@@ -104,13 +108,13 @@ class Store:
         return sorted(number for number in numbers if number is not None)
 
     def missing(self, progress: Progress = SILENT, part: Run | None = None) -> Chunks:
-        """The chunks that are not there. What is there and unsound is put aside, and a note says so.
+        """Return the missing chunks. Unsound ones are put aside with a note, and count as missing.
 
-        The last chunk of a case that was to have fewer draws counts as not there: the whole one takes its place.
+        A shorter last chunk of a case, from a plan with fewer draws, also counts as missing; the whole one replaces it.
 
         Args:
-            progress: told of unsound chunks.
-            part: look only at the chunks of these numbers; None for all.
+            progress: receives notes on unsound chunks.
+            part: consider only the chunks of these numbers; None for all.
 
         Raises:
             OutputError: an unsound chunk cannot be put aside.
@@ -129,11 +133,11 @@ class Store:
         return self.plan.chunks.without(sound).between(first, stop)
 
     def settings(self) -> dict[str, Any]:
-        """What the chunks were drawn with beside the plan, as :meth:`record_settings` wrote it down."""
+        """Return the settings and solvers with which the chunks were drawn, as recorded by :meth:`record_settings`."""
         return {**self._manifest.settings, "solvers": list(self._manifest.solvers)}
 
     def exclusively(self) -> AbstractContextManager[None]:
-        """Hold the store as a run of all chunks does, after waiting for another run that holds it.
+        """Lock the store as a run of all chunks does, waiting for any other run that holds the lock.
 
         Raises:
             StoreError: another run has held it for minutes.
@@ -142,18 +146,18 @@ class Store:
         return locked_folder(self.folder, "chunks", lambda: not has_manifest(self.folder), patience=_PATIENCE)
 
     def record_settings(self, machine: Mapping[str, Any], choose_solvers: Callable[[], list[str]]) -> list[str]:
-        """Record what the chunks are drawn with, or make sure that it is what those already there were drawn with.
+        """Record the settings of the drawing machine, or check that existing chunks were drawn with the same.
 
         Args:
-            machine: versions and platform of what will draw, plain values.
-            choose_solvers: called for the solver of each case where none is recorded.
+            machine: versions and platform of the drawing machine, plain values.
+            choose_solvers: called for the solver of each case if none are recorded.
 
         Returns:
             The solver of each case.
 
         Raises:
-            StoreError: chunks drawn by another installation are there.
-            OutputError: it cannot be written down.
+            StoreError: the store has chunks drawn by another installation.
+            OutputError: the record cannot be written.
         """
         if not has_manifest(self.folder):
             Manifest(self.plan.hash, self.plan.record(), dict(machine), choose_solvers()).write(self.folder)
@@ -170,13 +174,13 @@ class Store:
 
     @property
     def extended_from(self) -> int | None:
-        """The draws of the smaller plan whose store this is still; None where it is this plan's own."""
+        """Number of draws of the smaller plan to which the store still belongs; None if it is this plan's own."""
         if not has_manifest(self.folder) or self._manifest.plan_hash == self.plan.hash:
             return None
         return sum(self._manifest.plan["draws"])
 
     def _extend(self) -> None:
-        """Make the store of the smaller plan that of this one. Killed at any moment, it is either's, and whole."""
+        """Turn the store of the smaller plan into this plan's. If killed, it stays a valid store of one of them."""
         try:
             for number in self.present():
                 if self.was_shorter(chunk := self.plan.chunks.numbered(number)):
@@ -185,13 +189,13 @@ class Store:
             raise OutputError(self.folder, f"a chunk cannot be removed: {error.strerror or error}") from error
         recorded = self._manifest
         Manifest(self.plan.hash, self.plan.record(), recorded.settings, recorded.solvers).write(self.folder)
-        del self.__dict__["_manifest"]  # to be read anew
+        del self.__dict__["_manifest"]  # to be read again
 
     def remove(self) -> None:
-        """Delete the chunks, once their table is written. What is not ours stays; the folder goes with its lock.
+        """Delete the chunks after their table is written. Foreign files stay; the folder is removed with its lock.
 
         Raises:
-            OutputError: some of it cannot be deleted.
+            OutputError: a file cannot be deleted.
         """
         try:
             for number in self.present():
@@ -201,7 +205,7 @@ class Store:
             raise OutputError(self.folder, f"its chunks cannot be removed: {error.strerror or error}") from error
 
     def _number(self, name: str) -> int | None:
-        """The number of the chunk whose file has that name; None if it is no chunk's of this plan."""
+        """Return the number of the chunk whose file has that name; None if no chunk of this plan has."""
         if (found := _CHUNK.fullmatch(name)) is None:
             return None
         number = self.plan.chunks.number(int(found[1]), int(found[2]))
@@ -210,7 +214,7 @@ class Store:
 
     @cached_property
     def _manifest(self) -> Manifest:
-        """Read once: what it says does not change while a run holds the lock, but by :meth:`_extend`."""
+        """Manifest, read once: while a run holds the lock, only :meth:`_extend` changes it."""
         return read_manifest(self.folder, self.plan)
 
     @cached_property
@@ -240,33 +244,33 @@ class Store:
 
 @contextmanager
 def open_store(folder: Path | str, plan: Plan) -> Iterator[Store]:
-    """The store of a plan, made where there is none, and locked against other runs for the length of a ``with`` block.
+    """Open or create the store of a plan, locked against other runs for the duration of a ``with`` block.
 
     Args:
-        folder: the store's folder. Its own folder must be there.
-        plan: what the store is for.
+        folder: the store's folder. Its parent must exist.
+        plan: the plan of the store.
 
     Raises:
-        StoreError: the folder is another plan's, is in use, or is no store. Nothing in it was changed.
-        OutputError: it cannot be made or locked.
+        StoreError: the folder belongs to another plan, is in use, or is not a store. Nothing in it was changed.
+        OutputError: the folder cannot be created or locked.
     """
     folder = Path(folder)
     require_store(folder, plan)
     with locked_folder(folder, "chunks", lambda: not has_manifest(folder)):
         for lock in sorted(file.name for file in folder.iterdir() if _PART_LOCK.fullmatch(file.name)):
             with locked_folder(folder, "chunks", lambda: True, lock):
-                pass  # its run was killed, and its lock goes
+                pass  # its run was killed; this removes its lock
         sweep(folder)
         yield Store(folder, plan)
 
 
 @contextmanager
 def open_part(folder: Path, plan: Plan, first: int, stop: int) -> Iterator[Store]:
-    """The store of a plan for a run that draws the chunks first, …, stop - 1, beside runs that draw others.
+    """Open the store of a plan for a run that draws the chunks first, …, stop - 1, next to runs that draw others.
 
     Raises:
-        StoreError: the folder is another plan's or is no store, or another run draws the same chunks.
-        OutputError: it cannot be made or locked.
+        StoreError: the folder belongs to another plan or is not a store, or another run draws the same chunks.
+        OutputError: the folder cannot be created or locked.
     """
     require_store(folder, plan)
     with locked_folder(folder, "chunks", lambda: True, f"lock-{first}-{stop}"):
@@ -274,10 +278,10 @@ def open_part(folder: Path, plan: Plan, first: int, stop: int) -> Iterator[Store
 
 
 def require_store(folder: Path, plan: Plan) -> None:
-    """Refuse a folder that is there and is neither this plan's store nor that of the same with fewer draws.
+    """Refuse an existing folder that is not the store of this plan, or of the same plan with fewer draws.
 
     Raises:
-        StoreError: a file, another plan's store, or something else.
+        StoreError: there is a file, another plan's store, or something else.
     """
     if not os.path.lexists(folder):
         return

@@ -1,8 +1,8 @@
-"""The files of a store: one for each finished chunk, and ``store.json``, which says what their draws are of.
+"""Files of a store: one for each finished chunk, and ``store.json``, which describes their draws.
 
-A chunk's is a line of JSON that says what it is, then its arrays as they lie in memory, so that a few rows of one are
-read at the cost of those rows. Nothing in a file is trusted: what a chunk holds follows from the plan, its header must
-say just that, and every byte is under a checksum.
+A chunk's file is a line of JSON that identifies it, followed by its arrays as they lie in memory, so that reading a few
+rows costs only those rows. Nothing in a file is trusted: the plan determines the contents of a chunk, its header must
+agree, and a checksum covers every byte.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _CHUNK_KIND, _STORE_KIND = "rmtbase chunk", "rmtbase store"
 _LONGEST_HEADER = 1 << 16
 _PIECE = 1 << 24  # bytes that are checked at a time
 _LARGEST = 1 << 24  # bytes: a hundred thousand cases
-_NESTED = 16  # levels that a record may have; ours have four
+_NESTED = 16  # largest number of levels of a record; rmtbase writes four
 _ANEW = "remove the folder to begin anew"
 
 
 def pack(identity: Identity, arrays: Arrays) -> bytes:
-    """The contents of a chunk's file."""
+    """Return the contents of a chunk's file."""
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     layout = {name: (array.dtype.str, array.shape) for name, array in plain.items()}
     header = {"kind": _CHUNK_KIND, **identity, "arrays": _listed(layout)}
@@ -56,12 +56,12 @@ def require_sound(path: Path, identity: Identity, layout: Layout) -> None:
 
     Args:
         path: the file.
-        identity: which chunk of which plan it is to be.
-        layout: dtype and shape of each array that it is to hold.
+        identity: expected chunk and plan.
+        layout: expected dtype and shape of each array.
 
     Raises:
         MissingFileError: there is no such file.
-        TableError: it is damaged, or not the chunk that is asked for.
+        TableError: it is damaged, or not the expected chunk.
     """
     with _opened(path) as file:
         header = _header(file, path)
@@ -81,11 +81,11 @@ def require_sound(path: Path, identity: Identity, layout: Layout) -> None:
 
 
 def read_rows(path: Path, layout: Layout, name: str, rows: slice = slice(None)) -> NDArray[Any]:
-    """Rows of one array of a chunk that is known to be sound.
+    """Read rows of one array of a chunk that is known to be sound.
 
     Raises:
         MissingFileError: there is no such file.
-        TableError: it is no chunk of that layout, or ends before the rows do.
+        TableError: it is not a chunk of that layout, or ends before the rows do.
     """
     with _opened(path) as file:
         _require_layout(path, _header(file, path), layout)
@@ -116,7 +116,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _header(file: BinaryIO, path: Path) -> dict[str, Any]:
-    """The first line, whose form is certain and whose contents are not yet."""
+    """Parse the first line, whose form is checked here but whose contents are not."""
     try:
         header = parse_record(file.readline(_LONGEST_HEADER))
         if header.get("kind") != _CHUNK_KIND:
@@ -150,13 +150,13 @@ def _checksum(header: Mapping[str, Any], data: Iterable[bytes]) -> str:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a store records of itself.
+    """Record of a store.
 
     Attributes:
-        plan_hash: of the plan.
-        plan: its record.
-        settings: what else decides about bits: versions, processor, JAX's settings.
-        solvers: of each case.
+        plan_hash: hash of the plan.
+        plan: record of the plan.
+        settings: versions, processor and JAX settings, which also decide the bits.
+        solvers: solver of each case.
     """
 
     plan_hash: str
@@ -166,14 +166,14 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """Of settings and solvers: each chunk bears it, so that those of two installations never mix."""
+        """Digest of settings and solvers. Each chunk contains it, so that chunks of two installations never mix."""
         return _sha256({"settings": self.settings, "solvers": self.solvers})
 
     def write(self, folder: Path) -> None:
-        """Write it into the store's folder.
+        """Write the manifest into the store's folder.
 
         Raises:
-            StoreError: it is larger than any that would be read again.
+            StoreError: it is larger than the limit for reading.
             OutputError: it cannot be written.
         """
         contents = {"kind": _STORE_KIND, **self.__dict__}
@@ -184,19 +184,20 @@ class Manifest:
 
 
 def has_manifest(folder: Path) -> bool:
-    """Whether there is anything under that name."""
+    """Return True if the folder has a file under the manifest's name."""
     return os.path.lexists(folder / MANIFEST)
 
 
 def read_manifest(folder: Path, plan: Plan) -> Manifest:
-    """The manifest of a store.
+    """Read the manifest of a store.
 
     Args:
-        folder: the store's.
-        plan: the plan that is asked for; the manifest's may be another.
+        folder: folder of the store.
+        plan: the expected plan; the manifest's may be another.
 
     Raises:
-        StoreError: it is not there, not ours, damaged, changed after it was written, or an earlier version's.
+        StoreError: it is missing, not a store's manifest, damaged, changed after it was written, or from an earlier
+            version.
     """
     try:
         with open_regular(folder / MANIFEST) as file:
@@ -230,7 +231,7 @@ def read_manifest(folder: Path, plan: Plan) -> Manifest:
 
 
 def _require_consistent(folder: Path, found: Mapping[str, Any], plan: Plan) -> None:
-    """What a checksum that was made anew does not tell."""
+    """Check consistency that a recomputed checksum would not reveal."""
     if set(found) != {"plan_hash", "plan", "settings", "solvers"} or found["plan_hash"] != _sha256(found["plan"]):
         raise StoreError(
             folder,
@@ -248,21 +249,21 @@ def _require_consistent(folder: Path, found: Mapping[str, Any], plan: Plan) -> N
 
 
 def extends(plan: Plan, record: Mapping[str, Any]) -> bool:
-    """Whether a plan is that of the record or the same with more draws, so that its whole chunks are the plan's."""
+    """Return True if a plan is that of the record, possibly with more draws, so that it shares the whole chunks."""
     if draw_hash(record) != draw_hash(own := plan.record()):
         return False
     found, wanted = ([one.get("draws"), one.get("chunk")] for one in (record, own))
     if [len(each) if isinstance(each, list) else None for each in found] != [len(plan.cases)] * 2:
         return False
     return all(
-        # A case of one short chunk has it drawn anew.
+        # A case of a single short chunk has it drawn again.
         type(fewer) is int and 0 < fewer <= more and (size == whole or size == fewer <= whole)
         for fewer, size, more, whole in zip(*found, *wanted, strict=True)
     )
 
 
 def draw_hash(record: Mapping[str, Any]) -> str:
-    """SHA-256 of what a plan's record says of one draw: all but how many there are, and how many in a chunk."""
+    """SHA-256 of everything in a plan's record that determines a draw: all but the numbers of draws and chunk sizes."""
     return _sha256({key: value for key, value in record.items() if key not in ("draws", "chunk")})
 
 
@@ -271,10 +272,10 @@ def _sha256(record: Mapping[str, Any]) -> str:
 
 
 def parse_record(text: bytes) -> dict[str, Any]:
-    """A JSON object of few levels.
+    """Parse a JSON object of few levels.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not such an object.
     """
     try:
         record = json.loads(text)
@@ -288,7 +289,7 @@ def parse_record(text: bytes) -> dict[str, Any]:
 
 
 def _same_record(found: object, expected: object) -> bool:
-    """Whether two values are the same JSON, where 1, 1.0 and true are three and the order of keys counts."""
+    """Return True if two values are the same JSON; 1, 1.0 and true differ, and the order of keys counts."""
     return json.dumps(found) == json.dumps(expected)
 
 

@@ -1,6 +1,6 @@
-"""What the draws of one case come to, at σ = 1 and raw, in memory that does not grow with the draws.
+"""Summaries of the draws of a case, at σ = 1 and raw, in memory that does not grow with the draws.
 
-They are read from memory or from a store, a few rows at a time, in blocks that do not depend on how they were drawn.
+Draws are read from memory or from a store, a few rows at a time, in blocks that do not depend on how they were drawn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rmtbase.montecarlo._plan import Plan
 from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, quantiles_of_stream, summarize_stream
 
 BLOCK = 1 << 14
-"""Draws that a summary takes at a time. Means are rounded block by block, so that it shows in their last digits."""
+"""Draws that a summary takes at a time. It affects the last digits of means, which are rounded block by block."""
 
 Block = Shaped[np.ndarray, "row draw"]
 Edges = Float64[np.ndarray, " edge"]
@@ -26,22 +26,22 @@ Edges = Float64[np.ndarray, " edge"]
 
 @dataclass(frozen=True)
 class DrawSource:
-    """The draws of a plan, in memory or in a store.
+    """Draws of a plan, in memory or in a store.
 
     Attributes:
-        plan: what was drawn.
-        read: rows of one array of a chunk, (row, draw).
+        plan: the plan that was drawn.
+        read: function that reads rows of one array of a chunk, (row, draw).
     """
 
     plan: Plan
     read: Callable[[Chunk, str, slice], Block]
 
     def whole(self, case: int, variable: str) -> Block:
-        """A variable, (row, draw), over all draws of a case."""
+        """Return a variable, (row, draw), over all draws of a case."""
         return np.concatenate(list(self._parts(case, variable)), axis=1)
 
     def blocks(self, case: int, variable: str, rows: slice = slice(None)) -> Iterator[Block]:
-        """Some rows of it in blocks of ``BLOCK`` draws, the last one shorter, however they were cut into chunks."""
+        """Yield rows of a variable in blocks of ``BLOCK`` draws, the last one shorter, whatever the chunks."""
         waiting: list[Block] = []
         draws = 0
         for array in self._parts(case, variable, rows):
@@ -52,7 +52,7 @@ class DrawSource:
                 draws %= BLOCK
                 whole = joined.shape[1] - draws
                 for first in range(0, whole, BLOCK):
-                    # In one memory order always: NumPy sums along it, and the rounding shows which it was.
+                    # Always in the same memory order, because NumPy's order of summation, and rounding, depend on it.
                     yield np.ascontiguousarray(joined[:, first : first + BLOCK])
                 waiting = [joined[:, whole:]]
         if draws:
@@ -62,19 +62,19 @@ class DrawSource:
         return (self.read(chunk, variable, rows) for chunk in self.plan.chunks.of_case(case))
 
 
-_ROWS = 64  # that are summarised in the same readings
+_ROWS = 64  # rows that are summarised in the same readings
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseSummary:
-    """The draws of one case, summarised.
+    """Summary of the draws of one case.
 
     Attributes:
-        draws: how many.
-        statistic: of each statistic, arrays (statistic,).
+        draws: number of draws.
+        statistic: summary of each statistic, arrays (statistic,).
         bin_edge: edges of the histogram, (bin + 1,).
-        density, density_standard_error: of what the histogram counts, (bin,).
-        sample: (statistic, draw), or None where it is not kept.
+        density, density_standard_error: density of the numbers that the histogram counts, (bin,).
+        sample: (statistic, draw), or None if it is not kept.
     """
 
     draws: int
@@ -87,12 +87,12 @@ class CaseSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class SpectrumSummary(CaseSummary):
-    """The histogram is that of the nonzero eigenvalues; every factor at σ = 1, raw matrices.
+    """Summary of spectra, with a histogram of the nonzero eigenvalues; raw matrices, every factor at σ = 1.
 
     Attributes:
-        eigenvalue: of each ordered eigenvalue, arrays (rank,), descending.
+        eigenvalue: summary of each ordered eigenvalue, arrays (rank,), descending.
         own_quantile: quantiles of the ordered eigenvalues, each draw divided by its own scale estimate, (rank,
-            probability), or None where they are not wanted.
+            probability), or None if they are not wanted.
         sigma_estimate: √(norm_squared / size) of each factor and draw, (factor, draw), or None.
     """
 
@@ -103,7 +103,7 @@ class SpectrumSummary(CaseSummary):
 
 @dataclass(frozen=True, kw_only=True)
 class ElementSummary(CaseSummary):
-    """The histogram is that of the elements; ``share_outside`` of them lie beyond its edges."""
+    """Summary of elements, with their histogram; a share ``share_outside`` of them lies beyond its edges."""
 
     share_outside: float
 
@@ -111,15 +111,15 @@ class ElementSummary(CaseSummary):
 def summarize_spectra(
     source: DrawSource, case: int, bin_edge: Callable[[Block], Edges], self_normalize: bool = False
 ) -> SpectrumSummary:
-    """Summarise one case, reading it again and again: no draw is held, but for ``sample`` and ``sigma_estimate``.
+    """Summarise a case by reading it repeatedly; only ``sample`` and ``sigma_estimate`` hold draws in memory.
 
-    The result is the same however the draws were cut into chunks.
+    The result does not depend on the division of the draws into chunks.
 
     Args:
         source: the draws.
-        case: which case.
-        bin_edge: from the eigenvalues of the first draws, (rank, draw), to the histogram's edges.
-        self_normalize: whether ``own_quantile`` is wanted; the ensemble's factors then have a scale.
+        case: number of the case.
+        bin_edge: maps the eigenvalues of the first draws, (rank, draw), to the histogram's edges.
+        self_normalize: whether ``own_quantile`` is wanted; the ensemble's factors must then have a scale.
     """
     plan, one = source.plan, source.plan.cases[case]
     rank, sizes = one.ensemble.rank, np.array(one.ensemble.factor_sizes, dtype=float)[:, None]
@@ -151,7 +151,7 @@ def summarize_spectra(
 
 
 def summarize_elements(source: DrawSource, case: int) -> ElementSummary:
-    """The same of a case whose elements were measured."""
+    """Summarise a case whose elements were measured."""
     plan, one = source.plan, source.plan.cases[case]
     ensemble = require_element_ensemble(one.ensemble)
     edges, elements = element_edges(ensemble, plan.bins, plan.range), float(np.prod(ensemble.element_shape))
@@ -173,13 +173,13 @@ def summarize_elements(source: DrawSource, case: int) -> ElementSummary:
 def _density(
     counts: Callable[[], Iterable[Block]], number: float, edges: Edges
 ) -> tuple[Float64[np.ndarray, " bin"], Float64[np.ndarray, " bin"]]:
-    """The density and its standard error, from the counts (bin, draw) of draws of that many numbers each."""
+    """Density and its standard error, from the counts (bin, draw) of draws with ``number`` numbers each."""
     count, per_count = summarize_stream(counts, []), number * np.diff(edges)
     return count.mean / per_count, count.standard_error / per_count
 
 
 def _by_groups(source: DrawSource, case: int, variable: str, rows: int) -> SampleSummary:
-    """The summary of each row."""
+    """Summarise each row."""
     summaries = [
         summarize_stream(lambda group=group: source.blocks(case, variable, group), PROBABILITIES)
         for group in _groups(rows)
@@ -192,7 +192,7 @@ def _groups(rows: int) -> list[slice]:
 
 
 def _histograms(eigenvalues: Float64[np.ndarray, "draw rank"], edges: Edges) -> Float64[np.ndarray, "draw bin"]:
-    """Counts of each draw by itself, (draw, bin); what lies outside the edges is left out."""
+    """Count each draw by itself, (draw, bin), without eigenvalues outside the edges."""
     draws, bins = len(eigenvalues), edges.size - 1
     place = np.searchsorted(edges, eigenvalues, side="right") - 1
     inside = (place >= 0) & (place < bins)

@@ -1,4 +1,4 @@
-"""The table of a finished run: simulated and analytic values side by side, as an xarray dataset."""
+"""Table of a finished run: simulated and analytic values side by side, as an xarray dataset."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ _DATA_FRAME = (
 
 
 def make_table(source: DrawSource, numerics: Mapping[str, Any], self_normalize: bool = False) -> xr.Dataset:
-    """The table of a plan whose every chunk is there.
+    """Make the table of a plan whose chunks are complete.
 
     Args:
         source: the draws.
-        numerics: what the run records of itself: solvers, device.
-        self_normalize: whether a table of spectra is for a null: it then has each draw's own estimate of its scale, and
-            the quantiles of the eigenvalues over that, in the bins of :func:`rmtbase.laws.histogram_edges`. A
-            baseline table always has.
+        numerics: the run's record of solvers and machine.
+        self_normalize: whether a table of spectra is for a null. It then has each draw's own estimate of its scale, and
+            the quantiles of the eigenvalues divided by it, and for a chain the bins of
+            :func:`rmtbase.laws.histogram_edges`. A baseline table always has these.
 
     Returns:
-        A baseline table (``kind`` baseline, :data:`rmtbase.tables.BASELINE_SCHEMA`) where the plan's ensemble is
+        A baseline table (``kind`` baseline, :data:`rmtbase.tables.BASELINE_SCHEMA`) if the plan's ensemble is
         low_rank_product, a table of spectra (``kind`` spectra, :data:`rmtbase.tables.SPECTRA_SCHEMA`) for any other; a
-        table of elements (``kind`` elements, :data:`rmtbase.tables.ELEMENTS_SCHEMA`) where it measures elements.
+        table of elements (``kind`` elements, :data:`rmtbase.tables.ELEMENTS_SCHEMA`) if the plan measures elements.
     """
     plan = source.plan
     record = numerics_record(
@@ -95,7 +95,7 @@ def make_table(source: DrawSource, numerics: Mapping[str, Any], self_normalize: 
 
 
 def element_table(source: DrawSource, shared: Mapping[str, Any]) -> xr.Dataset:
-    """The table of a plan that measures elements, with these attributes."""
+    """Make the table of a plan that measures elements, with these attributes."""
     plan = source.plan
     coordinates = _coordinates(ELEMENT_FORMULAS, {"formula": ELEMENT_FORMULAS.values()}, plan.bins)
     rows = []
@@ -113,7 +113,7 @@ def element_table(source: DrawSource, shared: Mapping[str, Any]) -> xr.Dataset:
 
 
 def _element_columns(plan: Plan) -> Columns:
-    """Shape, and what a baseline table has of W_QK, whose factors are standard normal; NaN for any other."""
+    """Shape of each case, with the columns of a baseline table for W_QK (at σ = 1) and NaN for other ensembles."""
     ensembles = [require_element_ensemble(case.ensemble) for case in plan.cases]
     rows, columns = np.array([ensemble.element_shape for ensemble in ensembles]).T
     shapes = [head_shape(ensemble) for ensemble in ensembles]
@@ -131,7 +131,7 @@ def _head_columns(rows: Iterable[tuple[float, ...]]) -> Columns:
 
 
 def _spectra_columns(plan: Plan) -> Columns:
-    """The name and rank of each case, and each parameter that any case gives, as numbers or else as words."""
+    """Name and rank of each case, and each parameter that any case gives, as numbers or else as text."""
     ensembles, parameters = [case.ensemble for case in plan.cases], [case.parameters for case in plan.cases]
     columns = {
         "name": np.array([ensemble.name for ensemble in ensembles], dtype=object),
@@ -209,7 +209,7 @@ def _spectra_rows(source: DrawSource, self_normalize: bool) -> list[xr.Dataset]:
 
 
 def _longest(plan: Plan) -> tuple[int, Variables]:
-    """The largest rank, to which shorter spectra are padded, and the coordinates that each row then has."""
+    """Return the largest rank, to which shorter spectra are padded, and the coordinates of each row."""
     longest = max(case.ensemble.rank for case in plan.cases)
     words = {
         "symbol": [one.symbol for one in _STATISTICS],
@@ -240,7 +240,7 @@ def _analytic(known: Mapping[str, AnalyticValue], statistics: Iterable[str]) -> 
 
 
 def _variables(summary: CaseSummary, orders: Float64[np.ndarray, " statistic"], more: Variables) -> Variables:
-    """What every kind of table holds, and more; ``orders`` are those from which on moments are infinite."""
+    """Variables of every kind of table, with further ones; ``orders`` are the smallest orders of infinite moments."""
     return {
         "draws": np.int64(summary.draws),
         **summary.statistic.of_finite_moments(orders)._asdict(),
@@ -271,7 +271,7 @@ def _padded(array: Float64[np.ndarray, "rank ..."], longest: int) -> Float64[np.
 
 
 def _rescaled(summary: SpectrumSummary, scale: float, rank: int) -> SpectrumSummary:
-    """The summary at eigenvalues ``scale`` times larger: exact, for each statistic is monotone in it."""
+    """Rescale the summary to eigenvalues ``scale`` times larger: exact, as each statistic is monotone in the scale."""
     one = summary.statistic
     return replace(
         summary,
@@ -299,7 +299,7 @@ def _spread(values: ByStatistic, scale: float) -> ByStatistic:
 
 
 def _row(variables: Variables, coordinates: Variables, schema: Mapping[str, Variable]) -> xr.Dataset:
-    """One case: the schema names each variable's dims, case first; a row is the table without that dim."""
+    """Make the dataset of one case: dims are the schema's, without the first one, case."""
     row = xr.Dataset({name: (schema[name].dims[1:], value) for name, value in variables.items()}, coords=coordinates)
     return row.assign_coords(draw=np.arange(row.sizes["draw"])) if "draw" in row.sizes else row
 
@@ -312,7 +312,7 @@ def _joined(
     kind: Mapping[str, str],
     shared: Mapping[str, Any],
 ) -> xr.Dataset:
-    """The table of several rows, with coordinates of each, and attributes of its own kind and of any."""
+    """Join rows to a table, with their coordinates, the attributes of its kind and the shared ones."""
     table = xr.concat(rows, dim="case", data_vars="all", coords="minimal", compat="override", join="exact")
     table = table.assign_coords({name: ("case", column) for name, column in columns.items()})
     table.attrs = {
