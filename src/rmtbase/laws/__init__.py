@@ -1,7 +1,7 @@
-"""How random weight matrices are distributed: limiting laws, edge laws and exact finite-size moments.
+"""Null laws of random weight matrices: limiting laws, edge laws and exact finite-size moments.
 
-Every law of a Gaussian chain takes the same keywords, those of :class:`ChainKeywords`: ``d_model=, d_head=`` for W_QK,
-or ``dims=`` for any chain. NumPy, SciPy and the standard library only: nothing here imports jax.
+Every law of a Gaussian chain takes the same keywords (:class:`ChainKeywords`): ``d_model=, d_head=`` for W_QK, or
+``dims=`` for any chain. The package needs only NumPy, SciPy and the standard library; it does not import jax.
 """
 
 from rmtbase.laws._chain._fourth_cumulant import eigenvalue_displacement

@@ -1,4 +1,4 @@
-"""Laws on a cut: the coordinate in which the edges of a spectrum are no longer singular, and quadrature in it."""
+"""Laws on a cut: a coordinate in which the edges of a spectrum are not singular, and quadrature in it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SERIES_RADIUS, _SERIES_TERMS = 0.3, 29  # 0.3^29 is below the rounding of a dou
 
 
 class Cut(ABC):
-    """The cut of a map to x > 0, from its upper edge, always soft, to the lower one, soft or hard (at zero)."""
+    """Cut of a map to x > 0, from a soft upper edge to a lower edge that is soft or hard (at zero)."""
 
     @property
     @abstractmethod
     def has_hard_edge(self) -> bool:
-        """Whether the cut reaches down to zero."""
+        """True if the cut reaches down to zero."""
 
     @cached_property
     @abstractmethod
@@ -37,7 +37,7 @@ class Cut(ABC):
     @cached_property
     @abstractmethod
     def log_lower(self) -> float:
-        """ln x_-, -inf for a hard edge."""
+        """ln x_-; -inf for a hard edge."""
 
     @cached_property
     def log_span(self) -> float:
@@ -67,24 +67,24 @@ class Cut(ABC):
 
 
 class CutLaw(Distribution):
-    """A law of x on a :class:`Cut`, or of ln x, by its density in the angle χ."""
+    """Law of x, or of ln x, on a :class:`Cut`, given by its density in the angle χ."""
 
     @abstractmethod
     def _at_angle(self, chi: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """X at each χ, the density of ln x there, and -d ln x / d χ."""
+        """Return x (or ln x) at each χ, the density of ln x there, and -d ln x / d χ."""
 
     @property
     @abstractmethod
     def _last_angle(self) -> float:
-        """The χ beyond which no mass is left."""
+        """Angle χ beyond which no mass is left."""
 
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
-        """E[f(X)] for a function that maps an array to an array of the same shape.
+        """Return E[f(X)] for a function f that maps an array to an array of the same shape.
 
-        Numerical. The trapezoidal rule in the coordinate of :class:`Cut`, in which both edges are removed and an
-        analytic f gives geometric convergence (of an eigenvalue: ln λ and powers above -1/2 included); the number
-        of nodes doubles until three results in a row agree to ``rtol`` relative to E|f| (two may agree by chance). A
-        kink or a jump in f costs nodes.
+        Numerical: the trapezoidal rule in the coordinate of :class:`Cut`. The edges are not singular in it, and the
+        rule converges geometrically for analytic f (for eigenvalues also for ln λ and powers above -1/2). The number
+        of nodes doubles until three successive results agree to ``rtol`` relative to E|f| (two may agree by chance).
+        A kink or a jump in f needs more nodes.
 
         Raises:
             ParameterError: if f does not return one finite number per value.
@@ -113,7 +113,7 @@ class CutLaw(Distribution):
         return self.expect(f)
 
     def _log_entropy(self) -> float:
-        """Differential entropy of ln x in nats, whose density is singular at the edges: by the tanh-sinh rule."""
+        """Return the differential entropy of ln x in nats, by the tanh-sinh rule: its integrand is singular."""
 
         def integrand(chi: FloatArray) -> FloatArray:
             _, density, slope = self._at_angle(chi)
@@ -123,12 +123,12 @@ class CutLaw(Distribution):
 
 
 def find_edge(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return the root of a function of different signs at ``low`` and ``high``, to rounding."""
+    """Return, to rounding, the root of a function that changes sign between ``low`` and ``high``."""
     return brentq(function, low, high, xtol=1e-15, rtol=1e-15)  # type: ignore[arg-type, return-value]
 
 
 def log_excess(z: ComplexArray, ratio: ComplexArray) -> ComplexArray:
-    """Return ln(1 + z) - z, relatively accurate at small z; ``ratio`` is 1 + z, relatively accurate near zero."""
+    """Return ln(1 + z) - z with small relative error at small z; ``ratio`` is 1 + z, accurate near zero."""
     result = np.log(ratio) - z
     small = np.abs(z) < _SERIES_RADIUS
     terms = (-1.0) ** np.arange(1, _SERIES_TERMS) / np.arange(2, _SERIES_TERMS + 1)

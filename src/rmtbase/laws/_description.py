@@ -1,4 +1,4 @@
-"""What the laws say of W_QK of one shape, as plain data."""
+"""Plain-data summary of the laws of W_QK of one shape."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rmtbase.laws._null._null import NULL_STATISTICS, null
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, ProductKeywords, takes
 from rmtbase.laws._weibull._anchor import weibull_anchor
 
-_WIDEST_SIGMA = 1e9  # or one over it: eighth powers of σ, and their squares, stay doubles
+_WIDEST_SIGMA = 1e9  # and its inverse: eighth powers of σ, and their squares, stay finite doubles
 _BULK = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 _EXTREME = (0.001, 0.01, 0.05, 0.5, 0.95, 0.99, 0.999)
 _CENTRAL = (0.025, 0.5, 0.975)
@@ -49,7 +49,7 @@ _ELEMENT = "exact for each element (variance-gamma); the elements of one matrix 
 
 @dataclass(frozen=True)
 class _Shape:
-    """One shape of W_QK with everything that scales it."""
+    """Shape of W_QK and everything that scales it."""
 
     of: ChainParameters
     self_normalized: bool
@@ -68,12 +68,12 @@ class _Shape:
 
     @property
     def chain(self) -> ChainKeywords:
-        """What the laws of chains take."""
+        """Keywords of the laws of chains."""
         return self.of.keywords
 
     @property
     def product(self) -> dict[str, Any]:
-        """What the laws of W_QK alone take."""
+        """Keywords of the laws that exist only for W_QK."""
         sigma_q, sigma_k = self.of.sigmas
         shape = {"d_model": self.d_model, "d_head": self.d_head}
         return shape | {"sigma_q": sigma_q, "sigma_k": sigma_k, "normalization": self.normalization}
@@ -83,19 +83,19 @@ class _Shape:
 def describe(
     d_model: int, d_head: int, *, self_normalized: bool = False, **scale: Unpack[ProductKeywords]
 ) -> dict[str, Any]:
-    """Every analytic number of W_QK = W_Qᵀ W_K of Gaussian weights, each with how it is known.
+    """Return every analytic number of W_QK = W_Qᵀ W_K with Gaussian weights, with its method and accuracy.
 
     Sections: the spectrum and its edges, the extreme eigenvalues and the statistics of one draw, exact moments, one
     element, a planted rank-one spike, and one factor.
 
-    ``self_normalized`` divides each factor by its own estimate of σ first, as heads are scored.
+    ``self_normalized`` divides each factor by its own estimate of σ first, as the scoring of heads does.
 
     Returns:
-        Dictionaries, lists, texts and finite numbers, as JSON holds them; None where there is no number.
+        Dictionaries, lists, strings and finite numbers that can be written as JSON; None where there is no number.
 
     Raises:
         ParameterError: for d_head > d_model, dimensions that are not positive integers, a σ outside [1e-9, 1e9], an
-            unknown normalization, or a σ where each factor is divided by its own estimate of it.
+            unknown normalization, or a σ together with ``self_normalized``.
     """
     shape = _Shape(ChainParameters(d_model=d_model, d_head=d_head, **scale), self_normalized)
     for name in ("sigma", "sigma_q", "sigma_k"):
@@ -157,7 +157,7 @@ def _support(law: GaussianChain) -> dict[str, Any]:
 
 
 def _outside(law: GaussianChain, support: tuple[float, float]) -> float:
-    """Share of the eigenvalues of a random W_QK that the edges of another law leave out."""
+    """Return the fraction of the eigenvalues of a random W_QK that lie outside the support of another law."""
     low, high = support
     return float(law.cdf(low)) + float(law.sf(high))
 
@@ -181,12 +181,12 @@ def _extreme_eigenvalues(shape: _Shape, statistics: dict[str, Any]) -> dict[str,
 
 
 def _finite(moment: float) -> float | None:
-    """None where a statistic has no such moment."""
+    """Return the moment, or None where it is not finite."""
     return moment if math.isfinite(moment) else None
 
 
 def _statistics(shape: _Shape) -> dict[str, Any]:
-    """Every registered null; where the shape is outside its domain, the reason."""
+    """Return a summary of every registered null, or the reason why it does not cover the shape."""
     found = {}
     for name in NULL_STATISTICS:
         unknown = {"mean": None, "std": None, "quantiles": None, "method": None, "accuracy": None, "reason": None}
@@ -240,7 +240,7 @@ def _log_determinant(shape: _Shape) -> dict[str, float]:
 
 
 def _mean_of_trace(shape: _Shape, power: int) -> tuple[DimensionPolynomial, str, str]:
-    """E Σ λ^power: a polynomial in d and h, and what multiplies it, in Python's notation and in LaTeX."""
+    """Return E Σ λ^power as a polynomial in d and h, and its prefactor in Python's notation and in LaTeX."""
     polynomial = trace_moment_polynomial((power,), ("d", "h", "d"))
     if shape.normalization == "sqrt_d":  # every term has the factor d²
         divided = {(d - power, h): coefficient for (d, h), coefficient in polynomial.terms}
@@ -289,7 +289,7 @@ def _anchor(parent: parents.Parent) -> dict[str, float]:
 
 
 def _spike(shape: _Shape, reason: str | None) -> dict[str, Any]:
-    """The spike's threshold and what the test on λ_max sees; ``reason`` why λ_max has no null, if so."""
+    """Summarize spike thresholds and the power of the test on λ_max; ``reason`` says why λ_max has no null."""
     spikes = {
         "on_product": RankOneSpike(**shape.chain),
         "on_factor": RankOneSpike(**shape.chain, factor=0),
@@ -314,7 +314,7 @@ def _detection(spike: RankOneSpike, tested: bool) -> dict[str, Any]:
 
 
 def _one_factor(shape: _Shape) -> ChainKeywords:
-    """W_Q by itself, as it is."""
+    """Return the keywords of W_Q as a raw matrix."""
     return {"dims": (shape.d_head, shape.d_model), "sigma": shape.of.sigmas[0], "normalization": "none"}
 
 
@@ -338,7 +338,7 @@ def _quantiles(ppf: Callable[[ArrayLike], ArrayLike], probabilities: Iterable[fl
 
 
 def _plain(value: Any) -> Any:
-    """The same as dictionaries, lists, strings and finite numbers; None for what is not finite."""
+    """Convert a value to dictionaries, lists, strings and finite numbers; None replaces what is not finite."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What every law offers, under scipy's names: domains, shapes and bad input are treated once, here."""
+"""Base class of all laws, with scipy's method names. It handles domains, shapes and bad input once for all."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from scipy.special import ndtr
 from rmtbase.parameters import require_order, require_real_numbers
 from rmtbase.shown import in_one_line
 
-FloatArray = Float[np.ndarray, "..."]  # functions of numbers keep the shape of their argument, whatever it is
-ComplexArray = NDArray[np.complex128]  # of jaxtyping's, pyright would not know the real and imaginary parts
+FloatArray = Float[np.ndarray, "..."]  # functions of numbers keep the shape of their argument
+ComplexArray = NDArray[np.complex128]  # pyright does not know the real and imaginary parts of jaxtyping's type
 
 _TIGHT = {"xatol": 0.0, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
 
 
 class Distribution(ABC):
-    """The law of one real number X.
+    """Law of one real number X.
 
-    A law is its formulas and its domain: :attr:`support` and ``_cdf`` at flat arrays of points strictly inside it, and
-    ``_sf``, ``_pdf``, ``_ppf`` (of probabilities strictly between 0 and 1), ``_isf``, :meth:`moment`, :meth:`var` where
-    it knows better than what is done here: complements, Newton-free root finding, numerical derivatives and quadrature.
+    A subclass defines its domain, :attr:`support`, and ``_cdf`` at flat arrays of points strictly inside it. It may
+    also define ``_sf``, ``_pdf``, ``_ppf`` and ``_isf`` (at probabilities strictly between 0 and 1), :meth:`moment` and
+    :meth:`var`. The defaults are complements, bracketing root finding, numerical derivatives and quadrature.
 
-    The functions take arrays of real numbers, and a ParameterError refuses anything else (complex or masked numbers,
-    truth values, text); they return float64 of the same shape, nan where the argument is nan.
+    The methods take arrays of real numbers and return float64 arrays of the same shape, nan where the argument is nan.
+    Any other argument (complex or masked numbers, booleans, text) raises a ParameterError.
     """
 
     def __init_subclass__(cls) -> None:
@@ -41,7 +41,7 @@ class Distribution(ABC):
     @property
     @abstractmethod
     def support(self) -> tuple[float, float]:
-        """(lower, upper) end of the law."""
+        """(lower, upper) end of the support."""
 
     @abstractmethod
     def _cdf(self, x: FloatArray) -> FloatArray: ...
@@ -50,7 +50,7 @@ class Distribution(ABC):
         return 1.0 - self._cdf(x)
 
     def _pdf(self, x: FloatArray) -> FloatArray:
-        """The derivative of the smaller tail, to about 1e-8 of the density."""
+        """Differentiate the smaller tail, to about 1e-8 of the density."""
         below = self._cdf(x) < 0.5
         step = 1e-2 * self.std()
         density = np.empty(x.shape)
@@ -66,7 +66,7 @@ class Distribution(ABC):
         return self._bracketed(np.where(q < 0.5, q, 1.0 - q), q >= 0.5)
 
     def _bracketed(self, mass: FloatArray, from_below: NDArray[np.bool_]) -> FloatArray:
-        """The x with cdf(x) = ``mass``, or sf(x) = ``mass`` where not ``from_below``: by bracketing."""
+        """Find x with cdf(x) = ``mass`` where ``from_below``, else sf(x) = ``mass``, by bracketing."""
 
         def excess(x: FloatArray, mass: FloatArray, from_below: NDArray[np.bool_]) -> FloatArray:
             return np.where(from_below, self.cdf(x) - mass, mass - self.sf(x))
@@ -75,11 +75,11 @@ class Distribution(ABC):
         ends = np.maximum(mean - std, 0.5 * (low + mean)), np.minimum(mean + std, 0.5 * (high + mean))
         start = bracket_root(excess, *ends, xmin=low, xmax=high, args=(mass, from_below))
         found = find_root(excess, start.bracket, args=(mass, from_below), tolerances=_TIGHT).x
-        # No root: an approximate law may keep some mass for its very end.
+        # Without a root x is an end: an approximate law may have some mass exactly there.
         return np.where(start.success, found, np.where(from_below, low, high))
 
     def pdf(self, x: ArrayLike) -> FloatArray:
-        """Density at ``x``, same shape: of the continuous part, where there is an atom; 0 outside the support."""
+        """Density at ``x``, same shape; 0 outside the support. It leaves out an atom."""
         return self._inside(x, self._pdf, 0.0, 0.0)
 
     def cdf(self, x: ArrayLike) -> FloatArray:
@@ -87,7 +87,7 @@ class Distribution(ABC):
         return self._inside(x, self._cdf, 0.0, 1.0)
 
     def sf(self, x: ArrayLike) -> FloatArray:
-        """P(X > x), same shape as ``x``: 1 - cdf(x) without the cancellation, where the law's accuracy says so."""
+        """P(X > x) = 1 - cdf(x), same shape as ``x``; without the cancellation where the law's accuracy says so."""
         return self._inside(x, self._sf, 1.0, 0.0)
 
     def ppf(self, q: ArrayLike) -> FloatArray:
@@ -99,7 +99,7 @@ class Distribution(ABC):
         return self._between(q, self._isf, *self.support[::-1])
 
     def p_value(self, observed: ArrayLike) -> FloatArray:
-        """Two-sided p-value 2 min(cdf, sf), at most 1; nan where ``observed`` is."""
+        """Two-sided p-value 2 min(cdf, sf), at most 1; nan where ``observed`` is nan."""
         values = require_real_numbers("observed", observed)
         nearer = np.atleast_1d(self.cdf(values))
         beyond = nearer > 0.5
@@ -107,7 +107,9 @@ class Distribution(ABC):
         return np.minimum(1.0, 2.0 * nearer).reshape(values.shape)[()]
 
     def moment(self, k: int) -> float:
-        """E[X^k], k = 0, 1, 2, ...; here by quadrature, to about 1e-10 of E|X|^k where the quantile function is smooth.
+        """E[X^k], k = 0, 1, 2, ...
+
+        By default by quadrature, to about 1e-10 of E|X|^k where the quantile function is smooth.
 
         Raises:
             ParameterError: if k is not a non-negative integer.
@@ -116,20 +118,20 @@ class Distribution(ABC):
         return self._average(lambda x: x**order)
 
     def mean(self) -> float:
-        """Expectation."""
+        """Return the expectation."""
         return self.moment(1)
 
     def var(self) -> float:
-        """Variance."""
+        """Return the variance."""
         mean = self.mean()
         return self._average(lambda x: (x - mean) ** 2)
 
     def std(self) -> float:
-        """Standard deviation."""
+        """Return the standard deviation."""
         return math.sqrt(self.var())
 
     def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:
-        """E[f(X)], by the trapezoidal rule in the normal score of X, as far as its quantile is finite."""
+        """E[f(X)] by the trapezoidal rule in the normal score of X, over the nodes with a finite quantile."""
         mass, weight = _normal_rule()
         x, both = np.append(self.ppf(mass), self.isf(mass)), np.append(weight, weight)
         finite = np.isfinite(x)
@@ -138,7 +140,7 @@ class Distribution(ABC):
     def _inside(
         self, x: ArrayLike, function: Callable[[FloatArray], FloatArray], below: float, above: float
     ) -> FloatArray:
-        """``function`` strictly inside the support, and these values from its ends on."""
+        """Evaluate ``function`` strictly inside the support; ``below`` and ``above`` hold at its ends and beyond."""
         values = require_real_numbers("x", x)
         low, high = self.support
         inside = (values > low) & (values < high)
@@ -163,10 +165,10 @@ class Distribution(ABC):
 
 
 class StatedLaw:
-    """What a :class:`Distribution` has from another one that it makes a statement about.
+    """Mixin for a :class:`Distribution` that delegates its methods to another law and adds information about it.
 
     Attributes:
-        distribution: the law itself.
+        distribution: the law that the methods delegate to.
     """
 
     distribution: Distribution
@@ -204,20 +206,20 @@ class StatedLaw:
 
 
 class DiscreteDistribution(Distribution):
-    """The law of a number that takes finitely many values: a density has no part in it, :meth:`pmf` has."""
+    """Law of a number that takes finitely many values; it has a :meth:`pmf` in place of a density."""
 
     @property
     @abstractmethod
     def points(self) -> Float[np.ndarray, " value"]:
-        """The values, ascending."""
+        """Possible values, ascending."""
 
     @abstractmethod
     def pmf(self, x: ArrayLike) -> FloatArray:
-        """Probability of the value ``x``, same shape; 0 for what is none, nan at nan."""
+        """Probability of the value ``x``, same shape; 0 where ``x`` is not a possible value, nan at nan."""
 
     @property
     def support(self) -> tuple[float, float]:
-        """The smallest and the largest value."""
+        """Smallest and largest value."""
         return float(self.points[0]), float(self.points[-1])
 
     def cdf(self, x: ArrayLike) -> FloatArray:
@@ -227,7 +229,7 @@ class DiscreteDistribution(Distribution):
         return self._steps(x, np.append(np.cumsum(self.pmf(self.points)[::-1])[::-1], 0.0))
 
     def _steps(self, x: ArrayLike, levels: FloatArray) -> FloatArray:
-        """``levels`` before the first value, between the first two, ..., behind the last."""
+        """Evaluate the step function with these ``levels``: before the first value, ..., after the last."""
         at = require_real_numbers("x", x)
         return np.where(np.isnan(at), np.nan, levels[np.searchsorted(self.points, at, side="right")])[()]
 
@@ -238,11 +240,11 @@ class DiscreteDistribution(Distribution):
         return np.zeros(x.shape)
 
     def _ppf(self, q: FloatArray) -> FloatArray:
-        """The smallest value x with cdf(x) ≥ q."""
+        """Return the smallest value x with cdf(x) ≥ q."""
         return self.points[np.minimum(np.searchsorted(self.cdf(self.points), q), self.points.size - 1)]
 
     def _isf(self, q: FloatArray) -> FloatArray:
-        """The smallest value x with sf(x) ≤ q."""
+        """Return the smallest value x with sf(x) ≤ q."""
         return self.points[np.searchsorted(-self.sf(self.points), -q)]
 
     def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:
@@ -257,10 +259,10 @@ class Moments:
     Attributes:
         mean: the expectation.
         std: the standard deviation.
-        method: ``"exact"``, or the approximation in words with the order of the neglected term.
+        method: ``"exact"``, or a description of the approximation with the order of the neglected term.
         error: estimated absolute error of the mean; 0 where exact (to rounding).
         std_error: estimated absolute error of the standard deviation; 0 where exact.
-        skewness: third central moment over std³; nan where it is not offered, or std is 0.
+        skewness: third central moment over std³; nan where it is not available, or std is 0.
         excess_kurtosis: fourth central moment over std⁴, minus 3; nan likewise.
     """
 
@@ -275,7 +277,7 @@ class Moments:
 
 @cache
 def _normal_rule() -> tuple[FloatArray, FloatArray]:
-    """Lower tail masses of nodes z < 0, down to the smallest double, and the weight of each and of its mirror image."""
+    """Return the lower tail masses of nodes z < 0, down to the smallest double, and the weights of z and -z."""
     step = 1.0 / 16.0
     z = np.arange(-37.0 + 0.5 * step, 0.0, step)
     return ndtr(z), step * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)

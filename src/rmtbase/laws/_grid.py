@@ -1,4 +1,4 @@
-"""Where a table is evaluated: the levels of its quantiles, and the bins in which it counts eigenvalues."""
+"""Grid of a table: the probabilities of its quantiles and the bins of its histograms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rmtbase.parameters import require_real_numbers
 PROBABILITIES = (
     0.001, 0.005, 0.01, 0.025, 0.05, 0.16, 0.25, 0.5, 0.75, 0.84, 0.95, 0.975, 0.99, 0.995, 0.999,
 )  # fmt: skip
-"""The probabilities at which every quantile of a table is given."""
+"""Probabilities of the quantiles that a table holds."""
 
 BINS = 120
 _MARGIN = 8.0  # Tracy–Widom scales beyond the edges that the histogram still covers
@@ -23,9 +23,9 @@ _MARGIN = 8.0  # Tracy–Widom scales beyond the edges that the histogram still 
 def histogram_edges(
     d_model: int | None = None, d_head: int | None = None, *, dims: Sequence[int] | None = None
 ) -> Float[np.ndarray, " edge"]:
-    """Equal bins over the support of W_QK, or of the chain of those dims at σ = 1, raw.
+    """Return the edges of equal bins over the support of the raw W_QK, or of the raw chain ``dims``, at σ = 1.
 
-    It is widened at each soft edge by eight Tracy–Widom scales, to 0 at least.
+    The range extends beyond each soft edge by eight Tracy–Widom scales, but not below 0.
     """
     law = GaussianChain(d_model=d_model, d_head=d_head, dims=dims, normalization="none")
     (lower, upper), (below, above) = law.support, law.edge_scale
@@ -33,13 +33,13 @@ def histogram_edges(
 
 
 def logarithmic_edges(eigenvalues: Float[np.ndarray, "..."]) -> Float[np.ndarray, " edge"]:
-    """Equal bins in ln λ from the smallest eigenvalue at hand to the largest, widened by a tenth of that on each side.
+    """Return the edges of bins that are equal in ln λ and cover all positive eigenvalues.
 
-    For spectra that reach over many powers of ten, as those of deep residual paths do. A zero eigenvalue is in no bin,
-    nor NaN, which is not known.
+    A tenth of the range of ln λ, at least 0.1, is added at either end. The bins suit spectra that span many powers of
+    ten, such as those of deep residual paths. Zero eigenvalues and NaN (unknown ones) are in no bin.
 
     Raises:
-        ParameterError: what is no real numbers; a negative or an infinite eigenvalue.
+        ParameterError: if the eigenvalues are not real numbers, or one is negative or infinite.
     """
     values = require_real_numbers("eigenvalues", eigenvalues)
     if (values < 0.0).any() or np.isinf(values).any():

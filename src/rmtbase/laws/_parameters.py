@@ -1,4 +1,4 @@
-"""The keywords that every law of a Gaussian chain takes, and the one way in which they are read."""
+"""Keywords of every law of a Gaussian chain, and the single place that reads them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ DEFAULT_NORMALIZATION = "sqrt_d"
 
 
 class ProductKeywords(TypedDict, total=False):
-    """Scale of W_QK = W_Qᵀ W_K, W_Q and W_K of shape (d_head, d_model).
+    """Scale of W_QK = W_Qᵀ W_K, with W_Q and W_K of shape (d_head, d_model).
 
     Args:
-        sigma_q, sigma_k: standard deviations of the elements of W_Q and of W_K; 1 for each left out.
-        sigma: that of both, in place of the two.
-        normalization: ``"sqrt_d"``, W_QK divided by √d_model, or ``"none"``, the raw product.
+        sigma_q, sigma_k: standard deviations of the elements of W_Q and of W_K; each defaults to 1.
+        sigma: standard deviation of both, instead of ``sigma_q`` and ``sigma_k``.
+        normalization: ``"sqrt_d"``: W_QK is divided by √d_model; ``"none"``: the raw product.
     """
 
     sigma_q: float | None
@@ -43,16 +43,17 @@ class ProductKeywords(TypedDict, total=False):
 
 
 class ChainKeywords(ProductKeywords, total=False):
-    """The chain W = X_1 ... X_L, X_l of shape (n_{l-1}, n_l) with entries N(0, σ_l²), given in one of two ways.
+    """Chain W = X_1 ... X_L, with X_l of shape (n_{l-1}, n_l) and entries N(0, σ_l²), given in one of two ways.
 
     Args:
-        d_model, d_head: W_QK = W_Qᵀ W_K, the chain (d_model, d_head, d_model); also as two numbers by position.
-        sigma_q, sigma_k: of W_QK, standard deviations of W_Q and of W_K; 1 for each left out.
-        dims: (n_0, ..., n_L) of any chain; also by position, a pair excepted, which could be either of the two.
-        sigmas: of any chain, its L standard deviations; 1 for each if left out.
-        sigma: in either, the standard deviation of every factor.
-        normalization: in either, ``"sqrt_d"``, W divided by √n_0 (√d_model), or ``"none"``, the raw product; of one
-            matrix, dims=(n, m), always that of the raw matrix.
+        d_model, d_head: dimensions of W_QK = W_Qᵀ W_K, the chain (d_model, d_head, d_model); also accepted as two
+            positional numbers.
+        sigma_q, sigma_k: standard deviations of the entries of W_Q and of W_K; each defaults to 1.
+        dims: (n_0, ..., n_L) of any chain; also accepted by position, except for a pair, which could mean either.
+        sigmas: the L standard deviations of any chain; each defaults to 1.
+        sigma: standard deviation of every factor, for either way.
+        normalization: ``"sqrt_d"``: W is divided by √n_0 (√d_model); ``"none"``: the raw product. A single matrix,
+            dims=(n, m), is always raw.
     """
 
     d_model: int | None
@@ -71,7 +72,7 @@ _WAYS = (
 
 @dataclass(frozen=True, init=False)
 class ChainParameters:
-    """Dimensions, standard deviations and normalization of a chain, checked: the fields of every law of one."""
+    """Checked dimensions, standard deviations and normalization of a chain: the fields of every law of a chain."""
 
     dims: tuple[int, ...]
     sigmas: tuple[float, ...]
@@ -85,12 +86,12 @@ class ChainParameters:
 
     @property
     def rank(self) -> int:
-        """The rank r = min n_l: how many eigenvalues are structurally nonzero."""
+        """Rank r = min n_l, the number of structurally nonzero eigenvalues."""
         return min(self.dims)
 
     @property
     def keywords(self) -> ChainKeywords:
-        """The keywords that give any law this chain."""
+        """Keywords that give this chain to any law."""
         return {"dims": self.dims, "sigmas": self.sigmas, "normalization": self.normalization}
 
     @property
@@ -99,7 +100,7 @@ class ChainParameters:
 
 
 def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization: str) -> Fraction:
-    """Return, exactly, what multiplies the eigenvalues of the σ = 1, raw chain.
+    """Return the exact factor between the eigenvalues of a chain and those of the raw chain with σ = 1.
 
     It is Π σ_l², divided by n_0 for ``sqrt_d``, which divides the product by √n_0.
     """
@@ -108,9 +109,9 @@ def variance_factor(dims: Sequence[int], sigmas: Sequence[float], normalization:
 
 
 def takes(keywords: type) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Spell out in a function's signature and help the keywords that it takes as ``**name: Unpack[keywords]``.
+    """Decorate a function so that its signature and help list the keywords behind ``**name: Unpack[keywords]``.
 
-    A keyword that it does not take is a TypeError that names the nearest one that it does.
+    An unknown keyword raises a TypeError that suggests the nearest known one.
     """
 
     def spelt_out(function: Callable[P, T]) -> Callable[P, T]:
@@ -135,7 +136,7 @@ def takes(keywords: type) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def _with_keywords(signature: inspect.Signature, keywords: type) -> inspect.Signature:
-    """The signature with the keywords one by one, before those of its own that go by name alone."""
+    """Return the signature with each keyword listed, before the function's own keyword-only parameters."""
     own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
     by_name = [one for one in own if one.kind is one.KEYWORD_ONLY]
     order = (*_OF_PRODUCT, *_OF_CHAIN, "sigma", "normalization")
@@ -154,7 +155,7 @@ def _with_keywords(signature: inspect.Signature, keywords: type) -> inspect.Sign
 
 
 def _read(shape: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[float, ...], str]:
-    """The dimensions, sigmas and normalization of the chain of these arguments."""
+    """Return the dimensions, sigmas and normalization of the chain with these arguments."""
     given = {name: value for name, value in keywords.items() if value is not None}
     asked = require_normalization(keywords.get("normalization", DEFAULT_NORMALIZATION))
     given |= _by_position(shape, given)
@@ -174,7 +175,7 @@ def _read(shape: tuple[Any, ...], keywords: Mapping[str, Any]) -> tuple[tuple[in
 
 
 def _by_position(shape: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What came by position, (dims), (dims, sigmas) or (d_model, d_head), under its names."""
+    """Return the positional arguments, (dims), (dims, sigmas) or (d_model, d_head), by name."""
     if not shape:
         return {}
     is_chain = isinstance(shape[0], Iterable)
@@ -202,7 +203,7 @@ def _refuse_pair(n: int, m: int) -> None:
 
 
 def _refuse_division(dims: tuple[int, ...], keywords: Mapping[str, Any]) -> None:
-    """Refuse √n_0 for one matrix: X and Xᵀ have the same eigenvalues, and would be divided by different numbers."""
+    """Refuse √n_0 for one matrix: X and Xᵀ have the same eigenvalues but would be divided by different numbers."""
     if keywords.get("normalization", "none") == "sqrt_d":
         n, m = dims
         raise ParameterError(
@@ -213,7 +214,7 @@ def _refuse_division(dims: tuple[int, ...], keywords: Mapping[str, Any]) -> None
 
 
 def _refuse_mixtures(given: Mapping[str, Any]) -> None:
-    """Refuse arguments of both ways in, of half of one, and one standard deviation given twice."""
+    """Refuse arguments that mix the two ways, incomplete ones, and a standard deviation that is given twice."""
     of_product, of_chain = ([name for name in names if name in given] for names in (_OF_PRODUCT, _OF_CHAIN))
     if of_product and of_chain:
         raise ParameterError(of_chain[0], given[of_chain[0]], f"none beside {', '.join(of_product)}: {_WAYS}")

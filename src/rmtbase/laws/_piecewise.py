@@ -1,4 +1,4 @@
-"""Smooth functions as polynomials on equal pieces of an interval: a value costs a dozen multiplications."""
+"""Smooth functions as polynomials on equal pieces of an interval; an evaluation costs a dozen multiplications."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy.polynomial import chebyshev
 from rmtbase.laws._distribution import FloatArray
 
 _DEGREE = 10
-_BLOCK = 16384  # points worked on at a time, so that temporaries stay in the cache
+_BLOCK = 16384  # points evaluated at a time, so that temporaries stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
 class PiecewisePolynomial:
-    """Polynomials on equal pieces of [low, high]; beyond the ends, the values there.
+    """Polynomials on equal pieces of [low, high], constant beyond the ends.
 
     Attributes:
         low: the left end.
         high: the right end.
-        coefficients: highest power first, in a variable that runs over [-1, 1] in a piece.
+        coefficients: highest power first, in a variable that runs over [-1, 1] in each piece.
     """
 
     low: float
@@ -38,7 +38,7 @@ class PiecewisePolynomial:
         return cls(low, high, coefficients)
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """The value at each x, same shape."""
+        """Return the value at each x, same shape."""
         result = np.empty(x.shape)
         flat, points = result.reshape(-1), x.reshape(-1)
         for start in range(0, flat.size, _BLOCK):
@@ -67,7 +67,7 @@ def nodes(low: float, high: float, pieces: int) -> Float[np.ndarray, "piece node
 
 
 def roughness(values: Float[np.ndarray, "piece node"]) -> float:
-    """Return the largest Chebyshev coefficient of the highest degree: it bounds what interpolation leaves out."""
+    """Return the largest Chebyshev coefficient of the highest degree, an estimate of the interpolation error."""
     return float(np.abs((values - values[:, :1]) @ to_series(_DEGREE)[:, -1]).max())
 
 
@@ -82,7 +82,7 @@ def to_series(degree: int) -> Float[np.ndarray, "point coefficient"]:
 
 @cache
 def _to_powers() -> FloatArray:
-    """The matrix from values at the Chebyshev points to coefficients of 1, u, u², ..."""
+    """Return the matrix from values at the Chebyshev points to coefficients of 1, u, u², ..."""
     powers = np.zeros((_DEGREE + 1, _DEGREE + 1))
     for degree in range(_DEGREE + 1):
         powers[degree, : degree + 1] = chebyshev.cheb2poly([0.0] * degree + [1.0])

@@ -1,4 +1,4 @@
-"""A law of a positive number whose distribution function takes long to compute, by a table of its normal scores."""
+"""Tabulated laws of a positive number: a table of normal scores replaces a slow distribution function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TINY = 1e-300
 
 @cache
 def normal_rule(count: int = 48) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights of a mean over a standard normal variable."""
+    """Return nodes and weights for the mean over a standard normal variable."""
     nodes, weights = np.polynomial.legendre.leggauss(count)
     score = _REACH * nodes
     weight = _REACH * weights * np.exp(-0.5 * score**2)
@@ -30,20 +30,20 @@ def normal_rule(count: int = 48) -> tuple[FloatArray, FloatArray]:
 
 
 Table = tuple[FloatArray, FloatArray, BSpline, PchipInterpolator]
-"""ln x and score where the score rises, and each as a function of the other."""
+"""ln x and score at the points where the score rises, and each as a function of the other."""
 
 
 class Tabulated(Distribution):
-    """A law of X > 0 by the normal score of P(X ≤ x) as a function of ln x: a quintic spline through a table.
+    """Law of X > 0, given by the normal score of P(X ≤ x) as a quintic spline in ln x through a table.
 
-    Beyond the table, which ends at a score of ±``furthest``, the score goes on as a line in ln x.
+    The table ends at a score of ±``furthest``; beyond it the score is extrapolated linearly in ln x.
     """
 
     furthest: ClassVar[float] = 12.0
 
     @abstractmethod
     def _points(self) -> FloatArray:
-        """The x of the table, ascending."""
+        """Return the x of the table, ascending."""
 
     @abstractmethod
     def _tails(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -51,7 +51,7 @@ class Tabulated(Distribution):
 
     @cached_property
     def table(self) -> Table:
-        """ln x, scores, and each as a function of the other."""
+        """ln x and scores of the table, and each as a function of the other."""
         return score_table(self._points(), self._tails, self.furthest)
 
     def _score(self, x: FloatArray) -> FloatArray:
@@ -70,11 +70,11 @@ class Tabulated(Distribution):
 
     @cached_property
     def rule(self) -> tuple[FloatArray, FloatArray]:
-        """Nodes ln x and weights of a mean over the law."""
+        """Nodes ln x and weights for the mean over the law."""
         return log_rule(self.table)
 
     def mean(self) -> float:
-        """By quadrature."""
+        """Return the expectation, by quadrature."""
         log_x, weight = self.rule
         return float(weight @ np.exp(log_x))
 
@@ -84,7 +84,7 @@ class Tabulated(Distribution):
 
 
 def score_table(x: FloatArray, tails: Callable[[FloatArray], tuple[FloatArray, FloatArray]], furthest: float) -> Table:
-    """The normal scores of a law at x."""
+    """Return the table of the normal scores of a law at x."""
     cdf, sf = (np.clip(tail, _TINY, 1.0) for tail in tails(x))
     score = np.where(cdf < 0.5, special.ndtri(cdf), -special.ndtri(sf))
     kept = np.append(True, np.diff(np.maximum.accumulate(score)) > _STEEPER) & (np.abs(score) < furthest)
@@ -97,7 +97,7 @@ def score_table(x: FloatArray, tails: Callable[[FloatArray], tuple[FloatArray, F
 
 
 def log_rule(table: Table) -> tuple[FloatArray, FloatArray]:
-    """Nodes ln x and weights of a mean over the law of a table."""
+    """Return nodes ln x and weights for the mean over the law of a table."""
     _, score, _, backward = table
     nodes, weight = normal_rule(FINE)
     return backward(np.clip(nodes, score[0], score[-1])), weight

@@ -1,1 +1,1 @@
-"""Laws of the bulk: the eigenvalues of chains of Gaussian matrices, in the limit and in their linear statistics."""
+"""Bulk eigenvalues of chains of Gaussian matrices: limiting laws and linear statistics."""

@@ -1,18 +1,16 @@
-"""The map ψ → x = Π_l (1 + c_l ψ) / ψ of a Gaussian chain, its edges, and its inverse on the cut.
+"""Map ψ → x = Π_l (1 + c_l ψ) / ψ of a Gaussian chain, its edges, and its inverse on the cut.
 
-With r = min n_l, c_l = r / n_l and C = Π σ_l² Π n_l / r, the eigenvalues are λ = C x and
-ψ(λ) is the moment generating function of the r nonzero ones (Burda, Jarosz, Livan, Nowak, Swiech 2010).
-Everything here is dimensionless, so one map serves every σ. The n_l need not be integers: the edge laws
-shift them by one half.
+With r = min n_l, c_l = r / n_l and C = Π σ_l² Π n_l / r, the eigenvalues are λ = C x, and ψ(λ) is the moment
+generating function of the r nonzero ones (Burda, Jarosz, Livan, Nowak, Swiech 2010). Everything here is dimensionless,
+so one map serves every σ. The n_l need not be integers: the edge laws shift them by one half.
 
 On the cut, ψ lies in the upper half plane on the curve
 
-    Σ_l arg(1 + c_l ψ) = arg ψ,
+    Σ_l arg(1 + c_l ψ) = arg ψ.
 
-which names the physical one of the L + 1 roots: the others have the same sum shifted by multiples of 2 π. At
-a given arg ψ the left side grows with |ψ|, so the curve is a function of arg ψ in (0, π). It starts
-at the upper edge ψ_+ > 0 and ends at the lower one, ψ_- < -1 (soft), or at -1 (hard, where two or more
-of the n_l equal r).
+This equation selects the physical one of the L + 1 roots: for the others the two sides differ by multiples of 2 π. At a
+given arg ψ the left side grows with |ψ|, so the curve is a function of arg ψ in (0, π). It starts at the upper edge
+ψ_+ > 0 and ends at the lower edge: at ψ_- < -1 if it is soft, at -1 if it is hard (two or more of the n_l equal r).
 """
 
 from __future__ import annotations
@@ -31,13 +29,13 @@ from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._scale import as_float
 
 _BISECTIONS = 64
-_NEWTON_STEPS = 3  # the first from a spline that is within 1e-5 of the root
-_FARTHEST = 750.0  # in ln |y|, beyond the smallest double
+_NEWTON_STEPS = 3  # from a spline that is within 1e-5 of the root
+_FARTHEST = 750.0  # in -ln |y|, beyond the smallest double
 
 
 @dataclass(frozen=True)
 class ChainMap(Cut):
-    """The dimensionless map of a chain with dimensions (n_0, ..., n_L).
+    """Dimensionless map of a chain with dimensions (n_0, ..., n_L).
 
     Attributes:
         dims: positive numbers, integers or not.
@@ -47,12 +45,12 @@ class ChainMap(Cut):
 
     @cached_property
     def rank(self) -> float:
-        """The rank r = min n_l."""
+        """Rank r = min n_l."""
         return min(self.dims)
 
     @cached_property
     def minimal_count(self) -> int:
-        """How many of the n_l equal r: one for a soft lower edge, more for a hard one."""
+        """Number of n_l that equal r: one for a soft lower edge, more for a hard one."""
         return sum(n == self.rank for n in self.dims)
 
     @cached_property
@@ -63,7 +61,7 @@ class ChainMap(Cut):
 
     @cached_property
     def factors(self) -> int:
-        """L, the number of matrices."""
+        """Number L of matrices."""
         return len(self.dims) - 1
 
     @property
@@ -71,9 +69,9 @@ class ChainMap(Cut):
         return self.minimal_count > 1
 
     def slope(self, delta: float) -> float:
-        """Return ψ x'(ψ) / x at ψ = δ - 1: its zeros are the critical points of the map."""
+        """Return ψ x'(ψ) / x at ψ = δ - 1; its zeros are the critical points of the map."""
         psi = delta - 1.0
-        # ψ/δ - 1 = -1/δ for one of the minimal n_l: at small aspect ratios the terms of order one are gone.
+        # ψ/δ - 1 = -1/δ for one of the minimal n_l: without the terms of order one that cancel at small aspect ratios.
         wide = math.fsum(multiplicity * c * psi / (gap + c * delta) for c, gap, multiplicity in self.wide)
         return ((self.minimal_count - 1) * psi - 1.0) / delta + wide
 
@@ -86,7 +84,7 @@ class ChainMap(Cut):
         )
 
     def rational_x(self, delta: float) -> Fraction:
-        """Return x at ψ = δ - 1 exactly: at a critical point, an edge to the square of δ's own error."""
+        """Return x at ψ = δ - 1 exactly; near a critical point its error is of the order of the squared error of δ."""
         psi, rank = Fraction(delta) - 1, Fraction(self.rank)
         return math.prod(1 + rank / Fraction(n) * psi for n in self.dims) / psi
 
@@ -101,8 +99,8 @@ class ChainMap(Cut):
 
     @cached_property
     def upper_delta(self) -> float:
-        """1 + ψ_+, ψ_+ > 0 the critical point of the upper edge."""
-        # Σ c ψ / (1 + c ψ) = 1 has ψ ≥ 1/L (all c = 1) and, by its second term, a finite bound.
+        """1 + ψ_+, where ψ_+ > 0 is the critical point of the upper edge."""
+        # Σ c ψ / (1 + c ψ) = 1 implies ψ ≥ 1/L (all c = 1), and its second term gives a finite upper bound.
         widest = max((1.0 / c for c, _, _ in self.wide), default=1.0)
         root = find_edge(
             lambda log_psi: self.slope(1.0 + math.exp(log_psi)),
@@ -113,12 +111,12 @@ class ChainMap(Cut):
 
     @cached_property
     def lower_delta(self) -> float:
-        """1 + ψ_-, ψ_- in (-1/c_1, -1) with c_1 the second largest ratio; 0 for a hard edge."""
+        """1 + ψ_-, where ψ_- is in (-1/c_1, -1) and c_1 is the second largest ratio; 0 for a hard edge."""
         if self.has_hard_edge:
             return 0.0
         c, gap, _ = self.wide[0]
-        # x rises from 0 at ψ = -1, and falls back to 0 at -1/c_1; bracket in the logarithm of the
-        # fraction of the way, since for c_1 → 1 the interval is short.
+        # x rises from 0 at ψ = -1 and falls back to 0 at -1/c_1. The interval is short for c_1 → 1, so the bracket is
+        # in the logit of the position in it.
         width = gap / c
         root = find_edge(lambda t: self.slope(-width / (1.0 + math.exp(-t))), -30.0, 30.0)
         return -width / (1.0 + math.exp(-root))
@@ -133,7 +131,7 @@ class ChainMap(Cut):
 
     @cached_property
     def log_span(self) -> float:
-        """ln(x_+/x_-), relatively accurate for a narrow support too; inf for a hard edge."""
+        """ln(x_+/x_-), with small relative error also for a narrow support; inf for a hard edge."""
         if self.has_hard_edge:
             return math.inf
         upper, lower = self.rational_x(self.upper_delta), self.rational_x(self.lower_delta)
@@ -149,8 +147,7 @@ class ChainMap(Cut):
     @cached_property
     def curve(self) -> tuple[FloatArray, ComplexArray]:
         """(χ, ln(1 + ψ)) at nodes along the curve, from the upper edge down."""
-        # Near ψ = -1 the curve bends on the scale of the smallest gap 1 - c, and for a hard edge on
-        # every scale down to zero.
+        # Near ψ = -1 the curve bends on the scale of the smallest gap 1 - c; at a hard edge on all scales down to zero.
         gap = min((gap for _, gap, _ in self.wide), default=1.0)
         finest = (1e-6 if self.has_hard_edge else 0.02) * gap
         from_pi = np.union1d(np.linspace(0.0, np.pi, 129)[1:-1], np.geomspace(finest, 0.5, 257))[::-1]
@@ -188,16 +185,16 @@ class ChainMap(Cut):
     def solve(self, log_x: FloatArray) -> ComplexArray:
         """Return 1 + ψ in the upper half plane at each ln x strictly inside the support.
 
-        As :meth:`solve_at_angle`; near an edge the rounding of ln x itself is felt.
+        See :meth:`solve_at_angle`. Near an edge the rounding of ln x limits the accuracy.
         """
         return self.solve_at_angle(self.angle(log_x))
 
     def solve_at_angle(self, chi: FloatArray) -> ComplexArray:
-        """Return 1 + ψ in the upper half plane at each coordinate χ, see :meth:`angle`.
+        """Return 1 + ψ in the upper half plane at each coordinate χ of :meth:`angle`.
 
-        Numerical: a spline along the curve, then Newton steps for the difference w = ψ - ψ_edge to an edge. The
-        terms of ln x - ln x_edge that are linear in w add up to zero and are left out, so that Im ψ is right to a
-        few units of rounding relative to itself, however close to the edge.
+        Numerical: a spline along the curve, then Newton steps for the distance w = ψ - ψ_edge to an edge. The terms of
+        ln x - ln x_edge that are linear in w cancel and are left out, so the relative error of Im ψ is a few units of
+        rounding at any distance from the edge.
         """
         shape, chi = np.shape(chi), np.ravel(chi)
         nodes = self.curve[0]
@@ -213,7 +210,7 @@ class ChainMap(Cut):
         return delta.reshape(shape)
 
     def real_psi(self, log_x: FloatArray) -> FloatArray:
-        """Return Re ψ at each ln x of a flat array: on the cut, or beyond an edge, where ψ is real; -1 at x = 0."""
+        """Return Re ψ at each ln x of a flat array, on the cut and beyond the edges (where ψ is real); -1 at x = 0."""
         above, below = log_x >= self.log_upper, log_x <= self.log_lower
         inside = ~(above | below)
         psi = np.full(log_x.shape, -1.0)
@@ -224,7 +221,7 @@ class ChainMap(Cut):
         return psi
 
     def _beyond_edge(self, log_x: FloatArray, edge: float) -> FloatArray:
-        """By bisection in ln |y| the y between 0 and ``edge``: ψ above the support, 1 + ψ, which is negative, below."""
+        """Find y between 0 and ``edge`` by bisection in ln |y|: y = ψ above the support, y = 1 + ψ < 0 below it."""
         sign = math.copysign(1.0, edge)
         near, far = np.full(log_x.shape, math.log(abs(edge))), np.full(log_x.shape, -_FARTHEST)
         for _ in range(_BISECTIONS):
@@ -239,11 +236,11 @@ class ChainMap(Cut):
         return sign * np.exp(0.5 * (near + far))
 
     def _newton(self, delta: ComplexArray, edge: float, log_ratio: FloatArray) -> ComplexArray:
-        """Improve ψ = δ - 1 at ln(x / x_edge) = ``log_ratio``, the edge at ψ = ``edge`` - 1."""
+        """Improve ψ = δ - 1 at ln(x / x_edge) = ``log_ratio``, where ψ_edge = ``edge`` - 1."""
         w = delta - edge
         for _ in range(_NEWTON_STEPS):
             psi = delta - 1.0
-            # ln(1 + ψ) - ln ψ together: at small aspect ratios each is large, and their difference is not.
+            # ln(1 + ψ) and ln ψ are combined: at small aspect ratios each is large, but their difference is not.
             residual = (
                 log_excess(-w / (psi * edge), delta * (edge - 1.0) / (psi * edge))
                 + w**2 / (edge * psi * (edge - 1.0))
@@ -263,7 +260,7 @@ class ChainMap(Cut):
 
 
 def chain_map(dims: Sequence[float]) -> ChainMap:
-    """Return the dimensionless map of a chain; maps are shared by all σ."""
+    """Return the dimensionless map of a chain; all σ share it."""
     return _chain_map(tuple(map(float, dims)))
 
 
@@ -271,11 +268,11 @@ _chain_map = lru_cache(maxsize=256)(ChainMap)
 
 
 def chain_scale(chain: ChainMap, factor: Fraction) -> float:
-    """Return C = factor Π n_l / r, the unit of the eigenvalues, rounded once."""
+    """Return the unit of the eigenvalues, C = factor Π n_l / r, rounded once."""
     return as_float(factor * math.prod(map(Fraction, chain.dims)) / Fraction(chain.rank))
 
 
 def edge_scale(chain: ChainMap, delta: float, eigenvalue: float) -> float:
-    """Return (λ √(|F''|/2) / r)^(2/3) at the edge ψ = δ - 1, λ = F(ψ)."""
+    """Return (λ √(|F''|/2) / r)^(2/3) at the edge ψ = δ - 1, where λ = F(ψ)."""
     curvature = abs(chain.log_curvature(delta)) * eigenvalue
     return (eigenvalue * math.sqrt(curvature / 2.0) / chain.rank) ** (2.0 / 3.0)

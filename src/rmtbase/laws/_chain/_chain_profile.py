@@ -1,13 +1,14 @@
-"""The law of a Gaussian chain in the coordinate χ of its map, as piecewise polynomials.
+"""Law of a Gaussian chain in the coordinate χ of its map, as piecewise polynomials.
 
-With u = 1 - x/x_+ and v = 1 - x_-/x the distances to the edges, and k the number of minimal n_l at a hard edge (v = 1),
+Let u = 1 - x/x_+ and v = 1 - x_-/x be the distances to the edges (v = 1 at a hard edge), and k the number of minimal
+n_l. Then
 
     Im ψ = u^(1/2) v^(1/2) exp(a),   sf = u^(3/2) exp(b),   cdf = v^(3/2) exp(c)              (soft edges)
     Im ψ = u^(1/2) (x/x_+)^(1/k) exp(a),                    cdf = (x/x_+)^(1/k) exp(c)        (hard edge).
 
-The factors in front hold all that is singular: a, b and c are analytic in χ up to and including the edges, so that a
-few polynomials give them to rounding, and the law is accurate relative to itself up to the last double inside the
-support. Down a hard edge a and c become constant.
+The prefactors hold everything that is singular: a, b and c are analytic in χ up to and including the edges, so a few
+polynomials give them to rounding, and the relative error of the law is small up to the last double inside the support.
+Towards a hard edge a and c become constant.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NEWTON_STEPS = 3
 
 @dataclass(frozen=True, eq=False)
 class Position:
-    """Points inside the support; what is small near an edge is accurate relative to itself.
+    """Points inside the support, with small relative errors of the distances to the edges.
 
     Attributes:
         chi: the coordinate of :meth:`ChainMap.angle`.
@@ -50,15 +51,16 @@ class Position:
 
 @dataclass(frozen=True, eq=False)
 class _Masses:
-    """The masses beyond the points, each on its side of the angle ``middle``.
+    """Masses above and below a point: sf for angles up to ``middle``, cdf beyond.
 
     Attributes:
-        middle: where cdf and sf are near one half.
-        cdf_at_middle: the mass below it.
+        middle: angle near the median.
+        cdf_at_middle: mass below ``middle``.
         upper: b, on [0, middle].
         lower: c, on [middle, end].
-        guess_of_upper: for interpolation, ascending: sf^(1/3), and χ.
-        guess_of_lower: the same for cdf^(1/3), or (-ln cdf)^(1/2) at a hard edge: both nearly linear in χ.
+        guess_of_upper: interpolation table of χ by sf^(1/3), ascending.
+        guess_of_lower: interpolation table of χ by cdf^(1/3), or by (-ln cdf)^(1/2) at a hard edge; both are nearly
+            linear in χ.
     """
 
     middle: float
@@ -71,13 +73,13 @@ class _Masses:
 
 @lru_cache(maxsize=256)
 def chain_profile(chain: ChainMap) -> ChainProfile:
-    """Return the profile of a chain; it is built once."""
+    """Return the cached profile of a chain."""
     return ChainProfile(chain)
 
 
 @dataclass(frozen=True)
 class ChainProfile:
-    """The dimensionless law of a chain: numerical, to a few units of rounding relative to each value.
+    """Dimensionless law of a chain. Numerical; relative errors are a few units of rounding.
 
     Attributes:
         chain: the map of the chain.
@@ -104,15 +106,15 @@ class ChainProfile:
         return self.imag_psi(at) * (0.5 * self.chain.log_span / np.pi) * np.sin(at.chi)
 
     def sf(self, at: Position) -> FloatArray:
-        """The mass above x."""
+        """Return the mass above x."""
         return np.where(at.chi < self._masses.middle, self._upper_mass(at), 1.0 - self._lower_mass(at))
 
     def cdf(self, at: Position) -> FloatArray:
-        """The mass below x."""
+        """Return the mass below x."""
         return np.where(at.chi < self._masses.middle, 1.0 - self._upper_mass(at), self._lower_mass(at))
 
     def quantile(self, below: FloatArray, above: FloatArray) -> Position:
-        """Return the points with masses ``below`` and ``above`` them, both positive; the smaller one decides."""
+        """Return the points with masses ``below`` and ``above`` them, both positive; the smaller mass is used."""
         masses = self._masses
         chi = np.empty(below.shape)
         upper = below > masses.cdf_at_middle
@@ -125,8 +127,8 @@ class ChainProfile:
     def _root(
         self, chi: FloatArray, mass: FloatArray, function: Callable[[Position], FloatArray], sign: float
     ) -> FloatArray:
-        """Newton's method for ln function(χ) = ln mass, where the function falls (-1) or grows (+1) with χ."""
-        # As far down a hard edge as the mass is a normal double; the eigenvalue is zero long before.
+        """Solve ln function(χ) = ln mass by Newton's method; ``sign`` is -1 if the function falls with χ, else +1."""
+        # Beyond this angle at a hard edge the mass is not a normal double; the eigenvalue is zero long before.
         farthest = math.sqrt(700.0 * self.chain.minimal_count) if self.chain.has_hard_edge else math.inf
         for _ in range(_NEWTON_STEPS):
             at = self.position(np.minimum(chi, farthest))
@@ -146,11 +148,11 @@ class ChainProfile:
 
     @cached_property
     def _end(self) -> float:
-        """The angle of the lower edge; for a hard one, where ψ has taken its leading form."""
+        """Angle of a soft lower edge; at a hard edge, an angle beyond which ψ has its leading form."""
         chain = self.chain
         if not chain.has_hard_edge:
             return math.pi
-        # There ln|1 + ψ| = (ln x - sum ln(1 - c)) / k is far below the ln of the smallest gap 1 - c.
+        # There ln|1 + ψ| = (ln x - sum ln(1 - c)) / k is far below the logarithm of the smallest gap 1 - c.
         gaps = math.fsum(multiplicity * math.log(gap) for _, gap, multiplicity in chain.wide)
         smallest = math.log(min((gap for _, gap, _ in chain.wide), default=1.0))
         return math.sqrt(chain.log_upper - gaps - chain.minimal_count * (smallest - _NOTHING))
@@ -171,7 +173,7 @@ class ChainProfile:
         pieces = self._height.coefficients.shape[1]
         chi, ends = nodes(0.0, self._end, pieces), np.linspace(0.0, self._end, pieces + 1)
         whole = self._mass_between(ends[:-1], ends[1:])
-        # Sums of positive terms from either edge: each mass is accurate relative to itself.
+        # Sums of positive terms from either edge: each mass has a small relative error.
         to_left = np.concatenate([[0.0], np.cumsum(whole[:-1])])
         to_right = np.concatenate([np.cumsum(whole[:0:-1])[::-1], [0.0]]) + self._mass_below_end()
         log_sf = np.log(to_left[:, None] + self._mass_between(ends[:-1, None], chi))

@@ -1,22 +1,24 @@
-"""What independent entries that are not normal do to the spectrum of a chain, by their fourth cumulant to first order.
+"""First-order effect of the fourth cumulant of non-normal entries on the spectrum of a chain.
 
 Let the entries of X_l have variance σ_l² and excess kurtosis κ_l. Replacing normal entries by these one after the other
-(Lindeberg) changes E ln det(λ - W Wᵀ) by Σ_ij κ_l σ_l⁴ / 4! times its fourth derivative by that entry. To leading order
-that is -12 (p q)², p and q the mean diagonal elements of the resolvents on either side of the entry, and the second
-derivative, -2 p q, adds up to the derivative by σ_l²: σ_l² p q = r ψ / (n_{l-1} n_l) for every factor. So with
+(Lindeberg) changes E ln det(λ - W Wᵀ) by Σ_ij κ_l σ_l⁴ / 4! times its fourth derivative with respect to that entry. To
+leading order the fourth derivative is -12 (p q)², where p and q are the mean diagonal elements of the resolvents on
+either side of the entry. The second derivatives, -2 p q, add up to the derivative with respect to σ_l², which gives
+σ_l² p q = r ψ / (n_{l-1} n_l) for every factor. So with
 
     K = Σ_l κ_l / (n_{l-1} n_l)
 
     Δ E ln det(λ - W Wᵀ)    = -(K/2) (r ψ(λ))²,
     Δ Cov(ln det, ln det)   = K r ψ(λ_1) r ψ(λ_2),
 
-by contours around the cut
+and, by contours around the cut,
 
     Δ E Σ f(λ_k)            = K r² ∫ f'(x) x ρ(x) Re ψ(x) dx,
     Δ Cov(Σ f, Σ g)         = K C(f) C(g),    C(f) = r ∫ f'(x) x ρ(x) dx.
 
-The second is a fluctuation of the scale of W alone, which self-normalisation takes out again; the first is that of a
-spectrum whose eigenvalues, those at the edges too, each lie at λ (1 + K r Re ψ(λ)). Neglected: a relative 1/r.
+The change of the covariance is a fluctuation of the scale of W only; self-normalisation removes it. The change of the
+mean is that of a spectrum in which each eigenvalue, also at the edges, moves to λ (1 + K r Re ψ(λ)). Neglected: terms
+of relative order 1/r.
 
 For one Wishart matrix these are the terms of Z. D. Bai and J. W. Silverstein, Ann. Probab. 32, 553 (2004), extended by
 G. Pan and W. Zhou, Ann. Appl. Probab. 18, 1232 (2008).
@@ -38,29 +40,30 @@ from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
 from rmtbase.parameters import require_real_numbers
 
-_LEAST_KURTOSIS = -2.0  # of any law, which two values of equal probability have
+_LEAST_KURTOSIS = -2.0  # the minimum over all laws, attained by two values of equal probability
 
 
 @takes(ChainKeywords)
 def eigenvalue_displacement(
     eigenvalue: ArrayLike, excess_kurtosis: ArrayLike, *shape: Any, **chain: Unpack[ChainKeywords]
 ) -> FloatArray:
-    """Return by what share entries of that excess kurtosis move an eigenvalue, K r Re ψ(λ), in its shape.
+    """Return the relative displacement K r Re ψ(λ) of eigenvalues by entries with excess kurtosis κ, same shape as λ.
 
-    K = Σ_l κ_l / (n_{l-1} n_l), ψ the moment generating function of :class:`rmtbase.laws.GaussianChain`, real outside
-    the support. Of W_QK it is κ / d_model times 2 Re ψ: from -κ/√2 or so standard deviations of the log-determinant to
-    +κ/5 of those of λ_max at (768, 64).
+    K = Σ_l κ_l / (n_{l-1} n_l), and ψ is the moment generating function of :class:`rmtbase.laws.GaussianChain`, real
+    outside the support. For W_QK the displacement is 2 κ Re ψ / d_model. At (768, 64) it shifts the log-determinant by
+    about -κ/√2 of its standard deviations and λ_max by +κ/5 of its own.
 
-    Measured with every factor at its own σ̂, in standard deviations of each of the 16 statistics, after uniform entries
-    (κ = -1.2) were moved back: means within 0.07 at (128, 16), 0.025 at (256, 32); with Laplace ones (κ = 3) 0.24 and
-    0.19. What is left is of relative order κ/r. Standard deviations of scale-free statistics are those of normal
-    entries to 4 % for uniform ones, and up to 20 % wider for Laplace ones, whose own κ̂ fluctuates.
+    Accuracy, measured for the 16 statistics with every factor divided by its own σ̂: after the displacement is undone,
+    the means differ from those of normal entries, in standard deviations of the statistic, by at most 0.07 at (128, 16)
+    and 0.025 at (256, 32) for uniform entries (κ = -1.2), and by 0.24 and 0.19 for Laplace entries (κ = 3). The
+    remainder is of relative order κ/r. Standard deviations of scale-free statistics differ from those of normal entries
+    by at most 4 % for uniform entries; for Laplace entries, whose κ̂ fluctuates, they are up to 20 % wider.
 
-    ``eigenvalue`` is λ ≥ 0 of the chain with its σ and normalization, ``excess_kurtosis`` κ of the entries of all
-    factors, or one for each.
+    ``eigenvalue`` is λ ≥ 0 of the chain with its σ and normalization. ``excess_kurtosis`` is κ of the entries of all
+    factors, or one κ for each factor.
 
     Raises:
-        ParameterError: a negative eigenvalue, a kurtosis below -2 or not finite, and as
+        ParameterError: for a negative eigenvalue, a kurtosis below -2 or not finite, and as
             :class:`rmtbase.laws.GaussianChain`.
     """
     of = ChainParameters(*shape, **chain)
@@ -79,7 +82,7 @@ def eigenvalue_displacement(
 
 
 def kurtosis_weight(dims: Sequence[int], excess_kurtosis: ArrayLike) -> float:
-    """K = Σ_l κ_l / (n_{l-1} n_l), of one κ for all factors or one for each."""
+    """K = Σ_l κ_l / (n_{l-1} n_l), from one κ for all factors or one for each."""
     each = require_real_numbers("excess_kurtosis", excess_kurtosis)
     if each.shape not in {(), (len(dims) - 1,)}:
         raise ParameterError(

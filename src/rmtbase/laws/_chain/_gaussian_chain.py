@@ -1,4 +1,4 @@
-"""The limiting eigenvalue law of a product of Gaussian matrices: any chain, W_QK, Marchenko–Pastur."""
+"""Limiting eigenvalue law of a product of Gaussian matrices: any chain, W_QK, Marchenko–Pastur."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ class GaussianChain(ChainParameters, CutLaw):
         C Π_{l=0..L} (1 + c_l ψ) / ψ = λ,    C = Π σ_l² Π n_l / r,
         density(λ) = |Im ψ(λ)| / (π λ)
 
-    (Burda, Jarosz, Livan, Nowak, Swiech 2010; Dupic & Perez Castillo 2014), C divided by n_0 for ``sqrt_d``. L = 1 is
-    Marchenko–Pastur; (d, h, d) is W_QK. Sorted λ_k of one draw lie at the law's quantiles up to fluctuations of order
-    1/r.
+    (Burda, Jarosz, Livan, Nowak, Swiech 2010; Dupic & Perez Castillo 2014), with C divided by n_0 for ``sqrt_d``. L = 1
+    is Marchenko–Pastur; (d, h, d) is W_QK. The sorted λ_k of one draw lie at the law's quantiles up to fluctuations of
+    order 1/r.
 
-    The law itself is asymptotic: exact for n_l → infinity at fixed ratios; the mean density of a finite draw
-    differs by O(1/r) inside the support and has tails of Tracy–Widom width beyond it. Its functions are
-    numerical, to rounding: pdf and sf are within 2e-14 of themselves and cdf within 1e-13, everywhere in the support up
-    to the last double inside an edge, where pdf vanishes as the square root of the distance and cdf or sf as its power
-    3/2 (measured in 90 digits, aspect ratios from 1e-12 to 1, L up to 20). The first call for new dimensions takes some
-    milliseconds, each further value some tens of nanoseconds.
+    The law is asymptotic: exact for n_l → infinity at fixed ratios. The mean density of a finite draw differs by O(1/r)
+    inside the support and has tails of Tracy–Widom width beyond it. The functions are numerical: the relative error is
+    within 2e-14 for pdf and sf and within 1e-13 for cdf, up to the last double inside an edge, where pdf vanishes as
+    the square root of the distance and cdf or sf as its power 3/2 (measured with 90 digits, aspect ratios from 1e-12 to
+    1, L up to 20). The first call for new dimensions takes a few milliseconds, each further value some tens of
+    nanoseconds.
 
-    ``GaussianChain(d_model=768, d_head=64)`` is the chain of W_QK and ``GaussianChain(dims=(768, 64, 768))`` the same;
-    ``help(GaussianChain.__init__)`` has all the keywords, which are those of every law of a chain.
+    ``GaussianChain(d_model=768, d_head=64)`` and ``GaussianChain(dims=(768, 64, 768))`` are both the chain of W_QK.
+    ``help(GaussianChain.__init__)`` lists the keywords, which all laws of chains share.
 
     Attributes:
         dims: (n_0, ..., n_L), positive integers, L ≥ 1.
         sigmas: the L standard deviations.
-        normalization: ``"sqrt_d"``, W divided by √n_0, which is √d_model for W_QK; ``"none"`` for the raw product.
-        atom: False: the law of the r structurally nonzero eigenvalues, of mass 1. True: the law of all
+        normalization: ``"sqrt_d"``: W is divided by √n_0, which is √d_model for W_QK; ``"none"``: the raw product.
+        atom: False: the law of the r structurally nonzero eigenvalues, with mass 1. True: the law of all
             n_L eigenvalues of the (n_L, n_L) matrix Wᵀ W, with an atom of mass 1 - r/n_L at zero.
-            ``pdf`` is then the continuous part, of mass r/n_L; ``cdf``, ``sf``, ``ppf``, the moments and ``expect``
+            ``pdf`` is then the continuous part, with mass r/n_L; ``cdf``, ``sf``, ``ppf``, the moments and ``expect``
             include the atom.
 
     Raises:
-        ParameterError: for dimensions that are not positive integers, fewer than two of them, a pair of them by
-            position, d_head > d_model, sigmas that are not positive and finite or not L in number, an unknown
-            normalization, or keywords that do not go together.
+        ParameterError: for dimensions that are not positive integers, fewer than two of them, a positional pair of
+            them, d_head > d_model, sigmas that are not positive and finite or whose number is not L, an unknown
+            normalization, or keywords that exclude each other.
     """
 
     atom: bool
@@ -79,12 +79,12 @@ class GaussianChain(ChainParameters, CutLaw):
 
     @property
     def has_hard_edge(self) -> bool:
-        """Whether the nonzero eigenvalues reach down to zero: two or more of the n_l equal r."""
+        """True if the nonzero eigenvalues reach down to zero: two or more of the n_l equal r."""
         return self._map.has_hard_edge
 
     @property
     def atom_mass(self) -> float:
-        """Mass at zero: 1 - r/n_L with ``atom=True``, else 0."""
+        """Mass of the atom at zero: 1 - r/n_L with ``atom=True``, else 0."""
         return 1.0 - self.rank / self.dims[-1] if self.atom else 0.0
 
     @property
@@ -124,16 +124,16 @@ class GaussianChain(ChainParameters, CutLaw):
         density = np.where(np.isnan(values), np.nan, 0.0)
         density[positive] = 2.0 * values[positive] * self.pdf(values[positive] ** 2)
         if self.has_hard_edge:
-            # s pdf(s²) ~ s^(2/k - 1), k the number of minimal n_l: finite for k = 2 alone.
+            # s pdf(s²) ~ s^(2/k - 1), with k the number of minimal n_l, is finite and nonzero only for k = 2.
             density[values == 0.0] = self._density_at_zero_singular_value()
         return density
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(λ ≤ x), the atom's jump at zero included; without an atom accurate relative to itself."""
+        """P(λ ≤ x), including the jump at the atom; without an atom the relative error is small."""
         return self._mass_beyond(x, self._profile.cdf, np.greater) + self.atom_mass * (np.asarray(x) >= 0.0)
 
     def sf(self, x: ArrayLike) -> FloatArray:
-        """P(λ > x) = 1 - cdf(x), accurate relative to itself up to the upper edge."""
+        """P(λ > x) = 1 - cdf(x), with a small relative error up to the upper edge."""
         return self._mass_beyond(x, self._profile.sf, np.less) + self.atom_mass * (np.asarray(x) < 0.0)
 
     def ppf(self, q: ArrayLike) -> FloatArray:
@@ -146,7 +146,7 @@ class GaussianChain(ChainParameters, CutLaw):
             return self._eigenvalue_between((below - self.atom_mass) / self._mass, (1.0 - below) / self._mass)
 
     def isf(self, q: ArrayLike) -> FloatArray:
-        """Smallest λ with sf(λ) ≤ q, accurate for tiny q: ``ppf(1 - q)``."""
+        """Smallest λ with sf(λ) ≤ q: ``ppf(1 - q)``, but accurate for tiny q."""
         above = require_real_numbers("q", q)
         with np.errstate(invalid="ignore"):
             return self._eigenvalue_between((self._mass - above) / self._mass, above / self._mass)
@@ -154,13 +154,13 @@ class GaussianChain(ChainParameters, CutLaw):
     def moment(self, k: int) -> float:
         """E[λ^k], k = 0, 1, 2, ...: exact for the law, rounded once.
 
-        m_k = (C^k / k) [ψ^(k-1)] Π_l (1 + c_l ψ)^k, Lagrange's inversion of ψ(λ) in rational arithmetic.
+        m_k = (C^k / k) [ψ^(k-1)] Π_l (1 + c_l ψ)^k, by Lagrange inversion of ψ(λ) in rational arithmetic.
         """
         order = require_order(k)
         return as_float(self._rational_moments(order)[-1]) if order else 1.0
 
     def cumulant(self, k: int) -> float:
-        """The k-th classical cumulant of λ, k = 1, 2, ...: mean, variance, ...; exact, rounded once.
+        """Return the k-th classical cumulant of λ, k = 1, 2, ...: mean, variance, ...; exact, rounded once.
 
         Raises:
             ParameterError: if k is not a positive integer.
@@ -168,10 +168,10 @@ class GaussianChain(ChainParameters, CutLaw):
         return as_float(classical_cumulants(self._rational_moments(require_positive_integer("k", k)))[-1])
 
     def free_cumulant(self, k: int) -> float:
-        """The k-th free cumulant of the law, k = 1, 2, ...: exact, rounded once.
+        """Return the k-th free cumulant of the law, k = 1, 2, ...: exact, rounded once.
 
-        Free cumulants add where free random matrices do. With ``atom=True`` those of one raw factor X of
-        shape (n, p) are n p^(k-1) σ^(2k), the free Poisson law.
+        Free cumulants add when free random matrices are added. With ``atom=True`` those of one raw factor X of shape
+        (n, p) are n p^(k-1) σ^(2k), the free Poisson law.
 
         Raises:
             ParameterError: if k is not a positive integer.
@@ -179,7 +179,7 @@ class GaussianChain(ChainParameters, CutLaw):
         return as_float(free_cumulants(self._rational_moments(require_positive_integer("k", k)))[-1])
 
     def var(self) -> float:
-        """Variance of λ, without cancellation: C² (Σ_l c_l - 1), plus the atom's share."""
+        """Variance of λ, without cancellation: C² (Σ_l c_l - 1), plus the contribution of the atom."""
         spread = math.fsum(self.rank / n for n in self.dims) - 1.0
         if self._map.minimal_count == 1:
             spread = math.fsum(c * m for c, _, m in self._map.wide)
@@ -187,10 +187,10 @@ class GaussianChain(ChainParameters, CutLaw):
         return self._scale**2 * mass * (spread + self.atom_mass)
 
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
-        """E[f(λ)] as :meth:`CutLaw.expect`, the atom included.
+        """E[f(λ)], computed as in :meth:`CutLaw.expect`; it includes the atom.
 
         Raises:
-            ParameterError: if f does not return one finite number per eigenvalue, or at 0 where the atom is.
+            ParameterError: if f does not return one finite number per eigenvalue, and at 0 if there is an atom.
         """
         total = super().expect(f, rtol)
         if self.atom_mass == 0.0:
@@ -224,7 +224,7 @@ class GaussianChain(ChainParameters, CutLaw):
 
     @cached_property
     def _edge_remainders(self) -> tuple[float, float]:
-        """What the doubles of ``support`` lack of the edges: with it a distance to an edge is relatively accurate."""
+        """Exact edges minus the doubles of ``support``, which keeps distances to an edge accurate."""
         unit = self._variance_factor * math.prod(self.dims) / self.rank
         lower, upper = self.support
         below = (
@@ -248,7 +248,7 @@ class GaussianChain(ChainParameters, CutLaw):
         return inside, Position(chi, above, from_upper / upper, from_lower / x)
 
     def _mass_beyond(self, x: ArrayLike, function: Callable[[Position], FloatArray], beyond: np.ufunc) -> FloatArray:
-        """What ``function`` gives of the continuous part's mass at x, all of it ``beyond`` the support, or none."""
+        """Evaluate the cdf or sf of the continuous part; outside the support the whole mass is ``beyond``, or none."""
         values = require_real_numbers("x", x)
         inside, at = self._locate(values)
         mass = np.where(np.isnan(values), np.nan, beyond(values, sum(self.support) / 2.0))
@@ -262,7 +262,7 @@ class GaussianChain(ChainParameters, CutLaw):
         return self.support[1] * np.exp(-at.above)
 
     def _eigenvalue_between(self, below: FloatArray, above: FloatArray) -> FloatArray:
-        """The eigenvalue with mass ``below`` and ``above`` it, in units of the continuous part's."""
+        """Return the eigenvalue with mass ``below`` and ``above`` it, as fractions of the continuous part's mass."""
         lower, upper = self.support
         quantile = np.full(below.shape, np.nan)
         quantile[(below <= 0.0) & (above <= 1.0 / self._mass)] = 0.0 if self.atom_mass > 0.0 else lower
@@ -280,8 +280,8 @@ class GaussianChain(ChainParameters, CutLaw):
 
     @property
     def _last_angle(self) -> float:
-        """The angle beyond which no mass is left; at a hard edge at 1e-17, nor of a power of λ above -1/(2k)."""
-        # At a hard edge λ ~ exp(-χ²), and the mass below goes as λ^(1/k).
+        """Angle beyond which neither the mass nor the mean of a power of λ above -1/(2k) counts (1e-17)."""
+        # At a hard edge λ ~ exp(-χ²), and the mass below λ is ~ λ^(1/k).
         return math.sqrt(min(80.0 * self._map.minimal_count, 690.0)) if self.has_hard_edge else math.pi
 
     def _at_angle(self, chi: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -319,19 +319,18 @@ def low_rank_product(
 ) -> GaussianChain:
     """Return the limiting law of the eigenvalues of W_QKᵀ W_QK, W_QK = W_Qᵀ W_K with Gaussian W_Q, W_K.
 
-    W_Q and W_K have shape (d_head, d_model) and entries N(0, σ_q²), N(0, σ_k²). It is the chain
-    (d_model, d_head, d_model): with γ = d_head/d_model and ``sqrt_d``,
+    W_Q and W_K have shape (d_head, d_model) and entries N(0, σ_q²), N(0, σ_k²). W_QK is the chain
+    (d_model, d_head, d_model). With γ = d_head/d_model and ``sqrt_d``,
 
         (1 + ψ) (1 + γ ψ)² / ψ = λ / (d_model σ_q² σ_k²),
-        ψ_± = (-1 ± √(1 + 8/γ)) / 4 at the edges.
+        ψ_± = (-1 ± √(1 + 8/γ)) / 4 at the edges,
 
-    Mean d_model σ_q² σ_k² and variance 2 γ mean² (``sqrt_d``); without the atom, the law of the
-    d_head nonzero eigenvalues. ``sigma_q`` and ``sigma_k`` are 1 where left out; ``sigma`` is that of both, in place of
-    the two.
+    the mean is d_model σ_q² σ_k² and the variance 2 γ mean². Without the atom it is the law of the d_head nonzero
+    eigenvalues. ``sigma_q`` and ``sigma_k`` default to 1; ``sigma`` sets both.
 
     Raises:
         ParameterError: for d_head > d_model, dimensions that are not positive integers, sigmas that are not
-            positive and finite, sigma beside sigma_q or sigma_k, or an unknown normalization.
+            positive and finite, sigma together with sigma_q or sigma_k, or an unknown normalization.
     """
     return GaussianChain(
         d_model=d_model,
@@ -347,10 +346,10 @@ def low_rank_product(
 def marchenko_pastur(n_rows: int, n_columns: int, sigma: float = 1.0, atom: bool = False) -> GaussianChain:
     """Return the limiting law of the eigenvalues of Xᵀ X, X of shape (n_rows, n_columns) with entries N(0, σ²).
 
-    Support σ² (√n_rows ± √n_columns)², the squared singular values of X as it is, the same for X and Xᵀ. The sample
-    covariance Xᵀ X/n_rows, with support (1 ± √(n_columns/n_rows))², has σ = 1/√n_rows; σ = 1/√max(n_rows, n_columns)
-    gives the support (1 ± √γ)², γ ≤ 1, of either. Without the atom, the law of the min(n_rows, n_columns) nonzero
-    eigenvalues; with it, of all n_columns (Marchenko & Pastur 1967).
+    The support is σ² (√n_rows ± √n_columns)². These are squared singular values of X without any normalization, the
+    same for X and Xᵀ. Use σ = 1/√n_rows for the sample covariance Xᵀ X/n_rows, with support (1 ± √(n_columns/n_rows))²,
+    and σ = 1/√max(n_rows, n_columns) for the support (1 ± √γ)², γ ≤ 1, of X and Xᵀ. Without the atom it is the law of
+    the min(n_rows, n_columns) nonzero eigenvalues; with the atom, of all n_columns (Marchenko & Pastur 1967).
 
     Raises:
         ParameterError: for dimensions that are not positive integers, or a σ that is not positive and finite.
@@ -371,10 +370,10 @@ def naive_marchenko_pastur(
 ) -> GaussianChain:
     """Return the Marchenko–Pastur law that is often overlaid on W_QK. It is not the law of W_QK.
 
-    Erratum, offered for comparison only. Its edges are d_model σ_q² σ_k² (1 ± √γ)² with
-    γ = d_head/d_model (times d_model without ``sqrt_d``): those of one Gaussian factor, rescaled to
-    the right mean. A product of two factors spreads wider: at (768, 64) these edges are 388.59 and 1275.41, the
-    right ones 290.44 and 1564.23, so 18 % of the eigenvalues of an untrained head look like outliers. Use
+    This law is a common error, offered only for comparison. Its edges are d_model σ_q² σ_k² (1 ± √γ)² with
+    γ = d_head/d_model (times d_model without ``sqrt_d``), as for one Gaussian factor that is rescaled to the right
+    mean. The spectrum of a product of two factors is wider: at (768, 64) these edges are 388.59 and 1275.41, the right
+    ones 290.44 and 1564.23, so 18 % of the eigenvalues of an untrained head look like outliers. Use
     :func:`low_rank_product`, which has the same arguments and errors.
     """
     of = low_rank_product(d_model, d_head, sigma_q, sigma_k, normalization, sigma=sigma)

@@ -1,21 +1,21 @@
 """Linear spectral statistics Σ_k f(λ_k) of a real Gaussian chain: mean, covariance and third cumulants.
 
-One step of the chain, M = Xᵀ B X with X of n columns and B given, is Bai & Silverstein's (2004) sample covariance
-matrix. With Psi = Σ_k λ_k / (λ - λ_k) = r ψ and w the point where Psi_B(w) = Psi_M(λ), so that
-λ = w (n + Psi), their companion transform of M is -1/w up to the factor n, their correction of the mean of the
-resolvent the one-form (1/2) d ln(d λ/d w), and their covariance the kernel
+One step of the chain, M = Xᵀ B X with a given B and an X of n columns, is the sample covariance matrix of Bai &
+Silverstein (2004). Let Psi = Σ_k λ_k / (λ - λ_k) = r ψ, and let w be the point where Psi_B(w) = Psi_M(λ), so that
+λ = w (n + Psi). Then their companion transform of M is -1/w up to the factor n, their correction of the mean of the
+resolvent is the one-form (1/2) d ln(d λ/d w), and their covariance is the kernel
 
     2 [ d w_1 d w_2 / (w_1 - w_2)² - d λ_1 d λ_2 / (λ_1 - λ_2)² ].
 
-What B itself adds passes through the step unchanged as a form in Psi, because λ/w depends on Psi alone. The
-corrections and kernels of the steps add up, and telescope; they start with B = 1, λ_0 = 1 + n_0/Psi, a Moebius
+The contribution of B passes through the step unchanged as a form in Psi, because λ/w depends only on Psi. The
+corrections and kernels of the steps add up and telescope. They start with B = 1, where λ_0 = 1 + n_0/Psi is a Moebius
 function of Psi:
 
     mean        (1/2) d ln(d λ/d λ_0) = (1/2) d ln(ψ² λ'(ψ)),
-    covariance  2 d ψ_1 d ψ_2 / (ψ_1 - ψ_2)², less a term without effect around the cut.
+    covariance  2 d ψ_1 d ψ_2 / (ψ_1 - ψ_2)², minus a term whose integral around the cut is zero.
 
-The third cumulant is the next form of the same curve in the recursion of Eynard & Orantin (2007), x = ln λ and
-y = r ψ, times (2/β)²: a sum over all zeros of d λ, those that are no edge of the support included.
+The third cumulant is the next form of the same curve in the recursion of Eynard & Orantin (2007) with x = ln λ and
+y = r ψ, times (2/β)². It is a sum over all zeros of d λ, including those that are not edges of the support.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class LinearStatistics:
     """First three joint cumulants of the sums S_i = Σ_k f_i(λ_k) over the r nonzero eigenvalues of one draw.
 
     Attributes:
-        mean: E[S_i] = r E_law[f_i] + the 1/r correction; neglected: order 1/r.
-        covariance: neglected: relative order 1/r.
-        third_cumulant: of order 1/r; neglected: relative order 1/r.
+        mean: E[S_i] = r E_law[f_i] + a correction of order 1; neglected: terms of order 1/r.
+        covariance: Cov(S_i, S_j); neglected: terms of relative order 1/r.
+        third_cumulant: of order 1/r; neglected: terms of relative order 1/r.
         upper_response: Cov(ln λ_max, S_i), to leading order.
         lower_response: Cov(ln λ_min, S_i), to leading order; nan at a hard edge.
     """
@@ -69,35 +69,35 @@ class LinearStatistics:
 def linear_statistics(
     law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]], excess_kurtosis: ArrayLike = 0.0
 ) -> LinearStatistics:
-    """Return the joint cumulants of sums over the eigenvalues of one draw of a chain, the central limit theorem's.
+    """Return joint cumulants of sums over the eigenvalues of one draw of a chain, by the central limit theorem.
 
     With ψ on the cut of the chain's law, f(ψ) short for f(λ(ψ)), and contours around the cut,
 
-        E[S]          = r E_law[f] + (1/2) (1/2 π i) ∮ f d ln(ψ² λ'(ψ))           the correction of β = 1
+        E[S]          = r E_law[f] + (1/2) (1/2 π i) ∮ f d ln(ψ² λ'(ψ))           (correction for β = 1)
         Cov(S, T)     = 2 (1/2 π i)² ∮∮ f(ψ_1) g(ψ_2) d ψ_1 d ψ_2 / (ψ_1 - ψ_2)²
         k3(S, T, U)   = 4 Σ_a f_a g_a u_a λ(a) / (r λ''(a)),     f_a = (1/2 π i) ∮ f d ψ / (ψ - a)²
-        Cov(ln λ_max, S) = 2 f_a / r  at a = ψ_+, and so for λ_min at a soft lower edge,
+        Cov(ln λ_max, S) = 2 f_a / r  at a = ψ_+, and likewise for λ_min at a soft lower edge,
 
-    a the zeros of λ'(ψ). Derived at the top of the module; for powers of λ these are the two leading terms of the exact
-    E tr M^k, and the leading ones of the covariances and third cumulants. Of independent entries with excess kurtosis
-    κ_l, K = Σ_l κ_l / (n_{l-1} n_l), to the same orders
+    where a runs over the zeros of λ'(ψ). The derivation is in the module docstring. For powers of λ these are the two
+    leading terms of the exact E tr M^k and the leading terms of the covariances and third cumulants. Independent
+    entries with excess kurtosis κ_l add, to the same orders and with K = Σ_l κ_l / (n_{l-1} n_l),
 
         E[S]      += -K r² (1/2 π i) ∮ f ψ d ψ,
-        Cov(S, T) += K C(f) C(g),    C(f) = -r (1/2 π i) ∮ f d ψ,
+        Cov(S, T) += K C(f) C(g),    C(f) = -r (1/2 π i) ∮ f d ψ.
 
-    the second a fluctuation of the scale of W alone; the third cumulants stay those of normal entries. Numerical, by
-    the trapezoidal rule in a coordinate in which the integrands are periodic and analytic (soft edges): to 1e-10
-    relative.
+    The change of the covariance is a fluctuation of the scale of W only. The third cumulants stay those of normal
+    entries. Numerical, to 1e-10 relative: the trapezoidal rule in a coordinate in which the integrands are periodic and
+    analytic (soft edges).
 
     Args:
         law: the chain; its atom, if any, is left out.
-        functions: each maps an array of eigenvalues to an array of the same shape; analytic on the support. At a
-            hard edge f must stay bounded.
-        excess_kurtosis: κ of the entries of all factors, or one for each.
+        functions: each maps an array of eigenvalues to an array of the same shape. They must be analytic on the
+            support, and bounded at a hard edge.
+        excess_kurtosis: κ of the entries of all factors, or one for each factor.
 
     Raises:
-        ParameterError: for a law that is no chain, no function, or one that returns anything but one finite number per
-            eigenvalue, or a kurtosis that no law has.
+        ParameterError: if ``law`` is not a chain, if there is no function, if a function does not return one finite
+            number per eigenvalue, or for a kurtosis that no law has.
 
     Warns:
         scipy.integrate.IntegrationWarning: if 1024 nodes do not reach 1e-10, as for a function with a kink.
@@ -114,11 +114,13 @@ def eigenvalue_response(
 ) -> Float[np.ndarray, " function"]:
     """Return Cov(ln λ, S_i) for the eigenvalue that lies at ``eigenvalue`` inside the support, to leading order.
 
-    It moves by what the sums add to the number of eigenvalues above it: with p the ψ of the upper lip of the cut there,
+    The eigenvalue moves with the number of eigenvalues above it, which correlates with the sums. With p the value of ψ
+    there, on the upper lip of the cut,
 
-        Cov = 2 Im J(p) / (r Im p),    J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p);
+        Cov = 2 Im J(p) / (r Im p),    J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p).
 
-    at an edge it is the response of :class:`LinearStatistics`. Arguments, errors as :func:`linear_statistics`.
+    At an edge the covariance is the response of :class:`LinearStatistics`. Arguments and errors as for
+    :func:`linear_statistics`.
 
     Raises:
         ParameterError: also for an eigenvalue that is not inside the support.
@@ -133,7 +135,7 @@ def eigenvalue_response(
 def _dimensionless(
     law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]]
 ) -> tuple[ChainMap, Callable[[FloatArray], FloatArray], float]:
-    """The map of the law, the functions as one of ln x, and the eigenvalue at x = 1."""
+    """Return the map of the law, the functions combined into one function of ln x, and the eigenvalue at x = 1."""
     if not isinstance(law, GaussianChain):
         raise ParameterError("law", law, "a GaussianChain")
     chain = chain_map(law.dims)
@@ -154,9 +156,9 @@ def _dimensionless(
 def linear_statistics_of_map(
     chain: ChainMap, functions: Callable[[FloatArray], FloatArray], kurtosis: float = 0.0
 ) -> LinearStatistics:
-    """The same for a map, whose dimensions need not be integers, and functions of ln x with values (i, len(ln x)).
+    """Return :func:`linear_statistics` for a map, whose dimensions need not be integers.
 
-    ``kurtosis`` is K.
+    ``functions`` maps ln x to values of shape (i, len(ln x)); ``kurtosis`` is K.
     """
     previous, count = None, _FEWEST
     while True:
@@ -191,7 +193,7 @@ def linear_statistics_of_map(
 def eigenvalue_response_of_map(
     chain: ChainMap, functions: Callable[[FloatArray], FloatArray], log_x: float
 ) -> Float[np.ndarray, " function"]:
-    """:func:`eigenvalue_response` of the eigenvalue at ln x, for functions of ln x."""
+    """Return :func:`eigenvalue_response` for the eigenvalue at ln x and functions of ln x."""
     cut = _Cut.of(chain, _EIGENVALUE_NODES)
     here = np.array([log_x])
     p = chain.solve(here)[0] - 1.0
@@ -203,13 +205,13 @@ def eigenvalue_response_of_map(
 def _at_edge(
     cut: _Cut, functions: Callable[[FloatArray], FloatArray], values: FloatArray, log_edge: float, delta: float
 ) -> tuple[FloatArray, FloatArray]:
-    """The functions at an edge, ψ = δ - 1, and their f_a there."""
+    """Return the values of the functions, and their f_a, at the edge ψ = δ - 1."""
     there = functions(np.array([log_edge]))[:, 0]
     return there, cut.response(values, delta - 1.0, there)
 
 
 def _critical_points(chain: ChainMap) -> list[float]:
-    """1 + ψ at the zeros of λ'(ψ) that are no edge, one between every two poles beyond the edges."""
+    """1 + ψ at the zeros of λ'(ψ) that are not edges: one between each two neighbouring poles beyond the edges."""
     poles = ([0.0] if chain.has_hard_edge else []) + [-gap / c for c, gap, _ in chain.wide]
 
     def between(high: float, low: float) -> float:
@@ -228,7 +230,7 @@ def _cubed(vector: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Cut:
-    """The upper lip of the cut at the midpoints of equal steps of the chain's angle χ, from the upper edge down."""
+    """Upper lip of the cut at the midpoints of equal steps of the chain's angle χ, from the upper edge down."""
 
     chain: ChainMap
     step: float
@@ -239,9 +241,9 @@ class _Cut:
     second: ComplexArray
 
     @classmethod
-    @lru_cache(maxsize=16)  # of the functions in turn that one chain has
+    @lru_cache(maxsize=16)  # one chain is asked for several sets of functions in turn
     def of(cls, chain: ChainMap, count: int) -> _Cut:
-        # At a hard edge ψ + 1 falls as exp(-χ² / k), k the number of minimal n_l.
+        # At a hard edge ψ + 1 falls as exp(-χ² / k), with k the number of minimal n_l.
         end = math.sqrt(40.0 * chain.minimal_count) if chain.has_hard_edge else math.pi
         step = end / count
         chi = step * np.arange(0.5, count)
@@ -262,15 +264,15 @@ class _Cut:
         return cls(chain, step, log_x, slope, psi, first, (curvature - twice * first**2) / once)
 
     def mean(self, values: FloatArray, at_upper: FloatArray, at_lower: FloatArray) -> FloatArray:
-        """E[S], (i,). λ' has a zero on the contour at each soft edge: a quarter of f there."""
+        """E[S], (i,). The zero of λ' on the contour at each soft edge contributes a quarter of f there."""
         density = -self.log_slope * self.psi.imag / np.pi
         turning = (2.0 * self.first / self.psi - self.second / self.first).imag / (2.0 * np.pi)
         return values @ (self.step * (self.chain.rank * density - turning)) + 0.25 * (at_upper + at_lower)
 
     def covariance(self, values: FloatArray) -> FloatArray:
-        """Cov, (i, j): with the squares of the differences of f nothing is singular, and both contours are the cut.
+        """Cov, (i, j), with both contours on the cut: products of differences of f cancel the singularity.
 
-        Even and odd nodes of the whole contour make two rules that never meet on the diagonal.
+        The even and the odd nodes of the whole contour make two rules that share no point of the diagonal.
         """
         psi = np.concatenate([self.psi[::-1].conj(), self.psi])
         first = np.concatenate([-self.first[::-1].conj(), self.first])
@@ -281,11 +283,11 @@ class _Cut:
         return (rows * kernel.real.ravel()) @ rows.T * (self.step / np.pi) ** 2
 
     def fourth_cumulant(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What K adds to E[S], and C, (i,) each: see ``_fourth_cumulant``."""
+        """Return the changes per unit of K: of E[S], (i,), and C, (i,); see ``_fourth_cumulant``."""
         scale = self.chain.rank * self.step / np.pi
         return self.chain.rank * scale * (values @ (self.psi * self.first).imag), scale * (values @ self.first.imag)
 
     def response(self, values: FloatArray, psi_edge: float, at_edge: FloatArray) -> FloatArray:
-        """f_a = (1/2 π i) ∮ (f - f(a)) d ψ / (ψ - a)², (i,), a = ``psi_edge``."""
+        """f_a = (1/2 π i) ∮ (f - f(a)) d ψ / (ψ - a)², (i,), at a = ``psi_edge``."""
         weight = (self.first / (self.psi - psi_edge) ** 2).imag
         return (values - at_edge[:, None]) @ weight * (self.step / np.pi)

@@ -1,1 +1,1 @@
-"""Laws of single eigenvalues: the extreme ones, those of each rank, and those that a spike puts outside."""
+"""Laws of single eigenvalues: the extreme ones, the k-th largest, and the outlier of a spike."""

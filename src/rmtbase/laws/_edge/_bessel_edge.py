@@ -1,4 +1,4 @@
-"""The law of the point nearest a hard edge, where one factor of a Gaussian chain is square or nearly so."""
+"""Law of the point nearest to a hard edge, for a Gaussian matrix that is square or nearly square."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ LARGEST_INDEX = 32.0
 
 _NODES = 96  # of the table, on each side of its middle
 _FURTHEST = 80.0  # -ln of the tail probability at the ends of the table, beyond a score of 12
-_FAR, _FARTHER = 14.0, 18.0  # -ln of those between which the upper tail passes to its expansion
+_FAR, _FARTHER = 14.0, 18.0  # -ln of the upper tail at the points that fix its expansion, which is used from the first
 
 
 @dataclass(frozen=True)
 class BesselEdge(Tabulated):
     """Law of the smallest point of the hard-edge Bessel process of β = 1.
 
-    For a real m × (m + ν) Gaussian matrix the limit of 4 m λ_min / σ², and to a relative 1/m² that of
-    2 (2 m + ν - 1) λ_min / σ². The probability that the process has no point in (0, s) is a Fredholm determinant,
+    For a real m × (m + ν) Gaussian matrix it is the limit of 4 m λ_min / σ², and, with a relative error of order 1/m²,
+    the law of 2 (2 m + ν - 1) λ_min / σ². The probability that the process has no point in (0, s) is a Fredholm
+    determinant,
 
         P(S > s) = det(1 - V) on L²(0, 1),   V(x, y) = (√s/2) J_ν(√(s x y)),
 
-    so that P(S > s) = exp(-s/8 - √s/2) for ν = 0, exp(-s/8) for ν = 1 and 2 exp(-s/8) I_1(√s)/√s for ν = 3. By
-    Gauss–Legendre quadrature (Bornemann 2010), and beyond 1e-8 by ln P = τ - s/8 + (ν - 1)√s/2 - ν(ν - 1)(ln s)/8
-    + c/√s, τ and c from the determinant; tabulated as a normal score. Numerical: relative to the smaller tail within
-    1e-8 down to 1e-6, 1e-4 down to 1e-30. P(S ≤ s) falls as s^((ν + 1)/2) towards 0.
+    so P(S > s) is exp(-s/8 - √s/2) for ν = 0, exp(-s/8) for ν = 1 and 2 exp(-s/8) I_1(√s)/√s for ν = 3. It is computed
+    by Gauss–Legendre quadrature (Bornemann 2010); in the upper tail, below e^-14 = 8e-7, by the expansion
+    ln P = τ - s/8 + (ν - 1)√s/2 - ν(ν - 1)(ln s)/8 + c/√s with τ and c from the determinant. The result is tabulated as
+    a normal score. Numerical: the error relative to the smaller tail is within 1e-8 down to 1e-6, and within 1e-4 down
+    to 1e-30. P(S ≤ s) falls as s^((ν + 1)/2) towards 0.
 
     Sources: P. J. Forrester, Nonlinearity 19, 2989 (2006), for the determinant; A. Edelman, SIAM J. Matrix Anal. Appl.
     9, 543 (1988); J. A. Ramírez, B. Rider and O. Zeitouni, Electron. Commun. Probab. 16, 741 (2011), for the tail.
@@ -67,7 +69,7 @@ class BesselEdge(Tabulated):
         return -np.expm1(log_sf), np.exp(log_sf)
 
     def _log_determinant(self, s: float) -> float:
-        """ln det(1 - V) by V's eigenvalues: a small 1 - det(1 - V) is right relative to itself."""
+        """ln det(1 - V) by the eigenvalues of V, so that a small 1 - det(1 - V) has a small relative error."""
         nodes, weights = np.polynomial.legendre.leggauss(30 + int(math.sqrt(s)))
         root = 0.5 * (nodes + 1.0)  # of x
         weight = root * weights
@@ -80,7 +82,7 @@ class BesselEdge(Tabulated):
         return -s / 8.0 + (nu - 1.0) * math.sqrt(s) / 2.0 - nu * (nu - 1.0) * math.log(s) / 8.0
 
     def _far_out(self, s: float) -> float:
-        """ln P(S > s) by the expansion, τ and c/√s through two values of the determinant."""
+        """ln P(S > s) by the expansion, with τ and c fixed by two values of the determinant."""
         (low, high), (at_low, at_high) = self._ends, self._rests
         share = (s**-0.5 - low**-0.5) / (high**-0.5 - low**-0.5)
         return self._expansion(s) + at_low + share * (at_high - at_low)
@@ -95,7 +97,7 @@ class BesselEdge(Tabulated):
         return low, high
 
     def _where(self, log_sf: Callable[[float], float], level: float) -> float:
-        """The s with this logarithm of the upper tail."""
+        """Find s at which ln of the upper tail is ``level``."""
         low = high = self.index + 1.0  # √s near the middle of the law
         while log_sf(high**2) > level:
             low, high = high, high + 2.0
@@ -105,5 +107,5 @@ class BesselEdge(Tabulated):
 
 @lru_cache(maxsize=64)
 def bessel_edge(index: float) -> BesselEdge:
-    """Return the law of an index; its table is made once."""
+    """Return the cached law of an index, with its table."""
     return BesselEdge(index)

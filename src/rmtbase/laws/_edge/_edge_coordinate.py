@@ -1,22 +1,22 @@
-"""The coordinate of an edge of the spectrum in which an extreme eigenvalue is Tracy–Widom to second order.
+"""Coordinate of a soft edge in which an extreme eigenvalue is Tracy–Widom to second order.
 
-Near a soft edge the map λ(ψ) of a chain folds. Langer's coordinate straightens the fold: ζ(λ) with
+Near a soft edge the map λ(ψ) of a chain folds. Langer's coordinate ζ(λ) straightens the fold:
 
     (2/3) (-ζ)^(3/2) = π r (mass between λ and the edge)                inside the support,
     (2/3)   ζ^(3/2)  = (r/2) |int_edge^λ (ψ_2 - ψ_1) d ln λ|    outside, ψ_1 and ψ_2 the two
                                                                                  real solutions that meet at the edge,
 
-one analytic function of ln λ across the edge, in which the limiting density is the Airy one, √(-ζ)/π,
-everywhere and not only to leading order. Real matrices (β = 1) add to it, with z = ζ^(1/2) on the physical sheet,
+It is one analytic function of ln λ across the edge. In it the limiting density is that of the Airy process, √(-ζ)/π,
+everywhere and not only to leading order. With z = ζ^(1/2) on the physical sheet, real matrices (β = 1) add
 
-* a shift. The 1/r correction of the resolvent is the one-form (1/2) d ln(ψ² λ'(ψ))
-  (:func:`rmtbase.laws.linear_statistics` derives it), that of the Airy limit (1/2) d ln z. What the former has beyond
-  the latter moves zeta: ζ + shift with shift = (1/2) ψ''(z)/ψ'(z) - ψ'(z)/ψ at z = 0, of order r^(-1/3);
-* a variance. The fluctuations of the other eigenvalues have the kernel 2 d ψ_1 d ψ_2 / (ψ_1 - ψ_2)², those of
-  the Airy limit 2 d z_1 d z_2 / (z_1 - z_2)². At the edge the difference is 2 B d z_1 d z_2 with B = {ψ, z}/6 < 0,
-  {,} the Schwarzian derivative: the covariance that a random shift of variance 2 B would give. TW_1 is therefore
-  ζ + shift plus an independent normal variable of variance -2 B, and ζ + shift has the variance of TW_1 plus
-  2 B, of order r^(-2/3).
+* a shift. The 1/r correction of the resolvent is the one-form (1/2) d ln(ψ² λ'(ψ)) (derived for
+  :func:`rmtbase.laws.linear_statistics`), and that of the Airy limit is (1/2) d ln z. The difference moves ζ to
+  ζ + shift with shift = (1/2) ψ''(z)/ψ'(z) - ψ'(z)/ψ at z = 0, of order r^(-1/3);
+* a variance. The fluctuations of the other eigenvalues have the kernel 2 d ψ_1 d ψ_2 / (ψ_1 - ψ_2)², those of the Airy
+  limit 2 d z_1 d z_2 / (z_1 - z_2)². At the edge the difference is 2 B d z_1 d z_2, where B = {ψ, z}/6 < 0 and {,} is
+  the Schwarzian derivative. A random shift of variance 2 B would give the same covariance. So TW_1 is ζ + shift plus an
+  independent normal variable of variance -2 B, and the variance of ζ + shift is that of TW_1 plus 2 B, of order
+  r^(-2/3).
 
 For the Gaussian unitary ensemble (no shift, B in place of 2 B) the same steps give ζ = t + t²/(20 n^(2/3)) and
 B = -3/(20 n^(2/3)), the known expansion F + (t² F'/5 - 3 F''/10) / (4 n^(2/3)) (Choup 2006; Bornemann 2024). Sources:
@@ -43,20 +43,20 @@ from rmtbase.laws._distribution import FloatArray
 Side = Literal["upper", "lower"]
 
 _DEGREE = 40
-_WIDEST = 3.0  # of the interpolated interval, in ln lambda: beyond it the logarithm's own singularities come near
-_FARTHEST = 300.0  # in ln psi: ψ stays a double
-_LAST = 0.05  # of an eigenvalue: what is nearer to a hard edge is no longer resolved
+_WIDEST = 3.0  # width in ln λ of the interpolated interval: for wider ones the singularities of ln x are too near
+_FARTHEST = 300.0  # in ln ψ, so that ψ stays a finite double
+_LAST = 0.05  # fraction of an eigenvalue next to a hard edge that is not resolved
 _TOLERANCES = {"xrtol": 1e-15, "xatol": 1e-15}
 _NEWTON_STEPS = 60
 
 
 @dataclass(frozen=True)
 class EdgeCoordinate:
-    """Langer's coordinate of one soft edge of a chain; dimensionless, so that one serves every σ.
+    """Langer's coordinate of one soft edge of a chain. It is dimensionless, so one instance serves every σ.
 
-    ζ grows away from the bulk: upwards at the upper edge, downwards at the lower one. Numerical: relative to
-    max(1, |ζ|) 1e-13 for r/n_l > 1e-3, below that what rounding of ln λ is worth in units of the edge's width
-    (1e-9 for r/n_l = 1e-10).
+    ζ grows away from the bulk: upwards at the upper edge, downwards at the lower one. Numerical: the error relative to
+    max(1, |ζ|) is 1e-13 for r/n_l > 1e-3; for smaller ratios it is the rounding of ln λ in units of the width of the
+    edge (1e-9 for r/n_l = 1e-10).
 
     Attributes:
         chain: the map of the chain.
@@ -73,7 +73,7 @@ class EdgeCoordinate:
 
     @property
     def psi(self) -> float:
-        """The critical point ψ of the edge."""
+        """Critical point ψ of the edge."""
         return self._delta - 1.0
 
     @property
@@ -83,29 +83,29 @@ class EdgeCoordinate:
 
     @property
     def shift(self) -> float:
-        """What is added to ζ; of order r^(-1/3).
+        """Shift that is added to ζ; of order r^(-1/3).
 
-        It moves the edge in ln λ by -(e_1 + e_3/e_2)/2, e_k the elementary symmetric polynomials of the
-        1 / (n_l + r ψ). The first term is what n_l - 1/2 in place of every n_l does to first order; it is all there
-        is for one factor (Johnstone 2001), and 9/10 of it for two square ones.
+        It moves the edge in ln λ by -(e_1 + e_3/e_2)/2, with e_k the elementary symmetric polynomials of the
+        1 / (n_l + r ψ). The first term is the first-order effect of replacing every n_l by n_l - 1/2. For one factor it
+        is the whole shift (Johnstone 2001), for two square factors 9/10 of it.
         """
         first, second, _ = self._fold
         return -self._sign * (second / first - first / self.psi) / self._unit
 
     @property
     def variance(self) -> float:
-        """Variance of ζ + shift beyond that of TW_1; negative, of order r^(-2/3)."""
+        """Variance of ζ + shift minus that of TW_1; negative, of order r^(-2/3)."""
         first, second, third = self._fold
         schwarzian = (4.8 * third / first - 6.0 * (second / first) ** 2) / self._unit**2
         return schwarzian / 3.0
 
     @property
     def tail_power(self) -> float:
-        """(n - r)/2, n the next dimension: the power of λ as which exp(-(2/3) ζ^(3/2)) falls to zero."""
+        """Exponent (n - r)/2, with n the next dimension: exp(-(2/3) ζ^(3/2)) falls to zero as this power of λ."""
         return 0.5 * self.chain.rank * self._width
 
     def zeta(self, log_x: FloatArray) -> FloatArray:
-        """The coordinate at finite ln x, same shape; constant beyond the other edge, where no mass is left."""
+        """Return ζ at finite ln x, same shape; it is constant beyond the other edge, where no mass is left."""
         result = np.empty(log_x.shape)
         near = self._is_near(log_x)
         result[near] = self._series(log_x[near])
@@ -122,7 +122,7 @@ class EdgeCoordinate:
         return result
 
     def log_x(self, zeta: FloatArray) -> FloatArray:
-        """Invert :meth:`zeta` at finite values; the other edge for a ζ beyond it."""
+        """Invert :meth:`zeta` at finite values; values of ζ beyond the other edge give that edge."""
         low, high = self._reach
         inside, beyond = zeta < low, zeta > high
         near = ~(inside | beyond)
@@ -133,7 +133,7 @@ class EdgeCoordinate:
         return result
 
     def real_solutions(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The two real 1 + ψ that meet at the edge, at ln x beyond it, same shape; at a lower edge the larger first."""
+        """Return both real 1 + ψ that meet at the edge, at ln x beyond it, same shape; at a lower edge larger first."""
         first, second = self._real_solutions(log_x)
         return self._delta_at(first), self._delta_at(second)
 
@@ -152,7 +152,7 @@ class EdgeCoordinate:
 
     @cached_property
     def _fold(self) -> tuple[float, float, float]:
-        """(a_1, a_2, a_3) of ψ - ψ_edge = a_1 s + a_2 s² + a_3 s³, s = t at the lower, -t at the upper edge."""
+        """(a_1, a_2, a_3) of ψ - ψ_edge = a_1 s + a_2 s² + a_3 s³ with s = t at the lower, -t at the upper edge."""
         delta, psi = self._delta, self.psi
         terms = [(1.0, delta, self.chain.minimal_count)] + [(c, gap + c * delta, m) for c, gap, m in self.chain.wide]
 
@@ -181,7 +181,7 @@ class EdgeCoordinate:
 
     @cached_property
     def _reach(self) -> tuple[float, float]:
-        """The lowest and the highest ζ of the interpolated interval."""
+        """Lowest and highest ζ of the interpolated interval."""
         low, high = np.sort(self._series(np.asarray(self._series.domain)))
         return float(low), float(high)
 
@@ -193,7 +193,7 @@ class EdgeCoordinate:
         return self._sign * (log_x - self.edge) < 0.0
 
     def _exact(self, log_x: FloatArray) -> FloatArray:
-        """Zeta by its definition: loses digits just outside the edge, where two nearly equal solutions are compared."""
+        """Compute ζ from its definition; digits are lost just outside the edge, where the solutions nearly agree."""
         chain = self.chain
         inside = self._is_inside(log_x)
         within = inside & (log_x > chain.log_lower) & (log_x < chain.log_upper)
@@ -207,7 +207,7 @@ class EdgeCoordinate:
         return result
 
     def _half_gap(self, log_x: FloatArray) -> FloatArray:
-        """Im ψ inside, half the distance of the two real solutions outside."""
+        """Return Im ψ inside the support, and half the distance of the two real solutions outside."""
         chain = self.chain
         result = np.zeros(log_x.shape)
         inside = self._is_inside(log_x)
@@ -232,7 +232,7 @@ class EdgeCoordinate:
         return log_x
 
     def _quantile(self, mass: FloatArray) -> FloatArray:
-        """ln x with this mass between it and the edge; the other edge for all of it or more."""
+        """ln x with this mass between it and the edge; the other edge for a mass of 1 or more."""
         chain = self.chain
         result = np.full(mass.shape, chain.log_lower if self.side == "upper" else chain.log_upper)
         if chain.has_hard_edge:
@@ -244,7 +244,7 @@ class EdgeCoordinate:
         return result
 
     def _far_out(self, zeta: FloatArray) -> FloatArray:
-        """Invert ζ outside by Newton's method for its logarithm, concave in ln x: from the edge, never too far."""
+        """Invert ζ outside by Newton's method for ln ζ; it is concave in ln x, so steps from the edge never overshoot."""
         low, high = self._series.domain
         log_x = np.full(zeta.shape, high if self.side == "upper" else low)
         for _ in range(_NEWTON_STEPS):
@@ -256,11 +256,11 @@ class EdgeCoordinate:
         return log_x
 
     def _area(self, first: FloatArray, second: FloatArray) -> FloatArray:
-        """Difference of L ψ - Σ_l ln(1 + c_l ψ)/c_l, the primitive of ψ d ln x, between two parameters."""
+        """Return the difference between two parameters of L ψ - Σ_l ln(1 + c_l ψ)/c_l, the primitive of ψ d ln x."""
         chain = self.chain
         start = self._delta_at(first)
         step = self._delta_at(second) - start
-        # Of the factors that vanish at the ends of the parameter's range the logarithms are known better.
+        # The factors that vanish at the ends of the parameter's range are represented by their logarithms.
         total = chain.factors * step - chain.minimal_count * (self._log_delta(second) - self._log_delta(first))
         remaining = chain.wide
         if self.side == "lower":
@@ -286,7 +286,7 @@ class EdgeCoordinate:
         return total
 
     def _real_solutions(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Parameters of the two real ψ with ln |x| = log_x on either side of the edge's."""
+        """Parameters of the two real ψ with ln |x| = log_x, one on either side of the edge."""
         target = np.minimum(log_x, self.edge + _FARTHEST * self.chain.factors)
         at_edge = self.psi if self.side == "upper" else -self._delta / (self._width + self._delta)
         edge = np.full(target.shape, math.log(at_edge))
@@ -294,12 +294,12 @@ class EdgeCoordinate:
         return self._solution(target, edge, first), self._solution(target, edge, second)
 
     def _solution(self, target: FloatArray, edge: FloatArray, outer: FloatArray) -> FloatArray:
-        """The parameter between two at which the height is ``target``; the edge's where rounding leaves none."""
+        """Find the parameter between two at which the height is ``target``; the edge's if rounding leaves no root."""
         if self.side == "lower":
             ends = np.minimum(edge, outer), np.maximum(edge, outer)
             found = find_root(lambda u, target: self._height(u) - target, ends, args=(target,), tolerances=_TOLERANCES)
             return np.where(found.success, found.x, edge)
-        # ln x is convex in ln ψ: Newton's steps from outside never pass the root.
+        # ln x is convex in ln ψ, so Newton steps from outside never pass the root.
         u, least, most = outer, np.minimum(edge, outer), np.maximum(edge, outer)
         for _ in range(_NEWTON_STEPS):
             psi = np.exp(u)
@@ -318,7 +318,7 @@ class EdgeCoordinate:
         return [(1.0, self.chain.minimal_count), *((c, m) for c, _, m in self.chain.wide)]
 
     def _outer_parameters(self, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Parameters beyond the two solutions: from the map's asymptotes, which bound it on both sides."""
+        """Parameters beyond the two solutions, from asymptotes that bound the map on both sides."""
         chain = self.chain
         if self.side == "upper":  # x > 1/ψ, and x > ψ^L Π c_l
             ratios = math.fsum(m * math.log(c) for c, _, m in chain.wide)
@@ -330,8 +330,8 @@ class EdgeCoordinate:
         far = log_width + multiplicity * (math.log(c) + log_width) + others
         return log_x - at_zero - 1.0, (far - log_x + 1.0) / multiplicity
 
-    # The parameter u of the real ψ outside. Upper edge: ψ = e^u. Lower edge: ψ + 1 = -width / (1 + e^-u), from
-    # ψ = -1 to the next pole of ln x, ψ = -1/c.
+    # Parameter u of the real ψ outside the support. Upper edge: ψ = e^u. Lower edge: ψ + 1 = -width / (1 + e^-u), from
+    # ψ = -1 to the next pole of ln x at ψ = -1/c.
 
     @property
     def _width(self) -> float:
@@ -352,5 +352,5 @@ def _softplus(u: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def edge_coordinate(chain: ChainMap, side: Side) -> EdgeCoordinate:
-    """Return the coordinate of an edge; shared by all σ."""
+    """Return the cached coordinate of an edge; all σ share it."""
     return EdgeCoordinate(chain, side)

@@ -26,14 +26,14 @@ from rmtbase.laws._scale import own_variance_log_cumulants
 from rmtbase.parameters import require_flag, require_moderate_sigmas
 
 NEARLY_HARD = 16
-"""Where the next dimension exceeds the smallest by less, the lower edge is hard in all but name."""
+"""The lower edge is treated as hard if the second smallest dimension exceeds the smallest by less than this."""
 
 Law = TypeVar("Law", bound=ExtremeLaw)
 
 _SMALLEST_RANK = 4
 _TRACY_WIDOM = TracyWidom(1)
 _SCORE_ENDS = (-10.0, -4.0, 3.0, 20.0)
-_LARGEST_CORRECTION = 0.75  # of a variance of 1.6; from 0.777 on the quantiles of the corrected law would cross
+_LARGEST_CORRECTION = 0.75  # of a variance of 1.6; from 0.777 on the corrected law would not be monotone
 _NEWTON_STEPS = 50
 _LEFT, _RIGHT = -14.0, 18.0  # the mass of TW_1 beyond them is below 1e-22
 _LONGEST_REACH = 1e4
@@ -44,14 +44,15 @@ class EdgeLaw(ExtremeLaw):
     """Law of an extreme eigenvalue at a soft edge, to second order in r^(-1/3).
 
     With ζ Langer's coordinate of the edge (``rmtbase/laws/_edge/_edge_coordinate.py`` derives shift and v) and F the
-    Tracy–Widom distribution function of β = 1,
+    Tracy–Widom distribution function for β = 1,
 
         P(extreme eigenvalue nearer the bulk than λ) = F(s) + (v/2) F''(s),    s = ζ(λ) + shift,
 
-    which is F with its variance changed by v < 0. Evaluated through its quantiles, s = t - (v/2) (ln F')'(t) with t
-    distributed as TW_1: the same to this order, and a distribution function. No fitted numbers. Asymptotic: neglected
-    terms are of relative order 1/r. The tail towards zero of the smallest eigenvalue is a power of λ, as it must
-    be. What lies beyond the other edge of the support, less than 1e-25 at r = 8, counts as there.
+    which is F with its variance changed by v < 0. It is evaluated through its quantiles, s = t - (v/2) (ln F')'(t) with
+    t distributed as TW_1. This is the same to this order and is a proper distribution function. There are no fitted
+    numbers. The law is asymptotic: neglected terms are of relative order 1/r. The tail of the smallest eigenvalue
+    towards zero is a power of λ, as it must be. Mass beyond the other edge of the support, less than 1e-25 at r = 8, is
+    placed at that edge.
 
     ``log_unit`` is ln of the eigenvalue at which the dimensionless map has x = 1.
     """
@@ -66,12 +67,12 @@ class EdgeLaw(ExtremeLaw):
     def expect_power(self, power: float) -> float:
         """E[λ^power], by quadrature.
 
-        Inf at the lower edge where power ≤ -(n - r)/2, n the second smallest dimension: the law's density falls
-        towards zero as the power (n - r)/2 - 1 of λ. (The true one has 1/2 more in the exponent.)
+        It is inf at the lower edge for power ≤ -(n - r)/2, with n the second smallest dimension, because the density of
+        the law falls towards zero as the power (n - r)/2 - 1 of λ. (The true exponent is larger by 1/2.)
         """
         right = _RIGHT
         if self.side == "lower" and power < 0.0:
-            kept = 1.0 + power * self.linear / self.coordinate.tail_power  # of the exponent of the tail
+            kept = 1.0 + power * self.linear / self.coordinate.tail_power  # fraction of the exponent of the tail
             right = _RIGHT * max(kept, 0.0) ** (-2.0 / 3.0) if kept > 0.0 else math.inf
             if right > _LONGEST_REACH:
                 return math.inf
@@ -79,11 +80,11 @@ class EdgeLaw(ExtremeLaw):
         return float(weights @ np.exp(power * log_values))
 
     def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
-        """Nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
+        """Return nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
         return self._log_eigenvalues, _tracy_widom_quadrature(_RIGHT)[1]
 
     def quadrature(self, right: float = _RIGHT) -> tuple[FloatArray, FloatArray]:
-        """Nodes ln value and weights of total mass 1 for expectations over the law, as far out as TW_1 = ``right``."""
+        """Return nodes ln value and weights of total mass 1 for expectations over the law, up to TW_1 = ``right``."""
         nodes, weights = _tracy_widom_quadrature(right)
         own = self._log_eigenvalues if right == _RIGHT else self._own_log_eigenvalue(nodes)
         return self._derived(own), weights
@@ -114,20 +115,20 @@ class EdgeLaw(ExtremeLaw):
 
     @cached_property
     def _log_eigenvalues(self) -> FloatArray:
-        """ln of the eigenvalue itself at the nodes of the usual quadrature."""
+        """ln λ at the nodes of the default quadrature."""
         return self._own_log_eigenvalue(_tracy_widom_quadrature(_RIGHT)[0])
 
     def _own_log_eigenvalue(self, t: FloatArray) -> FloatArray:
-        """ln of the eigenvalue itself at finite values t of TW_1."""
+        """ln λ at finite values t of TW_1."""
         return self.log_unit + self.coordinate.log_x(self._s(t)[0] - self.coordinate.shift)
 
     def _s(self, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """S at the value t of TW_1, and ds/dt."""
+        """Return s and ds/dt at the value t of TW_1."""
         half = 0.5 * self.coordinate.variance
         return t - half * _score(t, 0), 1.0 - half * _score(t, 1)
 
     def _t(self, s: FloatArray) -> FloatArray:
-        """Invert :meth:`_s`, increasing and convex, by Newton's method."""
+        """Invert :meth:`_s`, which is increasing and convex, by Newton's method."""
         t = s.copy()
         for _ in range(_NEWTON_STEPS):
             value, slope = self._s(t)
@@ -138,7 +139,7 @@ class EdgeLaw(ExtremeLaw):
         return t
 
     def _standardized(self, x: FloatArray) -> FloatArray:
-        """The value t of TW_1 that corresponds to x."""
+        """Return the value t of TW_1 that corresponds to x."""
         log_x, _ = self._own(x)
         t = log_x if self.side == "upper" else -log_x
         inside = np.isfinite(log_x)
@@ -154,21 +155,20 @@ class EdgeLaw(ExtremeLaw):
 def largest_eigenvalue(*shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]) -> EdgeLaw:
     """Return the law of the largest eigenvalue of Wᵀ W for the chain W = X_1 ... X_L, to second order.
 
-    Measured for W_QK against 20 000 to 500 000 draws at d_head from 16 to 256 and d_head/d_model from 1/64 to 1: the
-    mean is within 0.005 and every quantile from 1 % to 99.9 % within 0.05 standard deviations, the standard deviation
-    within 0.3 %, tail probabilities within 10 % to 1e-3, all beyond two standard errors of the draws. At d_head = 8
-    and 4 the mean is within 0.01 standard deviations, the standard deviation within 0.7 %. Self-normalised, tail
-    probabilities are within 20 % to 1e-3 and 35 % to 1e-4.
+    Accuracy, measured for W_QK against 20 000 to 500 000 draws at d_head from 16 to 256 and d_head/d_model from 1/64 to
+    1, in excess of two standard errors of the draws: the mean is within 0.005 and every quantile from 1 % to 99.9 %
+    within 0.05 standard deviations, the standard deviation within 0.3 %, and tail probabilities down to 1e-3 within
+    10 %. At d_head = 8 and 4 the mean is within 0.01 standard deviations, the standard deviation within 0.7 %.
+    Self-normalised, tail probabilities are within 20 % down to 1e-3 and within 35 % down to 1e-4.
 
-    ``self_normalized`` gives the law of the
-    eigenvalue divided by Π_l s_l²/σ_l², s_l² = |X_l|_F² / (n_{l-1} n_l) the estimate of σ_l² from the factor itself.
-    The estimates are independent of the factors' directions, so the cumulants of their logarithms (digamma and its
-    derivatives at n_{l-1} n_l / 2) are subtracted from those of ln λ.
+    ``self_normalized`` gives the law of the eigenvalue divided by Π_l s_l²/σ_l², where s_l² = |X_l|_F² / (n_{l-1} n_l)
+    is the estimate of σ_l² from the factor itself. The estimates are independent of the directions of the factors.
+    Therefore the cumulants of their logarithms (digamma and its derivatives at n_{l-1} n_l / 2) are subtracted from
+    those of ln λ.
 
     Raises:
-        ParameterError: as :class:`rmtbase.laws.GaussianChain`; for a rank below 4; where the correction v of the
-            variance is below -3/4, as for many factors of few eigenvalues; self-normalised, where the eigenvalue hardly
-            varies.
+        ParameterError: as :class:`rmtbase.laws.GaussianChain`; for a rank below 4; if the correction v of the variance
+            is below -3/4, as for many factors of few eigenvalues; if the self-normalised eigenvalue hardly varies.
     """
     return _edge_law(ChainParameters(*shape, **chain), self_normalized, "upper")
 
@@ -179,19 +179,21 @@ def smallest_eigenvalue(
 ) -> EdgeLaw | HardEdgeLaw:
     """Return the law of the smallest of the r nonzero eigenvalues, to second order.
 
-    At a soft edge, where the next dimension n exceeds r by 16 or more, Tracy–Widom's (:class:`EdgeLaw`), measured like
-    :func:`largest_eigenvalue`, at d_head ≥ 16: mean within 0.02 and quantiles from 1 % to 99.9 % within
-    0.1 standard deviations, standard deviation within 1.5 %, tail probabilities within 20 % to 1e-3.
+    At a soft edge, where the next dimension n exceeds r by 16 or more, it is the Tracy–Widom law (:class:`EdgeLaw`).
+    Measured as for :func:`largest_eigenvalue` at d_head ≥ 16, the mean is within 0.02 and quantiles from 1 % to 99.9 %
+    within 0.1 standard deviations, the standard deviation within 1.5 %, and tail probabilities down to 1e-3 within
+    20 %.
 
-    Nearer than that, square matrices included, and from 4 eigenvalues on, that of the Bessel edge
-    (:class:`HardEdgeLaw`), measured against 100 000 to 200 000 draws of 43 chains of one to five factors at ranks from
-    5 to 64: median within 0.011 (at 4 within 0.03) and quantiles from 0.1 % to 99.9 % within 0.11 standard deviations
-    of ln λ, tail probabilities within 10 % to 1e-2 and 26 % to 1e-3. Of three factors or more with several n_l nearly
-    but not quite equal to the smallest within 0.09, 0.16, 17 % and 26 %.
+    If n is nearer, as for square matrices, and there are at least 4 eigenvalues, it is the law of the Bessel edge
+    (:class:`HardEdgeLaw`). Measured against 100 000 to 200 000 draws of 43 chains of one to five factors at ranks from
+    5 to 64, the median is within 0.011 (0.03 at rank 4) and quantiles from 0.1 % to 99.9 % within 0.11 standard
+    deviations of ln λ, and tail probabilities are within 10 % down to 1e-2 and 26 % down to 1e-3. For three or more
+    factors with several n_l that are nearly but not exactly equal to the smallest, these bounds are 0.09, 0.16, 17 %
+    and 26 %.
 
     Raises:
-        ParameterError: as :func:`largest_eigenvalue`; at a hard edge (two or more n_l equal r), fewer
-            than 4 eigenvalues; at a nearly hard one, more than four dimensions that are like the second smallest.
+        ParameterError: as :func:`largest_eigenvalue`; at a hard edge (two or more n_l equal r) with fewer than 4
+            eigenvalues; at a nearly hard edge with more than four dimensions like the second smallest.
     """
     of = ChainParameters(*shape, **chain)
     smallest, second, *_ = sorted(of.dims)
@@ -256,7 +258,7 @@ def _self_normalized(law: Law, dims: tuple[int, ...]) -> Law:
 
 @cache
 def _score_spline() -> CubicSpline:
-    """(ln F')' of TW_1 between the ends."""
+    """(ln F')' of TW_1 on the interval from the first to the last of _SCORE_ENDS."""
     pieces = pairwise(_SCORE_ENDS)
     slopes = [Chebyshev.interpolate(lambda s: np.log(_TRACY_WIDOM.pdf(s)), 40, ends).deriv() for ends in pieces]
     nodes = np.linspace(_SCORE_ENDS[0], _SCORE_ENDS[-1], 1501)
@@ -265,9 +267,9 @@ def _score_spline() -> CubicSpline:
 
 
 def _score(s: FloatArray, derivative: int) -> FloatArray:
-    """(ln F')'(s) of TW_1, or its derivative; continued straight to the left and as s^(1/2) to the right.
+    """(ln F')'(s) of TW_1, or its derivative; continued linearly to the left and as s^(1/2) to the right.
 
-    To the left (ln F')' grows as s², which as a correction to s would not stay one; nothing is left of F there.
+    To the left (ln F')' grows as s², too fast for a correction to s; F has no mass left there.
     """
     spline = _score_spline()
     low, high = _SCORE_ENDS[0], _SCORE_ENDS[-1]
@@ -281,7 +283,7 @@ def _score(s: FloatArray, derivative: int) -> FloatArray:
 
 @cache
 def _tracy_widom_quadrature(right: float) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights of total mass 1 for expectations over TW_1, up to ``right``."""
+    """Return nodes and weights of total mass 1 for expectations over TW_1, up to ``right``."""
     nodes, weights = np.polynomial.legendre.leggauss(12)
     ends = np.linspace(_LEFT, right, math.ceil((right - _LEFT) / 1.6) + 1)
     half, centre = 0.5 * np.diff(ends), 0.5 * (ends[1:] + ends[:-1])

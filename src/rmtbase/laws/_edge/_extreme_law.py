@@ -1,4 +1,4 @@
-"""What the laws of an extreme eigenvalue share, at a soft or a hard edge: powers, logarithms, and derived laws."""
+"""Base class of the laws of an extreme eigenvalue: powers, logarithms and derived laws."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from rmtbase.laws._edge._hard_edge_coordinate import HardEdgeCoordinate
 from rmtbase.parameters import require_order
 
 _STRONGEST_BEND = 1.0  # in units of 1/(standard deviation of ln λ)
-_LARGEST_EXPONENT = 200.0  # whose exponential's cube is a double
+_LARGEST_EXPONENT = 200.0  # the cube of its exponential is a finite double
 
 
 @dataclass(frozen=True)
 class ExtremeLaw(Distribution):
-    """Law of an extreme eigenvalue λ, or of a Box-Cox transform of it, by a coordinate of ln λ.
+    """Law of an extreme eigenvalue λ, or of a Box-Cox transform of it, in a coordinate of ln λ.
 
-    A law derived by :meth:`with_log_cumulants` is that of ln value = offset + linear (e^(bend u) - 1)/bend with
+    :meth:`with_log_cumulants` gives the law of a transform, ln value = offset + linear (e^(bend u) - 1)/bend with
     u = ln λ - centre.
 
     Attributes:
-        coordinate: of the edge.
-        log_unit: ln of the eigenvalue at which the coordinate's logarithm is 0.
-        centre, offset, linear, bend: of the derived law; 0, 0, 1, 0 for the eigenvalue itself.
+        coordinate: coordinate of the edge.
+        log_unit: ln of the eigenvalue at which the logarithm in the coordinate is 0.
+        centre, offset, linear, bend: parameters of the transform; 0, 0, 1, 0 for the eigenvalue itself.
     """
 
     coordinate: EdgeCoordinate | HardEdgeCoordinate
@@ -47,7 +47,7 @@ class ExtremeLaw(Distribution):
 
     @abstractmethod
     def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
-        """Nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
+        """Return nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
 
     @abstractmethod
     def expect_power(self, power: float) -> float:
@@ -64,7 +64,7 @@ class ExtremeLaw(Distribution):
         return math.exp(2.0 * centre) * float(weights @ (relative - weights @ relative) ** 2)
 
     def moment(self, k: int) -> float:
-        """E[λ^k], k = 0, 1, 2, ..., by quadrature."""
+        """E[value^k], k = 0, 1, 2, ..., by quadrature."""
         return self.expect_power(float(require_order(k)))
 
     def entropy(self) -> float:
@@ -80,14 +80,14 @@ class ExtremeLaw(Distribution):
         return mean, float(weights @ (log_values - mean) ** 2), float(weights @ (log_values - mean) ** 3)
 
     def with_log_cumulants(self, mean: float, variance: float, third: float) -> Self:
-        """The law whose logarithm has these first three cumulants: that of a Box-Cox transform of the eigenvalue.
+        """Return the law of the Box-Cox transform of the eigenvalue whose logarithm has these first three cumulants.
 
-        For an eigenvalue divided by something that varies with it. The skewness of the transform grows with ``bend``
-        (van Zwet 1964), so that there is one at most.
+        It serves for an eigenvalue that is divided by a quantity which varies with it. The skewness of the transform
+        grows with ``bend`` (van Zwet 1964), so there is at most one solution.
 
         Raises:
-            ParameterError: for a variance that is not positive, or a third cumulant that no ``bend`` reaches whose
-                inverse is more than the standard deviation of ln λ.
+            ParameterError: for a variance that is not positive, or a third cumulant that would need a ``bend`` of more
+                than the inverse standard deviation of ln λ.
         """
         if not variance > 0.0:
             raise ParameterError("variance", variance, "a positive number")
@@ -97,7 +97,7 @@ class ExtremeLaw(Distribution):
         size = math.sqrt(float(weights @ u**2))
 
         def standardized(bend: float) -> tuple[float, float, float]:
-            """Mean, standard deviation and skewness of the transform at offset 0 and linear 1."""
+            """Return mean, standard deviation and skewness of the transform at offset 0 and linear 1."""
             value = bent(u, bend)
             first = float(weights @ value)
             spread = math.sqrt(float(weights @ (value - first) ** 2))
@@ -115,16 +115,16 @@ class ExtremeLaw(Distribution):
         return replace(self, centre=centre, offset=mean - linear * first, linear=linear, bend=bend)
 
     def quadrature(self) -> tuple[FloatArray, FloatArray]:
-        """Nodes ln value and weights of total mass 1 for expectations over the law."""
+        """Return nodes ln value and weights of total mass 1 for expectations over the law."""
         log_values, weights = self.own_quadrature()
         return self._derived(log_values), weights
 
     def _derived(self, log_eigenvalue: FloatArray) -> FloatArray:
-        """ln of the derived value."""
+        """ln of the transform at ln λ."""
         return self.offset + self.linear * bent(log_eigenvalue - self.centre, self.bend)
 
     def _own(self, value: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """ln of the eigenvalue itself less ``log_unit``, at a derived value, infinite outside the range; its slope."""
+        """ln λ - ``log_unit`` at a value of the transform (infinite outside its range), and d ln λ / d ln value."""
         with np.errstate(divide="ignore", invalid="ignore"):
             rise = (np.log(np.maximum(value, 0.0)) - self.offset) / self.linear
             lifted = np.maximum(self.bend * rise, -1.0)

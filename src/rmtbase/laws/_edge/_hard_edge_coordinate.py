@@ -1,31 +1,33 @@
-"""The coordinate of a hard or nearly hard lower edge, in which the smallest eigenvalue has the Bessel edge's law.
+"""Coordinate of a hard or nearly hard lower edge in which the smallest eigenvalue follows the law of the Bessel edge.
 
 Langer's coordinate of a soft edge (``rmtbase/laws/_edge/_edge_coordinate.py``) fails where the two smallest dimensions
-r ≤ n = r + ν are nearly equal: zero lies too near. The same comparison is made here with the hard-edge Bessel process,
-one factor's own limit, whose curve s = -4 y (y + ν) has the edge at ν² and zero where the chain has them. With
-u = r (1 + ψ), u_± the two solutions that meet at the edge (complex conjugates inside the support) and y_± likewise,
+r ≤ n = r + ν are nearly equal, because zero is too near. Here the edge is compared in the same way with the hard-edge
+Bessel process, which is the limit for one factor. Its curve s = -4 y (y + ν) has the edge at ν², and zero at the same
+place as the chain. Let u = r (1 + ψ), let u_± be the two solutions that meet at the edge (complex conjugates inside the
+support), and y_± likewise. Then
 
     int (u_+ - u_-) d ln λ = int (y_+ - y_-) d ln s,    y_+ - y_- = √(ν² - s),
 
-from the edge, gives s as a function of λ on both sides, as for one factor P(λ_min ≤ λ) ∝ λ^((ν + 1)/2) at zero. What
-β = 1 adds to it, beyond what it adds to the Bessel process itself, is
+with integrals from the edge, gives s as a function of λ on both sides. As for one factor, P(λ_min ≤ λ) ∝ λ^((ν + 1)/2)
+at zero. Beyond its effect on the Bessel process itself, β = 1 adds
 
-* a shift. The 1/r correction of the resolvent, (1/2) d ln(ψ² λ'(ψ)), is what lowering the two smallest dimensions by
-  one half does, to first order, and (1/2) d ln G with G = ψ² λ'(ψ) / ((1 + ψ)(1 + r ψ/n)). The dimensions are lowered,
-  which for one factor is all, and keeps others that equal n apart from it; the rest moves ln λ by
-  (1/2) ln(-G_+/G_-) / (u_+ - u_-).
-* a variance. The kernel of the eigenvalues' fluctuations, 2 d u_1 d u_2 / (u_1 - u_2)², less that of the Bessel
-  process is regular; integrated twice from - to + it is that of a random shift, of a variance here negative, of ln λ:
+* a shift. The 1/r correction of the resolvent, (1/2) d ln(ψ² λ'(ψ)), is the first-order effect of lowering the two
+  smallest dimensions by one half, plus (1/2) d ln G with G = ψ² λ'(ψ) / ((1 + ψ)(1 + r ψ/n)). Lowering the dimensions
+  is the whole correction for one factor, and it separates n from other dimensions that equal it. The second term moves
+  ln λ by (1/2) ln(-G_+/G_-) / (u_+ - u_-).
+* a variance. The kernel of the fluctuations of the eigenvalues, 2 d u_1 d u_2 / (u_1 - u_2)², minus that of the Bessel
+  process is regular. Integrated twice from - to +, it acts as a random shift of ln λ, whose variance is here negative:
 
       D = (4 ln |(u_+ - u_-)²/(y_+ - y_-)²| - 4 ln |(d u / d ln λ)/(d y / d ln s)|) / |u_+ - u_-|²
 
-  inside, minus that outside; P(λ_min ≤ λ) = F + (D F')'/2 in ln λ, F the Bessel edge's distribution function.
+  inside the support, and minus this expression outside. P(λ_min ≤ λ) = F + (D F')'/2, where F is the distribution
+  function of the Bessel edge and the derivatives are with respect to ln λ.
 
-Neglected terms fall with r for one factor, and with ν for several that are alike: the limit of a product of square
-matrices is not the Bessel process, but one with Meijer's G-functions (β = 2; Kuijlaars & Zhang 2014) or none that is
-known (β = 1). What is left of the normal score depends on ν and on how many dimensions crowd about n, hardly on r; it
-was simulated at r = 16 (``studies/hard_edge``) and is taken off. Without it the score is within 0.24 for square
-W_QK, 0.07 at ν = 1 and 0.03 from ν = 4 on.
+The neglected terms fall with r for one factor. For several factors with similar dimensions they fall only with ν: the
+limit of a product of square matrices is not the Bessel process but a process with Meijer G-functions (β = 2; Kuijlaars
+& Zhang 2014), or an unknown one (β = 1). The remaining error of the normal score depends on ν and on the number of
+dimensions near n, but hardly on r. It was simulated at r = 16 (``studies/hard_edge``) and is subtracted. Without this
+subtraction the score is within 0.24 for square W_QK, 0.07 at ν = 1 and 0.03 from ν = 4 on.
 """
 
 from __future__ import annotations
@@ -49,23 +51,23 @@ from rmtbase.laws._edge._bessel_edge import bessel_edge
 from rmtbase.laws._edge._edge_coordinate import edge_coordinate
 
 LARGEST_CROWD = 3.0
-"""Of :attr:`HardEdgeCoordinate.crowd`: as far as was simulated."""
+"""Largest simulated value of :attr:`HardEdgeCoordinate.crowd`."""
 
 _CROWDING = 1.25
-_DEEPEST = 0.9  # share of the eigenvalues below the last point of the table
-_NEAR = 1e-3  # of the edge: there gaps are 0/0, and interpolated
-_RESOLVED = 1e-7  # of s: below it nothing is left of what is computed but rounding
+_DEEPEST = 0.9  # fraction of the eigenvalues below the last point of the table
+_NEAR = 1e-3  # relative distance from the edge within which gaps are 0/0 and are interpolated
+_RESOLVED = 1e-7  # s below which the computed corrections are only rounding
 _STEEPER = 1e-9
 _NEWTON_STEPS = 50
 
 
 @dataclass(frozen=True)
 class HardEdgeCoordinate:
-    """The normal score of P(λ_min ≤ λ) as a function of ln λ, of raw products at σ = 1.
+    """Normal score of P(λ_min ≤ λ) as a function of ln λ, for the raw product at σ = 1.
 
     Attributes:
-        dims: of the chain, ascending.
-        mended: whether what was simulated is taken off.
+        dims: dimensions of the chain, ascending.
+        mended: True if the simulated remaining error is subtracted.
     """
 
     dims: tuple[int, ...]
@@ -73,26 +75,26 @@ class HardEdgeCoordinate:
 
     @property
     def excess(self) -> int:
-        """ν, what the second smallest dimension has above the smallest."""
+        """ν, the second smallest dimension minus the smallest."""
         return self.dims[1] - self.dims[0]
 
     @property
     def order(self) -> float:
-        """(ν + 1)/2, the power of λ as which P(λ_min ≤ λ) falls to zero."""
+        """Exponent (ν + 1)/2: P(λ_min ≤ λ) falls to zero as this power of λ."""
         return 0.5 * (self.excess + 1)
 
     @property
     def crowd(self) -> float:
-        """How many further dimensions are like the second smallest n, one larger by g counted as exp(-1.25 g)."""
+        """Number of further dimensions near the second smallest; a dimension larger by g counts as exp(-1.25 g)."""
         return math.fsum(math.exp(-_CROWDING * (n - self.dims[1])) for n in self.dims[2:])
 
     @property
     def psi(self) -> float:
-        """The critical point ψ of the edge; -1 where it is hard."""
+        """Critical point ψ of the edge; -1 if it is hard."""
         return self._chain.lower_delta - 1.0
 
     def score(self, log_eigenvalue: FloatArray) -> FloatArray:
-        """The normal score at finite ln λ, same shape; a power law below the table, straight above it."""
+        """Return the normal score at finite ln λ, same shape: a power law below the table, linear above it."""
         places, scores, spline = self._table
         inside = np.clip(log_eigenvalue, places[0], places[-1])
         beyond = log_eigenvalue - inside
@@ -101,7 +103,7 @@ class HardEdgeCoordinate:
         return np.where(beyond < 0.0, below, spline(inside) + spline(places[-1], 1) * np.maximum(beyond, 0.0))
 
     def slope(self, log_eigenvalue: FloatArray) -> FloatArray:
-        """The derivative of :meth:`score`."""
+        """Return the derivative of :meth:`score`."""
         places, _, spline = self._table
         inside = spline(np.clip(log_eigenvalue, places[0], places[-1]), 1)
         score = self.score(log_eigenvalue)
@@ -129,7 +131,7 @@ class HardEdgeCoordinate:
 
     @cached_property
     def _table(self) -> tuple[FloatArray, FloatArray, BSpline]:
-        """ln λ, scores, and the one as a function of the other."""
+        """ln λ, scores, and the spline of the score as a function of ln λ."""
         chain, bessel = self._chain, bessel_edge(self.excess)
         s, log_x = self._matched(np.exp(bessel.table[0]))
         shift, noise = self._corrections(s, log_x)
@@ -148,7 +150,7 @@ class HardEdgeCoordinate:
         return place[kept], score[kept], make_interp_spline(place[kept], score[kept], k=5)
 
     def _matched(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Values of s, and ln x of the chain where the integrals agree."""
+        """Return values of s and the ln x of the chain at which the integrals agree."""
         chain, nu = self._chain, float(self.excess)
         s = s[np.abs(s - nu**2) > _NEAR * nu**2]
         root = np.sqrt(np.abs(s - nu**2))
@@ -167,7 +169,7 @@ class HardEdgeCoordinate:
         return s, edge_coordinate(chain, "lower").log_x(np.where(inside, -zeta, zeta))
 
     def _corrections(self, s: FloatArray, log_x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The shift, of ln s, and D; near zero, where both are constant and rounding hides them, those above."""
+        """Return the shift of ln s, and D. Near zero both are constant; values lost to rounding are filled in."""
         chain, nu = self._chain, float(self.excess)
         first = np.searchsorted(s, _RESOLVED * max(nu, 1.0) ** 2)
         s, log_x = s[first:], log_x[first:]
@@ -182,13 +184,16 @@ class HardEdgeCoordinate:
         relative = chain.rank / slope / (0.25 * s / bessel_gap)
         noise = np.where(inside, 1.0, -1.0) * (8.0 * np.log(gap / bessel_gap) - 4.0 * np.log(relative)) / gap**2
         shift = 0.5 * self._log_ratio(upper, lower, inside) / bessel_gap
-        if not nu:  # √s is the integral, and the shift adds to it
+        if not nu:  # here √s is the integral, and the shift is added to it
             shift = 2.0 * np.log1p(0.5 * shift)
         before = int(first), 0
         return np.pad(shift, before, "edge"), np.pad(noise, before, "edge")
 
     def _log_ratio(self, upper: NDArray[Any], lower: NDArray[Any], inside: NDArray[np.bool_]) -> FloatArray:
-        """ln(-G_+/G_-), divided by i inside; G up to a function of λ is ψ λ'/λ times the 1 + c ψ of all but two n_l."""
+        """ln(-G_+/G_-), divided by i inside the support.
+
+        Up to a function of λ, G is ψ λ'/λ times the product of 1 + c ψ over all n_l except the two smallest.
+        """
         chain = self._chain
         first, second = ((one - 1.0) * chain.log_slope(one) for one in (upper, lower))
         ratio = -first / second
@@ -200,9 +205,10 @@ class HardEdgeCoordinate:
 
 
 def simulated_rest(excess: int, crowd: float, score: FloatArray) -> FloatArray:
-    """What is left to take off a score of a chain with this ν and crowd; beyond the simulated scores what it is there.
+    """Return the simulated error of a score at this ν and crowd, which is to be subtracted.
 
-    Linear in the crowd, without which there is nothing, and in ln(1 + ν) between those simulated.
+    It is interpolated linearly in the crowd, where it is zero at zero, and in ln(1 + ν). It is constant beyond the
+    simulated scores.
     """
     table = _simulated()
     at = np.log1p(np.array(table["excess"]))
@@ -216,11 +222,11 @@ def simulated_rest(excess: int, crowd: float, score: FloatArray) -> FloatArray:
 
 @cache
 def _simulated() -> dict[str, Any]:
-    """Made by ``studies/hard_edge/study.py``."""
+    """Read the results of ``studies/hard_edge/study.py``."""
     return json.loads(Path(__file__).with_name("hard_edge_rest.json").read_text(encoding="utf-8"))
 
 
 @lru_cache(maxsize=256)
 def hard_edge_coordinate(dims: tuple[int, ...]) -> HardEdgeCoordinate:
-    """Return the coordinate of a chain, dims in any order; shared by all σ."""
+    """Return the cached coordinate of a chain, with dims in any order; all σ share it."""
     return HardEdgeCoordinate(tuple(sorted(dims)))

@@ -1,4 +1,4 @@
-"""The law of the smallest eigenvalue where the lower edge is hard, or nearly so."""
+"""Law of the smallest eigenvalue at a hard or nearly hard lower edge."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from rmtbase.laws._edge._edge_coordinate import Side
 from rmtbase.laws._edge._extreme_law import ExtremeLaw
 from rmtbase.laws._edge._hard_edge_coordinate import HardEdgeCoordinate
 
-_STEP, _REACH = 1.0 / 16.0, 37.0  # of the trapezoidal rule in the normal score: to the smallest double
+_STEP, _REACH = 1.0 / 16.0, 37.0  # trapezoidal rule in the normal score, down to the smallest double
 
 
 @dataclass(frozen=True)
 class HardEdgeLaw(ExtremeLaw):
     """Law of the smallest eigenvalue where the second smallest dimension exceeds the smallest by ν < 16.
 
-    That of the Bessel edge (:class:`rmtbase.laws.BesselEdge`) in a coordinate of ln λ to second order, which
-    ``rmtbase/laws/_edge/_hard_edge_coordinate.py`` derives: P(value ≤ λ) = Φ(score(ln λ)). It falls as λ^((ν + 1)/2)
-    towards zero, so that E value^-p is finite for p < (ν + 1)/2 alone.
+    It is the law of the Bessel edge (:class:`rmtbase.laws.BesselEdge`) in a coordinate of ln λ, to second order:
+    P(value ≤ λ) = Φ(score(ln λ)), with the score derived in ``rmtbase/laws/_edge/_hard_edge_coordinate.py``. The
+    probability falls as λ^((ν + 1)/2) towards zero, so E value^-p is finite only for p < (ν + 1)/2.
     """
 
     coordinate: HardEdgeCoordinate
 
     @property
     def side(self) -> Side:
-        """``"lower"``."""
+        """Side of the spectrum, ``"lower"``."""
         return "lower"
 
     def expect_power(self, power: float) -> float:
@@ -41,7 +41,7 @@ class HardEdgeLaw(ExtremeLaw):
         return float(weights @ np.exp(power * log_values))
 
     def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
-        """Nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
+        """Return nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
         return self._rule
 
     @cached_property
@@ -72,7 +72,7 @@ class HardEdgeLaw(ExtremeLaw):
         return self._at_score(-ndtri(q))
 
     def _score(self, x: FloatArray) -> FloatArray:
-        """The normal score, infinite outside the range of a derived law."""
+        """Return the normal score, infinite outside the range of a transformed law."""
         score = self._own(x)[0].copy()
         inside = np.isfinite(score)
         score[inside] = self.coordinate.score(score[inside])

@@ -1,4 +1,4 @@
-"""The maps between a spike's strength and its outlier, through the chain's ψ; ``_spike`` derives them."""
+"""Maps between the strength of a spike and its outlier, through the ψ of the chain; derived in ``_spike``."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rmtbase.laws._chain._chain_map import ChainMap
 from rmtbase.laws._distribution import FloatArray
 
 _LARGEST_PSI = 1e12
-_NEWTON_STEPS = 64  # half as far each to a root at the edge, where the slope is none
+_NEWTON_STEPS = 64  # each step only halves the distance to a root at the edge, where the slope is zero
 _ROUNDING = 4e-16
 
 
 @dataclass(frozen=True)
 class OutlierMap:
-    """The maps ψ → λ, θ and the outlier's statistics for one chain and one place of the spike.
+    """Maps from ψ to λ, θ and the statistics of the outlier, for one chain and one position of the spike.
 
     Attributes:
-        chain: the chain's map.
+        chain: the map of the chain.
         log_scale: ln C, the unit of the eigenvalues.
         log_unit: ln K, the unit of θ².
         first: a, the index of the spike's left dimension.
@@ -36,22 +36,22 @@ class OutlierMap:
 
     @property
     def ratios(self) -> FloatArray:
-        """The c_l = r/n_l of the whole chain."""
+        """Ratios c_l = r/n_l of the whole chain."""
         return self.chain.rank / np.asarray(self.chain.dims)
 
     @property
     def inner(self) -> FloatArray:
-        """The c_l strictly inside the spike's span."""
+        """Ratios c_l strictly inside the sub-product that holds the spike."""
         return self.ratios[self.first + 1 : self.last]
 
     @property
     def psi_edge(self) -> float:
-        """ψ_+, where the outlier leaves the bulk."""
+        """ψ_+, where the outlier separates from the bulk."""
         return self.chain.upper_delta - 1.0
 
     @property
     def psi_end(self) -> float:
-        """Where the continuation of the outlier below the threshold ends: θ has a minimum there, S_in = 1."""
+        """End of the continuation of the outlier below the threshold: the ψ of minimal θ, where S_in = 1."""
         if self.inner.size < 2:
             return _LARGEST_PSI
         low, high = math.log(self.psi_edge), math.log(_LARGEST_PSI)
@@ -84,25 +84,25 @@ class OutlierMap:
 
     @property
     def log_gain(self) -> float:
-        """ln of the singular value of the spike's image in the product, at θ = 1."""
+        """ln of the singular value of the image of the spike in the product, at θ = 1."""
         return 0.5 * (self.log_scale - self.log_unit)
 
     def overlap(self, psi: FloatArray) -> FloatArray:
-        """(1 - S)/(1 - S_in), the overlap up to the factors of each side."""
+        """(1 - S)/(1 - S_in), the squared overlap without the factor of either side."""
         return (1.0 - _slope(self.ratios, psi)) / (1.0 - _slope(self.inner, psi))
 
     def overlaps(self, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Squared overlaps of the outlier's left and right singular vectors with the spike's images."""
+        """Squared overlaps of the left and right singular vectors of the outlier with the images of the spike."""
         both = self.overlap(psi)
         left = np.exp(_log_product(self.ratios[: self.first + 1], psi))
         right = np.exp(_log_product(self.ratios[self.last :], psi))
         return both * left, both * right
 
     def relative_std(self, psi: FloatArray) -> FloatArray:
-        """Standard deviation of ln λ_out, leading order.
+        """Return the standard deviation of ln λ_out to leading order.
 
-        Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q], Q = (1 - S)/(1 - S_in): the fluctuations of uᵀ Aᵀ R A u,
-        vᵀ B R Bᵀ v and the cross term, which are independent, with u and v uniform on their spheres.
+        Var = (2/r) Q [(S - S_in)/ψ - (c_a + c_b) Q] with Q = (1 - S)/(1 - S_in). It is the sum of the independent
+        fluctuations of uᵀ Aᵀ R A u, vᵀ B R Bᵀ v and the cross term, with u and v uniform on their spheres.
         """
         both = self.overlap(psi)
         free = (_slope(self.ratios, psi) - _slope(self.inner, psi)) / psi
@@ -110,9 +110,9 @@ class OutlierMap:
         return np.sqrt(np.maximum(2.0 / self.chain.rank * both * (free - ends * both), 0.0))
 
     def _solve(self, ratios: FloatArray, target: FloatArray, low: float, high: float) -> FloatArray:
-        """The ψ in [low, high] with sum ln(1 + c ψ) - ln ψ = target, which falls with ψ there.
+        """Find ψ in [low, high] with sum ln(1 + c ψ) - ln ψ = target; the left side falls with ψ there.
 
-        It is convex in ln ψ, so that Newton's steps from the left end never pass the root.
+        It is convex in ln ψ, so Newton steps from the left end never pass the root.
         """
         least = np.maximum(-target, math.log(low) if low else -np.inf)
         if not ratios.size:
@@ -124,7 +124,7 @@ class OutlierMap:
             left = _log_product(ratios, psi) - t - target
             with np.errstate(invalid="ignore", divide="ignore"):
                 step = left / (1.0 - _slope(ratios, psi))
-            # Where the slope is none but for rounding, at the edge, the end is the root.
+            # At the edge the slope is zero up to rounding, and the end is the root.
             t, before = np.where(left > 0.0, np.where(step > 0.0, np.minimum(t + step, most), most), t), t
             if (t - before <= _ROUNDING * np.maximum(np.abs(t), 1.0)).all():
                 break

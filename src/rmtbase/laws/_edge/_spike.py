@@ -1,4 +1,4 @@
-"""A planted rank-one spike: its threshold, its outlier, and the power of the test that looks for it.
+"""Planted rank-one spike: its threshold, its outlier, and the power of the test for it.
 
 A spike θ u vᵀ is added to the sub-product X_{a+1} ... X_b of the chain X_1 ... X_L: to the whole product
 (a = 0, b = L), or to one factor (b = a + 1). u and v are unit vectors, fixed or independent of the chain. With
@@ -7,14 +7,14 @@ outlier at λ = F(ψ), 0 < ψ < ψ_+, belongs to the strength
 
     θ² = 1/D = K Π_{a<l<b} (1 + c_l ψ) / ψ,    K = Π_{a<l≤b} σ_l² Π_{a≤l≤b} n_l / r.
 
-For the whole product it is the D-transform D = (1 + c_0 ψ)(1 + c_L ψ)/λ of Benaych-Georges & Nadakuditi
-(2012), their φ being (1 + c ψ)/√λ with the zero eigenvalues of either side counted. A spike inside the
-chain sees the resolvent R = (λ - W Wᵀ)^(-1) through the factors around it, W = A Y B: with <.> the normalized
-trace, λ <Aᵀ R A> = <Aᵀ A> Π_{l≤a} (1 + c_l ψ) by free multiplicativity, alike for B, and D is λ times
-the product of <Aᵀ R A> and its counterpart.
+For the whole product, D = (1 + c_0 ψ)(1 + c_L ψ)/λ is the D-transform of Benaych-Georges & Nadakuditi (2012); their φ
+is (1 + c ψ)/√λ, which counts the zero eigenvalues of either side. A spike inside the chain sees the resolvent
+R = (λ - W Wᵀ)^(-1) through the factors around it, W = A Y B. With <.> the normalized trace,
+λ <Aᵀ R A> = <Aᵀ A> Π_{l≤a} (1 + c_l ψ) by free multiplicativity, likewise for B, and D is λ times the product of
+<Aᵀ R A> and its counterpart.
 
-With p_l = c_l ψ / (1 + c_l ψ), S = Σ_l p_l and S_in its part a < l < b, the logarithmic slopes are
-d ln λ / d ln ψ = S - 1 and d ln θ² / d ln ψ = S_in - 1; everything else follows from them.
+With p_l = c_l ψ / (1 + c_l ψ), S = Σ_l p_l and S_in the sum over a < l < b only, the logarithmic slopes are
+d ln λ / d ln ψ = S - 1 and d ln θ² / d ln ψ = S_in - 1. Everything else follows from them.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _FARTHEST = 40.0  # in ln ψ
 
 
 class Outlier(NamedTuple):
-    """A spike, told by its eigenvalue λ = s²; limits.
+    """Spike inferred from its outlier eigenvalue λ = s², in the limit of large matrices.
 
     Attributes:
         strength: θ.
         std: standard deviation of the eigenvalue at that strength.
-        shrunken: the x that minimises E‖x û v̂ᵀ - S‖_F², û and v̂ the outlier's singular vectors and S the spike's image
-            in W: x = θ gain cos_u cos_v = s (1 - S)/(1 - S_in). For a spike on the product it is -2 D(s)/D'(s)
-            (Nadakuditi 2014), for one on a factor s (1 - S) = -s d ln λ/d ln ψ.
-        excess: (θ gain)² - λ, negative: Σ λ grows by (θ gain)² with the spike, in the mean, of which its own eigenvalue
-            has λ, so that the other eigenvalues make up the difference.
+        shrunken: the x that minimises E‖x û v̂ᵀ - S‖_F², with û and v̂ the singular vectors of the outlier and S the
+            image of the spike in W: x = θ gain cos_u cos_v = s (1 - S)/(1 - S_in). For a spike on the product it is
+            -2 D(s)/D'(s) (Nadakuditi 2014), for a spike on a factor s (1 - S) = -s d ln λ/d ln ψ.
+        excess: (θ gain)² - λ, which is negative. The spike raises the mean of Σ λ by (θ gain)², but its own eigenvalue
+            is λ, so the other eigenvalues decrease by the difference.
     """
 
     strength: FloatArray
@@ -65,29 +65,30 @@ class Outlier(NamedTuple):
 
 @dataclass(frozen=True, init=False)
 class RankOneSpike(ChainParameters):
-    """A rank-one spike θ u vᵀ in a Gaussian chain W = X_1 X_2 ... X_L, as learning would plant it.
+    """Rank-one spike θ u vᵀ in a Gaussian chain W = X_1 X_2 ... X_L, a model of what learning adds.
 
     u and v are unit vectors, fixed or independent of the chain. By default the spike is added to the product,
-    W + θ u vᵀ; with ``factor`` it is added to X_factor before the product is taken, as training adds it to W_Q
+    W + θ u vᵀ. With ``factor`` it is added to X_factor before the product is taken, as training adds it to W_Q
     (``factor=0`` of the chain (d_model, d_head, d_model)). In the limit n_l → infinity the largest eigenvalue of Wᵀ W
-    stays at the bulk's edge for θ ≤ threshold and leaves it beyond (Benaych-Georges & Nadakuditi 2012).
+    stays at the edge of the bulk for θ ≤ threshold and lies outside the bulk for larger θ (Benaych-Georges & Nadakuditi
+    2012).
 
-    With ψ the moment generating function (see :class:`GaussianChain`), σ = 1 and no normalization, for W_QK:
+    With ψ the moment generating function (see :class:`GaussianChain`), σ = 1 and no normalization, for W_QK
 
         spike on W_QK:  ψ = d² / (θ² - d²),   √λ_out = θ (1 + γ ψ),
         spike on W_Q:   ψ = d / θ²,
 
-    and λ_out = F(ψ) in both. At (768, 64) the thresholds are 925.45 on W_QK (33.39 for ``sqrt_d``) and 18.63 on
-    W_Q; in the spectrum of W_Q alone the latter shows from (d d_head)^(1/4) = 14.89 on. L = 1, dims (n, m):
+    and λ_out = F(ψ) for both. At (768, 64) the thresholds are 925.45 on W_QK (33.39 for ``sqrt_d``) and 18.63 on W_Q. A
+    spike on W_Q is visible in the spectrum of W_Q itself from (d d_head)^(1/4) = 14.89 on. For L = 1 and dims (n, m),
     θ_c = σ (n m)^(1/4) and λ_out = (θ² + σ² n)(θ² + σ² m)/θ².
 
-    Accuracy: threshold, eigenvalue and overlaps are limits, exact to rounding; at finite size they are off by O(1/r),
-    measured below 0.06 of :meth:`eigenvalue_std` at θ ≥ 1.3 threshold for d_head = 32 and 64.
+    Accuracy: threshold, eigenvalue and overlaps are limits, computed to rounding. At finite size they are off by
+    O(1/r), measured as less than 0.06 of :meth:`eigenvalue_std` at θ ≥ 1.3 threshold for d_head = 32 and 64.
 
     Attributes:
-        dims, sigmas, normalization: as :class:`GaussianChain`. A strength on the product is in units of the
-            normalized product; a strength on a factor is in units of that factor, which is not divided.
-        factor: None for a spike on the product; 0, ..., L - 1 for one on that factor, numbered as ``sigmas``.
+        dims, sigmas, normalization: as for :class:`GaussianChain`. A strength on the product is in units of the
+            normalized product; a strength on a factor is in units of that factor, which is not normalized.
+        factor: None for a spike on the product; 0, ..., L - 1 for a spike on that factor, numbered like ``sigmas``.
 
     Raises:
         ParameterError: as :class:`GaussianChain`, and for a factor that the chain does not have.
@@ -106,41 +107,42 @@ class RankOneSpike(ChainParameters):
 
     @property
     def threshold(self) -> float:
-        """The strength θ_c = 1/√(D(λ_+)) beyond which an eigenvalue leaves the bulk."""
+        """Strength θ_c = 1/√(D(λ_+)) above which an eigenvalue lies outside the bulk."""
         return float(np.exp(self._map.log_strength(np.asarray(self._map.psi_edge))))
 
     @property
     def edge(self) -> float:
-        """The upper edge λ_+ of the bulk."""
+        """Upper edge λ_+ of the bulk."""
         return float(np.exp(self._map.log_scale + self._map.chain.log_upper))
 
     def eigenvalue(self, strength: ArrayLike) -> FloatArray:
-        """Limit of the largest eigenvalue at ``strength``, same shape: the outlier, or the edge below the threshold."""
+        """Limit of the largest eigenvalue at ``strength``, same shape: the outlier; below the threshold, the edge."""
         return self._of_outlier(strength, self.edge, lambda psi: np.exp(self._map.log_eigenvalue(psi)))
 
     def strength(self, eigenvalue: ArrayLike) -> FloatArray:
-        """The strength whose outlier is at ``eigenvalue``, same shape: the inverse of :meth:`eigenvalue`.
+        """Return the strength whose outlier is at ``eigenvalue``, same shape: the inverse of :meth:`eigenvalue`.
 
-        nan at or below the edge, where the eigenvalue says no more than strength ≤ threshold.
+        It is nan at or below the edge, where the eigenvalue only implies strength ≤ threshold.
         """
         return self.outlier(eigenvalue).strength
 
     def overlaps(self, strength: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Squared cosines (left, right) of the outlier's singular vectors with the spike's directions in W; limits.
+        """Limits of the squared cosines (left, right) between singular vectors of the outlier and the spike in W.
 
-        The directions are u and v, carried outward by the chain: for a spike on X_l, X_1 ... X_{l-1} u and
-        (X_{l+1} ... X_L)ᵀ v, normalized. 0 at and below the threshold.
+        The directions of the spike in W are u and v, carried outward by the chain: for a spike on X_l they are
+        X_1 ... X_{l-1} u and (X_{l+1} ... X_L)ᵀ v, normalized. Each result has the shape of ``strength``; it is 0 at
+        and below the threshold.
         """
         left, right = self._of_outlier(strength, 0.0, lambda psi: np.stack(self._map.overlaps(psi)))
         return left, right
 
     def eigenvalue_std(self, strength: ArrayLike) -> FloatArray:
-        """Standard deviation of the outlier eigenvalue, of order r^(-1/2) relative; nan at or below the threshold.
+        """Return the standard deviation of the outlier eigenvalue, same shape; nan at or below the threshold.
 
-        The outlier is asymptotically normal about :meth:`eigenvalue`, for u and v with no preferred direction relative
-        to the bulk (true of every Gaussian chain). Neglected: relative order r^(-1), and r^(-1/3) within r^(-1/3) of
-        the threshold. Measured at d_head = 32 and 64, θ from 1.3 to 6 thresholds: within 4 %, Monte
-        Carlo errors of 1.6 % included.
+        It is of relative order r^(-1/2). The outlier is asymptotically normal about :meth:`eigenvalue` if u and v have
+        no preferred direction relative to the bulk, which holds for every Gaussian chain. Neglected are terms of
+        relative order r^(-1), or r^(-1/3) within r^(-1/3) of the threshold. Measured at d_head = 32 and 64 for θ from
+        1.3 to 6 thresholds, the error is within 4 %, including Monte Carlo errors of 1.6 %.
         """
         return self._of_outlier(
             strength, math.nan, lambda psi: self._map.relative_std(psi) * np.exp(self._map.log_eigenvalue(psi))
@@ -148,20 +150,20 @@ class RankOneSpike(ChainParameters):
 
     @property
     def gain(self) -> float:
-        """The singular value, in W, of the image of a spike of strength 1: 1 for a spike on the product.
+        """Singular value of the image in W of a spike of strength 1, in the limit; 1 for a spike on the product.
 
-        A spike on X_l is X_1 ... X_(l-1) u (X_(l+1) ... X_L)ᵀ v in W, of strength θ Π σ_k √n over the other factors;
-        limit.
+        The image of a spike on X_l is θ (X_1 ... X_(l-1) u) ((X_(l+1) ... X_L)ᵀ v)ᵀ, of strength θ Π σ_k √n over the
+        other factors.
         """
         return math.exp(self._map.log_gain)
 
     def outlier(self, eigenvalue: ArrayLike) -> Outlier:
-        """What is known of the spike whose outlier is at ``eigenvalue``, each of its shape; see :class:`Outlier`.
+        """Estimate the spike whose outlier is at ``eigenvalue``; the fields of :class:`Outlier` have its shape.
 
-        At and below the edge strength and std are nan, shrunken is 0, and excess that of a spike at the threshold.
+        At and below the edge, strength and std are nan, shrunken is 0, and excess is that of a spike at the threshold.
 
         Raises:
-            ParameterError: infinite eigenvalues, or what is no real numbers.
+            ParameterError: if an eigenvalue is infinite or not a real number.
         """
         values = require_real_numbers("eigenvalue", eigenvalue)
         if np.isinf(values).any():
@@ -182,11 +184,12 @@ class RankOneSpike(ChainParameters):
         return Outlier(*(one[()] for one in found))
 
     def strength_limits(self, eigenvalue: ArrayLike, level: float = 0.05) -> tuple[FloatArray, FloatArray]:
-        """Confidence limits (lower, upper) of the strength whose outlier is at ``eigenvalue``; each of its shape.
+        """Confidence limits (lower, upper), each of the shape of ``eigenvalue``, for the strength of its spike.
 
-        Each limit is the strength at which an eigenvalue as far up (or down) has the probability level/2, by the law
-        of :meth:`power`: 0 below where the eigenvalue is none that needs a spike. Above the threshold the law tends to
-        the normal one of :meth:`eigenvalue_std`; at and below it that would cover too rarely.
+        The confidence is 1 - level. At the lower (upper) limit an eigenvalue at least as large (small) has the
+        probability level/2, by the law of :meth:`power`. A limit is 0 where the eigenvalue does not require a spike.
+        Above the threshold the law tends to the normal law of :meth:`eigenvalue_std`; at and below the threshold
+        normal limits would cover too rarely.
 
         Raises:
             ParameterError: for a level outside (0, 1).
@@ -204,7 +207,7 @@ class RankOneSpike(ChainParameters):
         return limit(1.0 - half), limit(half)
 
     def eigenvalue_quantile(self, q: float, strength: ArrayLike) -> FloatArray:
-        """The q-quantile of the largest eigenvalue at ``strength``, same shape, by the law of :meth:`power`.
+        """Return the q-quantile of the largest eigenvalue at ``strength``, same shape, by the law of :meth:`power`.
 
         Raises:
             ParameterError: for a negative or infinite strength, or q outside (0, 1).
@@ -215,22 +218,22 @@ class RankOneSpike(ChainParameters):
             return np.exp(np.interp(np.log(theta), log_theta, log_quantile))[()]
 
     def power(self, strength: ArrayLike, level: float = 0.05) -> FloatArray:
-        """Probability that the λ_max test of size ``level`` finds the spike, same shape as ``strength``.
+        """Probability that the λ_max test of size ``level`` detects the spike, same shape as ``strength``.
 
         The test rejects above ``largest_eigenvalue(dims=dims, ...).isf(level)``. λ_max follows the spiked Tracy–Widom
-        law F(x; w) of Bloemendal & Virág (2013), w = l ln(ψ/ψ_+) with l = ψ_+ √(F''(ψ_+) / (2 δ_+)).
-        Above the threshold its centre w² and spread 2 √|w| are matched to :meth:`eigenvalue` and
-        :meth:`eigenvalue_std`, so that it tends to that normal law. Dimensions are shifted by 1/2 (Johnstone 2001), and
-        x by 1/(2 l), half a step of the lattice whose continuum limit the edge is.
+        law F(x; w) of Bloemendal & Virág (2013) with w = l ln(ψ/ψ_+) and l = ψ_+ √(F''(ψ_+) / (2 δ_+)). Above the
+        threshold its centre w² and spread 2 √|w| are matched to :meth:`eigenvalue` and :meth:`eigenvalue_std`, so that
+        it tends to that normal law. Dimensions are shifted by 1/2 (Johnstone 2001), and x by 1/(2 l), which is half a
+        step of the lattice whose continuum limit is the edge.
 
-        Asymptotic, relative order r^(-1/3). That a chain has the law proved for one spiked Wishart matrix is
-        universality, assumed; w and l then follow. The corrections (coordinate, matching, both shifts) are heuristic,
-        and this form was chosen among several by simulation of W_QK at (128, 16), (256, 32), (512, 64) and (128,
-        128), level 0.05. At sizes that had no part in the choice, (320, 40), (240, 20) and (160, 80), spike on the
-        product or on W_Q, 0.7 to 1.4 thresholds, it is within 0.035 of simulation at levels 0.05 and 0.01 (Monte
-        Carlo error up to 0.016), worst near the threshold: there, at level 0.01, it says 0.085 where 0.055 is true.
-        For a spike on a product of three or four factors, two chains tried: within 0.05, with a step of that size at
-        the threshold. At strength 0 it is ``level`` to 4 % for r ≥ 16 and level ≥ 0.001.
+        The law is asymptotic, to relative order r^(-1/3). It is proved for one spiked Wishart matrix and assumed, by
+        universality, for a chain; w and l then follow. The corrections (coordinate, matching, both shifts) are
+        heuristic: this form was chosen among several by simulation of W_QK at (128, 16), (256, 32), (512, 64) and (128,
+        128), level 0.05. At other sizes, (320, 40), (240, 20) and (160, 80), with the spike on the product or on W_Q
+        and 0.7 to 1.4 thresholds, the power is within 0.035 of simulation at levels 0.05 and 0.01 (Monte Carlo error up
+        to 0.016). The error is largest near the threshold: at level 0.01 it gives 0.085 where 0.055 is true. For a
+        spike on a product of three or four factors (two chains tried) it is within 0.05, with a step of that size at
+        the threshold. At strength 0 it equals ``level`` to 4 % for r ≥ 16 and level ≥ 0.001.
 
         Raises:
             ParameterError: for a negative or infinite strength, or a level outside (0, 1).
@@ -243,9 +246,9 @@ class RankOneSpike(ChainParameters):
         return power[()]
 
     def detectable_strength(self, power: float = 0.5, level: float = 0.05) -> float:
-        """The strength that the λ_max test of size ``level`` finds with probability ``power``.
+        """Return the strength that the λ_max test of size ``level`` detects with probability ``power``.
 
-        The inverse of :meth:`power`, with its accuracy.
+        This is the inverse of :meth:`power`, with the same accuracy.
 
         Raises:
             ParameterError: for a level outside (0, 1), or a power not between level and 1.
@@ -273,7 +276,7 @@ class RankOneSpike(ChainParameters):
         return self._outlier_map(0.5)
 
     def _quantiles(self, q: float) -> tuple[FloatArray, FloatArray]:
-        """(ln θ, ln of the q-quantile of λ_max) along the curve that the outlier takes, both ascending."""
+        """(ln θ, ln of the q-quantile of λ_max) along the curve of the outlier, both ascending."""
         spiked = self._shifted_map
         edge, scale, lattice = self._edge_units
         below = spiked.psi_edge * np.exp(np.linspace(0.0, math.log(spiked.psi_end / spiked.psi_edge), _NODES))[::-1]
@@ -290,7 +293,7 @@ class RankOneSpike(ChainParameters):
 
     @cached_property
     def _edge_units(self) -> tuple[float, float, float]:
-        """Edge and scale of the null's λ_max, dimensions shifted, and l: λ - edge = F''/2 (ψ - ψ_+)² = scale w²."""
+        """Edge and scale of the null's λ_max, and l, at shifted dimensions: λ - edge = F''/2 (ψ - ψ_+)² = scale w²."""
         chain = self._shifted_map.chain
         edge = math.exp(self._shifted_map.log_scale + chain.log_upper)
         scale = edge_scale(chain, chain.upper_delta, edge)
@@ -312,10 +315,10 @@ class RankOneSpike(ChainParameters):
     def _of_outlier(
         self, strength: ArrayLike, otherwise: float, function: Callable[[FloatArray], FloatArray]
     ) -> FloatArray:
-        """``function`` of the ψ of the outlier where there is one, shape (..., *strength); nan in → nan out."""
+        """Evaluate ``function`` at the ψ of the outliers, shape (..., *strength); ``otherwise`` holds where none is."""
         theta = _require_strength(strength)
         above = theta > self.threshold
-        with np.errstate(over="ignore"):  # of an eigenvalue beyond float64
+        with np.errstate(over="ignore"):  # an eigenvalue may exceed float64
             found = function(self._map.psi_of_strength(np.log(theta[above])))
         result = np.empty((*found.shape[:-1], *theta.shape))
         result[...] = np.where(np.isnan(theta), np.nan, otherwise)
@@ -323,7 +326,7 @@ class RankOneSpike(ChainParameters):
         return result[()]
 
     def _largest_eigenvalue_cdf(self, theta: FloatArray, x: float) -> FloatArray:
-        """P(λ_max ≤ edge + scale x) at strengths ``theta``, edge and scale the null's, shifted."""
+        """P(λ_max ≤ edge + scale x) at strengths ``theta``; edge and scale are those of :attr:`_edge_units`."""
         spiked = self._shifted_map
         psi_edge, (edge, scale, lattice) = spiked.psi_edge, self._edge_units
         with np.errstate(divide="ignore"):
@@ -341,8 +344,8 @@ class RankOneSpike(ChainParameters):
         matched[away] = depth**2 + 2.0 * np.sqrt(depth) * (edge + scale * x - outlier) / spread
         centred[above] = matched
 
-        # Below the threshold the logarithm becomes 2 tanh(half of it), whose limit, w = 2 l, puts the absorbing end
-        # of the lattice half a step away: the null at strength 0.
+        # Below the threshold the logarithm is replaced by 2 tanh(half of it). Its limit, w = 2 l at strength 0, puts
+        # the absorbing end of the lattice half a step away and gives the null.
         ratio = psi_edge / spiked.psi_below_threshold(log_theta[~above])
         w[~above] = 2.0 * lattice * (1.0 - ratio) / (1.0 + ratio)
         return spiked_tracy_widom_cdf(centred + 0.5 / lattice, w)

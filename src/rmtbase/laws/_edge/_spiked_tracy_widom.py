@@ -1,4 +1,4 @@
-"""The law of the largest eigenvalue at a soft edge in the presence of a spike near its threshold."""
+"""Law of the largest eigenvalue at a soft edge with a spike near its threshold."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _STORED = Path(__file__).with_name("spiked_tracy_widom.npy")
 
 
 def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatArray:
-    """Return P(λ_max ≤ x) at a soft edge with a rank-one spike, in the edge's own units; broadcasts.
+    """Return P(λ_max ≤ x) at a soft edge with a rank-one spike, in units of the edge; x and w broadcast.
 
-    ``w`` says how far the spike is from its threshold: w = 0 at it, w → ∞ far below it (the Tracy–Widom law of
-    ``beta``), w → -∞ far above it (a normal outlier of mean w² and variance 4 |w| / β). F(x; w) is the
-    probability that the diffusion dp = (2/√β) dB + (t - p²) dt, started from p = w at t = x, does not
-    explode, and solves
+    ``w`` is the distance of the spike from its threshold: w = 0 at the threshold, w → ∞ far below it (the Tracy–Widom
+    law of ``beta``), w → -∞ far above it (a normal outlier of mean w² and variance 4 |w| / β). F(x; w) is the
+    probability that the diffusion dp = (2/√β) dB + (t - p²) dt, started from p = w at t = x, does not explode. It
+    solves
 
         dF/dx + (2/β) d²F/dw² + (x - w²) dF/dw = 0,    F → 0 at w → -∞
 
-    (Bloemendal & Virág 2013). Numerical: Chebyshev collocation in arccot w, Radau steps in x from
-    F = Φ((w + √x) β^(1/2) x^(1/4)) at large x, where the start is forgotten; of β = 1 as
-    ``python -m rmtbase.laws._edge._spiked_tracy_widom`` stored it, of others made on first use (0.25 s).
-    Measured on a finer grid, absolute error for x in [-8, 9]: below 2e-6 for β = 1 and 5e-6 for β = 2;
-    beyond 9 the start itself stands in, within 0.015.
+    (Bloemendal & Virág 2013). Numerical: Chebyshev collocation in arccot w and Radau steps in x, from
+    F = Φ((w + √x) β^(1/2) x^(1/4)) at a large x that does not influence the result. The table for β = 1 is stored by
+    ``python -m rmtbase.laws._edge._spiked_tracy_widom``; for other β it is computed on first use (0.25 s). The absolute
+    error for x in [-8, 9], measured on a finer grid, is below 2e-6 for β = 1 and 5e-6 for β = 2. For x > 9 the starting
+    form is returned, within 0.015.
     """
     spline, angles, weights = _table(beta)
     x, w = np.broadcast_arrays(require_real_numbers("x", x), require_real_numbers("w", w))
@@ -50,10 +50,11 @@ def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatAr
 
 
 def spiked_tracy_widom_score(q: float, w: FloatArray) -> FloatArray:
-    """The q-quantile of F(x; w), β = 1, as z = (x - m²)/(2 √(1 + m)), m = max(-w, 0): normal far above the threshold.
+    """Return the q-quantile of F(x; w), β = 1, as z = (x - m²)/(2 √(1 + m)), m = max(-w, 0).
 
-    From a table in w, made once per q on first use (20 ms); beyond w = -60, where z is within 0.01 of the normal
-    quantile, and beyond w = 40, where the law is that of Tracy and Widom, its ends stand in.
+    Far above the threshold z is the normal quantile. The values come from a table in w, made once per q on first use
+    (20 ms). Beyond its ends the table is constant: at w = -60 z is within 0.01 of the normal quantile, and at w = 40
+    the law is the Tracy–Widom law.
     """
     table = _score_table(float(q))
     return table(np.clip(np.arcsinh(w), table.x[0], table.x[-1]))
@@ -61,7 +62,7 @@ def spiked_tracy_widom_score(q: float, w: FloatArray) -> FloatArray:
 
 @cache
 def _score_table(q: float) -> CubicSpline:
-    """The scores at even distances of arcsinh w."""
+    """Return the scores at equidistant arcsinh w, as a spline."""
     nodes = np.linspace(np.arcsinh(-60.0), np.arcsinh(40.0), 241)
     w = np.sinh(nodes)
     depth = np.maximum(-w, 0.0)
@@ -73,20 +74,20 @@ def _score_table(q: float) -> CubicSpline:
         args=(w, depth**2, spread),
         tolerances={"xatol": 1e-14, "xrtol": 0.0},
     )
-    # Where the whole of the law is on one side, the end stands in.
+    # Where the whole law lies on one side of the bracket, the end of the bracket is used.
     scores = np.where(found.success, found.x, np.where(found.f_bracket[0] >= 0.0, *ends))
     return CubicSpline(nodes, scores)
 
 
 def _far_right(x: FloatArray, w: FloatArray, beta: int) -> FloatArray:
-    """F at large x: p leaves the unstable point -√x to one side or the other at once."""
+    """F at large x, where p leaves the unstable point -√x to one side or the other at once."""
     distance = np.maximum(x, 1.0)
     return ndtr((w + np.sqrt(distance)) * np.sqrt(beta) * distance**0.25)
 
 
 @cache
 def _table(beta: int) -> tuple[CubicSpline, FloatArray, FloatArray]:
-    """F at the Chebyshev angles as a spline in x; the angles; their barycentric weights."""
+    """Return F at the Chebyshev angles as a spline in x, the angles, and their barycentric weights."""
     angles, weights = _chebyshev()
     values = np.load(_STORED, allow_pickle=False) if beta == 1 else collocated(beta)
     steps = range((len(values) - 1) // _STAGES)
@@ -95,10 +96,10 @@ def _table(beta: int) -> tuple[CubicSpline, FloatArray, FloatArray]:
 
 
 def collocated(beta: int) -> FloatArray:
-    """F at the Chebyshev angles, shape (x, angle), x falling.
+    """F at the Chebyshev angles, shape (x, angle), with x descending.
 
-    With w = cot(φ) the equation is dF/dx + (2/β) sin⁴ F'' + (cos² - x sin² + (4/β) sin³ cos) F' = 0 on
-    (0, π); F = 0 at π, and at 0, where the diffusion enters, the equation is its own boundary condition.
+    With w = cot(φ) the equation is dF/dx + (2/β) sin⁴ F'' + (cos² - x sin² + (4/β) sin³ cos) F' = 0 on (0, π). F = 0 at
+    π; at 0, where the diffusion enters, no boundary condition is needed besides the equation.
     """
     angles, weights = _chebyshev()
     derivative = _differentiation(angles, weights)
@@ -120,7 +121,7 @@ def collocated(beta: int) -> FloatArray:
 
 
 def _chebyshev() -> tuple[FloatArray, FloatArray]:
-    """The angles from 0 to π, and their barycentric weights."""
+    """Return the angles from 0 to π and their barycentric weights."""
     index = np.arange(_ANGLES + 1)
     weights = np.where(index % 2, -1.0, 1.0)
     weights[[0, -1]] *= 0.5
@@ -128,7 +129,7 @@ def _chebyshev() -> tuple[FloatArray, FloatArray]:
 
 
 def _differentiation(nodes: FloatArray, weights: FloatArray) -> FloatArray:
-    """The matrix that differentiates the polynomial through values at ``nodes``."""
+    """Return the matrix that differentiates the polynomial through values at ``nodes``."""
     gap = nodes[:, None] - nodes + np.eye(nodes.size)
     matrix = weights / weights[:, None] / gap
     np.fill_diagonal(matrix, 0.0)
@@ -137,7 +138,7 @@ def _differentiation(nodes: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def _radau(stages: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes on (0, 1] and matrix of the Radau IIA method, stiffly accurate and of order 2 stages - 1."""
+    """Return nodes on (0, 1] and matrix of the Radau IIA method: stiffly accurate, of order 2 stages - 1."""
     nodes = 0.5 * (np.append(roots_jacobi(stages - 1, 1.0, 0.0)[0], 1.0) + 1.0)
     powers = np.arange(stages)
     integrals = nodes[:, None] ** (powers + 1) / (powers + 1)

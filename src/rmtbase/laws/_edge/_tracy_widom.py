@@ -1,12 +1,12 @@
-"""The Tracy–Widom laws, the fluctuations of an extreme eigenvalue at a soft edge.
+"""Tracy–Widom laws: fluctuations of an extreme eigenvalue at a soft edge.
 
 The left tail comes from the Hastings-McLeod solution q of Painlevé II,
 
     q'' = s q + 2 q³,   q(s) ~ Ai(s) as s → ∞,   q(-v) = √(v/2) Σ_j a_j v^(-3j) as v → ∞,
     (ln F_2)'' = -q²,   (ln F_1)' = ((ln F_2)' + q) / 2
 
-(Tracy & Widom 1994, 1996). Where F is small its Fredholm determinant loses all digits, and these equations none: as
-boundary value problems they are well-conditioned.
+(Tracy & Widom 1994, 1996). Where F is small its Fredholm determinant loses all digits, but these equations lose none:
+as boundary value problems they are well-conditioned.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _PIECES_PER_UNIT = 4
 _QUANTILE_STEPS = 3
 
 FAR_LEFT = -16.0
-"""Where :func:`far_left_log_cdf` takes over."""
+"""Point below which :func:`far_left_log_cdf` is used."""
 
-_TERMS = 11  # of its series: the next is below 1e-16 at v = 16
+_TERMS = 11  # of the series far left: the next is below 1e-16 at v = 16
 _ZETA_PRIME = -0.16542114370045092921  # ζ'(-1)
 _DEGREE, _NEWTON_STEPS = 90, 12  # of the boundary value problem
 
 
 @dataclass(frozen=True)
 class TracyWidom(Distribution):
-    """The Tracy–Widom law F_beta of the largest eigenvalue at a soft edge, β = 1 (real) or 2 (complex).
+    """Tracy–Widom law F_beta of the largest eigenvalue at a soft edge, for β = 1 (real) or 2 (complex matrices).
 
     F_1(s) = det(1 - B_s) and F_2(s) = det(1 - B_s²) with B_s(x, y) = Ai(x + y + s) on L²(0, ∞) (Ferrari & Spohn
-    2005). Numerical, with relative accuracy in both tails: for s ≥ -1 determinants by Gauss-Legendre quadrature
-    (Bornemann 2010), the survival function from the eigenvalues of B_s rather than from 1 - cdf; for s < -1, where
-    determinants lose their digits, Painlevé II between the determinant at -1 and the left asymptotics. Measured
-    against determinants in 70 digits, relative error: sf below 1e-12 everywhere, cdf below 1e-12 for s ≥ -14; moments
-    to 1e-13 of E|TW|^k for moderate k. Built once per process on first use (about 20 ms), then some tens of nanoseconds
-    a value. Mean and variance: -1.2065335745820 and 1.6077810345810 for β = 1, -1.7710868074116 and 0.8131947928329
-    for β = 2.
+    2005). Numerical, with small relative errors in both tails. For s ≥ -1 the determinants are computed by
+    Gauss-Legendre quadrature (Bornemann 2010), and the survival function follows from the eigenvalues of B_s rather
+    than from 1 - cdf. For s < -1, where determinants lose their digits, Painlevé II is solved between the determinant
+    at -1 and the left asymptotics. Relative errors, measured against 70-digit determinants, are below 1e-12 for sf
+    everywhere and for cdf at s ≥ -14; moments are accurate to 1e-13 of E|TW|^k for moderate k. The tables are built
+    once per process on first use (about 20 ms); each value then takes some tens of nanoseconds. Mean and variance are
+    -1.2065335745820 and 1.6077810345810 for β = 1, -1.7710868074116 and 0.8131947928329 for β = 2.
 
     Attributes:
         beta: 1 or 2.
@@ -108,7 +108,7 @@ class TracyWidom(Distribution):
     def _by_tails(
         self, of_log_cdf: Callable[[FloatArray], FloatArray], of_log_sf: Callable[[FloatArray], FloatArray]
     ) -> Callable[[FloatArray], FloatArray]:
-        """A function of the logarithm of that tail which is known relative to itself."""
+        """Combine a function of ln F on the left and of ln (1 - F) on the right, where each is accurate."""
         return _piecewise(lambda left: of_log_cdf(self._log_cdf(left)), lambda right: of_log_sf(self._log_sf(right)))
 
     def _log_cdf(self, s: FloatArray, derivative: int = 0) -> FloatArray:
@@ -128,7 +128,7 @@ class TracyWidom(Distribution):
         return body
 
     def _at_log_masses(self, log_cdf: FloatArray, log_sf: FloatArray) -> FloatArray:
-        """The s with these, by Newton's method for the one that is known better."""
+        """Find s with these log-masses, by Newton's method for the one that is more accurate."""
         node_s, node_log_cdf, node_log_sf = _quantile_guesses(self.beta)
         on_left = log_cdf < node_log_cdf[np.searchsorted(node_s, _MIDDLE)]
         s = np.empty(on_left.shape)
@@ -151,7 +151,7 @@ def _log1m_exp(x: FloatArray) -> FloatArray:
 def _piecewise(
     left: Callable[[FloatArray], FloatArray], right: Callable[[FloatArray], FloatArray]
 ) -> Callable[[FloatArray], FloatArray]:
-    """``left`` below _MIDDLE and ``right`` above it, up to magnitudes where either has taken its limit."""
+    """Combine ``left`` below _MIDDLE with ``right`` above it; arguments are clipped where both have reached limits."""
 
     def function(s: FloatArray) -> FloatArray:
         bounded = np.clip(s, -1e100, 1e100)
@@ -168,8 +168,8 @@ def _piecewise(
 def _airy_series() -> PPoly:
     """Ai on [_MIDDLE, 40] by its Taylor series about points 1/8 apart, from Ai^(n+2) = z Ai^(n) + n Ai^(n-1).
 
-    To double precision relative to Ai itself, and thirty times faster than ``scipy.special.airy`` on the many
-    arguments of the kernels.
+    The relative error is at double precision. On the many arguments of the kernels this is thirty times faster than
+    ``scipy.special.airy``.
     """
     points = np.arange(_MIDDLE, 40.0 + 0.125, 0.125)
     start = points[:-1]
@@ -183,10 +183,10 @@ def _airy_series() -> PPoly:
 def _kernel(s: FloatArray, order: int) -> tuple[FloatArray, FloatArray]:
     """B_s and its first row Ai(x + s), by ``order``-point Gauss-Legendre quadrature for each s ≥ _MIDDLE.
 
-    Both carry the square roots of the weights. The half line is cut where Ai(x + s) is below 1e-17 of its
-    largest value on it.
+    Both include the square roots of the weights. The half line is cut where Ai(x + s) is below 1e-17 of its largest
+    value on it.
     """
-    # Ai falls as exp(-2/3 x^1.5): for s < 0 that far from 0, for s > 0 that far below Ai(s).
+    # Ai falls as exp(-2/3 x^1.5), measured from 0 for s < 0 and from Ai(s) for s > 0.
     start = np.maximum(s, 0.0)
     length = (start**1.5 + 60.0) ** (2.0 / 3.0) - s
     points, weights = np.polynomial.legendre.leggauss(order)
@@ -197,7 +197,7 @@ def _kernel(s: FloatArray, order: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _log_determinant(beta: int, kernel: FloatArray) -> FloatArray:
-    """ln F from matrices of B_s, by eigenvalues: where F is near 1, ln F is relatively accurate."""
+    """ln F from the eigenvalues of the matrices of B_s; the relative error of ln F is small also where F is near 1."""
     eigenvalues = np.linalg.eigvalsh(kernel)
     return np.asarray(np.log1p(-eigenvalues if beta == 1 else -(eigenvalues**2)).sum(axis=-1), dtype=np.float64)
 
@@ -227,7 +227,7 @@ def _right_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
     def log_sf(s: FloatArray) -> FloatArray:
         return np.log(-np.expm1(_log_determinant(beta, _kernel(s, 48)[0])))
 
-    # Two series of moderate degree take fewer determinants than the nodes of the pieces.
+    # Two series of moderate degree need fewer determinants than the nodes of the pieces.
     inner = 4.0
     s = nodes(_MIDDLE, _RIGHT, round(_PIECES_PER_UNIT * (_RIGHT - _MIDDLE)))
     split = round(_PIECES_PER_UNIT * (inner - _MIDDLE))
@@ -240,7 +240,7 @@ def _right_body(beta: int) -> tuple[PiecewisePolynomial, PiecewisePolynomial]:
 
 @cache
 def _right_tail_series(beta: int) -> tuple[Chebyshev, Chebyshev]:
-    """Interpolant in w = s^(-3/2) of ln (1 - F(s)) + (2 β/3) s^(3/2) + (3 β/4) ln s, and its derivative.
+    """Return the interpolant in w = s^(-3/2) of ln (1 - F(s)) + (2 β/3) s^(3/2) + (3 β/4) ln s, and its derivative.
 
     Beyond _RIGHT, 1 - F is the trace of the kernel to double precision: (1/2) int_0^inf Ai(s + u) du for β = 1 and
     int_0^inf u Ai(s + u)² du for β = 2.
@@ -270,7 +270,7 @@ def _right_tail(beta: int, s: FloatArray, derivative: int) -> FloatArray:
 
 @cache
 def _quantile_guesses(beta: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Nodes s and ln F, ln (1 - F) there: ln F is used below _MIDDLE, ln (1 - F) above it."""
+    """Return nodes s, ln F (used below _MIDDLE) and ln (1 - F) (used above it)."""
     s = np.concatenate([np.linspace(-60.0, FAR_LEFT, 400), np.linspace(FAR_LEFT, 10.0, 2601)[1:],
                         np.geomspace(10.0, 1000.0, 400)[1:]])  # fmt: skip
     law = TracyWidom(beta)
@@ -279,7 +279,7 @@ def _quantile_guesses(beta: int) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 @cache
 def _quadrature(beta: int) -> tuple[FloatArray, FloatArray]:
-    """Points and the mass that each stands for: Gauss-Legendre in pieces, with total mass 1."""
+    """Return nodes and weights of total mass 1, by Gauss-Legendre quadrature in pieces."""
     points, weights = np.polynomial.legendre.leggauss(20)
     ends = np.linspace(-16.0, 30.0, 47)
     s = (ends[:-1, None] + 0.5 * (points + 1.0)).ravel()
@@ -327,8 +327,8 @@ def far_left_log_cdf(beta: int, v: FloatArray) -> tuple[FloatArray, FloatArray]:
 def log_cdf_on_left(right: float, q_right: float, log_f1: float, log_f2: float) -> tuple[Chebyshev, Chebyshev]:
     """Return ln F_1 and ln F_2 on [FAR_LEFT, right], from q, ln F_1 and ln F_2 at ``right`` and the series at the left.
 
-    Collocation at Chebyshev points, with the operator that inverts the second derivative under zero boundary values:
-    the equations become integral equations of the second kind, and lose nothing to rounding.
+    The method is collocation at Chebyshev points with the operator that inverts the second derivative under zero
+    boundary values. The equations become integral equations of the second kind and do not amplify rounding.
     """
     domain = (FAR_LEFT, right)
     points = chebyshev.chebpts1(_DEGREE + 1)
@@ -340,7 +340,7 @@ def log_cdf_on_left(right: float, q_right: float, log_f1: float, log_f2: float) 
     inverse[1] -= 0.5 * (ends[:, 1] - ends[:, 0])
 
     def line(left: float, right: float) -> FloatArray:
-        """The first two coefficients of the linear function with these boundary values."""
+        """Return the first two coefficients of the linear function with these boundary values."""
         return np.array([0.5 * (left + right), 0.5 * (right - left)])
 
     edge = np.array([-FAR_LEFT])

@@ -1,1 +1,1 @@
-"""Exact at every size: moments and cumulants of traces, the log-determinant, what self-normalisation changes."""
+"""Exact finite-size laws: moments and cumulants of traces, the participation ratio and the log-determinant."""

@@ -1,4 +1,4 @@
-"""Exact moments of positive integer order, continued to where none is polynomial in the dimensions."""
+"""Continuation of exact moments of positive integer order to orders that have no closed form."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ORDERS = 7
 
 
 def log_of(value: Fraction) -> Decimal:
-    """Ln of a positive fraction of any size."""
+    """Return the natural logarithm of a positive fraction of any size."""
     return Decimal(value.numerator).ln() - Decimal(value.denominator).ln()
 
 
 def continued(nodes: Sequence[int], values: Sequence[Decimal], at: int) -> tuple[Decimal, Decimal]:
-    """Thiele's rational function through these points, at another one, and its change by the last point."""
+    """Return Thiele's rational function through the points, evaluated at ``at``, and its change by the last point."""
     coefficients, rest = [], list(values)
     for k, node in enumerate(nodes):
         coefficients.append(rest[0])
@@ -39,9 +39,9 @@ def continued(nodes: Sequence[int], values: Sequence[Decimal], at: int) -> tuple
 
 
 def log_inverse_moment(power: int, dims: tuple[int, ...], self_normalized: bool) -> float:
-    """Ln (E 1/X) (E X) of X = tr M^power: (1/q) ln E X^q continued from q = 1..7 to q = -1.
+    """Ln (E 1/X) (E X) for X = tr M^power, by continuing (1/q) ln E X^q from q = 1..7 to q = -1.
 
-    Against simulation within 1e-4 for three factors of rank 20 and 1e-2 for eight of rank 32.
+    It agrees with simulation within 1e-4 for three factors of rank 20 and within 1e-2 for eight of rank 32.
     """
     with localcontext(DIGITS):
         orders = range(1, _ORDERS + 1)

@@ -14,7 +14,7 @@ Ring = TypeVar("Ring")
 
 
 def classical_cumulants(moments: Sequence[Any], times: Callable[[Any, Any], Any] = mul) -> list[Any]:
-    """Return κ_1, ..., κ_n from m_1, ..., m_n: κ_n = m_n - Σ_j C(n-1, j-1) κ_j m_{n-j}. In any ring."""
+    """Return κ_1, ..., κ_n from m_1, ..., m_n in any ring: κ_n = m_n - Σ_j C(n-1, j-1) κ_j m_{n-j}."""
     cumulants: list[Any] = []
     for n, moment in enumerate(moments, 1):
         known = (math.comb(n - 1, j - 1) * times(kappa, moments[n - j - 1]) for j, kappa in enumerate(cumulants, 1))
@@ -25,7 +25,8 @@ def classical_cumulants(moments: Sequence[Any], times: Callable[[Any, Any], Any]
 def free_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
     """Return the free cumulants from m_1, ..., m_n: m_n = Σ_s κ_s [z^(n-s)] M(z)^s, M(z) = 1 + Σ_k m_k z^k.
 
-    The sum over non-crossing partitions, by the size s of the block that holds the first element (Speicher 1994).
+    This is the sum over non-crossing partitions, ordered by the size s of the block that holds the first element
+    (Speicher 1994).
     """
     order = len(moments)
     series = [Fraction(1), *moments]
@@ -40,15 +41,15 @@ def free_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
 
 
 def joint_cumulant(variables: Powers, moment: Callable[[Powers], Ring], cumulant: Callable[[Powers], Ring]) -> Ring:
-    """Return the joint cumulant of the variables, one or more, named by integers and repeated where they occur again.
+    """Return the joint cumulant of one or more variables, which are named by integers and may repeat; in any ring.
 
-    From E Π_{i in S} x_i = sum over the blocks B of S with its first element of κ(B) E Π_{i not in B} x_i,
-    which is the sum over all set partitions of S, sorted by the block of that element (Speed 1983). In any ring.
+    It uses E Π_{i in S} x_i = Σ_B κ(B) E Π_{i not in B} x_i, summed over the blocks B of S that hold its first element.
+    This is the sum over all set partitions of S, ordered by the block of that element (Speed 1983).
 
     Args:
         variables: S.
-        moment: E of the product of the variables it is given.
-        cumulant: this function at fixed ``moment``, for fewer variables; cached by the caller, who knows what to keep.
+        moment: maps variables to the expectation of their product.
+        cumulant: this function at fixed ``moment``, for fewer variables. The caller caches it.
     """
     first, rest = variables[0], variables[1:]
     total = moment(variables)

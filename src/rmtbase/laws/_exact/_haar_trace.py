@@ -1,4 +1,4 @@
-"""The law of tr(P O Q Oᵀ), O a random rotation: how much two matrices meet by chance."""
+"""Law of tr(P O Q Oᵀ) for a random rotation O: the overlap of two matrices by chance."""
 
 from __future__ import annotations
 
@@ -19,45 +19,47 @@ from rmtbase.laws._exact._zonal import Partition, partitions, zonal_at_identity,
 from rmtbase.parameters import require_positive_integer, require_real_array, require_real_numbers
 from rmtbase.shown import in_one_line
 
-_HIGHEST = 8  # cumulant: beyond it the table of zonal polynomials takes longer than the law
-_CONSTANT = 1e-9  # relative spread below which T is a number, and its spread rounding
-_SKEWED = 0.05  # skewness from which on there is a sum of χ² variables like T
-_ALONE = 8  # of each spectrum so many of the largest count for themselves, others in groups that grow by a half
-_AT_THE_MEAN = 1e-3  # signed root of the deviance below which its limit is taken
+_HIGHEST = 8  # highest cumulant: above it the table of zonal polynomials takes longer than the law
+_CONSTANT = 1e-9  # relative spread below which T is taken as a constant and its spread as rounding
+_SKEWED = 0.05  # skewness above which a sum of χ² variables is fitted
+_ALONE = 8  # number of largest eigenvalues kept separate; the rest are averaged in groups that grow by a half
+_AT_THE_MEAN = 1e-3  # signed root of the deviance below which the correction takes its limit
 _STEPS = 40
 
 
 @in_one_line
 class HaarTrace:
-    """Laws of T = tr(P O Q Oᵀ), O Haar-distributed on O(d), P and Q positive semidefinite d × d with these eigenvalues.
+    """Laws of T = tr(P O Q Oᵀ) for positive semidefinite d × d P and Q with given spectra, O Haar-distributed on O(d).
 
-    With P = AᵀA and Q = BBᵀ it is ‖A O B‖_F²: of a composition score the square, up to the norms, where the later head
-    reads directions that have nothing to do with those the earlier writes. For two projectors it is the sum of the
-    cos² of the principal angles, the trace of a Jacobi matrix.
+    With P = AᵀA and Q = BBᵀ, T is ‖A O B‖_F². Up to the norms it is the square of a composition score whose later head
+    reads directions that are unrelated to those the earlier head writes. For two projectors T is the sum of the cos² of
+    the principal angles, the trace of a Jacobi matrix.
 
-    Moments are exact: E T^k = Σ_κ C_κ(P) C_κ(Q) / C_κ(I), over the partitions κ of k (James 1964), of the parts of P
-    and Q without trace, as T - tr P tr Q / d has them: central moments without cancellation. The second is
+    Moments are exact: E T^k = Σ_κ C_κ(P) C_κ(Q) / C_κ(I), summed over the partitions κ of k (James 1964). Applied to
+    the traceless parts of P and Q, the sum gives the moments of T - tr P tr Q / d, which are the central moments,
+    without cancellation. The second is
 
         Var T = 2 / ((d-1)(d+2)) · (tr P² - (tr P)²/d) (tr Q² - (tr Q)²/d).
 
-    Tails are those of c + Σ_ij w_ij χ²_α, w_ij = b P_i Q_j, with α, b and c such that the first three cumulants are
-    T's: without the rotation's constraints, of d far above both ranks, it would be T itself, at α = 1. By the
-    saddlepoint of Lugannani and Rice. Against 2 · 10⁶ direct draws of each of thirteen pairs of spectra (equal ones,
-    Gaussian products, powers, one spike; d from 16 to 256, ranks from 1 to d/2) the upper tail's mass is within 11 %
-    at 0.01; where d ≥ 48 it is within 19 % at 1e-3 and too large by 5 to 56 % at 1e-4, for d = 16 and 32 by up to 1.9
-    and 4.1 times; farther out by more. The lower tail's is within 15 % at 0.1 where d ≥ 48, and too large beyond, the
-    more the fewer eigenvalues dominate. So p-values err upwards. Where the skewness is below 0.05, or negative, as for
-    ranks above d/2: a gamma law with the same three cumulants, by the cube root of its variable.
+    Tails are those of c + Σ_ij w_ij χ²_α with w_ij = b P_i Q_j, where α, b and c match the first three cumulants of T.
+    For d far above both ranks the constraints of a rotation do not matter, and this is T itself with α = 1. The tails
+    are computed by the saddlepoint formula of Lugannani and Rice. Accuracy, measured against 2 · 10⁶ direct draws for
+    each of thirteen pairs of spectra (equal ones, Gaussian products, powers, one spike; d from 16 to 256, ranks from 1
+    to d/2): the mass of the upper tail is within 11 % at 0.01. For d ≥ 48 it is within 19 % at 1e-3 and too large by 5
+    to 56 % at 1e-4; for d = 16 and 32 it is too large by factors up to 1.9 and 4.1; farther out by more. For d ≥ 48 the
+    mass of the lower tail is within 15 % at 0.1 and too large beyond, the more the fewer eigenvalues dominate. So
+    p-values err upwards. Where the skewness is below 0.05 or negative, as for ranks above d/2, the law is a gamma law
+    with the same three cumulants, evaluated by the cube root of its variable.
 
     Source: A. T. James, Ann. Math. Stat. 35, 475 (1964); R. Lugannani and S. Rice, Adv. Appl. Probab. 12, 475 (1980).
 
     Attributes:
-        first, second: the spectra of the Ps and Qs, descending, (m, r) and (n, s), zeros left out or not; functions
-            are of all pairs, (m, n).
+        first, second: the spectra of the Ps and Qs, descending, (m, r) and (n, s), with or without their zeros. All
+            methods return values for all pairs, (m, n).
         d_model: d.
 
     Raises:
-        ParameterError: spectra that are not real, finite and non-negative, or of more than d eigenvalues.
+        ParameterError: for spectra that are not real, finite and non-negative, or that have more than d eigenvalues.
     """
 
     def __init__(self, first: ArrayLike, second: ArrayLike, d_model: int) -> None:
@@ -66,22 +68,22 @@ class HaarTrace:
         self.second = _require_spectra("second", second, self.d_model)
 
     def mean(self) -> Float[np.ndarray, "m n"]:
-        """tr P tr Q / d."""
+        """Expectation, tr P tr Q / d."""
         return np.multiply.outer(self.first.sum(axis=1), self.second.sum(axis=1)) / self.d_model
 
     def var(self) -> Float[np.ndarray, "m n"]:
-        """The exact variance; 0 where it is rounding beside the mean, and T a number."""
+        """Variance, exact; 0 where T is constant up to rounding of the mean."""
         return self._cumulants[1]
 
     def std(self) -> Float[np.ndarray, "m n"]:
-        """Standard deviation."""
+        """Return the standard deviation."""
         return np.sqrt(self.var())
 
     def cumulant(self, k: int) -> Float[np.ndarray, "m n"]:
-        """Cumulant of order k from 1 to 8, exact but for rounding.
+        """Cumulant of order k from 1 to 8, exact up to rounding.
 
         Raises:
-            ParameterError: another order.
+            ParameterError: for any other order.
         """
         order = require_positive_integer("k", k)
         if order > _HIGHEST:
@@ -92,11 +94,11 @@ class HaarTrace:
         return classical_cumulants([np.zeros_like(moments[0]), *moments])[-1]
 
     def cdf(self, x: ArrayLike) -> Float[np.ndarray, "m n"]:
-        """P(T ≤ x), x broadcast against (m, n); NaN where T is a number, or x is NaN."""
+        """P(T ≤ x), with x broadcast against (m, n); NaN where T is constant or x is not finite."""
         return ndtr(self._score(x))
 
     def sf(self, x: ArrayLike) -> Float[np.ndarray, "m n"]:
-        """P(T > x), as :meth:`cdf`."""
+        """P(T > x), with the shapes of :meth:`cdf`."""
         return ndtr(-self._score(x))
 
     @cached_property
@@ -110,7 +112,7 @@ class HaarTrace:
         return mean, np.where(constant, 0.0, variance), np.where(constant, 0.0, third)
 
     def _score(self, x: ArrayLike) -> FloatArray:
-        """The normal score of x: cdf(x) = Φ(score)."""
+        """Return the normal score of x: cdf(x) = Φ(score)."""
         mean, variance, third = self._cumulants
         values, _ = np.broadcast_arrays(require_real_numbers("x", x), mean)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -129,7 +131,7 @@ class HaarTrace:
 
 
 class _WeightedChiSquares:
-    """Σ_k w_k χ² of α n_k degrees of freedom, less its mean: many of them, (law, k)."""
+    """Laws of Σ_k w_k χ²_k minus its mean, where χ²_k has α n_k degrees of freedom; arrays have shape (law, k)."""
 
     def __init__(self, weight: FloatArray, degrees: FloatArray) -> None:
         self.largest = weight.max(axis=1)
@@ -138,20 +140,21 @@ class _WeightedChiSquares:
 
     @classmethod
     def of(cls, weight: FloatArray, count: FloatArray, variance: FloatArray, third: FloatArray) -> _WeightedChiSquares:
-        """Scale the weights, and α for each law, so that variance and third cumulant are these."""
+        """Scale the weights, and choose α, so that each law has the given variance and third cumulant."""
         second, cubes = 2.0 * weight**2 @ count, 8.0 * weight**3 @ count
         scale = third / cubes * second / variance
         alpha = variance / (second * scale**2)
         return cls(weight * scale[:, None], alpha[:, None] * count)
 
     def score(self, x: FloatArray) -> FloatArray:
-        """Lugannani and Rice's normal score of x, r + ln(u/r)/r with its sign turned.
+        """Normal score of x by Lugannani and Rice, r + ln(u/r)/r, with cdf(x) = Φ(score).
 
-        With θ = (1 - 1/s) / 2w, w the largest weight, K'(θ) is a sum of s / ((1-ρ) s + ρ), ρ = w_k / w: increasing and
-        concave in s, and nearly linear where one weight dominates. Newton's steps from below the root stay there.
+        With θ = (1 - 1/s) / 2w, w the largest weight and ρ = w_k / w, K'(θ) is a sum of terms s / ((1-ρ) s + ρ). It is
+        increasing and concave in s, and nearly linear where one weight dominates. Newton steps that start below the
+        root stay below it.
         """
         goal = x / self.largest + (self.degrees * self.ratio).sum(axis=1)
-        goal = np.maximum(goal, 1e-9 * self.degrees.sum(axis=1))  # T does not reach the law's lower end
+        goal = np.maximum(goal, 1e-9 * self.degrees.sum(axis=1))  # stay above the lower end of the law
         s = np.where(x > 0.0, 1.0, goal / self.degrees.sum(axis=1))
         for _ in range(_STEPS):
             below = (1.0 - self.ratio) * s[:, None] + self.ratio
@@ -174,13 +177,13 @@ class _WeightedChiSquares:
 
 
 def _cube_root_score(z: FloatArray, skewness: FloatArray) -> FloatArray:
-    """The normal score of a gamma law's standardised variable, by its cube root (Wilson & Hilferty 1931)."""
+    """Return the normal score of a standardised gamma variable, by its cube root (Wilson & Hilferty 1931)."""
     skew = np.where(np.abs(skewness) < 1e-8, 1e-8, skewness)
     return 6.0 / skew * np.expm1(np.log1p(np.maximum(0.5 * skew * z, -1.0 + 1e-12)) / 3.0) + skew / 6.0
 
 
 def _grouped(spectra: Float[np.ndarray, "m r"]) -> tuple[Float[np.ndarray, "m group"], Float[np.ndarray, " group"]]:
-    """Means of neighbouring eigenvalues, and how many each is of: of the largest one."""
+    """Return the means of groups of neighbouring eigenvalues and the group sizes; the largest ones stay single."""
     ends = [*range(min(_ALONE, spectra.shape[1])), spectra.shape[1]]
     while ends[-1] - ends[-2] > max(1, ends[-2] // 2):
         ends.insert(-1, ends[-2] + max(1, ends[-2] // 2))
@@ -189,7 +192,7 @@ def _grouped(spectra: Float[np.ndarray, "m r"]) -> tuple[Float[np.ndarray, "m gr
 
 
 def _centred_power_sums(spectra: Float[np.ndarray, "m r"], d: int) -> Float[np.ndarray, "order m"]:
-    """tr (P - tr P / d)^k, k = 0 to 8, of d eigenvalues of which those not given are zero."""
+    """tr (P - tr P / d)^k for k = 0 to 8; eigenvalues that are not given are zero."""
     shift = spectra.sum(axis=1) / d
     centred = spectra - shift[:, None]
     zeros = d - spectra.shape[1]
@@ -198,7 +201,7 @@ def _centred_power_sums(spectra: Float[np.ndarray, "m r"], d: int) -> Float[np.n
 
 
 def _central_moment(k: int, first: FloatArray, second: FloatArray, d: int) -> Float[np.ndarray, "m n"]:
-    """E (T - E T)^k, from the power sums of the parts without trace."""
+    """E (T - E T)^k, from the power sums of the traceless parts."""
     mus, on_power_sums, weight = _zonal_table(k)
     at_identity = [zonal_at_identity(kappa, d) for kappa in partitions(k)]
     each = np.array([w / n if n > 0 else 0.0 for w, n in zip(weight, at_identity, strict=True)])
@@ -210,7 +213,10 @@ def _central_moment(k: int, first: FloatArray, second: FloatArray, d: int) -> Fl
 
 @cache
 def _zonal_table(k: int) -> tuple[Sequence[Partition], Float[np.ndarray, "mu kappa"], Sequence[float]]:
-    """The J_κ on the power sums p_μ without parts 1, the others being zero, and C_κ / J_κ = 2^k k! / <J_κ, J_κ>."""
+    """Return the partitions μ without a part 1, the coefficients of J_κ on their p_μ, and C_κ / J_κ.
+
+    Power sums with a part 1 vanish for traceless matrices. C_κ / J_κ = 2^k k! / <J_κ, J_κ>.
+    """
     mus = [mu for mu in partitions(k) if 1 not in mu]
     columns = [zonal_in_power_sums(kappa) for kappa in partitions(k)]
     table = np.array([[float(column.get(mu, 0)) for column in columns] for mu in mus])

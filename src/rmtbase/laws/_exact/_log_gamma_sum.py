@@ -1,4 +1,4 @@
-"""The law of a sum of logarithms of independent gamma variables, from its exact characteristic function."""
+"""Law of a sum of logarithms of independent gamma variables, from its exact characteristic function."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from scipy.special import digamma, gammaln, loggamma, ndtri_exp, polygamma
 
 from rmtbase.laws._distribution import ComplexArray, FloatArray
 
-_LOG_TINY = 780.0  # -ln of the least probability tabulated; none below exp(-745) is a positive double
-_LARGEST_TILT = 1e4  # in units of the strip; a bounded law is not resolved closer to its upper end
+_LOG_TINY = 780.0  # -ln of the smallest tabulated probability; below exp(-745) no double is positive
+_LARGEST_TILT = 1e4  # in units of the strip; it limits how close to its upper end a bounded law is resolved
 _LOG_ROUNDING = 36.7  # -ln 2^-53
 _STEP, _NODES = 0.25, 60  # of the trapezoidal rule on the contour
-# Of the contour: 0 is right for a quadratic K and 1/3 for a single logarithm, in units of the width of the saddle.
+# Bends of the contour, in units of the width of the saddle: 0 suits a quadratic K, 1/3 a single logarithm.
 _BENDS = np.array([0.0, 0.02, 0.04, 0.08, 0.16, 1 / 3])
-# Stirling's series, B_2k / (2k (2k - 1)), and from where on its seven terms are double precision.
+# Stirling's series, B_2k / (2k (2k - 1)), and the argument from which its seven terms give double precision.
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _STIRLING_FROM = 16.0
 _Y, _SCORE, _LOG_DENSITY = 0, 1, 2  # columns of the tables
@@ -29,17 +29,19 @@ _Y, _SCORE, _LOG_DENSITY = 0, 1, 2  # columns of the tables
 
 @dataclass(frozen=True)
 class LogGammaSum:
-    """The law of Y with ln E exp(s Y) = K(s) = Σ_j m_j [lnGamma(a_j + c_j s) - lnGamma(a_j) - c_j s ln a_j].
+    """Law of Y with ln E exp(s Y) = K(s) = Σ_j m_j [lnGamma(a_j + c_j s) - lnGamma(a_j) - c_j s ln a_j].
 
-    With weights m_j > 0 that is Y = sum c_j ln(G_j / a_j), G_j independent gamma variables of shape a_j and scale 1
-    (m_j of each); terms of negative weight divide an independent part out of Y. K is analytic for Re s > -strip.
+    With weights m_j > 0, Y = sum c_j ln(G_j / a_j), where the G_j are independent gamma variables of shape a_j and
+    scale 1 (m_j of each). Terms of negative weight divide an independent part out of Y. K is analytic for
+    Re s > -strip.
 
-    The tails are inversion integrals, P(Y > y) = (1/2 π i) int exp(K(s) - s y) ds/s over a path to the right of s = 0
-    and minus the same to its left for P(Y ≤ y), along a parabola through the saddle point of the integrand. There the
-    trapezoidal rule converges geometrically (Helstrom 1996), and no tail is a difference of larger numbers. They are
-    tabulated once as the normal score z, P(Y ≤ y) = ndtr(z), by Chebyshev series in a coordinate of the saddle point;
-    beyond |z| = 39, where the tail is no positive double, y counts as that far. Numerical; measured error, relative to
-    either tail: 1e-11, growing as the cancellation in K to 1e-9 where sum |m_j| a_j is of order 10^6.
+    The tails are inversion integrals: P(Y > y) = (1/2 π i) int exp(K(s) - s y) ds/s over a path to the right of s = 0,
+    and minus the same integral over a path to its left for P(Y ≤ y). The path is a parabola through the saddle point of
+    the integrand. There the trapezoidal rule converges geometrically (Helstrom 1996), and no tail is a difference of
+    larger numbers. The tails are tabulated once as the normal score z, P(Y ≤ y) = ndtr(z), by Chebyshev series in a
+    coordinate of the saddle point. Beyond |z| = 39, where the tail is not a positive double, y is clipped. Numerical;
+    the measured error relative to either tail is 1e-11 and grows with the cancellation in K, to 1e-9 where
+    sum |m_j| a_j is of order 10^6.
 
     Attributes:
         weights, powers, shapes: m_j, c_j > 0 and a_j > 0.
@@ -50,11 +52,11 @@ class LogGammaSum:
     shapes: tuple[float, ...]
 
     def cumulant(self, k: int) -> float:
-        """Cumulant of order k ≥ 1: Σ m c^k polygamma(k - 1, a), less Σ m c ln a for k = 1."""
+        """Cumulant of order k ≥ 1: Σ m c^k polygamma(k - 1, a), minus Σ m c ln a for k = 1."""
         return float(self._derivative(np.zeros(()), k))
 
     def score(self, y: FloatArray) -> FloatArray:
-        """Return the z with P(Y ≤ y) = ndtr(z); nan for nan."""
+        """Return z with P(Y ≤ y) = ndtr(z); nan for nan."""
         return self._looked_up(_Y, y, _SCORE)
 
     def log_density(self, y: FloatArray) -> FloatArray:
@@ -62,7 +64,7 @@ class LogGammaSum:
         return self._looked_up(_Y, y, _LOG_DENSITY)
 
     def quantile(self, z: FloatArray) -> FloatArray:
-        """Return the y of the normal score z; nan for nan."""
+        """Return y with normal score z; nan for nan."""
         return self._looked_up(_SCORE, z, _Y)
 
     def _looked_up(self, known: int, value: FloatArray, wanted: int) -> FloatArray:
@@ -88,13 +90,13 @@ class LogGammaSum:
         return _log_gamma_ratio(a, c * s[..., None]) @ m
 
     def _derivative(self, s: FloatArray, k: int) -> FloatArray:
-        """The k-th derivative of K at real s."""
+        """Return the k-th derivative of K at real s."""
         m, c, a = self._terms
         x = a + c * s[..., None]
         return (digamma(x) - np.log(a) if k == 1 else polygamma(k - 1, x)) @ (m * c**k)
 
     def _saddle_value(self, s: FloatArray) -> FloatArray:
-        """The y for which exp(K - s y) / s has its saddle point at s."""
+        """Return y for which exp(K - s y) / s has its saddle point at s."""
         return self._derivative(s, 1) - 1.0 / s
 
     def _log_tail_and_density(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -103,12 +105,13 @@ class LogGammaSum:
         width = 1.0 / np.sqrt(self._derivative(s, 2) + 1.0 / s**2)
 
         def path(bend: FloatArray, u: FloatArray) -> tuple[ComplexArray, ComplexArray]:
-            """The parabola s + width (i u - bend u²), and what ln exp(K - s y) gains on it."""
+            """Return the parabola s + width (i u - bend u²) and the change of K - s y along it."""
             points = s[:, None] + width[:, None] * (1j * u - bend * u * u)
             return points, self._log_mgf(points) - start[:, None] - (points - s[:, None]) * y[:, None]
 
         u = _STEP * np.arange(_NODES, dtype=np.float64)
-        # The straightest path on which all is over at the last node: more of a bend meets where K grows.
+        # The straightest path on which the integrand is negligible at the last node: stronger bends reach regions
+        # where K grows.
         at_end = path(_BENDS, u[-1])[1].real
         enough = at_end < -_LOG_ROUNDING
         bend = _BENDS[np.where(enough.any(axis=1), enough.argmax(axis=1), at_end.argmin(axis=1))][:, None]
@@ -120,7 +123,7 @@ class LogGammaSum:
 
     @cached_property
     def _tables(self) -> tuple[_Table, _Table]:
-        """The lower and the upper tail; they meet near the mean."""
+        """Tables of the lower and the upper tail, which meet near the mean."""
 
         def below(tau):
             return -self._strip / (1.0 + np.exp(tau))
@@ -132,7 +135,7 @@ class LogGammaSum:
             return float(self._saddle_value(np.array(saddle(tau))))
 
         def unlikely(tau: float, saddle: Callable) -> float:
-            """Positive where exp(K - s y) is too small to be tabulated."""
+            """Return a number that is positive where exp(K - s y) is too small to be tabulated."""
             s = np.array(saddle(tau))
             return float(s * self._saddle_value(s) - self._log_mgf(s)) - _LOG_TINY
 
@@ -156,7 +159,7 @@ class LogGammaSum:
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """y, z and ln density as Chebyshev series in t from -1 to 1, one column each; y and z rise with t."""
+    """Chebyshev series of y, z and ln density in t from -1 to 1, one column each; y and z rise with t."""
 
     series: FloatArray
 
@@ -169,11 +172,11 @@ class _Table:
 
     @cached_property
     def nodes(self) -> FloatArray:
-        """The columns, shape (3, 513), at equidistant t."""
+        """Values of the columns at equidistant t, shape (3, 513)."""
         return np.asarray(chebval(np.linspace(-1.0, 1.0, 513), self.series), dtype=np.float64)
 
     def coordinate(self, column: int, value: FloatArray) -> FloatArray:
-        """The t at which a column has these values, clipped to [-1, 1]: Newton's method from the nodes."""
+        """Find t in [-1, 1] at which a column has these values, by Newton's method from the nodes."""
         nodes, series = self.nodes[column], self.series[:, column]
         slope = chebder(series)
         t = np.interp(value, nodes, np.linspace(-1.0, 1.0, nodes.size))
@@ -188,9 +191,10 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _log_gamma_ratio(a: FloatArray, z):
-    """LnGamma(a + z) - lnGamma(a) - z ln a, real or complex, a > 0; without cancellation where both are large.
+    """LnGamma(a + z) - lnGamma(a) - z ln a for real or complex z and a > 0, without cancellation at large arguments.
 
-    (x - 1/2) ln(x/a) - z + S(x) - S(a), x = a + z, S the tail of Stirling's series. Analytic off x ≤ 0.
+    There it is (x - 1/2) ln(x/a) - z + S(x) - S(a) with x = a + z and S the tail of Stirling's series. It is analytic
+    except at x ≤ 0.
     """
     x = a + z
     base, step = np.broadcast_to(a, x.shape), np.broadcast_to(z, x.shape)

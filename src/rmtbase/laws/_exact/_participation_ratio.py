@@ -1,4 +1,4 @@
-"""The participation ratio of a Gaussian chain from exact moments, weighted by powers of the trace."""
+"""Participation ratio of a Gaussian chain, from exact moments that are weighted by powers of the trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 
 _DEGREE = 14
 _TRUSTED = {1: 0.5, 2: 0.5, 3: 0.5, 4: 0.2, 5: 0.02}
-"""Relative change by the last weight up to which a difference of this order counts."""
+"""Largest relative change by the last weight at which a difference of each order is used."""
 
 
 class Estimate(NamedTuple):
@@ -32,26 +32,27 @@ class Estimate(NamedTuple):
 def participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
     """Return mean, standard deviation and shape of P = (tr M)² / tr M² = (Σ λ)² / Σ λ², M = Wᵀ W.
 
-    It depends on the dimensions alone. With T = tr M and Q = tr M², the moments of Y = 1/P = Q/T² are exact in the law
-    of the chain that is weighted by T^n,
+    They depend only on the dimensions. With T = tr M and Q = tr M², the moments of Y = 1/P = Q/T² are exact in the law
+    of the chain weighted by T^n,
 
         E_n Y^s = E[Q^s T^(n - 2s)] / E[T^n],    n = 2s, 2s + 1, ...
 
-    and depend on n the less the more independent T is of Y: not at all for one factor. The differences of order k in s,
-    at s = 0, of ln E_n Y^s are of order ε^(k-1), ε the relative variance of Y, and are continued from n = 2k..14 to
-    n = 0 by the rational function through them (Thiele's continued fraction): the moments of Y. (1/s) ln E Y^s likewise
-    from s = 1..m to s = -1..-4: the moments of P, neglecting differences of order m + 1. m is 5, or as far as the
-    differences settle with n: 4 and 3 where many factors meet few eigenvalues, 2 (Y log-normal) below rank 4. Where not
-    even the second settles it is that of the smallest n.
+    They depend on n less, the more independent T is of Y; for one factor they do not depend on n at all. The
+    differences in s of order k, at s = 0, of ln E_n Y^s are of order ε^(k-1), with ε the relative variance of Y. The
+    rational function through them (Thiele's continued fraction) continues them from n = 2k..14 to n = 0, which gives
+    the moments of Y. In the same way (1/s) ln E Y^s is continued from s = 1..m to s = -1..-4, which gives the moments
+    of P; differences of order m + 1 are neglected. The order m is 5, or the highest order at which the differences
+    settle with n: 4 and 3 where many factors meet few eigenvalues, 2 (Y log-normal) below rank 4. If even the second
+    difference does not settle, its value at the smallest n is used.
 
-    ``error`` and ``std_error`` are the change by the last order. Errors of mean (in standard deviations), std, skewness
-    and excess kurtosis, measured against 200 000 to 400 000 draws and beyond their errors:
+    ``error`` and ``std_error`` are the changes by the last order. Errors of mean (in standard deviations), std,
+    skewness and excess kurtosis in excess of the sampling errors, measured with 200 000 to 400 000 draws:
 
         one factor, W_QK, rank ≥ 16             0.003, 0.3 %, 0.01, 0.03
         up to six factors, rank ≥ 16            0.003, 0.4 %, 0.02, 0.05
         rank 8 or 12, or eight equal factors    0.01, 2 %, 0.1, 0.15
 
-    Exactly 1 where the rank is 1.
+    P is exactly 1 where the rank is 1.
 
     Raises:
         ParameterError: as :class:`rmtbase.laws.GaussianChain`.
@@ -61,7 +62,7 @@ def participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
 
 @takes(ChainKeywords)
 def normalized_participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
-    """Return the same of the participation ratio divided by the rank, d_head for W_QK."""
+    """Return :func:`participation_ratio` divided by the rank, which is d_head for W_QK."""
     of = ChainParameters(*shape, **chain)
     whole = participation_ratio_of(of.dims)
     return replace(whole, **{name: getattr(whole, name) / of.rank for name in ("mean", "std", "error", "std_error")})
@@ -69,7 +70,7 @@ def normalized_participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) 
 
 @lru_cache(maxsize=1024)
 def participation_ratio_of(dims: tuple[int, ...]) -> Moments:
-    """:func:`participation_ratio` of checked dimensions."""
+    """Return :func:`participation_ratio` for checked dimensions."""
     if min(dims) == 1:
         return Moments(1.0, 0.0, "exact")
     estimates = estimates_by_order(dims)
@@ -82,14 +83,14 @@ def participation_ratio_of(dims: tuple[int, ...]) -> Moments:
 
 @lru_cache(maxsize=1024)
 def estimates_by_order(dims: tuple[int, ...]) -> list[Estimate]:
-    """From the moments of the inverse up to the first, to the second, and so on as far as they settle."""
+    """Return estimates from the moments of 1/P up to order 1, up to order 2, and so on as far as they settle."""
     with localcontext(DIGITS):
         log_moments = _log_moments_of_the_inverse(dims)
         return [_of_the_inverse(log_moments[:order]) for order in range(1, len(log_moments) + 1)]
 
 
 def _log_moments_of_the_inverse(dims: tuple[int, ...]) -> list[Decimal]:
-    """Ln E Y^s at s = 1, 2, ..., as far as their differences settle."""
+    """Ln E Y^s for s = 1, 2, ..., as far as the differences settle."""
     weighted = {
         (n, s): log_of(unit_trace_moment((2,) * s + (1,) * (n - 2 * s), dims, False))
         for n in range(_DEGREE + 1)
@@ -117,7 +118,7 @@ def _log_moments_of_the_inverse(dims: tuple[int, ...]) -> list[Decimal]:
 
 
 def _of_the_inverse(log_moments: Sequence[Decimal]) -> Estimate:
-    """Of 1/Y from ln E Y^s, s = 1, 2, ...; std 0 where no law has what comes out."""
+    """Estimate the moments of 1/Y from ln E Y^s, s = 1, 2, ...; std is 0 if the variance is not positive."""
     orders = range(1, len(log_moments) + 1)
     slopes = [log_moment / s for s, log_moment in zip(orders, log_moments, strict=True)]
     first, *logs = (-k * continued(orders, slopes, -k)[0] for k in range(1, 5))

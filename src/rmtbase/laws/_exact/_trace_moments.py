@@ -1,4 +1,4 @@
-"""Exact finite-size moments and cumulants of the sums of powers of the eigenvalues of a Gaussian chain."""
+"""Exact finite-size moments and cumulants of sums of powers of the eigenvalues of a Gaussian chain."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from rmtbase.parameters import require_flag, require_positive_integer
 def trace_moment(
     partition: Sequence[int], *shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]
 ) -> Fraction:
-    """Return E[Π_i tr M^(μ_i)], M = Wᵀ W. Exact, for the sigmas as the doubles that they are.
+    """Return E[Π_i tr M^(μ_i)], M = Wᵀ W, as an exact fraction (the sigmas are taken as the binary fractions they are).
 
-    For S a real Wishart matrix of n degrees of freedom, E J_kappa(A S) = 2^k (n/2)_kappa J_kappa(A) with J_kappa the
-    zonal polynomial (Muirhead 1982, theorem 7.2.7). Taking one factor of the chain after the other leaves, at σ = 1,
+    For a real Wishart matrix S with n degrees of freedom, E J_kappa(A S) = 2^k (n/2)_kappa J_kappa(A), where J_kappa is
+    the zonal polynomial (Muirhead 1982, theorem 7.2.7). Averaging over one factor of the chain after the other leaves,
+    at σ = 1,
 
-        E p_mu(M) = Σ_kappa a_{μ κ} Π_{l=0..L} J_kappa(1^{n_l}),    p_mu = Σ_kappa a_{μ κ} J_kappa,
+        E p_mu(M) = Σ_kappa a_{μ κ} Π_{l=0..L} J_kappa(1^{n_l}),    p_mu = Σ_kappa a_{μ κ} J_kappa.
 
-    times (Π σ_l²)^k, and n_0^(-k) for ``sqrt_d``. For the raw product at σ = 1, ``normalization="none"``, it is
-    polynomial in the dimensions (:func:`trace_moment_polynomial`). Any degree k = sum(partition); the coefficients are
-    computed once per degree (a millisecond at k = 4, 20 at k = 8, 0.3 s at k = 12).
+    This is multiplied by (Π σ_l²)^k, and by n_0^(-k) for ``sqrt_d``. For the raw product (``normalization="none"``) at
+    σ = 1 it is a polynomial in the dimensions (:func:`trace_moment_polynomial`). The degree k = sum(partition) is
+    arbitrary; the coefficients are computed once per degree (in 1 ms at k = 4, 20 ms at k = 8, 0.3 s at k = 12).
 
-    ``partition`` holds the exponents μ_i, positive integers in any order; () gives 1. ``self_normalized`` divides each
-    X_l by its own σ̂_l, σ̂_l² = |X_l|_F² / (n_{l-1} n_l), first (:func:`self_normalization`); the sigmas then cancel.
+    ``partition`` holds the exponents μ_i, positive integers in any order; () gives 1. ``self_normalized`` first divides
+    each X_l by its own σ̂_l, σ̂_l² = |X_l|_F² / (n_{l-1} n_l) (:func:`self_normalization`); the sigmas then cancel.
 
     Raises:
         ParameterError: for exponents that are not positive integers, and as :class:`rmtbase.laws.GaussianChain`.
@@ -47,13 +48,15 @@ def trace_moment(
 def trace_cumulant(
     powers: Sequence[int], *shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]
 ) -> Fraction:
-    """Return the joint cumulant of tr M^(a_1), ..., tr M^(a_m), M as in :func:`trace_moment`. Exact.
+    """Return the exact joint cumulant of tr M^(a_1), ..., tr M^(a_m), with M as in :func:`trace_moment`.
 
-    One power gives the mean, (a, a) the variance and (a, b) the covariance of tr M^a and tr M^b, (a, a, a) the third
-    central moment; ``powers`` are one or more, in any order. ``self_normalized`` as in :func:`trace_moment`.
+    One power gives the mean, (a, a) the variance, (a, b) the covariance of tr M^a and tr M^b, and (a, a, a) the third
+    central moment. ``powers`` holds one or more powers in any order. ``self_normalized`` is that of
+    :func:`trace_moment`.
 
     Raises:
-        ParameterError: for powers that are not positive integers, or none, and as :class:`rmtbase.laws.GaussianChain`.
+        ParameterError: for powers that are not positive integers, for no powers, and as
+            :class:`rmtbase.laws.GaussianChain`.
     """
     checked, own = require_powers("powers", powers), require_flag("self_normalized", self_normalized)
     if not checked:
@@ -66,7 +69,7 @@ def trace_cumulant(
 def trace_covariance(
     max_power: int, *shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]
 ) -> tuple[tuple[Fraction, ...], ...]:
-    """Return the covariance matrix of (tr M, tr M², ..., tr M^max_power), max_power rows of max_power. Exact.
+    """Return the exact covariance matrix of (tr M, tr M², ..., tr M^max_power), shape (max_power, max_power).
 
     Raises:
         ParameterError: for a max_power that is not a positive integer, and as :class:`rmtbase.laws.GaussianChain`.
@@ -82,7 +85,7 @@ def trace_covariance(
 
 @takes(ChainKeywords)
 def trace_cumulants(power: int, *shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]) -> Moments:
-    """Return mean, standard deviation, skewness and excess kurtosis of tr M^power = Σ λ^power. Exact, rounded once.
+    """Return mean, standard deviation, skewness and excess kurtosis of tr M^power = Σ λ^power, exact and rounded once.
 
     For W_QK at σ = 1 and ``sqrt_d``, E Σ λ = d h and E Σ λ² = h (d² + 2 d h + 2 d + h + 3). The kurtosis needs moments
     of degree 4 ``power``. ``self_normalized`` is that of :func:`trace_moment`; the sigmas then cancel.
@@ -104,7 +107,7 @@ def trace_cumulants(power: int, *shape: Any, self_normalized: bool = False, **ch
 
 
 def _factor(of: ChainParameters, self_normalized: bool) -> Fraction:
-    """What multiplies the eigenvalues of the unit chain; self-normalised, its sigmas cancel."""
+    """Return the factor that scales the eigenvalues of the unit chain; the sigmas cancel if self-normalised."""
     return variance_factor(of.dims, () if self_normalized else of.sigmas, of.normalization)
 
 
@@ -117,7 +120,7 @@ def require_powers(name: str, powers: object) -> Partition:
 
 @lru_cache(maxsize=4096)
 def unit_trace_moment(mu: Partition, dims: tuple[int, ...], self_normalized: bool) -> Fraction:
-    """:func:`trace_moment` of the raw product at σ = 1, for checked arguments, μ in descending order."""
+    """Return :func:`trace_moment` of the raw product at σ = 1 for checked arguments, with μ in descending order."""
     degree = sum(mu)
     zonals, (numerators, denominator) = _zonals_at_identities(degree, dims), _over_one_denominator(mu)
     raw = Fraction(sum(a * zonals[kappa] for kappa, a in numerators), denominator)
@@ -126,7 +129,7 @@ def unit_trace_moment(mu: Partition, dims: tuple[int, ...], self_normalized: boo
 
 @lru_cache(maxsize=4096)
 def _over_one_denominator(mu: Partition) -> tuple[tuple[tuple[Partition, int], ...], int]:
-    """The coefficients of p_mu on the zonals as integers, and what they are all to be divided by."""
+    """Return the coefficients of p_mu on the zonal polynomials as integers, and their common denominator."""
     terms = power_sum_in_zonals(mu)
     denominator = math.lcm(*(a.denominator for a in terms.values()))
     return tuple((kappa, a.numerator * (denominator // a.denominator)) for kappa, a in terms.items()), denominator
@@ -134,7 +137,7 @@ def _over_one_denominator(mu: Partition) -> tuple[tuple[tuple[Partition, int], .
 
 @lru_cache(maxsize=256)
 def _zonals_at_identities(degree: int, dims: tuple[int, ...]) -> dict[Partition, int]:
-    """The product over l of J_kappa(1^{n_l}) for each partition of the degree: each box brings a factor n + 2j - i."""
+    """Return Π_l J_kappa(1^{n_l}) for each partition of the degree; each box contributes a factor n + 2j - i."""
     if not degree:
         return {(): 1}
     smaller, products = _zonals_at_identities(degree - 1, dims), {}

@@ -1,4 +1,4 @@
-"""Polynomials in the dimensions of a chain: the exact moments and cumulants of its traces."""
+"""Exact moments and cumulants of the traces of a chain, as polynomials in its dimensions."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Exponents = tuple[int, ...]
 
 @dataclass(frozen=True)
 class DimensionPolynomial:
-    """An exact polynomial in named dimensions, such as d**2*h*(d**2 + 2*d*h + 2*d + h + 3).
+    """Exact polynomial in named dimensions, such as d**2*h*(d**2 + 2*d*h + 2*d + h + 3).
 
-    Call it with the dimensions, ``polynomial(d=768, h=64)``; ``str`` is valid Python, :meth:`latex` is for print. Both
-    pull out the common rational and monomial factor and order terms by falling degree, then by the symbols' order.
-    Sums, differences and products are those of polynomials in the same symbols.
+    Call it with the dimensions, ``polynomial(d=768, h=64)``. ``str`` gives valid Python and :meth:`latex` gives LaTeX.
+    Both factor out the common rational and monomial factor and order the terms by falling degree, then by the order of
+    the symbols. Polynomials in the same symbols can be added, subtracted and multiplied.
 
     Attributes:
         symbols: the names, in order.
-        terms: (exponents, coefficient) pairs, exponents in the order of ``symbols``; no zero coefficients; in the order
-            of print.
+        terms: (exponents, coefficient) pairs in printing order, without zero coefficients; the exponents follow the
+            order of ``symbols``.
     """
 
     symbols: tuple[str, ...]
@@ -43,7 +43,7 @@ class DimensionPolynomial:
 
     @property
     def coefficients(self) -> dict[Exponents, Fraction]:
-        """The coefficients by exponents."""
+        """Coefficients by exponents."""
         return dict(self.terms)
 
     def __call__(self, **dims: int) -> Fraction:
@@ -95,7 +95,7 @@ class DimensionPolynomial:
             return "0"
 
         def product(powers: Exponents, coefficient: Fraction) -> str:
-            """Of a positive coefficient and a monomial; empty where it is 1."""
+            """Print a positive coefficient times a monomial; empty where that is 1."""
             numbers = [] if coefficient == 1 else [str(coefficient.numerator)]
             if coefficient.denominator > 1:
                 numbers = [fraction.format(*coefficient.as_integer_ratio())]
@@ -120,7 +120,7 @@ class DimensionPolynomial:
 
 
 def _latex_symbol(name: str) -> str:
-    r"""``n_0`` as ``n_{0}``, ``d_model`` as ``d_{\mathrm{model}}``."""
+    r"""Return the LaTeX of a name: ``n_{0}`` for ``n_0``, ``d_{\mathrm{model}}`` for ``d_model``."""
     base, _, index = name.partition("_")
     letters = base if len(base) == 1 else rf"\mathrm{{{base}}}"
     if not index:
@@ -131,13 +131,13 @@ def _latex_symbol(name: str) -> str:
 def trace_moment_polynomial(partition: Sequence[int], symbols: Sequence[str]) -> DimensionPolynomial:
     """Return E[Π_i tr M^(μ_i)] of the raw product at σ = 1 (:func:`trace_moment`) as a polynomial in the dimensions.
 
-    Exact. Its coefficients are positive integers: they count the pairings of the entries by the indices that stay free
-    (Wick).
-    For W_QK, ``trace_moment_polynomial((2,), ("d", "h", "d"))`` is d**2*h*(d**2 + 2*d*h + 2*d + h + 3).
+    The polynomial is exact. Its coefficients are positive integers, which count the pairings of the entries by the
+    indices that stay free (Wick). For W_QK, ``trace_moment_polynomial((2,), ("d", "h", "d"))`` is
+    d**2*h*(d**2 + 2*d*h + 2*d + h + 3).
 
     Args:
         partition: the exponents μ_i, positive integers in any order.
-        symbols: the names of n_0, ..., n_L; equal names are equal dimensions.
+        symbols: the names of n_0, ..., n_L; equal names mean equal dimensions.
 
     Raises:
         ParameterError: for exponents that are not positive integers, fewer than two symbols, or symbols that are not
@@ -147,10 +147,10 @@ def trace_moment_polynomial(partition: Sequence[int], symbols: Sequence[str]) ->
 
 
 def trace_cumulant_polynomial(powers: Sequence[int], symbols: Sequence[str]) -> DimensionPolynomial:
-    """Return the cumulant of :func:`trace_cumulant`, raw and at σ = 1, as a polynomial in the dimensions. Exact.
+    """Return :func:`trace_cumulant` of the raw product at σ = 1 as an exact polynomial in the dimensions.
 
-    ``trace_cumulant_polynomial((1, 1), ("d", "h", "d"))`` is the variance of Σ λ, 2*d**2*h*(2*d + h + 1). Errors as
-    :func:`trace_moment_polynomial`, and for no power at all.
+    ``trace_cumulant_polynomial((1, 1), ("d", "h", "d"))`` is the variance of Σ λ, 2*d**2*h*(2*d + h + 1). Errors as for
+    :func:`trace_moment_polynomial`, and for an empty ``powers``.
     """
     checked, names = require_powers("powers", powers), _require_symbols(symbols)
     if not checked:

@@ -1,9 +1,10 @@
 """Zonal polynomials (Jack polynomials at α = 2) and power sums, in exact rational arithmetic.
 
-Two bases of the symmetric polynomials of degree k, each indexed by the partitions of k: power-sum p, and Jack J in its
-integral form, with J_kappa(1, ..., 1) = Π over boxes of (n + 2j - i), i the row and j the column from zero, and n ones
-(Macdonald, Symmetric Functions and Hall Polynomials, VI.10; Muirhead 1982, ch. 7). C_kappa is J_kappa in the scale in
-which they add up to p_1^k. Partitions are tuples of parts in descending order.
+Two bases of the symmetric polynomials of degree k are used, each indexed by the partitions of k: the power sums p, and
+the Jack polynomials J in their integral form. At n ones J_kappa(1, ..., 1) = Π over boxes of (n + 2j - i), where i is
+the row and j the column, both from zero (Macdonald, Symmetric Functions and Hall Polynomials, VI.10; Muirhead 1982,
+ch. 7). C_kappa is J_kappa scaled so that the C_kappa add up to p_1^k. Partitions are tuples of parts in descending
+order.
 
 The generalised binomial coefficients are defined by C_kappa(I + X)/C_kappa(I) = Σ_sigma binom(κ, σ)
 C_sigma(X)/C_sigma(I) (Constantine 1966; Muirhead 1982, section 7.5).
@@ -42,10 +43,10 @@ def sorted_partition(parts: list[int]) -> Partition:
 
 @cache
 def power_sum_in_zonals(mu: Partition) -> dict[Partition, Fraction]:
-    """Return the coefficients of p_mu on the J_kappa, p_μ one factor after the other from the largest on.
+    """Return the coefficients of p_mu on the J_kappa, by multiplying its power sums from the largest on.
 
-    The first is p_k = 2 k Σ_kappa J_kappa / j_kappa Π over boxes but the first of (2j - i), j_kappa the product of both
-    hook products (Macdonald, VI.10, example 1).
+    The first is p_k = 2 k Σ_kappa J_kappa / j_kappa Π over boxes except the first of (2j - i), where j_kappa is the
+    product of both hook products (Macdonald, VI.10, example 1).
     """
     if not mu:
         return {(): Fraction(1)}
@@ -59,7 +60,7 @@ def power_sum_in_zonals(mu: Partition) -> dict[Partition, Fraction]:
 
 
 def _times_power_sum(k: int, terms: Terms) -> Terms:
-    """p_k times a symmetric polynomial: of p_1 by its boxes, of the others by a commutator.
+    """Multiply a symmetric polynomial by p_k: for k = 1 by adding boxes, for larger k by a commutator.
 
     With D the Laplace-Beltrami operator, [D, p_1] is 2 Σ x_i² d/dx_i plus a multiple of p_1, so that
     [[D, p_1], p_k] = 2 k p_{k+1}.
@@ -73,7 +74,7 @@ def _times_power_sum(k: int, terms: Terms) -> Terms:
 
 
 def _with_a_box(terms: Terms, weighted: bool) -> Terms:
-    """p_1 times a symmetric polynomial, or, ``weighted``, [D, p_1] of it."""
+    """Multiply a symmetric polynomial by p_1, or, if ``weighted``, apply [D, p_1] to it."""
     result: Terms = {}
     for kappa, coefficient in terms.items():
         for above, factor in _one_more_box(kappa):
@@ -84,9 +85,9 @@ def _with_a_box(terms: Terms, weighted: bool) -> Terms:
 
 @cache
 def _one_more_box(kappa: Partition) -> tuple[tuple[Partition, Fraction], ...]:
-    """The coefficients of p_1 J_kappa.
+    """Return the coefficients of p_1 J_kappa.
 
-    p_1 C_kappa = Σ_i binom(κ^(i), κ) C_{κ^(i)} / (|κ| + 1), which is e^tr's expansion to first order, and
+    p_1 C_kappa = Σ_i binom(κ^(i), κ) C_{κ^(i)} / (|κ| + 1), from the expansion of e^tr to first order, and
     C_kappa = 2^k k! J_kappa / j_kappa.
     """
     here = zonal_norm(kappa)
@@ -96,7 +97,7 @@ def _one_more_box(kappa: Partition) -> tuple[tuple[Partition, Fraction], ...]:
 
 
 def _energy(kappa: Partition) -> int:
-    """Eigenvalue of the Laplace-Beltrami operator on J_kappa, up to a constant of the degree."""
+    """Return the eigenvalue of the Laplace-Beltrami operator on J_kappa, up to a constant for each degree."""
     return sum(part * (part - 1 - row) for row, part in enumerate(kappa))
 
 
@@ -108,7 +109,7 @@ def hook_product(kappa: Partition) -> int:
 
 @cache
 def zonal_norm(kappa: Partition) -> int:
-    """Return <J_kappa, J_kappa>, of the product with <p_mu, p_mu> = z_mu 2^(parts of mu): both hook products."""
+    """Return <J_kappa, J_kappa> in the product with <p_mu, p_mu> = z_mu 2^(parts of mu), by two hook products."""
     return hook_product(kappa) * _hooks(kappa, 2)
 
 
@@ -124,7 +125,7 @@ def _hooks(kappa: Partition, shift: int) -> int:
 
 @cache
 def zonal_in_power_sums(kappa: Partition) -> dict[Partition, Fraction]:
-    """Return the coefficients of J_kappa on the power sums: that of p_mu on J_kappa, times the ratio of their norms."""
+    """Return the coefficients of J_kappa on the power sums: those of p_mu on J_kappa times the ratio of the norms."""
     coefficients = {}
     for mu in partitions(sum(kappa)):
         on_zonal = power_sum_in_zonals(mu).get(kappa, Fraction(0))
@@ -157,8 +158,8 @@ def zonal_at_identity_polynomial(kappa: Partition, power: int) -> tuple[int, ...
 def zonal_binomials(kappa: Partition) -> dict[Partition, Fraction]:
     """Return binom(κ, σ) for every σ inside κ.
 
-    From κ down, one box at a time: (|κ| - |σ|) binom(κ, σ) =
-    Σ_i binom(κ, σ^(i)) binom(σ^(i), σ), σ^(i) being σ with a box more in row i (Kaneko 1993).
+    The recursion removes one box at a time, (|κ| - |σ|) binom(κ, σ) = Σ_i binom(κ, σ^(i)) binom(σ^(i), σ), where σ^(i)
+    is σ with one more box in row i (Kaneko 1993).
     """
     size = sum(kappa)
     result = {kappa: Fraction(1)}
@@ -174,14 +175,14 @@ def zonal_binomials(kappa: Partition) -> dict[Partition, Fraction]:
 
 
 def _boxes_added(sigma: Partition) -> Iterator[tuple[int, Partition]]:
-    """(row, partition) for each way to add one box to σ."""
+    """Yield (row, partition) for each way to add one box to σ."""
     for row, part in enumerate((*sigma, 0)):
         if row == 0 or sigma[row - 1] > part:
             yield row, (*sigma[:row], part + 1, *sigma[row + 1 :])
 
 
 def _one_box(kappa: Partition, row: int) -> Fraction:
-    """Binomial of κ over κ less one box of ``row`` (Lassalle 1990, at α = 2)."""
+    """Return the binomial of κ over κ without one box of ``row`` (Lassalle 1990, at α = 2)."""
     rows = len(kappa)
     above, below = 2 * kappa[row] + rows - 1 - row, 2
     for other in range(rows):

@@ -1,1 +1,1 @@
-"""Residual paths P = Π_l (I + σ G_l/√d): their eigenvalues, moments and lengths."""
+"""Laws of residual paths P = Π_l (I + σ G_l/√d): eigenvalues, moments and path lengths."""

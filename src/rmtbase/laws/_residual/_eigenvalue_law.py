@@ -1,14 +1,14 @@
-"""Laws of eigenvalues λ > 0 that an analytic map w → ln λ gives on its cut, and the map's inverse there.
+"""Laws of eigenvalues λ > 0 given by an analytic map w → ln λ on its cut, and the inverse of the map there.
 
-Where the S-transform is known, ln λ = ln((1 + ψ)/(ψ S(ψ))) is an explicit function of ψ or of a parameter
-w of it, and the physical branch of its inverse is the one that starts at w = w_+, the critical point of the upper edge.
-From there it runs in the upper half plane along the curve of real ln λ down to the lower edge. That curve
-is followed once, in small steps, and tabulated: no root is ever chosen among several.
+Where the S-transform is known, ln λ = ln((1 + ψ)/(ψ S(ψ))) is an explicit function of ψ or of a parameter w. The
+physical branch of its inverse starts at w = w_+, the critical point of the upper edge, and runs in the upper half plane
+along the curve of real ln λ down to the lower edge. That curve is followed once, in small steps, and tabulated, so the
+right root never has to be chosen among several.
 
-A point w is an array whose first axis lists its coordinates: one, or several where the map is known only by equations
-between them. The first one lies in the upper half plane.
+A point w is an array whose first axis lists its coordinates: one, or several if the map is known only by equations
+between them. The first coordinate lies in the upper half plane.
 
-Everything is in ln lambda: at depth 1000 the eigenvalues span thousands of orders of magnitude.
+Everything is expressed in ln λ, because at depth 1000 the eigenvalues span thousands of orders of magnitude.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from rmtbase.parameters import require_real_numbers
 
 _NEWTON_STEPS = 4
 _LONGEST_STEP = 0.04  # in χ, where it runs from 0 to π
-_LAST_STEP = 1e-3  # short of the lower edge
+_LAST_STEP = 1e-3  # distance in χ at which the nodes stop before the lower edge
 _HALVINGS = 40
-_PREDICTION = 0.02  # of Im w: by how much the next node may differ from its prediction
-_NEGLIGIBLE_MASS = 1e-35  # and a function that grows as an inverse power of λ still has none of it
+_PREDICTION = 0.02  # of Im w: largest difference of a node from its prediction
+_NEGLIGIBLE_MASS = 1e-35  # negligible also in the mean of a function that grows as an inverse power of λ
 
 
 class CutMap(Cut):
-    """A map w → ln λ with a square-root branch point at the upper edge."""
+    """Map w → ln λ with a square-root branch point at the upper edge."""
 
     upper: ComplexArray
     """w_+, the critical point of the upper edge; real."""
 
     lower: ComplexArray | None
-    """w_-, the critical point of a soft lower edge; None for a hard one, where the eigenvalues reach zero."""
+    """w_-, the critical point of a soft lower edge; None for a hard edge, where the eigenvalues reach zero."""
 
     lowest_log: float
-    """Hard edge: the ln λ below which the mass counts as zero. Unused for a soft one."""
+    """For a hard edge, the ln λ below which the mass counts as zero. Unused for a soft edge."""
 
     longest_move: float = math.inf
-    """The longest step in w between two nodes, where the curve bends on a scale that its derivatives do not show."""
+    """Longest step in w between two nodes, for a curve that bends on a scale that its derivatives do not show."""
 
     def start(self) -> ComplexArray:
-        """Return a point above w_+, near enough for Newton's method to reach the curve; w_+ is the scale of the map."""
+        """Return a point above w_+, near enough for Newton's method to reach the curve; w_+ sets the scale."""
         return self.upper * (1.0 + 1e-3j)
 
     @abstractmethod
@@ -61,7 +61,7 @@ class CutMap(Cut):
 
     @abstractmethod
     def velocity(self, w: ComplexArray) -> ComplexArray:
-        """Return dw / d ln λ, one component for each coordinate."""
+        """Return dw / d ln λ, with one component for each coordinate."""
 
     @abstractmethod
     def density(self, w: ComplexArray) -> FloatArray:
@@ -76,7 +76,7 @@ class CutMap(Cut):
         """Return the mass above a point of the curve."""
 
     def newton_step(self, w: ComplexArray, log_x: FloatArray) -> ComplexArray:
-        """Return the step of Newton's method towards ln λ = ``log_x``, to be subtracted."""
+        """Return the Newton step towards ln λ = ``log_x``, which is to be subtracted."""
         return (self.log_x(w) - log_x) * self.velocity(w)
 
     @property
@@ -93,16 +93,16 @@ class CutMap(Cut):
 
     @property
     def last_angle(self) -> float:
-        """The χ of the lower edge, or of :attr:`lowest_log`."""
+        """Angle χ of the lower edge, or of :attr:`lowest_log`."""
         return math.sqrt(self.log_upper - self.lowest_log) if self.has_hard_edge else math.pi
 
     @cached_property
     def curve(self) -> tuple[FloatArray, ComplexArray]:
         """(χ, w) at nodes along the curve, from the upper edge down; the nodes are the last axis of w.
 
-        Each node is predicted from the derivatives dw/dchi at the two before it, exactly for a parabola, and corrected
-        by Newton's method; a step whose prediction is off by more than a small part of Im w is repeated at half
-        its length, so that the correction cannot reach another branch.
+        Each node is predicted from the derivatives dw/dχ at the two nodes before it, exactly for a parabola, and
+        corrected by Newton's method. If the prediction is off by more than a small part of Im w, the step is repeated
+        at half its length, so that the correction cannot reach another branch.
         """
         nodes, points = [0.0], [self.upper]
         w = self.start()
@@ -149,8 +149,8 @@ class CutMap(Cut):
         return self._newton(self._guess(chi), log_x)
 
     def _newton(self, w: ComplexArray, log_x: FloatArray) -> ComplexArray:
-        # Im w vanishes at a soft edge with the slope, and is the natural unit everywhere: a step that is not small
-        # in it is rounding over a vanishing slope, where the prediction stands.
+        # Im w vanishes together with the slope at a soft edge and is the natural unit everywhere. A step that is not
+        # small in this unit is rounding divided by a vanishing slope; the prediction is kept instead.
         longest = 0.5 * np.abs(w[0].imag)
         with np.errstate(divide="ignore", invalid="ignore"):
             for _ in range(_NEWTON_STEPS):
@@ -173,11 +173,11 @@ class CutMap(Cut):
 class LogEigenvalue(CutLaw):
     """Law of y = ln λ, for eigenvalues that span more orders of magnitude than a double holds.
 
-    Numerical, to rounding: functions of y have a backward error of a few units of rounding in y. The cdf is in closed
-    form on the curve; masses below 1e-100 may count as 0.
+    Numerical: functions of y have a backward error of a few units of rounding in y. The cdf has a closed form on the
+    curve; masses below 1e-100 may count as 0.
 
     Attributes:
-        cut: the map that defines the law; see the law of λ that this belongs to.
+        cut: the map that defines the law; see the corresponding law of λ.
     """
 
     cut: CutMap
@@ -188,7 +188,7 @@ class LogEigenvalue(CutLaw):
         return self.cut.log_lower, self.cut.log_upper
 
     def entropy(self) -> float:
-        """Differential entropy of ln λ, in nats. Numerical: by the double exponential rule, to about 1e-10."""
+        """Differential entropy of ln λ in nats. Numerical, by the double exponential rule, to about 1e-10."""
         return self._log_entropy()
 
     @property
@@ -224,7 +224,7 @@ class LogEigenvalue(CutLaw):
         return self._inverse(q, from_below=False)
 
     def _inverse(self, mass: FloatArray, from_below: bool) -> FloatArray:
-        """The y whose mass below (or above) it is ``mass``, by bracketing between the nodes of the curve."""
+        """Find y with ``mass`` below (or above) it, by bracketing between the nodes of the curve."""
         cut = self.cut
         nodes, (below, above) = cut.curve[0], cut.curve_masses
         function = self.cdf if from_below else self.sf
@@ -243,19 +243,20 @@ class LogEigenvalue(CutLaw):
 
 
 class EigenvalueLaw(Distribution):
-    """A law of eigenvalues λ > 0, all of whose functions follow from the law of ln λ.
+    """Law of eigenvalues λ > 0, derived from the law of ln λ.
 
-    What is too large for a double is inf, what is too small is 0; :attr:`log_eigenvalue` knows neither limit.
+    Values that are too large for a double are inf, and values that are too small are 0; :attr:`log_eigenvalue` does not
+    have these limits.
     """
 
     @property
     @abstractmethod
     def _map(self) -> CutMap:
-        """The map whose cut holds ln λ."""
+        """Map whose cut holds ln λ."""
 
     @property
     def log_eigenvalue(self) -> LogEigenvalue:
-        """The law of ln λ, with the same methods: use it where λ itself overflows."""
+        """Law of ln λ, with the same methods; use it where λ itself overflows."""
         return LogEigenvalue(self._map)
 
     @property
@@ -291,11 +292,11 @@ class EigenvalueLaw(Distribution):
         return self.log_eigenvalue.sf(_logarithm(require_real_numbers("x", x)))
 
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
-        """E[f(λ)], as :meth:`LogEigenvalue.expect`, for a function of an array of eigenvalues."""
+        """E[f(λ)] for a function of an array of eigenvalues, computed as in :meth:`LogEigenvalue.expect`."""
         return self.log_eigenvalue.expect(lambda y: f(_exponentials(y)), rtol)
 
     def entropy(self) -> float:
-        """Differential entropy of λ, in nats: that of ln λ, plus E[ln λ]. Numerical, to about 1e-10."""
+        """Differential entropy of λ in nats: the entropy of ln λ plus E[ln λ]. Numerical, to about 1e-10."""
         return self.log_eigenvalue.entropy() + self.log_eigenvalue.mean()
 
     def _cdf(self, x: FloatArray) -> FloatArray:
@@ -308,12 +309,12 @@ class EigenvalueLaw(Distribution):
         return _exponentials(self.log_eigenvalue.isf(q))
 
     def _density_at_zero_singular_value(self) -> float:
-        """The limit of the density of s = √λ at 0."""
+        """Return the limit of the density of s = √λ at 0."""
         return 0.0
 
 
 def exponential(y: float) -> float:
-    """Return exp(y): inf and 0 beyond the range of doubles."""
+    """Return exp(y), or inf and 0 beyond the range of doubles."""
     return float(_exponentials(np.asarray(y)))
 
 
@@ -323,12 +324,12 @@ def _exponentials(y: FloatArray) -> FloatArray:
 
 
 def _logarithm(x: FloatArray) -> FloatArray:
-    """ln x, -inf for x ≤ 0."""
+    """ln x; -inf for x ≤ 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x < 0.0, -np.inf, np.log(x))
 
 
 def _per_unit(density: FloatArray, x: FloatArray) -> FloatArray:
-    """The density of what has this one of its logarithm."""
+    """Convert the density of ln x to the density of x."""
     with np.errstate(over="ignore"):
         return np.divide(density, x, out=density, where=density > 0.0)

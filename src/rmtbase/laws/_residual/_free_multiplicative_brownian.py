@@ -17,18 +17,18 @@ from rmtbase.parameters import require_order, require_positive_number
 
 @dataclass(frozen=True)
 class FreeMultiplicativeBrownian(EigenvalueLaw):
-    """Limiting law of the eigenvalues λ of P Pᵀ for σ² = t/L and depth L → infinity, after d → infinity.
+    """Limiting law of the eigenvalues λ of P Pᵀ with σ² = t/L, for d → infinity and then depth L → infinity.
 
     With ψ(λ) = Σ_k m_k λ^{-k} the moment generating function,
 
         λ = (1 + 1/ψ) e^(t (1 + 2 ψ)),    S(ψ) = e^(-t (1 + 2 ψ)),    support (1 + t ± r) e^(±r),
         r = √(t² + 2 t),    density(λ) = |Im ψ(λ)| / (π λ)
 
-    (Biane 1997; the limit of residual networks in Tarnowski et al. 2018). ψ → -1 - ψ turns λ into 1/λ,
-    so ln λ is symmetric about 0. The law of :class:`ResidualPath` with σ² = t/L differs from it by O(1/L):
-    its cdf by at most 0.09/L at t = 0.5 and 0.24/L at t = 2.
+    (Biane 1997; as a limit of residual networks in Tarnowski et al. 2018). ψ → -1 - ψ turns λ into 1/λ, so ln λ is
+    symmetric about 0. The law of :class:`ResidualPath` with σ² = t/L differs from this one by O(1/L): its cdf by at
+    most 0.09/L at t = 0.5 and 0.24/L at t = 2.
 
-    Functions are numerical, to rounding in ln λ; the cdf and the moments have closed forms.
+    The functions are numerical, to rounding in ln λ; the cdf and the moments have closed forms.
 
     Attributes:
         t: the time, L σ².
@@ -52,7 +52,7 @@ class FreeMultiplicativeBrownian(EigenvalueLaw):
     def moment(self, k: int) -> float:
         """E[λ^k] = e^(kt)/k Σ_{j<k} binom(k, j+1) (2kt)^j / j! (Biane 1997), to rounding; inf if too large.
 
-        A Laguerre polynomial, L^(1)_{k-1}(-2kt): 1, e^t, e^(2t) (1 + 2t), e^(3t) (1 + 6t + 6t²), ...
+        The sum is the Laguerre polynomial L^(1)_{k-1}(-2kt): 1, e^t, e^(2t) (1 + 2t), e^(3t) (1 + 6t + 6t²), ...
         """
         order = require_order(k)
         if order == 0:
@@ -68,7 +68,7 @@ class FreeMultiplicativeBrownian(EigenvalueLaw):
         return exponential(self.t)
 
     def var(self) -> float:
-        """Variance of lambda: 2 t e^(2t)."""
+        """Variance of λ: 2 t e^(2t)."""
         return 2.0 * self.t * exponential(2.0 * self.t)
 
     def log_mean(self) -> float:
@@ -77,7 +77,7 @@ class FreeMultiplicativeBrownian(EigenvalueLaw):
 
 
 class _BrownianMap(CutMap):
-    """The map in the coordinate w = ψ; see :class:`FreeMultiplicativeBrownian`."""
+    """Map in the coordinate w = ψ; see :class:`FreeMultiplicativeBrownian`."""
 
     lowest_log = -math.inf
 
@@ -99,11 +99,11 @@ class _BrownianMap(CutMap):
         return w[0].imag / np.pi
 
     def cdf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass below, that above 1/λ."""
+        """Return the mass below λ, which equals the mass above 1/λ."""
         return self.sf(np.asarray(-1.0 - np.conj(w), dtype=np.complex128))
 
     def sf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass above: ψ d ln λ has the primitive t ψ² - ln(1 + ψ)."""
+        """Return the mass above λ, from the primitive t ψ² - ln(1 + ψ) of ψ d ln λ."""
         return np.clip((np.angle(1.0 + w[0]) - 2.0 * self.t * w[0].real * w[0].imag) / np.pi, 0.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""How the norm of a residual path is shared among its paths of each length."""
+"""Distribution of the squared norm of a residual path over the lengths of its paths."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from rmtbase.parameters import require_positive_integer, require_real_numbers
 class PathLength(ResidualParameters, DiscreteDistribution):
     """Law of the length k of a path through L residual blocks, each path weighted by its expected squared norm.
 
-    P = Π_l (I + σ G_l / √d) = Σ_k O_k, O_k the sum of the binom(L, k) products of exactly k blocks.
-    A block that enters one product and not the other makes E tr(T T'ᵀ) = 0, since G and -G have the same law:
-    the products are orthogonal in expectation, each of k blocks has E ||T||_F² / d = σ^(2k), and
+    P = Π_l (I + σ G_l / √d) = Σ_k O_k, where O_k is the sum of the binom(L, k) products T of exactly k blocks. If a
+    block enters only one of two products, E tr(T T'ᵀ) = 0, since G and -G have the same law. So the products are
+    orthogonal in expectation, each product of k blocks has E ||T||_F² / d = σ^(2k), and
 
         E tr(O_j O_kᵀ) / d = binom(L, k) σ^(2k) [j = k],    E ||P||_F² / d = (1 + σ²)^L.
 
-    So the weight is that of Binomial(L, σ²/(1 + σ²)). Exact at every d. In the limit d → infinity with
-    σ² = t/L and L → infinity it is Poisson(t).
+    The length therefore has the law Binomial(L, σ²/(1 + σ²)), exactly at every d. For σ² = t/L and L → infinity it is
+    Poisson(t).
 
     Attributes and errors are those of :class:`ResidualPath`.
     """
 
     @property
     def support(self) -> tuple[int, int]:
-        """(0, L): from the direct path to the one through every block."""
+        """(0, L): from the direct path to the path through every block."""
         return 0, self.depth
 
     @property
     def points(self) -> Float[np.ndarray, " length"]:
-        """0, 1, ..., L."""
+        """Possible lengths 0, 1, ..., L."""
         return np.arange(self.depth + 1.0)
 
     def pmf(self, x: ArrayLike) -> FloatArray:
-        """Weight of length ``x``, same shape; 0 unless x is an integer from 0 to L, nan at nan.
+        """Probability of length ``x``, same shape; 0 unless x is an integer from 0 to L, nan at nan.
 
-        Relative accuracy: a few units of rounding times ln L!.
+        The relative error is a few units of rounding times ln L!.
         """
         values = require_real_numbers("x", x)
         inside = (values >= 0.0) & (values <= self.depth) & (values == np.floor(values))
@@ -67,7 +67,7 @@ class PathLength(ResidualParameters, DiscreteDistribution):
         return self._tail(x, from_above=True)
 
     def mean(self) -> float:
-        """L σ² / (1 + σ²): the effective depth, the mean length of the paths that carry the norm."""
+        """Mean length L σ² / (1 + σ²): the effective depth of the paths that carry the norm."""
         return self.depth * self._probability
 
     def var(self) -> float:
@@ -85,16 +85,16 @@ class PathLength(ResidualParameters, DiscreteDistribution):
         return as_float(math.comb(self.depth, length) * Fraction(self.sigma) ** (2 * length))
 
     def second_moment(self, k: int) -> float:
-        """Limit of E tr (O_k O_kᵀ)² / d as d → infinity; inf if it is too large for a double. Exact for the limit.
+        """Return the exact limit of E tr (O_k O_kᵀ)² / d as d → infinity; inf if it is too large for a double.
 
         The noncrossing pairings of O_k O_kᵀ O_k O_kᵀ cut each of the four products at the same place j:
-        X Y . Yᵀ X'ᵀ . X' Y'' . Y''ᵀ Xᵀ with j blocks in X and X', k - j in Y and Y'', none of which comes before
-        the last of X and X'. Counting by the place a of that last one,
+        X Y . Yᵀ X'ᵀ . X' Y'' . Y''ᵀ Xᵀ with j blocks in X and in X', and k - j blocks in Y and in Y'', all of which
+        come after the last block of X and X'. Counting by the position a of that last block gives
 
             σ^(4k) (2 binom(L, k)² + Σ_{0<j<k} Σ_a (binom(a, j)² - binom(a-1, j)²) binom(L-a, k-j)²).
 
-        k + 1 times σ^(4k) for k = L, the Fuss-Catalan number of one chain; 2 σ⁴ L² for k = 1, the
-        Marchenko–Pastur law.
+        For k = L this is (k + 1) σ^(4k), with the Fuss-Catalan number of one chain; for k = 1 it is 2 σ⁴ L², as for
+        the Marchenko–Pastur law.
         """
         length, depth = self._length(k), self.depth
         if length == 0:
@@ -107,11 +107,11 @@ class PathLength(ResidualParameters, DiscreteDistribution):
         return as_float(count * Fraction(self.sigma) ** (4 * length))
 
     def term(self, k: int, d_model: int) -> GaussianChain:
-        """Return the limiting law of the eigenvalues of T Tᵀ, T one path of length k ≥ 1.
+        """Return the limiting law of the eigenvalues of T Tᵀ, where T is one path of length k ≥ 1.
 
-        T = σ^k G_1 ... G_k / d^(k/2): a square Gaussian chain; for k = 1, Marchenko–Pastur with edges 0 and
-        4 σ². The sum O_k of the binom(L, k) paths is not one: it is Marchenko–Pastur of variance L σ² for
-        k = 1 and a chain for k = L, and no closed form is known to us in between (:meth:`second_moment`).
+        T = σ^k G_1 ... G_k / d^(k/2) is a square Gaussian chain; for k = 1 the law is Marchenko–Pastur with edges 0 and
+        4 σ². The sum O_k of the binom(L, k) paths is in general not a chain: it is Marchenko–Pastur of variance L σ²
+        for k = 1 and a chain for k = L; no closed form is known to us for other k (see :meth:`second_moment`).
         """
         length = self._length(k)
         if length == 0:
@@ -135,7 +135,7 @@ class PathLength(ResidualParameters, DiscreteDistribution):
         floor = np.clip(np.floor(values), 0.0, self.depth - 1.0)
         if self.sigma <= 1.0:
             inside = (bdtrc if from_above else bdtr)(floor, self.depth, self._probability)
-        else:  # counting the blocks that are passed by, so that it is the small probability that is not rounded
+        else:  # count the blocks that are passed by: their probability is the small one, and is not rounded
             passed = 1.0 / (1.0 + self.sigma**2)
             inside = (bdtr if from_above else bdtrc)(self.depth - floor - 1.0, self.depth, passed)
         outside = np.where((values < 0.0) == from_above, 1.0, 0.0)

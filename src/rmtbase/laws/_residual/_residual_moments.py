@@ -24,12 +24,12 @@ from rmtbase.shown import in_one_line
 @in_one_line
 @dataclass(frozen=True)
 class TraceMoments:
-    """Exact first and second moments of the sum of the eigenvalues and of their squares.
+    """Exact first and second moments of Σ λ and Σ λ² over the eigenvalues.
 
     Attributes:
-        mean_trace, std_trace: of the sum of λ.
-        mean_trace_of_square, std_trace_of_square: of the sum of λ².
-        covariance: of the two sums.
+        mean_trace, std_trace: mean and standard deviation of Σ λ.
+        mean_trace_of_square, std_trace_of_square: mean and standard deviation of Σ λ².
+        covariance: covariance of the two sums.
     """
 
     mean_trace: float
@@ -40,23 +40,23 @@ class TraceMoments:
 
 
 def residual_trace_moment(partition: Sequence[int], depth: int, sigma: float, d_model: int) -> Fraction:
-    """Return E[Π_i tr (P Pᵀ)^(μ_i)], P = Π_{l=1..L} (I + σ G_l / √d), G_l real standard normal. Exact.
+    """Return the exact E[Π_i tr (P Pᵀ)^(μ_i)], P = Π_{l=1..L} (I + σ G_l / √d), with G_l real standard normal.
 
-    A = I + σ G/√d may be turned into O_1 A O_2 with Haar O_1, O_2 when a function of the eigenvalues alone is
-    averaged, so that E J_kappa(A S Aᵀ) = g_kappa J_kappa(S) for every zonal polynomial J_kappa: each block is
-    one more power of g_kappa. From the moments of a noncentral Wishart matrix (Muirhead 1982, theorem 10.3.4),
+    In averages of functions that depend only on the eigenvalues, A = I + σ G/√d may be replaced by O_1 A O_2 with Haar
+    O_1, O_2. Therefore E J_kappa(A S Aᵀ) = g_kappa J_kappa(S) for every zonal polynomial J_kappa, and each block
+    multiplies by g_kappa. From the moments of a noncentral Wishart matrix (Muirhead 1982, theorem 10.3.4),
 
         E p_mu(P Pᵀ) = Σ_kappa a_{μ κ} J_kappa(I) g_kappa^L,    p_mu = Σ_kappa a_{μ κ} J_kappa,
         g_kappa = Σ_tau binom(κ, τ) (2 σ²/d)^(|κ| - |τ|) (d/2)_kappa / (d/2)_tau.
 
-    E.g. g_(1) = 1 + σ²; with b = (1 + σ²)² and e = (b - 1)/d, g_(2) = b + 2e and g_(11) = b - e, so
+    For example, g_(1) = 1 + σ². With b = (1 + σ²)² and e = (b - 1)/d, g_(2) = b + 2e and g_(11) = b - e, so
     3 E (tr P Pᵀ)² = (d² + 2d) g_(2)^L + 2 (d² - d) g_(11)^L and
     3 E tr (P Pᵀ)² = (d² + 2d) g_(2)^L - (d² - d) g_(11)^L.
 
     Args:
         partition: the exponents μ_i, positive integers in any order; () gives 1.
         depth: L.
-        sigma: taken as the exact binary fraction that the double is.
+        sigma: σ, taken as the exact binary fraction of the double.
         d_model: d.
 
     Raises:
@@ -69,10 +69,10 @@ def residual_trace_moment(partition: Sequence[int], depth: int, sigma: float, d_
 
 
 def residual_trace_moments(depth: int, sigma: float, d_model: int) -> TraceMoments:
-    """Return the moments of tr P Pᵀ = ||P||_F² and tr (P Pᵀ)² at width d_model. Exact, rounded once.
+    """Return the moments of tr P Pᵀ = ||P||_F² and tr (P Pᵀ)² at width d_model, exact and rounded once.
 
-    Divide by d_model for the means over eigenvalues: E ||P||_F² / d = (1 + σ²)^L, the limit's own value. Errors as
-    :func:`residual_trace_moment`.
+    Divide by d_model to get means over eigenvalues: E ||P||_F² / d = (1 + σ²)^L, the same as in the limit. Errors as
+    for :func:`residual_trace_moment`.
     """
     checked_depth, checked_sigma = require_residual(depth, sigma)
     width = require_positive_integer("d_model", d_model)
@@ -104,7 +104,7 @@ def _trace_moment(mu: Partition, depth: int, sigma: float, d_model: int) -> Frac
 
 
 def _growth(kappa: Partition, variance: Fraction, d_model: int) -> Fraction:
-    """The factor g_kappa of one block; J_kappa(I) = 2^k (d/2)_kappa turns its ratio of Pochhammer symbols around."""
+    """Return the factor g_kappa of one block, with Pochhammer symbols from J_kappa(I) = 2^k (d/2)_kappa."""
     size, each = sum(kappa), variance / d_model
     at_kappa = zonal_at_identity(kappa, d_model)
     return sum(
@@ -117,7 +117,7 @@ def _growth(kappa: Partition, variance: Fraction, d_model: int) -> Fraction:
 
 
 def _square_root(value: Fraction) -> float:
-    """The square root of a rational that may be too large for a double."""
+    """Return the square root of a rational number that may be too large for a double."""
     shift = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
     root = math.sqrt(value / Fraction(4) ** shift) if value else 0.0
     try:

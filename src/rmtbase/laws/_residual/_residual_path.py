@@ -1,19 +1,20 @@
-"""The limiting eigenvalue law of a residual path, and its map p → ln λ.
+"""Limiting eigenvalue law of a residual path, and its map p → ln λ.
 
 For one factor the Stieltjes transform m(z) of (I + σ G/√d)(I + σ G/√d)ᵀ solves
-z = (m - 1 - σ² m) / (m (1 + σ² m)²) (Dozier & Silverstein 2007). With 1 + σ² m = 1/(1 + p) it factors,
+z = (m - 1 - σ² m) / (m (1 + σ² m)²) (Dozier & Silverstein 2007). With 1 + σ² m = 1/(1 + p) this factors,
 
     ψ = p (p + 1 + σ²) / σ²,    1 + ψ = (1 + p)(p + σ²) / σ²,
     S = (1 + ψ) / (ψ z) = 1 / ((1 + p)(p + 1 + σ²)),
 
-ψ the moment generating function and S the S-transform. ψ is the same function of p for every depth, so S^L gives
+where ψ is the moment generating function and S the S-transform. ψ is the same function of p for every depth, so S^L
+gives
 
     λ = (1 + ψ) / (ψ S^L) = (1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1) / p.
 
-The cut is the curve (L+1) arg(1 + p) + arg(p + σ²) + (L-1) arg(p + 1 + σ²) = arg p: at a given arg p in
-(0, π) the left side grows with |p| from 0 to (2L+1) arg p, so there is one such point. It ends at a critical point
-p_- in (-1, -σ²) for σ < 1 (soft), and at p = -1 for σ ≥ 1 (hard), where λ ~ (1 + p)^(L+1), or
-(1 + p)^(L+2) at σ = 1, and ψ + 1 ~ 1 + p, or (1 + p)².
+The cut is the curve (L+1) arg(1 + p) + arg(p + σ²) + (L-1) arg(p + 1 + σ²) = arg p. At a given arg p in (0, π) the left
+side grows with |p| from 0 to (2L+1) arg p, so exactly one point satisfies the equation. The curve ends at a critical
+point p_- in (-1, -σ²) for σ < 1 (soft edge), and at p = -1 for σ ≥ 1 (hard edge). There λ ~ (1 + p)^(L+1) and
+ψ + 1 ~ 1 + p for σ > 1; λ ~ (1 + p)^(L+2) and ψ + 1 ~ (1 + p)² at σ = 1.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._residual._eigenvalue_law import CutMap, EigenvalueLaw, exponential
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
-_LEAST_LOG_MASS = 345.0  # at a hard edge a mass of 1e-150 counts as zero: 1 + p, and its square, stay normal doubles
+_LEAST_LOG_MASS = 345.0  # a mass of 1e-150 at a hard edge counts as zero, so 1 + p and its square are normal doubles
 
 
 @dataclass(frozen=True)
 class ResidualParameters:
-    """L and σ of a residual path, checked: the fields of every law of one."""
+    """Checked depth L and σ of a residual path: the fields of every law of a residual path."""
 
     depth: int
     sigma: float
@@ -52,19 +53,18 @@ class ResidualParameters:
 class ResidualPath(ResidualParameters, EigenvalueLaw):
     """Limiting law of the eigenvalues λ of P Pᵀ, P = Π_{l=1..L} (I + σ G_l / √d), as d → infinity.
 
-    G_l are independent d x d matrices with independent entries of mean 0 and variance 1. P is the sum over all 2^L
+    The G_l are independent d x d matrices with independent entries of mean 0 and variance 1. P is the sum over all 2^L
     paths through L residual blocks. With ψ(λ) = Σ_k m_k λ^{-k} the moment generating function,
 
         λ = (1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1) / p,    ψ = p (p + 1 + σ²) / σ²,
         density(λ) = |Im ψ(λ)| / (π λ),    S(ψ) = ((1 + p)(p + 1 + σ²))^(-L)
 
-    (the information-plus-noise law of Dozier & Silverstein 2007, and the S-transform's product; see Tarnowski,
-    Warchol, Jastrzebski, Tabor & Nowak 2018 for residual networks). The lower edge is soft for σ < 1. For
-    σ ≥ 1 it is hard, at zero, with a mass ~ λ^(1/(L+1)) for σ > 1 and λ^(2/(L+2)) at σ = 1.
+    (the information-plus-noise law of Dozier & Silverstein 2007 and the multiplicativity of S-transforms; for residual
+    networks see Tarnowski, Warchol, Jastrzebski, Tabor & Nowak 2018). The lower edge is soft for σ < 1. For σ ≥ 1 it is
+    hard, at zero, with a mass ~ λ^(1/(L+1)) for σ > 1 and λ^(2/(L+2)) at σ = 1.
 
-    The law is asymptotic in d alone, exact for every depth and σ; a finite draw differs by O(1/d) inside the
-    support. Its functions are numerical, to rounding: a few units of it in ln λ. Their closed forms are those
-    of the cdf and of the moments.
+    The law is asymptotic only in d; it is exact for every depth and σ. A finite draw differs by O(1/d) inside the
+    support. The functions are numerical, to a few units of rounding in ln λ; the cdf and the moments have closed forms.
 
     Attributes:
         depth: L, a positive integer.
@@ -82,8 +82,8 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
     def moment(self, k: int) -> float:
         """E[λ^k], k = 0, 1, 2, ...: exact for the law, rounded once; inf if it is too large for a double.
 
-        m_k = [p^(k-1)] ψ'(p) ((1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1))^k / k, Lagrange's inversion in
-        integers: σ² = N/D, and p = σ² q. m_1 = (1 + σ²)^L, exact at every d.
+        m_k = [p^(k-1)] ψ'(p) ((1 + p)^(L+1) (p + σ²) (p + 1 + σ²)^(L-1))^k / k, by Lagrange inversion in integers with
+        σ² = N/D and p = σ² q. m_1 = (1 + σ²)^L is exact at every d.
         """
         order = require_order(k)
         if order == 0:
@@ -94,15 +94,15 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
             return math.inf
 
     def var(self) -> float:
-        """Variance of lambda: L σ² (2 + σ²) (1 + σ²)^(2L-2)."""
+        """Variance of λ: L σ² (2 + σ²) (1 + σ²)^(2L-2)."""
         variance = self.sigma**2
         growth = 2.0 * (self.depth - 1) * math.log1p(variance)
         return exponential(growth + math.log(self.depth) + math.log(variance) + math.log(2.0 + variance))
 
     def log_mean(self) -> float:
-        """E[ln λ]: 0 for σ ≤ 1, L (ln σ² - 1 + 1/σ²) for σ > 1, in closed form.
+        """E[ln λ]: 0 for σ ≤ 1, L (ln σ² - 1 + 1/σ²) for σ > 1.
 
-        ln λ averages 2 L ln|1 + σ z| over the circular law, uniform for |z| < 1.
+        It is the mean of 2 L ln|1 + σ z| over the circular law, which is uniform in |z| < 1.
         """
         if self.sigma <= 1.0:
             return 0.0
@@ -111,9 +111,9 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
     def edge_scale(self, d_model: int) -> tuple[float | None, float]:
         """(lower, upper) Tracy–Widom scale (λ √(|F''/F| λ / 2) / d)^(2/3) at width d; None at a hard edge.
 
-        λ = F(ψ). The largest eigenvalue is close to support[1] + edge_scale[1] TW_1, the smallest to
-        support[0] - edge_scale[0] TW_1: asymptotic, with a neglected shift of the mean by a part of the scale
-        that vanishes as d^(-1/3). The scale is that of a general edge (El Karoui 2007).
+        Here λ = F(ψ). The largest eigenvalue is close to support[1] + edge_scale[1] TW_1, the smallest to
+        support[0] - edge_scale[0] TW_1. This is asymptotic: it neglects a shift of the mean, which in units of the
+        scale vanishes as d^(-1/3). The scale is that of a general edge (El Karoui 2007).
         """
         width = require_positive_integer("d_model", d_model)
         cut, (lower, upper) = self._map, self.support
@@ -135,7 +135,7 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
 
 
 def require_residual(depth: object, sigma: object) -> tuple[int, float]:
-    """(depth, σ) of a residual path in their own types, or a :class:`ParameterError` that names the bad one."""
+    """Return (depth, σ) of a residual path as int and float, or raise a :class:`ParameterError`."""
     checked_depth = require_positive_integer("depth", depth)
     checked_sigma = require_positive_number("sigma", sigma)
     if not 1e-100 <= checked_sigma <= 1e100:
@@ -154,14 +154,14 @@ def _moment(k: int, depth: int, sigma: float) -> float:
 
 
 def _times_power(series: list[int], constant: int, linear: int, power: int) -> list[int]:
-    """Product of a truncated series with (constant + linear q)^power."""
+    """Multiply a truncated series by (constant + linear q)^power."""
     count = min(len(series), power + 1)
     factor = [math.comb(power, j) * linear**j * constant ** (power - j) for j in range(count)]
     return [sum(factor[j] * series[i - j] for j in range(min(i + 1, count))) for i in range(len(series))]
 
 
 class ResidualMap(CutMap):
-    """The map of depth L in the coordinate w = ln(1 + p), which is linear in ln λ at a hard edge.
+    """Map of depth L in the coordinate w = ln(1 + p), which is linear in ln λ at a hard edge.
 
     Attributes:
         depth: L, a positive integer.
@@ -186,7 +186,7 @@ class ResidualMap(CutMap):
         return abs(p) * distance / variance * ((depth + 1) / from_pole + (depth - 1) / (from_pole + variance)) - 1.0
 
     def _upper_point(self) -> float:
-        """ln(1 + p_+), p_+ > 0."""
+        """ln(1 + p_+), where p_+ > 0."""
 
         def critical(log_p: float) -> float:
             p = math.exp(log_p)
@@ -196,10 +196,10 @@ class ResidualMap(CutMap):
         return math.log1p(math.exp(find_edge(critical, low, 0.0)))
 
     def _lower_point(self) -> float:
-        """ln(1 + p_-), p_- in (-1, -σ²), for σ < 1."""
+        """ln(1 + p_-) for σ < 1, where p_- is in (-1, -σ²)."""
 
         def fraction(t: float) -> float:
-            """(-σ² - p) / (1 - σ²), in logarithmic units from both ends."""
+            """(-σ² - p) / (1 - σ²) as a function of its logit t."""
             return 1.0 / (1.0 + math.exp(-t))
 
         def critical(t: float) -> float:
@@ -210,13 +210,13 @@ class ResidualMap(CutMap):
         return math.log1p(-self.sigma) + math.log1p(self.sigma) - math.log1p(math.exp(find_edge(critical, low, 40.0)))
 
     def _shifted(self, w: ComplexArray) -> tuple[ComplexArray, ComplexArray]:
-        """Return p and p + σ², each to full relative accuracy where it is small and matters."""
+        """Return p and p + σ², with full relative accuracy where they are small and it matters."""
         p = np.asarray(expm1(w[0]), dtype=np.complex128)
         shifted = p + self.variance if self.variance < 0.25 else np.exp(w[0]) - self.gap
         return p, np.asarray(shifted, dtype=np.complex128)
 
     def log_x(self, w: ComplexArray) -> ComplexArray:
-        """Return ln λ; to rounding relative to σ where σ is small, and the law narrow."""
+        """Return ln λ; for small σ, where the law is narrow, to rounding relative to σ."""
         p, shifted = self._shifted(w)
         ratio = log1p(self.variance / p) if self.variance < 0.25 else np.log(shifted) - np.log(p)
         return (self.depth + 1) * w[0] + ratio + (self.depth - 1) * log1p(shifted)
@@ -227,7 +227,7 @@ class ResidualMap(CutMap):
         return 1.0 / (self.depth + 1 + np.exp(w) * inner)
 
     def log_curvature(self, w: float) -> float:
-        """Return d² ln λ / d ψ² at a critical point w = ln(1 + p) of an edge."""
+        """Return d² ln λ / d ψ² at the critical point w = ln(1 + p) of an edge."""
         p, variance = math.expm1(w), self.variance
         curvature = (
             variance * (2.0 * p + variance) / (p * (p + variance)) ** 2
@@ -242,11 +242,11 @@ class ResidualMap(CutMap):
         return outer.imag * (2.0 * outer.real - self.gap) / (np.pi * self.variance)
 
     def cdf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass below, accurate relative to itself at a hard edge.
+        """Return the mass below λ, with a small relative error at a hard edge.
 
-        π cdf = π - arg p + (L-1) arg(p + 1 + σ²) + L Im(p²/σ² + p), from :meth:`sf` by the equation
-        of the curve. With δ = 1 + p and R(x) = ln(1 + x) - x, the terms linear in δ, which cancel at σ = 1,
-        are (L+1) (1 - 1/σ²) Im δ, and Im(L δ²/σ² - R(-δ) + (L-1) R(δ/σ²)) is left.
+        π cdf = π - arg p + (L-1) arg(p + 1 + σ²) + L Im(p²/σ² + p), from :meth:`sf` and the equation of the curve. Let
+        δ = 1 + p and R(x) = ln(1 + x) - x. Then the terms linear in δ, which cancel at σ = 1, are
+        (L+1) (1 - 1/σ²) Im δ, and the rest is Im(L δ²/σ² - R(-δ) + (L-1) R(δ/σ²)).
         """
         p, shifted = self._shifted(w)
         if self.variance < 0.25:
@@ -263,9 +263,9 @@ class ResidualMap(CutMap):
         return np.clip(total / np.pi, 0.0, 1.0)
 
     def sf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass above.
+        """Return the mass above λ.
 
-        π sf = (L+1) arg(1 + p) + arg(p + σ²) - L Im(p²/σ² + p): ψ d ln λ has the primitive
+        π sf = (L+1) arg(1 + p) + arg(p + σ²) - L Im(p²/σ² + p), because ψ d ln λ has the primitive
         L (p²/σ² + p) - (L+1) ln(1 + p) - ln(p + σ²).
         """
         p, shifted = self._shifted(w)

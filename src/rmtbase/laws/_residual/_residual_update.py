@@ -1,27 +1,26 @@
-"""The limiting eigenvalue law of a residual path without its direct path, and its map (τ², a) → ln λ.
+"""Limiting eigenvalue law of a residual path without its direct path, and its map (τ², a) → ln λ.
 
 I is not free from P, which is not R-diagonal, so no S-transform applies; the Dyson equation of a linearisation does.
-Write (P - I) x through the states x_l = (I + σ G_l / √d) x_{l+1} between the blocks, twice, for P and for Pᵀ.
-The traces h_l and g_l of the resolvent at node l on either side then act as sources in a chain of 2 x 2 transfer
-matrices,
+Write (P - I) x through the states x_l = (I + σ G_l / √d) x_{l+1} between the blocks, once for P and once for Pᵀ. The
+traces h_l and g_l of the resolvent at node l on either side then act as sources in a chain of 2 x 2 transfer matrices,
 
     x_{l+1} = x_l + σ² h_{l+1} u_l,    u_{l+1} = u_l - σ² g_l x_{l+1},
 
-under which the resolvent itself moves as R → U R U⁻¹, R = [[k, -h], [g, -k]]. This conserves k and c = g_l h_{l+1},
-and multiplies g by ρ and h by 1/ρ in each block, ρ = 1 - 2 σ² k - σ⁴ c: a chain solved in closed form.
-What its ends demand is, with α = e^(a+f), β = e^(a-f), α - β = σ² τ and n = (τ - 1)/(τ + 1),
+under which the resolvent transforms as R → U R U⁻¹, R = [[k, -h], [g, -k]]. This conserves k and c = g_l h_{l+1}, and
+multiplies g by ρ = 1 - 2 σ² k - σ⁴ c and h by 1/ρ in each block, so the chain has a closed solution. Let α = e^(a+f),
+β = e^(a-f), α - β = σ² τ and n = (τ - 1)/(τ + 1). The conditions at the ends of the chain are
 
     B = n α^L,    C = β^L / n,    z = (1 - B)(1 - C),    m = τ / (C - B),    k = m (z - 1 + (B + C)/2),
 
-with m(z) = E 1/(λ - z) the Stieltjes transform and k = ((α + β)/2 - α β)/σ² the one equation
-between τ and a. (Without the subtracted I, τ = 1 and β = 1 + p.) All is even in τ, so that a point is (e, a)
-with e = τ² - 1; z = inf is (0, ln(1 + σ²)/2). The potential, the stationary value of the functional behind the
-Dyson equation, is
+where m(z) = E 1/(λ - z) is the Stieltjes transform, and k = ((α + β)/2 - α β)/σ² is the single equation between τ and
+a. (Without the subtracted I, τ = 1 and β = 1 + p.) All of this is even in τ, so a point is (e, a) with e = τ² - 1;
+z = inf is the point (0, ln(1 + σ²)/2). The potential, the stationary value of the functional behind the Dyson equation,
+is
 
     E ln(λ - z) = -ln(e/4) + L (α - 1)(β - 1)/σ².
 
-L = 1 is Marchenko–Pastur. In the even and odd parts S = (α + β)/2 - 1, D = (α - β)/2,
-P = 1 - (B + C)/2 and Q = (C - B)/2 the equation is D (P - z) = Q (S + S² - D²), without cancellation for small σ.
+L = 1 is Marchenko–Pastur. With the even and odd parts S = (α + β)/2 - 1, D = (α - β)/2, P = 1 - (B + C)/2 and
+Q = (C - B)/2 the equation is D (P - z) = Q (S + S² - D²), which does not suffer from cancellation for small σ.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_order
 
 _LARGEST_LOG = 16.0  # beyond about 20 the equations lose their digits near zero
-_NEAR_ZERO = 1e-7  # singular values below this, in units of min(1, σ L^(1/2)), follow by linear terms
+_NEAR_ZERO = 1e-7  # below this, in units of min(1, σ L^(1/2)), singular values are given by linear terms
 _LEAST_LOG_MASS = 230.0  # mass ~ λ^(1/2): below 1e-100 it counts as zero
 _INNER_STEPS = 50
 
@@ -53,20 +52,20 @@ _INNER_STEPS = 50
 class ResidualUpdate(ResidualParameters, EigenvalueLaw):
     """Limiting law of the eigenvalues λ of (P - I)(P - I)ᵀ, P = Π_{l=1..L} (I + σ G_l / √d).
 
-    P - I is what the blocks add to the residual stream: the sum over all paths but the direct one. For L = 1 it is
-    σ G/√d, Marchenko–Pastur. There is no S-transform and no explicit map for L > 1: the law follows from two
-    equations for two unknowns, with a closed form of the cdf, derived at the top of the module.
-    The lower edge is hard, at zero, with a mass ~ λ^(1/2).
+    P - I is the contribution of the blocks to the residual stream: the sum over all paths except the direct one. For
+    L = 1 it is σ G/√d, and the law is Marchenko–Pastur. For L > 1 there is no S-transform and no explicit map: the law
+    follows from two equations for two unknowns, with a closed form of the cdf (derived in the module docstring). The
+    lower edge is hard, at zero, with a mass ~ λ^(1/2).
 
-    Asymptotic, d → infinity, as :class:`ResidualPath`. Numerical: the total mass, the mean and the second moment agree
-    with their exact values to 1e-12 relative.
+    The law is asymptotic (d → infinity), as for :class:`ResidualPath`. Numerical: the total mass, the mean and the
+    second moment agree with their exact values to 1e-12 relative.
 
-    Attributes as :class:`ResidualPath`.
+    Attributes are those of :class:`ResidualPath`.
 
     Raises:
         ParameterError: for a depth that is not a positive integer, a σ outside [1e-7, 20], or parameters for which
-            the largest eigenvalue of P Pᵀ is above e^16 = 9e6: there I is little beside P, and
-            :class:`ResidualPath` is the law.
+            the largest eigenvalue of P Pᵀ is above e^16 = 9e6. There I is negligible beside P; use
+            :class:`ResidualPath`.
     """
 
     def __post_init__(self) -> None:
@@ -86,9 +85,9 @@ class ResidualUpdate(ResidualParameters, EigenvalueLaw):
     def moment(self, k: int) -> float:
         """E[λ^k]: exact for k ≤ 2, rounded once; numerical above.
 
-        With M = (1 + σ²)^L: m_1 = M - 1, exact at every d, and
-        m_2 = M² (1 + L (1 - (1 + σ²)^(-2))) - 4 L σ² M / (1 + σ²) - 1, from the mixed moments
-        E tr P Pᵀ P Pᵀ / d, E tr P P Pᵀ / d = M + L σ² M / (1 + σ²) and E tr P P / d = 1 in the limit.
+        With M = (1 + σ²)^L, m_1 = M - 1, exact at every d, and
+        m_2 = M² (1 + L (1 - (1 + σ²)^(-2))) - 4 L σ² M / (1 + σ²) - 1, from the limits of the mixed moments
+        E tr P Pᵀ P Pᵀ / d, E tr P P Pᵀ / d = M + L σ² M / (1 + σ²) and E tr P P / d = 1.
         """
         order = require_order(k)
         if order <= 2:
@@ -112,7 +111,7 @@ class ResidualUpdate(ResidualParameters, EigenvalueLaw):
         return growth**2 * (1 + excess) - 4 * self.depth * variance * growth / (1 + variance) - 1
 
     def _density_at_zero_singular_value(self) -> float:
-        # s pdf(s²) is even in s: its value where s² is nothing.
+        # s pdf(s²) is even in s: take its value at a negligible s².
         y = self._map.lowest_log + 1.0
         return 2.0 * float(self.log_eigenvalue.pdf(y)) * math.exp(-0.5 * y)
 
@@ -134,7 +133,7 @@ class _Halves(NamedTuple):
 
 
 class _Equations(NamedTuple):
-    """z, the equation between e and a, and the derivatives of it and of ln z by e and by a."""
+    """z, the residual of the equation between e and a, and the derivatives of the residual and ln z by e and a."""
 
     z: ComplexArray
     residual: ComplexArray
@@ -143,7 +142,7 @@ class _Equations(NamedTuple):
 
 
 class ResidualUpdateMap(CutMap):
-    """The map of depth L; a point is (e, a, ln λ).
+    """Map of depth L; a point is (e, a, ln λ).
 
     Attributes:
         depth: L, a positive integer.
@@ -163,7 +162,7 @@ class ResidualUpdateMap(CutMap):
         tau = np.sqrt(1.0 + e)
         d = np.asarray(0.5 * self.variance * tau, dtype=np.complex128)
         f = np.arcsinh(d * np.exp(-a))
-        # ln n = ln((τ - 1)/(τ + 1)), accurate for τ near 1, a large σ, and for a large τ, a small one.
+        # ln n = ln((τ - 1)/(τ + 1)), accurate for τ near 1 (large σ) and for large τ (small σ).
         log_n = np.where(np.abs(e) < 1.0, np.log(e) - 2.0 * np.log(1.0 + tau), log1p(-2.0 / (tau + 1.0)))
         s = expm1(a) * np.cosh(f) + 2.0 * np.sinh(0.5 * f) ** 2
         return _Halves(tau, f, self.depth * f + log_n, self.depth * a, s, d)
@@ -196,12 +195,12 @@ class ResidualUpdateMap(CutMap):
         return _Equations(z, d * (p - z) - q * (s + work), (by_e[0], by_a[0]), (by_e[1], by_a[1]))
 
     def _direction(self, point: _Equations) -> tuple[ComplexArray, ComplexArray]:
-        """(da, d ln z) per de along the equation."""
+        """(da/de, d ln z/de) along the solution of the equation."""
         a_slope = -point.residual_slopes[0] / point.residual_slopes[1]
         return a_slope, point.log_z_slopes[0] + point.log_z_slopes[1] * a_slope
 
     def _solved_for_a(self, e: complex, a: complex) -> complex:
-        """Newton's method in a, from a near value, at a fixed e."""
+        """Solve the equation for a at fixed e, by Newton's method from a nearby value."""
         for _ in range(_INNER_STEPS):
             point = self._at(e, a)
             step = complex(point.residual / point.residual_slopes[1])
@@ -211,16 +210,16 @@ class ResidualUpdateMap(CutMap):
         return a
 
     def _upper_point(self) -> ComplexArray:
-        """(e, a, ln λ) where z, which falls from infinity as e falls from 0, turns."""
+        """Return the point (e, a, ln λ) where z, which falls from infinity as e falls from 0, is stationary."""
         a = complex(0.5 * math.log1p(self.variance))
 
         def slope(u: float) -> float:
-            """-d ln z / de along the equation at e = -exp(u)."""
+            """-d ln z / de along the solution, at e = -exp(u)."""
             nonlocal a
             a = self._solved_for_a(-math.exp(u), a)
             return -float(self._direction(self._at(-math.exp(u), a))[1].real)
 
-        # From far outside, where z ~ -4 (1 + σ²)^L / e, inwards in steps on which a follows.
+        # From far outside, where z ~ -4 (1 + σ²)^L / e, inwards in steps small enough for a to follow.
         u = -2.0 * self.depth * math.log1p(self.variance) - 10.0
         while slope(u + 0.1) < 0.0:
             u += 0.1
@@ -255,7 +254,7 @@ class ResidualUpdateMap(CutMap):
 
     @property
     def last_angle(self) -> float:
-        """The χ of the last point that is found by the equations."""
+        """Angle χ of the last point that is computed from the equations."""
         return math.sqrt(self.log_upper - self.nearest_log)
 
     @cached_property
@@ -273,23 +272,23 @@ class ResidualUpdateMap(CutMap):
 
     @staticmethod
     def _towards_zero(w: ComplexArray, log_ratio: FloatArray, log_x: FloatArray) -> ComplexArray:
-        """Scale z by a ratio: the imaginary parts are odd in z^(1/2), Re a is even and vanishes, Re e is constant."""
+        """Scale z by a ratio, near zero: imaginary parts are odd in z^(1/2), Re a vanishes as z, Re e is constant."""
         root = np.exp(0.5 * log_ratio)
         e, a = w[0].real + 1j * root * w[0].imag, root * (root * w[1].real + 1j * w[1].imag)
         return np.array([e, a, np.asarray(log_x, dtype=np.complex128)])
 
     def density(self, w: ComplexArray) -> FloatArray:
-        """Return |Im z m| / π, m = 2 k / (ρ^L - 1 + z), ρ = e^(2a)."""
+        """Return |Im z m| / π with m = 2 k / (ρ^L - 1 + z) and ρ = e^(2a)."""
         halves, z = self._halves(w[0], w[1]), np.exp(w[2].real)
         k = (-halves.s - halves.work) / self.variance
         return np.abs((2.0 * k * z / (expm1(2.0 * halves.high) + z)).imag) / np.pi
 
     def cdf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass below, from the potential: π cdf = arg e - L Im (α - 1)(β - 1) / σ²."""
+        """Return the mass below λ, from the potential: π cdf = arg e - L Im (α - 1)(β - 1) / σ²."""
         return np.clip((np.angle(w[0]) - self._work(w)) / np.pi, 0.0, 1.0)
 
     def sf(self, w: ComplexArray) -> FloatArray:
-        """Return the mass above: π sf = π - arg e + L Im (α - 1)(β - 1) / σ²."""
+        """Return the mass above λ: π sf = π - arg e + L Im (α - 1)(β - 1) / σ²."""
         return np.clip((np.arctan2(w[0].imag, -w[0].real) + self._work(w)) / np.pi, 0.0, 1.0)
 
     def _work(self, w: ComplexArray) -> FloatArray:
