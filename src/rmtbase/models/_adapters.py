@@ -1,8 +1,8 @@
-"""Low-rank adapters as PEFT saves them: their updates as a model of their own, or merged into their base.
+"""Low-rank adapters as PEFT saves them: their updates as a model, or merged into their base.
 
-An adapter changes the weight W of a module by ΔW = s B A, with A (r, d_in), B (d_out, r) and s = α/r, or α/√r where it
-is rank-stabilised (rsLoRA); an embedding, which is stored as (vocabulary, d), by the transpose. DoRA then brings each
-row of W + ΔW to a norm of its own: m_i (W + ΔW)_i / ‖(W + ΔW)_i‖.
+An adapter changes the weight W of a module by ΔW = s B A, with A (r, d_in), B (d_out, r) and s = α/r, or α/√r if it is
+rank-stabilised (rsLoRA). An embedding, which is stored as (vocabulary, d), changes by the transpose. DoRA then rescales
+each row of W + ΔW to a learned norm: m_i (W + ΔW)_i / ‖(W + ΔW)_i‖.
 
 Source: E. J. Hu et al., arXiv:2106.09685; D. Kalajdzievski, arXiv:2312.03732 (rsLoRA); S.-Y. Liu et al.,
     arXiv:2402.09353 (DoRA); names and settings are those of PEFT, ``peft/tuners/lora``.
@@ -33,14 +33,14 @@ from rmtbase.models._tensor_file import TensorEntry
 from rmtbase.shown import quoted, shown
 
 WAYS = ("delta", "merged", "base")
-"""What of an adapter can be opened: its updates, its base with them, its base without."""
+"""Ways to open an adapter: only its updates, its base with the updates, its base without them."""
 
 _PREFIX = "base_model.model."
 _PART = re.compile(
     r"(?P<module>.+)\.(?P<part>lora_embedding_[AB]|lora_[AB](?=\.)|lora_magnitude_vector)(\.weight)?", re.DOTALL
 )
 _LAYER = re.compile(r"(?P<before>.*?)(?P<layer>\d{1,9})\.(?P<name>.+)", re.DOTALL)
-# Settings that are read, or leave the weights as the formula says; all others must be unset.
+# Settings that are read, or that do not affect the formula; all others must be unset.
 _KNOWN = {
     *("peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "fan_in_fan_out"),
     *("init_lora_weights", "modules_to_save", "bias", "target_modules", "exclude_modules", "layers_to_transform"),
@@ -48,19 +48,19 @@ _KNOWN = {
     *("peft_version", "lora_dropout", "megatron_core", "qalora_group_size", "runtime_config", "eva_config"),
     *("ensure_weight_tying",),
 }
-_INITIALISED = (True, False, None, "gaussian", "eva")  # those that leave the base as it is
-_EMBEDDINGS = ("embed_tokens", "lm_head")  # those of which PEFT saves the whole weight where it is changed
+_INITIALISED = (True, False, None, "gaussian", "eva")  # initializations that do not change the base
+_EMBEDDINGS = ("embed_tokens", "lm_head")  # PEFT saves the whole weight of these where it is changed
 _SHOWN = 3
 
 
 class Update(NamedTuple):
-    """What an adapter does to one module.
+    """Update of one module by an adapter.
 
     Attributes:
         a, b: the names of A (r, d_in) and B (d_out, r) in the adapter's file.
         scale: s.
-        magnitude: of DoRA the name of m (d_out), or None.
-        of_embedding: whether the module is an embedding, whose inputs are the words of a vocabulary.
+        magnitude: for DoRA, the name of m (d_out); otherwise None.
+        of_embedding: whether the module is an embedding, whose inputs are the tokens of a vocabulary.
     """
 
     a: str
@@ -72,17 +72,16 @@ class Update(NamedTuple):
 
 @dataclass(frozen=True)
 class Adapter:
-    """A low-rank adapter, of which the headers have been read.
+    """Low-rank adapter whose headers have been read.
 
     Attributes:
-        folder: where it is.
+        folder: its folder.
         checkpoint: its tensors.
-        updates: by the module that each changes, in the order of their names.
-        saved: tensors that replace those of the base altogether (``modules_to_save``, biases, embeddings), by the
-            base's name.
+        updates: the update of each module, in the order of the modules' names.
+        saved: tensors that replace tensors of the base (``modules_to_save``, biases, embeddings), by the base's name.
         transposed: whether its settings say that modules store (d_in, d_out).
-        untargeted: the modules with an update that the settings do not target: PEFT leaves these updates out.
-        beside: the names of the folders within that hold further adapters.
+        untargeted: modules with an update that the settings do not target; PEFT does not load these updates.
+        beside: names of subfolders that hold further adapters.
     """
 
     folder: Path
@@ -98,8 +97,8 @@ class Adapter:
         """Read the settings, and check them and the tensors against each other.
 
         Raises:
-            CheckpointError: or one of its kinds: an adapter of another kind, a setting that is not read, a tensor that
-                belongs to no update, shapes that do not fit each other or the settings.
+            CheckpointError: or one of its subclasses: the adapter is of another kind, a setting is not supported, a
+                tensor belongs to no update, or shapes do not fit each other or the settings.
         """
         path = folder / ADAPTER_CONFIG
         config = read_json_object(path)
@@ -140,18 +139,19 @@ class Adapter:
 
     @property
     def is_dora(self) -> bool:
-        """Whether some rows are brought to a norm of their own."""
+        """True if some rows are rescaled to a learned norm."""
         return any(update.magnitude is not None for update in self.updates.values())
 
     def delta(self) -> tuple[tuple[Site, ...], tuple[str, ...]]:
-        """The updates as a model: of each module one head, with W_Q = s Bᵀ and W_K = A, so that W_QK = ΔW.
+        """Represent the update of each module as one head, with W_Q = s Bᵀ and W_K = A, so that W_QK = ΔW.
 
         Returns:
-            The sites, and what must be known to read them rightly. The name of a module is its stack, the number in it
-            the layer.
+            The sites, and notes on how to interpret them. The name of a module is its stack, the number in the name its
+            layer.
 
         Raises:
-            CheckpointError: it is DoRA, whose change of the weights is not of low rank; or it changes embeddings alone.
+            CheckpointError: it is a DoRA adapter, whose change of the weights is not of low rank; or it changes only
+                embeddings.
         """
         if self.is_dora:
             raise CheckpointError(
@@ -193,10 +193,10 @@ class Adapter:
         return tuple(sites), tuple(notes)
 
     def merged(self, base: Checkpoint) -> Checkpoint:
-        """The base with every update in it, as peft's ``merge_and_unload`` makes it, in float64 rounded to float32.
+        """Merge every update into the base, as peft's ``merge_and_unload`` does, in float64 rounded to float32.
 
         Raises:
-            CheckpointError: the base has no such tensor, or not of that shape.
+            CheckpointError: the base lacks such a tensor, or it has another shape.
         """
         if self.untargeted:
             raise CheckpointError(
@@ -237,7 +237,7 @@ class Adapter:
         return base.replaced((), {**saved, **changed}, "; ".join([note, *self._notes_beside()]))
 
     def _notes_beside(self) -> list[str]:
-        """A note that names the adapters in folders within this one, which are not read."""
+        """Return a note that names the adapters in subfolders, which are not read."""
         if not self.beside:
             return []
         each = ", ".join(quoted(name) for name in self.beside[:_SHOWN])
@@ -245,12 +245,12 @@ class Adapter:
         return [f"not read: other adapters within the folder, each opened by its own path: {each}{more}"]
 
     def _is_tied(self, base: Checkpoint, name: str) -> bool:
-        """Whether it is an output embedding that the base does not store, being the other one."""
+        """Return True if it is an output embedding that the base does not store because it is tied to the input."""
         module = name.removesuffix(".weight").rpartition(".")[2]
         return module == "lm_head" and not any(f".{one}".endswith(".lm_head.weight") for one in base.names)
 
     def _in_base(self, base: Checkpoint, name: str) -> str:
-        """What the base calls a tensor: it, or the adapter, may have been saved without the head of the model."""
+        """Find the base's name for a tensor: the base or the adapter may have been saved without the model's head."""
         parts = name.split(".")
         shorter = (".".join(parts[start:]) for start in range(len(parts) - 1))
         found = next((one for one in shorter if one in base), None)
@@ -264,7 +264,7 @@ class Adapter:
         return found or longer[0]
 
     def _is_turned(self, base: Checkpoint, module: str) -> bool | None:
-        """Whether the base stores (d_in, d_out), by the shape; None of a square weight."""
+        """Return whether the base stores (d_in, d_out), judged by the shape; None for a square weight."""
         update, name = self.updates[module], self._in_base(base, f"{module}.weight")
         expected = self.checkpoint.shape(update.b)[0], self.checkpoint.shape(update.a)[1]
         found = base.shape(name)
@@ -276,7 +276,7 @@ class Adapter:
 
 
 def _is_outside(name: str) -> bool:
-    """Whether a tensor is of no layer, by its name."""
+    """Return True if a tensor, by its name, belongs to no layer."""
     return _LAYER.fullmatch(name) is None
 
 
@@ -318,7 +318,7 @@ def _require_plain(config: Mapping[str, Any], path: Path) -> None:
 
 
 def _is_saved(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether a tensor replaces one of the base, as the settings say."""
+    """Return True if a tensor replaces one of the base according to the settings."""
     module, _, kind = name.removeprefix(_PREFIX).rpartition(".")
     if kind == "bias" and config.get("bias") in ("all", "lora_only"):
         return ".lora_" not in name
@@ -357,7 +357,7 @@ def _update(
 
 
 def _of_pattern(config: Mapping[str, Any], pattern: str, otherwise: str, module: str, path: Path) -> float:
-    """What the first of the patterns that the end of the module's name matches says, or else the setting for all."""
+    """Return the value of the first pattern that matches the end of the module's name, or else the common setting."""
     patterns = config.get(pattern) or {}
     if not isinstance(patterns, Mapping):
         raise CheckpointError(path, f"{pattern} is no table of names of modules; expected one, or {MERGED}")
@@ -372,7 +372,7 @@ def _of_pattern(config: Mapping[str, Any], pattern: str, otherwise: str, module:
 
 
 def _places(modules: Mapping[str, Update]) -> dict[Place, str]:
-    """A place for each module: its name behind the number of its layer, or all of it where two would be one."""
+    """Return a place for each module: the part of its name after the layer's number, or all of it to tell two apart."""
     found: dict[Place, str] = {}
     parts = {module: _LAYER.fullmatch(module) for module in modules}
     short = [(match["name"], match["layer"]) for match in parts.values() if match]

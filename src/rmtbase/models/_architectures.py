@@ -1,4 +1,4 @@
-"""The attention sites of a checkpoint, by the table of architectures: names and shapes alone, without torch."""
+"""Attention sites of a checkpoint by the table of architectures, from only names and shapes, without torch."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ LATENT_NORMS = "norms between the factors of latent queries and keys: recorded, 
 ROUNDED = "stored in float64: rounded to float32"
 HEADS_UNSEEN = "split into heads: the configuration's word alone, no tensor shows the head size"
 _SHOWN = 3  # names in a message
-# What lies in an attention module and leaves queries and keys as they are: masks and rotary tables.
+# Tensors in an attention module that do not affect queries and keys: masks and rotary tables.
 _BYSTANDERS = re.compile(r"bias|masked_bias|rotary_emb\..+")
 _OLDER_NAMES = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
 _PARTS = {"q": "attention_query", "k": "attention_key", "v": "attention_value", "o": "attention_output"}
 
 
 def find_sites(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path) -> tuple[Site, ...]:
-    """The attention sites of a checkpoint, by its configuration's ``model_type``: see :func:`find_inventory`."""
+    """Find the attention sites of a checkpoint by its configuration's ``model_type``: see :func:`find_inventory`."""
     return find_inventory(config, checkpoint, path, str(config.get("model_type"))).sites
 
 
 def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path, model_type: str) -> Inventory:
-    """The attention sites of a checkpoint and its other matrices; only headers are looked at.
+    """Find the attention sites of a checkpoint and its other matrices; only headers are read.
 
     Args:
-        config: of the model.
+        config: configuration of the model.
         checkpoint: its tensors.
-        path: what messages call the configuration.
-        model_type: by which the table is read.
+        path: path of the configuration in messages.
+        model_type: type whose entries of the table are used.
 
     Raises:
-        UnknownArchitectureError: there is no entry for the type, or for that of a part.
-        MissingTensorError, ShapeError: a tensor is not there, or has another shape than the configuration implies.
-        UnprovedConfigurationError: the configuration is none for which the layout was proved.
-        SeveralStacks: several stacks are there where one is expected.
-        CheckpointError: the configuration does not give a size; layers beyond those of the configuration are there,
-            or a tensor in an attention module that is none of its own.
+        UnknownArchitectureError: the table has no entry for the type, or for the type of a part.
+        MissingTensorError, ShapeError: a tensor is missing, or its shape is not the one that the configuration implies.
+        UnprovedConfigurationError: the layout was not proved for this configuration.
+        SeveralStacks: there are several stacks where one is expected.
+        CheckpointError: the configuration does not give a size; there are more layers than in the configuration; or an
+            attention module has an unknown tensor.
     """
     found = list(entries(config, model_type, path))
     words = {word for entry in found for word in entry.inside}
@@ -67,7 +67,7 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
         sites += stack.sites()
         of_stack = stack.others()
         for place, matrices in of_stack.items():
-            # Layers that attend to themselves and to others besides are two stacks, and have one MLP.
+            # Layers with both self-attention and cross-attention are in two stacks but have one MLP.
             own = {name: matrix for name, matrix in matrices.items() if matrix not in held}
             others.setdefault(place, {}).update(own)
         held.update(matrix for matrices in of_stack.values() for matrix in matrices.values())
@@ -82,7 +82,7 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
 
 @dataclass
 class _Stack:
-    """The layers of one stack, as a checkpoint names them."""
+    """Layers of one stack, under the names in a checkpoint."""
 
     checkpoint: Checkpoint
     architecture: str
@@ -96,10 +96,10 @@ class _Stack:
         self.layout, self.rows = self.entry.layout, self.given.rows()
 
     def find(self, others: set[str], left: Sequence[str]) -> None:
-        """Find what stands in front of the layers' names, and check that each layer is there, and no other.
+        """Find the prefix of the layers' names, and check that each layer exists and that there are no others.
 
         Args:
-            others: the parts of the names that other stacks are in.
+            others: parts of names that identify other stacks.
             left: the parts of the model that are not read, by the keys of their configurations.
         """
         (first, *_) = self.layout.holding("q")
@@ -118,13 +118,13 @@ class _Stack:
         self._require_layers()
 
     def sites(self) -> list[Site]:
-        """The attention of each layer that has one, its tensors' shapes checked."""
+        """Return the attention of each layer that has one, with the shapes of its tensors checked."""
         sizes, layers = self.given.sizes, self._attending()
         present = [part for part in _PARTS if self._has(part, layers)]
         return [self._site(layer, present, sizes) for layer in layers]
 
     def others(self) -> dict[Place, dict[str, Expression]]:
-        """The matrices of the MLP of each layer: each wholly, where not every layer may have experts in its place."""
+        """Return the MLP's matrices in each layer; all layers must have them, unless experts may replace the MLP."""
         layers = range(self.given.sizes["n_layers"])
         present = [symbol for symbol in MLP if self._has(symbol, [] if self.entry.mixed else list(layers))]
         return {
@@ -137,7 +137,7 @@ class _Stack:
         }
 
     def notes(self) -> tuple[str, ...]:
-        """What is there besides the matrices of the heads, in words. Raises where a declared bias is not stored."""
+        """Return notes on what exists beside the matrices of the heads. Raises if a declared bias is not stored."""
         held, layers = self.checkpoint, self._attending()
         names = [
             self._tensor(layer, symbol) for layer in layers for symbol in ("q", "k", "n") if self.layout.holding(symbol)
@@ -165,15 +165,15 @@ class _Stack:
         return MissingTensorError(self.checkpoint.path, name, self.architecture, because)
 
     def _shows_head_size(self) -> bool:
-        """Whether the shape of a tensor shows how many outputs a head has.
+        """Return True if the shape of some tensor shows how many outputs a head has.
 
-        The weights do not: twelve heads of 64 have the shape of 24 heads of 32. A norm of the queries and keys of each
-        head has d_head gains, and the rotary frequencies that older checkpoints keep are one for two of the rotated
-        dimensions of a head.
+        The weights do not: twelve heads of 64 have the shape of 24 heads of 32. But a norm of the queries and keys of
+        each head has d_head gains, and the rotary frequencies that older checkpoints store have one element for every
+        two rotated dimensions of a head.
 
         Raises:
-            ShapeError: it shows another size than the configuration's.
-            MissingTensorError: a layer lacks the norms that another has.
+            ShapeError: a tensor shows another size than the configuration's.
+            MissingTensorError: a layer lacks the norms that another layer has.
         """
         rotated, layers = self.given.rotated(), self._attending()
         sizes = {name: (self.rows[size],) for name, size in self.layout.norms.items() if size}
@@ -217,9 +217,10 @@ class _Stack:
         )
 
     def _norm(self, name: str, layer: int, shape: tuple[int, int]) -> Norm | None:
-        """A norm of a site, by the field's name, for a matrix of this shape.
+        """Find a norm of a site, by the name of the field of Site, for a matrix of this shape.
 
-        None where it is not known, or not stored with as many gains as the matrix has inputs, or a head outputs.
+        Returns None where the norm is unknown, or where its number of gains does not fit the matrix: the number of its
+        inputs for an input norm, a divisor of its outputs for a norm of queries or keys.
         """
         each = self.entry.norms.get(name)
         if each is None:
@@ -238,7 +239,7 @@ class _Stack:
         return Norm(gain, bias, said.get("offset", 0.0)) if fits else None
 
     def _stored_norm(self, text: str, layer: int) -> str | None:
-        """The name under which a gain or a bias is stored, of old another for some; None where it is not."""
+        """Return the name under which a gain or a bias is stored, also an older one, or None if it is not stored."""
         name = self.prefix + text.replace("{}", str(layer)).replace("{-1}", str(layer - 1))
         older = (name.removesuffix(new) + old for new, old in _OLDER_NAMES if name.endswith(new))
         return next((one for one in (name, *older) if one in self.checkpoint), None)
@@ -256,7 +257,7 @@ class _Stack:
         return Product((whole, self._expression(layer, rows.reads))) if rows.reads else whole
 
     def _latent_key(self, layer: int) -> Expression:
-        """[W_UK W_DKV; W_KR] of each head, the last rows shared by all."""
+        """Return [W_UK W_DKV; W_KR] for each head, with the rows W_KR shared by all."""
         upper, latent, rotary = (self._expression(layer, symbol) for symbol in ("n", "c", "r"))
         assert isinstance(upper, Product)
         heads, size = self.rows["n_heads"], self.rows["n"] // self.rows["n_heads"]
@@ -265,7 +266,7 @@ class _Stack:
         return Stacked(tuple(part for one in each for part in (Product((one, latent)), rotary)))
 
     def _has(self, symbol: str, layers: Sequence[int]) -> bool:
-        """Whether the layers have it, all of them or none; queries and keys they must have."""
+        """Return whether the layers have a matrix: all or none of them, and all must have queries and keys."""
         needed = symbol in "qk"
         if symbol == "k" and not self.layout.holding("k"):
             symbol = "n"
@@ -286,18 +287,19 @@ class _Stack:
         return f"{self.prefix}{self.layout.layer.format(layer)}{tensor}"
 
     def _local(self, name: str) -> str:
-        """The name within its layer."""
+        """Return the part of a name that follows the layer."""
         return re.sub(rf"^{re.escape(self.prefix)}{_pattern(self.layout.layer)}", "", name)
 
     def _tensor(self, layer: int, symbol: str) -> str:
-        """The name of the tensor that holds it: of several that may, the one that is there."""
+        """Return the name of the tensor that holds a matrix: the first of its possible names that is stored."""
         each = [self._name(layer, name) for name in self.layout.holding(symbol)]
         return next((name for name in each if name in self.checkpoint), each[0])
 
     def _require_layers(self) -> None:
-        """Raise unless tensors of each layer of the configuration are there, and of no other.
+        """Raise unless there are tensors for each layer of the configuration and for no other.
 
-        The layers are those of the names, so that a configuration of 10¹⁸ layers ends at the first that is missing.
+        The loop runs over the layers in the names, so that a configuration with 10¹⁸ layers fails at the first missing
+        layer.
         """
         n_layers = self.given.sizes["n_layers"]
         of_any = _any_layer(re.escape(self.prefix), self.layout.layer)
@@ -322,7 +324,7 @@ class _Stack:
             )
 
     def require_known_attention(self) -> None:
-        """Raise unless every tensor in the attention modules is used or known to leave queries and keys as they are."""
+        """Raise unless every tensor in the attention modules is used, or is known not to affect queries and keys."""
         module = self.layout.module
         if not module:
             return
@@ -359,7 +361,7 @@ class _Stack:
             self._require_shape(bias, (outputs,))
 
     def _linear_shape(self, rows: Rows, found: tuple[int, ...]) -> tuple[int, int]:
-        """(outputs, inputs); what no size gives is as found."""
+        """Return the expected (outputs, inputs); a size that is not known is taken from the tensor."""
         stored = found[:2] if len(found) >= 2 else (0, 0)
         outputs, inputs = stored[::-1] if rows.transposed else stored
         crossed = self.entry.stack == "cross" and bool({"k", "v"} & set(rows.blocks))
@@ -383,7 +385,7 @@ def _any_number(name: str) -> str:
 
 
 def _any_layer(prefix: str, name: str) -> re.Pattern[str]:
-    """A pattern for the name, which has ``{}`` for the number of a layer."""
+    """Compile a pattern for a name in which ``{}`` stands for the number of any layer."""
     return re.compile(prefix + _pattern(name), re.DOTALL)
 
 

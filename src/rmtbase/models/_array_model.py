@@ -1,4 +1,4 @@
-"""A model whose query and key factors are at hand as arrays."""
+"""Model whose query and key factors are given as arrays."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from rmtbase.shown import in_one_line
 @in_one_line
 @dataclass(frozen=True, kw_only=True)
 class ArrayModel(WeightMatrices):
-    """The query and key factors of all heads, given as arrays: see :meth:`of`.
+    """Query and key factors of all heads, given as arrays: see :meth:`of`.
 
-    One layer at a time is converted to float64, when it is asked for, and not kept.
+    One layer at a time is converted to float64, when it is asked for, and is not kept.
     """
 
     architecture: str = ""
@@ -35,18 +35,18 @@ class ArrayModel(WeightMatrices):
 
     @classmethod
     def of(cls, w_q: Any, w_k: Any, name: str, revision: str | None = None) -> ArrayModel:
-        """Take the factors as they are, and check them all, which reads each layer once.
+        """Make a model of the factors without copying them. All are checked, which reads each layer once.
 
         Args:
-            w_q: query factors, so that q = W_Q x: (head, d_head, d_model) for one layer, (layer, head, d_head,
-                d_model), or one array (head, d_head, d_model) for each layer: a list, or whatever else gives them.
-            w_k: key factors, given in the same way; key heads may be fewer, a divisor of the heads.
-            name: what the model is called.
+            w_q: query factors, with q = W_Q x: (head, d_head, d_model) for one layer, (layer, head, d_head, d_model),
+                or a list or other iterable with one array (head, d_head, d_model) for each layer.
+            w_k: key factors, given in the same way; the number of key heads must divide the number of heads.
+            name: name of the model.
             revision: its revision, or None.
 
         Raises:
-            ParameterError: a shape that is none of these or does not fit the other's, a value that is not finite, a
-                head of zeros, or a name or revision that is no text.
+            ParameterError: the shape is none of these or does not fit the other's, a value is not finite, a head is all
+                zeros, or the name or revision is not a string.
         """
         q, k = _Factors.of("w_q", w_q), _Factors.of("w_k", w_k)
         n_heads, d_head, d_model = q.shape
@@ -75,7 +75,7 @@ class ArrayModel(WeightMatrices):
         )
 
     def matrix(self, layer: int, component: str) -> Float64[np.ndarray, "d_out d_in"]:
-        """All the factors of a layer, head after head: shape (heads · d_head, d_model).
+        """Return all factors of a layer, head after head: shape (heads · d_head, d_model).
 
         Raises:
             ParameterError: there is no such layer or component.
@@ -85,20 +85,20 @@ class ArrayModel(WeightMatrices):
         return factors.read(layer).astype(np.float64).reshape(-1, factors.shape[-1])
 
     def has(self, layer: int, component: str) -> bool:
-        """Queries and keys, in every layer."""
+        """Return True for queries and keys, which every layer has."""
         return component in self._factors
 
     def least_sigma(self, layer: int, component: str) -> float:
-        """0: what is given is taken for the weights themselves."""
+        """Return 0: the arrays are taken as exact weights."""
         return 0.0
 
     def refused(self, site: int, head: int, found: str, expected: str) -> RmtbaseError:
-        """A :class:`~rmtbase.errors.ParameterError` that names both arrays and the head."""
+        """Return a :class:`~rmtbase.errors.ParameterError` that names both arrays and the head."""
         queries = self._factors["attention_query"]
         return ParameterError("w_q, w_k", f"{found} in {queries.place(site, head)}", expected)
 
     def site_digest(self, site: int) -> bytes:
-        """SHA-256 over dtype, shape and bytes of the factors of a layer."""
+        """Return SHA-256 over dtype, shape and bytes of the factors of a layer."""
         total = hashlib.sha256()
         for factors in self._factors.values():
             array = factors.read(site)
@@ -109,13 +109,13 @@ class ArrayModel(WeightMatrices):
 
 @dataclass(frozen=True)
 class _Factors:
-    """The factors of one side, as they were given.
+    """Query or key factors, as they were given.
 
     Attributes:
-        name: of the argument.
-        layers: for each layer something that is an array of ``shape``.
+        name: name of the argument.
+        layers: for each layer an array-like of ``shape``.
         shape: (head, d_head, d_model).
-        has_layers: whether they were given layer by layer.
+        has_layers: whether the argument has a layer axis.
     """
 
     name: str
@@ -125,7 +125,7 @@ class _Factors:
 
     @classmethod
     def of(cls, name: str, given: Any) -> _Factors:
-        """Tell layers from one layer by the number of dimensions; of arrays no element is looked at."""
+        """Distinguish several layers from one by the number of dimensions; elements of arrays are not read."""
         if isinstance(given, Iterable) and not isinstance(given, str | Mapping) and not hasattr(given, "dtype"):
             given = list(given)
         if isinstance(given, list) and given and all(getattr(one, "ndim", None) == 3 for one in given):
@@ -154,15 +154,15 @@ class _Factors:
 
     @property
     def in_words(self) -> str:
-        """What was given."""
+        """The number of layers and their shape, for messages."""
         return f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'} of shape {self.shape}"
 
     def read(self, layer: int) -> NDArray[Any]:
-        """The factors of one layer, in their own dtype."""
+        """Read the factors of one layer, in their own dtype."""
         return require_real_array(self.name, self.layers[layer])
 
     def require_weights(self) -> None:
-        """Raise ParameterError unless every head of every layer is finite and has weights in it."""
+        """Raise ParameterError unless every head of every layer is finite and has a weight other than zero."""
         for layer in range(len(self.layers)):
             array = self.read(layer).astype(np.float64)
             finite = np.isfinite(array).all(axis=(1, 2))
@@ -175,5 +175,5 @@ class _Factors:
                 raise ParameterError(self.name, f"{place} is all zeros", "heads with weights in them")
 
     def place(self, layer: int, head: int) -> str:
-        """Which head, in words."""
+        """Describe a head in words."""
         return f"layer {layer} head {head}" if self.has_layers else f"head {head}"

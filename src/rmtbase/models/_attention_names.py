@@ -1,7 +1,7 @@
-"""Attention modules told by the names and shapes of tensors, and the lines of Python that read them.
+"""Recognition of attention modules by the names and shapes of tensors, and the lines of Python that read them.
 
-For weights under names that the table of architectures does not have: those of other programs, and of modules of one's
-own. A layout is written down here only where its names leave no doubt about the order of its rows.
+It serves weights under names that the table of architectures lacks: those of other programs and of the user's own
+modules. A layout is listed here only if its names leave no doubt about the order of its rows.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 Shape = tuple[int, ...]
 
-# What torch.compile, FSDP and activation checkpointing put into the names, wherever they wrap a module; and what
-# torch.nn.DataParallel with its distributed kin, and PEFT, put in front of all of them.
+# torch.compile, FSDP and activation checkpointing insert these into names wherever they wrap a module;
+# torch.nn.DataParallel, its distributed variant and PEFT put the second set in front of all names.
 _WRAPPERS = re.compile(r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 _IN_FRONT = ("module.", "base_model.model.")
 _HARMLESS = re.compile(r"[\w./:+-]{1,300}", re.ASCII)
 _MOST_SITES = 1000
 _ENDINGS = (".weight", "/kernel:0", "/kernel", ".kernel", "")
-# The leaves of queries, keys and values, and those that outputs can have beside them.
+# Last parts of the names of queries, keys and values, and those that outputs can have beside them.
 _SEPARATE = {
     leaves[0]: leaves
     for leaves in (
@@ -35,7 +35,7 @@ _SEPARATE = {
     )
 }
 _CONCATENATED, _IN_GROUPS = "concatenated", "groups"
-# The name of the one weight, how its rows run, and the names that outputs can have beside it.
+# Name of the fused weight, order of its rows, and the names that outputs can have beside it.
 _FUSED = (
     (".c_attn.weight", _CONCATENATED, (".c_proj.weight",)),
     (".in_proj_weight", _CONCATENATED, (".out_proj.weight",)),
@@ -54,7 +54,7 @@ _NORMS_OF_HEADS = (".q_norm.scale", ".q_norm.weight", ".norm_q.weight")
 
 
 def own_names(names: Iterable[str]) -> dict[str, str]:
-    """The name that each tensor has in the model itself, without what wrappers put into it, by the stored name."""
+    """Map each stored name to the tensor's name in the model itself, without the insertions of wrappers."""
     own = {name: _WRAPPERS.sub("", name) for name in names}
     for in_front in _IN_FRONT:
         if all(name.startswith(in_front) for name in own.values()):
@@ -66,11 +66,11 @@ class Attention(NamedTuple):
     """Attention modules that were recognised.
 
     Attributes:
-        names: whose names they have, in words.
-        n_modules: how many.
-        lines: Python that makes ``sites`` of them.
-        n_heads: of each, or None where they differ or nothing tells it.
-        has_blank: whether the number of heads is to be filled in.
+        names: the program whose names they have, in words.
+        n_modules: how many modules.
+        lines: lines of Python that define their ``sites``.
+        n_heads: number of heads in each, or None where they differ or it is unknown.
+        has_blank: whether the reader must fill in the number of heads.
     """
 
     names: str
@@ -81,17 +81,17 @@ class Attention(NamedTuple):
 
 
 class _Module(NamedTuple):
-    """An attention module.
+    """Attention module.
 
     Attributes:
-        name: what stands in front of the leaves.
-        layout: "separate", "heads" (TransformerLens), or how the rows of a fused weight run.
-        leaves: what follows the name, of queries, keys, values and outputs; of a fused weight, that and outputs.
-        transposed: whether stored as (inputs, outputs).
-        rows: of queries, keys and values.
-        widths: inputs of queries and of keys, outputs of the output (0 where it is not known).
-        n_heads, n_key_heads: 0 where no shape tells them.
-        stacked: whether heads are an axis of their own.
+        name: the common beginning of the names of its tensors.
+        layout: "separate", "heads" (TransformerLens), or the order of the rows of a fused weight.
+        leaves: the endings of the names of queries, keys, values and outputs, or of a fused weight and outputs.
+        transposed: whether weights are stored as (inputs, outputs).
+        rows: numbers of rows of queries, keys and values.
+        widths: inputs of queries and of keys, outputs of the output (0 where unknown).
+        n_heads, n_key_heads: 0 where no shape shows them.
+        stacked: whether heads have an axis of their own.
     """
 
     name: str
@@ -110,12 +110,12 @@ def find_attention(
     settings: Mapping[str, Any],
     heads_of: Callable[[str], int | None] | None = None,
 ) -> Attention | None:
-    """The attention modules among tensors, or None where no name is known, or modules are of several kinds.
+    """Find attention modules among tensors. Returns None if no name is known, or if modules are of several kinds.
 
     Args:
-        shapes: of the tensors, by name.
-        settings: what is told of the model beside them, by the words of its program: numbers of heads.
-        heads_of: the number of heads of a module by its name, where it differs from one to the next.
+        shapes: shapes of the tensors, by name.
+        settings: numbers of heads, under the keys of the program that wrote the weights.
+        heads_of: function that returns the number of heads of a module by its name, where modules differ in it.
     """
     modules = sorted(_modules(shapes), key=lambda module: _in_order(module.name))
     kinds = {(one.layout, one.leaves, one.transposed, one.stacked) for one in modules}
@@ -128,7 +128,7 @@ def find_attention(
 
 
 def why_no_attention(shapes: Mapping[str, Shape]) -> str:
-    """The reason why tensors of these names have no queries and keys; "" where none is known."""
+    """Return the reason why tensors with these names have no queries and keys, or "" if none is known."""
     if any(name.endswith(("A_log", "mixer.D")) for name in shapes):
         return "the names are those of Mamba, a state-space model: it has no queries and keys, and no W_QK"
     if any(re.search(r"\.att\.(receptance|time_\w+)|time_mix", name) for name in shapes):
@@ -149,7 +149,7 @@ def _modules(shapes: Mapping[str, Shape]) -> Iterable[_Module]:
 
 
 def _by_heads(module: str, shapes: Mapping[str, Shape]) -> _Module | None:
-    """(head, d_model, d_head), and outputs (head, d_head, d_model), as TransformerLens stores them."""
+    """Recognise (head, d_model, d_head), with outputs (head, d_head, d_model), as TransformerLens stores them."""
     lead = "._W_" if f"{module}._W_K" in shapes else ".W_"
     leaves = (".W_Q", f"{lead}K", f"{lead}V", ".W_O")
     held = [shapes.get(module + leaf, ()) for leaf in leaves]
@@ -179,8 +179,8 @@ def _fused(name: str, shapes: Mapping[str, Shape]) -> _Module | None:
 
 
 def _is_known_order(name: str, shapes: Mapping[str, Shape]) -> bool:
-    """True where a fused weight is of a known program: ``qkv`` by itself does not tell how its rows run."""
-    if name.endswith(".query_key_value.weight"):  # ChatGLM's run in another order than those of the others
+    """Return True if a fused weight belongs to a known program: ``qkv`` by itself leaves the order of rows open."""
+    if name.endswith(".query_key_value.weight"):  # the order of rows in ChatGLM differs from that of the others
         return "transformer.encoder.layers." not in name
     if name.endswith(".qkv.weight"):
         return _is_litgpt(name, shapes) or _is_timm(name, shapes)
@@ -220,7 +220,7 @@ def _separate(name: str, shapes: Mapping[str, Shape]) -> _Module | None:
     turned = [one[::-1] if transposed else one for one in held]
     (rows_q, width), (rows_k, key_width), (rows_v, _), (d_output, inputs) = turned
     has_output = rows_v > 0 and inputs == rows_q
-    if output and not has_output:  # there is more among the rows than the queries of heads: a gate, say
+    if output and not has_output:  # the rows hold more than the queries of heads, for instance a gate
         return None
     names = (*each[:2], each[2] if rows_v else "", output if has_output else "")
     widths = width, key_width, d_output if has_output else 0
@@ -228,7 +228,7 @@ def _separate(name: str, shapes: Mapping[str, Shape]) -> _Module | None:
 
 
 def _heads(module: _Module, shapes: Mapping[str, Shape], settings: Mapping[str, Any]) -> int | None:
-    """The number of heads, where a shape or the settings tell it."""
+    """Return the number of heads if a shape or the settings show it."""
     if module.n_heads:
         return module.n_heads
     for norm in _NORMS_OF_HEADS:
@@ -245,7 +245,7 @@ def _heads(module: _Module, shapes: Mapping[str, Shape], settings: Mapping[str, 
 
 
 def _names(module: _Module, shapes: Mapping[str, Shape]) -> str:
-    """The program that the names belong to, in words."""
+    """Name the program that the names belong to."""
     leaf = module.leaves[0]
     name = module.name + leaf
     if leaf == ".W_Q":
@@ -268,7 +268,7 @@ def _names(module: _Module, shapes: Mapping[str, Shape]) -> str:
 
 
 def _in_order(name: str) -> list[tuple[int, str]]:
-    """A key that sorts layer 10 behind layer 9."""
+    """Return a key that sorts layer 10 after layer 9."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"[./_]", name)]
 
 
@@ -316,7 +316,7 @@ def _lines(modules: list[_Module], heads: list[int | None]) -> tuple[str, ...]:
 
 
 def _loop(modules: list[_Module], varying: Mapping[str, list[Any]]) -> tuple[list[str], str]:
-    """The lines that begin the loop, and the place of its site."""
+    """Return the lines that begin the loop, and the expression for the place of its site."""
     numbers = [[int(part) for part in re.findall(r"\d+", one.name)] for one in modules]
     skeletons = {re.sub(r"\d+", "\0", one.name) for one in modules}
     if len(skeletons) == 1 and not varying:
@@ -341,7 +341,7 @@ def _loop(modules: list[_Module], varying: Mapping[str, list[Any]]) -> tuple[lis
 
 
 def _stack(name: str, modules: list[_Module]) -> str:
-    """The stack of a module, where there are several."""
+    """Return the stack of a module, "" where there is only one."""
     if any(_CROSS.search(one.name) for one in modules) and _CROSS.search(name):
         return "cross"
     parts = {part for one in modules for part in one.name.split(".")}
@@ -363,7 +363,7 @@ def _expressions(module: _Module, rows: tuple[str, str, str]) -> list[str]:
                 f"key = take_rows(qkv, range({q}, {q} + {k}))",
                 f"value = take_rows(qkv, range({q} + {k}, {q} + {k} + {v}))",
             ]
-        else:  # of each group its query heads, its key, its value
+        else:  # each group holds its query heads, then its key, then its value
             total = " + ".join(rows)
             lines += [
                 f"group = {rows[0]} // d_head // n_key_heads + 2",

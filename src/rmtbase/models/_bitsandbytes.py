@@ -1,7 +1,9 @@
-"""bitsandbytes' two formats: int8 with the largest of each output, and codes of a table with the largest of a block.
+"""The two formats of bitsandbytes: int8 with a scale for each output, and 4-bit codes with a scale for each block.
+
+A scale is the largest magnitude of its output or block.
 
 References: Dettmers et al. (2022), LLM.int8(), arXiv:2208.07339; (2023), QLoRA, arXiv:2305.14314; and the code of the
-library, whose results these are to the last bit.
+library, whose results are reproduced to the last bit.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _LONGEST_STATE = 1 << 16  # bytes of bitsandbytes' description of one matrix
 
 
 def bitsandbytes(settings: Settings) -> Format:
-    """int8 or a table of sixteen, as the configuration says."""
+    """Choose between int8 and 4-bit codes according to the configuration."""
     bits = {
         width
         for width in (4, 8)
@@ -47,7 +49,7 @@ def bitsandbytes(settings: Settings) -> Format:
 
 
 def _int8() -> Format:
-    """Steps of 1/127 of the largest of each output, ``SCB``. The type is float32."""
+    """Return the int8 format: steps of 1/127 of the largest magnitude of each output, ``SCB``, in float32."""
     called = "bitsandbytes (8 bit)"
 
     def derive(parts: Parts) -> DerivedTensor:
@@ -69,7 +71,7 @@ def _int8() -> Format:
 
 
 def _four_bit() -> Format:
-    """The largest of each block may be quantised in its turn. The type is that which the description names."""
+    """Return the 4-bit format. The scales of blocks may be quantised too; ``quant_state`` names the matrix's type."""
     called = "bitsandbytes (4 bit)"
     states = {kind: f".quant_state.bitsandbytes__{kind}" for kind in _TABLES}
 
@@ -124,7 +126,7 @@ def _four_bit() -> Format:
 def _nested(
     state: Settings, largest: StoredTensor, nested: StoredTensor, table: StoredTensor | None, called: str
 ) -> Callable[[int, int], Float32[np.ndarray, " block"]]:
-    """The largest of each block, of codes of a table of 256 and the largest of each block of these."""
+    """Return a function that dequantises the scales of blocks: codes into a table of 256, with scales of their own."""
     block, offset = state.positive("nested_blocksize"), np.float32(state.number("nested_offset"))
     if table is None:
         raise CheckpointError(
@@ -142,7 +144,7 @@ def _nested(
 
 
 def _state(stored: StoredTensor) -> Settings:
-    """bitsandbytes' description of one matrix: JSON in a tensor of bytes."""
+    """Read bitsandbytes' description of one matrix, which is JSON in a tensor of bytes."""
     if stored.entry.dtype != "U8" or not 0 < stored.entry.size <= _LONGEST_STATE:
         raise CheckpointError(
             stored.path,

@@ -1,4 +1,4 @@
-"""A checkpoint, a folder or tensors in memory, as a lazy store of named tensors."""
+"""Checkpoint as a lazy store of named tensors, in a folder or in memory."""
 
 from __future__ import annotations
 
@@ -34,24 +34,23 @@ _CANDIDATES: tuple[tuple[str, str, Callable[[Path], TensorFile]], ...] = (
 _INDEX_ENDING = ".index.json"
 _LARGEST_INDEX = 1 << 26  # bytes; the index of a model with 92 000 tensors takes nine million
 _SHOWN = 3  # names in a note
-_CHUNK = 1 << 20  # elements hashed at a time, which stay in the cache meanwhile
+_CHUNK = 1 << 20  # elements hashed at a time, few enough to stay in the processor's cache
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The tensors of one checkpoint, each read when asked for and never kept.
+    """Tensors of one checkpoint, each read when asked for and never kept.
 
-    A folder holds, in order of preference: ``model.safetensors``; the shards that
-    ``model.safetensors.index.json`` names; ``pytorch_model.bin``; the shards of
-    ``pytorch_model.bin.index.json`` (the last two need torch). Names are those of the model's own modules: what
-    torch.compile, FSDP, activation checkpointing, DataParallel and PEFT put into them is left out.
+    The tensors come from the first of these that the folder holds: ``model.safetensors``; the shards that
+    ``model.safetensors.index.json`` names; ``pytorch_model.bin``; the shards that ``pytorch_model.bin.index.json``
+    names (the last two need torch). Tensors have the names of the model's own modules, without the insertions of
+    torch.compile, FSDP, activation checkpointing, DataParallel and PEFT.
 
     Attributes:
-        path: the folder; of tensors in memory what messages call them.
-        config_path: where their configuration is, or what messages call it.
-        notes: what of its files was read or left, where that is not plain: tensors of a shard that the index does
-            not name (they are read, as transformers reads them), an index beside a single file (it is not), quantised
-            weights that are dequantised.
+        path: the folder; for tensors in memory, their name in messages.
+        config_path: the path of the configuration, or its name in messages.
+        notes: choices about the files that are not obvious: tensors of a shard that the index does not name are read,
+            as transformers does; an index beside a single file is not read; quantised weights are dequantised.
     """
 
     path: Path
@@ -61,15 +60,15 @@ class Checkpoint:
 
     @classmethod
     def open(cls, folder: str | Path) -> Checkpoint:
-        """Find the files, and read and check the header of each. No weight is read, but for the checksums of ``.bin``.
+        """Find the files, and read and check their headers. Weights are read only for the checksums of ``.bin`` files.
 
-        In place of a folder one ``.safetensors`` or ``.bin`` file of it can be given, which is then read alone.
+        Instead of a folder, one of its ``.safetensors`` or ``.bin`` files can be given; only that file is then read.
 
         Raises:
             MissingFileError: the folder has no such file, or lacks a shard.
             CorruptFileError: a file is truncated or malformed, or lacks a tensor that the index places in it; or a
                 tensor is in two shards.
-            CheckpointError: under the name of one of these files is no regular file, or it cannot be read.
+            CheckpointError: one of these files is not a regular file, or cannot be read.
             MissingDependencyError: there are only ``.bin`` files, and torch is not installed, or older than 2.10.
         """
         folder = Path(folder)
@@ -87,10 +86,10 @@ class Checkpoint:
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[Any, Any], name: str) -> Checkpoint:
-        """The tensors of a state dict, which stay where they are; messages call it by ``name``.
+        """Open a state dict without copying its tensors; messages refer to it by ``name``.
 
         Raises:
-            ParameterError: it is no state dict.
+            ParameterError: ``tensors`` is not a state dict.
         """
         held = StateDict.of(tensors, name)
         return cls._of_files(held.path, Path("config"), dict.fromkeys(held.entries, held), [])
@@ -99,19 +98,19 @@ class Checkpoint:
     def _of_files(
         cls, path: Path, config_path: Path, files: Mapping[str, TensorFile], notes: Iterable[str]
     ) -> Checkpoint:
-        """The tensors of files, by the names that they have without wrappers."""
+        """Open the tensors of files, by their names without wrappers."""
         tensors = _without_wrappers({name: StoredTensor(file, name) for name, file in files.items()})
         return cls(path, config_path, MappingProxyType(tensors), tuple(notes))
 
     def replaced(self, used: Iterable[str], by: Mapping[str, CheckpointTensor], note: str) -> Checkpoint:
-        """The checkpoint without the tensors that were used, with those that they make, and a note of it."""
+        """Return the checkpoint without the tensors ``used``, with the tensors ``by`` made from them, and a note."""
         gone = set(used)
         left = {name: tensor for name, tensor in self._tensors.items() if name not in gone}
         return replace(self, _tensors=MappingProxyType(left | dict(by)), notes=(*self.notes, note))
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that hold the tensors, sorted; none of tensors in memory."""
+        """The files that hold the tensors, sorted; empty for tensors in memory."""
         stored = (one for tensor in self._tensors.values() for one in tensor.stored)
         return tuple(sorted({one.path for one in stored if not isinstance(one.file, StateDict)}))
 
@@ -124,19 +123,19 @@ class Checkpoint:
         return name in self._tensors
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The stored shape of a tensor."""
+        """Return the stored shape of a tensor."""
         return self._entry(name).shape
 
     def dtype(self, name: str) -> str:
-        """The stored element type of a tensor, by its safetensors name: "F32", "BF16", ..."""
+        """Return the stored element type of a tensor under its safetensors name: "F32", "BF16", ..."""
         return self._entry(name).dtype
 
     def file(self, name: str) -> Path:
-        """The file that holds a tensor; of tensors in memory what messages call them."""
+        """Return the file that holds a tensor; for tensors in memory, their name in messages."""
         return self.tensor(name).stored[0].path
 
     def tensor(self, name: str) -> CheckpointTensor:
-        """Return what a name stands for.
+        """Return the tensor with this name, unread.
 
         Raises:
             ParameterError: there is no such tensor.
@@ -146,18 +145,18 @@ class Checkpoint:
         return self._tensors[name]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of every tensor, by name."""
+        """Return the shape of every tensor, by name."""
         return {name: self.shape(name) for name in self.names}
 
     def read(self, name: str) -> Float[np.ndarray, "..."]:
-        """A whole tensor: float32, or float64 where it is stored so. Half precision is widened exactly.
+        """Read a whole tensor as float32, or as float64 where it is stored so. Half precision is widened exactly.
 
         Raises as :meth:`read_stored`.
         """
         return widened(self.read_stored(name))
 
     def read_stored(self, name: str) -> Shaped[np.ndarray, "..."]:
-        """A whole tensor in the precision in which it is stored; bfloat16 is that of ml_dtypes.
+        """Read a whole tensor in the precision in which it is stored; bfloat16 is that of ml_dtypes.
 
         Raises:
             ParameterError: there is no such tensor.
@@ -168,11 +167,11 @@ class Checkpoint:
         return self._read(name, 0, self._entry(name).size).reshape(shape)
 
     def read_rows(self, name: str, start: int, stop: int) -> Float[np.ndarray, "..."]:
-        """The rows ``start <= i < stop`` of a tensor, reading no others. As :meth:`read` otherwise."""
+        """Read only the rows ``start <= i < stop`` of a tensor, otherwise as :meth:`read`."""
         return widened(self.read_stored_rows(name, start, stop))
 
     def read_stored_rows(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, "..."]:
-        """As :meth:`read_rows`, in the precision in which they are stored."""
+        """Read rows as :meth:`read_rows` does, in the precision in which they are stored."""
         shape = self.shape(name)
         if not shape or not 0 <= start < stop <= shape[0]:
             raise ParameterError("rows", (start, stop), f"0 <= start < stop <= rows of the shape {shape}")
@@ -180,9 +179,9 @@ class Checkpoint:
         return self._read(name, start * width, stop * width).reshape(stop - start, *shape[1:])
 
     def digest(self, names: Iterable[str]) -> bytes:
-        """SHA-256 over the element type, shape and stored bytes of the tensors, in the order given.
+        """Return SHA-256 over the element type, shape and stored bytes of the tensors, in the order given.
 
-        Of one that is quantised over its codes, and over all that makes numbers of them.
+        For a quantised tensor these are the codes and everything that is needed to dequantise them.
         """
         total = hashlib.sha256()
         for name in names:
@@ -227,10 +226,10 @@ def _read_shards(
     for shard in sorted(placed):
         _require_inside(index, shard, suffix)
         with reading(index.parent / shard, needed_by=index.name):
-            pass  # all are there before the first is looked into
+            pass  # check that all shards exist before the first one is read
     files: dict[str, TensorFile] = {}
     for shard, names in sorted(placed.items()):
-        # One after another: what is wrong with a shard is said before the next is opened.
+        # Shards are read in order, so that a fault in one is reported before the next is opened.
         file = open_file(index.parent / shard)
         _require_agreement(index, file, names, files)
         files |= dict.fromkeys(file.entries, file)
@@ -240,10 +239,10 @@ def _read_shards(
 
 
 def _without_wrappers(tensors: Mapping[str, StoredTensor]) -> dict[str, CheckpointTensor]:
-    """The tensors by the names that they have in the model itself.
+    """Return the tensors by the names that they have in the model itself.
 
     Raises:
-        CorruptFileError: two names are one there.
+        CorruptFileError: two tensors have the same name there.
     """
     unwrapped: dict[str, CheckpointTensor] = {}
     for name, own in own_names(tensors).items():
@@ -272,7 +271,7 @@ def _some(names: list[str]) -> str:
 
 
 def _require_inside(index: Path, shard: str, suffix: str) -> None:
-    # The name is judged, not the resolved path: the hub's cache keeps every file as a link out of its folder.
+    # Check the name rather than the resolved path: the hub's cache keeps every file as a link out of its folder.
     parts = PurePosixPath(shard).parts
     outside = not parts or shard.startswith("/") or ".." in parts
     if outside or "\\" in shard or ":" in shard or not shard.isprintable() or not shard.endswith(suffix):

@@ -1,13 +1,14 @@
-"""compressed-tensors, as vLLM's tools write it: codes as they are, or packed in words; the type is that of the scales.
+"""The formats of compressed-tensors, which vLLM's tools write, with plain or packed codes.
 
     float-quantized   codes e4m3
     int-quantized     codes int8
     naive-quantized   either
-    pack-quantized    codes of 2, 4 or 8 bits in words of 32, each with half its range added
+    pack-quantized    codes of 2, 4 or 8 bits in words of 32 bits, each with half its range added
 
-A scale, and a zero point unless these are symmetric, is for the matrix, or for an output, a group of inputs, a block.
+There is one scale, and unless the codes are symmetric one zero point, for the matrix, for each output, for each group
+of inputs or for each block. The matrix has the type of the scales.
 
-Reference: the code of the library, whose results these are to the last bit.
+Reference: the code of the library, whose results are reproduced to the last bit.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _PACKED = "pack-quantized"
 
 
 def compressed_tensors(settings: Settings) -> Format:
-    """One scheme for all matrices that are quantised."""
+    """Return the format of all quantised matrices, which must share one scheme."""
     scheme = _Scheme.of(settings)
     needed = (scheme.codes, ".weight_scale", ".weight_shape") if scheme.packs else (scheme.codes, ".weight_scale")
     marker = scheme.codes if scheme.packs else ".weight_scale"
@@ -40,14 +41,14 @@ def compressed_tensors(settings: Settings) -> Format:
 
 @dataclass(frozen=True)
 class _Scheme:
-    """How the matrices are quantised.
+    """Quantisation scheme of the matrices.
 
     Attributes:
         stored: the format.
-        bits: of a code.
-        strategy: what a scale is for: "tensor", "channel", "group" or "block".
+        bits: bits of a code.
+        strategy: what shares a scale: "tensor", "channel", "group" or "block".
         symmetric: whether there are no zero points.
-        group_size: inputs of a group.
+        group_size: inputs in a group.
         block: (outputs, inputs) of a block.
     """
 
@@ -60,7 +61,7 @@ class _Scheme:
 
     @classmethod
     def of(cls, settings: Settings) -> _Scheme:
-        """What a configuration says. Raises CheckpointError if it is nothing that is read."""
+        """Read the scheme from a configuration. Raises CheckpointError if it is not supported."""
         settings.require_none("transform_config")
         sparsity = settings.get("sparsity_config", {})
         if not isinstance(sparsity, Mapping) or sparsity.get("format") not in (None, "dense"):
@@ -88,21 +89,21 @@ class _Scheme:
 
     @property
     def called(self) -> str:
-        """The format, for people."""
+        """The name of the format in messages."""
         return f"compressed-tensors {self.stored} ({self.bits} bit)"
 
     @property
     def packs(self) -> bool:
-        """Whether codes are packed in words."""
+        """True if codes are packed in words."""
         return self.stored == _PACKED
 
     @property
     def codes(self) -> str:
-        """The ending of the codes' names."""
+        """Ending of the names of codes."""
         return ".weight_packed" if self.packs else ".weight"
 
     def derive(self, parts: Parts) -> DerivedTensor:
-        """The matrix of these tensors."""
+        """Derive the matrix from these tensors."""
         codes, zeros = parts[self.codes], parts.get(".weight_zero_point")
         shape = matrix_shape(codes, ("I32",) if self.packs else _PLAIN[self.stored], self.called)
         if self.packs:
@@ -119,7 +120,7 @@ class _Scheme:
         return of_blocks(parts, shape, block, values, parts[".weight_scale"], offsets, called=self.called)
 
     def _block(self, codes: StoredTensor, inputs: int) -> tuple[int, int] | None:
-        """(outputs, inputs) that share a scale; None where all do."""
+        """Return the (outputs, inputs) that share a scale, or None if there is only one scale."""
         if self.strategy == "group":
             return 1, inputs // number_of_groups(codes, inputs, self.group_size, self.called)
         return (1, inputs) if self.strategy == "channel" else self.block
@@ -144,7 +145,10 @@ class _Scheme:
     def _offsets(
         self, codes: StoredTensor, zeros: StoredTensor, shape: tuple[int, int], block: tuple[int, int] | None
     ) -> Callable[[int, int], Float32[np.ndarray, "..."]]:
-        """Rows of the zero points: packed along the outputs, where codes are and there are several, or as they are."""
+        """Return a function that reads rows of zero points.
+
+        These are packed along the outputs where codes are packed and scales belong to outputs or groups.
+        """
         if block is None or not self.packs or self.strategy == "block":
             grid = (1,) if block is None else (ceil(shape[0] / block[0]), ceil(shape[1] / block[1]))
             require(zeros, grid, (codes.entry.dtype if not self.packs else "I8",), self.called)

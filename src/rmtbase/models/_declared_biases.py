@@ -1,4 +1,4 @@
-"""Biases of queries, keys, values and outputs that a model should have, by its configuration, beside those stored."""
+"""Comparison of the biases that a model's configuration declares with those that are stored."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 from rmtbase.shown import quoted
 
 UNUSED_BIASES = "biases that are stored and that the model does not have"
-"""How a note of them begins: they are not folded in."""
+"""Beginning of the note about them; they are not folded in."""
 _SHOWN = 3
 
 
 class Declared(NamedTuple):
-    """Whether the maps of a symbol have a bias.
+    """Declaration that the maps of a symbol have a bias or have none.
 
     Attributes:
-        present: that they have.
-        key: of the configuration that says so; None where each model of the type is so.
-        said: that the configuration itself has the key, and not its class alone.
+        present: whether they have a bias.
+        key: the key of the configuration that says so; None where it holds for every model of the type.
+        said: whether the configuration itself has the key, rather than only the defaults of its class.
     """
 
     present: bool
@@ -26,14 +26,14 @@ class Declared(NamedTuple):
     said: bool = False
 
     def in_words(self) -> str:
-        """Who says so."""
+        """Name the source of the declaration."""
         return f"{self.key} = {str(self.present).lower()}" if self.key else "the model's class"
 
 
 def declared(
     biases: Mapping[str, bool | str], config: Mapping[str, Any], of_class: Mapping[str, Any]
 ) -> dict[str, Declared]:
-    """Whether the maps of each symbol have a bias: as every model of the type, or as the configuration says."""
+    """Return whether the maps of each symbol have a bias, by the model type or by the configuration."""
     found = {}
     for symbols, key in biases.items():
         value = key if isinstance(key, bool) else config.get(key, of_class.get(key))
@@ -49,13 +49,14 @@ def bias_notes(
     stored: Container[str],
     refuse: Callable[[str, str], Exception] | None = None,
 ) -> Iterator[str]:
-    """What the stored biases are otherwise than they should be, in words.
+    """Yield notes on differences between the declared and the stored biases.
 
     Args:
-        expected: by the symbol of the maps, as the table has it.
-        tensors: the names of the weights of each, in all layers.
-        stored: the names of the tensors that there are.
-        refuse: the error that a bias is not stored of which the configuration itself says that it is there, and why.
+        expected: the declaration for each symbol of the table.
+        tensors: the names of the weights of each symbol, in all layers.
+        stored: the names of the stored tensors.
+        refuse: function that makes the error for a missing bias that the configuration itself declares, from the name
+            of the bias and the reason.
     """
     missing: dict[str, Declared] = {}
     unused: dict[str, Declared] = {}

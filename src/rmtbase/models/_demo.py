@@ -10,22 +10,22 @@ from rmtbase.models._files import read_json_object
 
 
 def demo_root() -> Path:
-    """The folder of the bundled model, within the installed package."""
+    """Return the folder of the bundled model, within the installed package."""
     return Path(str(files("rmtbase.models").joinpath("demo")))
 
 
 def demo_revisions() -> tuple[str, ...]:
-    """The names of the bundled checkpoints, in the order of training.
+    """Return the names of the bundled checkpoints, in the order of training.
 
     Raises:
-        MissingFileError: the package was installed without them.
-        CorruptFileError: their list is damaged.
+        MissingFileError: the package was installed without the checkpoints.
+        CorruptFileError: the list of checkpoints is damaged.
     """
     return _read_index()[0]
 
 
 def demo_steps() -> dict[str, int]:
-    """The bundled checkpoints by name, with the optimizer steps taken. Raises as :func:`demo_revisions`."""
+    """Return the number of optimizer steps of each bundled checkpoint, by name. Raises as :func:`demo_revisions`."""
     path = demo_root() / "index.json"
     try:
         return {str(one["name"]): int(one["step"]) for one in read_json_object(path)["revisions"]}
@@ -34,15 +34,15 @@ def demo_steps() -> dict[str, int]:
 
 
 def demo_checkpoint(revision: str | None = None) -> tuple[Path, str]:
-    """The folder of a bundled checkpoint, and its name.
+    """Return the folder of a bundled checkpoint, and its name.
 
     Args:
-        revision: its name; by default the one that the bundle declares to be its default.
+        revision: its name; by default the default of the bundle.
 
     Raises:
         ParameterError: there is no such checkpoint.
-        MissingFileError: the package was installed without them.
-        CorruptFileError: their list is damaged.
+        MissingFileError: the package was installed without the checkpoints.
+        CorruptFileError: the list of checkpoints is damaged.
     """
     names, default = _read_index()
     name = default if revision is None else revision

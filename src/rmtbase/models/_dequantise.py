@@ -1,7 +1,7 @@
-"""From codes to numbers: the steps that the formats of quantised matrices share.
+"""Conversion of codes to numbers: the steps that the formats of quantised matrices share.
 
-W = round((q − z) · s): codes q, zero points z, scales s. The product is formed in float32, and rounded to the type in
-which a format's library gives the matrix (:class:`~rmtbase.models._stored_tensor.DerivedTensor`).
+W = round((q − z) · s), with codes q, zero points z, scales s. The product is computed in float32, and rounded to the
+type in which the format's library returns the matrix (:class:`~rmtbase.models._stored_tensor.DerivedTensor`).
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from rmtbase.models._tensor_file import NARROW_FLOATS, TensorEntry, require_fini
 from rmtbase.shown import quoted, shown
 
 SCALES = ("F32", "F16", "BF16")
-"""The element types of scales that are numbers."""
+"""Element types of scales that are numbers."""
 EXPONENTS = ("U8", "F8_E8M0")
-"""Those of scales that are powers of two: the exponent and 127."""
+"""Element types of scales that are powers of two, stored as the exponent plus 127."""
 
 Parts = Mapping[str, StoredTensor]
-"""The tensors that make one matrix, by the endings of their names."""
+"""Tensors that make up one matrix, by the endings of their names."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a quantised matrix is stored: as what tensors, called what, and how they make it.
+    """Format of a quantised matrix: the names of its tensors, and the computation of the matrix from them.
 
-    The name of each begins alike, with the matrix's base, and has an ending of its own.
+    The names of the tensors all begin with the matrix's base name, and differ in their endings.
 
     Attributes:
-        called: the format, for people: "GPTQ (4 bit)".
-        marker: the ending by which a matrix is known.
+        called: name of the format in messages: "GPTQ (4 bit)".
+        marker: the ending by which a matrix is recognised.
         weight: the ending of the matrix's own name.
         needed: the endings of the tensors that it is made of, that of its codes first.
-        optional: the endings of those that may be missing.
-        derive: the matrix. Checks types and shapes, and reads no more than says what these are.
+        optional: the endings of tensors that may be missing.
+        derive: function that makes the matrix. It checks types and shapes, and reads only what describes them.
     """
 
     called: str
@@ -51,7 +51,7 @@ class Format:
 
 
 def unpacked(words: Shaped[np.ndarray, "... word"], bits: int, count: int) -> UInt8[np.ndarray, "... count"]:
-    """Codes of as many bits from words of 32, the lowest bits first; one may lie in two words."""
+    """Unpack codes of ``bits`` bits from words of 32 bits, lowest bits first; a code may span two words."""
     words = words.view(np.uint32)
     in_period, period = (32 // bits, 1) if 32 % bits == 0 else (32, bits)
     lacking = -words.shape[-1] % period
@@ -70,7 +70,7 @@ def unpacked(words: Shaped[np.ndarray, "... word"], bits: int, count: int) -> UI
 def nibbles(
     packed: UInt8[np.ndarray, "..."], table: tuple[float, ...], *, low_first: bool
 ) -> Float32[np.ndarray, "..."]:
-    """Numbers of a table of sixteen, two to a byte, along the last axis."""
+    """Look up 4-bit codes, two per byte along the last axis, in a table of sixteen numbers."""
     numbers = np.array(table, np.float32)
     values = np.empty((*packed.shape, 2), np.float32)
     values[..., 0 if low_first else 1] = numbers[packed & 15]
@@ -81,10 +81,10 @@ def nibbles(
 def times(
     values: Float32[np.ndarray, "..."], scales: Float32[np.ndarray, "..."], of: StoredTensor
 ) -> Float32[np.ndarray, "..."]:
-    """Multiply in place by scales, which spread over the values.
+    """Multiply in place by scales, which are broadcast to the values.
 
     Raises:
-        CheckpointError: one is zero where the codes are not: what they stood for is lost.
+        CheckpointError: a scale is zero where the codes are not, so that the weights are lost.
     """
     if not scales.all() and ((scales == 0) & (values != 0)).any():
         raise CheckpointError(
@@ -97,10 +97,10 @@ def times(
 
 
 def factors(scales: StoredTensor, start: int = 0, stop: int | None = None) -> Float32[np.ndarray, "..."]:
-    """Scales, or rows of them, as numbers: as they are, or two to the power of the exponents that they are.
+    """Read scales, or rows of them, as numbers; exponents become powers of two.
 
     Raises:
-        NonFiniteError: one is no finite number.
+        NonFiniteError: a scale is not finite.
     """
     if scales.entry.dtype != "U8":
         return scales.numbers(start, stop)
@@ -120,14 +120,15 @@ def of_blocks(
     called: str,
     types: tuple[str, ...] = SCALES,
 ) -> DerivedTensor:
-    """A matrix, or several, in blocks of (outputs, inputs) with a scale each; in one block where that is None.
+    """Derive a matrix, or a stack of them, whose blocks of (outputs, inputs) have a scale each.
 
-    Blocks at the edges may be smaller. Scales that are numbers give the matrix their type, exponents bfloat16.
-    ``codes`` gives rows of the codes, ``zeros`` those of the zero points, of which there are as many as scales.
+    If ``block`` is None, there is only one block. Blocks at the edges may be smaller. Scales that are numbers give the
+    matrix their type; with exponents it is bfloat16. The functions ``codes`` and ``zeros`` return rows of the codes and
+    of the zero points, of which there are as many as scales.
 
     Raises:
         ShapeError: there are not as many scales as blocks.
-        CheckpointError: their type is none of ``types``.
+        CheckpointError: the type of the scales is none of ``types``.
     """
     inputs = shape[-1]
     if block is None:
@@ -169,15 +170,15 @@ def derived(
     make: Callable[[int, int], Float32[np.ndarray, "..."]],
     rows_together: int = 1,
 ) -> DerivedTensor:
-    """The matrix, or the stack of them, that is made of these tensors."""
+    """Return the matrix, or the stack of matrices, that is made of these tensors."""
     return DerivedTensor(TensorEntry(dtype, shape), tuple(parts.values()), make, rows_together)
 
 
 def matrix_shape(codes: StoredTensor, dtypes: tuple[str, ...], called: str) -> tuple[int, int]:
-    """The two sizes of a tensor of codes.
+    """Return the two sizes of a tensor of codes.
 
     Raises:
-        CheckpointError: it has not two, or none, or is of a type that is not one of these.
+        CheckpointError: it does not have two axes, has no elements, or its type is none of ``dtypes``.
     """
     shape = codes.entry.shape
     if len(shape) != 2 or not all(shape):
@@ -189,10 +190,10 @@ def matrix_shape(codes: StoredTensor, dtypes: tuple[str, ...], called: str) -> t
 
 
 def number_of_groups(codes: StoredTensor, inputs: int, group_size: int, called: str) -> int:
-    """How many groups of inputs there are, each of one size; −1 is that of all.
+    """Return the number of groups of inputs, all of the same size; −1 means one group of all inputs.
 
     Raises:
-        CheckpointError: the last one would be smaller.
+        CheckpointError: the last group would be smaller.
     """
     if group_size == -1:
         return 1
@@ -206,7 +207,7 @@ def number_of_groups(codes: StoredTensor, inputs: int, group_size: int, called: 
 
 
 def require(tensor: StoredTensor, shape: tuple[int, ...], dtypes: tuple[str, ...], called: str) -> None:
-    """Raise unless a tensor that is part of a quantised matrix has this shape and one of these types.
+    """Require that a tensor of a quantised matrix has this shape and one of these types.
 
     Raises:
         ShapeError: it has another shape.

@@ -1,7 +1,7 @@
-"""Content of a pickle of any program in outline, with nothing imported and nothing of it called.
+"""Outline of the content of any program's pickle, without importing or calling anything in it.
 
 Training states hold more than tensors: arguments, paths, random states. Python's own unpickler is given stand-ins for
-all classes, which note name, arguments and state. What is described is for messages only; weights are read by
+all classes, which record name, arguments and state. The outline is only for messages; weights are read by
 :mod:`rmtbase.models._torch_file`.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from rmtbase.models._files import reading
 from rmtbase.models._torch_file import LEGACY, LONGEST_PICKLE, instructions, pickle_in
 
-_MOST_PLACES = 1_000_000  # in the memo, which takes its memory before they are filled
+_MOST_PLACES = 1_000_000  # entries of the memo, which is allocated before they are filled
 _MOST_CLASSES = 10_000
 _TENSORS = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3")
 _PARAMETERS = ("_rebuild_parameter", "_rebuild_parameter_with_state")
@@ -28,9 +28,9 @@ class Made:
     """Stand-in for an object of a class.
 
     Attributes:
-        name: its class as ``module class``; of a subclass for each.
-        arguments: those of its making.
-        state: what was set on it.
+        name: its class as ``module class``; each class has a subclass of its own.
+        arguments: the arguments of its construction.
+        state: the state that was set on it.
     """
 
     name = ""
@@ -52,11 +52,11 @@ class Made:
         self.state[key] = value
 
     def append(self, _: Any) -> None:
-        """Take a member, which is not kept."""
+        """Accept an item and discard it."""
 
 
 class DescribedTensor(Made):
-    """Tensor of which only the shape is known."""
+    """Tensor whose shape is all that is known."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -65,7 +65,7 @@ class DescribedTensor(Made):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler for which every class is a stand-in."""
+    """Unpickler that replaces every class by a stand-in."""
 
     def __init__(self, program: BinaryIO) -> None:
         super().__init__(program)
@@ -82,7 +82,7 @@ class _Unpickler(pickle.Unpickler):
             return DescribedTensor
         if name in _PARAMETERS:
             return lambda data, *_: data
-        if name == "_rebuild_from_type_v2":  # the function that it calls, the class, its arguments
+        if name == "_rebuild_from_type_v2":  # arguments: function, class, arguments of the function, state
             return lambda _, __, arguments, ___: DescribedTensor(*arguments)
         if len(self._classes) == _MOST_CLASSES:
             raise ValueError("too many classes")
@@ -90,14 +90,14 @@ class _Unpickler(pickle.Unpickler):
         return self._classes.setdefault(called, type("Made", (Made,), {"name": called}))
 
     def persistent_load(self, _: Any) -> None:
-        """Leave out a storage."""
+        """Discard a storage."""
 
 
 def described(program: BinaryIO) -> Any:
-    """Describe the value that the pickle at the stream's place would make.
+    """Describe the value of the pickle at the stream's current position.
 
     Raises:
-        ValueError: it is no pickle, or takes more than 1 000 000 instructions.
+        ValueError: it is not a whole pickle, or has more than 1 000 000 instructions.
     """
     begin = program.tell()
     try:
@@ -106,15 +106,15 @@ def described(program: BinaryIO) -> Any:
                 raise ValueError("a memo beyond bounds")
         program.seek(begin)
         return _Unpickler(program).load()
-    except Exception as error:  # a pickle can end in any of them
+    except Exception as error:  # a damaged pickle can raise any exception
         raise ValueError("no whole pickle") from error
 
 
 def pickle_of(path: Path) -> BinaryIO:
-    """Read the pickle of a file of ``torch.save``, of the old format too: to be described, never made.
+    """Read the pickle in a file of ``torch.save``, in the new or the old format, to be described and never loaded.
 
     Raises:
-        ValueError: it is no such file.
+        ValueError: the file is not of this kind.
         CheckpointError: it is an archive of another program, or cannot be read.
     """
     with reading(path) as stream:
@@ -127,7 +127,7 @@ def pickle_of(path: Path) -> BinaryIO:
                 raise ValueError("no whole archive") from error
         stream.seek(0)
         program = io.BytesIO(stream.read(LONGEST_PICKLE))
-    if first == LEGACY:  # then a version and a record of the system, each a pickle
+    if first == LEGACY:  # magic number, version and system information precede, each a pickle
         for _ in range(3):
             for _ in instructions(program):
                 pass
@@ -139,6 +139,6 @@ def _is_shape(value: Any) -> bool:
 
 
 def flat(value: Any) -> Mapping[str, Any]:
-    """Names and values of a dictionary, or of the state of an object; none of anything else."""
+    """Return the names and values of a dictionary or of an object's state; empty for anything else."""
     held = value.state if isinstance(value, Made) else value
     return {key: one for key, one in held.items() if isinstance(key, str)} if isinstance(held, dict) else {}

@@ -1,4 +1,4 @@
-"""The difference of two models of one architecture and shape, matrix by matrix, as a model of its own."""
+"""Difference of two models with the same architecture and shape, matrix by matrix, as a model of its own."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _FACTORS = (
     "differences of the matrices: ΔW_Q = W_Q - W_Q', and so with the others; W_QK is here ΔW_QᵀΔW_K, which is not the "
     "difference of the two W_QK"
 )
-_COUNTS = 0.01  # of the variance of a difference
+_COUNTS = 0.01  # share of the variance of a difference above which rounding matters
 _OF_HALF, _ERRORS = 0.1, 5.0  # units in the last place, standard errors
 ONE_WAY = (
     "the weights moved by half a unit in their last place in the mean, as where rounding is not to nearest: that has "
     "directions of its own"
 )
-"""Why directions of a difference cannot be told from its rounding."""
+"""Reason why directions of a difference cannot be distinguished from rounding."""
 
 _SIZES = ("place", "n_heads", "n_key_heads", "d_head", "d_query", "d_key", "d_value", "d_output")
 
@@ -35,19 +35,19 @@ _SIZES = ("place", "n_heads", "n_key_heads", "d_head", "d_query", "d_key", "d_va
 @in_one_line
 @dataclass(frozen=True, kw_only=True)
 class Difference(WeightMatrices):
-    """What one model's weight matrices are beyond another's: made by :func:`difference`.
+    """Difference between the weight matrices of two models: made by :func:`difference`.
 
-    Each matrix is W - W' in float64. Of a training step, or of a fine-tuning, this is the update itself, and random
-    where what was added is noise: i.i.d. entries of one scale in each ΔW_Q and each ΔW_K, which is the null of single
-    factors, and of ΔW_QᵀΔW_K. The difference of the two products, W_QᵀW_K - W_Q'ᵀW_K' = ΔW_QᵀW_K + W_Q'ᵀΔW_K, is no
-    such object: whatever was added, its spectrum has that of the weights in it, of which no null is known.
+    Each matrix is W - W' in float64. Between two training steps, or before and after fine-tuning, this is the update
+    itself. If the update is noise, each ΔW_Q and each ΔW_K has i.i.d. entries of one scale, which is the null of single
+    factors and of ΔW_QᵀΔW_K. The difference of the two products, W_QᵀW_K - W_Q'ᵀW_K' = ΔW_QᵀW_K + W_Q'ᵀΔW_K, is not
+    such an object: whatever the update, its spectrum contains that of the weights, for which no null is known.
 
-    Weights in half precision were rounded, each by a step that goes with its size. The scale of this noise, see
-    :meth:`rounding`, is in each head's own σ̂, which the nulls are brought to; but its elements are not Gaussian, since
-    large weights carry more of it, and small changes leave most of them as they were. So warnings name the matrices in
-    which it counts: there random sign flips, which keep the size of every element, are the null that has it in it. They
-    are exact where rounding is to nearest, but for weights at a power of two, which are rounded off sooner towards zero
-    than away from it; for rounding to one side see :meth:`rounds_one_way`.
+    Weights in half precision were rounded, each by a step proportional to its size. The scale of this noise, see
+    :meth:`rounding`, is part of each head's own σ̂, to which the nulls are scaled. But its entries are not Gaussian:
+    large weights carry more of it, and small updates leave most weights unchanged. Warnings therefore name the matrices
+    in which rounding matters; for these the null of random sign flips, which keep the size of every entry, includes the
+    rounding. It is exact for rounding to nearest, except at weights that are powers of two, where the steps towards
+    zero are smaller than those away from it; for rounding in one direction see :meth:`rounds_one_way`.
 
     Attributes:
         of: the minuend.
@@ -59,12 +59,12 @@ class Difference(WeightMatrices):
 
     @property
     def path(self) -> Path:
-        """Where the first model is."""
+        """The path of the first model."""
         return self.of.path
 
     @property
     def folded(self) -> tuple[str, ...]:
-        """What was folded into the matrices of both: see :meth:`Model.fold`."""
+        """Names of what was folded into the matrices of both models: see :meth:`Model.fold`."""
         return self.of.folded
 
     @property
@@ -73,11 +73,11 @@ class Difference(WeightMatrices):
         return (*self.of.files, *self.less.files)
 
     def has(self, layer: int, component: str) -> bool:
-        """Whether a layer, by its index in ``layers``, has a component in both."""
+        """Return True if a layer, given by its index in ``layers``, has a component in both models."""
         return self.of.has(layer, component) and self.less.has(layer, component)
 
     def matrix(self, layer: int, component: str) -> Float64[np.ndarray, "d_out d_in"]:
-        """W - W', shape (d_out, d_in), read-only. Raises as :meth:`Model.matrix` of both."""
+        """Return W - W', shape (d_out, d_in), read-only. Raises as :meth:`Model.matrix` of both."""
         self.require_matrix(layer, component)
         matrix = self.of.matrix(layer, component).astype(np.float64)
         matrix -= self.less.matrix(layer, component)
@@ -85,46 +85,47 @@ class Difference(WeightMatrices):
         return matrix
 
     def part_notes(self, part: str) -> tuple[str, ...]:
-        """Those of both."""
+        """Return the notes of both models on a part."""
         return tuple(dict.fromkeys((*self.of.part_notes(part), *self.less.part_notes(part))))
 
     def shape(self, name: MatrixName) -> tuple[int, int]:
-        """(d_out, d_in) of a matrix of a part."""
+        """Return the shape (d_out, d_in) of a matrix of a part."""
         return self.of.shape(name)
 
     def blocks(self, name: MatrixName) -> Iterator[Float64[np.ndarray, "row column"]]:
-        """W - W' of a matrix of a part, in blocks of rows. Raises as :meth:`Model.blocks` of both."""
+        """Yield W - W' of a matrix of a part, in blocks of rows. Raises as :meth:`Model.blocks` of both."""
         for one, other in zip(self.of.blocks(name), self.less.blocks(name), strict=True):
             yield one.astype(np.float64) - other.astype(np.float64)
 
     def is_transposed(self, name: MatrixName) -> bool:
-        """Whether the blocks of a matrix of a part are rows of its transpose."""
+        """Return True if the blocks of a matrix of a part are rows of its transpose."""
         return self.of.is_transposed(name)
 
     def digest(self, name: MatrixName) -> bytes:
-        """SHA-256 over the digests of both."""
+        """Return SHA-256 over the digests of both models."""
         return hashlib.sha256(self.of.digest(name) + self.less.digest(name)).digest()
 
     def rounding(self, layer: int, component: str) -> float:
-        """The standard deviation that the rounding of both stored weights gives to the elements of a difference.
+        """Return the standard deviation of a difference's entries that comes from rounding of both stored weights.
 
-        Where u is the unit in the last place of a weight, it was off by up to u/2: √(Σ (u² + u'²) / 12 n) over the n
-        elements of a matrix. Of weights stored in float32 it is that of float32.
+        A weight with the unit u in the last place was off by up to u/2, so that the standard deviation is
+        √(Σ (u² + u'²) / 12 n) over the n entries of a matrix. For weights stored in float32, u is that of float32.
         """
         squares = 0.0
         for model in (self.of, self.less):
             magnitudes = np.abs(model.matrix(layer, component)).astype(np.float64)
-            _, exponents = np.frexp(magnitudes)  # of 2^(e - 1) ≤ |w| < 2^e the unit is 2^(e - digits)
+            _, exponents = np.frexp(magnitudes)  # for 2^(e - 1) ≤ |w| < 2^e the unit is 2^(e - digits)
             units = np.ldexp(1.0, exponents - model.digits(layer, component))
             squares += float(np.mean(np.where(magnitudes > 0, units, 0.0) ** 2)) / 12.0
         return float(np.sqrt(squares))
 
     def rounds_one_way(self, layer: int, component: str) -> bool:
-        """Whether weights of a matrix moved by half a unit in the last place in the mean: to one side, or towards zero.
+        """Return True if the weights of a matrix moved on average by half a unit in the last place in one direction.
 
-        That is what rounding down, up or towards zero does to weights that were stored and are changed a little: it
-        adds to the difference a matrix of one sign, or one with the directions of the weights' own signs. The mean is
-        over the larger half of the weights, whose units are of one scale, and counts within a tenth of a unit.
+        The direction is up, down, towards zero or away from it. Rounding in such a direction has this effect when
+        stored weights change a little: it adds to the difference a matrix of constant sign, or one with the signs of
+        the weights. The mean is taken over the larger half of the weights, whose units have one scale, and must be
+        within a tenth of a unit of one half and more than five standard errors from zero.
         """
         if (layer, component) not in self._one_way:
             before = self.less.matrix(layer, component).astype(np.float64)
@@ -145,7 +146,7 @@ class Difference(WeightMatrices):
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """As of any model; and in which queries and keys rounding is a part of the difference that cannot be neglected.
+        """Warnings as for any model, and the queries and keys whose difference has a substantial part of rounding.
 
         Reads all query and key tensors twice, when first asked for.
         """
@@ -168,27 +169,27 @@ class Difference(WeightMatrices):
         return (*super().warnings, *lines)
 
     def least_sigma(self, layer: int, component: str) -> float:
-        """The larger of the two models': below it weights are rounding and not their shape."""
+        """Return the larger value of the two models: below it, weights are mostly rounding error."""
         return max(model.least_sigma(layer, component) for model in (self.of, self.less))
 
     def refused(self, site: int, head: int, found: str, expected: str) -> CheckpointError:
-        """The error that says that a head cannot be scored: it names the first model."""
+        """Return the error for a head that cannot be scored; it names the first model."""
         return self.of.refused(site, head, f"a difference with {found}", expected)
 
     def site_digest(self, site: int) -> bytes:
-        """SHA-256 over the digests of both."""
+        """Return SHA-256 over the digests of both models."""
         return hashlib.sha256(self.of.site_digest(site) + self.less.site_digest(site)).digest()
 
 
 def difference(of: Model, less: Model) -> Difference:
-    """What the matrices of one model are beyond those of another. Nothing is read yet.
+    """Subtract the matrices of one model from those of another. Nothing is read yet.
 
     Args:
-        of: the minuend: a later checkpoint, a fine-tuned model.
-        less: the subtrahend, of the same architecture and shape.
+        of: the minuend, such as a later checkpoint or a fine-tuned model.
+        less: the subtrahend, with the same architecture and shape.
 
     Raises:
-        ParameterError: another architecture, other layers, another shape, or other folds, which are named.
+        ParameterError: the models differ in architecture, layers, shape or folds; the message names the difference.
     """
     if of.architecture != less.architecture:
         raise ParameterError(
@@ -223,7 +224,7 @@ def difference(of: Model, less: Model) -> Difference:
 
 
 def _in_both(of: Model, less: Model, part: str) -> tuple[MatrixName, ...]:
-    """The matrices of a part that both have, of one shape; fused ones only where their rows are in the same order."""
+    """Return the matrices of a part that both models have in the same shape; fused ones need the same order of rows."""
     others = set(less.parts.get(part, ()))
     both = (name for name in of.parts[part] if name in others and of.shape(name) == less.shape(name))
     return tuple(name for name in both if part != "fused" or of.is_stored_as(name, less))
@@ -234,7 +235,7 @@ def _called(model: Model) -> str:
 
 
 def _without_tensors(site: Site) -> Site:
-    """A site whose matrices are stored under no name."""
+    """Return the site without its expressions over stored tensors."""
     return replace(
         site,
         query=None,

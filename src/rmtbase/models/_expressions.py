@@ -1,7 +1,7 @@
-"""Matrices as expressions over stored tensors: rows, multiples, sums, products of them, one above the other.
+"""Matrices as expressions over stored tensors: rows, multiples, sums, products and vertical stacks.
 
-Grouped queries, fused tensors, latent chains, low-rank updates and folded norms are all data of this kind, and nothing
-else in the house knows of them.
+Grouped queries, fused tensors, latent chains, low-rank updates and folded norms are all expressed in this way, so that
+the rest of the package needs no special cases for them.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ import numpy as np
 from jaxtyping import Float
 
 Read = Callable[[str], np.ndarray]
-"""Gives a stored tensor by its name."""
+"""Function that reads a stored tensor by its name."""
 
 Shapes = Callable[[str], tuple[int, ...]]
-"""Gives a stored tensor's shape by its name."""
+"""Function that returns the shape of a stored tensor by its name."""
 
 
 class Expression:
-    """A matrix (outputs, inputs) made of stored tensors. Frozen, comparable, and written as JSON by :func:`to_json`."""
+    """Matrix (outputs, inputs) made of stored tensors. Frozen, comparable, and written as JSON by :func:`to_json`."""
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """(outputs, inputs). Raises ValueError, which says why, where the parts do not fit together."""
+        """Return (outputs, inputs). Raises ValueError, with the reason, if the parts do not fit together."""
         raise NotImplementedError
 
     def evaluate(self, read: Read) -> Float[np.ndarray, "d_out d_in"]:
-        """The matrix. Tensors and their rows keep the dtype that is read, arithmetic is in float64."""
+        """Compute the matrix. Tensors and their rows keep the dtype that is read; arithmetic is in float64."""
         raise NotImplementedError
 
     def tensors(self) -> Iterator[str]:
-        """The names of the stored tensors, in the order of their reading; one may come twice."""
+        """Yield the names of the stored tensors, in the order in which they are read; a name may occur twice."""
         for field in fields(self):  # type: ignore[arg-type]  # each is a dataclass
             value = getattr(self, field.name)
             for part in value if isinstance(value, tuple) else (value,):
@@ -44,15 +44,16 @@ class Expression:
 
 @dataclass(frozen=True)
 class Tensor(Expression):
-    """A stored tensor as a matrix.
+    """Stored tensor as a matrix.
 
-    Of more than two axes, trailing ones of length 1 fall away (kernels of size 1); then the last ``n_inputs`` are
-    inputs and the others outputs, or where it is transposed, the first ``n_inputs``.
+    If there are more than two axes, trailing axes of length 1 are dropped (kernels of size 1). Then the last
+    ``n_inputs`` axes are inputs and the others outputs; if ``transposed``, the first ``n_inputs`` axes are inputs.
 
     Attributes:
-        name: under which it is stored.
-        transposed: stored as (inputs, outputs), as ``transformers``' Conv1D does, not as (outputs, inputs).
-        index: of a stack of matrices, such as experts, which one.
+        name: name of the stored tensor.
+        transposed: whether it is stored as (inputs, outputs), as in ``transformers``' Conv1D, instead of
+            (outputs, inputs).
+        index: index of the matrix within a stack, such as a stack of experts.
         n_inputs: how many axes the inputs have: two where they are (head, d_head).
     """
 
@@ -62,7 +63,7 @@ class Tensor(Expression):
     n_inputs: int = 1
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Of the stored shape."""
+        """Derive (outputs, inputs) from the stored shape."""
         found = tuple(shapes(self.name))
         stored = found if self.index is None else found[1:]
         while len(stored) > 2 and stored[-1] == 1:
@@ -74,26 +75,26 @@ class Tensor(Expression):
         return (trailing, leading) if self.transposed else (leading, trailing)
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """As it is read."""
+        """Return the tensor in the dtype that is read."""
         stored = read(self.name)
         outputs, inputs = self.shape(lambda _: stored.shape)
         one = stored if self.index is None else stored[self.index]
         return one.reshape(inputs, outputs).T if self.transposed else one.reshape(outputs, inputs)
 
     def tensors(self) -> Iterator[str]:
-        """Itself."""
+        """Yield its own name."""
         yield self.name
 
 
 @dataclass(frozen=True)
 class Rows(Expression):
-    """Rows of a matrix, in the order of ``runs``: each (first, beyond the last, step). Made by :func:`take_rows`."""
+    """Rows of a matrix, in the order of ``runs``, each (start, stop, step). Made by :func:`take_rows`."""
 
     of: Expression
     runs: tuple[tuple[int, int, int], ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """As many rows as the runs have."""
+        """Return the number of rows in all runs, and the inputs of the matrix."""
         outputs, inputs = self.of.shape(shapes)
         beyond = max(stop for _, stop, _ in self.runs)
         if beyond > outputs:
@@ -101,7 +102,7 @@ class Rows(Expression):
         return sum(len(range(*run)) for run in self.runs), inputs
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """A view where it is one run."""
+        """Return the rows; they are a view if there is only one run."""
         whole = self.of.evaluate(read)
         parts = [whole[start:stop:step] for start, stop, step in self.runs]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -109,29 +110,29 @@ class Rows(Expression):
 
 @dataclass(frozen=True)
 class Scaled(Expression):
-    """A multiple of a matrix."""
+    """Multiple of a matrix."""
 
     of: Expression
     factor: float
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Its own."""
+        """Return the shape of the matrix."""
         return self.of.shape(shapes)
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """In float64."""
+        """Compute the multiple in float64."""
         return self.factor * self.of.evaluate(read).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Gained(Expression):
-    """A matrix with a gain: its columns times ``offset`` + g, W · diag(offset + g), or its rows, diag(offset + g) · W.
+    """Matrix with gains on its columns, W · diag(offset + g), or on its rows, diag(offset + g) · W.
 
     Attributes:
         of: W.
-        gain: the stored vector g; of rows it may be that of one head, and is repeated for each.
-        offset: 1 where what is stored is the gain's distance from 1, as Gemma does.
-        rows: whether it stands behind the matrix, as that of a norm of queries or keys, not in front of it.
+        gain: name of the stored vector g; on rows it may have the length of one head, and is repeated for each head.
+        offset: 1 where the stored values are gain − 1, as in Gemma; otherwise 0.
+        rows: whether the gains multiply rows, as those of a norm of queries or keys do, instead of columns.
     """
 
     of: Expression
@@ -140,7 +141,7 @@ class Gained(Expression):
     rows: bool = False
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Its own."""
+        """Return the shape of the matrix, once the gains fit it."""
         outputs, inputs = self.of.shape(shapes)
         gains = prod(shapes(self.gain))
         if (outputs % gains if self.rows else inputs - gains) != 0:
@@ -149,70 +150,70 @@ class Gained(Expression):
         return outputs, inputs
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """In float64."""
+        """Compute the product in float64."""
         matrix = self.of.evaluate(read).astype(np.float64)
         gain = self.offset + read(self.gain).astype(np.float64).ravel()
         return matrix * np.resize(gain, len(matrix))[:, None] if self.rows else matrix * gain
 
     def tensors(self) -> Iterator[str]:
-        """Of the matrix, then the gains."""
+        """Yield the names in the matrix, then that of the gains."""
         yield from self.of.tensors()
         yield self.gain
 
 
 @dataclass(frozen=True)
 class Biased(Expression):
-    """A matrix with a bias as one more column: [W, b], which acts on (x, 1)."""
+    """Matrix with a bias as one more column: [W, b], which acts on (x, 1)."""
 
     of: Expression
     bias: Expression
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """One column more."""
+        """Return the shape of the matrix with one more input."""
         outputs, inputs = self.of.shape(shapes)
         if self.bias.shape(shapes) != (outputs, 1):
             raise ValueError(f"a bias of shape {self.bias.shape(shapes)} beside {outputs} outputs")
         return outputs, inputs + 1
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """As the parts are read."""
+        """Return both parts side by side."""
         return np.concatenate([self.of.evaluate(read), self.bias.evaluate(read)], axis=1)
 
 
 @dataclass(frozen=True)
 class Column(Expression):
-    """A stored vector as a matrix of one column."""
+    """Stored vector as a matrix of one column."""
 
     name: str
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """(size, 1)."""
+        """Return (size, 1)."""
         return prod(shapes(self.name)), 1
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """As it is read."""
+        """Return the vector in the dtype that is read."""
         return read(self.name).reshape(-1, 1)
 
     def tensors(self) -> Iterator[str]:
-        """Itself."""
+        """Yield its own name."""
         yield self.name
 
 
 @dataclass(frozen=True)
 class Sum(Expression):
-    """A sum of matrices of one shape: a weight and its low-rank update, say."""
+    """Sum of matrices with the same shape, such as a weight and its low-rank update."""
 
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """The one shape."""
+        """Return the common shape."""
         (shape, *others) = (one.shape(shapes) for one in self.of)
         if any(other != shape for other in others):
             raise ValueError(f"a sum of the shapes {shape} and {', '.join(map(str, others))}")
         return shape
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """In float64."""
+        """Compute the sum in float64."""
         total = self.of[0].evaluate(read).astype(np.float64)
         for one in self.of[1:]:
             total = total + one.evaluate(read)
@@ -221,19 +222,19 @@ class Sum(Expression):
 
 @dataclass(frozen=True)
 class Product(Expression):
-    """A product of matrices, the last of which acts first: W_UQ · W_DQ."""
+    """Product of matrices, the last of which acts first: W_UQ · W_DQ."""
 
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Outputs of the first, inputs of the last."""
+        """Return the outputs of the first and the inputs of the last matrix."""
         each = [one.shape(shapes) for one in self.of]
         if any(left[1] != right[0] for left, right in pairwise(each)):
             raise ValueError(f"a product of the shapes {' and '.join(map(str, each))}")
         return each[0][0], each[-1][1]
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """In float64."""
+        """Compute the product in float64."""
         total = self.of[-1].evaluate(read).astype(np.float64)
         for one in self.of[-2::-1]:
             total = one.evaluate(read).astype(np.float64) @ total
@@ -242,24 +243,24 @@ class Product(Expression):
 
 @dataclass(frozen=True)
 class Stacked(Expression):
-    """Matrices of one number of inputs, one above the other."""
+    """Vertical stack of matrices with the same number of inputs."""
 
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """All the rows."""
+        """Return the total number of rows, and the common inputs."""
         each = [one.shape(shapes) for one in self.of]
         if len({inputs for _, inputs in each}) != 1:
             raise ValueError(f"matrices of the shapes {' and '.join(map(str, each))}, one above the other")
         return sum(outputs for outputs, _ in each), each[0][1]
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """As the parts are."""
+        """Return the parts, one above the other."""
         return np.concatenate([one.evaluate(read) for one in self.of])
 
 
 def take_rows(of: Expression, indices: Iterable[int]) -> Expression:
-    """The rows of a matrix with these indices, in their order, as the fewest runs that a greedy reading finds."""
+    """Take the rows of a matrix with these indices, in their order, as runs that a greedy search finds."""
     runs: list[tuple[int, int, int]] = []
     left = list(indices)
     while left:
@@ -267,7 +268,7 @@ def take_rows(of: Expression, indices: Iterable[int]) -> Expression:
         length = 1
         while length < len(left) and left[length] - left[length - 1] == step:
             length += 1
-        if length == 2 and step > 1:  # two ends of something else, rather than a run of two
+        if length == 2 and step > 1:  # more likely the ends of two other runs than a run of two
             length, step = 1, 1
         runs.append((left[0], left[length - 1] + 1, step))
         left = left[length:]
@@ -280,7 +281,7 @@ _KINDS: Mapping[str, type[Expression]] = {
 
 
 def to_json(expression: Expression) -> list[Any]:
-    """The expression as lists, numbers and texts: the name of its kind, then its fields."""
+    """Convert an expression to lists, numbers and strings: the name of its class, then its fields."""
 
     def written(value: Any) -> Any:
         if isinstance(value, Expression):
@@ -291,7 +292,7 @@ def to_json(expression: Expression) -> list[Any]:
 
 
 def from_json(value: Sequence[Any]) -> Expression:
-    """What :func:`to_json` wrote. Raises ValueError, KeyError or TypeError if it is nothing of the kind."""
+    """Read the output of :func:`to_json`. Raises ValueError, KeyError or TypeError if ``value`` is not such output."""
 
     def read(part: Any) -> Any:
         if not isinstance(part, list):

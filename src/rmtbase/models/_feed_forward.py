@@ -1,15 +1,15 @@
 """MLPs, mixtures of experts and their routers: found in the layers of a model by names and shapes, without torch.
 
-A *spelling* is how the modules of one habit name the matrices of y = W_out (act(W_gate x) ∘ W_in x). A module is an MLP
-if its matrices have the names of a spelling, all of them and no others, and the shapes
+A *spelling* is a set of names for the matrices of y = W_out (act(W_gate x) ∘ W_in x). A module is an MLP if its
+matrices have exactly the names of a spelling, and the shapes
 
     W_in, W_gate: (d_ff, d_model)        W_out: (d_model, d_ff)
 
-for the width d_model of the layer's residual stream, whatever its d_ff, which may change from layer to layer. A W_in of
-2 d_ff rows is W_gate and W_in in one tensor. The experts of a layer are such modules with a number each, or stacks
-(experts, …) of their matrices, stored as (outputs, inputs) or as (inputs, outputs), which of the two the shapes of W_in
-and W_out tell together. What has the name of an MLP and other shapes, or a second MLP of a layer, or gate and inputs in
-one tensor in an order that was not proved for the type, is told in a note and not read.
+where d_model is the width of the layer's residual stream and d_ff may change from layer to layer. A tensor W_in with
+2 d_ff rows holds both W_gate and W_in. The experts of a layer are numbered modules of this kind, or stacks (experts, …)
+of their matrices, stored as (outputs, inputs) or as (inputs, outputs), which the shapes of W_in and W_out show. These
+are mentioned in a note and not read: a module with the names of an MLP but other shapes, a second MLP in a layer, and
+gate and inputs in one tensor in an order that was not proved for the type.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _SPELLINGS: tuple[tuple[str | None, str, str], ...] = (  # gate, in, out
     (None, "dense1", "dense2"),
     (None, "wi", "wo"),
 )
-_FUSED = ("gate_up_proj", "input_linear", "fc1")  # W_in of these may be W_gate and W_in
+_FUSED = ("gate_up_proj", "input_linear", "fc1")  # tensors that may hold both W_gate and W_in
 _EXPERT = re.compile(r"(?P<of>(?:.*\.)?experts)\.(?:expert_)?(?P<number>\d{1,6})")
 _SHARED = re.compile(r"shared_experts?|share_expert|shared_mlp|shared_moe")
-_BLOCK = re.compile(r"(?:.*\.)?\d{1,6}\.")  # of an attention's name up to the last number
+_BLOCK = re.compile(r"(?:.*\.)?\d{1,6}\.")  # the name of an attention module up to its last number
 _ROUTER = re.compile(r"(?:.*\.)?(?:gate|router)(?:\..+)?")
 _ALTERNATING = frozenset({"gpt_oss"})
-"""Types in which the rows of W_gate and W_in alternate where both are in one tensor."""
+"""Model types in which the rows of W_gate and W_in alternate where both are in one tensor."""
 _GATE_FIRST = frozenset(
     [
         *("afmoe", "aria_text", "axk1", "axk2", "beam", "cohere2_moe", "deepseek_v2", "deepseek_v3"),
@@ -55,18 +55,18 @@ _GATE_FIRST = frozenset(
         *("qwen3_vl_moe_text", "solar_open"),
     ]
 )
-"""Types in which W_gate stands above W_in where both are in one tensor; proved for each."""
+"""Model types in which W_gate is above W_in where both are in one tensor; proved for each."""
 
 
 @dataclass(frozen=True)
 class _Layer:
-    """The matrices of one layer, all but its attention's: by module and name, each with its name in the checkpoint.
+    """Matrices of one layer outside its attention.
 
     Attributes:
-        place: of the layer.
+        place: place of the layer.
         d_model: its width.
-        modules: the matrices.
-        in_stages: whether its stack's width changes, or its layers are not numbered one after the other.
+        modules: names in the checkpoint, by module and by the name within the module.
+        in_stages: whether the width changes within its stack, or its layers are not numbered consecutively.
     """
 
     place: Place
@@ -77,14 +77,14 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Module:
-    """What the matrices of one MLP, or of a stack of experts, are.
+    """Matrices of one MLP, or of a stack of experts.
 
     Attributes:
-        names: of the tensors: of the gate, or None where there is none of its own; of W_in; of W_out.
-        transposed: stored as (inputs, outputs).
+        names: names of the tensors of the gate, W_in and W_out; None for a gate without a tensor of its own.
+        transposed: whether they are stored as (inputs, outputs).
         fused: whether the tensor of W_in holds the gate too.
         d_ff: rows of W_in.
-        n_experts: of a stack.
+        n_experts: number of experts in a stack; None for one MLP.
     """
 
     names: tuple[str | None, str, str]
@@ -94,7 +94,7 @@ class _Module:
     n_experts: int | None
 
     def matrices(self, kind: str, alternating: bool, index: int | None = None) -> dict[str, Expression]:
-        """Its matrices as expressions: ``KIND_in``, ``KIND_gate`` where it has one, ``KIND_out``."""
+        """Return its matrices as expressions: ``KIND_in``, ``KIND_gate`` where it has one, ``KIND_out``."""
         gate, *in_out = (None if name is None else Tensor(name, self.transposed, index) for name in self.names)
         into, out = in_out
         assert into is not None and out is not None
@@ -111,12 +111,12 @@ class _Module:
 
 @dataclass(frozen=True)
 class FeedForward:
-    """What is found in the layers beside attention.
+    """Matrices found in the layers beside attention.
 
     Attributes:
-        layers: by place the matrices of its MLP, of its router, and of the experts that every token goes through.
-        experts: those of each expert; their notes are told with them.
-        notes: what of ``layers`` is there and not read, and why.
+        layers: the matrices of the MLP, of the router, and of the experts that every token uses, by place.
+        experts: the matrices of each expert, with notes on them.
+        notes: what belongs in ``layers`` but is not read, and why.
     """
 
     layers: Mapping[Place, Mapping[str, Expression]]
@@ -131,12 +131,12 @@ def find_feed_forward(
     used: Collection[str],
     types: frozenset[str],
 ) -> FeedForward:
-    """The MLPs, experts and routers of the layers that the sites are in, and of those between without attention.
+    """Find the MLPs, experts and routers of the layers with sites, and of the layers without attention between them.
 
     Args:
-        sites: of the model.
-        checkpoint: its tensors, of which names and shapes alone are looked at.
-        config: of the model, which says how many experts there are.
+        sites: sites of the model.
+        checkpoint: its tensors; only their names and shapes are used.
+        config: configuration of the model, which gives the number of experts.
         used: the tensors that have been found already.
         types: the model types of the configuration and of its parts.
     """
@@ -148,7 +148,7 @@ def find_feed_forward(
 
 
 class _Finder:
-    """Reads one layer after the other."""
+    """Search for MLPs, experts and routers, one layer at a time."""
 
     def __init__(self, checkpoint: Checkpoint, config: Mapping[str, Any], types: frozenset[str]) -> None:
         self.checkpoint, self.types = checkpoint, types
@@ -160,7 +160,7 @@ class _Finder:
         self.experts_left: dict[str, list[Place]] = defaultdict(list)
 
     def read(self, layer: _Layer) -> None:
-        """All of one layer."""
+        """Search one layer."""
         numbered: dict[str, dict[int, str]] = defaultdict(dict)
         stacks, shared, plain = [], [], []
         for path, names in layer.modules.items():
@@ -183,7 +183,7 @@ class _Finder:
             self.left[f"no matrices: {names}: none of the names of an MLP that are known"].append(layer.place)
 
     def _told(self) -> Iterator[Collection[Place]]:
-        """The layers that have a matrix, or a note."""
+        """Yield the layers that have a matrix or a note."""
         yield self.layers
         yield from (*self.left.values(), *self.experts_left.values())
 
@@ -191,7 +191,7 @@ class _Finder:
         return all(len(self.checkpoint.shape(name)) == 3 for name in names.values())
 
     def _one(self, layer: _Layer, paths: Sequence[str], kind: str) -> None:
-        """The only MLP of a kind that a layer has."""
+        """Add the only MLP of a kind in a layer, or a note if there are several or it cannot be read."""
         spelled = [path for path in paths if _spelling(layer.modules[path])]
         read = [self._module(layer, path) for path in spelled]
         if len(spelled) == 1 and isinstance(read[0], _Module):
@@ -203,7 +203,7 @@ class _Finder:
             self.left[f"{told}: {' and '.join(spelled)}: {why}"].append(layer.place)
 
     def _experts(self, layer: _Layer, numbered: Mapping[str, Mapping[int, str]], stacks: Sequence[str]) -> int | None:
-        """The experts of a layer, and how many they are; None where there are none, or none are read."""
+        """Add the experts of a layer and return their number, or None where there are none or none are read."""
         if len(numbered) + len(stacks) == 0:
             return None
         if len(numbered) + len(stacks) > 1:
@@ -233,7 +233,7 @@ class _Finder:
         return len(found)
 
     def _router(self, layer: _Layer, n_experts: int, paths: Sequence[str]) -> None:
-        """W_r, (experts, d_model): the one matrix of that shape in a module called so."""
+        """Add the router W_r, (experts, d_model): the only matrix of that shape in a module named gate or router."""
         held = [
             name
             for path in paths
@@ -250,7 +250,7 @@ class _Finder:
             )
 
     def _module(self, layer: _Layer, path: str) -> _Module | str:
-        """A module with the names and the shapes of an MLP; or why it is none."""
+        """Return a module with the names and shapes of an MLP, or the reason why it is not one."""
         held, d, spelling = layer.modules[path], layer.d_model, _spelling(layer.modules[path])
         if spelling is None:
             return f"{', '.join(held)}; expected the matrices of an MLP"
@@ -279,15 +279,15 @@ class _Finder:
 
 
 def _spelling(held: Mapping[str, str]) -> tuple[str | None, str, str] | None:
-    """The spelling that a module's matrices have the names of."""
+    """Return the spelling that matches the names of a module's matrices."""
     return next((one for one in _SPELLINGS if held.keys() == {word for word in one if word is not None}), None)
 
 
 def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]) -> Iterator[_Layer]:
-    """The layers that the sites are in, each once, and those between them, without the tensors that are used.
+    """Yield the layers with sites, each once, and those between them, without the tensors that are used.
 
-    Layers in stages, whose names do not number them one after the other, are what stands in front of the last number in
-    the name of their attention: each is as wide as that reads, and there are none between.
+    Layers in stages are not numbered consecutively. Such a layer is identified by the name of its attention up to the
+    last number, it has the width of the attention's input, and there are no layers in between.
     """
     stacks: dict[str, list[Site]] = defaultdict(list)
     for site in sites:
@@ -321,7 +321,7 @@ def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]
 def _modules(
     checkpoint: Checkpoint, used: Collection[str], before: str, others: Collection[str]
 ) -> dict[str, dict[str, dict[str, str]]]:
-    """Matrices that are not used and of no other module, behind what a pattern matches: by layer, module and name."""
+    """Return the unused matrices outside ``others`` whose names begin with a pattern, by layer, module and name."""
     inside = re.compile(rf"{before}(?P<local>.+)", re.DOTALL)
     modules: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for name in checkpoint.names:
@@ -329,7 +329,7 @@ def _modules(
         if not found or name in used or len(checkpoint.shape(name)) not in (2, 3):
             continue
         module, _, word = found["local"].removesuffix(".weight").rpartition(".")
-        if word.endswith("bias"):  # of a stack of experts, (experts, outputs)
+        if word.endswith("bias"):  # the biases of a stack of experts have the shape (experts, outputs)
             continue
         whole = f"{name.removesuffix(found['local'])}{module}"
         if not any(whole == one or whole.startswith(f"{one}.") for one in others):
@@ -338,7 +338,7 @@ def _modules(
 
 
 def _prefix(sites: Sequence[Site]) -> str | None:
-    """What stands in front of the number of the layer in the names of all sites, up to a dot."""
+    """Return the common prefix of all sites' names in front of the number of the layer, or None if there is none."""
     parts = [site.module.split(".") for site in sites]
     for place in range(min(map(len, parts))):
         numbers = [own[place] == str(site.place.layer) for own, site in zip(parts, sites, strict=True)]
@@ -349,7 +349,7 @@ def _prefix(sites: Sequence[Site]) -> str | None:
 
 
 def _expert_counts(config: Mapping[str, Any]) -> Iterator[int]:
-    """The numbers that the configuration gives under a name with experts in it."""
+    """Yield the numbers that the configuration gives under keys with "expert" in them."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _expert_counts(value)
@@ -358,6 +358,6 @@ def _expert_counts(config: Mapping[str, Any]) -> Iterator[int]:
 
 
 def told_by_place(left: Mapping[str, Sequence[Place]]) -> Iterator[str]:
-    """Notes, each with the layers that it holds for."""
+    """Yield notes, each with the layers that it concerns."""
     for words, places in left.items():
         yield f"{words} ({places[0]}" + (f" and {len(places) - 1} more)" if len(places) > 1 else ")")

@@ -1,8 +1,8 @@
-"""Files that somebody else wrote, opened; and the JSON in them, bounded before it is parsed.
+"""Reading of files from elsewhere, and of the JSON in them, whose size is checked before it is parsed.
 
-Bounded are the bytes of the text, the values in it (each comma, colon and opening bracket begins at most one), the
-digits of a number and the depth. The largest text that passes takes seconds and some hundred megabytes. A text that
-says a thing twice is refused.
+The limits concern the bytes of the text, the number of values (each comma, colon and opening bracket begins at most
+one), the digits of a number and the depth. The largest text within the limits takes seconds and some hundred megabytes.
+Duplicate names in an object are refused.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rmtbase.regular_files import open_regular
 from rmtbase.shown import quoted
 
 LFS_POINTER = b"version https://git-lfs"
-"""How a file begins that stands in the place of one that Git LFS has not fetched."""
+"""Beginning of the placeholder for a file that Git LFS has not fetched."""
 LFS_WORDS = ("a Git LFS pointer", "the file it points to: run git lfs pull, or download it")
-"""What was found then, and what is expected."""
+"""The found and the expected part of the message about a placeholder."""
 _LARGEST = 4 << 20  # bytes of a configuration; those with the names of 20 000 classes take one million
 _MOST_VALUES = 1 << 21  # a million tensors in an index
 _LONGEST_NUMBER = 100  # characters
@@ -30,11 +30,11 @@ _DEEPEST = 64  # levels of lists and objects
 
 @contextmanager
 def reading(path: Path, needed_by: str | None = None, *, buffered: bool = True) -> Iterator[BinaryIO]:
-    """A checkpoint's regular file, open for as long as the context lasts; ``buffered`` as in ``open_regular``.
+    """Open a regular file of a checkpoint as a context manager; ``buffered`` as in ``open_regular``.
 
     Raises:
-        MissingFileError: nothing is there.
-        CheckpointError: it is no regular file, or cannot be read.
+        MissingFileError: there is no such file.
+        CheckpointError: it is not a regular file, or cannot be read.
     """
     try:
         with open_regular(path, buffered=buffered) as stream:
@@ -46,14 +46,14 @@ def reading(path: Path, needed_by: str | None = None, *, buffered: bool = True) 
 
 
 def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
-    """The JSON object in a regular file of at most ``largest`` bytes.
+    """Read the JSON object in a regular file of at most ``largest`` bytes.
 
-    The words ``NaN`` and ``Infinity`` are numbers here: transformers writes them into configurations.
+    ``NaN`` and ``Infinity`` are accepted as numbers, because transformers writes them into configurations.
 
     Raises:
         MissingFileError: there is no such file.
-        CheckpointError: it is no regular file, is larger, or cannot be read.
-        CorruptFileError: it does not hold a JSON object, or one beyond the bounds of this module.
+        CheckpointError: it is not a regular file, is larger, or cannot be read.
+        CorruptFileError: it does not hold a JSON object within the limits of this module.
     """
     with reading(path) as stream:
         size = os.fstat(stream.fileno()).st_size
@@ -69,17 +69,17 @@ def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
 
 
 def parse_json_object(path: Path, text: bytes, what: str, expected: str) -> dict[str, Any]:
-    """The JSON object that a text in UTF-8 is, with the mark of its byte order or without.
+    """Parse a JSON object in UTF-8, with or without a byte order mark.
 
     Args:
-        path: the file it is from, for messages.
-        text: the text, whose length the caller has bounded.
-        what: what to call the text in a message.
-        expected: what a message says should be there.
+        path: the file that contains it, for messages.
+        text: the text, whose length the caller has limited.
+        what: name of the text in messages.
+        expected: what should be there according to messages.
 
     Raises:
-        CorruptFileError: it is no JSON object; an object has a name twice; a name or a member is no text (half of a
-            surrogate pair); or there are more values, digits or levels than the bounds of this module.
+        CorruptFileError: it is not a JSON object; an object has a name twice; a name or a string is not valid text
+            (half of a surrogate pair); or there are more values, digits or levels than the limits of this module.
     """
     values = sum(map(text.count, (b",", b":", b"[", b"{")))
     if values > _MOST_VALUES:
@@ -97,7 +97,7 @@ def parse_json_object(path: Path, text: bytes, what: str, expected: str) -> dict
         reason = error if isinstance(error, ValueError) else f"more than {_DEEPEST} levels"
         raise CorruptFileError(path, f"{what} that is not JSON ({reason})", expected) from error
     if not isinstance(parsed, dict):
-        # "text" is the whole file, and what is in it is called by its own name.
+        # "text" means the whole file, which the message does not name again.
         found = f"a JSON {type(parsed).__name__}" if what == "text" else f"{what} that is not a JSON object"
         raise CorruptFileError(path, found, expected)
     if not _is_shallow(parsed):

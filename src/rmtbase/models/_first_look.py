@@ -1,7 +1,8 @@
-"""Names and shapes of the tensors in files of any program, looked at without making anything of them.
+"""Names and shapes of the tensors in files of any program, read without loading them.
 
-A header, the directory of an archive, a pickle that is described and not made, the metadata of a folder: all bounded.
-What cannot be looked into gives None, whatever is wrong with it: what is seen is for messages.
+They come from a header, the directory of an archive, the outline of a pickle, or the metadata of a folder, all with
+limits on their size. A file that cannot be inspected gives None, whatever is wrong with it: the result is only used in
+messages.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from rmtbase.models._described_pickle import DescribedTensor, Made, described, f
 from rmtbase.models._files import read_json_object, reading
 from rmtbase.models._safetensors import SafetensorsFile
 
-_MOST_DICTIONARIES, _DEEPEST = 256, 4  # looked through for tensors
-_MOST_ENTRIES, _MOST_LOOKED = 2000, 4  # of a folder: names, and files that are looked into
+_MOST_DICTIONARIES, _DEEPEST = 256, 4  # searched for tensors
+_MOST_ENTRIES, _MOST_LOOKED = 2000, 4  # names in a folder, and files that are inspected
 _LONGEST_WORDS = 1 << 16  # bytes of settings in YAML
 _LARGEST_METADATA = 1 << 26  # bytes of the names of a distributed checkpoint
 SLICED = "a part of each tensor; the other files beside it hold the rest"
 _SHARD = re.compile(r"(?P<stem>[\w.-]+)-\d+-of-(?P<count>\d{1,9})\.safetensors", re.ASCII)
 _MOST_SHARDS = 300
-_STATES = re.compile(r"optim|sched|scaler|rng|loops|callbacks|exp_avg")  # of the training, not of the model
+_STATES = re.compile(r"optim|sched|scaler|rng|loops|callbacks|exp_avg")  # states of training, not of the model
 _WEIGHTS = re.compile(r".+\.(safetensors|bin|pt|pth|ckpt)", re.IGNORECASE)
 _FIRST = re.compile(
     r"(.*model_states|model_optim_rng|consolidated.*|lit_model|(pytorch_)?model|diffusion_pytorch_model)\.\w+"
 )
-# What the top of a file holds, and whose it is then.
+# Keys at the top level of a file, and the kind of file that has them.
 _CONTAINERS = (
     ({"pytorch-lightning_version"}, "a checkpoint of PyTorch Lightning"),
     ({"model_args", "iter_num"}, "a checkpoint of nanoGPT's training"),
@@ -45,14 +46,14 @@ _CONTAINERS = (
 
 
 class Look(NamedTuple):
-    """Content of a file or folder of weights, as far as it was looked at.
+    """Content of a file or folder of weights, as far as it was inspected.
 
     Attributes:
         found: what it is, in words.
         shapes: the shapes of its tensors, by name.
-        load: Python that gives them as ``state``, or the one line ``PATH`` where open_model takes the path.
-        settings: numbers of heads that stand beside them.
-        heads_of: of a module by name, where that differs from one to the next.
+        load: lines of Python that load them as ``state``, or ``PATH`` and the path if open_model accepts the path.
+        settings: whole numbers in the settings beside them, such as the number of heads.
+        heads_of: function that returns the number of heads of a module by its name, where modules differ.
     """
 
     found: str
@@ -62,13 +63,13 @@ class Look(NamedTuple):
     heads_of: Callable[[str], int | None] | None = None
 
     def attention(self) -> Attention | None:
-        """The attention modules among the tensors, by the names that they have without wrappers; None if unknown."""
+        """Find the attention modules among the tensors, by their names without wrappers; None if unknown."""
         own = own_names(self.shapes)
         return find_attention({own[name]: s for name, s in self.shapes.items()}, self.settings, self.heads_of)
 
 
 def look_into_folder(folder: Path, settings: Mapping[str, Any] | None = None) -> Look | None:
-    """The first weights in a folder and the folders in it among which attention is recognised; else the first."""
+    """Inspect the first weights in a folder or its subfolders with known attention, or else the first weights."""
     first = None
     for path in islice(_candidates(folder), _MOST_LOOKED):
         look = look_into(path, settings)
@@ -79,15 +80,15 @@ def look_into_folder(folder: Path, settings: Mapping[str, Any] | None = None) ->
 
 
 def look_into(path: Path, settings: Mapping[str, Any] | None = None) -> Look | None:
-    """Names and shapes of the tensors of a file, of a ``.metadata`` of torch or a ``_METADATA`` of Orbax; else None.
+    """Read names and shapes of tensors from a file, ``.metadata`` of torch or ``_METADATA`` of Orbax; else None.
 
     Args:
         path: the file.
-        settings: a configuration that is known to belong to it; by default those beside it are read.
+        settings: a configuration that is known to belong to it; by default the settings beside it are read.
     """
     beside = _settings_beside(path.parent) if settings is None else settings
     heads_of = _heads_of_unet(beside) if beside.get("_class_name") == "UNet2DConditionModel" else None
-    # Anything at all may be in there, and all that is wanted is a hint.
+    # The file may contain anything, and the result is only a hint.
     with suppress(RmtbaseError, ValueError, OSError, MemoryError, RecursionError):
         if path.name == "_METADATA":
             return _orbax(path, _numbers(beside))
@@ -108,12 +109,12 @@ def look_into(path: Path, settings: Mapping[str, Any] | None = None) -> Look | N
 
 
 def look_at(shapes: Mapping[str, Shape], settings: Mapping[str, Any]) -> Look:
-    """The tensors of a state dict in memory, with its configuration."""
+    """Inspect the tensors of a state dict in memory, with its configuration."""
     return Look("a state dict", shapes, (), _numbers(settings))
 
 
 def _candidates(folder: Path) -> Iterable[Path]:
-    """Files of weights in a folder and the folders in it, those first that hold a model by their names."""
+    """List the files of weights in a folder and its subfolders; names that suggest a model come first."""
     found: list[Path] = []
     folders, count = deque([(folder, 0)]), 0
     while folders and count < _MOST_ENTRIES:
@@ -130,7 +131,7 @@ def _candidates(folder: Path) -> Iterable[Path]:
 
 
 def _settings_beside(folder: Path) -> dict[str, Any]:
-    """The settings of a model in files beside its weights: JSON of transformers, Meta and others, YAML of litgpt."""
+    """Read the settings in files beside the weights: JSON of transformers, Meta and others, YAML of litgpt."""
     settings: dict[str, Any] = {}
     for name in ("config.json", "params.json", "lit_config.json"):
         with suppress(RmtbaseError):
@@ -142,7 +143,7 @@ def _settings_beside(folder: Path) -> dict[str, Any]:
 
 
 def _is_sliced(path: Path) -> bool:
-    """True where a file holds slices of tensors, the rest of which another file beside it has."""
+    """Return True if a file holds slices of tensors whose other slices are in files beside it."""
     if re.fullmatch(r"consolidated\.\d+\.pth", path.name):
         return (path.parent / "consolidated.01.pth").exists()
     ranks = (path.name, path.parent.name)
@@ -154,7 +155,7 @@ def _is_sliced(path: Path) -> bool:
 def _shards(
     path: Path, shard: re.Match[str], settings: Mapping[str, int], heads_of: Callable[[str], int | None] | None
 ) -> Look | None:
-    """Look into all safetensors files of a checkpoint, given one of them; None where one is missing."""
+    """Inspect all safetensors files of a checkpoint, given one of them. Returns None if one is missing."""
     count, digits = int(shard["count"]), len(shard["count"])
     names = [f"{shard['stem']}-{index:0{digits}d}-of-{shard['count']}.safetensors" for index in range(1, count + 1)]
     if count > _MOST_SHARDS or not all((path.parent / name).exists() for name in names):
@@ -172,7 +173,7 @@ def _shards(
 
 
 def _numbers(settings: Any) -> dict[str, int]:
-    """The whole numbers in settings and in settings within them, by their words; the outer ones first."""
+    """Return the whole numbers in nested settings, by their keys; outer settings take precedence."""
     numbers: dict[str, int] = {}
     left, seen = deque([(settings, 0)]), 0
     while left and seen < _MOST_DICTIONARIES:
@@ -189,7 +190,7 @@ def _numbers(settings: Any) -> dict[str, int]:
 def _torch(
     path: Path, beside: Mapping[str, int], heads_of: Callable[[str], int | None] | None, is_archive: bool
 ) -> Look:
-    """A file of torch.save: the dictionary in it that holds the weights."""
+    """Inspect the dictionary of weights in a file of torch.save."""
     made = described(pickle_of(path))
     top = set(flat(made))
     found = next((words for keys, words in _CONTAINERS if keys <= top), "a file of torch.save")
@@ -203,7 +204,7 @@ def _torch(
         return Look(found, shapes, ("PATH", str(path)), beside, heads_of)
     load = ("import torch", f'state = torch.load({str(path)!r}, map_location="cpu", weights_only=True){inner}')
     if others:
-        # What torch refuses to make is named by its own error, with what to write for a file that is trusted.
+        # If torch refuses a class, its error says how to load a file that is trusted.
         load = (
             *load,
             f"# it also names {', '.join(others[:3])}: if torch refuses, and you trust the file, see its error",
@@ -212,7 +213,7 @@ def _torch(
 
 
 def _tensors_in(made: Any, settings: Mapping[str, int]) -> tuple[tuple[str, ...], dict[str, Shape]] | None:
-    """The first dictionary with attention in it, by the keys that lead to it; else the first with matrices."""
+    """Find the first dictionary with attention, or else with matrices, and the keys that lead to it."""
     first, seen = None, 0
     left: deque[tuple[tuple[str, ...], Any]] = deque([((), made)])
     while left and seen < _MOST_DICTIONARIES:
@@ -234,7 +235,7 @@ def _tensors_in(made: Any, settings: Mapping[str, int]) -> tuple[tuple[str, ...]
 
 
 def _classes(made: Any) -> set[str]:
-    """The classes of objects in the dictionaries of a file that torch does not make by itself, as far as looked."""
+    """Return the classes, outside torch, of objects in the dictionaries of a file that were inspected."""
     names: set[str] = set()
     left, seen = deque([made]), 0
     while left and seen < _MOST_DICTIONARIES:
@@ -249,13 +250,13 @@ def _classes(made: Any) -> set[str]:
 
 
 def _distributed(path: Path, settings: Mapping[str, int]) -> Look:
-    """A distributed checkpoint of torch, by its names; it is read by being written as one file."""
+    """Inspect a distributed checkpoint of torch; to read it, it is converted to one file."""
     with reading(path) as stream:
         if os.fstat(stream.fileno()).st_size > _LARGEST_METADATA:
             raise ValueError("too large")
         held = flat(described(stream))
     keys_of = flat(held.get("planner_data"))
-    held_by: dict[tuple[str, ...], dict[str, Shape]] = {}  # the keys of each dictionary: model, ema
+    held_by: dict[tuple[str, ...], dict[str, Shape]] = {}  # by the keys of each dictionary, such as model or ema
     for name, stored in flat(held.get("state_dict_metadata")).items():
         size, keys = flat(stored).get("size"), keys_of.get(name)
         if not isinstance(keys, tuple) or not keys or not all(isinstance(one, str) for one in keys):
@@ -264,7 +265,7 @@ def _distributed(path: Path, settings: Mapping[str, int]) -> Look:
             continue
         if not any(_STATES.search(one) for one in keys[:-1]):
             held_by.setdefault(keys[:-1], {})[keys[-1]] = size
-    front = max(held_by, key=lambda keys: len(held_by[keys]), default=())  # the first of the largest
+    front = max(held_by, key=lambda keys: len(held_by[keys]), default=())  # the largest; the first of equals
     shapes, inner = held_by.get(front, {}), "".join(f"[{key!r}]" for key in front)
     folder = str(path.parent)
     load = (
@@ -277,7 +278,7 @@ def _distributed(path: Path, settings: Mapping[str, int]) -> Look:
 
 
 def _orbax(path: Path, settings: Mapping[str, int]) -> Look:
-    """A checkpoint of Orbax (Flax, JAX), by the names and shapes that its metadata tell."""
+    """Inspect a checkpoint of Orbax (Flax, JAX) by the names and shapes in its metadata."""
     shapes: dict[str, Shape] = {}
     tree = read_json_object(path, _LARGEST_METADATA).get("tree_metadata")
     for leaf in flat(tree).values():
@@ -297,7 +298,7 @@ def _orbax(path: Path, settings: Mapping[str, int]) -> Look:
 
 
 def _heads_of_unet(config: Mapping[str, Any]) -> Callable[[str], int | None]:
-    """Numbers of heads by the block of a module: diffusers calls them attention_head_dim in these configurations."""
+    """Look up the number of heads by a module's block; diffusers calls it attention_head_dim in such configurations."""
     given = config.get("num_attention_heads") or config.get("attention_head_dim")
     by_block = given if isinstance(given, list) else None
 

@@ -1,11 +1,12 @@
 """Biases and norms folded into the matrices of a site, so that W_QK is the form that the forward pass computes.
 
-With x̂ what a norm gives before its gains g and bias β, and q = W (g ⊙ x̂ + β) + b, the folded matrix acts on (x̂, 1):
+If x̂ is the output of a norm before its gains g and bias β, and q = W (g ⊙ x̂ + β) + b, the folded matrix acts on
+(x̂, 1):
 
     [W diag(g), W β + b]
 
-The gains of a norm of queries or keys multiply rows. What these norms divide by depends on the token, and W_QK is then
-that of q and k up to a factor for each pair of tokens.
+The gains of a norm of queries or keys multiply rows. The divisor of such a norm depends on the token, so that W_QK
+gives q·k up to a factor for each pair of tokens.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ FOLDS = ("biases", "norms")
 
 
 def require_folds(fold: object) -> tuple[str, ...]:
-    """The names of what shall be folded in, each once, in the order of :data:`FOLDS`.
+    """Return the names of what to fold in, each once, in the order of :data:`FOLDS`.
 
     Raises:
-        ParameterError: one is unknown.
+        ParameterError: a name is unknown.
     """
     if isinstance(fold, str):
         fold = [part.strip() for part in fold.split(",")]
@@ -36,19 +37,19 @@ def require_folds(fold: object) -> tuple[str, ...]:
 
 
 def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site:
-    """The site with what was asked for folded into its queries, keys and values.
+    """Fold biases or norms into the queries, keys and values of a site.
 
     Args:
-        site: of raw matrices.
-        fold: some of :data:`FOLDS`. Biases without norms: [W, b], which acts on (x, 1), x behind the norm.
-        stored: the names of the tensors that there are.
+        site: site with the raw matrices.
+        fold: some of :data:`FOLDS`. Biases without norms give [W, b], which acts on (x, 1), with x the output of the
+            norm.
+        stored: the names of the stored tensors.
 
     Returns:
-        The site, with one more input where there is a bias; its notes say what was folded in. Outputs of heads (W_O)
-        have no part of their bias: it is added once for all heads.
+        The site, with one more input where there is a bias. W_O is unchanged: its bias is added once for all heads.
 
     Raises:
-        ParameterError: a bias of a part of a matrix alone, which no column holds; or a norm is not known.
+        ParameterError: only a part of a matrix has a bias, which no column represents; or a norm is unknown.
     """
     if "norms" in fold:
         _require_norms(site)
@@ -79,12 +80,12 @@ def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site
 
 
 def has_biases(site: Site, stored: Container[str]) -> bool:
-    """Whether queries or keys have a bias that :func:`fold_site` folds in: one beside its weight, by the same name."""
+    """Return True if queries or keys have a bias that :func:`fold_site` folds in, named after its weight."""
     return any(one is not None and _bias(one, stored) is not None for one in (site.query, site.key))
 
 
 def _require_norms(site: Site) -> None:
-    """Raise unless it is known of all queries and keys through which norm they and their inputs go."""
+    """Raise ParameterError unless the norms of queries, of keys and of their inputs are all known."""
     norms = {
         "inputs of queries": site.query_input_norm,
         "inputs of keys": site.key_input_norm,
@@ -103,7 +104,7 @@ def _require_norms(site: Site) -> None:
 
 
 def _is_wider(matrix: Expression | None) -> bool:
-    """Whether it has a column for a bias."""
+    """Return True if the matrix has a column for a bias."""
     return isinstance(matrix.of if isinstance(matrix, Gained) else matrix, Biased)
 
 
@@ -112,7 +113,7 @@ def _gained(matrix: Expression, norm: Norm, rows: bool) -> Expression:
 
 
 def _bias(matrix: Expression, stored: Container[str]) -> Expression | None:
-    """What a linear map adds to its outputs, as one column; None where it adds nothing."""
+    """Return the bias of a linear map as one column, or None if it has none."""
     if isinstance(matrix, Tensor):
         name = matrix.name.removesuffix("weight") + "bias"
         return Column(name) if matrix.index is None and matrix.name.endswith("weight") and name in stored else None

@@ -1,14 +1,14 @@
-"""GGUF files, llama.cpp's: metadata, tensors by their own names, and their weights.
+"""GGUF files of llama.cpp: metadata, tensors under their own names, and their weights.
 
-The ``gguf`` package knows the types and makes numbers of their blocks. The header is read here. ``gguf.GGUFReader``
-makes several NumPy arrays of every token: the header of a vocabulary of 150 000 takes it 7 s and 490 MiB, this reader
-0.2 s and none. It also believes the counts of a header: a list of 2^26 members in a file of 2 kB fills the memory, and
-lists within lists end in a RecursionError. Here every length is checked against what is left of the file, and long
-lists are passed over.
+The ``gguf`` package knows the types and dequantises their blocks. The header is read here, for two reasons.
+``gguf.GGUFReader`` makes several NumPy arrays for every token: with a vocabulary of 150 000 it takes 7 s and 490 MiB,
+this reader 0.2 s and no additional memory. It also trusts the counts in a header: a list of 2^26 members in a file of
+2 kB fills the memory, and nested lists end in a RecursionError. Here every length is checked against the rest of the
+file, and long lists are skipped.
 
 Layout of the file, all little-endian: ``GGUF``, the version, the numbers of tensors and of metadata entries, the
-entries with their values, the tensors (name, sizes from the fastest to the slowest, type, where its data begin), and
-the data, aligned.
+entries with their values, the tensors (name, sizes from the fastest to the slowest, type, offset of the data), and the
+data, aligned.
 
 Reference: the specification, ``docs/gguf.md`` of the ggml project.
 """
@@ -38,11 +38,11 @@ _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _VALID = "a GGUF file"
 _MOST_ENTRIES, _MOST_TENSORS, _MOST_MEMBERS = 1 << 16, 1 << 18, 1 << 22
-_LARGEST_HEADER = 1 << 28  # bytes; vocabularies of a quarter of a million words take some ten million
+_LARGEST_HEADER = 1 << 28  # bytes; vocabularies of a quarter of a million tokens take some ten million
 _LONGEST_NAME = 1 << 16
-_KEPT_MEMBERS = 1 << 12  # of a list: one for each layer, say; those of vocabularies are longer and not kept
+_KEPT_MEMBERS = 1 << 12  # longest list that is kept, such as one number per layer; vocabularies are longer
 _KEPT_TEXT = 1 << 16
-_PIECE = 1 << 18  # weights made at a time, which stay in the cache meanwhile
+_PIECE = 1 << 18  # weights dequantised at a time, few enough to stay in the processor's cache
 _ALIGNMENT = 32
 _NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _TEXT, _LIST = 8, 9
@@ -50,11 +50,11 @@ _TEXT, _LIST = 8, 9
 
 @dataclass(frozen=True)
 class GgufFile:
-    """GGUF file of which only the header has been read.
+    """GGUF file whose header has been read.
 
     Attributes:
         path: the file.
-        entries: the tensors by name. Quantised ones are "F32", the type of the numbers made of their blocks.
+        entries: the tensors by name. Quantised ones have the type "F32", to which their blocks are dequantised.
         metadata: the metadata by key, without long lists.
         types: the type in which each tensor is stored, by ggml's name.
     """
@@ -71,8 +71,8 @@ class GgufFile:
 
         Raises:
             MissingDependencyError: the package ``gguf`` is not installed.
-            CorruptFileError: it is truncated, or no header, or the data do not fit into the file.
-            CheckpointError: its version is not read; it is no regular file, or cannot be read.
+            CorruptFileError: the file is truncated or has no valid header, or the data do not fit into it.
+            CheckpointError: its version is not supported; it is not a regular file, or cannot be read.
             MissingFileError: there is no such file.
         """
         if importlib.util.find_spec("gguf") is None:
@@ -97,7 +97,7 @@ class GgufFile:
         data: int,
         file_size: int,
     ) -> GgufFile:
-        """Check that each tensor has a known type and bytes of its own within the file."""
+        """Check that each tensor has a known type, and bytes within the file that it shares with no other."""
         from gguf import GGMLQuantizationType
 
         entries, types, begins = {}, {}, {}
@@ -128,11 +128,11 @@ class GgufFile:
         return cls(path, *map(MappingProxyType, (entries, metadata, types, begins)))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor as ``STORAGE`` holds them, blocks as numbers.
+        """Read the elements ``start <= i < stop`` of the flattened tensor in the types of ``STORAGE``, dequantised.
 
         Raises:
             CorruptFileError: the file has become shorter since it was opened.
-            CheckpointError: the file cannot be read, or is no regular file any more.
+            CheckpointError: the file cannot be read, or is no longer a regular file.
         """
         entry, kind = self.entries[name], self.types[name]
         if kind in STORAGE:
@@ -144,13 +144,13 @@ class GgufFile:
         values = np.empty(len(stored) * weights, np.float32)
         step = _PIECE // weights
         for place in range(0, len(stored), step):
-            # As one row: its results are held twice for as long as a call lasts, and small rows take twice the time.
+            # One row per call: many small rows take twice the time, and a call holds its results twice.
             piece = dequantise(stored[place : place + step].reshape(1, -1))
             values[place * weights : (place + step) * weights] = piece[0]
         return values[start - first * weights : stop - first * weights]
 
     def _read(self, name: str, begin: int, end: int) -> Shaped[np.ndarray, " size"]:
-        # NumPy reads past Python's buffer, which would be 128 KiB for nothing from Python 3.14 on.
+        # NumPy bypasses Python's buffer, which from Python 3.14 on would be 128 KiB for nothing.
         with reading(self.path, buffered=False) as stream:
             stream.seek(self._begins[name] + begin)
             found = np.fromfile(stream, np.uint8, end - begin)
@@ -165,12 +165,12 @@ class GgufFile:
 
 @cache
 def _blocks_of(kind: str) -> tuple[int, int, Callable[[np.ndarray], np.ndarray]]:
-    """Weights and bytes of a block of a type, and the function that makes numbers of rows of blocks."""
+    """Return the numbers of weights and bytes in a block of a type, and the function that dequantises rows of them."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
     from gguf.quants import dequantize
 
     def dequantise(rows: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):  # what is no number is found by whoever reads it
+        with np.errstate(all="ignore"):  # the reader checks for NaN and infinite values
             return dequantize(rows, GGMLQuantizationType[kind])
 
     return *GGML_QUANT_SIZES[GGMLQuantizationType[kind]], dequantise
@@ -187,7 +187,7 @@ def _can_dequantise(kind: str) -> bool:
 
 
 class _Header:
-    """Reader of a header from its beginning, which believes no length beyond the end of the file."""
+    """Sequential reader of a header, which rejects every length beyond the end of the file."""
 
     def __init__(self, path: Path, stream: BinaryIO) -> None:
         self.path, self._stream = path, stream
@@ -215,7 +215,7 @@ class _Header:
         return n_tensors
 
     def metadata(self) -> dict[str, Any]:
-        """Read the metadata: numbers, texts, and lists of numbers, without the long ones."""
+        """Read the metadata: numbers, strings, and lists of numbers, except long lists."""
         found: dict[str, Any] = {}
         for _ in range(self._n_entries):
             key = self._text(_LONGEST_NAME)
@@ -225,7 +225,7 @@ class _Header:
         return found
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
-        """Read name, shape, type, and where the data begin."""
+        """Read name, shape, type, and offset of the data."""
         name = self._text(_LONGEST_NAME)
         n_sizes = self._number("<I")
         if n_sizes > 4:

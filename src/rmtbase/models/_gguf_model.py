@@ -1,8 +1,8 @@
-"""Models in GGUF files: llama.cpp's names and order of rows as transformers has them, its metadata as a config.json.
+"""Models in GGUF files: translation of llama.cpp's names, order of rows and metadata to those of transformers.
 
-llama.cpp permutes the rows of W_Q and of W_K of a Llama, within each head and in both alike, so that the dimensions
-that are rotated together lie side by side. W_QK is the same with them or without; here they are put back. It
-stores the matrices of GPT-2 by outputs; here they are turned back too.
+llama.cpp permutes the rows of W_Q and W_K of a Llama within each head, in the same way for both, so that dimensions
+that are rotated together are adjacent. W_QK does not depend on this permutation, which is undone here. llama.cpp also
+stores the matrices of GPT-2 as (outputs, inputs); they are transposed back to (inputs, outputs).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rmtbase.models._tensor_file import TensorEntry
 from rmtbase.shown import quoted, shown
 
 _SUFFIX = ".gguf"
-_MOST_FILES = 10_000  # looked at
+_MOST_FILES = 10_000  # names in a folder that are searched
 _LISTED = 4
 _EMBEDDING = "token_embd.weight"
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)\.(weight|bias)")
@@ -35,16 +35,16 @@ _WHOLE = ("F64", "F32", "F16", "BF16")
 
 @dataclass(frozen=True)
 class _Family:
-    """An architecture of llama.cpp as transformers has it.
+    """Translation of one architecture of llama.cpp to transformers.
 
     Attributes:
-        model_type: what transformers calls it.
-        layer: how the names of a layer begin there.
-        names: of what a layer holds, without ``.weight`` and ``.bias``.
-        outside: of what lies outside the layers.
-        sizes: the keys of a config.json for ``embedding_length`` and so on.
-        permuted: what has its rows permuted within heads.
-        turned: what is stored by outputs, and by inputs in transformers.
+        model_type: its name in transformers.
+        layer: beginning of the names of a layer's tensors in transformers.
+        names: names in transformers of the modules in a layer, without ``.weight`` and ``.bias``.
+        outside: names in transformers of the modules outside the layers.
+        sizes: keys of config.json for ``embedding_length`` and so on.
+        permuted: modules whose rows are permuted within heads.
+        turned: modules stored as (outputs, inputs) in GGUF and as (inputs, outputs) in transformers.
     """
 
     model_type: str
@@ -123,7 +123,7 @@ _FAMILIES = {
 
 
 def find_gguf(path: Path) -> Path | None:
-    """The GGUF file that a path is, or that a folder holds; None where it is none, or holds other weights too.
+    """Return the GGUF file at a path, or the one in a folder; None if there is none, or the folder has other weights.
 
     Raises:
         CheckpointError: the folder holds several.
@@ -145,11 +145,11 @@ def find_gguf(path: Path) -> Path | None:
 
 
 def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
-    """The configuration that a GGUF file describes, and its tensors by the names of transformers.
+    """Open a GGUF file as a configuration and a checkpoint with the names of transformers.
 
     Raises:
-        CheckpointError: or one of its kinds: it cannot be read, is one of several parts, holds no model, or one of an
-            architecture whose names are not known; or its attention has a tensor that is not.
+        CheckpointError: or one of its subclasses: the file cannot be read, is one of several parts, holds no model, or
+            has an unknown architecture; or its attention has an unknown tensor.
     """
     file = GgufFile.open(path)
     architecture = file.metadata.get("general.architecture")
@@ -170,9 +170,9 @@ def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
         )
     said = {key: file.metadata.get(f"{architecture}.{name}") for name, key in family.sizes.items()}
     config = {"model_type": family.model_type} | {key: value for key, value in said.items() if value is not None}
-    if _EMBEDDING in file.entries:  # the vocabulary itself is a long list, which is not kept
+    if _EMBEDDING in file.entries:  # the vocabulary in the metadata is a long list, which is not kept
         config["vocab_size"] = file.entries[_EMBEDDING].shape[0]
-        if "output" in family.outside and "output.weight" not in file.entries:  # llama.cpp then takes the embedding
+        if "output" in family.outside and "output.weight" not in file.entries:  # llama.cpp then uses the embedding
             config["tie_word_embeddings"] = True
     tensors = {}
     for stored in file.entries:
@@ -184,7 +184,7 @@ def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
 
 
 def _translated(file: GgufFile, stored: str, family: _Family, architecture: str) -> tuple[str, CheckpointTensor]:
-    """A tensor by the name, and in the order, that it has in transformers; one that is not known under its own."""
+    """Return a tensor with its name and order of rows in transformers; an unknown tensor keeps its own name."""
     tensor = StoredTensor(file, stored)
     found = _BLOCK.fullmatch(stored)
     if found is None:
@@ -204,7 +204,7 @@ def _translated(file: GgufFile, stored: str, family: _Family, architecture: str)
         return own, _rearranged(tensor, tensor.entry.shape[::-1], np.transpose)
     if name not in family.permuted:
         return own, tensor
-    keys = (_HEADS[name], _HEADS["attn_q"])  # as many key heads as heads where it is not said
+    keys = (_HEADS[name], _HEADS["attn_q"])  # by default there are as many key heads as heads
     heads = next((value for key in keys if (value := file.metadata.get(f"{architecture}.{key}")) is not None), None)
     rows = tensor.entry.shape[0]
     if type(heads) is not int or heads < 1 or rows % (2 * heads):
@@ -227,7 +227,7 @@ def _rearranged(
 
 
 def _notes(file: GgufFile) -> tuple[str, ...]:
-    """In what types the matrices are stored, where these are quantised."""
+    """Return a note on the types of quantised matrices, if there are any."""
     types = sorted({file.types[name] for name, entry in file.entries.items() if len(entry.shape) > 1} - set(_WHOLE))
     if not types:
         return ()

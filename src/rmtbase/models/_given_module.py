@@ -1,14 +1,14 @@
-"""What keeps a module from being run as it was given, or its products from being read, without running it.
+"""Proof of a module in memory, and the reasons why a module cannot be proved, found without running it.
 
-A proof runs the code of the module that was given with noise in place of its activations. Code that it does not see
-through, or that must not run for a proof's sake, is named instead:
+A proof runs the code of the given module with noise in place of its activations. Code that cannot be traced, or that
+must not run just for a proof, is a reason not to prove the module:
 
-* forward hooks, of a module or of all of them: they may change what is computed, and may count or keep what they see;
-* methods that were replaced on an instance, as ``forward`` is by accelerate's offloading;
-* code within the attention, its maps and its norms, of a class that neither torch nor ``transformers`` has, in a model
-  that is read as a type of ``transformers``;
-* attention by a function that ``transformers`` does not have;
-* weights that are computed of others (``torch.nn.utils.parametrize``), compiled code, and weights without values.
+* forward hooks on a module or on all modules: they may change the computation, and may count or keep what they see;
+* methods that were replaced on an instance, as accelerate's offloading replaces ``forward``;
+* code within the attention, its maps and its norms that belongs to neither torch nor ``transformers``, in a model that
+  is read as a type of ``transformers``;
+* attention by a function that does not belong to ``transformers``;
+* weights that are computed from others (``torch.nn.utils.parametrize``), compiled code, and weights without values.
 """
 
 from __future__ import annotations
@@ -40,20 +40,23 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 def reason_not_proved(
     network: Network, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read, noted: Collection[str]
 ) -> str | None:
-    """Prove all sites of a module by running it, as it was given; in words why that cannot be done, None where it was.
+    """Prove all sites of a module by running it as it was given, or return the reason why that is not possible.
 
-    Each site is first found again by the module's forward pass: with the same norms, rotation and caps. Then q·k of the
-    pass, with the module's weights in its queries and keys, is compared with xᵀ W_QK x′ of each site and head.
+    Each site must first be found again in the module's forward pass, with the same norms and rotation. Then q·k of the
+    pass, with the module's own query and key weights, is compared with xᵀ W_QK x′ for each site and head.
 
     Args:
-        network: of the module.
-        sites: of raw matrices, in names of the stored tensors.
-        stored: the shapes of its state dict.
-        read: gives a tensor of it.
-        noted: what is noted of the model.
+        network: network of the module.
+        sites: sites with the raw matrices, over the names of the stored tensors.
+        stored: the shapes in its state dict.
+        read: function that reads a tensor of the state dict.
+        noted: notes of the model.
+
+    Returns:
+        The reason in words, or None if all sites were proved.
 
     Raises:
-        Disproved: q·k differ, or the number and sizes of the heads.
+        Disproved: q·k, or the number or sizes of the heads, differ.
     """
     assert network.given is not None
     places = {_attention_of(network.network, site) for site in sites}
@@ -71,7 +74,7 @@ def reason_not_proved(
         raise
     except CheckpointError as error:
         return str(error)
-    except Exception as error:  # whatever a network raises
+    except Exception as error:  # a network may raise anything
         name = type(network.network).__name__
         return f"{name} does not run with its own queries and keys ({type(error).__name__}: {one_line(str(error))})"
     unresolved = {name: reason for part in network.parts for name, reason in part.unresolved.items()}
@@ -87,7 +90,7 @@ def reason_not_proved(
 
 
 def _differences(site: Site, found: Site, noted: Collection[str]) -> Iterator[str]:
-    """What the forward pass of a module does to queries and keys otherwise than a site says."""
+    """Yield what the forward pass of a module does differently from a site."""
     for name in NORM_FIELDS:
         if getattr(site, name) is not None and getattr(site, name) != getattr(found, name):
             yield name.replace("_", " ") + "s"
@@ -98,7 +101,7 @@ def _differences(site: Site, found: Site, noted: Collection[str]) -> Iterator[st
 
 
 def _attention_of(network: nn.Module, site: Site) -> str:
-    """The module that holds a site's queries and keys, and is no map itself."""
+    """Return the name of the module that contains a site's query and key maps."""
     place = site.module or common_module([name for one in site.expressions().values() for name in one.tensors()])
     try:
         is_a_map = next(network.get_submodule(place).children(), None) is None
@@ -110,7 +113,7 @@ def _attention_of(network: nn.Module, site: Site) -> str:
 def _reasons(
     given: nn.Module, module: nn.Module, attention: Collection[str], weights: Collection[str]
 ) -> Iterator[str]:
-    """What stands in the way of running a module, or of seeing through it, as it was given and without its wrapper."""
+    """Yield the reasons why a module cannot be run or traced, as it was given or without its wrapper."""
     for kind in _GLOBAL_HOOKS:
         for hook in getattr(nn.modules.module, kind).values():
             yield f"a forward hook of all modules, {_called(hook)}, may change what it computes"
@@ -139,14 +142,14 @@ def _reasons(
 
 
 def _replaced(module: nn.Module) -> Iterator[str]:
-    """Methods of a module's class that its instance has others of."""
+    """Yield the methods of a module's class that its instance replaces."""
     for name, value in vars(module).items():
         if callable(value) and isinstance(getattr(type(module), name, None), (FunctionType, MethodType)):
             yield name
 
 
 def _other_attention(module: nn.Module) -> Iterator[str]:
-    """Functions that compute attention and are not those of ``transformers``."""
+    """Yield the attention functions that do not belong to ``transformers``."""
     configs = {id(one): one for part in module.modules() if (one := getattr(part, "config", None)) is not None}
     for config in configs.values():
         name = getattr(config, "_attn_implementation", None)
@@ -159,7 +162,7 @@ def _other_attention(module: nn.Module) -> Iterator[str]:
 
 
 def _other_code(module: nn.Module, attention: Collection[str]) -> Iterator[str]:
-    """Classes at or within the attention whose forward is of neither library."""
+    """Yield the classes at or within the attention whose forward belongs to neither library."""
     for path, one in module.named_modules():
         if not any(path == place or path.startswith(f"{place}.") or not place for place in attention):
             continue
@@ -170,10 +173,10 @@ def _other_code(module: nn.Module, attention: Collection[str]) -> Iterator[str]:
 
 
 def _is_of_the_libraries(function: Any) -> bool:
-    """Whether all code of a function is torch's or that of ``transformers``: its own, and what it wraps."""
+    """Return True if all code of a function, including what it wraps, belongs to torch or ``transformers``."""
     while function is not None:
         inner = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
-        written = getattr(function, "__globals__", None)  # of a wrapper its own: functools.wraps copies __module__
+        written = getattr(function, "__globals__", None)  # not __module__, which functools.wraps copies to a wrapper
         if written is not None and not f"{written.get('__name__')}.".startswith(_LIBRARIES):
             return False
         if written is None and inner is None:

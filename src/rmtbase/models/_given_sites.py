@@ -1,4 +1,4 @@
-"""Checks of sites that a user gives for tensors of any names."""
+"""Checks of sites that a user gives for tensors with any names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from rmtbase.models._sites import STACKS, Site
 
 
 def require_sites(sites: Sequence[Site], checkpoint: Checkpoint) -> None:
-    """Raise unless every site has queries and keys of the sizes that it names, over tensors that are there.
+    """Require that every site has queries and keys of the sizes that it states, over tensors that exist.
 
     Raises:
-        ParameterError: there is no site, one is no site, has no queries or keys, or is where another is.
-        MissingTensorError: a tensor is not there.
-        ShapeError: a matrix has another shape than the site's sizes imply.
+        ParameterError: there is no site; or an element is not a site, lacks queries or keys, or has the place of
+            another.
+        MissingTensorError: a tensor is missing.
+        ShapeError: the shape of a matrix is not the one that the site's sizes imply.
         CheckpointError: the tensors of a matrix do not fit together, or one cannot be read.
     """
     expected = "a Site for each layer, each at a place of its own, with queries and keys"

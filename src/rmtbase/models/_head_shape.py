@@ -1,8 +1,9 @@
-"""The shape of a model's attention heads: from its name, or from its configuration alone.
+"""Shape of a model's attention heads, from the model's name or from only its configuration.
 
-A key may be there and be ignored, or be absent and have a default that is not d_model / n_heads: nothing in the
-configuration itself tells. So it is read by the table of architectures, as weights are, which has proved what gives the
-sizes of each model type; a type that the table lacks is run without weights, where ``transformers`` is installed.
+A key may be present but ignored, or absent with a default other than d_model / n_heads; the configuration itself does
+not show this. It is therefore read with the table of architectures, as weights are: the keys that give the sizes of
+each model type there have been proved. A type that the table lacks is run without weights, where ``transformers`` is
+installed.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ from rmtbase.models._torch_route import Network
 from rmtbase.shown import one_line, quoted, shown
 
 _WIDTHS = ("hidden_size", "n_embd", "d_model", "n_embed", "dim")
-# Of several the first that there is: the one that writes text.
+# In order of preference: the stack that writes text comes first.
 _STACKS = ("", "text", "decoder", "encoder", "vision", "audio", "cross")
 _SIZES = ("n_layers", "n_heads", "d_model", "n_key_heads", "d_head")
 _SHOWN = 3  # notes in a source
-_LONGEST = 300  # characters of what a network raised
+_LONGEST = 300  # characters of an error of the network
 _LATENT = "a head's W_QK is a longer chain of matrices, whose law is rmtbase.laws.GaussianChain"
 
 
 class HeadShape(NamedTuple):
-    """The attention heads of a model: W_Q and W_K are (d_head, d_model).
+    """Shape of a model's attention heads: W_Q and W_K are (d_head, d_model).
 
     Attributes:
-        d_model: width of what queries and keys read: the residual stream, but for a few types.
+        d_model: width of the input of queries and keys, which is the residual stream except in a few types.
         d_head: head dimension.
-        n_heads: query heads of a layer, None where layers differ.
-        n_key_heads: key heads of a layer, None where layers differ.
+        n_heads: query heads in a layer, None where layers differ.
+        n_key_heads: key heads in a layer, None where layers differ.
         n_layers: number of layers with attention, None where the configuration does not give it.
-        source: what said so, in words: of a model of several stacks, of which one.
+        source: source of these numbers, in words, with the stack if the model has several.
     """
 
     d_model: int
@@ -63,22 +64,22 @@ class HeadShape(NamedTuple):
 
 
 def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:
-    """The shape of a model's heads, of several stacks those of the one that writes text. No weight is read.
+    """Find the shape of a model's heads, in the stack that writes text if there are several. No weight is read.
 
     Args:
-        model: the folder of a checkpoint, of which only ``config.json`` is read, or of a GGUF file its description; or
-            the path of one file of weights; ``"demo"``, the bundled model; the name of a known model (``"gpt2-xl"``,
-            ``"Llama-3.1-8B"``; upper and lower case are one) or its hub id, which are looked up without the network; or
-            any other hub id, ``OWNER/NAME``, whose ``config.json`` alone is fetched. A folder comes before a model of
-            the same name.
-        revision: of a hub id; the configuration is then fetched, known or not.
+        model: the folder of a checkpoint or the path of one file of weights, where only ``config.json`` or the metadata
+            of a GGUF file is read; ``"demo"``, the bundled model; the name of a known model (``"gpt2-xl"``,
+            ``"Llama-3.1-8B"``, in upper or lower case) or its hub id, which need no network; or any other hub id,
+            ``OWNER/NAME``, of which only ``config.json`` is fetched. A folder takes precedence over a model with the
+            same name.
+        revision: revision on the hub; the configuration is then fetched even if the model is known.
 
     Raises:
-        ParameterError: no folder and no known model has the name; the message lists those that come near.
+        ParameterError: no folder and no known model has the name; the message lists similar names.
         MissingFileError: the folder has no ``config.json``.
-        CheckpointError: the configuration cannot be fetched, or does not give the sizes; its model type is not one
-            whose sizes are known to be read rightly; its layers have heads of several shapes; or its queries and keys
-            are no d_head × d_model matrices (multi-head latent attention, attention to another stack).
+        CheckpointError: the configuration cannot be fetched, or does not give the sizes; its model type is not known to
+            be read correctly; its layers have heads of several shapes; or its queries and keys are not d_head × d_model
+            matrices (multi-head latent attention, attention to another stack).
     """
     if not isinstance(model, (str, Path)) or not str(model).strip():
         raise ParameterError("model", model, "the name of a known model, a folder, or a hub id OWNER/NAME")
@@ -114,7 +115,7 @@ def _from_folder(folder: Path, source: str) -> HeadShape:
 
 
 def _of_config(config: Mapping[str, Any], path: Path, source: str) -> HeadShape:
-    """What the table reads; where it does not, what a forward pass shows."""
+    """Read the shape with the table of architectures or, where that fails, from a forward pass."""
     inner = config.get("text_config")
     if isinstance(inner, dict) and not any(key in config for key in _WIDTHS):
         own, inside = inner, ("text",)
@@ -149,7 +150,7 @@ def _of_config(config: Mapping[str, Any], path: Path, source: str) -> HeadShape:
 
 
 def _attending(entry: Entry, n_layers: int | None, path: Path) -> list[int] | None:
-    """The layers that attend; None where the configuration does not say which."""
+    """Return the layers with attention, or None if the configuration does not say which."""
     try:
         return None if n_layers is None else entry.attending(n_layers, path)
     except CheckpointError:
@@ -163,7 +164,7 @@ def _refuse_latent(config: Mapping[str, Any], path: Path) -> None:
 
 
 def _of_network(config: Mapping[str, Any], path: Path, source: str, refused: CheckpointError) -> HeadShape:
-    """What the forward pass of the network of a configuration shows, or else the refusal."""
+    """Read the shape from a forward pass of the network, or raise the table's refusal if that shows nothing."""
     try:
         inventory = Network.of_config(config, path).inventory()
     except (MissingDependencyError, CheckpointError) as error:
@@ -194,7 +195,7 @@ def _of_network(config: Mapping[str, Any], path: Path, source: str, refused: Che
 
 
 def _one_shape(sites: Sequence[Site], path: Path) -> tuple[int, int]:
-    """(d_model, d_head) of every site."""
+    """Return (d_model, d_head), which all sites must share."""
     for site in sites:
         if site.d_query != site.d_key:
             raise CheckpointError(
@@ -215,7 +216,7 @@ def _one_shape(sites: Sequence[Site], path: Path) -> tuple[int, int]:
 
 
 def _is_chain(matrix: Expression | None) -> bool:
-    """Whether it is a product, or parts of it are."""
+    """Return True if the matrix or any part of it is a product."""
     if matrix is None or isinstance(matrix, Product):
         return matrix is not None
     parts = (getattr(matrix, field.name) for field in fields(matrix))  # type: ignore[arg-type]  # each is a dataclass

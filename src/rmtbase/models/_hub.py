@@ -1,6 +1,6 @@
-"""Models of the Hugging Face hub: those whose sizes are known without a network, and fetching a checkpoint.
+"""Models of the Hugging Face hub: known models, whose sizes need no network, and downloads of checkpoints.
 
-The known ones are data in ``known_models.csv``, one line each.
+The known models are listed in ``known_models.csv``, one per line.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rmtbase.shown import quoted
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 HUB_GGUF = re.compile(rf"(?P<model>{HUB_ID.pattern.removesuffix('?')})/(?P<file>[\w.-]+\.gguf)", re.ASCII)
-"""A GGUF file of a model on the hub, whose repositories hold many."""
-# adapter_config.json, by which an adapter is told; model_index.json, by which a pipeline of diffusers is.
+"""Name of one GGUF file on the hub, whose repositories hold many."""
+# adapter_config.json identifies an adapter, model_index.json a pipeline of diffusers.
 _SAFETENSORS = [
     "config.json",
     "model_index.json",
@@ -44,14 +44,14 @@ _NEAR = 6  # names that an error lists
 
 
 class KnownModel(NamedTuple):
-    """The sizes of a published model, as its configuration on the hub gives them.
+    """Sizes of a published model, as its configuration on the hub gives them.
 
     Attributes:
         name: its short name, in lower case.
         hub_id: its name on the hub.
-        n_layers: layers with attention; of the encoder, where there is a decoder too.
-        n_heads: query heads of a layer.
-        n_key_heads: key heads of a layer.
+        n_layers: layers with attention, in the encoder if there is also a decoder.
+        n_heads: query heads in a layer.
+        n_key_heads: key heads in a layer.
         d_model: width of the residual stream.
         d_head: head dimension, which need not be d_model / n_heads.
     """
@@ -67,7 +67,7 @@ class KnownModel(NamedTuple):
 
 @cache
 def known_models() -> tuple[KnownModel, ...]:
-    """Every model of the hub that ``--model`` knows by a short name: its hub id and its sizes, family by family."""
+    """List the models of the hub that ``--model`` knows by a short name, with hub id and sizes, family by family."""
     text = files("rmtbase.models").joinpath("known_models.csv").read_text(encoding="utf-8")
     lines = csv.DictReader(text.splitlines())
     return tuple(
@@ -78,19 +78,19 @@ def known_models() -> tuple[KnownModel, ...]:
 
 @cache
 def _known_by_name() -> dict[str, KnownModel]:
-    """The known models by all that they are called: the hub id, that without its owner, the short name above all."""
-    known = known_models()[::-1]  # of several the first counts
+    """Return the known models by hub id, by hub id without the owner, and by short name, which takes precedence."""
+    known = known_models()[::-1]  # reversed, so that the first of several wins
     without_owner = {one.hub_id.lower().partition("/")[2]: one for one in known}
     return without_owner | {one.hub_id.lower(): one for one in known} | {one.name: one for one in known}
 
 
 def find_known(name: str) -> KnownModel | None:
-    """The known model of that name or hub id, with or without its owner, in upper or lower case."""
+    """Find a known model by short name or by hub id, with or without the owner, in upper or lower case."""
     return _known_by_name().get(name.lower())
 
 
 def names_near(name: str) -> str:
-    """Names of known models that come near, for an error."""
+    """List similar names of known models, for an error message."""
     names = [known.name for known in known_models()]
     asked = name.lower().rpartition("/")[2][:100]
     begin_alike = [known for known in names if asked and known.startswith(asked)]
@@ -99,7 +99,7 @@ def names_near(name: str) -> str:
 
 
 def hub_id(name: str) -> str:
-    """The hub id of a known model, or the name itself: ``pythia-70m`` is ``EleutherAI/pythia-70m``."""
+    """Return the hub id of a known model, or else the name itself: ``pythia-70m`` is ``EleutherAI/pythia-70m``."""
     known = find_known(name)
     return name if known is None else known.hub_id
 
@@ -107,16 +107,16 @@ def hub_id(name: str) -> str:
 def fetch_checkpoint(
     model: str, revision: str | None = None, subfolder: str | None = None, cache: Path | None = None
 ) -> Path:
-    """The local folder of a model of the hub, downloaded where the hub's cache does not have it.
+    """Download a model from the hub, unless the hub's cache has it, and return its local folder.
 
-    With a ``subfolder``, what that folder of the repository holds, and nothing else; the folder of the repository is
-    given all the same. With a ``cache``, what the hub's own does not hold as a whole is fetched into that folder.
+    With ``subfolder``, only the content of that folder is downloaded; the folder of the repository is still returned.
+    With ``cache``, a model that the hub's own cache does not hold completely is downloaded into that folder.
 
-    Only the configuration and the weights are fetched: safetensors, or ``.bin`` files where there are none.
-    No code is.
+    Only the configuration and the weights are downloaded: safetensors, or ``.bin`` files where there are none. No code
+    is downloaded.
 
     Raises:
-        CheckpointError: the hub cannot be reached, or has no such model or revision, or refuses access.
+        CheckpointError: the hub cannot be reached, has no such model or revision, or denies access.
         MissingDependencyError: there are only ``.bin`` files, and torch 2.10 or later is not installed.
     """
     if cache is not None and (held := _held(model, revision, subfolder)) is not None:
@@ -137,7 +137,7 @@ def fetch_checkpoint(
 
 
 def fetch_file(model: str, name: str, revision: str | None = None, cache: Path | None = None) -> Path:
-    """One file of a model of the hub, downloaded where the hub's cache does not have it.
+    """Download one file of a model from the hub, unless the hub's cache has it.
 
     Raises:
         CheckpointError: as :func:`fetch_checkpoint`.
@@ -146,7 +146,7 @@ def fetch_file(model: str, name: str, revision: str | None = None, cache: Path |
 
 
 def fetch_config(model: str, revision: str | None = None) -> Path:
-    """The local folder of a model's ``config.json``, downloaded, and nothing else, where the hub's cache lacks it.
+    """Download only a model's ``config.json``, unless the hub's cache has it, and return its local folder.
 
     Raises:
         CheckpointError: as :func:`fetch_checkpoint`.
@@ -155,7 +155,7 @@ def fetch_config(model: str, revision: str | None = None) -> Path:
 
 
 def fetch_refs(model: str) -> dict[str, str]:
-    """The branches and tags of a model of the hub, each with the commit that it stands for.
+    """Fetch the branches and tags of a model on the hub, each with its commit.
 
     Raises:
         CheckpointError: as :func:`fetch_checkpoint`.
@@ -170,7 +170,7 @@ def fetch_refs(model: str) -> dict[str, str]:
 
 
 def _held(model: str, revision: str | None, subfolder: str | None) -> Path | None:
-    """The folder of a model that the hub's own cache holds as a whole."""
+    """Return the folder of a model if the hub's own cache holds it completely."""
     try:
         folder = _download(model, revision, _SAFETENSORS, subfolder, local=True)
         Checkpoint.open(folder / (subfolder or ""))
@@ -195,7 +195,7 @@ def _download(
     options |= ({"cache_dir": cache} if cache else {}) | ({"local_files_only": True} if local else {})
     try:
         return Path(snapshot_download(model, revision=revision, **options))
-    except Exception as error:  # the client's and its transport's errors have no common base but this
+    except Exception as error:  # the only common base of the errors of the client and its transport
         raise CheckpointError(model, _explain(error, revision)) from error
 
 

@@ -1,4 +1,4 @@
-"""What a model is made of, in words: its sites, the tensors that each matrix is made of, and what is left."""
+"""Description of a model in words: its sites, the tensors that each matrix is made of, and the unused tensors."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from rmtbase.models._model import Model
 from rmtbase.models._sites import Place, Site
 from rmtbase.shown import in_one_line
 
-_RUNS = 3  # of rows that are told one by one
+_RUNS = 3  # runs of rows that are listed individually
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # a whole part of a tensor's name
 
 
 @in_one_line
 @dataclass(frozen=True)
 class Alike:
-    """Layers of one stack that look alike: the same heads, shapes and tensors but for the layer's own number.
+    """Layers of one stack with the same heads, shapes and tensors, apart from the layer's own number.
 
     Attributes:
-        stack: "" where a model has one alone.
-        layers: their numbers; -1 for what lies outside the layers.
-        sizes: of the heads, by the names of :class:`rmtbase.models.Site`; empty without attention.
-        matrices: by component what each is of the stored tensors, in words, with {} for the layer's number.
-        shapes: by component (outputs, inputs).
-        notes: what must be known to read W_QK of these layers rightly.
+        stack: "" where a model has only one.
+        layers: their numbers; -1 for matrices outside the layers.
+        sizes: sizes of the heads, by the names of :class:`rmtbase.models.Site`; empty without attention.
+        matrices: how each component is made of stored tensors, in words, with {} for the layer's number.
+        shapes: (outputs, inputs) of each component.
+        notes: what must be known to interpret W_QK of these layers.
     """
 
     stack: str
@@ -52,7 +52,7 @@ class Alike:
     notes: tuple[str, ...]
 
     def sentence(self) -> str:
-        """Which layers, and their heads: ``layers 0-31: 32 heads on 8 key heads of 128, width 4096``."""
+        """Describe the layers and their heads: ``layers 0-31: 32 heads on 8 key heads of 128, width 4096``."""
         names = f"{self.stack} {_in_words(self.layers)}".lstrip()
         if not self.sizes:
             return names if self.layers == (-1,) else f"{names}: no attention"
@@ -70,15 +70,15 @@ class Alike:
 @in_one_line
 @dataclass(frozen=True)
 class Inspection:
-    """What a model is made of; see :func:`inspect_model`.
+    """Description of a model; see :func:`inspect_model`.
 
     Attributes:
-        model, revision, architecture: what it is called.
-        n_sites, n_layers: how many places have attention, and how many any weight matrix.
-        layers: those that look alike together, in their order.
-        read: how many stored tensors some matrix is made of.
-        left_out: the others, with {} for numbers in their names, and how many there are of each.
-        notes: what must be known to read the model rightly: what was folded in, left out and proved.
+        model, revision, architecture: identification of the model.
+        n_sites, n_layers: how many places have attention, and how many have any weight matrix.
+        layers: groups of layers that are alike, in order.
+        read: how many stored tensors the matrices are made of.
+        left_out: the unused tensors: how many have each name, with {} for numbers in the name.
+        notes: what must be known to interpret the model: what was folded in, left out and proved.
     """
 
     model: str
@@ -92,15 +92,15 @@ class Inspection:
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain data, for JSON."""
+        """Return the same as plain data, for JSON."""
         return asdict(self)
 
 
 def inspect_model(model: Model) -> Inspection:
-    """What a model's sites, matrices and notes are, from its configuration and headers; no weight is read for it.
+    """Describe a model's sites, matrices and notes from its configuration and headers; no weight is read.
 
     Args:
-        model: an opened one.
+        model: an opened model.
     """
     sites = {site.place: site for site in model.sites}
     groups: dict[tuple[Any, ...], list[Place]] = {}
@@ -141,7 +141,7 @@ def _looks(
     site: Site | None,
     experts: Mapping[str, Sequence[Expression]],
 ) -> tuple[Any, ...]:
-    """All that is told of a layer, without its number; of its experts what the first is, with {} for its number."""
+    """Return the description of a layer without its number; its first expert, with {} as number, stands for all."""
     known = () if site is None else tuple((name, getattr(site, name)) for name in _SIZES)
     shape_of = model._checkpoint.shape
     return (
@@ -161,18 +161,18 @@ def _alike(look: tuple[Any, ...], places: Sequence[Place]) -> Alike:
 
 
 def _without(layer: int, words: str) -> str:
-    """The words, with {} for the layer's number: in each tensor's name the first whole part that is this number."""
+    """Replace the layer's number by {}: in each tensor's name, the first part between dots that is this number."""
     return re.sub(rf"((?:^|(?<=[\s(]))[^\s()]*?\.){layer}(?=\.)", r"\1{}", words)
 
 
 def _each(experts: Sequence[Expression]) -> str:
-    """What each expert's matrix is."""
+    """Describe the matrices of all experts by that of the first."""
     first = re.sub(r"\[0\]", "[{}]", re.sub(r"(?<=experts\.)(expert_)?0(?=\.)", r"\1{}", in_words(experts[0])))
     return f"{len(experts)} experts: {first}"
 
 
 def _in_words(layers: Sequence[int]) -> str:
-    """Numbers of layers, runs drawn together: ``layers 0-3, 7``; outside the layers ``embeddings``."""
+    """List the numbers of layers, with runs contracted: ``layers 0-3, 7``, or ``outside the layers``."""
     if tuple(layers) == (-1,):
         return "outside the layers"
     return f"layer{'s' * (len(layers) != 1)} {_ranges(layers)}"
@@ -190,7 +190,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 @singledispatch
 def in_words(expression: Expression) -> str:
-    """What a matrix is of the stored tensors: ``rows 0-63, 192-255 of h.0.attn.weight``."""
+    """Describe how a matrix is made of stored tensors: ``rows 0-63, 192-255 of h.0.attn.weight``."""
     return str(to_json(expression))
 
 
@@ -250,6 +250,6 @@ def _(one: Stacked) -> str:
 
 
 def _inner(one: Expression) -> str:
-    """In words, in brackets where something stands beside it."""
+    """Describe a part of a larger expression, in parentheses where they are needed."""
     words = in_words(one)
     return words if isinstance(one, Tensor | Column | Biased) else f"({words})"

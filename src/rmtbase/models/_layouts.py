@@ -1,8 +1,8 @@
-"""The weight matrices of a layer by name, and the few ways in which queries, keys and values share a tensor.
+"""Names of the weight matrices in a layer, and the layouts in which queries, keys and values share a tensor.
 
 Each function of ``KINDS`` takes the stored tensor in the orientation of ``torch.nn.Linear`` (rows are outputs) and
-gives the rows of one part, head after head: part 0 is the queries, 1 the keys, 2 the values. ``rows`` holds the number
-of rows of each part. A wrong choice here often has the right shape and is silently wrong, so each architecture is
+returns the rows of one part, head after head: part 0 is the queries, 1 the keys, 2 the values. ``rows`` holds the
+number of rows of each part. A wrong layout often gives the right shape and is silently wrong, so each architecture is
 proved against the queries and keys that its own module computes.
 """
 
@@ -31,18 +31,19 @@ COMPONENTS = (
     "shared_expert_gate",
     "shared_expert_out",
 )
-"""The weight matrices of a layer, by one name for every architecture; each expert of a mixture has those of
-``EXPERT_COMPONENTS`` besides."""
+"""Weight matrices of a layer, with the same names for every architecture. Each expert of a mixture also has those of
+``EXPERT_COMPONENTS``."""
 
 EXPERT_COMPONENTS = ("expert_in", "expert_gate", "expert_out")
-"""The weight matrices of one expert: y = W_out (act(W_gate x) ∘ W_in x), or y = W_out act(W_in x) without a gate."""
+"""Weight matrices of one expert: y = W_out (act(W_gate x) ∘ W_in x), or y = W_out act(W_in x) without a gate."""
 
 OUTSIDE_COMPONENTS = ("embedding", "position_embedding", "unembedding")
-"""The weight matrices outside the layers: W_E (d_model, vocabulary), W_pos (d_model, positions), whose columns are what
-a token or a position puts into the residual stream, and W_U (vocabulary, d_model), which gives the logits."""
+"""Weight matrices outside the layers: W_E (d_model, vocabulary) and W_pos (d_model, positions), whose columns are added
+to the residual stream by a token or a position, and W_U (vocabulary, d_model), which gives the logits."""
 
 FUSED_COMPONENTS = ("attention_query_key_value", "attention_query_key", "attention_key_value")
-"""Queries, keys and values of a layer, or two of these, that are one stored tensor: the rows of others once more."""
+"""Queries, keys and values of a layer, or two of these, in one stored tensor; their rows are also in the separate
+components."""
 
 ATTENTION_PARTS = COMPONENTS[:3]
 
@@ -50,7 +51,7 @@ ATTENTION_PARTS = COMPONENTS[:3]
 def separate(
     stored: Float[np.ndarray, "stored d_model"], part: int, rows: tuple[int, ...], d_head: int
 ) -> Float[np.ndarray, "row d_model"]:
-    """The tensor holds one part and nothing else."""
+    """Return the whole tensor, which holds only one part."""
     return stored
 
 
@@ -65,9 +66,10 @@ def concatenated(
 def interleaved(
     stored: Float[np.ndarray, "stored d_model"], part: int, rows: tuple[int, ...], d_head: int
 ) -> Float[np.ndarray, "row d_model"]:
-    """Rows run over (key head, its query heads and then its key and its value, d_head).
+    """Take one part where rows run over (key head, its query heads followed by its key and its value, d_head).
 
-    With as many key heads as heads over (head, part, d_head): the three parts of the first head come first. GPT-NeoX.
+    With as many key heads as heads, rows run over (head, part, d_head): the three parts of the first head come first,
+    as in GPT-NeoX.
     """
     d_model, group = stored.shape[-1], rows[0] // rows[1]
     heads = slice(group) if part == 0 else slice(group + part - 1, group + part)
@@ -77,39 +79,39 @@ def interleaved(
 KINDS: Mapping[str, Callable[[np.ndarray, int, tuple[int, ...], int], np.ndarray]] = MappingProxyType(
     {"separate": separate, "concatenated": concatenated, "interleaved": interleaved}
 )
-"""Layout kind by name."""
+"""Layouts by name."""
 
 
 def split_qkv(
     weight: Any, n_heads: int, kind: str, *, n_key_heads: int | None = None, transposed: bool = False
 ) -> tuple[Any, Any, Any]:
-    """W_Q, W_K and W_V of each head from a fused weight, in the form that :func:`rmtbase.score_heads` takes.
+    """Split a fused weight into W_Q, W_K and W_V of each head, in the form that :func:`rmtbase.score_heads` takes.
 
-    A wrong kind gives arrays of the right shapes and is silently wrong: the heads it makes are mixtures. Which one a
-    model has is seen in its forward pass, with ``qkv = linear(x)``:
+    A wrong ``kind`` gives arrays of the right shapes and is silently wrong: each of its heads mixes several heads. The
+    forward pass of a model, with ``qkv = linear(x)``, shows which kind is right:
 
-    * ``"concatenated"``: all queries, then all keys, then all values; ``qkv.split(...)`` or ``qkv.chunk(3, dim=-1)``
-      comes first, then the view as heads. GPT-2 and its Conv1D (``transposed=True``), nanoGPT, the ``in_proj_weight``
-      of ``torch.nn.MultiheadAttention``, Phi-3 (with ``n_key_heads``).
-    * ``"interleaved"``: rows run over (key head, its query heads and then its key and its value, d_head); the view as
-      heads comes first: ``qkv.view(..., n_heads, 3 * d_head)``, then ``chunk(3, dim=-1)``. GPT-NeoX (Pythia), BLOOM,
-      Falcon (with ``n_key_heads``).
+    * ``"concatenated"``: all queries, then all keys, then all values. ``qkv.split(...)`` or ``qkv.chunk(3, dim=-1)``
+      comes before the view as heads. Examples: GPT-2 and its Conv1D (``transposed=True``), nanoGPT, the
+      ``in_proj_weight`` of ``torch.nn.MultiheadAttention``, Phi-3 (with ``n_key_heads``).
+    * ``"interleaved"``: rows run over (key head, its query heads followed by its key and its value, d_head). The view
+      as heads comes first: ``qkv.view(..., n_heads, 3 * d_head)``, then ``chunk(3, dim=-1)``. Examples: GPT-NeoX
+      (Pythia), BLOOM, Falcon (with ``n_key_heads``).
 
-    To be sure, compare ``x @ q[i].T`` with the queries of head i that the forward pass makes, before any rotation.
+    To be sure, compare ``x @ q[i].T`` with the queries of head i in the forward pass, before any rotation.
 
     Args:
         weight: (outputs, inputs) as ``torch.nn.Linear`` stores it: ((n_heads + 2 n_key_heads) · d_head, d_model).
-        n_heads: query heads.
+        n_heads: number of query heads.
         kind: ``"concatenated"`` or ``"interleaved"``.
-        n_key_heads: key heads, which are as many as value heads; ``n_heads`` if None.
-        transposed: whether it is stored as (inputs, outputs).
+        n_key_heads: number of key heads, equal to that of value heads; ``n_heads`` if None.
+        transposed: whether the weight is stored as (inputs, outputs).
 
     Returns:
-        (q, k, v) of shapes (n_heads, d_head, d_model) and twice (n_key_heads, d_head, d_model), so that q = W_Q x;
-        arrays of the kind that was given: NumPy, torch or JAX.
+        (q, k, v) of shapes (n_heads, d_head, d_model) for q and (n_key_heads, d_head, d_model) for k and v, with
+        q = W_Q x; arrays of the same library as ``weight``: NumPy, torch or JAX.
 
     Raises:
-        ParameterError: an unknown kind, key heads that do not divide the heads, or a weight of another shape.
+        ParameterError: the kind is unknown, the key heads do not divide the heads, or the weight has another shape.
     """
     fused = [name for name in KINDS if name != "separate"]
     if kind not in fused:

@@ -1,8 +1,8 @@
-"""Tensors and settings that no layout uses, and that could change the answer all the same: refused by name, or noted.
+"""Tensors and settings that no layout uses but that could change the result: they are refused by name, or noted.
 
-A low-rank update beside a weight is part of it, and a norm of the queries that the layout does not know changes what
-the queries are. None is stepped over. Layers that predict several tokens ahead are left out and noted, and so is the
-initializer that the configuration names, where the name alone misleads.
+A low-rank update beside a weight is part of that weight, and a norm of the queries that the layout does not have
+changes the queries. No such tensor is ignored silently. Layers that predict several tokens ahead are left out with a
+note. A note is also made of the initializer that the configuration names, where its name is misleading.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _CUSTOM_CODE = (
 )
 _NAMED = 4  # kinds of matrices
 _ATTENTION = re.compile(r".*att(n|ention|_|\d|$).*", re.IGNORECASE)
-"""A part of a matrix's name that says attention."""
+"""Part of a matrix's name that indicates attention."""
 _MAPS = re.compile(
     r"(to_|lin_?|linear_|proj_)?(q|k|v|qk|kv|qkv|w?q_?k_?v|query|key|value|query_key_value)(_proj|_lin|_layer|_protein|_\w)?|"
     r"w_?[qkv]|in_proj_weight|.*latent_query",
     re.IGNORECASE,
 )
-"""What its map is called: queries, keys, values, or these in one; its module is then attention."""
+"""Name of a map to queries, keys, values, or several of these; a module that contains one is attention."""
 _DRAFTS = re.compile(r"mtp\..+|medusa_head\..+", re.DOTALL)
 _LAYER = re.compile(r"(?:model\.|language_model\.)*layers\.(\d{1,9})\..+", re.DOTALL)
 _CUTOFF = "initializer_cutoff_factor"  # ModernBERT's, in units of σ
 _INITIALIZER = ("init", "initialization", "initialisation")
-_DEPTH = 3  # of settings within settings
+_DEPTH = 3  # levels of nested settings
 
 
 def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
@@ -53,7 +53,7 @@ def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
 
 
 def require_plain_tensors(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError if a tensor belongs, by its name, to an adapter, which changes the weights beside it."""
+    """Raise CheckpointError if a tensor, by its name, belongs to an adapter, which changes the weights beside it."""
     for name in checkpoint.names:
         parts = name.split(".")
         if any(map(_ADAPTERS.fullmatch, parts)):
@@ -65,13 +65,13 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
 
 
 def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory: Inventory) -> tuple[str, ...]:
-    """Note what else is there and leaves the scores as they are."""
+    """Return notes on whatever else exists and does not affect the scores."""
     notes = (_CUSTOM_CODE,) if config.get("auto_map") else ()
     return (*notes, *_unread_attention(checkpoint, inventory.sites, inventory.used_tensors()))
 
 
 def _unread_attention(checkpoint: Checkpoint, sites: Sequence[Site], used: Collection[str]) -> tuple[str, ...]:
-    """Lines that name the matrices of attention that is not read, and those beside the heads' in attention that is."""
+    """Name the matrices of attention that is not read, and the further matrices of attention that is read."""
     read = {_block(site.module) for site in sites}
     beside: dict[str, list[str]] = {}
     unread: dict[str, list[str]] = {}
@@ -86,13 +86,13 @@ def _unread_attention(checkpoint: Checkpoint, sites: Sequence[Site], used: Colle
 
 
 def _block(module: str) -> str:
-    """The attention that a module is in, by its name: the first part that says so, with all before it."""
+    """Return the attention that contains a module: its name up to the first part with "att" in it."""
     parts = module.split(".")
     return ".".join(parts[: next((at for at, part in enumerate(parts, 1) if "att" in part.lower()), len(parts))])
 
 
 def _of_attention(names: Iterable[str]) -> list[str]:
-    """Select the matrices of attention by name: a part says so, or a map of the module does."""
+    """Select the matrices of attention by name: a part indicates attention, or the module contains such a map."""
     each = {name: name.removesuffix(".weight").split(".") for name in names}
     modules = {tuple(parts[:-1]) for parts in each.values() if _MAPS.fullmatch(parts[-1])}
     return [
@@ -103,7 +103,7 @@ def _of_attention(names: Iterable[str]) -> list[str]:
 
 
 def left_out(checkpoint: Checkpoint, used: Collection[str]) -> dict[str, list[str]]:
-    """The tensors that no matrix is made of, those together whose names are alike but for numbers, {} in the key."""
+    """Return the tensors that no matrix is made of, grouped by name with {} for numbers."""
     found: dict[str, list[str]] = {}
     for name in checkpoint.names:
         if name not in used:
@@ -112,12 +112,15 @@ def left_out(checkpoint: Checkpoint, used: Collection[str]) -> dict[str, list[st
 
 
 def unread_matrices(checkpoint: Checkpoint, used: Collection[str], noted: Collection[str]) -> tuple[str, ...]:
-    """A line that names the matrices and kernels, but those of attention, of which nothing that is scored is made.
+    """Name the matrices and kernels outside attention that are not used by anything that is scored.
 
     Args:
-        checkpoint: of the model.
+        checkpoint: checkpoint of the model.
         used: the names of the tensors that are read.
-        noted: lines that name others.
+        noted: notes; the matrices that they name are omitted.
+
+    Returns:
+        One line, or none if there are no such matrices.
     """
     names = list(_matrices(checkpoint, used))
     of_attention = set(_of_attention(names))
@@ -136,7 +139,7 @@ def _pattern(name: str) -> str:
 
 
 def _matrices(checkpoint: Checkpoint, used: Collection[str]) -> Iterator[str]:
-    """The names of stored matrices and kernels of floating-point numbers that are not used."""
+    """Yield the names of stored matrices and kernels of floating-point numbers that are not used."""
     for name in checkpoint.names:
         if name not in used:
             shape = checkpoint.shape(name)
@@ -145,7 +148,7 @@ def _matrices(checkpoint: Checkpoint, used: Collection[str]) -> Iterator[str]:
 
 
 def _listed(checkpoint: Checkpoint, found: Mapping[str, list[str]]) -> str:
-    """The matrices by the pattern of their names, with the shape of the first of each."""
+    """List the matrices by the pattern of their names, with the shape of the first of each."""
     each = [
         f"{len(names)} {quoted(pattern)} {checkpoint.shape(names[0])}"
         if len(names) > 1
@@ -156,10 +159,10 @@ def _listed(checkpoint: Checkpoint, found: Mapping[str, list[str]]) -> str:
 
 
 def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
-    """The checkpoint without what drafts tokens: layers after the model's own, as many as the configuration says.
+    """Return the checkpoint without the layers that draft further tokens, which follow the model's own layers.
 
-    DeepSeek and those after it number them on (``num_nextn_predict_layers``); others name them ``mtp``. The heads of
-    Medusa have no attention.
+    DeepSeek and its successors continue the numbering (``num_nextn_predict_layers``); others name these layers ``mtp``.
+    The heads of Medusa, which have no attention, are left out too.
     """
     n_layers, n_more = config.get("num_hidden_layers"), config.get("num_nextn_predict_layers")
     follow = range(n_layers, n_layers + n_more) if type(n_layers) is int and type(n_more) is int else range(0)
@@ -173,7 +176,7 @@ def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> C
 
 
 def initializer_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Note which law a configuration's truncated normal or orthogonal initializer stands for."""
+    """Return notes on the law that a configuration's truncated normal or orthogonal initializer corresponds to."""
     notes = []
     cutoff = config.get(_CUTOFF)
     if isinstance(cutoff, int | float) and not isinstance(cutoff, bool) and 0.0 < cutoff < 100.0:
@@ -196,7 +199,7 @@ def initializer_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _initializers(config: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
-    """The entries about initialisation that are texts, those of inner settings too."""
+    """Yield the string entries about initialization, including those of nested settings."""
     for key, value in config.items():
         name = str(key)
         if isinstance(value, Mapping) and depth > 1:

@@ -1,10 +1,10 @@
-"""Matrices of a model that are none of its heads': MLPs and routers, fused tensors, embeddings.
+"""Matrices of a model outside its heads: MLPs and routers, fused tensors, embeddings.
 
-A tensor of two axes outside the layers is one of them if it has one of the names that the field has for it and the
-sizes that the configuration gives: as many rows as the vocabulary has tokens, or the model positions, and as many
-columns as the residual stream is wide, or as the configuration's own word for embeddings says. All else that has such a
-name, or the size of the vocabulary, is told in a note and not read. Embeddings are stored a row for each token: W_E and
-W_pos are the transposes, (d_model, tokens); W_U is as it is stored, (tokens, d_model).
+A tensor of two axes outside the layers is read as an embedding if it has a common name of embeddings and the sizes that
+the configuration gives: as many rows as there are tokens or positions, and as many columns as the width of the residual
+stream or of embeddings. Any other tensor with such a name, or with the size of the vocabulary, is mentioned in a note
+and not read. Embeddings are stored with a row for each token: W_E and W_pos are the transposes, (d_model, tokens); W_U
+is the stored matrix, (tokens, d_model).
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _EMBEDDINGS: Mapping[str, tuple[str, ...]] = {
     ),
     "unembedding": ("lm_head", "head", "embed_out", "output", "proj_out", "decoder"),
 }
-"""The last part of a module's name, by what its weight is."""
+"""Last part of a module's name, for each component."""
 _TOKENS = ("vocab_size", "encoder_vocab_size", "decoder_vocab_size", "src_vocab_size", "tgt_vocab_size")
 _POSITIONS = (
     *("max_position_embeddings", "n_positions", "n_ctx", "max_source_positions", "max_target_positions"),
     "max_sequence_length",
 )
 _WIDTHS = ("hidden_size", "n_embd", "d_model", "embedding_size", "word_embed_proj_dim", "d_embed")
-_BEFORE_THE_FIRST = (0, 2)  # rows that stand in front of the positions, of OPT and BART two
+_BEFORE_THE_FIRST = (0, 2)  # rows in front of the positions: two in OPT and BART
 TIED = "unembedding: the embedding itself (tie_word_embeddings), scored as that"
 UNSTORED = "unembedding: none is stored; it is the embedding, or the model has none"
 
 
 def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Mapping[str, Any]) -> Inventory:
-    """The inventory of a checkpoint with the MLPs and routers that it lacks, and its further parts.
+    """Add to the inventory of a checkpoint the MLPs and routers that it lacks, and its further parts.
 
-    What it has already stays as it is. Of names and shapes alone.
+    Existing entries are kept. Only names and shapes are used.
     """
     used = {name for held in inventory.matrices.values() for one in held.values() for name in one.tensors()}
     found = find_feed_forward(inventory.sites, checkpoint, config, used, frozenset(_types(config)))
@@ -73,9 +73,9 @@ def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Ma
 def _outputs(
     sites: tuple[Site, ...], checkpoint: Checkpoint
 ) -> tuple[dict[Place, dict[str, Expression]], tuple[str, ...]]:
-    """W_O of sites whose heads' values do not go through it as they are: there is no W_OV, but the matrix itself.
+    """Find W_O of sites that modify the heads' values before it, so that there is a W_O but no W_OV.
 
-    In between stands a gate, mostly, whose name has ``gate`` in it, or whose rows are in one tensor with the queries.
+    In most cases the values pass a gate, which has ``gate`` in its name or shares a tensor with the queries.
     """
     found: dict[Place, dict[str, Expression]] = {}
     between: dict[str, list[Place]] = {}
@@ -94,7 +94,7 @@ def _outputs(
 
 
 def _types(config: Mapping[str, Any]) -> Iterator[str]:
-    """The model types of a configuration and of its parts."""
+    """Yield the model types of a configuration and of its parts."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _types(value)
@@ -103,14 +103,14 @@ def _types(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def find_fused(sites: Iterable[Site], shapes: Shapes) -> Part:
-    """The tensors that are the queries, keys and values of a site, or two of these, and nothing else.
+    """Find the tensors that hold the queries, keys and values of a site, or two of these, and nothing else.
 
-    By what they hold: ``attention_query_key_value``, ``attention_query_key`` or ``attention_key_value``. Each of their
-    rows is a row of one part; a tensor that holds more than these is not one of them.
+    Their components are ``attention_query_key_value``, ``attention_query_key`` or ``attention_key_value``, according to
+    their content. Each row must belong to exactly one of queries, keys and values; a tensor that holds more is omitted.
 
     Args:
-        sites: whose matrices are expressions over stored tensors.
-        shapes: of these.
+        sites: sites whose matrices are expressions over stored tensors.
+        shapes: function that returns the shapes of these.
     """
     found: dict[MatrixName, Expression] = {}
     for site in sites:
@@ -129,7 +129,7 @@ def find_fused(sites: Iterable[Site], shapes: Shapes) -> Part:
 
 
 def find_embeddings(sites: Sequence[Site], checkpoint: Checkpoint, config: Mapping[str, Any]) -> Part:
-    """The matrices outside the layers; of a model with several stacks those of one that its name says are its own."""
+    """Find the matrices outside the layers; with several stacks, the name of a matrix tells which it belongs to."""
     widths = {site.d_query for site in sites} | {site.d_key for site in sites} | set(_sizes(config, _WIDTHS))
     tokens = set(_sizes(config, _TOKENS))
     positions = {size + more for size in _sizes(config, _POSITIONS) for more in _BEFORE_THE_FIRST}
@@ -158,7 +158,7 @@ def find_embeddings(sites: Sequence[Site], checkpoint: Checkpoint, config: Mappi
 
 
 def _placed(names: Sequence[str], stacks: set[str], notes: list[str]) -> Iterator[tuple[Place, str]]:
-    """Each tensor of one meaning with the stack whose it is: that of the model, where it is the only one."""
+    """Yield each tensor of one component with its stack, "" where it is the only such tensor."""
     of_stack: dict[str, list[str]] = defaultdict(list)
     for name in names:
         own = [stack for stack in stacks if stack in name.split(".")] if len(names) > 1 else []
@@ -175,7 +175,7 @@ def _or(sizes: Collection[int]) -> str:
 
 
 def _sizes(config: Mapping[str, Any], words: Sequence[str]) -> Iterator[int]:
-    """Iterate over the sizes that a configuration and its parts give under one of the words."""
+    """Yield the sizes that a configuration and its parts give under one of the keys ``words``."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _sizes(value, words)

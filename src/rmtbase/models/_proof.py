@@ -1,4 +1,4 @@
-"""The proof of a model's sites at read time: which of them, and what to say of it."""
+"""Proof of a model's sites when it is read: the choice of sites, and the note about the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SWITCH = "RMTBASE_PROOF"  # 0: models are read without a proof
 
 
 def proof_is_wanted() -> bool:
-    """Tell whether models are proved where they can be: unless the environment has ``RMTBASE_PROOF=0``."""
+    """Return False if the environment has ``RMTBASE_PROOF=0``; otherwise models are proved where possible."""
     return os.environ.get(_SWITCH) != "0"
 
 
@@ -31,27 +31,27 @@ def proof_of(
     network: Network | None = None,
     noted: Collection[str] = (),
 ) -> str:
-    """Prove sites by a forward pass, and say so.
+    """Prove sites by a forward pass, and return a note about it.
 
-    A module in memory is run itself, and all of its sites are proved or none. Of stored weights the network of their
-    configuration is built, and of each kind of sites the first and the last are proved: those are of one kind whose
-    names of tensors differ only in numbers, so that the layers of a stack are one. Each is compared with the forward
-    pass, its real weights and fresh noise: q·k of the module is xᵀ W_QK x′ of every head, to rounding.
+    A module in memory is run itself, and either all of its sites are proved or none. For stored weights the network of
+    their configuration is built, and the first and the last site of each kind are proved; sites are of one kind if the
+    names of their tensors differ only in numbers, as in the layers of a stack. Each site is compared with a forward
+    pass of the real weights on fresh noise: q·k of the module must equal xᵀ W_QK x′ for every head, up to rounding.
 
     Args:
-        sites: of raw matrices.
-        config: of the model.
-        path: what messages call it.
+        sites: sites with the raw matrices.
+        config: configuration of the model.
+        path: name of the model in messages.
         stored: the shapes of its stored tensors by name.
-        read: gives one.
-        network: of the model, where it is at hand.
-        noted: what is noted of the model already.
+        read: function that reads a stored tensor.
+        network: network of the model, where one exists already.
+        noted: notes that the model has already.
 
     Returns:
-        What to note: that and by what they were proved, or "not proved" and why.
+        The note: that the sites were proved and how, or "not proved" and why.
 
     Raises:
-        CheckpointError: they differ.
+        CheckpointError: q·k and xᵀ W_QK x′ differ.
     """
     kinds: dict[str, list[Site]] = {}
     for site in sites:
@@ -69,7 +69,7 @@ def proof_of(
         proved = network.prove(chosen, stored, read)
     except Disproved:
         raise
-    except (MissingDependencyError, CheckpointError) as error:  # of the network: it cannot be built or run
+    except (MissingDependencyError, CheckpointError) as error:  # the network cannot be built or run
         return f"{NOT_PROVED}: {error}"
     if not proved:
         names = ", ".join(sorted(chosen[0].query_key_tensors()))

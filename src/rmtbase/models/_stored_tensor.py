@@ -1,4 +1,4 @@
-"""Tensor of a checkpoint: as a file stores it, or made of several that are stored."""
+"""Tensor of a checkpoint, as a file stores it or derived from several stored tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmtbase.models._tensor_file import NARROW_FLOATS, STORAGE, TensorEntry, Ten
 
 
 class CheckpointTensor(Protocol):
-    """Tensor that a name of a checkpoint stands for."""
+    """Tensor of a checkpoint."""
 
     @property
     def entry(self) -> TensorEntry:
@@ -24,22 +24,22 @@ class CheckpointTensor(Protocol):
 
     @property
     def stored(self) -> tuple[StoredTensor, ...]:
-        """The tensors of files that it is made of."""
+        """The tensors in files that it is made of."""
         ...
 
     @property
     def is_made_whole(self) -> bool:
-        """True where all of it is made, however little of it is read."""
+        """True if the whole tensor is computed even if only a part of it is read."""
         ...
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """The elements ``start <= i < stop`` of the flattened tensor, as ``STORAGE`` holds them."""
+        """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
         ...
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor as a file stores it, under the file's own name for it."""
+    """Tensor as a file stores it, under the name that it has in the file."""
 
     file: TensorFile
     name: str
@@ -61,15 +61,15 @@ class StoredTensor:
 
     @property
     def is_made_whole(self) -> bool:
-        """No: any part of it can be read."""
+        """False: any part of it can be read."""
         return False
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """The elements ``start <= i < stop`` of the flattened tensor, as ``STORAGE`` holds them."""
+        """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
         return self.file.read_bits(self.name, start, stop)
 
     def array(self, start: int = 0, stop: int | None = None) -> Shaped[np.ndarray, "..."]:
-        """The tensor, or its rows ``start <= i < stop``, in its own element type, of NumPy or of ml_dtypes."""
+        """Read the tensor, or its rows ``start <= i < stop``, in its own element type of NumPy or ml_dtypes."""
         shape, width = self.entry.shape, 1
         if stop is None:
             stop = self.entry.size
@@ -79,7 +79,7 @@ class StoredTensor:
         return numbers_of(bits, self.entry.dtype).reshape(shape)
 
     def numbers(self, start: int = 0, stop: int | None = None) -> Float[np.ndarray, "..."]:
-        """As :meth:`array`, in float32.
+        """Read as :meth:`array` does, and convert to float32.
 
         Raises:
             NonFiniteError: it holds NaN or infinite values.
@@ -91,16 +91,17 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class DerivedTensor:
-    """A tensor made of stored ones each time that it is read, and not kept.
+    """Tensor that is computed from stored tensors each time that it is read, and not kept.
 
-    Its rows are the matrices of a stack where it is one.
+    The rows of a stack are its matrices.
 
     Attributes:
         entry: the type to which its elements are rounded, and its shape.
-        stored: what it is made of; the first gives it its file.
-        make: its rows ``start <= i < stop``, in float32 or in the type to which they are rounded.
-        rows_together: how many rows can only be made together: those asked of ``make`` begin and end at multiples of
-            it, or with the last. By default all of them.
+        stored: the tensors that it is made of; the first determines its file.
+        make: function that computes the rows ``start <= i < stop``, in float32 or in the type to which they are
+            rounded.
+        rows_together: how many rows must be computed together: the range passed to ``make`` begins at a multiple of
+            this number, and ends at one or at the last row. By default all rows are computed together.
     """
 
     entry: TensorEntry
@@ -110,15 +111,15 @@ class DerivedTensor:
 
     @property
     def is_made_whole(self) -> bool:
-        """True where all of it is made, however little of it is read."""
+        """True if the whole tensor is computed even if only a part of it is read."""
         return self.rows_together is None or self.rows_together >= self.entry.shape[0]
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """The elements ``start <= i < stop`` of the flattened tensor, as ``STORAGE`` holds them; few more are made."""
+        """Compute the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
         rows = self.entry.shape[0]
         step, width = self.rows_together or rows, self.entry.size // rows
         first, last = start // (step * width) * step, min(ceil(stop / (step * width)) * step, rows)
         values = self.make(first, last).reshape(-1)[start - first * width : stop - first * width]
-        with np.errstate(over="ignore"):  # what becomes infinite is found by whoever reads it
+        with np.errstate(over="ignore"):  # the reader checks for infinite values
             rounded: Any = values.astype(NARROW_FLOATS.get(self.entry.dtype, STORAGE[self.entry.dtype]), copy=False)
         return rounded.view(STORAGE[self.entry.dtype]) if self.entry.dtype in NARROW_FLOATS else rounded

@@ -1,6 +1,6 @@
-"""Interface of all files of tensors, and widening of their numbers.
+"""Interface of all files of tensors, and conversion of their bits to numbers.
 
-Formats differ in how they find the bits; from the bits on, everything is the same.
+Formats differ only in how the bits are found.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NARROW_FLOATS: Mapping[str, np.dtype[Any]] = MappingProxyType(
         "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
     }
 )
-"""The types of numbers that NumPy lacks, by their safetensors names."""
+"""Number types that NumPy lacks, by their safetensors names."""
 STORAGE: Mapping[str, np.dtype[Any]] = MappingProxyType(
     {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
     | dict.fromkeys(("U8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), np.dtype("u1"))
     | {"I8": np.dtype("i1"), "I16": np.dtype("<i2"), "I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
 )
-"""How the bits of each element type that is read are held: the first four as weights, the others as codes of weights
-and what belongs to these. NumPy has no bfloat16 and no narrower type, so their bits are integers."""
+"""NumPy type for the bits of each element type that is read. The first four types are weights; the others are codes of
+quantised weights, with their scales. The bits of bfloat16 and of the float8 types, which NumPy lacks, are integers."""
 _TORCH_NAMES = (
     {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "uint8": "U8", "bool": "BOOL"}
     | {"int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64"}
@@ -44,16 +44,16 @@ _TORCH_NAMES = (
 
 _FINEST = {"F64": 2.0**-149, "F32": 2.0**-149, "BF16": 2.0**-133, "F16": 2.0**-24}  # float64 is rounded to float32
 DIGITS: Mapping[str, int] = MappingProxyType({"BF16": 8, "F16": 11})
-"""Binary digits of the types that have fewer than float32."""
+"""Binary digits of the types that have fewer digits than float32."""
 
-_FEW = 4096  # values of which one is large enough, if any is
-_STEPS = 64  # the largest of weights that are a few steps
-_STEPS_OF_SIGMA = 15  # their standard deviation, where they are Gaussian
+_FEW = 4096  # values that are checked first: in most tensors one of them is large enough
+_STEPS = 64  # weights below this many steps of the grid have lost their digits
+_STEPS_OF_SIGMA = 15  # the same for the standard deviation of Gaussian weights
 
 
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """Tensor of a file as the file describes it.
+    """Description of a tensor in a file.
 
     Attributes:
         dtype: the element type under its safetensors name ("F32", "BF16", ...), supported or not.
@@ -83,17 +83,17 @@ class TensorFile(Protocol):
         ...
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """The elements ``start <= i < stop`` of the flattened tensor, as ``STORAGE`` holds them."""
+        """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
         ...
 
 
 def element_type(name: str) -> str:
-    """The safetensors name of an element type of torch, NumPy or JAX; where it has none, theirs."""
+    """Return the safetensors name of an element type of torch, NumPy or JAX, or the name itself if there is none."""
     return _TORCH_NAMES.get(name, name)
 
 
 def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
-    """Raise CheckpointError unless the tensor has elements, of a type that can be widened exactly."""
+    """Raise CheckpointError unless the tensor has elements, and their type is that of weights."""
     if entry.dtype not in _WEIGHTS:
         raise CheckpointError(
             path,
@@ -107,17 +107,17 @@ def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
 
 
 def numbers_of(bits: Shaped[np.ndarray, " size"], dtype: str) -> Shaped[np.ndarray, " size"]:
-    """View bits as numbers of their own element type: NumPy's, or where it has none that of ml_dtypes."""
+    """View bits as numbers of their own element type, of NumPy or else of ml_dtypes."""
     return bits.view(NARROW_FLOATS.get(dtype, bits.dtype))
 
 
 def widened(numbers: Shaped[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """Numbers in half precision or less in float32, others as they are. Always exact."""
+    """Convert half precision and narrower types to float32, which is exact, and leave other types unchanged."""
     return numbers.astype(np.float32) if numbers.dtype.itemsize < 4 else numbers
 
 
 def largest_magnitude(numbers: Shaped[np.ndarray, "..."]) -> float:
-    """max |w|; NaN or infinity if there is one: but for their sign, IEEE numbers are in the order of their bits."""
+    """Return max |w|, or NaN or infinity if there is one. Apart from the sign, IEEE numbers order like their bits."""
     size = numbers.dtype.itemsize
     sign = 1 << (8 * size - 1)
     positive = int(numbers.view(f"i{size}").max(initial=0))
@@ -126,10 +126,10 @@ def largest_magnitude(numbers: Shaped[np.ndarray, "..."]) -> float:
 
 
 def require_digits(path: Path, name: str, values: Shaped[np.ndarray, "..."], dtype: str) -> None:
-    """Raise CheckpointError if the tensor is not zero, yet all its values are a few steps of its type's finest grid.
+    """Raise CheckpointError if the tensor is not zero, but all its values are within a few steps of the finest grid.
 
-    Near zero the numbers of a type lie on a grid. Weights of its size are rounded to few values, most of them to zero:
-    their spectrum is that of the rounding. A few such values among larger ones lose nothing.
+    Near zero the numbers of a type lie on an equidistant grid. Weights as small as its steps are rounded to few values,
+    many of them to zero, and their spectrum is that of the rounding. A few such values among larger ones do no harm.
     """
     enough = _STEPS * _FINEST[dtype]
     if largest_magnitude(values.reshape(-1)[:_FEW]) >= enough:
@@ -145,7 +145,7 @@ def require_digits(path: Path, name: str, values: Shaped[np.ndarray, "..."], dty
 
 
 def least_sigma(dtype: str) -> float:
-    """The standard deviation below which a head's weights, of a stored type, are a few steps of its finest grid."""
+    """Return the standard deviation below which weights of a stored type are only a few steps of its finest grid."""
     return _STEPS_OF_SIGMA * _FINEST[dtype]
 
 

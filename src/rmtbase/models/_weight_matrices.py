@@ -1,4 +1,4 @@
-"""What scoring needs of a model, wherever its weights are: in a checkpoint, or at hand as arrays."""
+"""Interface between a model and its scores, for weights in a checkpoint and for weights given as arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rmtbase.models._sites import MatrixName, Place, Site
 
 
 class _Hashing(NamedTuple):
-    """The digests of all sites, which are cancelled, after the site at hand, where they are given up."""
+    """Digests of all sites, in progress. Setting ``given_up`` cancels them after the current site."""
 
     digests: Future[tuple[bytes, ...]]
     given_up: Event
@@ -28,19 +28,19 @@ class _Hashing(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightMatrices(ABC):
-    """The weight matrices of one model, layer by layer, each read when asked for.
+    """Weight matrices of one model, layer by layer, each read when asked for.
 
     Attributes:
-        name: what the model is called.
+        name: name of the model.
         revision: the revision, or None where it has none.
-        architecture: of its layout, "" where there is none.
-        sites: where queries and keys meet, in order of stack and layer; shapes may differ from site to site.
-        layers: every place with a weight matrix: those of the sites, and layers without attention, in the same order.
+        architecture: name of its layout, "" where it has none.
+        sites: where queries are multiplied with keys, in order of stack and layer; shapes may differ between sites.
+        layers: every place with a weight matrix, with or without attention, in the same order.
         components: the weight matrices that layers have, by the names of ``COMPONENTS``; see :meth:`has`.
-        parts: what it has besides, which is looked at where it is asked for: ``"fused"``, queries, keys and values that
-            are one stored tensor, as it is stored; ``"embeddings"``, the matrices outside the layers; ``"experts"``,
-            those of each expert; see :meth:`blocks`.
-        notes: what must be known to read W_QK = W_QᵀW_K of this model rightly.
+        parts: further matrices, which are scored only on request: ``"fused"``, queries, keys and values in one stored
+            tensor, as it is stored; ``"embeddings"``, the matrices outside the layers; ``"experts"``, the matrices of
+            each expert; see :meth:`blocks`.
+        notes: what must be known to interpret W_QK = W_QᵀW_K of this model.
         heads_have_weights: whether it is known that no head is all zeros.
     """
 
@@ -61,17 +61,17 @@ class WeightMatrices(ABC):
 
     @property
     def n_heads(self) -> int | None:
-        """Number of query heads of a layer; this and the next three are None where layers differ in it."""
+        """Number of query heads in a layer. This and the next three sizes are None where layers differ."""
         return self._common(lambda site: site.n_heads)
 
     @property
     def n_key_heads(self) -> int | None:
-        """Number of key heads of a layer; each serves n_heads / n_key_heads query heads."""
+        """Number of key heads in a layer; each serves n_heads / n_key_heads query heads."""
         return self._common(lambda site: site.n_key_heads)
 
     @property
     def d_model(self) -> int | None:
-        """Width of what queries and keys read: the residual stream, mostly."""
+        """Width of the input of queries and keys, in most models that of the residual stream."""
         widths = {width for site in self.sites for width in (site.d_query, site.d_key)}
         return widths.pop() if len(widths) == 1 else None
 
@@ -86,34 +86,34 @@ class WeightMatrices(ABC):
 
     @abstractmethod
     def has(self, layer: int, component: str) -> bool:
-        """Whether a layer, one of ``layers`` by its index, has a component."""
+        """Return True if a layer, given by its index in ``layers``, has a component."""
 
     @abstractmethod
     def matrix(self, layer: int, component: str) -> Float[np.ndarray, "d_out d_in"]:
-        """One weight matrix of a layer by its index, shape (d_out, d_in): rows are outputs, however it is stored.
+        """Return one weight matrix of a layer, shape (d_out, d_in): rows are outputs, whatever the stored orientation.
 
         Raises:
             ParameterError: there is no such layer or component.
         """
 
     def stored_matrix(self, layer: int, component: str) -> Shaped[np.ndarray, "d_out d_in"]:
-        """As :meth:`matrix`, in the precision in which the weights are stored: what passes through is not widened."""
+        """Return the same as :meth:`matrix`, in the precision in which the weights are stored."""
         return self.matrix(layer, component)
 
     @abstractmethod
     def least_sigma(self, layer: int, component: str) -> float:
-        """The standard deviation below which a head's weights are rounding and not their shape."""
+        """Return the standard deviation below which a head's weights are mostly rounding error."""
 
     @abstractmethod
     def refused(self, site: int, head: int, found: str, expected: str) -> RmtbaseError:
-        """The error that says that a head of a site, by its index, cannot be scored."""
+        """Return the error for a head, by its site's index, that cannot be scored."""
 
     @abstractmethod
     def site_digest(self, site: int) -> bytes:
-        """SHA-256 over the query and key weights of a site, as they are stored."""
+        """Return SHA-256 over the query and key weights of a site, as they are stored."""
 
     def queries(self, site: int) -> Float[np.ndarray, "n_heads d_head d_query"]:
-        """The query matrices of a site, by its index, shape (n_heads, d_head, d_query): q = W_Q x.
+        """Return the query matrices of a site, by its index, shape (n_heads, d_head, d_query): q = W_Q x.
 
         Raises:
             ParameterError: there is no such site.
@@ -122,28 +122,34 @@ class WeightMatrices(ABC):
         return self._factor(site, "query")
 
     def keys(self, site: int) -> Float[np.ndarray, "n_key_heads d_head d_key"]:
-        """The key matrices of a site, shape (n_key_heads, d_head, d_key): k = W_K x. Raises as :meth:`queries`."""
+        """Return the key matrices of a site, shape (n_key_heads, d_head, d_key): k = W_K x.
+
+        Raises as :meth:`queries`.
+        """
         return self._factor(site, "key")
 
     def values(self, site: int) -> Float[np.ndarray, "n_key_heads d_value d_key"]:
-        """The value matrices of a site, shape (n_key_heads, d_value, d_key): v = W_V x. Raises as :meth:`queries`."""
+        """Return the value matrices of a site, shape (n_key_heads, d_value, d_key): v = W_V x.
+
+        Raises as :meth:`queries`.
+        """
         return self._factor(site, "value")
 
     def outputs(self, site: int) -> Float[np.ndarray, "n_heads d_value d_output"]:
-        """Each head's part of W_O, transposed, so that its W_OV is ``outputs[head].T @ values[key_head]``.
+        """Return each head's part of W_O, transposed, shape (n_heads, d_value, d_output).
 
-        Raises as :meth:`queries`.
+        The head's W_OV is ``outputs[head].T @ values[key_head]``. Raises as :meth:`queries`.
         """
         return self._factor(site, "output")
 
     def by_head(
         self, site: int, factor: str, whole: Shaped[np.ndarray, "d_out d_in"]
     ) -> Shaped[np.ndarray, "factor_head rank width"]:
-        """The matrix ``attention_query``, ``_key``, ``_value`` or ``_output`` of a site cut into those of its heads.
+        """Cut the matrix ``attention_query``, ``_key``, ``_value`` or ``_output`` of a site into those of its heads.
 
         Args:
-            site: by its index.
-            factor: ``"query"``, ``"key"``, ``"value"`` or ``"output"``, of which each head's part is transposed.
+            site: index of the site.
+            factor: ``"query"``, ``"key"``, ``"value"`` or ``"output"``; each head's part of the output is transposed.
             whole: the matrix of all heads.
         """
         at = self._site(site)
@@ -151,40 +157,40 @@ class WeightMatrices(ABC):
         return rows.reshape(at.n_heads if factor in ("query", "output") else at.n_key_heads, -1, rows.shape[1])
 
     def stored_shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a stored tensor, of which the sites' expressions are made; no weight is read for it."""
-        raise NotImplementedError  # of a model whose sites have none
+        """Return the shape of a stored tensor that the sites' expressions use; no weight is read."""
+        raise NotImplementedError  # for a model whose sites have no expressions
 
     def stored(self, name: str) -> Float[np.ndarray, "..."]:
-        """A stored tensor.
+        """Read a stored tensor.
 
         Raises:
             CheckpointError: it cannot be read, or is not finite.
         """
-        raise NotImplementedError  # of a model whose sites have none
+        raise NotImplementedError  # for a model whose sites have no expressions
 
     def part_notes(self, part: str) -> tuple[str, ...]:
-        """What is to be known of a part."""
+        """Return what must be known to interpret a part."""
         return ()
 
     def shape(self, name: MatrixName) -> tuple[int, int]:
-        """(d_out, d_in) of a matrix of a part."""
-        raise NotImplementedError  # of a model without parts
+        """Return the shape (d_out, d_in) of a matrix of a part."""
+        raise NotImplementedError  # for a model without parts
 
     def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:
-        """A matrix of a part in blocks of rows, or of those of its transpose where it is stored so.
+        """Yield a matrix of a part in blocks of its rows, or of its columns if it is stored transposed.
 
         Raises:
             CheckpointError: a tensor cannot be read, or is not finite.
         """
-        raise NotImplementedError  # of a model without parts
+        raise NotImplementedError  # for a model without parts
 
     def is_transposed(self, name: MatrixName) -> bool:
-        """Whether the blocks of a matrix of a part are rows of its transpose."""
-        raise NotImplementedError  # of a model without parts
+        """Return True if the blocks of a matrix of a part are rows of its transpose."""
+        raise NotImplementedError  # for a model without parts
 
     def digest(self, name: MatrixName) -> bytes:
-        """SHA-256 over what is stored of a matrix of a part."""
-        raise NotImplementedError  # of a model without parts
+        """Return SHA-256 over the stored tensors of a matrix of a part."""
+        raise NotImplementedError  # for a model without parts
 
     def _site(self, site: int) -> Site:
         _require_index("layer", site, len(self.sites))
@@ -194,7 +200,7 @@ class WeightMatrices(ABC):
         return self.by_head(site, factor, self.matrix(self.layers.index(self._site(site).place), f"attention_{factor}"))
 
     def key_head(self, head: int, site: int = 0) -> int:
-        """The key head that a query head of a site is scored against: head // (n_heads / n_key_heads).
+        """Return the key head that a query head of a site is scored with: head // (n_heads / n_key_heads).
 
         Raises:
             ParameterError: there is no such head or site.
@@ -204,11 +210,11 @@ class WeightMatrices(ABC):
         return head // (at.n_heads // at.n_key_heads)
 
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, over the stored query and key tensors of all layers, in order.
+        """Return SHA-256, in hexadecimal, over the stored query and key tensors of all layers, in order.
 
-        Two checkpoints with the same fingerprint hold the same attention weights, whatever their names: some
-        published revisions do (step 0 and step 1 of several Pythia models). Where the values share a tensor
-        with queries and keys, they are in it. Reads all these tensors once.
+        Two checkpoints with the same fingerprint hold the same attention weights, whatever their names. Some published
+        revisions do (step 0 and step 1 of several Pythia models). Values are included where they share a tensor with
+        queries and keys. Reads all these tensors once.
 
         Raises:
             CheckpointError: a tensor cannot be read.
@@ -217,7 +223,7 @@ class WeightMatrices(ABC):
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is suspicious about the weights: layers whose queries and keys are the same to the byte.
+        """Warnings about the weights: layers whose queries and keys are the same to the byte.
 
         Reads all query and key tensors once, when first asked for.
 
@@ -234,20 +240,17 @@ class WeightMatrices(ABC):
         )
 
     def hash_ahead(self) -> None:
-        """Begin to read what :meth:`fingerprint` and :attr:`warnings` are made of, on a thread of its own.
-
-        What goes wrong there is raised by these.
-        """
+        """Start to hash in another thread, for :meth:`fingerprint` and :attr:`warnings`, which raise its errors."""
         _ = self._hashing
 
     def give_up_hashing(self) -> None:
-        """End what :meth:`hash_ahead` began, after the tensors at hand; who asks later reads again."""
+        """Stop what :meth:`hash_ahead` started after the current tensors; a later request reads them again."""
         begun = vars(self).pop("_hashing", None)
         if begun is not None:
             begun.given_up.set()
 
     def take_digests(self, same: WeightMatrices) -> None:
-        """Take what has been hashed of a model of the same weights, or is being."""
+        """Take over the digests, finished or in progress, of a model with the same weights."""
         if "_hashing" in vars(same):
             vars(self)["_hashing"] = same._hashing
 
@@ -272,7 +275,7 @@ class WeightMatrices(ABC):
         except CancelledError:
             return self._site_digests
         except RmtbaseError:
-            self.give_up_hashing()  # who asks again reads again
+            self.give_up_hashing()  # so that the next request reads again
             raise
 
     def require_matrix(self, layer: int, component: str) -> None:

@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint as weights: finite, with digits to tell, and no more of them in memory than needed."""
+"""Tensors of a checkpoint as weights: finite, not lost to rounding, and no more of them in memory than needed."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._tensor_file import require_digits
 from rmtbase.shown import quoted
 
-_BLOCK = 1 << 22  # elements of a block of rows, 16 MiB in float32, or as many as make it square
+_BLOCK = 1 << 22  # elements in a block of rows, 16 MiB in float32; a block of wider rows is square
 
 
 class WeightReader:
-    """Reads tensors and keeps the last one, since queries, keys and values may share it."""
+    """Reader of tensors that keeps the last one, since queries, keys and values may share it."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self._last: tuple[str, Shaped[np.ndarray, "..."]] | None = None
 
     def read_one_of(self, name: str) -> Any:
-        """A stack of matrices, of which as one is taken as is read; where they can only be made together, all."""
+        """Read matrices of a stack one at a time, or all at once where they can only be made together."""
         one = self._checkpoint.tensor(name)
         if len(one.entry.shape) == 3 and not one.is_made_whole:
             return _Stack(self._checkpoint, name)
         return self.read(name)
 
     def blocks(self, name: str) -> Iterator[Shaped[np.ndarray, "row column"]]:
-        """Blocks of rows, as :meth:`read`; only these are read, where they can be made without the others."""
+        """Yield blocks of rows, converted as by :meth:`read`; each is read by itself where it can be made by itself."""
         rows, width = self._checkpoint.shape(name)
         height = max(width, _BLOCK // width)
         whole = self.read(name) if self._checkpoint.tensor(name).is_made_whole else None
@@ -40,7 +40,7 @@ class WeightReader:
             yield _rows(self._checkpoint, name, start, stop) if whole is None else whole[start:stop]
 
     def read(self, name: str) -> Shaped[np.ndarray, "..."]:
-        """A whole tensor, in the precision in which it is stored; float64 is rounded to float32."""
+        """Read a whole tensor, in the precision in which it is stored; float64 is rounded to float32."""
         last = self._last
         if last is not None and last[0] == name:
             return last[1]
@@ -52,7 +52,7 @@ class WeightReader:
 
 
 class _Stack:
-    """A stack of matrices, of which one is read when it is asked for."""
+    """Stack of matrices, each read when it is indexed."""
 
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         self._checkpoint, self._name, self.shape = checkpoint, name, checkpoint.shape(name)
@@ -66,12 +66,12 @@ def _rows(checkpoint: Checkpoint, name: str, start: int, stop: int) -> Shaped[np
 
 
 def _weights(checkpoint: Checkpoint, name: str, values: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
-    """Numbers of a stored tensor as they are, but float64 is rounded to float32."""
+    """Check the numbers of a stored tensor, and round float64 to float32."""
     require_digits(checkpoint.file(name), name, values, checkpoint.dtype(name))
     if values.dtype != np.float64:
         return values
     try:
-        # A few values that are lost beside larger ones change nothing; all of them have just been refused.
+        # Underflow of a few values beside larger ones changes nothing; require_digits has refused that of all of them.
         with np.errstate(over="raise", under="ignore"):
             return values.astype(np.float32)
     except FloatingPointError as error:
