@@ -184,9 +184,9 @@ class Adapter:
             )
         notes = ["updates of an adapter, without its base: W_QK is ΔW = s B A of a module, W_Q = s Bᵀ and W_K = A"]
         if embeddings:
-            notes.append(f"updates of embeddings, which are no maps: {_some(embeddings)}")
+            notes.append(f"updates of embeddings, which are not linear maps: {_some(embeddings)}")
         if self.saved:
-            notes.append(f"trained besides, and no low-rank updates: {_some(self.saved)}")
+            notes.append(f"also trained, but not as low-rank updates: {_some(self.saved)}")
         if self.untargeted:
             notes.append(f"read, though the settings do not target it and PEFT leaves it out: {_some(self.untargeted)}")
         notes += self._notes_beside()
@@ -306,7 +306,7 @@ def _require_plain(config: Mapping[str, Any], path: Path) -> None:
         if value and key not in _KNOWN:
             raise CheckpointError(
                 path,
-                f"{shown(key, 60)} is set, which is not read of an adapter; expected {MERGED}, or the base model alone",
+                f"{shown(key, 60)} is set, which is not supported in an adapter; expected {MERGED}, or the base model alone",
             )
     start = config.get("init_lora_weights", True)
     if not any(start is one or (isinstance(one, str) and start == one) for one in _INITIALISED):

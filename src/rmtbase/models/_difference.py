@@ -18,14 +18,14 @@ from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.shown import in_one_line
 
 _FACTORS = (
-    "differences of the matrices: ΔW_Q = W_Q - W_Q', and so with the others; W_QK is here ΔW_QᵀΔW_K, which is not the "
-    "difference of the two W_QK"
+    "differences of the matrices: ΔW_Q = W_Q - W_Q', and likewise for the others; W_QK here is ΔW_QᵀΔW_K, which is not "
+    "the difference of the two W_QK"
 )
 _COUNTS = 0.01  # share of the variance of a difference above which rounding matters
 _OF_HALF, _ERRORS = 0.1, 5.0  # units in the last place, standard errors
 ONE_WAY = (
-    "the weights moved by half a unit in their last place in the mean, as where rounding is not to nearest: that has "
-    "directions of its own"
+    "on average the weights moved by half a unit in their last place, as when rounding is not to nearest, and such "
+    "rounding has directions of its own"
 )
 """Reason why directions of a difference cannot be distinguished from rounding."""
 
@@ -164,7 +164,7 @@ class Difference(WeightMatrices):
                 lines.append(
                     f"{component} of {', '.join(parts)}: the rounding of the stored weights makes up to "
                     f"{min(max(parts.values()), 1.0):.0%} of the difference's variance; null = signs "
-                    "has it in it"
+                    "includes it"
                 )
         return (*super().warnings, *lines)
 

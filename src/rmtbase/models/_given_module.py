@@ -82,7 +82,7 @@ def reason_not_proved(
         found = traced.get(name)
         if found is None or site not in proved:
             place = _attention_of(network.network, site)
-            why = next((one for path, one in unresolved.items() if path.startswith(place)), "they were not met in it")
+            why = next((one for path, one in unresolved.items() if path.startswith(place)), "they do not occur in it")
             return f"the forward pass shows no queries and keys of {site.place}: {why}"
         for what in _differences(site, found, (*noted, *site.notes)):
             return f"{what} of {site.place} differ in the forward pass from those that a {network.path} is read with"

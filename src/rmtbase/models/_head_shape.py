@@ -209,7 +209,7 @@ def _one_shape(sites: Sequence[Site], path: Path) -> tuple[int, int]:
     if len(found) > 1:
         each = ", ".join(f"--d-model {d_model} --d-head {d_head} ({n})" for (d_model, d_head), n in found.most_common())
         raise CheckpointError(
-            path, f"heads of {len(found)} shapes, and a baseline is of one; ask for each by itself: {each} layers"
+            path, f"heads of {len(found)} shapes, but a baseline has only one; ask for each separately: {each} layers"
         )
     (shape,) = found
     return shape

@@ -1,27 +1,28 @@
-"""Where each architecture keeps the matrices of its heads: a table made by probing ``transformers``.
+"""Table of the tensors in which each architecture stores the matrices of its heads, made by probing ``transformers``.
 
-``architectures.json`` has four parts. A *layout* says for the tensors of one layer what their rows are:
+``architectures.json`` describes layouts, stacks, types, norms and biases. A *layout* gives the rows of the tensors in
+one layer:
 
     "q", "k", "v"      the queries, keys and values of all heads, head after head
     "q k v"            one after the other in one tensor
     "(q k v)"          for each key head: its queries, its key, its value
     "(q g)"            for each head: its query, and a gate that is left out
     "4(q v k)"         in four blocks
-    "q < a", "a"       W_UQ, which reads what W_DQ, the rows "a", gives: a product
+    "q < a", "a"       W_UQ, which acts on the output of W_DQ, the rows "a": a product
     "o", "up", "gate", "down"   the output of the attention, and the matrices of the MLP
 
-A ``T`` behind it says that the tensor is stored as (inputs, outputs). A *stack* says
-what gives the sizes of such layers. A *type* says by the ``model_type`` of the configuration which stacks it has
-``when`` the configuration says what. *Norms* say which norm the inputs of queries and keys have gone through, and
-which they go through themselves: their names, with ``{}`` for the number of the layer and ``{-1}`` for the one before,
-of the first layer and of the others where these differ; of what is not said the norm is not known. Each entry
-was proved against the queries and keys that the type's own module computes, under several configurations whose sizes
-differ pairwise. Where no entry fits, nothing is read. *Biases* say of the maps of each stack whether every model of the
-type has one, or which key of the configuration says so.
+A trailing ``T`` means that the tensor is stored as (inputs, outputs). A *stack* names the configuration's keys that
+give the sizes of its layers. A *type* lists, by ``model_type``, the stacks that a model has ``when`` its configuration
+has certain values. *Norms* name the norms before the inputs of queries and keys, and the norms of queries and keys
+themselves, with ``{}`` for the number of the layer and ``{-1}`` for that of the layer before; the first layer may
+differ from the others. A norm that is not listed is unknown. *Biases* state for the maps of each stack whether every
+model of the type has a bias, or which key of the configuration says so. Each entry was proved against the queries and
+keys that the type's own module computes, under several configurations whose sizes differ pairwise. Where no entry
+fits, nothing is read.
 
-``head_sizes.json`` has what the table lacks, in the same words. Of types whose tensors have no layout it gives the
-sizes *alone*: those that are *usual*, but for some. Layers whose weights are *shared*, which the table counts once, it
-counts one by one. All this was proved against the shapes of the queries and keys that the type's class makes.
+``head_sizes.json`` has further sizes in the same notation. For types whose tensors have no layout it gives only the
+sizes (``alone``): the ``usual`` ones with exceptions. Layers that share weights (``shared``) are counted once in the
+table and individually here. All this was proved against the shapes of the queries and keys that the type's class makes.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ from rmtbase.errors import CheckpointError, UnknownArchitectureError, UnprovedCo
 from rmtbase.models._declared_biases import Declared, declared
 from rmtbase.shown import quoted
 
-_ANY = "any"  # of a size in ``when``: whichever it is, if there is one
+_ANY = "any"  # in ``when``: any value except None
 _CLASS_ENDING = r"(Model|PreTrainedModel|LMHeadModel|DoubleHeadsModel|For[A-Z][A-Za-z]*)"
 MLP = {"up": "mlp_in", "gate": "mlp_gate", "down": "mlp_out"}
-"""The matrices of the MLP: the table's symbol -> the component."""
+"""Matrices of the MLP: the table's symbol -> the component."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What the rows of one stored tensor are, as the table says it.
+    """Content of the rows of one stored tensor, according to the table.
 
     Attributes:
         blocks: the symbols of one block, in order.
-        repeated: how often the block comes: a number, ``n_heads`` or ``n_key_heads``.
-        reads: the symbol whose rows it acts on, where it is no input of the layer.
-        transposed: stored as (inputs, outputs).
+        repeated: how often the block is repeated: a number, ``n_heads`` or ``n_key_heads``.
+        reads: the symbol whose rows are its input, where that is not the input of the layer.
+        transposed: whether it is stored as (inputs, outputs).
     """
 
     blocks: tuple[str, ...]
@@ -63,7 +64,7 @@ class Rows:
 
     @classmethod
     def parse(cls, text: str) -> Rows:
-        """Of the table's words."""
+        """Parse the table's notation."""
         found = re.fullmatch(r"(?P<n>\d+)?(?P<open>\(?)(?P<blocks>[a-z ]+?)\)?(?: < (?P<reads>\w+))?(?P<t> T)?", text)
         assert found is not None, text
         blocks = tuple(found["blocks"].split())
@@ -72,7 +73,7 @@ class Rows:
         return cls(blocks, repeated, found["reads"], bool(found["t"]))
 
     def indices(self, symbol: str, sizes: Mapping[str, int]) -> list[int]:
-        """The rows that are the symbol's, in the order of heads."""
+        """Return the indices of the symbol's rows, in the order of heads."""
         times = sizes[self.repeated] if isinstance(self.repeated, str) else self.repeated
         width = {one: sizes[one] // times for one in self.blocks}
         first = sum(width[one] for one in self.blocks[: self.blocks.index(symbol)])
@@ -80,19 +81,20 @@ class Rows:
         return [block * whole + first + row for block in range(times) for row in range(width[symbol])]
 
     def height(self, sizes: Mapping[str, int]) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return sum(sizes[one] for one in self.blocks)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The tensors of one layer.
+    """Tensors of one layer.
 
     Attributes:
-        layer: the layer's name, with a place for its index.
-        tensors: name within the layer -> what its rows are.
-        norms: gains of norms of queries and keys within the layer -> their number, a size's name, or None.
-        beside: what else lies in the attention module: biases of scores, relative positions, sinks.
+        layer: the layer's name, with a placeholder for its index.
+        tensors: name within the layer -> its rows.
+        norms: gains of norms of queries and keys within the layer -> the name of the size that is their number, or
+            None.
+        beside: other tensors in the attention module: biases of scores, relative positions, sinks.
     """
 
     layer: str
@@ -101,21 +103,21 @@ class Layout:
     beside: tuple[str, ...]
 
     def holding(self, symbol: str) -> tuple[str, ...]:
-        """The names of the tensors that may have these rows: one, but for an MLP with and without a gate."""
+        """Return the tensors that may have these rows: only one, except for an MLP with or without a gate."""
         return tuple(name for name, rows in self.tensors.items() if symbol in rows.blocks)
 
     def norm_of(self, side: str) -> tuple[str, ...]:
-        """The gains of the norms of queries, ``"q"``, or of keys, ``"k"``."""
+        """Return the gains of the norms of queries, ``"q"``, or of keys, ``"k"``."""
         return tuple(name for name in self.norms if name.endswith("weight") and name.split(".")[-2].startswith(side))
 
     @property
     def norms_of_heads(self) -> tuple[str, ...]:
-        """The gains of norms of which each head of queries or keys has one of its own, by its number."""
+        """The gains of numbered norms, one for each head of queries or keys."""
         return tuple(name for name in self.beside if re.search(r"(^|\.)[qk]_?(layer)?norm\.norms\.\d+\.weight$", name))
 
     @property
     def module(self) -> str:
-        """What the names of all tensors of the attention begin with, up to a dot; empty where it is the layer."""
+        """The common beginning of the names of attention tensors, up to a dot; empty where it is the layer."""
         names = [name.split(".")[:-1] for name, rows in self.tensors.items() if not set(MLP) & set(rows.blocks)]
         shared = []
         for parts in zip(*names, strict=False):
@@ -130,22 +132,23 @@ _NO_LAYOUT = Layout("", {}, {}, ())
 
 @dataclass(frozen=True)
 class Entry:
-    """One stack of a model type.
+    """Stack of layers in a model type.
 
     Attributes:
         stack: its name, one of :data:`rmtbase.models._sites.STACKS`.
-        layout: of its layers; an empty one where the sizes alone are known.
-        sizes: size -> what gives it: keys of the configuration in order, then ``else`` what is so where none is there.
-        config: the configuration that is its own.
-        inside: the parts of the tensors' names that it is in; none where it is the whole model.
-        attends: key that says the kinds of layers -> those that attend; empty where every layer does.
-        mixed: whether some layers have something else in the MLP's place, such as experts.
-        rotated: what gives the number of rotated dimensions, or None where none are.
-        unrotated: key of a list of kinds of layers -> those that are not rotated; empty where all are.
-        scale: what gives the logit scale, or None where it is not known.
-        norms: by the field of a site the norms of the first layer and of the others, or of all; nothing where the
-            configuration is none for which they are known.
-        biases: by symbol whether its maps have a bias, where that is known.
+        layout: layout of its layers; empty where only the sizes are known.
+        sizes: size -> keys of the configuration that give it, in order, then after ``else`` its value where there is no
+            such key.
+        config: the configuration of this stack.
+        inside: the parts of tensors' names that identify it; empty where it is the whole model.
+        attends: key for the kinds of layers -> the kinds with attention; empty where every layer has attention.
+        mixed: whether some layers have something other than an MLP in its place, such as experts.
+        rotated: expression for the number of rotated dimensions, or None where none are rotated.
+        unrotated: key for the kinds of layers -> the kinds that are not rotated; empty where all are rotated.
+        scale: expression for the logit scale, or None where it is unknown.
+        norms: norms of the first layer and of the others, or of all layers, by the field of a site; empty where they
+            are not known for this configuration.
+        biases: whether the maps of each symbol have a bias, where that is known.
     """
 
     stack: str
@@ -162,10 +165,10 @@ class Entry:
     biases: Mapping[str, Declared]
 
     def attending(self, n_layers: int, path: Path) -> list[int]:
-        """The layers that attend.
+        """Return the layers with attention.
 
         Raises:
-            CheckpointError: the configuration does not say of each layer what kind it is.
+            CheckpointError: the configuration does not give the kind of each layer.
         """
         for key, kinds in self.attends.items():
             said = kinds_of_layers(self.config, key, n_layers)
@@ -175,7 +178,7 @@ class Entry:
         return list(range(n_layers))
 
     def turns(self, layer: int, n_layers: int) -> bool | None:
-        """Whether a layer's queries and keys are rotated, where some are; None where the configuration does not say."""
+        """Return whether a rotating stack rotates queries and keys in a layer; None if the configuration is silent."""
         for key, kinds in self.unrotated.items():
             said = kinds_of_layers(self.config, key, n_layers)
             return said[layer] not in kinds if _is_of_each(said, n_layers) else None
@@ -188,17 +191,18 @@ def _is_of_each(said: Any, n_layers: int) -> bool:
 
 _FULL, _OTHER = "full_attention", "other"
 _OLDER_KINDS = {"attention": _FULL, "mamba": "linear_attention"}
-_LETTERS = {"M": "linear_attention", "E": "moe", "*": _FULL, "-": "mlp"}  # of a hybrid_override_pattern
+_LETTERS = {"M": "linear_attention", "E": "moe", "*": _FULL, "-": "mlp"}  # letters of hybrid_override_pattern
 
 
 def kinds_of_layers(config: Mapping[str, Any], key: str, n_layers: int) -> Any:
-    """What a configuration says at a key of the kind of each layer: one by one, or in fewer words.
+    """Expand what a configuration says under a key to the kind of each layer.
 
-    ``attn_layer_indices``: of the layers that attend. ``attn_layer_period``: of so many layers one attends, the first
-    of them at ``attn_layer_offset``. A list of ``block_types`` comes again and again. Where the key is not there, words
-    that came before it: ``full_attention_interval`` or ``layer_group_size``, of so many layers the last one attends;
-    ``full_attn_idxs``, those that do, and ``full_attn_layers``, counted from 1; ``hybrid_override_pattern``, a letter
-    for each; ``sliding_window_pattern``, of so many layers the last one attends to all tokens.
+    Most keys hold a list of kinds. ``attn_layer_indices`` lists the layers with attention. With ``attn_layer_period``,
+    one layer in each period has attention, the first at ``attn_layer_offset``. A list of ``block_types`` is repeated.
+    Where the key is absent, older keys are used: ``full_attention_interval`` or ``layer_group_size``, a period whose
+    last layer has attention; ``full_attn_idxs``, the layers with attention; ``full_attn_layers``, the same counted from
+    1; ``hybrid_override_pattern``, a letter for each layer; ``sliding_window_pattern``, a period whose last layer
+    attends to all tokens.
     """
     said, pattern = config.get(key), config.get("hybrid_override_pattern")
     interval = config.get("full_attention_interval", config.get("layer_group_size"))
@@ -230,7 +234,7 @@ def _table() -> Mapping[str, Any]:
 
 @cache
 def _with_sizes_alone() -> Mapping[str, Any]:
-    """The table, and the sizes of types that it lacks."""
+    """Return the table with the sizes of types that it lacks."""
     said, of_table = _read("head_sizes.json"), _table()
     stacks, types = dict(of_table["stacks"]), dict(of_table["types"])
     table = {"stacks": stacks, "types": types}
@@ -265,20 +269,20 @@ def _layout(name: str) -> Layout:
 
 
 def known_types() -> tuple[str, ...]:
-    """The model types that the table reads."""
+    """List the model types in the table."""
     return tuple(sorted(_table()["types"]))
 
 
 def read_architecture(config: Mapping[str, Any], path: Path, *, sizes_alone: bool = False) -> str:
-    """The model type: ``model_type``, or where that is absent, what the class in ``architectures`` implies.
+    """Return the model type: ``model_type`` or, where that is absent, the type of the class in ``architectures``.
 
     Args:
-        config: of the model.
-        path: what messages call it.
-        sizes_alone: it may be one that has no layout.
+        config: configuration of the model.
+        path: its path in messages.
+        sizes_alone: whether the type may lack a layout.
 
     Raises:
-        UnknownArchitectureError: it is none that is known.
+        UnknownArchitectureError: the type is unknown.
     """
     types = (_with_sizes_alone() if sizes_alone else _table())["types"]
     named = config.get("model_type")
@@ -294,7 +298,7 @@ def read_architecture(config: Mapping[str, Any], path: Path, *, sizes_alone: boo
 
 
 def unread(config: Mapping[str, Any], model_type: str, path: Path, *, sizes_alone: bool = False) -> tuple[str, ...]:
-    """The parts of a model that the table does not read, by the keys of their configurations."""
+    """Return the parts of a model that are not read, by the keys of their configurations."""
     table = _with_sizes_alone() if sizes_alone else _table()
     return tuple(_variant(config, model_type, path, table).get("unread", ()))
 
@@ -302,19 +306,20 @@ def unread(config: Mapping[str, Any], model_type: str, path: Path, *, sizes_alon
 def entries(
     config: Mapping[str, Any], model_type: str, path: Path, inside: tuple[str, ...] = (), *, sizes_alone: bool = False
 ) -> Iterator[Entry]:
-    """The stacks of a model, those of its parts among them.
+    """Yield the stacks of a model, including those of its parts.
 
     Args:
-        config: of the model.
-        model_type: by which the table is read.
-        path: what messages call the configuration.
-        inside: of a part, the parts of the tensors' names that it is in: what it leaves out is as its class has it.
-        sizes_alone: of types that have no layout too.
+        config: configuration of the model.
+        model_type: type whose entry in the table is used.
+        path: path of the configuration in messages.
+        inside: for a part of a model, the parts of tensors' names that identify it; the defaults of its class then
+            apply where its configuration has no value.
+        sizes_alone: whether to include types without a layout.
 
     Raises:
         UnknownArchitectureError: the type, or that of a part, is not in the table.
-        UnprovedConfigurationError: the configuration, or the type of a part, is none that was proved.
-        CheckpointError: it has no such part.
+        UnprovedConfigurationError: the configuration, or the type of a part, was not proved.
+        CheckpointError: the configuration lacks a part.
     """
     table = _with_sizes_alone() if sizes_alone else _table()
     variant = _variant(config, model_type, path, table)
@@ -340,7 +345,7 @@ def entries(
         )
     for one in variant.get("parts", ()):
         part = config.get(one["config"])
-        if part is None and one["stack"] == "text":  # older files have its sizes among those of the whole
+        if part is None and one["stack"] == "text":  # older files have its sizes at the top level
             part = {key: value for key, value in config.items() if key not in ("model_type", "vision_config")}
         if not isinstance(part, Mapping):
             raise CheckpointError(path, f"no {one['config']}; expected the configuration of the {one['stack']} part")
@@ -354,7 +359,7 @@ def entries(
 
 
 def _variant(config: Mapping[str, Any], model_type: str, path: Path, table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The variant of the type whose ``when`` the configuration meets; what it does not say is as the class has it."""
+    """Find the variant of the type whose ``when`` the configuration fulfils, with the defaults of its class."""
     held = table["types"].get(model_type)
     if held is None:
         raise UnknownArchitectureError(path, model_type, known_types())
@@ -371,18 +376,18 @@ def _variant(config: Mapping[str, Any], model_type: str, path: Path, table: Mapp
 
 
 def _meets(said: Any, expected: Any) -> bool:
-    """Whether it is the value, or is there at all, where any will do."""
+    """Return True if it equals the expected value, or is not None where any value is accepted."""
     return said is not None if expected == _ANY else type(said) is type(expected) and said == expected
 
 
 def _certain(sizes: Mapping[str, str], config: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, str]:
-    """The words for the sizes: a head size that is left out, where the class has its own, is none to compute."""
+    """Return the sizes without a computed head size if the class has a default that the configuration leaves out."""
     key, _, otherwise = sizes["d_head"].partition(" else ")
     return {**sizes, "d_head": key} if otherwise and key not in config and defaults.get(key) else sizes
 
 
 def _completed(config: Mapping[str, Any], sizes: Mapping[str, str], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration of a part, and what its class says where it is silent: only what differs may be in it."""
+    """Fill the configuration of a part, which may hold only what differs, with the defaults of its class."""
     completed = {**defaults, **config}
     for text in sizes.values():
         keys = text.partition(" else ")[0].split(" or ")

@@ -155,7 +155,7 @@ def _listed(checkpoint: Checkpoint, found: Mapping[str, list[str]]) -> str:
         else f"{quoted(names[0])} {checkpoint.shape(names[0])}"
         for pattern, names in found.items()
     ]
-    return ", ".join(each[:_NAMED]) + (f" and of {len(each) - _NAMED} more kinds" if len(each) > _NAMED else "")
+    return ", ".join(each[:_NAMED]) + (f" and {len(each) - _NAMED} more kinds" if len(each) > _NAMED else "")
 
 
 def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:

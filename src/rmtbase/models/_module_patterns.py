@@ -1,8 +1,8 @@
-"""Names of modules as PEFT's settings choose them: its rules for ``target_modules`` and for tables of patterns.
+"""Selection of modules by PEFT's settings: its rules for ``target_modules`` and for tables of patterns.
 
-Patterns are regular expressions that come with the adapter, from anybody. Python's engine may need exponential time for
-them, so they are matched here by sets of end positions: each part of a pattern maps the positions in the name at which
-it may begin to those at which it may end. The time is at most (length of the pattern) × (length of the name)².
+Patterns are regular expressions in an adapter that may come from anybody. Python's engine can take exponential time on
+them. Here they are matched with sets of end positions instead: each part of a pattern maps the positions in the name at
+which it may begin to those at which it may end. The time is at most (length of the pattern) × (length of the name)².
 
 Source: ``check_target_module_exists`` (peft/tuners/tuners_utils.py) and ``get_pattern_key`` (peft/utils/other.py) of
     PEFT 0.21.
@@ -19,11 +19,11 @@ from rmtbase.errors import ParameterError
 from rmtbase.shown import shown
 
 _Ends = Callable[[str, frozenset[int]], frozenset[int]]
-"""Map the positions of a text at which a part of a pattern begins to those at which it ends."""
+"""Function that maps the positions of a text at which a part of a pattern begins to those at which it ends."""
 
 _LONGEST = 4_000  # characters of a pattern
-_DEEPEST = 40  # groups within groups
-_MOST_COPIES = 200  # of what is repeated a given number of times
+_DEEPEST = 40  # levels of nested groups
+_MOST_COPIES = 200  # counted repetitions
 _ATOM = re.compile(
     r"\\[dDwWsSbBAZ]|\\[^A-Za-z0-9]|\\[tn]|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\[\]()|*+?{}]|[\]{}]", re.DOTALL
 )
@@ -32,24 +32,27 @@ _GROUP = re.compile(r"\((?:\?(?::|P<\w+>|(?P<ahead>[=!])))?(?!\?)")
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether the pattern matches the whole name, as ``re.fullmatch`` has it.
+    """Return True if the pattern matches the whole name, as ``re.fullmatch`` does.
 
     Raises:
-        ParameterError: it is no regular expression, or uses what is not read: back references, looking behind, flags.
+        ParameterError: it is not a regular expression, or uses back references, look-behind or flags, which are not
+            supported.
     """
     return len(name) in _compiled(pattern)(name, frozenset((0,)))
 
 
 def first_match(patterns: Iterable[str], module: str) -> str | None:
-    """The first pattern that the end of a module's name matches, behind a dot or as a whole; None where none does."""
+    """Return the first pattern that matches a module's whole name or its end after a dot, or None."""
     return next((one for one in patterns if matches(rf"(.*\.)?({one})", module)), None)
 
 
 def is_targeted(settings: Mapping[str, Any], module: str) -> bool:
-    """Whether the settings of an adapter choose a module; yes where they name no targets, or all linear maps.
+    """Return True if the settings of an adapter select a module, by name or because all linear maps are selected.
+
+    Without a list or pattern of targets, every module that is not excluded is selected.
 
     Raises:
-        ParameterError: a pattern is no regular expression, or one that is not read.
+        ParameterError: a pattern is not a regular expression, or is not supported.
     """
     targets, excluded = settings.get("target_modules"), settings.get("exclude_modules")
     if isinstance(excluded, str) and excluded and matches(excluded, module):
@@ -73,7 +76,7 @@ def _ends_with(module: str, names: Iterable[Any]) -> bool:
 
 
 def _is_of_layers(settings: Mapping[str, Any], module: str) -> bool:
-    """Whether a module is in one of the layers to transform: all, where none are named."""
+    """Return True if a module is in one of the layers to transform, or if no layers are named."""
     layers, words = settings.get("layers_to_transform"), settings.get("layers_pattern")
     if layers is None or layers == []:
         return True
@@ -81,9 +84,9 @@ def _is_of_layers(settings: Mapping[str, Any], module: str) -> bool:
         found = re.match(r".*?\.[^.]*\.(\d+)\.", module)
         return found is not None and int(found[1]) in (layers if isinstance(layers, list) else [layers])
     for word in [words] if isinstance(words, str) else words:
-        if "|" in re.sub(r"\(.*\)", "", word):  # PEFT puts no group around it, so that it means something else
+        if "|" in re.sub(r"\(.*\)", "", word):  # PEFT does not group it, so that the alternatives split its own pattern
             raise ParameterError("layers_pattern", shown(word, 80), "words without alternatives")
-        # The first number that stands behind the word, and no later one, is the layer's.
+        # The layer's number is the first one after the word.
         for number in re.finditer(r"\.(\d+)(?=\.)", module):
             if first_match([word], module[: number.start()]) is not None:
                 return int(number[1]) in (layers if isinstance(layers, list) else [layers])
@@ -111,7 +114,7 @@ def _unread(pattern: str, position: int) -> ParameterError:
 
 
 def _alternatives(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
-    """What stands between two parentheses: parts one after the other, and ``|`` between alternatives."""
+    """Parse the content of a group: sequences of parts, with ``|`` between alternatives."""
     if depth > _DEEPEST:
         raise ParameterError("pattern", shown(pattern, 80), f"one of at most {_DEEPEST} groups within each other")
     each: list[list[_Ends]] = [[]]
@@ -126,7 +129,7 @@ def _alternatives(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
 
 
 def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
-    """One part and how often it comes."""
+    """Parse one part and its quantifier."""
     if pattern[position] == "(":
         group = _GROUP.match(pattern, position)
         if group is None:
@@ -144,7 +147,7 @@ def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
         return one, position
     if pattern[times.end() : times.end() + 1] == "+":
         raise _unread(pattern, position)
-    position = times.end() + (pattern[times.end() : times.end() + 1] == "?")  # of lazy ones the ends are the same
+    position = times.end() + (pattern[times.end() : times.end() + 1] == "?")  # lazy ones have the same ends
     least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(times[0], (None, None))
     if least is None:
         least = int(times["least"] or 0)

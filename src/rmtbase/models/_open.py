@@ -189,7 +189,7 @@ def _open_adapter(
     if way not in WAYS:
         raise ParameterError("adapter", way, f"one of {', '.join(WAYS)}")
     if way == "delta" and base is not None:
-        raise ParameterError("base", str(base), "none beside the updates alone, which have no base")
+        raise ParameterError("base", str(base), "none: updates that are opened by themselves have no base")
     folder, called = existing_folder(model), Path(model).resolve().name
     is_fetched = folder is None and isinstance(model, str) and model != "demo" and HUB_ID.fullmatch(model) is not None
     if is_fetched:
@@ -202,7 +202,7 @@ def _open_adapter(
     if way == "delta":
         for name, value in {"revision": revision, "subfolder": subfolder}.items():
             if value is not None and not is_fetched:
-                raise ParameterError(name, str(value), "none beside the updates alone, which have no base")
+                raise ParameterError(name, str(value), "none: updates that are opened by themselves have no base")
         return Model.of_updates(Adapter.open(folder), called)
     if base is None and is_adapter_alone(folder):
         base, named = _named_base(folder)

@@ -1,4 +1,4 @@
-"""Formats of other programs, recognised by names of files and first bytes."""
+"""Formats of other programs, recognised by file names and first bytes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rmtbase.shown import quoted, shown
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
-MOST_FILES = 10_000  # looked at
+MOST_FILES = 10_000  # names in a folder that are searched
 _LISTED, _LONGEST_NAME = 6, 60
 WEIGHTS_ALONE = "the folder holds weights alone"
 
 
 class Format(NamedTuple):
-    """A kind of file that is no Hugging Face checkpoint.
+    """Kind of file that is not a Hugging Face checkpoint.
 
     Attributes:
         found: what it is.
-        advice: what to pass in its place.
+        advice: what to pass instead.
     """
 
     found: str
@@ -31,7 +31,7 @@ class Format(NamedTuple):
 
 
 MERGED = "the merged checkpoint (peft: merge_and_unload, then save_pretrained)"
-"""What an adapter leads to."""
+"""Advice for adapters."""
 
 _MADE_FROM = "pass the checkpoint it was made from"
 _ARRAYS = "pass its queries and keys as arrays to rmtbase.score_heads(w_q, w_k)"
@@ -92,7 +92,7 @@ _FORMATS = tuple(
         (
             r"(model|pytorch_model)\.[\w-]+\.(safetensors|bin)|(model|pytorch_model)\.[\w-]+-\d+-of-\d+\.(safetensors|bin)",
             "a variant of the weights",
-            "of one safetensors file pass the path; of shards download those that model.safetensors.index.json names",
+            "pass the path of a single safetensors file; for shards, download those that model.safetensors.index.json names",
         ),
         (
             r".+\.(pt|pth|ckpt)",
@@ -173,20 +173,20 @@ def format_that_begins(content: bytes) -> Format | None:
 
 
 def adapter_in_words(config: Mapping[str, Any]) -> str:
-    """Describe an adapter and its base model, by its configuration."""
+    """Describe an adapter and its base model from its configuration."""
     base, kind = config.get("base_model_name_or_path"), config.get("peft_type")
     of = f" of the base model {quoted(base)}" if isinstance(base, str) and base else ""
     return (f"a {shown(kind, _LONGEST_NAME)} adapter" if isinstance(kind, str) else "an adapter") + of
 
 
 def is_adapter_alone(folder: Path) -> bool:
-    """Tell whether a folder holds an adapter and no model beside it."""
+    """Return True if a folder holds an adapter but no model beside it."""
     beside = ("config.json", *MODEL_WEIGHTS)
     return os.path.lexists(folder / ADAPTER_CONFIG) and not any(os.path.lexists(folder / name) for name in beside)
 
 
 def adapters_within(folder: Path) -> list[str]:
-    """List the folders within a folder that hold adapters, as PEFT saves several of them."""
+    """List the subfolders that hold adapters, which is how PEFT saves several of them."""
     try:
         with os.scandir(folder) as entries:
             held = [entry.name for entry in islice(entries, MOST_FILES) if entry.is_dir()]
@@ -196,7 +196,7 @@ def adapters_within(folder: Path) -> list[str]:
 
 
 def which_adapter(folder: Path) -> str | None:
-    """Advice to pass one of the adapters within a folder that holds none itself; None where there are none."""
+    """Return the advice to pass one of the adapters in subfolders, or None if there are none."""
     each = adapters_within(folder)
     if not each:
         return None

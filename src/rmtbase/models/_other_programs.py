@@ -1,7 +1,7 @@
-"""Weights of other programs: which program's they are, told by their content, and the lines of Python that read them.
+"""Weights of other programs: recognition by their content, and the lines of Python that read them.
 
-What cannot be looked into is named by what it is called (:mod:`rmtbase.models._other_formats`). The lines are a note of
-the error (``error.add_note``), which Python prints behind a traceback and the command below its one line.
+Files that cannot be inspected are recognised by their names (:mod:`rmtbase.models._other_formats`). The lines of Python
+are a note of the error (``error.add_note``), which Python prints after a traceback, and the command below its message.
 """
 
 from __future__ import annotations
@@ -44,14 +44,17 @@ _IMPORTS = "from rmtbase.models import Place, Site, Stacked, Tensor, open_model,
 
 
 def advised(error: RmtbaseError, look: Look | None, called: str) -> bool:
-    """Add to an error which attention was seen, and as a note the lines of Python that open it; whether any was.
+    """Add the attention that was found to an error, with a note of the lines of Python that open it.
 
     Args:
-        error: what is about to be raised.
-        look: what was seen.
-        called: the name that the model shall have.
+        error: the error that is about to be raised.
+        look: the content that was found.
+        called: the name for the model.
+
+    Returns:
+        True if advice was added.
     """
-    if look is not None and look.load and not look.shapes:  # its names cannot be seen before it is loaded
+    if look is not None and look.load and not look.shapes:  # its names are unknown before it is loaded
         error.args = (one_line(f"{error}; load it by the Python below, whose last line says how it is opened"),)
         error.add_note("\n".join((_IMPORTS, *look.load, "open_model(state)")))
         return True
@@ -64,12 +67,12 @@ def advised(error: RmtbaseError, look: Look | None, called: str) -> bool:
 
 
 def refusal_of_file(path: Path, kind: str, advice: str) -> CheckpointError:
-    """The error that a file, which is no model by itself, is given as one: what is in it, and what to do.
+    """Return the error for a file that is not a model by itself, with its content and what to do.
 
     Args:
         path: the file.
-        kind: what it is by its name, or "".
-        advice: what to do where nothing is seen in it.
+        kind: what it is according to its name, or "".
+        advice: what to do if nothing is recognised in it.
     """
     look = look_into(path)
     found = kind or "a file"
@@ -84,15 +87,15 @@ def refusal_of_file(path: Path, kind: str, advice: str) -> CheckpointError:
 
 
 def refuse_other_programs(config: Mapping[str, Any], path: Path, given: Path) -> None:
-    """Raise where a configuration names no type of transformers, and it or the weights beside it are another program's.
+    """Raise if a configuration names no type of transformers, and it or its weights are from another program.
 
     Args:
-        config: what stands in the file.
-        path: the file.
-        given: the folder, or the file of weights, that was to be opened.
+        config: content of the configuration file.
+        path: path of the configuration file.
+        given: the folder or the file of weights that was to be opened.
 
     Raises:
-        CheckpointError: with whose it is, and the lines of Python that open the weights.
+        CheckpointError: it names the program and the lines of Python that open the weights.
     """
     if config.get("model_type") or config.get("architectures"):
         return
@@ -100,7 +103,7 @@ def refuse_other_programs(config: Mapping[str, Any], path: Path, given: Path) ->
     look = look_into(given, config) if given.is_file() else look_into_folder(path.parent, config)
     attention = None if look is None else look.attention()
     if not program and attention is None:
-        return  # which is refused as a type that is not known
+        return  # the caller refuses it as an unknown type
     error = CheckpointError(
         path, f"the configuration of {program}" if program else "a configuration without model_type"
     )
@@ -113,10 +116,10 @@ def refuse_other_programs(config: Mapping[str, Any], path: Path, given: Path) ->
 
 
 def refuse_other_formats(folder: Path, beside_adapter: bool = False) -> None:
-    """Raise where a folder holds an adapter, unless it may, or no configuration, with what it holds.
+    """Raise if a folder holds an adapter, unless ``beside_adapter``, or no configuration; the error names its content.
 
     Raises:
-        CheckpointError: the configuration of an adapter is there, beside a model or without one; or the weights of an
+        CheckpointError: the folder holds the configuration of an adapter, with or without a model, or the weights of an
             adapter beside those of a model.
         MissingFileError: there is no ``config.json``.
     """
@@ -139,7 +142,7 @@ def refuse_other_formats(folder: Path, beside_adapter: bool = False) -> None:
 
 
 def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
-    """The error that a file of a checkpoint is not there, with what is there in its place."""
+    """Return the error for a missing file of a checkpoint, with what the folder holds instead."""
     try:
         with os.scandir(folder) as entries:
             held = list(islice(entries, MOST_FILES))
@@ -172,7 +175,7 @@ def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
 
 
 def _parts_of_pipeline(folder: Path) -> dict[str, str]:
-    """The parts of a pipeline of diffusers that are there as folders, each with the library that it is of."""
+    """Return the parts of a diffusers pipeline that exist as folders, each with its library."""
     try:
         index = read_json_object(folder / "model_index.json")
     except CheckpointError:
@@ -191,9 +194,9 @@ def advise_on_names(
     config: Mapping[str, Any],
     architecture: str,
 ) -> None:
-    """Add to an error of names or shapes that are not those of the type whose the tensors are, and how to open them."""
+    """Add the program that the tensors belong to, and how to open them, to an error about their names or shapes."""
     if isinstance(error, MissingTensorError) and any(re.fullmatch(_any_layer(error.tensor), name) for name in shapes):
-        return  # the names are those of the type: the file lacks a layer
+        return  # the names fit the type: the file lacks a layer
     look = look_at(shapes, config)
     if len(files) == 1 and files[0].suffix in (".safetensors", ".bin"):
         look = look._replace(load=("PATH", str(files[0])))
@@ -208,12 +211,12 @@ def advise_on_names(
 
 
 def _any_layer(name: str) -> str:
-    """Pattern of the names that differ from this one in numbers only, of layers and experts."""
+    """Return a pattern for the names that differ from this one only in numbers, such as those of layers and experts."""
     return re.sub(r"\d+", r"\\d+", re.escape(name))
 
 
 def advise_in_memory(error: ParameterError, model: object, tensors: Mapping[Any, Any], config: Any) -> None:
-    """Say of what nobody has named what is seen in it, and how it is opened."""
+    """Add what is recognised in a model without a family, and how to open it, to an error."""
     if isinstance(model, Mapping):
         inner = [key for key, one in tensors.items() if isinstance(one, Mapping) and any(map(_is_tensor, one.values()))]
         if inner:
@@ -233,7 +236,7 @@ def advise_in_memory(error: ParameterError, model: object, tensors: Mapping[Any,
 
 
 def why_not(look: Look, advice: str) -> str:
-    """Advice for tensors among which no attention was recognised."""
+    """Return advice for tensors among which no attention was recognised."""
     no_attention = why_no_attention(look.shapes)
     if no_attention:
         return no_attention
@@ -249,7 +252,7 @@ def why_not(look: Look, advice: str) -> str:
 
 
 def program_of_config(config: Mapping[str, Any], folder: Path) -> str:
-    """The program of a configuration that names no type of transformers, in words; "" where it is not known."""
+    """Name the program of a configuration that names no type of transformers; "" if it is unknown."""
     if isinstance(config.get("_class_name"), str) and "_diffusers_version" in config:
         return f"a {shown(config['_class_name'], 60)} of diffusers"
     if isinstance(config.get("architecture"), str) and {"pretrained_cfg", "num_features"} & config.keys():
@@ -277,7 +280,7 @@ def _code(look: Look, attention: Attention, called: str) -> tuple[str, ...]:
 
 
 def _is_ctranslate(path: Path) -> bool:
-    """True where a file begins as those of CTranslate2: a version, then the name of a specification."""
+    """Return True if a file begins like those of CTranslate2: a version, then the name of a specification."""
     with suppress(RmtbaseError), reading(path) as stream:
         first = stream.read(80)
         length = int.from_bytes(first[4:6], "little")

@@ -1,9 +1,10 @@
-"""Attention sites of a module, found by its own forward pass with no knowledge of the model.
+"""Attention sites of a module, found by its own forward pass without knowledge of the model.
 
-Covered: every softmax of a product of linear maps of activations (or of chains of them within one attention module)
-whose weights multiply values: grouped, fused, transposed, latent and cross-attention, several stacks. Listed as
-unresolved, with the reason: queries or keys that are pooled, convolved, mixed over tokens or summed of several maps,
-and attention modules without a softmax. State-space and linear-attention layers hold no softmax and are none.
+A site is a softmax of a product of linear maps of activations (or of chains of maps within one attention module) whose
+weights multiply values. Grouped, fused, transposed, latent and cross-attention and several stacks are covered. Other
+cases are listed as unresolved, with the reason: queries or keys that are pooled, convolved, mixed over tokens or sums
+of several maps, and attention modules without a softmax. State-space and linear-attention layers have no softmax and
+are not sites.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ from rmtbase.models._probe_running import run
 from rmtbase.models._sites import PLAIN, Norm, Place, Site
 
 _CROSSED = re.compile(r"(cross|encoder|enc_dec)_?att", re.IGNORECASE)
-"""In the name of a module that reads its keys from elsewhere, where positions are added to them within it."""
+"""Name of a module with cross-attention, which matters where it adds positions to its keys within the module."""
 
 
 class _Leaf(NamedTuple):
-    """What a matrix reads: the values, when they were born, and the norm that gave them."""
+    """Input of a matrix: its values, the time of their creation, and the norm that produced them."""
 
     values: bytes
     born: int
@@ -58,9 +59,9 @@ class _Leaf(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """The passes of one module: plain, tagged, and rotated as it is; its parameters' shapes, the inputs, its norms.
+    """Passes of one module: plain, tagged, and with its real rotation; its parameters' shapes, inputs and norms.
 
-    The last pass tells norms apart, but for those between a map and a product of its outputs.
+    The last pass also distinguishes norms, except those between a map and a product of its outputs.
     """
 
     plain: ForwardPass
@@ -72,7 +73,7 @@ class Reading:
 
     @classmethod
     def of(cls, module: nn.Module, inputs: Mapping[str, Any], prefix: str = "") -> Reading:
-        """Of a module for inputs; where that leaves queries unresolved, with all tokens at position zero too."""
+        """Run a module on inputs; if queries remain unresolved, also try all tokens at position zero."""
         first = cls._of(module, inputs, inputs, prefix)
         tokens = inputs.get("input_ids")
         if not first.unresolved or tokens is None or "position_ids" not in signature(module.forward).parameters:
@@ -98,7 +99,7 @@ class Reading:
         unresolved: dict[str, str] = {}
         for key, softmax in self.plain.softmaxes.items():
             if not softmax.origin.products and not self.outputs_of(key):
-                continue  # a router's, say
+                continue  # for instance the softmax of a router
             try:
                 met[key] = self.site(key, content_product(self.plain.products, softmax))
             except NoReading as reason:
@@ -112,7 +113,7 @@ class Reading:
 
     @property
     def unresolved(self) -> dict[str, str]:
-        """Why a module could not be read, by its name."""
+        """The reasons why modules could not be read, by name."""
         return self._read[1]
 
     @cached_property
@@ -124,7 +125,7 @@ class Reading:
         return np.array([one.first for _, one in self._linears])
 
     def outputs_of(self, softmax: str) -> list[str]:
-        """The products of a softmax's weights and values."""
+        """List the products of a softmax's weights with values."""
         return [
             key
             for key, one in self.plain.outputs.items()
@@ -132,7 +133,7 @@ class Reading:
         ]
 
     def site(self, key: str, product: str | None) -> Met:
-        """The attention of one softmax."""
+        """Read the attention of one softmax."""
         softmax = self.plain.softmaxes[key]
         if product is None:
             n_products = len(softmax.origin.products)
@@ -141,7 +142,7 @@ class Reading:
         q_side, k_side = ("left", "right") if keys_right else ("right", "left")
         queries, key_heads = self._operand(product, q_side), self._operand(product, k_side)
         for mark in sorted((queries.marks | key_heads.marks), key=str):
-            if mark.kind in ("tanh", "sigmoid"):  # neutral in gates and caps alone
+            if mark.kind in ("tanh", "sigmoid"):  # treated as neutral, which is right only in gates and caps
                 raise NoReading(f"queries or keys go through {mark.kind}")
         heads = pairs(queries.numbers, key_heads.numbers)
         query_rows = np.array([query for query, _ in heads])
@@ -166,7 +167,7 @@ class Reading:
         crossed = q_leaf.values != k_leaf.values and from_elsewhere
         k_norm = k_leaf.norm if value is None or v_norm == k_leaf.norm else None
         if crossed and k_norm == PLAIN:
-            k_norm = None  # what comes from elsewhere may have gone through a norm there
+            k_norm = None  # an input from elsewhere may have gone through a norm there
         d_key = key_matrix.shape(shape_of)[1]
         if value is not None and value.shape(shape_of)[1] != d_key:
             value = None
@@ -204,7 +205,7 @@ class Reading:
     # -- operands ---------------------------------------------------------------------------------------------------
 
     def _operand(self, product: str, side: str) -> Heads:
-        """An operand of a product, decoded."""
+        """Decode an operand of a product."""
         plain, tagged = (getattr(one.products[product], side).numpy() for one in (self.plain, self.tagged))
         numbers = decode(plain, tagged)
         origin = self.plain.products[product].origins[0 if side == "left" else 1]
@@ -216,7 +217,7 @@ class Reading:
         return Heads(numbers, plain / values, origin.marks, turned)
 
     def _row_values(self, numbers: np.ndarray) -> np.ndarray:
-        """v[r] of each number, and 1 where there is none."""
+        """Return v[r] for each number, and 1 where there is no such output."""
         if not self._linears:
             raise NoReading("no linear map was met")
         at = np.clip(np.searchsorted(self._firsts, numbers, side="right") - 1, 0, None)
@@ -232,7 +233,7 @@ class Reading:
     # -- expressions ------------------------------------------------------------------------------------------------
 
     def _module(self, softmax: Softmax, *rows: np.ndarray) -> str:
-        """The innermost module under way that holds the maps of queries and keys."""
+        """Return the innermost running module that contains the maps of queries and keys."""
         names = {self._linears[self._index(number)][1].weight.name for each in rows for number in each[0]}
         holding = [
             path for path, _ in softmax.modules if all(name.startswith(f"{path}." if path else "") for name in names)
@@ -245,7 +246,7 @@ class Reading:
     def _expression(
         self, numbers: Int[np.ndarray, " row"], module: str, factors: Float[np.ndarray, " row"] | None = None
     ) -> tuple[Expression, _Leaf, frozenset[Mark]]:
-        """The matrix with these rows, what it reads, and what it stepped over."""
+        """Return the matrix with these rows, its input, and the marks that were passed."""
         factors = np.ones(len(numbers)) if factors is None else factors
         at = np.searchsorted(self._firsts, numbers, side="right") - 1
         sources: list[tuple[int, _expressions.Tensor, float, np.ndarray, np.ndarray]] = []
@@ -280,7 +281,7 @@ class Reading:
     def _part(
         self, index: int, tensor: _expressions.Tensor, rows: np.ndarray, module: str
     ) -> tuple[Expression, _Leaf, frozenset[Mark]]:
-        """Rows of one map, and the maps before it within the module."""
+        """Return rows of one map, multiplied by the maps before it within the module."""
         key, linear = self._linears[index]
         part = self._rows_of(tensor, rows)
         before = self._before(key, linear, module)
@@ -296,7 +297,7 @@ class Reading:
         return _expressions.Product(of), leaf, marks | stepped | between
 
     def _before(self, key: str, linear: Linear, module: str) -> tuple[np.ndarray, float] | None:
-        """The outputs, within the module, of which a map's inputs are one multiple; None where they are none."""
+        """Return the outputs within the module that are a map's inputs up to a common factor, or None."""
         if key not in self.tagged.linears:
             return None
         given = linear.given.numpy().reshape(-1, linear.given.shape[-1])
@@ -318,7 +319,7 @@ class Reading:
     def _values(
         self, key: str, module: str, keys: list[tuple[int, ...]], head: Int[np.ndarray, "n token"], scale: float
     ) -> tuple[Expression | None, Norm | None, Expression | None, int | None]:
-        """W_V, the norm before it, W_O and d_value, where they can be read, given the key head of each head."""
+        """Return W_V, the norm before it, W_O and d_value where they can be read, given the key head of each head."""
         outputs = self.outputs_of(key)
         if len(outputs) != 1:
             return None, None, None, None
@@ -351,15 +352,15 @@ class Reading:
             return None, None, None, None
         d_value = value_rows.shape[1]
         behind = self.norms.behind(plain.origins[1 if weights_left else 0].marks, v_marks, value_rows)
-        norm = leaf.norm if behind == PLAIN else None  # a site has no place for gains behind values
+        norm = leaf.norm if behind == PLAIN else None  # a site cannot represent gains on values
         return value, norm, self._output(head, plain, d_value, len(keys), weights_left), d_value
 
     def _output(
         self, head: Int[np.ndarray, "n token"], met: Contraction, d_value: int, n_heads: int, weights_left: bool
     ) -> Expression | None:
-        """The first map that reads the outputs of all heads, head after head."""
+        """Return the first map whose input is the outputs of all heads, head after head."""
         n_tokens = met.shape[1 if weights_left else 2]
-        head = np.pad(head, ((0, 0), (0, n_tokens - head.shape[1])), mode="edge")  # the others are of the same heads
+        head = np.pad(head, ((0, 0), (0, n_tokens - head.shape[1])), mode="edge")  # all tokens belong to the same heads
         for key, linear in self.plain.linears.items():
             if linear.weight.n_inputs != n_heads * d_value or key not in self.tagged.linears:
                 continue

@@ -1,4 +1,4 @@
-"""What is met in a forward pass: linear maps, products and softmaxes, and where tensors come from."""
+"""Records of a forward pass: linear maps, products and softmaxes, and the origins of tensors."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import torch
 from torch import Tensor
 
 KEPT = 64
-"""Tokens of what is met, where the others show nothing more."""
+"""Number of tokens that are recorded where further ones show nothing more."""
 
-_NORMED = 128  # tokens, and heads, of what a norm is given
+_NORMED = 128  # tokens, and heads, of a norm's input that are recorded
 
 TAG = 2.0**-36
-"""Relative step from one output's number to the next."""
+"""Relative step between the tags of consecutive outputs."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Something neutral that a tensor came through since the last linear map: ``kind``, and what it is called."""
+    """Neutral operation that a tensor has passed since the last linear map: its kind and its name."""
 
     kind: str
     name: str
@@ -31,16 +31,16 @@ class Mark:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the values of a storage came from.
+    """Origin of the values in a storage.
 
     Attributes:
-        content: whether from the model's inputs at all, rather than from positions and parameters alone.
-        linear: whether from the output of a linear map.
-        marks: what was stepped over since the last linear map or product.
-        products: of scores, the products of queries and keys that they are made of, by key.
-        softmax: of attention weights, the softmax that they come from.
-        born: when, counted in operations.
-        maps: the weights of the linear maps that it comes from.
+        content: whether they depend on the model's inputs, rather than only on positions and parameters.
+        linear: whether they come from the output of a linear map.
+        marks: neutral operations since the last linear map or product.
+        products: for scores, the keys of the products of queries and keys that they are made of.
+        softmax: for attention weights, the keys of the softmaxes that they come from.
+        born: time of creation, in operations.
+        maps: the weights of the linear maps that they come from.
     """
 
     content: bool = False
@@ -54,7 +54,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Weight:
-    """How a map's weight lies in its parameter: that of output o and input i at ``starts[o]`` + i · ``step``."""
+    """Position of a map's weight in its parameter: output o and input i are at ``starts[o]`` + i · ``step``."""
 
     name: str
     starts: Tensor
@@ -63,29 +63,29 @@ class Weight:
 
 
 class Copy(NamedTuple):
-    """A parameter's entries, copied in the order of these axes."""
+    """Copy of a parameter's entries, in the order of these axes."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
 
     def addresses(self, places: Tensor) -> Tensor:
-        """Where the entries at these places of the copy lie in the parameter."""
+        """Return the positions in the parameter of the entries at these places of the copy."""
         each = torch.unravel_index(places, self.shape)
         return self.offset + sum((one * step for one, step in zip(each, self.stride, strict=True)), torch.tensor(0))
 
 
 @dataclass
 class Linear:
-    """One linear map as it was met.
+    """Linear map in a forward pass.
 
     Attributes:
-        weight: where its weight is stored.
-        first: the number of its first output; the following have the following.
-        rows: v[r], of each output.
+        weight: position of its weight.
+        first: the number of its first output; the outputs are numbered consecutively.
+        rows: v[r] for each output.
         given: its input, tokens first.
-        origin: of its input.
-        marks: what is neutral in the map itself: its bias.
+        origin: origin of its input.
+        marks: the neutral part of the map itself: its bias.
     """
 
     weight: Weight
@@ -98,14 +98,14 @@ class Linear:
 
 @dataclass
 class Contraction:
-    """A product of two activations, (n, m, d) and (n, d, s).
+    """Product of two activations, (n, m, d) and (n, d, s).
 
     Attributes:
         left: (n, m, d).
         right: (n, s, d), transposed.
-        first: of the output of attention weights and values, the number of its first element; else 0.
-        shape: of that output.
-        origins: of both.
+        first: for a product of attention weights and values, the number of its first entry; otherwise 0.
+        shape: shape of that product.
+        origins: origins of both operands.
     """
 
     left: Tensor
@@ -117,7 +117,7 @@ class Contraction:
 
 @dataclass
 class Softmax:
-    """A softmax: what it was given, along which axis, and from which products of which modules."""
+    """Softmax in a forward pass: its scores and their origin, its axis, and the modules that were running."""
 
     scores: Tensor
     axis: int
@@ -127,13 +127,13 @@ class Softmax:
 
 @dataclass
 class Numbers:
-    """The numbers of all outputs: the same in every pass."""
+    """Numbers of all outputs, which are the same in every pass."""
 
     first: dict[str, int] = field(default_factory=dict)
     size: int = 1
 
     def of(self, key: str, count: int) -> int:
-        """The first of as many as a key has."""
+        """Return the first of ``count`` consecutive numbers that belong to a key."""
         if key not in self.first:
             self.first[key] = self.size
             self.size += count
@@ -142,12 +142,12 @@ class Numbers:
 
 @dataclass
 class NormOutputs:
-    """What norms were given, and how their outputs are known again.
+    """Inputs of norms, and outputs by which norms are recognised.
 
     Attributes:
-        neutral: of a pass that tells norms apart, the norms and gains that are stepped over all the same; every other
-            gives noise of its own. None of a pass in which all are stepped over.
-        given: by the norm's name what it was given at each use, of long inputs the first tokens and heads.
+        neutral: in a pass that distinguishes norms, the norms and gains that are neutral nevertheless; every other one
+            outputs noise of its own. None in a pass in which all are neutral.
+        given: the inputs of each norm by name, one for each use; only the first tokens and heads of long inputs.
     """
 
     neutral: frozenset[str] | None = None
@@ -155,7 +155,7 @@ class NormOutputs:
     _givers: dict[int, str] = field(default_factory=dict)
 
     def of(self, name: str, given: Tensor, giver: str) -> Tensor:
-        """What a norm or a gain gives, to be known as the giver's: ``""`` where that is no norm of its own."""
+        """Return the output of a norm or a gain, recognisable as that of ``giver``; ``""`` if that is not a norm."""
         if self.neutral is None or name in self.neutral:
             return given
         number = len(self._givers)
@@ -165,27 +165,27 @@ class NormOutputs:
         return told
 
     def keep(self, name: str, given: Tensor) -> None:
-        """What a norm was given."""
+        """Record the input of a norm."""
         self.given.setdefault(name, []).append(given[(*(slice(_NORMED),) * (given.ndim - 1),)].clone())
 
     def giver(self, row: np.ndarray) -> str | None:
-        """Whose output a token's activations are; None where they are no norm's."""
+        """Return the norm whose output a token's activations are, or None."""
         return self._givers.get(hash(row.tobytes()))
 
 
 class RealMaps(Protocol):
-    """What computes some linear maps with their weights, and takes the products of what comes of them."""
+    """Linear maps that are computed with their weights, and a receiver of the products of their outputs."""
 
     def holds(self, name: str) -> bool:
-        """Whether the map of this weight is to be computed."""
+        """Return True if the map with this weight is to be computed."""
         ...
 
     def apply(self, name: str, given: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin) -> Tensor:
-        """Of the input (tokens, inputs), from an origin; ``laid`` makes (inputs, outputs) of the flat parameter."""
+        """Apply the map to an input (tokens, inputs); ``laid`` arranges a flat parameter as (inputs, outputs)."""
         ...
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
-        """A product of (n, m, d) and (n, s, d)."""
+        """Receive a product of (n, m, d) and (n, s, d)."""
         ...
 
 
@@ -198,19 +198,19 @@ def noise(key: str, shape: torch.Size | tuple[int, ...]) -> Tensor:
 
 
 def row_values(key: str, count: int) -> Tensor:
-    """Between 1 and 2 or -2 and -1: never near nothing."""
+    """Draw values between 1 and 2 or between -2 and -1, away from zero."""
     drawn = torch.rand(count, 2, generator=_generator(key), dtype=torch.float64)
     return (1 + drawn[:, 0]) * torch.where(drawn[:, 1] < 0.5, -1.0, 1.0)
 
 
 @lru_cache(maxsize=4)
 def tokens(count: int) -> Tensor:
-    """u[t], the same for every map. Not to be written to."""
+    """Return u[t], the same for every map. The caller must not write to it."""
     return 1 + torch.rand(count, generator=_generator("tokens"), dtype=torch.float64)
 
 
 def tensors_in(given: Any) -> list[Tensor]:
-    """Of an operation's arguments or results: tensors alone, in lists and by keyword, as ATen's schemas have them."""
+    """List the tensors in an operation's arguments or results, including those in lists and keyword arguments."""
     if isinstance(given, Tensor):
         return [given]
     if isinstance(given, dict):
@@ -225,7 +225,7 @@ def contiguous(tensor: Tensor) -> Tensor:
 
 
 def sampled(operand: Tensor) -> Tensor:
-    """Of queries or keys (n, token, d) the first tokens, where the others are of the same head: u[t] · v[r] all."""
+    """Keep only the first tokens of queries or keys (n, token, d) if all tokens have the form u[t] · v[r]."""
     first = operand[:, :1]
     same = (operand * first[..., :1] - operand[..., :1] * first).abs().amax() < 1e-9 * operand.abs().amax() ** 2
     return operand[:, : KEPT if bool(same) else None].clone()

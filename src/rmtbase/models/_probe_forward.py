@@ -1,14 +1,14 @@
-"""A model's own forward pass without its weights: every linear map gives a signal from which its rows can be told.
+"""A model's own forward pass without its weights, in which every linear map outputs a signal that identifies its rows.
 
-The parameters are on torch's ``meta`` device: they have shapes and no values. Activations are real. Where the two meet
-in a linear map, its output is not computed but made up: y[t, r] = u[t] · v[r] for token t and output r. What a model
-does with it until queries meet keys is then seen from the values alone. A second pass gives y[t, r] · (1 + i · 2⁻³⁶)
-with a number i of its own for each output of each map, so that the ratio of what arrives in both tells from which
-output it came, through any views, permutations, slices and multiples.
+The parameters are on torch's ``meta`` device: they have shapes but no values. Activations have values. The output of a
+linear map is not computed but made up: y[t, r] = u[t] · v[r] for token t and output r. The values alone then show what
+the model does with it up to the product of queries and keys. A second pass uses y[t, r] · (1 + i · 2⁻³⁶), with a
+different number i for each output of each map. The ratio of the values in both passes then tells from which output a
+value comes, after any views, permutations, slices and multiples.
 
-Everything else that stands between is neutral: rotation (cos = 1, sin = 0), norms, biases and gains, dropout, gates
-(sigmoid = 1) and soft caps (tanh(x) = x). What was stepped over so is remembered as a mark on what came out. A pass
-that tells norms apart has noise in place of their outputs instead, by which they are known where a map reads them.
+Everything in between is neutral: rotation (cos = 1, sin = 0), norms, biases and gains, dropout, gates (sigmoid = 1) and
+soft caps (tanh(x) = x). Each neutral operation is recorded as a mark on its output. A pass that distinguishes norms
+replaces their outputs by noise, by which a norm is recognised in the input of a map.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ from rmtbase.models._probe_events import (
     tokens,
 )
 
-_MASKED = 1e30  # of a score: what is beyond is a mask
-_MOST = 2**28  # numbers of a product of activations, of which some four are there at once
+_MASKED = 1e30  # a score beyond this is masked
+_MOST = 2**28  # numbers in a product of activations; about four such arrays exist at once
 _COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
 
 
 class ForwardPass(TorchDispatchMode):
-    """One pass; see the module. What it met is in ``linears``, ``products``, ``softmaxes`` and ``outputs``.
+    """Single pass; see the module. Its results are in ``linears``, ``products``, ``softmaxes`` and ``outputs``.
 
     Args:
-        names: parameter by the storage of its meta tensor.
-        numbers: shared by the passes.
-        tagged: products of queries and keys that count double in a tagged pass; None in a plain one.
-        neutral: whether rotation is stepped over.
-        real: computes the maps that are to be, with weights; None where all are made up.
-        norms: whether norms are stepped over or told apart.
+        names: name of a parameter by the storage of its meta tensor.
+        numbers: numbers of outputs, shared by the passes.
+        tagged: products of queries and keys that count double in a tagged pass; None in a plain pass.
+        neutral: whether rotation is neutral.
+        real: computes chosen maps with their weights; None if all outputs are made up.
+        norms: whether norms are neutral or distinguished.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class ForwardPass(TorchDispatchMode):
         self._neutral = neutral
         self._real = real
         self._origins: dict[int, Origin] = {}
-        self._held: dict[int, StorageWeakRef] = {}  # so that no other storage gets the address of one that is gone
+        self._held: dict[int, StorageWeakRef] = {}  # so that no new storage reuses the address of a deleted one
         self._met: Counter[str] = Counter()
         self._clock = 0
 
     def origin(self, *tensors: Tensor) -> Origin:
-        """Of what is made of these."""
+        """Return the combined origin of a result computed from these tensors."""
         each = {id(one): one for one in (self._origins.get(_storage(tensor), _NOWHERE) for tensor in tensors)}.values()
         if len(each) == 1:
             return next(iter(each))
@@ -108,13 +108,13 @@ class ForwardPass(TorchDispatchMode):
         )
 
     def declare(self, tensor: Tensor, origin: Origin) -> Tensor:
-        """Say where a tensor comes from."""
+        """Set the origin of a tensor."""
         self._origins[_storage(tensor)] = origin
         self._held.setdefault(_storage(tensor), StorageWeakRef(tensor.untyped_storage()))
         return tensor
 
     def declare_input(self, tensor: Tensor) -> None:
-        """One of the model's inputs."""
+        """Declare a tensor as one of the model's inputs."""
         self.declare(tensor, Origin(content=True))
 
     def _inherit(self, result: Any, given: list[Tensor], marks: frozenset[Mark]) -> None:
@@ -123,7 +123,7 @@ class ForwardPass(TorchDispatchMode):
         for tensor in tensors_in(result):
             born = self._origins.get(_storage(tensor), _NOWHERE).born if _storage(tensor) in before else self._clock
             carried = replace(origin, marks=origin.marks | marks, born=born)
-            if not (tensor.is_floating_point() or tensor.is_complex()):  # a mask, or where to look
+            if not (tensor.is_floating_point() or tensor.is_complex()):  # a mask or indices
                 carried = Origin(origin.content, born=born)
             self.declare(tensor, carried)
 
@@ -133,7 +133,7 @@ class ForwardPass(TorchDispatchMode):
         return f"{key}|{self._met[key]}"
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """The operation with meta tensors as parameters, everything else on the CPU and in float64."""
+        """Run an operation with meta tensors as parameters, and everything else on the CPU in float64."""
         kwargs = dict(kwargs or {})
         self._clock += 1
         if isinstance(kwargs.get("device"), torch.device):
@@ -142,7 +142,7 @@ class ForwardPass(TorchDispatchMode):
             kwargs["dtype"] = _widened(dtype)
         name = func._schema.name.removeprefix("aten::")
         given = tensors_in((args, kwargs))
-        if name in _ROTATION:  # of learned angles too
+        if name in _ROTATION:  # angles may be learned
             args = given = [self._made_up(tensor) for tensor in given]
         stored = [tensor.is_meta for tensor in given]
         if name in _MULTIPLY and self._operands(name, args)[0].is_floating_point():
@@ -150,7 +150,7 @@ class ForwardPass(TorchDispatchMode):
         marks: frozenset[Mark] = frozenset()
         if all(stored) and stored:
             copied = name == "_to_copy" or (name == "clone" and given[0].is_contiguous())
-            copied = copied and given[0].is_floating_point()  # the same parameter, wherever and of whatever type
+            copied = copied and given[0].is_floating_point()  # the same parameter, on any device and in any type
             result = given[0].detach() if copied else func(*args, **kwargs)
             if name == "clone" and not copied and _storage(given[0]) in self._names and result.is_contiguous():
                 self._names[_storage(result)] = self._names[_storage(given[0])]
@@ -167,7 +167,7 @@ class ForwardPass(TorchDispatchMode):
             return self._softmax(args[0], args[1])
         elif name == "mul" and self._neutral and (turned := self._turned(*args)) is not None:
             result = turned
-        elif name in ("max", "amax") and self.origin(given[0]).products:  # taken off before a softmax
+        elif name in ("max", "amax") and self.origin(given[0]).products:  # subtracted before a softmax
             result = tree_map(lambda one: torch.zeros_like(one), func(*args, **kwargs))
         elif name in _NEUTRAL and (self._neutral or name not in _ROTATION) and args[0].is_floating_point():
             result = _NEUTRAL[name](*args)
@@ -178,7 +178,7 @@ class ForwardPass(TorchDispatchMode):
         return result
 
     def _mixed(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Of parameters and activations together: biases and gains are neutral, all else is noise."""
+        """Run an operation on parameters and activations together: biases and gains are neutral, all else is noise."""
         if name == "convolution":
             return self._convolve(func, args, kwargs)
         if name in _NORMS:
@@ -186,7 +186,7 @@ class ForwardPass(TorchDispatchMode):
         if name in ("add", "mul") or (name.rstrip("_") in ("add", "mul", "sub", "div") and not args[0].is_meta):
             given, stored = args[:2] if not args[0].is_meta else args[1::-1]
             result = given.expand(torch.broadcast_shapes(given.shape, stored.shape))
-            if stored.ndim == 1:  # a gain or a bias, a norm's perhaps
+            if stored.ndim == 1:  # a gain or a bias, which may belong to a norm
                 result = self.norms.of(self._names.get(_storage(stored), ""), result, "")
             return args[0].copy_(result) if name.endswith("_") else contiguous(result)
         small = all(tensor.numel() <= 2**22 for tensor in tensors_in((args, kwargs)))
@@ -199,7 +199,7 @@ class ForwardPass(TorchDispatchMode):
         return tree_map(lambda one: noise(key, one.shape) if isinstance(one, Tensor) else one, shapes)
 
     def _turned(self, *factors: Any) -> Tensor | None:
-        """What a complex rotation by position leaves of the other factor; None where there is no such rotation."""
+        """Return the product with a neutralised complex rotation by position, or None if there is no such rotation."""
         tensors = [one for one in factors if isinstance(one, Tensor) and one.is_complex()]
         turning = [one for one in tensors if not self.origin(one).linear]
         if len(tensors) != 2 or len(turning) != 1:
@@ -208,7 +208,7 @@ class ForwardPass(TorchDispatchMode):
         return kept * turning[0].abs()
 
     def _made_up(self, leaf: Any) -> Any:
-        """Noise in place of a parameter."""
+        """Replace a parameter by noise."""
         if not (isinstance(leaf, Tensor) and leaf.is_meta):
             return leaf
         if not leaf.is_floating_point():
@@ -231,7 +231,7 @@ class ForwardPass(TorchDispatchMode):
         if added is not None and added.is_meta and _storage(added) in self._names:
             marks = frozenset({Mark("bias", self._names[_storage(added)])})
         if left.is_meta and right.is_meta:
-            left = self._made_up(left)  # tokens that are parameters: queries of a resampler, positions
+            left = self._made_up(left)  # tokens may be parameters: queries of a resampler, positions
         if right.is_meta:
             result = self._linear(left, right, marks)
         elif left.is_meta:
@@ -248,7 +248,7 @@ class ForwardPass(TorchDispatchMode):
         return result
 
     def _linear(self, given: Tensor, weight: Tensor, marks: frozenset[Mark]) -> Tensor:
-        """Of (tokens, inputs) and (inputs, outputs), or both with a batch axis in front."""
+        """Make up the output for (tokens, inputs) and (inputs, outputs), both possibly with a leading batch axis."""
         shape = (*given.shape[:-1], weight.shape[-1])
         held = self._names.get(_storage(weight))
         key = self._key(f"linear {held or ''}")
@@ -275,7 +275,7 @@ class ForwardPass(TorchDispatchMode):
         return self.declare(result, Origin(origin.content, True, marks, born=self._clock, maps=maps))
 
     def _lies(self, name: str, weight: Tensor) -> Weight | None:
-        """Where (inputs, outputs), or several of them, lie in their parameter; None where not at even steps."""
+        """Return where one or several (inputs, outputs) are in their parameter, or None if steps are not constant."""
         several = weight.ndim == 3 and weight.stride(0) > 0 and weight.shape[0] > 1
         rows = torch.arange(weight.shape[-1]) * weight.stride(-1) + int(weight.storage_offset())
         if several:
@@ -292,7 +292,7 @@ class ForwardPass(TorchDispatchMode):
         return Weight(name, starts, step, n_inputs)
 
     def _laid(self, flat: Tensor, weight: Tensor) -> Tensor:
-        """A parameter's entries as the weight has them."""
+        """Arrange a parameter's entries like the weight."""
         copied = self._copies.get(_storage(weight))
         if copied is not None:
             flat = flat.as_strided(copied.shape, copied.stride, copied.offset).flatten()
@@ -303,7 +303,7 @@ class ForwardPass(TorchDispatchMode):
         shape = func(*tree_map(_to_meta, args), **kwargs).shape
         plain = (
             weight.is_meta and not given.is_meta and groups == 1 and not args[6] and set(weight.shape[2:]) == {1}
-        )  # of kernel size 1: a linear map of the channels
+        )  # kernels of size 1 are a linear map of the channels
         if plain and shape[2:] == given.shape[2:]:
             marks = frozenset({Mark("bias", self._names[_storage(bias)])}) if bias is not None else frozenset()
             channels_last = given.movedim(1, -1).flatten(0, -2)
@@ -332,7 +332,7 @@ class ForwardPass(TorchDispatchMode):
             content = any(one.content for one in origins)
             return self.declare(values.reshape(shape), Origin(content, True, born=self._clock))
         if not any(one.linear for one in origins):
-            result = torch.matmul(left, right)  # of positions alone: angles of rotation, say
+            result = torch.matmul(left, right)  # depends only on positions, for instance angles of rotation
             return self.declare(result, Origin(content=any(one.content for one in origins), born=self._clock))
         key = self._key("product")
         if self._real is not None:
@@ -350,7 +350,7 @@ class ForwardPass(TorchDispatchMode):
         return self.declare(result, Origin(content, True, products=frozenset({key}), born=self._clock))
 
     def _softmax(self, scores: Tensor, axis: int) -> Tensor:
-        """Itself without what is masked: weights only carry which products they come from."""
+        """Return the scores without masked entries in place of weights, which only carry their products."""
         key = self._key("softmax")
         origin = self.origin(scores)
         shown = torch.where(scores.abs() < _MASKED, scores, 0.0).nan_to_num()

@@ -1,4 +1,4 @@
-"""What a network might read: a few tokens, patches or frames of noise, by the words of its own signature."""
+"""Possible inputs of a network: a few tokens, patches or frames of noise, by the parameter names of its forward."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from torch import Tensor, nn
 
 _TOKENS, _BATCH = 7, 2
 _GRID = 4  # patches in height and width
-_ENCODED = 9  # tokens of what a decoder reads beside its own
+_ENCODED = 9  # tokens that a decoder reads from an encoder
 
 
 def possible_inputs(module: nn.Module) -> Iterator[dict[str, Any]]:
-    """Inputs of a module's forward, the likeliest first. Sizes are those of its configuration."""
+    """Yield inputs of a module's forward, the likeliest first, with sizes from its configuration."""
     words = signature(module.forward).parameters
     required = {name for name, one in words.items() if one.default is Parameter.empty}
     crossed = getattr(getattr(module, "config", None), "add_cross_attention", True)
-    encoded = {"encoder_hidden_states"} & set(words if crossed else ())  # without it a decoder may leave that out
+    encoded = {"encoder_hidden_states"} & set(words if crossed else ())  # otherwise a decoder may skip cross-attention
     for may in dict.fromkeys(frozenset(one) & set(_BESIDE) for one in (required | encoded, required, words)):
         sizes = _Sizes(getattr(module, "config", None))
         for given in _mains(words, sizes):
@@ -31,41 +31,41 @@ def possible_inputs(module: nn.Module) -> Iterator[dict[str, Any]]:
 
 @dataclass
 class _Sizes:
-    """What a configuration says, and noise."""
+    """Sizes in a configuration, and noise."""
 
     config: Any
     generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(11))
 
     @property
     def text(self) -> Any:
-        """The configuration of what reads text."""
+        """The configuration of the part that reads text."""
         try:
             return self.config.get_text_config()
-        except (AttributeError, ValueError):  # none, or several
+        except (AttributeError, ValueError):  # there is none, or there are several
             return getattr(self.config, "decoder", self.config)
 
     @property
     def sound(self) -> Any:
-        """The configuration of what reads sound."""
+        """The configuration of the part that reads sound."""
         parts = (getattr(self.config, name, None) for name in ("audio_config", "speech_config"))
         return next((part for part in parts if part), self.config)
 
     @property
     def sight(self) -> Any:
-        """The configuration of what reads images."""
+        """The configuration of the part that reads images."""
         return getattr(self.config, "vision_config", None) or self.config
 
     def noise(self, *shape: int) -> Tensor:
-        """Of a shape."""
+        """Draw noise of a shape."""
         return torch.randn(shape, generator=self.generator, dtype=torch.float64)
 
     def tokens(self) -> Tensor:
-        """Of a text."""
+        """Return token numbers of a text."""
         most = max(_size(self.text, "vocab_size", default=32) // 2 - 3, 1)
         return 3 + torch.arange(_BATCH * _TOKENS).reshape(_BATCH, _TOKENS) % most
 
     def width(self) -> int:
-        """Of what stands for a token."""
+        """Return the width of a token's embedding, or 0 if it is unknown."""
         return _size(self.text, "hidden_size", "d_model", "n_embd", "dim", default=0)
 
 
@@ -75,14 +75,14 @@ def _size(config: Any, *names: str, default: int) -> int:
 
 
 def _mains(words: Collection[str], sizes: _Sizes) -> Iterator[dict[str, Tensor]]:
-    """What may come first in a module's inputs, and what a decoder reads with it."""
+    """Yield possible main inputs of a module, with the input of its decoder."""
     tokens, noise = sizes.tokens(), sizes.noise
     written: dict[str, Tensor] = {}
     if "input_ids" in words:
         if "decoder_input_ids" in words:
             yield {"input_ids": tokens, "decoder_input_ids": tokens[:, :-2]}
         yield {"input_ids": tokens}
-        if (channels := _size(sizes.config, "num_channels", default=0)) > 3:  # codes of a sound
+        if (channels := _size(sizes.config, "num_channels", default=0)) > 3:  # sound codes
             yield {"input_ids": tokens[..., None].expand(-1, -1, channels)}
         written = {"input_ids": tokens}
     decoded = {"decoder_input_ids": tokens[:, :-2]} if "decoder_input_ids" in words else {}
@@ -107,7 +107,7 @@ def _mains(words: Collection[str], sizes: _Sizes) -> Iterator[dict[str, Tensor]]
 def _seen(
     words: Collection[str], sizes: _Sizes, written: Mapping[str, Tensor], decoded: Mapping[str, Tensor]
 ) -> Iterator[dict[str, Tensor]]:
-    """Images, films, and patches of them."""
+    """Yield images, videos, and patches of them."""
     sight, noise = sizes.sight, sizes.noise
     if sight is None:
         return
@@ -141,12 +141,12 @@ def _seen(
         yield {"pixel_values": noise(_BATCH, 1, *image), **written}
         yield {"pixel_values": noise(_BATCH, 1, tiles, *image), **written}
         yield {"pixel_values": noise(_size(sight, "num_frames", default=4), *image)}
-        if "prompt_pixel_values" in words:  # two of them, one above the other
+        if "prompt_pixel_values" in words:  # the model puts two images one above the other
             yield {"pixel_values": noise(_BATCH, image[0], image[1] // 2, image[2])}
 
 
 def _heard(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
-    """Sound, as a spectrum or as it is."""
+    """Yield sound, as a spectrum or as a waveform."""
     sound, noise = sizes.sound, sizes.noise
     bins = _size(sound, "num_mel_bins", "input_feat_per_channel", "feature_size", default=16)
     length = 2 * _size(sound, "max_source_positions", default=32)
@@ -165,7 +165,7 @@ def _heard(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
 
 
 def _measured(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
-    """Series of numbers."""
+    """Yield time series."""
     config = sizes.config
     length = _size(config, "context_length", default=32)
     lags = getattr(config, "lags_sequence", None)
@@ -176,7 +176,7 @@ def _measured(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
 
 
 def _images(config: Any, noise: Callable[..., Tensor]) -> dict[str, Tensor]:
-    """An image, and a few frames."""
+    """Return an image and a few frames of a video."""
     channels = getattr(config, "num_channels", getattr(config, "in_channels", 3))
     if not isinstance(channels, int):
         return {}
@@ -192,7 +192,7 @@ def _images(config: Any, noise: Callable[..., Tensor]) -> dict[str, Tensor]:
 
 
 def _patch(config: Any) -> tuple[int, ...]:
-    """(channels, frames where there are any, height, width) of a patch; nothing where they are not known."""
+    """Return (channels, frames if there are any, height, width) of a patch, or nothing if they are unknown."""
     patch = getattr(config, "patch_size", None)
     channels = getattr(config, "in_channels", getattr(config, "in_chans", getattr(config, "num_channels", 3)))
     frames = getattr(config, "temporal_patch_size", getattr(config, "patch_temporal", None))
@@ -201,18 +201,18 @@ def _patch(config: Any) -> tuple[int, ...]:
 
 
 def _ones(_: _Sizes, lead: Tensor) -> Tensor:
-    """A mask that hides none of the tokens, patches or frames."""
+    """Return a mask that hides no token, patch or frame."""
     return torch.ones(lead.shape[:2], dtype=torch.long)
 
 
 def _frames(sizes: _Sizes, lead: Tensor) -> Tensor:
-    """A mask that hides no frame of a spectrum, (batch, bin, frame) or (batch, frame, bin)."""
+    """Return a mask that hides no frame of a spectrum, (batch, bin, frame) or (batch, frame, bin)."""
     bins = _size(sizes.sound, "num_mel_bins", default=0)
     return torch.ones(lead.shape[0], lead.shape[-1 if lead.shape[1] == bins else 1], dtype=torch.long)
 
 
 def _boxes(_: _Sizes, lead: Tensor) -> Tensor:
-    """Where each token stands on a page: left, top, right, bottom."""
+    """Return the box of each token on a page: left, top, right, bottom."""
     first = torch.arange(prod(lead.shape[:2])).reshape(lead.shape[:2])
     return torch.stack([first, first, first + 3, first + 2], dim=-1)
 
@@ -222,7 +222,7 @@ def _grid(*axes: int) -> Callable[[_Sizes, Tensor], Tensor]:
 
 
 def _places(_: _Sizes, lead: Tensor) -> Tensor:
-    """(column, row) of each patch."""
+    """Return (column, row) of each patch."""
     place = torch.arange(lead.shape[1])
     return torch.stack([place % _GRID, place // _GRID], dim=-1).expand(len(lead), -1, -1)
 
@@ -233,7 +233,7 @@ def _encoded(sizes: _Sizes, lead: Tensor) -> Tensor:
 
 
 def _ahead(sizes: _Sizes) -> int:
-    """How far a series goes on."""
+    """Return the number of steps that a series is continued."""
     return _size(sizes.config, "prediction_length", default=1)
 
 
@@ -270,4 +270,4 @@ _BESIDE: Mapping[str, Callable[[_Sizes, Tensor], Any]] = {
     "past_values_padding": lambda _, lead: torch.zeros_like(lead),
     "freq": lambda _, lead: torch.zeros(len(lead), 1, dtype=torch.long),
 }
-"""What comes beside what comes first, by its name."""
+"""Further inputs by name, made from the sizes and the main input."""

@@ -1,16 +1,17 @@
-"""Layers of a network that need not run: those that hold nothing that is wanted, and those that are as others are.
+"""Layers of a network that need not run, because nothing in them is wanted or because they are like other layers.
 
-A layer that is left out gives what it is given. Two layers are *alike* if they are built alike: module for module the
-same class, with parameters of the same shapes, none of them shared, the same buffers and the same attributes, but for
-those that are the layer's number. Of layers that are alike the first two run. What they show holds for the others if
+A layer that is left out returns its input. Two layers are *alike* if they are built alike: module for module they have
+the same class, parameters of the same shapes, none of them shared, the same buffers and the same attributes, except for
+the layer's number. Of layers that are alike only the first two run. Their results hold for the others if
 
-* it is the same of both, but for the layer's number in the names: the first reads embeddings, the second a layer;
-* no layer asked for its number: in its place stands something that answers nothing;
-* each was called once in a pass, one after the other, with what the layer before gave, and those that are left out
-  with all else that the second one was given;
-* the layer gives activations of the shape that it was given.
+* both results are the same, except for the layer's number in names (the first layer reads embeddings, the second reads
+  the output of a layer);
+* no layer uses its number, which is replaced by an object that raises;
+* the layers were called once in a pass, in order, each with the output of the layer before; and layers that are left
+  out had the same further arguments as the second one;
+* the output of a layer has the shape of its input.
 
-A layer's code then sees the same, whichever of them it is. Where any of this fails, the whole network runs.
+The code of a layer then sees the same, whichever layer it is. If any of this fails, the whole network runs.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from torch.utils._pytree import tree_flatten
 from rmtbase.models._expressions import Expression
 
 _T = TypeVar("_T")
-_RUNNING = 2  # of layers that are alike
+_RUNNING = 2  # layers that run among those that are alike
 
 
 class Unlike(Exception):  # noqa: N818
-    """Layers that are built alike do not do the same, or do not stand one behind the other."""
+    """Error: layers that are built alike behave differently, or do not follow each other."""
 
 
 class _Unanswering:
-    """Stands in the place of a layer's number."""
+    """Placeholder for a layer's number."""
 
     def _asked(self, *_: Any) -> Any:
         raise Unlike("a layer asks for its number")
@@ -51,16 +52,16 @@ class _Unanswering:
 def only_layers_of(
     network: nn.Module, parameters: Mapping[str, Expression], sites: Sequence[frozenset[str]]
 ) -> Iterator[None]:
-    """Layers that hold no queries or keys of some sites give what they are given, as long as this lasts.
+    """Leave out layers without queries or keys of the given sites, as a context manager.
 
-    A stack of layers is a list of modules of which some hold all queries and keys of a site, so that these meet inside
-    of a layer: what is left out stands between such layers, never between a map of a site and its product. A layer that
-    is left out gives its input, and beside it, where layers of its class give more, what the last of them gave.
+    A stack of layers is a list of modules some of which hold all queries and keys of a site. The product of these is
+    then computed inside a layer, so that no layer between a map of a site and its product is left out. A layer that is
+    left out returns its input; if layers of its class return more, it also returns what the last of them returned.
 
     Args:
-        network: in which they are.
-        parameters: of the sites, with the stored tensors that each is made of.
-        sites: the stored tensors of the queries and keys of each.
+        network: the network.
+        parameters: the parameters of the sites, as expressions over the stored tensors.
+        sites: the stored tensors of the queries and keys of each site.
     """
     shared = network.named_parameters(remove_duplicate=False)
     holding = {id(one): frozenset(parameters[name].tensors()) for name, one in shared if name in parameters}
@@ -73,8 +74,8 @@ def only_layers_of(
 
 
 def _leave_out(stack: nn.ModuleList, are_left_out: Sequence[bool], changed: ExitStack) -> None:
-    """These layers of a stack give what they are given, until all is undone."""
-    beside: dict[type, tuple[Any, ...]] = {}  # what the last layer of a class gave beside its activations
+    """Let these layers of a stack return their input, until the changes are undone."""
+    beside: dict[type, tuple[Any, ...]] = {}  # what the last layer of a class returned beside its activations
 
     def keep(layer: nn.Module, given: Any, result: Any) -> None:
         beside[type(layer)] = result[1:] if isinstance(result, tuple) else ()
@@ -93,13 +94,13 @@ def _leave_out(stack: nn.ModuleList, are_left_out: Sequence[bool], changed: Exit
 
 @dataclass
 class LikeLayers:
-    """A list of layers of which some are alike, and the calls of them in the pass under way.
+    """List of layers some of which are alike, and their calls in the current pass.
 
     Attributes:
-        name: of the list.
+        name: name of the list.
         layers: the list.
-        kinds: the numbers of layers that are alike, of those kinds of which some are left out.
-        numbered: the modules in them that hold the layer's number, and under what name.
+        kinds: for each kind with layers that are left out, the numbers of the layers that are alike.
+        numbered: the modules that hold the layer's number, and the name of the attribute.
     """
 
     name: str
@@ -112,15 +113,15 @@ class LikeLayers:
 
     @property
     def _shown_by(self) -> dict[int, int]:
-        """The layers that are left out, each with the one that shows what it does: the second of its kind."""
+        """The layers that are left out, each with the layer that represents it: the second of its kind."""
         return {number: kind[_RUNNING - 1] for kind in self.kinds for number in kind[_RUNNING:]}
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
-        """Layers that others show give what they are given, and none knows its number, as long as this lasts.
+        """Leave out layers that another represents, and hide all numbers of layers, as a context manager.
 
         Raises:
-            Unlike: they were not called one after the other and with the same.
+            Unlike: the layers were not called in order and with the same arguments.
         """
         shown_by = self._shown_by
         with ExitStack() as changed:
@@ -139,7 +140,7 @@ class LikeLayers:
             raise Unlike("not every layer was called")
 
     def _call(self, number: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, list[Any], Any]:
-        """The activations that a layer is called with, and all else."""
+        """Return the activations that a layer is called with, and all other arguments."""
         if number != self._next or not (args or kwargs):
             raise Unlike("layers are not called one after the other")
         self._next = (number + 1) % len(self.layers)
@@ -168,11 +169,11 @@ class LikeLayers:
         return (given, *result[1:]) if isinstance(result, tuple) else given
 
     def spread(self, found: Mapping[str, _T], prefix: str) -> dict[str, _T]:
-        """What was found, by names that begin with those of modules, with the same of the layers that were left out.
+        """Add to the results those of the layers that were left out.
 
         Args:
-            found: in the order in which it was met.
-            prefix: what stands in front of the list's name.
+            found: results in the order of the pass, under names that begin with those of modules.
+            prefix: prefix of the list's name.
 
         Raises:
             Unlike: the first two layers of a kind show different things.
@@ -190,7 +191,7 @@ class LikeLayers:
             of_layer[number][name] = one
 
         def told(number: int, other: int) -> dict[str, _T]:
-            """What a layer shows, as that of another."""
+            """Return the results of a layer under the names of another."""
             return _renamed(of_layer[number], rf"(?<![\w.]){re.escape(stem)}\.{number}(?![^.|])", f"{stem}.{other}")
 
         for first, second, *_ in self.kinds:
@@ -204,7 +205,7 @@ class LikeLayers:
 
 
 def like_layers(network: nn.Module, name: str = "") -> Iterator[LikeLayers]:
-    """The lists of layers of which some need not run, none within another."""
+    """Yield the lists of layers some of which need not run, none within another."""
     shared = Counter(id(one) for _, one in network.named_parameters(remove_duplicate=False))
     yield from _like_layers(network, name, frozenset(one for one, count in shared.items() if count > 1))
 
@@ -232,7 +233,7 @@ def _like_layers(module: nn.Module, name: str, shared: frozenset[int]) -> Iterat
 
 
 def _alike(one: nn.Module, other: nn.Module, numbers: tuple[int, int]) -> list[tuple[nn.Module, str]] | None:
-    """The modules within two layers that hold its number, and as what; None where the layers are not built alike."""
+    """Return the modules and attributes with the numbers of two layers, or None if these are not built alike."""
     own, others = vars(one), vars(other)
     if type(one) is not type(other) or one is other or own.keys() != others.keys():
         return None
@@ -255,7 +256,7 @@ def _alike(one: nn.Module, other: nn.Module, numbers: tuple[int, int]) -> list[t
                 numbered += within
         elif type(value) is int and type(against) is int and (value, against) == numbers:
             numbered += [(one, name), (other, name)]
-        elif isinstance(value, OrderedDict) and isinstance(against, OrderedDict):  # hooks, by numbers of their own
+        elif isinstance(value, OrderedDict) and isinstance(against, OrderedDict):  # hooks, under arbitrary keys
             if list(value.values()) != list(against.values()):
                 return None
         elif not _is_same(value, against):
@@ -264,7 +265,7 @@ def _alike(one: nn.Module, other: nn.Module, numbers: tuple[int, int]) -> list[t
 
 
 def _is_like(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two parameters, or buffers, are of one shape and type; and buffers of the same values."""
+    """Return True if two parameters or buffers have the same shape and type, and buffers also the same values."""
     if one is None or other is None:
         return one is other
     if one.shape != other.shape or one.dtype != other.dtype or one.device != other.device:
@@ -273,7 +274,7 @@ def _is_like(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two things are one, or equal numbers, texts, or collections or calls of what is the same."""
+    """Return True if two objects are identical, or equal numbers, strings, collections or partial calls."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -288,7 +289,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _renamed(value: Any, pattern: str, by: str) -> Any:
-    """With names that match in the place of others, wherever they stand in it."""
+    """Replace matching names anywhere in a nested value."""
     if isinstance(value, str):
         return re.sub(pattern, lambda _: by, value)
     if isinstance(value, dict):
@@ -302,7 +303,7 @@ def _renamed(value: Any, pattern: str, by: str) -> Any:
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    """Whether what two layers show is equal, factors to rounding."""
+    """Return True if the results of two layers are equal, floating-point numbers up to rounding."""
     if isinstance(one, dict):
         return list(one) == list(other) and all(map(_is_equal, one.values(), other.values()))
     if isinstance(one, tuple):

@@ -1,8 +1,7 @@
-"""A network of ``transformers`` without its weights, and what its forward passes show of it.
+"""Network of ``transformers`` without its weights, and the sites that its forward passes show.
 
-The class is built from its configuration with the code of ``transformers`` alone, on torch's ``meta`` device: shapes
-and no values. No remote code is run: a configuration that names its own code, of a type that ``transformers`` does not
-know, is refused.
+The class is built from its configuration using only the code of ``transformers``, on torch's ``meta`` device: with
+shapes but without values. No remote code is run: a configuration of an unknown type that names its own code is refused.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ from rmtbase.shown import quoted
 _CHUNK = 16  # tokens
 _HELD_BY_MODULES = {"_parameters", "_buffers", "_modules"}
 _ONE_AT_A_TIME = threading.RLock()
-_MOST_MODULES = 10_000  # layers, experts, heads: no network has more, and building them has no end
+_MOST_MODULES = 10_000  # layers, experts, heads; no network has more, and building more would take forever
 _COUNTED = re.compile(r".*(layers?|blocks?|experts?|heads?|groups?)|depth")
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a network that can be run by itself.
+    """Part of a network that can be run by itself.
 
     Attributes:
         module: the part.
-        prefix: what its name puts in front of those of its modules.
-        inputs: with which it was run.
+        prefix: prefix of the names of its modules.
+        inputs: the inputs on which it was run.
         met: the sites that its passes showed, by the key of their softmax.
-        unresolved: why a module could not be read, by its name.
+        unresolved: the reason why a module could not be read, by the module's name.
         entered: the modules that ran.
     """
 
@@ -59,7 +58,7 @@ class Part:
 
     @classmethod
     def read(cls, module: nn.Module, inputs: Mapping[str, Any], prefix: str) -> Part:
-        """Run with its inputs: of layers that are alike a few, if these show what the others do; else all."""
+        """Run a module on inputs; only two of the layers that are alike run if they represent the others."""
         alike = [*like_layers(module)]
         if alike:
             try:
@@ -72,11 +71,11 @@ class Part:
                     met, unresolved = layers.spread(met, prefix), layers.spread(unresolved, prefix)
                     entered = layers.spread(entered, prefix)
                 return cls(module, prefix, reading.inputs, met, unresolved, entered)
-            except Exception:  # whatever a network without some of its layers raises
+            except Exception:  # a network without some of its layers may raise anything
                 pass
         try:
             reading = Reading.of(module, inputs, prefix)
-        except Exception:  # its cache may have fewer places than its layers take
+        except Exception:  # its cache may have fewer entries than it has layers
             if not _keeps_cache(module) or "use_cache" in inputs:
                 raise
             reading = Reading.of(module, {**inputs, "use_cache": False}, prefix)
@@ -84,11 +83,11 @@ class Part:
 
 
 def build(config: Mapping[str, Any], path: Path) -> nn.Module:
-    """The network of a configuration, its parameters on ``meta``, what it holds besides with its values.
+    """Build the network of a configuration, with its parameters on ``meta`` and with the values of its buffers.
 
     Raises:
         UnknownArchitectureError: ``transformers`` does not know the type.
-        CheckpointError: its class cannot be made of this configuration.
+        CheckpointError: its class cannot be built from this configuration.
     """
     known = transformers.models.auto.configuration_auto.CONFIG_MAPPING
     name = config.get("model_type")
@@ -109,14 +108,14 @@ def build(config: Mapping[str, Any], path: Path) -> nn.Module:
             network = of_class(made) if of_class else transformers.AutoModel.from_config(made)
             _attend_fully(network)
         _with_buffers(network)
-    except Exception as error:  # whatever a class of transformers raises, or its own initialisation
+    except Exception as error:  # a class of transformers, or its initialization, may raise anything
         said = str(error) or type(error).__name__
         raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {said}") from error
     return network.eval()
 
 
 def _attend_fully(network: nn.Module) -> None:
-    """Put full attention in the place of sparse, as BigBird does itself in the midst of its pass over a short text."""
+    """Replace sparse attention by full attention, as BigBird itself does during a pass over a short text."""
     for module in [*network.modules()]:
         change: Any = getattr(module, "set_attention_type", None)
         if change is not None and getattr(module, "attention_type", None) == "block_sparse":
@@ -132,7 +131,7 @@ def _require_countable(config: Mapping[str, Any], path: Path) -> None:
 
 
 def _class(config: Mapping[str, Any], made: Any) -> type | None:
-    """The class that the checkpoint was saved from, or one that its configuration makes; None where AutoModel knows."""
+    """Return the class that the checkpoint was saved from or one of its type, or None if AutoModel can choose."""
     module = import_module(type(made).__module__.replace("configuration_", "modeling_"))
     of_type = [
         one
@@ -150,7 +149,7 @@ def _class(config: Mapping[str, Any], made: Any) -> type | None:
 
 
 def _with_buffers(network: transformers.PreTrainedModel) -> None:
-    """What is no parameter gets its values, as loading gives them: noise first, then what the class sets."""
+    """Set the values of buffers, as loading does: first noise, then what the class sets."""
     generator = torch.Generator().manual_seed(5)
     for module in network.modules():
         for name, buffer in module._buffers.items():
@@ -163,21 +162,21 @@ def _with_buffers(network: transformers.PreTrainedModel) -> None:
 
 @contextmanager
 def written_out(network: nn.Module) -> Iterator[None]:
-    """Attention and experts written out in torch, rather than by kernels, as long as this lasts; then all is as before.
+    """Use explicit attention and experts in torch instead of kernels, as a context manager; all changes are undone.
 
-    State-space mixers pad their tokens to chunks, and form arrays of (chunk, chunk, heads, state), gigabytes for a few
-    tokens: their chunks are small meanwhile, which changes none of their results.
+    State-space mixers pad their tokens to chunks and form arrays of (chunk, chunk, heads, state), which take gigabytes
+    for a few tokens. Their chunks are made small meanwhile, which does not change their results.
 
-    What forward passes leave behind in the network's modules and configurations is taken back, and so are the states
-    of the random generators of torch, NumPy and Python. One thread at a time is in here: the types of new tensors and
-    the hooks of all modules are the process's own.
+    Changes that forward passes make to the network's modules and configurations are undone, and the states of the
+    random generators of torch, NumPy and Python are restored. Only one thread at a time may enter, because the default
+    type of new tensors and the global hooks of modules belong to the process.
     """
     names = ("_attn_implementation_internal", "_experts_implementation_internal")
     with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]), ExitStack() as undone:
         undone.callback(random.setstate, random.getstate())
-        undone.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002, what a network may draw from
+        undone.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002, a network may draw from it
         configs, modules = _configs(network), [vars(module) for module in network.modules()]
-        for held in (*configs, *modules):  # a forward pass may leave sizes of its inputs behind, as that of Swin does
+        for held in (*configs, *modules):  # a forward pass, such as Swin's, may store sizes of its inputs
             undone.callback(_put_back, held, dict(held))
             for name in _HELD_BY_MODULES & held.keys():
                 undone.callback(_put_back, held[name], dict(held[name]))
@@ -190,7 +189,7 @@ def written_out(network: nn.Module) -> Iterator[None]:
 
 
 def _put_back(held: dict[str, Any], before: Mapping[str, Any]) -> None:
-    """What a dictionary held before, in place."""
+    """Restore the content of a dictionary in place."""
     for name in held.keys() - before.keys():
         del held[name]
     held.update(before)
@@ -198,7 +197,7 @@ def _put_back(held: dict[str, Any], before: Mapping[str, Any]) -> None:
 
 @contextmanager
 def without_caches(network: nn.Module) -> Iterator[None]:
-    """Keys and values of earlier tokens are not kept, as long as this lasts: their places go by the layer's number."""
+    """Disable caches of keys and values, which are indexed by the layer's number, as a context manager."""
     before = [(held, held["use_cache"]) for held in _configs(network) if "use_cache" in held]
     try:
         for held, _ in before:
@@ -210,23 +209,23 @@ def without_caches(network: nn.Module) -> Iterator[None]:
 
 
 def _keeps_cache(module: nn.Module) -> bool:
-    """Whether a module keeps keys and values of earlier tokens, and can be told not to."""
+    """Return True if a module caches keys and values of earlier tokens, and has an argument to disable this."""
     return bool(getattr(getattr(module, "config", None), "use_cache", False)) and (
         "use_cache" in signature(module.forward).parameters
     )
 
 
 def _configs(network: nn.Module) -> list[dict[str, Any]]:
-    """The configurations of a network and of its parts, each once."""
+    """Return the configurations of a network and of its parts, each once."""
     found = [getattr(module, "config", None) for module in network.modules()]
     return [*{id(one): vars(one) for one in found if hasattr(one, "__dict__")}.values()]
 
 
 def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> list[Part]:
-    """The whole network for inputs that it accepts, then those of its models that did not run.
+    """Run the whole network on inputs that it accepts, then those of its models that have not run.
 
     Raises:
-        Exception: what the network raised for the likeliest inputs, where none of its parts runs.
+        Exception: the error for the likeliest inputs, if none of its parts runs.
     """
     parts: list[Part] = []
     entered: set[str] = set()
@@ -239,7 +238,7 @@ def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> l
             for given in [inputs] if inputs is not None and not path else possible_inputs(module):
                 try:
                     parts.append(Part.read(module, given, prefix))
-                except Exception as error:  # other inputs may do
+                except Exception as error:  # other inputs may work
                     first = first or error
                 else:
                     entered.update(parts[-1].entered)
@@ -250,7 +249,7 @@ def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> l
 
 
 def never_run(network: nn.Module, parts: Sequence[Part]) -> list[str]:
-    """Modules that are attention by their name and hold parameters, and that no pass entered."""
+    """List the modules that are attention by their class name, have parameters, and did not run in any pass."""
     entered = {path for part in parts for path in part.entered}
     return [
         path

@@ -1,4 +1,4 @@
-"""What the norms of a network learn, by what each does to noise."""
+"""Learned parameters of a network's norms, found from the effect of each norm on noise."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _TOLERANCE = 1e-4  # some norms compute in float32
 
 
 class Measured(NamedTuple):
-    """A norm: x̂ ⊙ (offset + gain) + bias, x̂ being a multiple of x, or where it is centred of x less its mean.
+    """Norm x̂ ⊙ (offset + gain) + bias, where x̂ is a multiple of x or, if centred, of x minus its mean.
 
     Attributes:
-        norm: by the names of the network's parameters.
-        size: how many gains there are.
-        centred: whether it takes the mean off.
+        norm: the norm, with the names of the network's parameters.
+        size: number of gains.
+        centred: whether it subtracts the mean.
     """
 
     norm: Norm
@@ -38,13 +38,13 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Norms:
-    """The norms of a network: its modules by name, and what its passes showed of them.
+    """Norms of a network.
 
     Attributes:
-        modules: by name.
-        plain: what norms were given.
-        tagged: the same, by which the rows are told.
-        apart: the pass that tells norms apart.
+        modules: the modules by name.
+        plain: inputs of norms in the plain pass.
+        tagged: inputs of norms in the tagged pass, which identifies the rows.
+        apart: the pass that distinguishes norms.
     """
 
     modules: Mapping[str, nn.Module]
@@ -54,7 +54,7 @@ class Norms:
     _known: dict[str, Measured | None] = field(default_factory=dict)
 
     def before(self, linear: str) -> Norm | None:
-        """The norm whose output is the input of a map, by key; PLAIN where it is no norm's, None where not known."""
+        """Return the norm whose output is the input of a map, PLAIN if there is no such norm, or None if unknown."""
         if linear not in self.apart.linears:
             return None
         given = self.apart.linears[linear].given
@@ -65,9 +65,9 @@ class Norms:
         return measured and measured.norm
 
     def behind(self, operand: frozenset[Mark], maps: frozenset[Mark], rows: Int[np.ndarray, "head d"]) -> Norm | None:
-        """The norm of queries, keys or values with these rows, which came through these marks.
+        """Return the norm of queries, keys or values with these rows, given the marks that they have passed.
 
-        None where it is not known, or does more than divide and multiply by gains in the order of the rows.
+        None if the norm is unknown, or does more than divide them and multiply by gains in the order of the rows.
         """
         if any(mark.kind == "inner" for mark in maps) or any(mark.kind == "gain" for mark in operand):
             return None
@@ -83,7 +83,7 @@ class Norms:
         return measured.norm if self._in_order(name, measured.size, rows.ravel().tolist()) else None
 
     def _in_order(self, name: str, size: int, rows: list[int]) -> bool:
-        """Whether the gain of row i is number i modulo their number, in some use of a norm."""
+        """Return True if, in some use of a norm, row i has the gain with the number i modulo the number of gains."""
         for plain, tagged in zip(self.plain.given[name], self.tagged.given.get(name, ()), strict=False):
             if plain.shape != tagged.shape or plain.numel() % size:
                 continue
@@ -94,18 +94,18 @@ class Norms:
         return False
 
     def _measured(self, name: str) -> Measured | None:
-        """What a module learns; None where it does something else than a norm of the last axis."""
+        """Return the learned part of a module, or None if it is not a norm over the last axis."""
         if name not in self._known:
             try:
                 found = _measure(self.modules[name], name, tuple(self.plain.given[name][0].shape))
-            except Exception:  # whatever a module raises: it is none of the kind
+            except Exception:  # a module that raises anything is not such a norm
                 found = None
             self._known[name] = found
         return self._known[name]
 
 
 def _measure(module: nn.Module, name: str, shape: tuple[int, ...]) -> Measured | None:
-    """Its parameters are given values in turn; which of them is the gain, and which the bias, is what fits."""
+    """Measure a norm: set its parameters in turn, and find which of them acts as gain and which as bias."""
     generator = torch.Generator().manual_seed(3)
     parameters = {key: tuple(one.shape) for key, one in module.named_parameters()}
     x = 3 * torch.randn(shape, generator=generator, dtype=torch.float64) + 1
@@ -134,7 +134,7 @@ def _measure(module: nn.Module, name: str, shape: tuple[int, ...]) -> Measured |
 
 
 def _is_centred(normalised: Tensor, x: Tensor) -> bool | None:
-    """Whether a multiple of x less its mean, rather than of x itself; None where it is neither."""
+    """Return whether the output is a multiple of x minus its mean, rather than of x; None if it is neither."""
     for centred in (False, True):
         one = x - x.mean(-1, keepdim=True) if centred else x
         factor = (normalised * one).sum(-1, keepdim=True) / one.square().sum(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""What is noted of a site, and in which stack and layer it stands."""
+"""Notes of a site, and its stack and layer."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ NORM_KINDS = ("norm", "rsqrt", "linalg_vector_norm", "native_layer_norm", "nativ
 
 
 class Met(NamedTuple):
-    """A site without its place.
+    """Site as found in a forward pass, before it is placed in a stack.
 
     Attributes:
-        site: but for its place.
-        crossed: whether its queries and keys read different inputs.
-        product: of its queries and keys, by key.
-        heads: the number of the head of each of its queries.
+        site: the site; its place is not yet set.
+        crossed: whether its queries and keys have different inputs.
+        product: key of the product of its queries and keys.
+        heads: number of the head of each query.
         queries_left: whether queries are the left operand.
-        factor: what the operands' product has over that of the matrices.
+        factor: ratio of the operands' product to that of the matrices.
     """
 
     site: Site
@@ -42,13 +42,13 @@ class Met(NamedTuple):
     factor: float
 
     def again(self, other: Met) -> Met:
-        """Of a site whose layer runs several times: a norm that is another then is not known."""
+        """Combine with another run of the same layer: norms that differ between the runs are unknown."""
         differing = [name for name in NORM_FIELDS if getattr(self.site, name) != getattr(other.site, name)]
         return self._replace(site=replace(self.site, **dict.fromkeys(differing)))
 
 
 def common_module(names: Iterable[str]) -> str:
-    """The modules that all names begin with."""
+    """Return the modules that all names begin with."""
     same = []
     for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
         if len(set(parts)) > 1:
@@ -58,13 +58,13 @@ def common_module(names: Iterable[str]) -> str:
 
 
 def module_of(queries: Iterable[str], keys: Iterable[str], others: Iterable[str]) -> str:
-    """The module of a site, by the names of its tensors: that of its queries, where its keys are another layer's."""
+    """Return the module of a site by its tensors' names: that of its queries if its keys belong to another layer."""
     q_names, k_names = [*queries], [*keys]
     return common_module(q_names if other_layer(q_names, k_names) else [*q_names, *k_names, *others])
 
 
 def other_layer(queries: Iterable[str], keys: Iterable[str]) -> str | None:
-    """The module of the keys, where the names of queries and keys part at the number of a layer; None where not."""
+    """Return the module of the keys if the names of queries and keys first differ in a layer's number, or None."""
     of_queries, of_keys = common_module(queries), common_module(keys)
     each = zip(of_queries.split("."), of_keys.split("."), strict=False)
     parted = next(((one, other) for one, other in each if one != other), ("", ""))
@@ -99,7 +99,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 
 
 def in_places(each: Iterable[Met]) -> tuple[Site, ...]:
-    """The sites, each once, in order of stack and layer, by the words and numbers of their modules' names."""
+    """Return the sites, each once, in order of stack and layer, which follow from their modules' names."""
     found: dict[tuple[Expression | None, Expression | None], Met] = {}
     for one in each:
         of = one.site.query, one.site.key

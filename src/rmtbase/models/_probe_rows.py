@@ -1,4 +1,4 @@
-"""From the values that met at a product back to the rows of stored tensors."""
+"""Identification of the rows of stored tensors from the values in a product."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from rmtbase.models._probe_events import TAG, Contraction, Mark, Softmax, Weight
 
 
 class NoReading(Exception):  # noqa: N818
-    """Why a softmax cannot be read as attention of stored queries and keys."""
+    """Error: a softmax cannot be read as attention of stored queries and keys; the message is the reason."""
 
 
 class Heads(NamedTuple):
-    """Query or key operands: the number and the factor of each coordinate, (n, token, d), and the tokens' u[t]."""
+    """Query or key operands: the number and the factor of each coordinate, (n, token, d).
+
+    The factors contain the tokens' u[t]; ``marks`` are the neutral operations that were passed, and ``turned`` tells
+    which coordinates are rotated.
+    """
 
     numbers: Int[np.ndarray, "n token d"]
     factors: Float[np.ndarray, "n token d"]
@@ -29,7 +33,7 @@ class Heads(NamedTuple):
 
 
 def decode(plain: np.ndarray, tagged: np.ndarray) -> np.ndarray:
-    """The number i of the output from which each value came: tagged = plain · (1 + i · 2⁻³⁶); 0 where there is none."""
+    """Return the number i of the output behind each value, tagged = plain · (1 + i · 2⁻³⁶); 0 if there is none."""
     with np.errstate(all="ignore"):
         raw = (tagged / plain - 1) / TAG
         numbers = np.rint(raw)
@@ -38,7 +42,7 @@ def decode(plain: np.ndarray, tagged: np.ndarray) -> np.ndarray:
 
 
 def batches(seen: Float[np.ndarray, "n m s"], nbatches: int) -> list[int] | None:
-    """Which batch of the scores each batch of weights comes from, as m + 1 + n / (2 · nbatches) says."""
+    """Return the batch n of the scores behind each batch of weights; scores are m + 1 + n / (2 · nbatches)."""
     part = (seen - np.floor(seen + 1e-9)) * 2 * nbatches
     result = []
     for one, inside in zip(part, np.abs(seen) > 1e-12, strict=True):
@@ -53,7 +57,7 @@ def batches(seen: Float[np.ndarray, "n m s"], nbatches: int) -> list[int] | None
 
 
 def content_product(products: Mapping[str, Contraction], softmax: Softmax) -> str | None:
-    """Of the products that scores are made of, that of contents, where there is one such alone."""
+    """Return the key of the only product of contents among the products in scores, or None."""
     each = {key: products[key].origins for key in softmax.origin.products}
     for kind in ("content", "linear"):
         fitting = [key for key, (left, right) in each.items() if getattr(left, kind) and getattr(right, kind)]
@@ -63,14 +67,14 @@ def content_product(products: Mapping[str, Contraction], softmax: Softmax) -> st
 
 
 def scale_of(plain: Softmax, tagged: Softmax | None) -> tuple[float, bool]:
-    """What q·k is multiplied by before a softmax, and whether the keys are the right operand."""
+    """Return the factor of q·k before a softmax, and whether the keys are the right operand."""
     if tagged is None or tagged.scores.shape != plain.scores.shape:
-        raise NoReading("its course depends on the values")
+        raise NoReading("its control flow depends on the values")
     scores = np.moveaxis(plain.scores.numpy(), plain.axis, -1)
     with np.errstate(invalid="ignore", over="ignore"):
         seen = np.moveaxis(tagged.scores.numpy(), plain.axis, -1) - scores
     seen = np.where(np.abs(scores) < 1e30, seen, np.nan)
-    seen = np.where(np.abs(seen) > 1e-12, seen, np.nan)  # what is no product: sinks, say
+    seen = np.where(np.abs(seen) > 1e-12, seen, np.nan)  # entries that are no product, such as sinks
     if np.all(np.isnan(seen)):
         raise NoReading("scores do not depend on the product of queries and keys")
     scale = float(np.nanmin(np.abs(seen)))
@@ -79,7 +83,7 @@ def scale_of(plain: Softmax, tagged: Softmax | None) -> tuple[float, bool]:
 
 
 def pairs(queries: np.ndarray, keys: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The query heads in their order, each with the key head that it meets, by the numbers of their rows."""
+    """Return the query heads in order, each with its key head, as the numbers of their rows."""
     met: dict[tuple[int, ...], tuple[int, ...]] = {}
     for of_queries, of_keys in zip(queries, keys, strict=True):
         known = {row for row in _distinct(of_keys) if min(row) > 0}
@@ -97,21 +101,21 @@ def pairs(queries: np.ndarray, keys: np.ndarray) -> list[tuple[tuple[int, ...], 
 
 
 def _distinct(rows: np.ndarray) -> list[tuple[int, ...]]:
-    """The distinct rows, in their order."""
+    """Return the distinct rows, in order."""
     return list(dict.fromkeys(map(tuple, (rows[:1] if (rows == rows[:1]).all() else rows).tolist())))
 
 
 def grouped(served: list[tuple[int, ...]]) -> tuple[np.ndarray, int]:
-    """The key heads, so that query head i meets key head i // (n_heads / n_key_heads)."""
+    """Return the key heads such that query head i uses key head i // (n_heads / n_key_heads), and their number."""
     runs = [key for key, _ in groupby(served)]
     group = len(served) // len(runs)
     regular = len(served) % len(runs) == 0 and all(key == runs[i // group] for i, key in enumerate(served))
-    rows = np.array(runs if regular else served)  # else one key head for each query head
+    rows = np.array(runs if regular else served)  # if not regular, one key head for each query head
     return rows, len(rows)
 
 
 def factors_of(operand: Heads, rows: np.ndarray) -> tuple[float, np.ndarray]:
-    """The factor of the first coordinate, and each coordinate's over it, (head, d)."""
+    """Return the factor of the first coordinate, and the ratio of each coordinate's factor to it, (head, d)."""
     first = {tuple(row): None for row in rows.tolist()}
     relative: dict[tuple[int, ...], np.ndarray] = {}
     scales = []
@@ -129,9 +133,9 @@ def factors_of(operand: Heads, rows: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def token_factor(found: Float[np.ndarray, " n"]) -> float | None:
-    """The f of which all values are f · u[t], with tokens t; None where there is none, the first of several."""
+    """Return the first factor f such that all values are f · u[t] with some tokens t, or None."""
     order, known = _sorted_tokens()
-    # In the order of u, for a search among sorted numbers is quick for numbers that are sorted, too.
+    # Candidates are in the order of u, because searching for sorted numbers is fast.
     candidates, turns = np.append(found[0] / known, 1.0), np.append(order, -1)
     for factor in found:
         sought = factor / candidates
@@ -143,7 +147,7 @@ def token_factor(found: Float[np.ndarray, " n"]) -> float | None:
 
 @cache
 def _sorted_tokens() -> tuple[Int[np.ndarray, " t"], Float[np.ndarray, " t"]]:
-    """The tokens t in the order of u[t], and u[t] of these."""
+    """Return the tokens t in the order of u[t], and their u[t]."""
     of_tokens = tokens(1 << 16).numpy()
     order = np.argsort(of_tokens)
     return order, of_tokens[order]
@@ -152,7 +156,7 @@ def _sorted_tokens() -> tuple[Int[np.ndarray, " t"], Float[np.ndarray, " t"]]:
 def stored_rows(
     weight: Weight, outputs: Int[np.ndarray, " output"], shapes: Mapping[str, tuple[int, ...]]
 ) -> list[tuple[Tensor, np.ndarray, np.ndarray]]:
-    """The stored tensors as matrices in which outputs of a map have their weights: which of them, and in which rows."""
+    """Return the stored tensors, as matrices, that hold outputs of a map, with the outputs and the rows in each."""
     shape = list(shapes[weight.name])
     while len(shape) > 2 and shape[-1] == 1:
         shape.pop()
@@ -170,9 +174,9 @@ def stored_rows(
                     (Tensor(weight.name, True, number if skipped else None, axes), among, within[among])
                     for number, among in each
                 ]
-    raise NoReading(f"rows of {weight.name} lie across it")
+    raise NoReading(f"outputs are neither rows nor columns of {weight.name}")
 
 
 def rounded(factor: float) -> float:
-    """To twelve digits, as far as it is known."""
+    """Round to twelve digits, the accuracy of the factor."""
     return float(f"{factor:.12g}")

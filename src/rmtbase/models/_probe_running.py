@@ -1,4 +1,4 @@
-"""A forward pass of a module under way: attention is written out, norms are neutral, and everything is put back."""
+"""Execution of a module's forward pass, with explicit attention and neutral norms; all changes are undone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rmtbase.models._probe_forward import ForwardPass
 
 
 class _PlainAttention(TorchFunctionMode):
-    """Attention written out, in place of torch's own function for it."""
+    """Explicit attention in place of torch's own function for it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is not nn.functional.scaled_dot_product_attention:
@@ -36,7 +36,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Without a causal mask, which changes no product; heads lie behind tokens, as torch's own lets them."""
+    """Compute attention without a causal mask, which changes no product; heads follow tokens in memory, as in torch."""
     if enable_gqa:
         group = query.shape[-3] // key.shape[-3]
         key, value = (one.repeat_interleave(group, -3) for one in (key, value))
@@ -49,9 +49,9 @@ def _attention(
 
 @contextmanager
 def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator[None]:
-    """A forward pass of a module under way: its norms are neutral, and the pass knows in which module it is."""
+    """Prepare a module for a forward pass: its norms are neutral, and the pass knows which module is running."""
     paths = {id(one): (prefix + path).rstrip(".") for path, one in module.named_modules()}
-    thread = threading.get_ident()  # others may run the same module meanwhile
+    thread = threading.get_ident()  # other threads may run the same module at the same time
 
     def enter(one: nn.Module, _: Any) -> None:
         if id(one) in paths and threading.get_ident() == thread:
@@ -93,7 +93,7 @@ def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Whether a module is a norm by its name, and holds no other."""
+    """Return True if a module is a norm by its class name and contains no other module."""
     return "norm" in type(module).__name__.lower() and next(module.children(), None) is None
 
 
@@ -108,9 +108,9 @@ def run(
     norms: NormOutputs | None = None,
     prefix: str = "",
 ) -> ForwardPass:
-    """One pass with meta tensors in place of the parameters; the module is as it was afterwards, whatever happens.
+    """Run one pass with meta tensors in place of the parameters; the module is restored afterwards in any case.
 
-    Names of parameters and modules are given with the prefix. Buffers are copies, which a pass may write to.
+    Names of parameters and modules in the result have the prefix. Buffers are copied, since a pass may write to them.
     """
     stand_ins: dict[str, Tensor] = {
         name: one.detach().clone() if one.is_meta else one.detach().to("cpu", copy=True)

@@ -1,4 +1,4 @@
-"""Proof of attention sites with a model's real weights: q·k of its own forward pass is xᵀ W_QK x′, head by head."""
+"""Proof of attention sites with a model's real weights: q·k in its own forward pass equals xᵀ W_QK x′ for each head."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rmtbase.models._probe_running import run
 from rmtbase.models._sites import Disproved, Site
 
 TOLERANCE = 1e-9
-"""Of q·k, relative to |q| |k|."""
+"""Largest accepted deviation of q·k, relative to the head's largest |xᵀ W_QK x′|."""
 
 
 def prove_parts(
@@ -29,24 +29,26 @@ def prove_parts(
     path: Path,
     own: Mapping[str, nn.Parameter] | None = None,
 ) -> tuple[Site, ...]:
-    """Compare the products of the queries and keys of each site's module with its expressions.
+    """Compare the products of queries and keys in each site's module with the site's expressions.
 
     The maps of queries and keys run with the real weights in float64, on two inputs of noise; biases, norms, gains and
-    rotation are neutral as they are for the sites. One weight is in memory at a time; products are not formed.
+    rotation are neutral, as they are for the sites. One weight is in memory at a time; products of weights are not
+    formed.
 
     Args:
-        sites: of the names that ``read`` knows.
-        parts: of the network.
-        stored: what each of its parameters is of the stored tensors.
-        read: gives a stored tensor.
-        path: what messages call the checkpoint.
-        own: the parameters of the network by name, where it has its weights; else they are made of what is stored.
+        sites: sites whose expressions use names that ``read`` knows.
+        parts: parts of the network.
+        stored: expression of each of its parameters over the stored tensors.
+        read: function that reads a stored tensor.
+        path: path of the checkpoint in messages.
+        own: the parameters of the network by name, where it has its weights; otherwise they are computed from the
+            stored tensors.
 
     Returns:
-        The sites whose queries and keys meet in these parts: they are proved.
+        The sites whose queries are multiplied with their keys in these parts; these sites are proved.
 
     Raises:
-        Disproved: names the site and head at which they differ.
+        Disproved: they differ; the message names the site and the head.
     """
     wanted = {frozenset(site.query_key_tensors()): site for site in sites}
     proved: set[frozenset[str]] = set()
@@ -71,7 +73,7 @@ def prove_parts(
 
 
 class _Proof:
-    """Real maps of queries and keys, each site compared when its product comes."""
+    """Run the maps of queries and keys with real weights, and compare each site when its product is computed."""
 
     def __init__(
         self,
@@ -91,12 +93,12 @@ class _Proof:
         self._leaves: dict[str, Float[np.ndarray, "2 d_in"]] = {}
 
     def holds(self, name: str) -> bool:
-        """Those of queries and keys."""
+        """Return True for the maps of queries and keys."""
         return name in self._of_site
 
     def apply(self, name: str, given: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin) -> Tensor:
-        """With noise in place of what the site reads, two tokens in turn."""
-        if not (origin.maps and origin.maps <= self._of_site[name]):  # else a factor before it
+        """Apply a map to noise in place of the site's input, with two tokens in alternation."""
+        if not (origin.maps and origin.maps <= self._of_site[name]):  # otherwise the input is a factor's output
             width = given.shape[-1]
             noise = torch.randn(2, width, generator=torch.Generator().manual_seed(width), dtype=torch.float64)
             self._leaves[name] = noise.numpy()
@@ -104,14 +106,14 @@ class _Proof:
         return given @ laid(self._values(name).flatten())
 
     def _values(self, name: str) -> Tensor:
-        """The weights of a map, as float32 holds them."""
+        """Return the weights of a map in the precision of float32."""
         if self._own is not None:
             return self._own[name].detach().cpu().float().double()
-        matrix = self._stored[name].evaluate(self._read)  # as it is stored, or rows of what is
+        matrix = self._stored[name].evaluate(self._read)  # a stored tensor or rows of it, in its own precision
         return torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float64))
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
-        """Compare the site whose product it is."""
+        """Compare the site that the product belongs to."""
         if product not in self.left:
             return
         met, site = self.left.pop(product)
@@ -121,13 +123,13 @@ class _Proof:
         of_keys = self._leaf(met.site.key)
         found = queries @ keys.swapaxes(1, 2) / met.factor  # (n, query token, key token)
         expected = self._expected(site, met.site, of_queries, of_keys)[met.heads]  # (n, query token, 2, 2)
-        present = np.any(keys != 0, axis=-1)[:, None, :, None, None]  # not what fills a window up
+        present = np.any(keys != 0, axis=-1)[:, None, :, None, None]  # without the padding of a window
         off = np.where(present, np.abs(found[..., None, None] - expected[:, :, None]), 0.0)
-        off = off.min(axis=-1).max(axis=2)  # of the nearest key token, worst of all; (n, query token, 2)
+        off = off.min(axis=-1).max(axis=2)  # nearest key token of the noise, worst key; (n, query token, 2)
         nearest = off.argmin(axis=-1)
         size = np.abs(expected).max(axis=(-1, -2))
         wrong = off.min(axis=-1) / np.maximum(size, np.finfo(float).tiny)
-        if np.all(wrong < TOLERANCE) and (len(np.unique(nearest)) == 2 or not size.any()):  # weights of zeros
+        if np.all(wrong < TOLERANCE) and (len(np.unique(nearest)) == 2 or not size.any()):  # or all weights are zero
             return
         n, token = np.unravel_index(np.argmax(wrong), wrong.shape)
         head = int(met.heads[n, token])
@@ -139,11 +141,11 @@ class _Proof:
         )
 
     def _leaf(self, matrix: Expression | None) -> np.ndarray:
-        """The noise that a matrix read."""
+        """Return the noise that was the input of a matrix."""
         return next(self._leaves[name] for name in (matrix.tensors() if matrix else ()) if name in self._leaves)
 
     def _expected(self, site: Site, traced: Site, of_queries: np.ndarray, of_keys: np.ndarray) -> np.ndarray:
-        """xᵀ W_QK x′ for each head and the two tokens of noise, (head, 2, 2)."""
+        """Compute xᵀ W_QK x′ for each head and the two tokens of noise, (head, 2, 2)."""
         for name in ("n_heads", "n_key_heads", "d_head", "d_query", "d_key"):
             found, expected = getattr(site, name), getattr(traced, name)
             if found != expected and (name != "n_key_heads" or traced.n_heads % found):
@@ -164,14 +166,14 @@ class _Proof:
 
 
 class _Images:
-    """x Wᵀ of matrices, in float64. Products are not formed, and what several matrices are made of is read once."""
+    """Products x Wᵀ in float64. Products of weights are not formed, and results are shared between matrices."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
         self._known: dict[tuple[Expression, bytes], Float[np.ndarray, "n d_out"]] = {}
 
     def of(self, matrix: Expression, x: Float[np.ndarray, "n d_in"]) -> Float[np.ndarray, "n d_out"]:
-        """x Wᵀ."""
+        """Return x Wᵀ."""
         key = matrix, x.tobytes()
         if key not in self._known:
             self._known[key] = self._made(matrix, x)

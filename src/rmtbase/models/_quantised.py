@@ -1,7 +1,7 @@
-"""Quantised checkpoints: each matrix under its own name and with its own shape, dequantised when it is read.
+"""Quantised checkpoints: each matrix has its own name and shape, and is dequantised when it is read.
 
-The tensors that a matrix is made of disappear from the names with it. What is left of them, and what is quantised in a
-way that is not read, is refused by name.
+The matrix replaces the tensors that it is made of. Any such tensor that is left over, and any unsupported quantisation,
+is refused by name.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from rmtbase.models._quantised_settings import Settings
 from rmtbase.models._stored_tensor import CheckpointTensor
 from rmtbase.shown import quoted, shown
 
-_MLX = "quantization"  # the key of MLX, which writes the other one besides
+_MLX = "quantization"  # the key of MLX, which also writes quantization_config
 _SETTINGS = (_MLX, "quantization_config", "compression_config")
-# Where older versions of two libraries wrote it, and one that writes both.
+# Files of older versions of two libraries, and of one library that also writes it into the configuration.
 _OTHER_FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq", "hf_quant_config.json": "modelopt"}
 _NAMES = {name: name.upper() for name in ("gptq", "awq", "fp8", "mxfp4", "hqq", "aqlm", "eetq")}
 _NAMES |= {"fbgemm_fp8": "FP8", "mlx": "MLX", "modelopt": "ModelOpt"}
 _READ = "GPTQ, AWQ, FP8, MXFP4, bitsandbytes, compressed-tensors or GGUF"
 _REPACKED = ("gptq", "awq")
-_DEQUANTISED = "gguf"  # said of a module that transformers made of such a file
+_DEQUANTISED = "gguf"  # the method of a module that transformers loaded from a GGUF file
 _PASS_SOURCE = "pass the checkpoint that it was made from"
 # Parts of a tensor's name, between dots.
 _CODES = re.compile(
@@ -38,26 +38,26 @@ _CODES = re.compile(
     r"(input|output|activation)_scale\w*|\w+_global_scale|[qkv]_scale|kv_scale|_data|_scale|_zeropoint|"
     r"\w+_proj_(blocks|scales)"
 )
-# Scales of activations, caches and inputs leave the weights as they are.
+# Scales of activations, caches and inputs do not affect the weights.
 _OF_ACTIVATIONS = re.compile(
     r".*\.((input|output|activation)_scale(_ub)?|(input|output)_zero_point|[qkv]_scale|kv_scale)"
 )
 
 
 def require_readable_quantisation(config: Mapping[str, Any], path: Path) -> None:
-    """Raise CheckpointError if the configuration names a quantisation that is not read."""
+    """Raise CheckpointError if the configuration names an unsupported quantisation."""
     found = _settings(config, path)
     if found is not None and _method(found) != _DEQUANTISED:
         _format(found)
 
 
 def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -> Checkpoint:
-    """The checkpoint with its quantised matrices as weights; itself, where nothing is quantised.
+    """Return the checkpoint with its quantised matrices as weights, or unchanged if nothing is quantised.
 
     Raises:
-        CheckpointError: or one of its kinds: it is quantised in a way that is not read, or not as the configuration
-            says, or a tensor that belongs to a matrix is missing, or has another type or shape; or a tensor belongs,
-            by its name, to a quantisation that the configuration does not say.
+        CheckpointError: or one of its subclasses: the quantisation is not supported, or is not the one in the
+            configuration; a tensor that belongs to a matrix is missing, or has another type or shape; or a tensor, by
+            its name, belongs to a quantisation that the configuration does not mention.
     """
     settings = _settings(config, path) or _settings_beside(checkpoint)
     if settings is not None and _method(settings) == _DEQUANTISED:
@@ -83,7 +83,7 @@ def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -
 
 
 def _settings(config: Mapping[str, Any], path: Path) -> Settings | None:
-    """What the configuration says of it, of a model with several parts in that of its text."""
+    """Return the settings of the quantisation in the configuration or in that of its text part."""
     text = config.get("text_config")
     for part in (config, text if isinstance(text, Mapping) else {}):
         for key in _SETTINGS:
@@ -104,17 +104,17 @@ def _settings_beside(checkpoint: Checkpoint) -> Settings | None:
 
 
 def _method(settings: Settings) -> str | None:
-    """The method of quantisation, where it is said."""
+    """Return the method of quantisation, or None if it is not stated."""
     method = settings.get("quant_method")
     if isinstance(method, str):
-        return str.__str__(method)  # transformers has a kind of text of its own
+        return str.__str__(method)  # transformers has a subclass of str
     if settings.key == _MLX:
         return "mlx"
     return "bitsandbytes" if any(settings.get(f"load_in_{width}bit") for width in (4, 8)) else None
 
 
 def _format(settings: Settings) -> Format:
-    """How the matrices are stored."""
+    """Return the format in which the matrices are stored."""
     method = _method(settings)
     if method is None or method not in METHODS:
         bits = settings.get("bits", settings.get("w_bit"))
@@ -135,10 +135,10 @@ def _unknown(path: Path, key: str, method: str) -> CheckpointError:
 
 
 def _replaced(checkpoint: Checkpoint, settings: Settings, found: Format) -> Checkpoint:
-    """The checkpoint with the matrices of a format in the place of what makes them.
+    """Replace the tensors of a quantised format by the matrices that they make up.
 
     Raises:
-        CheckpointError: there are none.
+        CheckpointError: there are none, or some but not all tensors of a matrix.
     """
     names, used = checkpoint.names, set[str]()
     made: dict[str, CheckpointTensor] = {}

@@ -1,10 +1,10 @@
-"""The formats of quantised matrices, each dequantised as its own library does it, to the last bit.
+"""Formats of quantised matrices, each dequantised as in its own library, to the last bit.
 
-    GPTQ                 s in half precision; groups of inputs, by ``g_idx``; z is stored less one in version 1
+    GPTQ                 s in half precision; groups of inputs, by ``g_idx``; version 1 stores z − 1
     AWQ                  the same in groups of consecutive inputs, eight outputs of a word in the order 0 2 4 6 1 3 5 7
-    fp8                  codes e4m3; a scale for a block of 128 × 128, say, or for the matrix
+    fp8                  codes e4m3; a scale for each block (such as 128 × 128) or for the matrix
     fbgemm fp8           codes e4m3; a scale for each output
-    mxfp4                codes e2m1, two to a byte; a power of two for 32 inputs
+    mxfp4                codes e2m1, two per byte; a power of two as scale for 32 inputs
 
 References: Frantar et al. (2022), GPTQ, arXiv:2210.17323; Lin et al. (2023), AWQ, arXiv:2306.00978; DeepSeek-AI (2024),
 DeepSeek-V3, arXiv:2412.19437; OCP Microscaling Formats (MX) 1.0; and the code of the libraries.
@@ -42,11 +42,14 @@ from rmtbase.models._stored_tensor import DerivedTensor, StoredTensor
 from rmtbase.shown import quoted, shown
 
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
-_AWQ_PLACES = (0, 4, 1, 5, 2, 6, 3, 7)  # of the eight outputs in a word
+_AWQ_PLACES = (0, 4, 1, 5, 2, 6, 3, 7)  # positions of the eight outputs in a word
 
 
 def gptq(settings: Settings) -> Format:
-    """``qweight`` packs inputs, ``qzeros`` outputs; ``g_idx`` is the group of each input. The type is the scales'."""
+    """Return the GPTQ format: ``qweight`` packs inputs, ``qzeros`` outputs; ``g_idx`` is the group of each input.
+
+    The matrix has the type of the scales.
+    """
     bits = settings.one_of("bits", (2, 3, 4, 8))
     group_size = settings.group_size("group_size")
     versions = ("gptq", "gptq_v2")
@@ -101,7 +104,10 @@ def gptq(settings: Settings) -> Format:
 
 
 def awq(settings: Settings) -> Format:
-    """``qweight`` and ``qzeros`` pack outputs, in the order of version "gemm". The type is the scales'."""
+    """Return the AWQ format: ``qweight`` and ``qzeros`` pack outputs, in the order of version "gemm".
+
+    The matrix has the type of the scales.
+    """
     settings.one_of("bits", (4,), settings.get("w_bit"))
     group_size = settings.group_size("group_size", settings.get("q_group_size"))
     settings.one_of("version", ("gemm", "GEMM"), "gemm")
@@ -130,14 +136,17 @@ def awq(settings: Settings) -> Format:
 
 
 def fp8(settings: Settings) -> Format:
-    """What ``_scale_inv`` holds multiplies. The type is that of the scales, bfloat16 where these are exponents."""
+    """Return the FP8 format: codes are multiplied by ``_scale_inv``.
+
+    The matrix has the type of the scales, or bfloat16 where these are exponents.
+    """
     block = settings.block("weight_block_size", (128, 128))
     settings.one_of("fmt", ("e4m3",), "e4m3")
 
     def derive(parts: Parts) -> DerivedTensor:
         codes, scales = parts[""], parts["_scale_inv"]
         shape = codes.entry.shape
-        if len(shape) not in (2, 3):  # the experts of a layer may be in one
+        if len(shape) not in (2, 3):  # the experts of a layer may be in one tensor
             matrix_shape(codes, ("F8_E4M3",), "FP8")
         require(codes, shape, ("F8_E4M3",), "FP8")
 
@@ -150,7 +159,7 @@ def fp8(settings: Settings) -> Format:
 
 
 def fbgemm_fp8(settings: Settings) -> Format:
-    """A scale for each output, which gives the type."""
+    """Return the FP8 format of fbgemm, with a scale for each output; the matrix has the type of the scales."""
     called = "FP8 (fbgemm)"
 
     def derive(parts: Parts) -> DerivedTensor:
@@ -166,7 +175,7 @@ def fbgemm_fp8(settings: Settings) -> Format:
 
 
 def mxfp4(settings: Settings) -> Format:
-    """(expert, output, group, 16 bytes) is (expert, input, output) in bfloat16."""
+    """Return the MXFP4 format: (expert, output, group, 16 bytes) becomes (expert, input, output) in bfloat16."""
 
     def derive(parts: Parts) -> DerivedTensor:
         codes, scales = parts["_blocks"], parts["_scales"]

@@ -1,4 +1,4 @@
-"""The checkpoints of a model along its training: branches and tags on the hub, folders, or those of the bundled one."""
+"""Checkpoints of a model during its training: branches and tags on the hub, folders, or those of the bundled model."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SHOWN = 6  # names in an error
 
 @in_one_line
 class Revision(NamedTuple):
-    """One checkpoint of a series.
+    """Checkpoint of a series.
 
     Attributes:
         step: optimizer steps taken.
-        name: of the branch, tag or folder.
-        identity: another one where the files may be others: of the hub the commit, of a folder its files' sizes and
-            times.
+        name: name of the branch, tag or folder.
+        identity: text that changes when the files may have changed: the commit on the hub, or the sizes and times of
+            the files in a folder.
     """
 
     step: int
@@ -46,10 +46,10 @@ class Series:
     """Checkpoints of one model in the order of their steps.
 
     Attributes:
-        model: what the model is called.
-        revisions: which checkpoints.
-        folder: that holds theirs; None of a model on the hub.
-        subfolder: within each of them, that holds the model.
+        model: name of the model.
+        revisions: the checkpoints.
+        folder: the folder that holds those of the checkpoints; None for a model on the hub.
+        subfolder: the subfolder that holds the model in each checkpoint.
     """
 
     model: str
@@ -58,7 +58,7 @@ class Series:
     subfolder: str | None = None
 
     def open(self, revision: Revision, fold: Iterable[str] | str = (), cache: Path | None = None) -> Model:
-        """One of them, opened: see :func:`open_model`, also for what it raises."""
+        """Open one checkpoint; see :func:`open_model` for the arguments and errors."""
         if self.folder is None:
             return open_model(self.model, revision.name, subfolder=self.subfolder, fold=fold, cache=cache)
         opened = open_model(self.folder / revision.name, subfolder=self.subfolder, fold=fold)
@@ -66,19 +66,19 @@ class Series:
 
 
 def find_series(model: str | Path, revisions: str | Sequence[str] = ALL, subfolder: str | None = None) -> Series:
-    """The checkpoints of a model along its training. Nothing is fetched but the names of a model on the hub.
+    """Find the checkpoints of a model during its training. Only the names of revisions are fetched from the hub.
 
     Args:
-        model: a hub id or the name of a known model, whose branches and tags are meant; a folder of checkpoints, as
-            the Trainer of transformers writes it; or ``"demo"``.
-        revisions: ``"all"`` whose names tell a number of steps: ``step512``, ``step-512``, ``checkpoint-512``,
-            ``stage1-step512-tokens2B``. Or some of them, by their names, or their numbers alone; of another name the
-            number goes before it: ``143000:main``.
-        subfolder: within each, that holds the model.
+        model: a hub id or the name of a known model, for its branches and tags; a folder of checkpoints, as the Trainer
+            of transformers writes it; or ``"demo"``.
+        revisions: ``"all"`` for those with a number of steps in the name: ``step512``, ``step-512``,
+            ``checkpoint-512``, ``stage1-step512-tokens2B``. Or some of them, by name or only by number. Put the number
+            of steps before any other name: ``143000:main``.
+        subfolder: the subfolder that holds the model in each checkpoint.
 
     Raises:
-        ParameterError: no such revision, none at all, or two of one step.
-        CheckpointError: the hub cannot be asked.
+        ParameterError: there is no such revision, or none at all, or two have the same step.
+        CheckpointError: the hub cannot be reached.
         MissingFileError: there is no such folder.
     """
     if not isinstance(model, (str, Path)) or not str(model).strip():
@@ -100,13 +100,13 @@ def find_series(model: str | Path, revisions: str | Sequence[str] = ALL, subfold
 
 
 def step_of(name: str) -> int | None:
-    """The number of steps that the name of a revision tells; None where it tells none."""
+    """Return the number of steps in the name of a revision, or None."""
     found = _STEP.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def _chosen(wanted: Sequence[str], there: Mapping[str, int], what: str) -> list[tuple[int, str]]:
-    """Those that are wanted of those that are there, in the order of their steps."""
+    """Select the wanted revisions, in the order of their steps."""
     if not wanted:
         raise ParameterError("revisions", "nothing", f"'{ALL}', or some of the {what}")
     by_step = {step: name for name, step in there.items()}
@@ -124,9 +124,9 @@ def _chosen(wanted: Sequence[str], there: Mapping[str, int], what: str) -> list[
         elif one.isdecimal() and int(one) in by_step:
             found.append((int(one), by_step[int(one)]))
         elif (step := step_of(one)) is not None:
-            found.append((step, one))  # what is not there is told when it is opened
+            found.append((step, one))  # opening it raises if it does not exist
         else:
-            raise ParameterError("revisions", one, f"{_some(there)}; of another name its steps before it: '5000:{one}'")
+            raise ParameterError("revisions", one, f"{_some(there)}; put the steps before any other name: '5000:{one}'")
     found = sorted(set(found))
     for (step, name), (next_step, other) in pairwise(found):
         if step == next_step:
@@ -143,7 +143,7 @@ def _some(there: Mapping[str, int]) -> str:
 
 
 def _steps_in(folder: Path) -> dict[str, int]:
-    """The folders in a folder whose names tell a number of steps."""
+    """Return the subfolders with a number of steps in the name."""
     if not folder.is_dir():
         raise CheckpointError(folder, "is a file; pass the folder that holds the folders of checkpoints")
     try:
@@ -154,7 +154,7 @@ def _steps_in(folder: Path) -> dict[str, int]:
 
 
 def _identity(folder: Path) -> str:
-    """The files of a folder with their sizes and times, in words; nothing where there is no folder."""
+    """List the files of a folder with their sizes and times, as one string; "" if there is no folder."""
     try:
         facts = [(path, path.stat()) for path in sorted(folder.rglob("*")) if path.is_file()]
     except OSError:
@@ -163,7 +163,7 @@ def _identity(folder: Path) -> str:
 
 
 def _commits(name: str, wanted: Sequence[str]) -> dict[str, str]:
-    """The commits of branches and tags; none where the hub cannot be asked and all that is wanted has a name."""
+    """Return the commits of branches and tags; none if the hub cannot be reached but all revisions are named."""
     try:
         return fetch_refs(name)
     except CheckpointError:

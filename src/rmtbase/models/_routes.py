@@ -1,4 +1,4 @@
-"""Two routes to what a checkpoint holds: by the table of architectures, and by running the network."""
+"""Two ways to find the sites in a checkpoint: with the table of architectures, and by running the network."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from rmtbase.models._torch_route import Network
 
 
 def find_architecture(config: Mapping[str, Any], path: Path, network: Network | None) -> tuple[str, Network | None]:
-    """The model type, and the network where the model is read by running it: it is given, or the table lacks the type.
+    """Return the model type, and the network if one is given or the table lacks the type, so that it must be run.
 
     Raises:
-        UnknownArchitectureError: ``transformers`` does not have it either, or is not installed.
-        CheckpointError: the network cannot be built, or not be run.
+        UnknownArchitectureError: ``transformers`` does not know the type either, or is not installed.
+        CheckpointError: the network cannot be built or run.
     """
     if network is not None:
         return str(config.get("model_type")), network
@@ -42,11 +42,11 @@ def find_architecture(config: Mapping[str, Any], path: Path, network: Network | 
 def inventory_by_route(
     config: Mapping[str, Any], path: Path, architecture: str, checkpoint: Checkpoint, network: Network | None
 ) -> tuple[Inventory, Network | None]:
-    """What a checkpoint holds, by the table, and the network where it is read by running it.
+    """Find the content of a checkpoint with the table, or by running its network, which is then returned too.
 
-    Where the configuration is none of those for which the table was proved, some layers lack what the table has, or
-    there are several stacks in place of one, its network is run, where that can be done. A layer of which the
-    checkpoint holds nothing is missing in any case, and a stack that the network does not have is refused.
+    The network is run, where possible, if the table was not proved for the configuration, if some layers lack tensors
+    that the table expects, or if there are several stacks instead of one. A layer without any tensor in the checkpoint
+    is an error in any case, and so is a stack that the network does not have.
     """
     if network is not None:
         return network.inventory(checkpoint.shapes()), network

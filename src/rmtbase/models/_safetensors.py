@@ -1,8 +1,8 @@
-"""Safetensors files: the header as the ``safetensors`` package reads it, the weights by byte range.
+"""Safetensors files: the ``safetensors`` package reads the header, this module reads weights by byte range.
 
-Weights are read with plain file reads and not by ``get_slice``. Under NumPy that knows no FP8, and bfloat16 only once
-ml_dtypes has been imported. It copies out of a file that is mapped into memory: six float32 matrices of 4096 × 4096
-take 0.25 s and 190 MiB on top of what was there, against 0.06 s and 64 MiB here (safetensors 0.8).
+Weights are read with plain file reads instead of ``get_slice``, which under NumPy does not support FP8, and bfloat16
+only once ml_dtypes has been imported. Moreover, ``get_slice`` copies from a memory-mapped file: six float32 matrices of
+4096 × 4096 take 0.25 s and 190 MiB of additional memory, against 0.06 s and 64 MiB here (safetensors 0.8).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from rmtbase.models._tensor_file import STORAGE, TensorEntry
 from rmtbase.shown import one_line, quoted, shown
 
 _LENGTH = struct.Struct("<Q")
-_LONGEST_HEADER = 1 << 25  # bytes; 100 000 tensors take twelve million. The package takes 8 s and 1.7 GiB of 92 million
+_LONGEST_HEADER = 1 << 25  # bytes; 100 000 tensors take twelve million; the package takes 8 s and 1.7 GiB for 92 million
 _MOST_DIMENSIONS = 64  # NumPy's own limit
 _VALID = "a safetensors file"
 
 
 @dataclass(frozen=True)
 class SafetensorsFile:
-    """Safetensors file of which only the header has been read.
+    """Safetensors file whose header has been read.
 
     Attributes:
         path: the file.
@@ -53,8 +53,8 @@ class SafetensorsFile:
         """Read and check the header.
 
         Raises:
-            CorruptFileError: it is not a valid header, or the data are not what the header implies, byte for byte.
-            CheckpointError: it is no regular file, or cannot be read.
+            CorruptFileError: the header is not valid, or the file does not have exactly the bytes that it implies.
+            CheckpointError: it is not a regular file, or cannot be read.
             MissingFileError: there is no such file.
         """
         with reading(path) as stream:
@@ -69,7 +69,7 @@ class SafetensorsFile:
             except SafetensorError as error:
                 raise _refusal(path, stream.read(length), file_size, error) from error
         begins, begin = {}, _LENGTH.size + length
-        for name, entry in entries.items():  # in the order of their data, between which there are no holes
+        for name, entry in entries.items():  # in the order of their data, which is contiguous
             if len(entry.shape) > _MOST_DIMENSIONS:
                 found = f"{len(entry.shape):,} dimensions of tensor {quoted(name)}"
                 raise CorruptFileError(path, found, f"at most {_MOST_DIMENSIONS}")
@@ -84,10 +84,10 @@ class SafetensorsFile:
 
         Raises:
             CorruptFileError: the file has become shorter since it was opened.
-            CheckpointError: the file cannot be read, or is no regular file any more.
+            CheckpointError: the file cannot be read, or is no longer a regular file.
         """
         storage = STORAGE[self.entries[name].dtype]
-        # NumPy reads past Python's buffer, which would be 128 KiB for nothing from Python 3.14 on.
+        # NumPy bypasses Python's buffer, which from Python 3.14 on would be 128 KiB for nothing.
         with reading(self.path, buffered=False) as stream:
             stream.seek(self._begins[name] + start * storage.itemsize)
             bits = np.fromfile(stream, storage, stop - start)
@@ -101,7 +101,7 @@ class SafetensorsFile:
 
 
 def _header_length(path: Path, stream: BinaryIO, file_size: int) -> int:
-    """Read the length of the header, which is in the file and not larger than any real one."""
+    """Read the length of the header, and check that it fits into the file and is not larger than any real one."""
     first = stream.read(_LENGTH.size)
     if file_size == 0:
         raise CorruptFileError(path, "an empty file", _VALID)
@@ -126,7 +126,7 @@ def _entry(tensor: Any) -> TensorEntry:
 
 
 def _refusal(path: Path, header: bytes, file_size: int, error: SafetensorError) -> CorruptFileError:
-    """Error of a file that the package refuses: with sizes and tensor where these disagree, else in its own words."""
+    """Return the error for a file that the package refuses, with the sizes that disagree or the package's own words."""
     with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
         tensors = json.loads(header)
         tensors.pop("__metadata__", None)
@@ -145,6 +145,6 @@ def _refusal(path: Path, header: bytes, file_size: int, error: SafetensorError) 
 
 
 def _stored_bytes(dtype: str, shape: tuple[int, ...]) -> int:
-    """Bytes of a tensor: every type but BOOL is named after the bits of an element, as F8_E4M3 is."""
+    """Return the bytes of a tensor: every type except BOOL is named after the bits of an element, as in F8_E4M3."""
     bits = 8 if dtype == "BOOL" else int(re.sub(r"\D*(\d+).*", r"\1", dtype))
     return prod(shape) * bits // 8

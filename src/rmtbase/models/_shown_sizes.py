@@ -1,4 +1,4 @@
-"""The sizes of a model in memory that its tensors show, where its configuration leaves them out."""
+"""Sizes of a model in memory, taken from its tensors where its configuration leaves them out."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SHOWN = 3  # names in a message
 
 
 def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
-    """The configuration, and the sizes that it leaves out where the tensors show them, by the words of its type.
+    """Add missing sizes that the tensors show to the configuration, under the keys of its type.
 
-    They do not show the number of heads: twelve heads of 64 have the shape of 24 heads of 32. Where that is given, the
-    head size and the number of key heads follow. Of a model of several stacks nothing is added.
+    Tensors do not show the number of heads: twelve heads of 64 have the shape of 24 heads of 32. If that is given, the
+    head size and the number of key heads follow. Nothing is added for a model with several stacks.
 
     Raises:
         MissingTensorError, CheckpointError: there is no stack of layers of the type, or there are several.
@@ -45,7 +45,7 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
     prefix = next(iter(stacks))
 
     def linear(symbol: str) -> tuple[int, ...]:
-        """(outputs, inputs) of the tensor that holds it in the first layer; zeros where there is none."""
+        """Return (outputs, inputs) of the tensor that holds a symbol in the first layer, or zeros."""
         for tensor in layout.holding(symbol):
             name = prefix + layout.layer.format(0) + tensor
             shape = checkpoint.shape(name) if name in checkpoint else ()
@@ -54,7 +54,7 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
         return 0, 0
 
     def size(name: str, shown: int | None) -> int | None:
-        """What the configuration says of it, or else what is shown, which it then says."""
+        """Return a size from the configuration, or else the shown one, which is added to the configuration."""
         keys = entry.sizes.get(name, "").partition(" else ")[0].split(" or ")
         words = [key for key in keys if re.fullmatch(r"[a-z_]\w*", key) and key not in entry.sizes]
         held = next((completed[word] for word in words if completed.get(word) is not None), None)
@@ -64,7 +64,7 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
 
     query_rows, d_model = linear("q")
     if first in layout.holding("k"):
-        query_rows = 0  # those of the keys are among them
+        query_rows = 0  # unknown: the rows include those of the keys
     size("n_layers", len({match["layer"] for match in matches}))
     size("d_model", d_model)
     size("d_mlp", linear("up")[0])

@@ -1,4 +1,4 @@
-"""The sizes that a configuration gives, by the words that the table has for them."""
+"""Sizes that a configuration gives, under the keys in the table of architectures."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from rmtbase.errors import CheckpointError
 from rmtbase.models._layout_table import Entry
 from rmtbase.shown import quoted
 
-# Said of an architecture that has no key of its own for it, these can only repeat what it is there by definition.
+# If an architecture has no key of its own for a size, these common keys may only repeat its defined value.
 _USUAL_WORDS = {"d_head": ("head_dim", "head_size", "attention_head_size"), "n_key_heads": ("num_key_value_heads",)}
-_WITHOUT_FACTOR = {"default", "linear", "dynamic", "llama3", "mrope", "proportional"}  # ways to scale rotary angles
+_WITHOUT_FACTOR = {"default", "linear", "dynamic", "llama3", "mrope", "proportional"}  # these add no factor to q·k
 SIZES = (
     *("n_layers", "n_heads", "d_model", "n_key_heads", "d_rotary", "d_head", "d_value", "d_mlp", "d_latent"),
     "d_query_latent",
 )
-"""In the order in which they are read: one may be said of those before it."""
+"""Sizes in the order in which they are read: a size may be computed from earlier ones."""
 
 
 class Sizes:
-    """The sizes that a configuration gives, and the words in which it does: all that the entry has, or the ``wanted``.
+    """Sizes that a configuration gives, and the keys that give them: those of ``wanted`` that the entry has.
 
     Raises:
-        CheckpointError: one is absent that is not ``optional``, or no positive integer, or they do not go together.
+        CheckpointError: a size that is not ``optional`` is absent, or one is not a positive integer, or they do not fit
+            together.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Sizes:
         return ", ".join(dict.fromkeys(self.said))
 
     def _of(self, name: str, optional: bool = False) -> int | None:
-        """The value of ``a or b else c / d``: keys, the first present counting, or else a number, key or ratio."""
+        """Evaluate ``a or b else c / d``: the first key that is present, or else a number, key or ratio."""
         text = self._entry.sizes[name]
         keys, _, otherwise = text.partition(" else ")
         named = keys.split(" or ")
@@ -75,9 +76,9 @@ class Sizes:
         return self._computed(text)
 
     def _computed(self, text: str) -> int:
-        """Of numbers and keys with ``*``, ``+``, ``/`` and ``//`` between them, from left to right.
+        """Evaluate numbers and keys with ``*``, ``+``, ``/`` and ``//`` between them, from left to right.
 
-        ``/`` leaves no remainder, ``//`` drops it and is one at least.
+        A remainder of ``/`` is an error; ``//`` drops it and gives at least one.
         """
         first, *rest = re.split(r" ([*+]|//?) ", text)
         total = self._term(first)
@@ -96,7 +97,7 @@ class Sizes:
             return int(text)
         for name, words in self._entry.sizes.items():
             if name in self.sizes and text in words.partition(" else ")[0].split(" or "):
-                return self.sizes[name]  # by whichever of its words
+                return self.sizes[name]  # under any of its keys
         value = self._config.get(text)
         if value is None and text in self.sizes:
             return self.sizes[text]
@@ -113,14 +114,14 @@ class Sizes:
         return value
 
     def _require_agreement(self) -> None:
-        """Raise where two words of one size disagree, or a word that the type does not know says another size."""
+        """Raise if two keys of one size disagree, or a common key that the type does not use gives another size."""
         for name in ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head"):
             if name not in self.sizes:
                 continue
             text = self._entry.sizes.get(name, "")
             named = text.partition(" else ")[0].split(" or ")
             known = [key for key in named if re.fullmatch(r"[a-z_]\w*", key) and key not in self.sizes]
-            # Latent attention has its own words; one key head for all goes with whatever is said.
+            # Latent attention has its own keys; with one key head for all, any value is accepted.
             usual = () if "d_rotary" in self.sizes or text.isdigit() else _USUAL_WORDS.get(name, ())
             for key in known or usual:
                 said = self._config.get(key)
@@ -131,7 +132,7 @@ class Sizes:
                     )
 
     def rows(self) -> dict[str, int]:
-        """How many rows each symbol of the table has in all, beside the sizes themselves."""
+        """Return the total number of rows of each symbol of the table, together with the sizes."""
         sizes = self.sizes
         query, key = sizes["n_heads"] * sizes["d_head"], sizes["n_key_heads"] * sizes["d_head"]
         rows = {**sizes, "q": query, "g": query, "k": key, "v": sizes["n_key_heads"] * sizes["d_value"]}
@@ -145,14 +146,14 @@ class Sizes:
         return rows
 
     def missing(self, name: str) -> str:
-        """The keys of a size that none of them gives."""
+        """Return the keys of a size that is missing, for an error."""
         return self._entry.sizes.get(name, name).partition(" else ")[0]
 
     def rotated(self) -> int | None:
-        """How many of a head's dimensions are rotated, None where none are.
+        """Return how many of a head's dimensions are rotated, or None if there is no rotation or it is unknown.
 
         Raises:
-            CheckpointError: the configuration gives a part of them that is none.
+            CheckpointError: the rotated part in the configuration is not a number from 0 to 1.
         """
         text = self._entry.rotated
         if text is None or text == "?":
@@ -174,14 +175,14 @@ class Sizes:
         return int(self.sizes["d_head"] * found)
 
     def scale(self) -> float | None:
-        """What q·k is multiplied by before the softmax, None where it is not known: rotation may bring a factor."""
+        """Return the factor of q·k before the softmax, or None if it is unknown because rotation may add a factor."""
         rotary = self._config.get("rope_parameters") or self._config.get("rope_scaling")
         each = (rotary, *rotary.values()) if isinstance(rotary, Mapping) else ()
         kinds = {str(one.get("rope_type", one.get("type", "default"))) for one in each if isinstance(one, Mapping)}
         return self.number(self._entry.scale, optional=True) if kinds <= _WITHOUT_FACTOR else None
 
     def number(self, text: str | None, optional: bool = False) -> float | None:
-        """A number as the table words it: factors, with ``^-0.5`` behind one whose inverse root it is."""
+        """Evaluate a product in the table's notation; ``^-0.5`` after a factor means its inverse square root."""
         if text is None:
             return None
         total = 1.0
@@ -201,7 +202,7 @@ class Sizes:
 
 
 def _held(config: Mapping[str, Any], key: str) -> Any:
-    """What a configuration holds at a key, or in its rotary parameters where it is one of them."""
+    """Return the value of a key in a configuration; its rotary parameters take precedence."""
     parameters = config.get("rope_parameters")
     inner = parameters.get(key) if isinstance(parameters, Mapping) else None
     return config.get(key) if inner is None else inner

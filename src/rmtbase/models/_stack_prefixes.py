@@ -1,4 +1,4 @@
-"""Which of the stacks that a checkpoint holds is the one of an entry of the table, by what stands before its layers."""
+"""Selection of the stack in a checkpoint that belongs to an entry of the table, by the prefix of its layers' names."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "audio": ("audio", "speech", "sound"),
     "text": ("text", "language"),
 }
-"""How the names of a part's tensors may begin, by the first word of its key in the configuration."""
+"""Possible beginnings of names of a part's tensors, by the first word of its key in the configuration."""
 
 
 class SeveralStacks(CheckpointError):  # noqa: N818
-    """Several stacks of layers are stored where the table has one.
+    """Error: several stacks of layers are stored where the table has one.
 
     Attributes:
-        tensors: the queries of a layer of each, by name.
+        tensors: for each stack, the name of the query tensor in one layer.
     """
 
     def __init__(self, path: Path | str, what: str, tensors: tuple[str, ...]) -> None:
@@ -31,12 +31,12 @@ class SeveralStacks(CheckpointError):  # noqa: N818
 def own_prefixes(
     found: Collection[str], inside: Collection[str], others: Collection[str], unread: Collection[str]
 ) -> list[str]:
-    """Those of the prefixes that may be a stack's own: those that name its part, or else those that name no other.
+    """Select the prefixes that may belong to a stack: those that name its part, or else those that name no other.
 
     Args:
-        found: what stands before the layers of each stack in the checkpoint.
-        inside: the parts of the names that the stack is in; none where it is the whole model.
-        others: the parts of the names that other stacks are in.
+        found: the prefixes of the layers of each stack in the checkpoint.
+        inside: parts of names that identify the stack; empty where it is the whole model.
+        others: parts of names that identify other stacks.
         unread: the keys of the configurations of parts that the table does not read.
     """
     if not inside:

@@ -1,4 +1,4 @@
-"""Tensors in memory, by name: the state dict of a module of torch, or any mapping of names to arrays."""
+"""Named tensors in memory: the state dict of a module of torch, or any mapping of names to arrays."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rmtbase.shown import quoted
 
 @dataclass(frozen=True)
 class StateDict:
-    """Named tensors of torch, NumPy or JAX, on any device, in the place of a :class:`TensorFile`.
+    """Named tensors of torch, NumPy or JAX, on any device, in place of a :class:`TensorFile`.
 
-    Numbers, truth values, texts, bytes and None beside them are no weights and are passed over. Tensors may share their
-    storage, as tied weights do. They are not copied: what changes them changes what is read.
+    Numbers, booleans, strings, bytes and None beside them are skipped. Tensors may share their storage, as tied weights
+    do. They are not copied, so that later changes to them affect what is read.
 
     Attributes:
-        path: what messages call it; no file.
+        path: name in messages, not a file.
         entries: the tensors by name.
     """
 
@@ -36,10 +36,10 @@ class StateDict:
 
     @classmethod
     def of(cls, tensors: Mapping[Any, Any], name: str) -> StateDict:
-        """Take the tensors as they are. No weight is read.
+        """Take the tensors without copying them. No weight is read.
 
         Raises:
-            ParameterError: a key is no text, or a value is neither a tensor nor passed over.
+            ParameterError: a key is not a string, or a value is neither a tensor nor one that is skipped.
         """
         expected = "a state dict: names of tensors, and the tensors"
         held = {}
@@ -58,16 +58,16 @@ class StateDict:
         return cls(Path(name), MappingProxyType(entries), MappingProxyType(held))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """The elements ``start <= i < stop`` of the flattened tensor, as ``STORAGE`` holds them.
+        """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``.
 
         Raises:
-            CheckpointError: they cannot be read: a tensor without values, or of a class of its own.
+            CheckpointError: they cannot be read, because the tensor has no values or is of an unusual class.
         """
         try:
             elements = self._tensors[name].reshape(-1)[start:stop]
             torch = sys.modules.get("torch")
             if torch is not None and isinstance(elements, torch.Tensor) and elements.dtype.itemsize == 1:
-                elements = elements.view(torch.uint8)  # NumPy has no such floats
+                elements = elements.view(torch.uint8)  # NumPy has no 8-bit floats
             elements = require_real_array(name, elements)
         except (ParameterError, RuntimeError, TypeError) as error:
             found = f"tensor {quoted(name)} is a {type(self._tensors[name]).__name__} that cannot be read"
@@ -80,7 +80,7 @@ def _dtype(tensor: Any) -> str:
 
 
 def weights_in_effect(module: Any) -> dict[str, Any]:
-    """The state dict of a module of torch; of what ``torch.nn.utils.parametrize`` computes, what comes of it."""
+    """Return the state dict of a module of torch, with the results of ``torch.nn.utils.parametrize``."""
     tensors = dict(module.state_dict())
     for path, one in module.named_modules():
         if getattr(one, "parametrizations", None) is None:

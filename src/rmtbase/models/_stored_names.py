@@ -1,8 +1,8 @@
-"""What each parameter of a network is of the tensors that a checkpoint stores, by ``transformers``' own renaming.
+"""Expression of a network's parameters over the tensors in a checkpoint, by the renaming rules of ``transformers``.
 
-A checkpoint may name its tensors otherwise than the class does, hold them without or with the name of the base model in
-front, or hold queries, keys and values as one tensor that is cut on loading. The renaming is taken from
-``transformers``; what it cuts, joins or permutes is followed by the numbers of rows in place of weights.
+A checkpoint may use other names than the class, with or without the name of the base model as prefix, or store queries,
+keys and values as one tensor that is split on loading. The renaming is taken from ``transformers``; to follow its
+splits, concatenations and permutations, it is applied to row numbers in place of weights.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _SHIFT = 2**32
 def stored_parameters(
     network: nn.Module, stored: Mapping[str, tuple[int, ...]], needed: Iterable[str]
 ) -> dict[str, Expression]:
-    """The needed parameters, by name, of which the stored tensors (by name, with their shapes) hold all.
+    """Express the needed parameters over stored tensors, given by name and shape; omit those that are not stored.
 
-    A module that is none of ``transformers`` is stored under its own names.
+    The tensors of a module outside ``transformers`` have the module's own names.
     """
     if not isinstance(network, transformers.PreTrainedModel):
         return {name: Tensor(name) for name in needed if name in stored}
@@ -70,7 +70,7 @@ def stored_parameters(
 def parameters_of(
     network: nn.Module, stored: Mapping[str, tuple[int, ...]], sites: Iterable[frozenset[str]]
 ) -> dict[str, Expression]:
-    """The parameters, by name, that some of the sites' stored tensors are in; their own modules alone are looked at."""
+    """Express the parameters that contain stored tensors of the sites; only the sites' own modules are searched."""
     sites = list(sites)
     modules = tuple({common_module(names) for names in sites})
     near = {name: shape for name, shape in stored.items() if name.startswith(modules)}
@@ -86,7 +86,7 @@ def _converted(
     converters: list[WeightConverter],
     stored: Mapping[str, tuple[int, ...]],
 ) -> Expression | None:
-    """A parameter that is made of stored matrices on loading, as their rows."""
+    """Express a parameter that is made from stored matrices on loading as their rows."""
     parent = name.rsplit(".", 2)[0]
     for target, sources in converted.items():
         if not target.startswith(parent) or any(len(stored[source]) != 2 for source, _ in sources):
@@ -102,7 +102,7 @@ def _converted(
 
 
 def _rows(made: TorchTensor | list[TorchTensor], sources: list[str], stored: Mapping[str, Any]) -> Expression | None:
-    """The rows that are numbered so; None where the columns are not as they are stored."""
+    """Return the rows with these numbers, or None if loading changes the columns."""
     numbers = made[0] if isinstance(made, list) else made
     if numbers.ndim != 2 or numbers.shape[1] != 2 or not torch.equal(numbers[:, 1], numbers[:, 0] + 1):
         return None
@@ -113,10 +113,10 @@ def _rows(made: TorchTensor | list[TorchTensor], sources: list[str], stored: Map
 
 
 def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> Site:
-    """The site with stored tensors in place of the network's parameters.
+    """Replace the network's parameters in a site by stored tensors.
 
     Raises:
-        CheckpointError: names a parameter that the checkpoint does not hold.
+        CheckpointError: the checkpoint lacks a parameter; the message names it.
     """
 
     def of(value: Any) -> Any:
@@ -129,7 +129,7 @@ def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> S
             if isinstance(held, Tensor):
                 return replace(value, name=held.name)
             if value != Tensor(value.name):
-                raise CheckpointError(path, f"{quoted(value.name)} is made of several stored tensors; expected of rows")
+                raise CheckpointError(path, f"{quoted(value.name)} is made of several stored tensors; expected a plain matrix")
             return held
         if isinstance(value, tuple):
             return tuple(map(of, value))
@@ -145,7 +145,7 @@ def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> S
 
 
 def _norm(norm: Norm | None, parameters: Mapping[str, Expression]) -> Norm | None:
-    """The norm by the names of stored tensors; None where one is not stored as it is."""
+    """Return the norm with the names of stored tensors, or None if one of them is not stored unchanged."""
     if norm is None:
         return None
     names: list[str | None] = []

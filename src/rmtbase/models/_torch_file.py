@@ -1,8 +1,8 @@
-"""Files of ``torch.save``, read by ``torch.load`` with ``weights_only=True``, mapped into memory.
+"""Files of ``torch.save``, read by ``torch.load`` with ``weights_only=True`` and memory-mapped.
 
-Only for checkpoints that have no safetensors file. What torch leaves unchecked is checked before it is given the file:
-checksums, records that are compressed, and names of objects, since its own list would let a pickle make a bytearray of
-any size. The pages read stay resident for as long as the system has no better use for them.
+They are read only if a checkpoint has no safetensors file. Before torch reads a file, this module checks what torch
+does not: checksums, compressed records, and names of objects, since torch's own list lets a pickle make a bytearray of
+any size. Pages that were read stay in memory until the system needs it.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from rmtbase.models._other_formats import format_that_begins
 from rmtbase.models._tensor_file import TensorEntry, element_type
 from rmtbase.shown import one_line, quoted, shown
 
-# weights_only=True runs code up to 2.5.1 (CVE-2025-32434), and damaged memory before 2.10.
+# Despite weights_only=True, torch runs code up to 2.5.1 (CVE-2025-32434), and before 2.10 may corrupt memory.
 _OLDEST = (2, 10)
 _PURPOSE = "reading a checkpoint that has no safetensors file"
 _VALID = "named dense tensors as torch.save writes a state dictionary, and numbers or texts beside them"
 _DOWNLOAD = "a whole archive as torch.save writes it: download the file again"
 LONGEST_PICKLE = 1 << 24
-"""Bytes of a pickle that is read; one tensor takes two or three hundred of them."""
+"""Largest number of bytes of a pickle that is read; one tensor takes two or three hundred."""
 _MOST_STEPS = 1_000_000  # instructions; one tensor takes fifty
 _OF_TENSORS = re.compile(
     r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|tensor_v3|parameter)"
     r"|torch\.storage UntypedStorage|torch ((?!Q)\w+Storage|Size|bool|u?int\d+|b?float\w+|complex\d+)"
 )
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-"""Beginning of a file of torch before 1.6: its magic number as a pickle."""
+"""Beginning of a file from torch before 1.6: its magic number as a pickle."""
 _NO_ARCHIVE = {
     LFS_POINTER: LFS_WORDS,
     LEGACY: (
@@ -58,8 +58,8 @@ _NO_ARCHIVE = {
 class TorchFile:
     """File written by ``torch.save`` that holds a dictionary of dense tensors.
 
-    Numbers, truth values and texts beside them, and None, are no weights and are passed over. Tensors may share a
-    storage, as tied weights do. The format of torch before 1.6, which has no checksums, is refused.
+    Numbers, booleans, strings and None beside them are skipped. Tensors may share a storage, as tied weights do. The
+    format of torch before 1.6, which has no checksums, is refused.
     """
 
     path: Path
@@ -69,11 +69,11 @@ class TorchFile:
 
     @classmethod
     def open(cls, path: Path) -> TorchFile:
-        """Check every record against its checksum, which reads the file once, and map it.
+        """Check every record against its checksum, which reads the file once, and map the file into memory.
 
         Raises:
             MissingDependencyError: torch is not installed, or older than 2.10.
-            CorruptFileError: it is damaged, or holds anything but named dense tensors.
+            CorruptFileError: it is damaged, or holds anything other than named dense tensors and the values above.
             CheckpointError: it cannot be read.
         """
         require_torch()
@@ -101,7 +101,7 @@ class TorchFile:
             size = self.path.stat().st_size
         except OSError as error:
             raise CheckpointError(self.path, f"cannot be read: {error.strerror}") from error
-        if size != self._size:  # a page beyond the end of a mapped file would end the process
+        if size != self._size:  # reading beyond the end of a mapped file would kill the process
             raise CorruptFileError(self.path, f"{size} bytes", f"{self._size}: the file was changed while in use")
         elements = self._tensors[name].detach().reshape(-1)[start:stop]
         if elements.dtype == torch.bfloat16:
@@ -112,7 +112,7 @@ class TorchFile:
 
 
 def require_torch() -> None:
-    """Raise MissingDependencyError unless a torch is installed that reads files of others safely: 2.10 or later."""
+    """Raise MissingDependencyError unless torch 2.10 or later is installed, which reads files of others safely."""
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError("torch", _PURPOSE, "hf")
     import torch
@@ -123,7 +123,7 @@ def require_torch() -> None:
 
 
 def _require_archive(path: Path, stream: BinaryIO, size: int) -> None:
-    """Raise CorruptFileError, with what it is instead, unless a file begins as a zip archive."""
+    """Raise CorruptFileError, with the kind of the file, unless it begins like a zip archive."""
     if size == 0:
         raise CorruptFileError(path, "an empty file", _DOWNLOAD)
     stream.seek(0)
@@ -140,7 +140,7 @@ def _require_archive(path: Path, stream: BinaryIO, size: int) -> None:
 
 
 def _require_whole(path: Path, stream: BinaryIO, size: int) -> None:
-    """Raise CorruptFileError unless an archive has every byte that was written, and a pickle of tensors only."""
+    """Raise CorruptFileError unless an archive is complete and undamaged, and its pickle contains only tensors."""
     try:
         with zipfile.ZipFile(stream) as archive:
             for record in archive.infolist():
@@ -153,7 +153,7 @@ def _require_whole(path: Path, stream: BinaryIO, size: int) -> None:
             program = pickle_in(path, archive)
     except CorruptFileError:
         raise
-    except Exception as error:  # zipfile lets those of struct and of its codecs through
+    except Exception as error:  # zipfile passes on errors of struct and of its codecs
         found = f"{size} bytes that are no whole archive (truncated perhaps: {one_line(str(error), 200)})"
         raise CorruptFileError(path, found, _DOWNLOAD) from error
     try:
@@ -181,13 +181,13 @@ def pickle_in(path: Path, archive: zipfile.ZipFile) -> bytes:
 
 
 def instructions(program: BinaryIO) -> Iterator[tuple[str, Any]]:
-    """Iterate over names and arguments of the instructions of a pickle, in which every length was checked.
+    """Yield names and arguments of the instructions of a pickle, whose lengths are checked on the way.
 
     Raises:
-        ValueError: it is no pickle, or has more than 1 000 000 instructions.
+        ValueError: it is not a pickle, or has more than 1 000 000 instructions.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of escapes in texts
+        warnings.simplefilter("ignore")  # about escapes in strings
         for step, (code, argument, _) in enumerate(pickletools.genops(program)):
             if step == _MOST_STEPS:
                 raise ValueError(f"more than {_MOST_STEPS:,} steps")
@@ -199,7 +199,7 @@ def _load(path: Path) -> Mapping[Any, Any]:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's advice is for those who call it
+            warnings.simplefilter("ignore")  # torch's advice is meant for its direct callers
             made = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises many kinds, and every one of them means an unusable file
         raise CorruptFileError(path, f"what torch refuses to load ({type(error).__name__})", _VALID) from error
@@ -209,7 +209,7 @@ def _load(path: Path) -> Mapping[Any, Any]:
 
 
 def _is_tensor(path: Path, name: Any, value: Any, file_size: int) -> bool:
-    """Tell whether an entry is a tensor, which is dense and within the file; or a number or text, which is none."""
+    """Return True for a dense tensor within the file, False for a number or string; raise for anything else."""
     import torch
 
     if type(name) is not str:

@@ -1,7 +1,8 @@
 """Models of any type that ``transformers`` knows, and live modules, read through their own forward pass.
 
-This file needs neither torch nor ``transformers`` until a network is asked for. A network is built without its weights
-and run a few times on noise (:mod:`rmtbase.models._probe_forward`): seconds, and a few matrices' worth of memory.
+This module imports torch and ``transformers`` only when a network is requested. A network is built without its weights
+and run a few times on noise (:mod:`rmtbase.models._probe_forward`), which takes seconds and the memory of a few
+matrices.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ if TYPE_CHECKING:
 
     from rmtbase.models._probe_network import Part
 
-_SMALL, _TIMES_LARGER = 10**8, 4  # parameters of a network that is run in any case, and of how many stored at most
+_SMALL, _TIMES_LARGER = 10**8, 4  # parameters that are run in any case, and at most, as a multiple of those stored
 
 NOT_PROVED = "not proved"
-"""Begins the note of a model that was not run, or whose products were not seen; a reason follows."""
+"""Beginning of the note of a model that was not run or whose products were not found; a reason follows."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network without weights, and what its forward passes show. Made by :meth:`of_config` or :meth:`of_module`.
+    """Network without weights and its attention sites. Made by :meth:`of_config` or :meth:`of_module`.
 
     Attributes:
         network: the module.
-        path: what messages call it.
-        inputs: of its forward, by name; None where they are to be found.
-        given: the object of the user that it is, or is wrapped in; None of a network that was built here.
+        path: its name in messages.
+        inputs: inputs of its forward pass, by name; None where they must be found.
+        given: the user's object: the module itself or its wrapper; None for a network that was built here.
     """
 
     network: nn.Module
@@ -57,7 +58,7 @@ class Network:
         Raises:
             MissingDependencyError: torch or ``transformers`` is not installed.
             UnknownArchitectureError: ``transformers`` does not know the type.
-            CheckpointError: the type brings its own code; or the class cannot be built.
+            CheckpointError: the type requires its own code, or the class cannot be built.
         """
         require_transformers("reading a model through its own forward pass")
         from rmtbase.models._probe_network import build
@@ -68,12 +69,13 @@ class Network:
     def of_module(
         cls, module: nn.Module, inputs: Mapping[str, Any] | None = None, given: nn.Module | None = None
     ) -> Network:
-        """Wrap a live module on any device and of any dtype, which stays as it is.
+        """Wrap a live module on any device and of any dtype; the module is not changed.
 
         Args:
-            module: of ``transformers``, or one's own; its class may come from anywhere.
-            inputs: of its forward, by name, of at least two tokens; those of ``transformers`` mostly need none.
-            given: what it is wrapped in.
+            module: a module of ``transformers`` or of the user; its class may come from anywhere.
+            inputs: inputs of its forward pass, by name, with at least two tokens; most modules of ``transformers`` need
+                none.
+            given: the wrapper of the module, if it has one.
 
         Raises:
             MissingDependencyError: torch or ``transformers`` is not installed.
@@ -83,12 +85,12 @@ class Network:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """Those of its models that ran. Raises CheckpointError where none does."""
+        """The parts that ran. Raises CheckpointError if none runs."""
         from rmtbase.models._probe_network import read_parts
 
         try:
             return tuple(read_parts(self.network, self.inputs))
-        except Exception as error:  # whatever a network raises
+        except Exception as error:  # a network may raise anything
             name = type(self.network).__name__
             raise CheckpointError(
                 self.path, f"{name} does not run on noise ({type(error).__name__}: {error})"
@@ -101,13 +103,13 @@ class Network:
         return in_places(met for part in self.parts for met in part.met.values())
 
     def inventory(self, stored: Mapping[str, tuple[int, ...]] | None = None) -> Inventory:
-        """The attention sites, in names of the stored tensors; what could not be read is in the notes, by name.
+        """Find the attention sites, over the names of the stored tensors; notes name the modules that were not read.
 
         Args:
             stored: the shapes of the stored tensors by name; by default the names are the network's own.
 
         Raises:
-            CheckpointError: it does not run, no attention was read, or a tensor of it is not stored.
+            CheckpointError: the network does not run, no attention was found, or one of its tensors is not stored.
         """
         from rmtbase.models._probe_network import never_run
 
@@ -129,12 +131,12 @@ class Network:
         return Inventory(sites=sites, others={}, notes=notes)
 
     def _require_stored_size(self, stored: Mapping[str, tuple[int, ...]]) -> None:
-        """A network that is far larger than what is stored is another one's, and may be too large to run."""
+        """Raise if the network is far larger than the stored tensors: it is another one, perhaps too large to run."""
         held, expected = sum(map(prod, stored.values())), sum(one.numel() for one in self.network.parameters())
         if expected > max(_SMALL, _TIMES_LARGER * held):
             raise CheckpointError(
                 self.path,
-                f"a network of {expected:,} parameters, where {held:,} are stored; expected those of one model",
+                f"a network of {expected:,} parameters, where {held:,} are stored; expected a network of the stored size",
             )
 
     def _as_stored(self, sites: tuple[Site, ...], stored: Mapping[str, tuple[int, ...]] | None) -> list[Site]:
@@ -165,19 +167,19 @@ class Network:
     def prove(self, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read) -> tuple[Site, ...]:
         """Compare q·k of the network's own modules, with the real weights, with xᵀ W_QK x′ of each site and head.
 
-        First without the layers that hold none of these sites: their inputs are noise whatever came before. The whole
-        network decides where it does not run so, does not show them all, or gives something else.
+        The network first runs without the layers that hold none of these sites, since the inputs of the others are
+        noise anyway. If it does not run in this way, or not all sites are found and equal, the whole network decides.
 
         Args:
-            sites: from anywhere, in names of the stored tensors.
+            sites: sites over the names of the stored tensors, found in any way.
             stored: the shapes of the stored tensors by name.
-            read: gives one.
+            read: function that reads a stored tensor.
 
         Returns:
-            The sites that the network shows: all of them are proved.
+            The sites that were found in the network; all of them are proved.
 
         Raises:
-            Disproved: they differ, by more than rounding.
+            Disproved: the products differ by more than rounding.
             CheckpointError: the network does not run.
         """
         from rmtbase.models._probe_layers import only_layers_of
@@ -190,7 +192,7 @@ class Network:
         try:
             with only_layers_of(self.network, parameters, of_sites):
                 proved = prove_parts(sites, read_parts(self.network, self.inputs), parameters, read, self.path)
-        except Exception:  # whatever a network without some of its layers raises
+        except Exception:  # a network without some of its layers may raise anything
             proved = ()
         if len(proved) < len(sites):
             parts = self.parts
@@ -198,7 +200,7 @@ class Network:
                 proved = prove_parts(sites, parts, parameters, read, self.path)
             except CheckpointError:  # they differ, or a stored tensor cannot be read
                 raise
-            except Exception as error:  # whatever a network raises
+            except Exception as error:  # a network may raise anything
                 name, what = type(self.network).__name__, f"{type(error).__name__}: {error}"
                 raise CheckpointError(
                     self.path, f"{name} does not run with its own queries and keys ({what})"
@@ -207,12 +209,12 @@ class Network:
 
 
 def _is_within(module: str, other: str) -> bool:
-    """Tell whether one of two modules is the other, or is in it."""
+    """Return True if the modules are the same, or one contains the other."""
     return f"{module}.".startswith(f"{other}.") or f"{other}.".startswith(f"{module}.")
 
 
 def _of_two_layers(sites: Sequence[Site]) -> Iterator[str]:
-    """A note that names the sites whose queries meet keys that another layer makes of its own input."""
+    """Yield notes on sites whose keys are computed by another layer from its own input."""
     from rmtbase.models._probe_places import other_layer
 
     shared: dict[str, list[str]] = {}
@@ -227,7 +229,7 @@ def _of_two_layers(sites: Sequence[Site]) -> Iterator[str]:
 
 
 def stored_of(module: nn.Module) -> tuple[dict[str, tuple[int, ...]], Read]:
-    """The shapes of a module's parameters by name, and what reads one, in float64."""
+    """Return the shapes of a module's parameters by name, and a function that reads one in float64."""
     parameters = dict(module.named_parameters())
 
     def read(name: str) -> np.ndarray:

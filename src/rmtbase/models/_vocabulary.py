@@ -1,4 +1,4 @@
-"""What a model's tokens are called, where its folder says so."""
+"""Names of a model's tokens, where its folder has them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _LARGEST = 1 << 27  # bytes; the largest vocabularies take a third
 
 
 def token_names(folder: Path) -> dict[int, str]:
-    """The tokens by number that ``tokenizer.json`` or ``vocab.json`` of a checkpoint's folder names; {} without either.
+    """Read the tokens by number from ``tokenizer.json`` or ``vocab.json`` in a checkpoint's folder; {} without either.
 
-    As they are stored: of a byte-level tokenizer a space is Ġ. Those of the bundled model are bytes.
+    Tokens are returned as stored: a space in a byte-level tokenizer is Ġ. The tokens of the bundled model are bytes.
 
     Raises:
-        CorruptFileError: a file of that name that is none.
+        CorruptFileError: the file does not hold a vocabulary.
     """
     if folder.resolve().is_relative_to(demo_root().resolve()):
         return {one: repr(chr(one)) for one in range(256)}
@@ -39,7 +39,7 @@ def _read(path: Path) -> dict[int, str]:
 
 
 def _tokens(content: Mapping[str, Any]) -> dict[int, str]:
-    """Of {token: number}, or of what ``tokenizers`` writes: that, or a list of (token, score) in order."""
+    """Read {token: number}, or the file of ``tokenizers`` with that or with a list of (token, score) in order."""
     vocabulary = content["model"]["vocab"] if "model" in content else content
     if isinstance(vocabulary, list):
         found = {number: str(one[0]) for number, one in enumerate(vocabulary)}

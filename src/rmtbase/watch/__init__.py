@@ -1,7 +1,7 @@
-"""Watching a training run from within: the live weights against the null every so many steps, and an alarm.
+"""Monitoring of a training run from within: the live weights are compared with the null regularly, with an alarm.
 
-:class:`Watcher` is for any loop, :class:`WatchCallback` for the ``Trainer`` of transformers, which is imported as that
-name is asked for::
+:class:`Watcher` works in any loop, :class:`WatchCallback` in the ``Trainer`` of transformers, which is imported only
+when that name is used::
 
     watcher = Watcher("run.nc", planned_looks=50)
     for step, batch in enumerate(batches):

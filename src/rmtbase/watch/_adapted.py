@@ -1,4 +1,4 @@
-"""The weights of a module with adapters, as its forward pass has them."""
+"""Weights of a module with adapters, as its forward pass uses them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rmtbase.errors import CheckpointError
 
 
 def adapted_weights(model: Any) -> dict[str, Any] | None:
-    """What :func:`rmtbase.models.open_model` takes of a module of peft; None of what has no adapters.
+    """Return the arguments of :func:`rmtbase.models.open_model` for a module of peft, or None without adapters.
 
-    A weight W with low-rank updates is W + Σ s B A, over the adapters that are active and not merged; each such weight
-    is copied, the module stays as it is.
+    A weight W with low-rank updates becomes W + Σ s B A, over the adapters that are active and not merged. Each such
+    weight is copied; the module is not changed.
 
     Raises:
-        CheckpointError: an adapter whose part of the weight is no such sum, as of DoRA.
+        CheckpointError: an adapter's update is not of this form, as with DoRA.
     """
     if "peft" not in sys.modules or not callable(getattr(model, "named_modules", None)):
         return None
@@ -45,7 +45,7 @@ def adapted_weights(model: Any) -> dict[str, Any] | None:
 
 
 def _updated(place: str, layer: Any) -> dict[str, Any]:
-    """The tensors of a layer with low-rank updates."""
+    """Return the tensors of a layer, with its low-rank updates added."""
     tensors = dict(layer.get_base_layer().state_dict())
     for adapter in () if layer.disable_adapters else layer.active_adapters:
         if adapter in layer.merged_adapters:
@@ -57,7 +57,7 @@ def _updated(place: str, layer: Any) -> dict[str, Any]:
 
 
 def _saved(wrapper: Any) -> dict[str, Any]:
-    """The tensors of a module that is trained whole beside the adapters."""
+    """Return the tensors of a module that is trained as a whole beside the adapters."""
     inner = wrapper.original_module
     for adapter in () if wrapper.disable_adapters else wrapper.active_adapters:
         inner = wrapper.modules_to_save[adapter]

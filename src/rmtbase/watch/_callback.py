@@ -1,4 +1,4 @@
-"""Watching a run of the ``Trainer`` of transformers."""
+"""Monitoring of a run of the ``Trainer`` of transformers."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ except ImportError as error:
 
 
 class WatchCallback(TrainerCallback):
-    """Looks at the weights of a ``Trainer`` run every so many steps, and logs what it finds as the Trainer logs.
+    """Callback that scores the weights of a ``Trainer`` run at regular steps, and logs the results with the Trainer.
 
-    So TensorBoard, W&B, Trackio and whatever else reports for the Trainer show it, under ``rmtbase/``. The first look
-    is before the first step, the last after the last. Of several processes the first looks, the others wait for it as
-    for any step; weights that are sharded over them (FSDP, ZeRO-3) are refused at the first look. What fails later is
-    warned of, and the run goes on.
+    TensorBoard, W&B, Trackio and every other integration of the Trainer show them under ``rmtbase/``. The first look is
+    before the first step, the last one after the last step. With several processes the first one looks, and the others
+    wait for it as for any step; weights that are sharded over processes (FSDP, ZeRO-3) are refused at the first look.
+    Later failures cause a warning, and the run continues.
 
     Args:
-        trainer: that runs; give the callback to its ``add_callback``.
-        output: file of the trajectory; see :class:`Watcher`, also for the other options.
-        every: steps from look to look. A look that the budget does not allow is left out.
-        **options: of the :class:`Watcher`.
+        trainer: the running trainer; pass the callback to its ``add_callback``.
+        output: file of the trajectory; see :class:`Watcher`.
+        every: number of steps between looks. A look that the budget does not allow is skipped.
+        **options: options of the :class:`Watcher`.
 
     Attributes:
         watcher: the :class:`Watcher`.
-        skipped: looks that were left out.
+        skipped: number of looks that were skipped.
     """
 
     def __init__(self, trainer: Any, output: Path | str, every: int, **options: Any) -> None:
@@ -42,7 +42,7 @@ class WatchCallback(TrainerCallback):
         self.skipped = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
-        """The first look; of a run that goes on, at the step it goes on from."""
+        """Take the first look; a resumed run is looked at on the step from which it continues."""
         if not state.is_world_process_zero:
             return
         is_seen = self.watcher.go_on_from(model, state.global_step)
@@ -52,7 +52,7 @@ class WatchCallback(TrainerCallback):
             self.trainer.log(self.watcher.look(model, state.global_step))
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
-        """A look, if one is due and the budget allows it."""
+        """Look if a look is due and the budget allows it."""
         if state.is_world_process_zero and state.global_step % self.every == 0:
             if self.watcher.can_afford():
                 self._look(model, state.global_step)
@@ -60,14 +60,14 @@ class WatchCallback(TrainerCallback):
                 self.skipped += 1
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
-        """The last look, whatever the budget."""
+        """Take the last look, regardless of the budget."""
         if state.is_world_process_zero and self.watcher.steps[-1:] != [state.global_step]:
             self._look(model, state.global_step)
 
     def _look(self, model: Any, step: int) -> None:
         try:
             found = self.watcher.look(model, step)
-        except Exception as error:  # whatever it is, the training is worth more
+        except Exception as error:  # no failed look is worth losing the training run
             said = str(error) if isinstance(error, RmtbaseError) else f"{type(error).__name__}: {one_line(str(error))}"
             warnings.warn(f"the look at step {step} failed: {said}", WatchWarning, stacklevel=2)
         else:

@@ -1,4 +1,4 @@
-"""Looking at a model in memory again and again: its scores along the steps, and an alarm."""
+"""Repeated scoring of a model in memory during training, with an alarm."""
 
 from __future__ import annotations
 
@@ -33,44 +33,45 @@ from rmtbase.tables import groups_of, require_writable, write_table
 from rmtbase.watch._adapted import adapted_weights
 
 BUDGET = 0.05
-"""The share of a run's time that looks may take unless another is asked for."""
+"""Default share of a run's time that looks may take."""
 
 _OF_ADAPTERS = "the updates of its adapters were added to its weights, and the module itself was not run"
 
 
 class WatchWarning(RmtbaseWarning):
-    """A look at a run failed, or its alarm has become blind to some heads; the run goes on."""
+    """A look at a run failed, or its alarm can no longer name some heads; the run continues."""
 
 
 class Watcher:
-    """Scores a model in memory again and again, and writes the trajectory after every look.
+    """Watcher that scores a model in memory repeatedly, and writes the trajectory after every look.
 
-    A look reads the weights where they are and changes nothing: neither them, nor their device, nor the state of any
-    random generator of torch. The file is whole after each, so that a run that is killed keeps those before; one that
-    goes on from an earlier step goes on in it, and the looks beyond that step are replaced.
+    A look reads the weights on their device and changes neither them nor the state of torch's random generators. The
+    file is complete after each look, so that a killed run keeps all earlier looks. A run that is resumed from an
+    earlier step continues the file, and replaces the looks beyond that step.
 
-    The alarm says which heads have left the null, at a level that holds over all looks: see
-    :func:`rmtbase.results.trajectory.with_alarm`. Where too little weight is left for a lone head to be named, however
-    far it is from the null, a :class:`WatchWarning` says so.
+    The alarm names the heads that differ from random heads, at a level that holds over all looks: see
+    :func:`rmtbase.results.trajectory.with_alarm`. If a lone head can no longer be named, however much it differs from
+    random heads, because too little of the level is left, a :class:`WatchWarning` is given.
 
     Args:
-        output: file of the trajectory. One that is there is gone on with.
-        scoring: how the weights are scored; by default against the Gaussian null of normal initialisation.
-        planned_looks: how many there will be, roughly, which makes the alarm sharper; those beyond are allowed for. Of
-            a file that is gone on with its own.
-        level: probability of any alarm at any look, while no head has left the null.
-        budget: the share of the time since the first look that looks may take, by :meth:`can_afford`; None: any.
-        **opening: of what is looked at, as :func:`rmtbase.models.open_model` takes them: ``family`` and ``config`` of a
-            state dict, ``name``, ``inputs``, ``sites``.
+        output: file of the trajectory. An existing trajectory is continued.
+        scoring: how the weights are scored; by default against the Gaussian null of normal initialization.
+        planned_looks: approximate number of looks, which makes the alarm sharper; more looks are allowed. A file that
+            is continued keeps its own number.
+        level: probability of any alarm at any look if all heads are random.
+        budget: the share of the time since the first look that looks may take according to :meth:`can_afford`; None
+            for no limit.
+        **opening: further arguments of :func:`rmtbase.models.open_model`: ``family`` and ``config`` of a state dict,
+            ``name``, ``inputs``, ``sites``.
 
     Attributes:
         tree: the trajectory so far, or None.
-        seconds: what each look of this process took, the writing of the file included.
+        seconds: duration of each look of this process in seconds, including the writing of the file.
 
     Raises:
-        ParameterError: a level, budget or number of looks out of range.
+        ParameterError: the budget is out of range.
         OutputError: the file cannot be written.
-        TableError: something else is there under its name, or a trajectory that was scored in another way.
+        TableError: the file is not a trajectory, or was scored in another way.
     """
 
     def __init__(
@@ -96,21 +97,24 @@ class Watcher:
 
     @property
     def steps(self) -> list[int]:
-        """Those that have been looked at."""
+        """The steps at which the model has been scored."""
         return [] if self.tree is None else groups_of(self.tree)["/heads"][STEP].values.tolist()
 
     def can_afford(self) -> bool:
-        """Whether one look more, as long as the last, keeps to the budget. The first always does."""
+        """Return True if another look as long as the last one is within the budget. The first look always is."""
         if self.budget is None or not self.seconds:
             return True
         elapsed = time.perf_counter() - self._began
         return sum(self.seconds) + self.seconds[-1] <= self.budget * (elapsed + self.seconds[-1])
 
     def go_on_from(self, model: Any, step: int) -> bool:
-        """Leave out the looks beyond a step, from which a run goes on; whether the last left is at that step.
+        """Remove the looks beyond the step from which a run is resumed.
+
+        Returns:
+            True if the last remaining look is at that step.
 
         Raises:
-            ParameterError: it is, and the weights were others: the file is of another run.
+            ParameterError: the weights at that step were others, so that the file belongs to another run.
         """
         self.tree = None if self.tree is None else until(self.tree, step)
         if self.tree is None or self.steps[-1] != step:
@@ -122,25 +126,27 @@ class Watcher:
         return True
 
     def look(self, model: Any, step: int) -> dict[str, float]:
-        """Score a model as it is now, and write the trajectory with it.
+        """Score a model in its current state, and write the trajectory with the result.
 
         Args:
-            model: a module of transformers or of torch, or a state dict: what :func:`rmtbase.models.open_model` takes;
-                compiled, in parallel, or with the low-rank adapters of peft, whose updates are added.
+            model: a module of transformers or of torch, or a state dict: anything that
+                :func:`rmtbase.models.open_model` accepts; it may be compiled, parallel, or have low-rank adapters of
+                peft, whose updates are added.
             step: optimizer steps taken, more than at the last look.
 
         Returns:
-            ``rmtbase/left_share``: share of the heads that have left the null, at a false discovery rate of 5 % within
-            this look; ``rmtbase/median_participation_ratio``; ``rmtbase/largest_distance``: of all heads and
-            statistics, in standard deviations; ``rmtbase/alarm``: for how many heads the alarm has been raised,
-            NaN where it is for none and could not be for any;
-            ``rmtbase/alarm_detectable_p_value``: the smallest effect that it can see from now on, the largest p-value
-            at which one head that stays there is named by the last look planned (NaN: none);
-            ``rmtbase/look_seconds``.
+            ``rmtbase/left_share``: share of the heads that differ from random heads, at a false discovery rate of 5 %
+            within this look; ``rmtbase/median_participation_ratio``; ``rmtbase/largest_distance``: largest distance
+            from the null over all heads and statistics, in standard deviations; ``rmtbase/alarm``: number of heads for
+            which the alarm has been raised, NaN if there is none and could not be any;
+            ``rmtbase/alarm_detectable_p_value``: the smallest effect that the alarm can still detect: the largest
+            p-value at which one head that stays there is named by the last planned look (NaN: none);
+            ``rmtbase/look_seconds``: duration of the look in seconds.
 
         Raises:
-            ParameterError: a step that is not beyond the last; what is no model.
-            CheckpointError: the weights cannot be scored, as where one is not finite.
+            ParameterError: the step is not beyond the last one, the argument is not a model or another than at the last
+                look, or the level or the number of planned looks is out of range.
+            CheckpointError: the weights cannot be scored, for instance because one is not finite.
             OutputError: the file cannot be written.
         """
         begin = time.perf_counter()
@@ -166,7 +172,7 @@ class Watcher:
         return opened.without_proof(_OF_ADAPTERS) if adapted else opened
 
     def _tell_if_blind(self) -> None:
-        """Warn, once, where a head that left the null from now on by itself would not be named."""
+        """Warn once if a single head that begins to differ from random heads from now on would not be named."""
         if self._is_blind or self.tree is None:
             return
         spending, seen = spending_of(self.tree), len(self.steps)
@@ -176,10 +182,11 @@ class Watcher:
         counts = range(2, n_heads + 1)
         together = next((count for count in counts if spending.looks_to_name(seen=seen, departed=count)), None)
         self._can_name = together is not None
-        whom = f"{together} or more that leave it together" if together else "none that leave it from then on"
+        whom = f"{together} or more that do so together" if together else "none that do so from then on"
         warnings.warn(
-            f"from look {len(self.steps) + 1} on the alarm cannot name a lone head of {n_heads} that leaves the null, "
-            f"but {whom}: plan the number of looks, or score against more null draws or baseline='analytic'",
+            f"from look {len(self.steps) + 1} on the alarm cannot name a lone head of {n_heads} that begins to differ "
+            f"from random heads (it can name {whom}): plan the number of looks, or score against more null draws or "
+            "baseline='analytic'",
             WatchWarning,
             stacklevel=3,
         )
@@ -203,7 +210,7 @@ class Watcher:
 
 @contextmanager
 def _generators_as_they_were() -> Iterator[None]:
-    """Put back what a block has made of the state of torch's random generators, if there is any."""
+    """Restore the state of torch's random generators after a block, if torch has been imported."""
     torch = sys.modules.get("torch")
     if torch is None:
         yield
