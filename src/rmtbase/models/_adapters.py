@@ -306,7 +306,7 @@ def _require_plain(config: Mapping[str, Any], path: Path) -> None:
         if value and key not in _KNOWN:
             raise CheckpointError(
                 path,
-                f"{shown(key, 60)} is set, which is not supported in an adapter; expected {MERGED}, or the base model alone",
+                f"{shown(key, 60)} is set, which is not supported here; expected {MERGED}, or the base model alone",
             )
     start = config.get("init_lora_weights", True)
     if not any(start is one or (isinstance(one, str) and start == one) for one in _INITIALISED):

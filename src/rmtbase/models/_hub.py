@@ -131,7 +131,7 @@ def fetch_checkpoint(
         raise CheckpointError(
             model,
             "the hub has this model, but neither safetensors nor pytorch_model.bin in it: download the file of its "
-            "weights and pass its path: an error then says what it is and how to open it; for GGUF pass ORG/NAME/FILE.gguf",
+            "weights and pass its path: an error then says how to open it; for GGUF pass ORG/NAME/FILE.gguf",
         )
     return folder
 

@@ -92,7 +92,7 @@ _FORMATS = tuple(
         (
             r"(model|pytorch_model)\.[\w-]+\.(safetensors|bin)|(model|pytorch_model)\.[\w-]+-\d+-of-\d+\.(safetensors|bin)",
             "a variant of the weights",
-            "pass the path of a single safetensors file; for shards, download those that model.safetensors.index.json names",
+            "pass the path of one safetensors file; for shards, download those that model.safetensors.index.json names",
         ),
         (
             r".+\.(pt|pth|ckpt)",

@@ -30,7 +30,7 @@ from rmtbase.models._tensor_file import STORAGE, TensorEntry
 from rmtbase.shown import one_line, quoted, shown
 
 _LENGTH = struct.Struct("<Q")
-_LONGEST_HEADER = 1 << 25  # bytes; 100 000 tensors take twelve million; the package takes 8 s and 1.7 GiB for 92 million
+_LONGEST_HEADER = 1 << 25  # bytes; 100 000 tensors take 12 million. For 92 million the package takes 8 s and 1.7 GiB
 _MOST_DIMENSIONS = 64  # NumPy's own limit
 _VALID = "a safetensors file"
 

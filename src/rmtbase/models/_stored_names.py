@@ -129,7 +129,7 @@ def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> S
             if isinstance(held, Tensor):
                 return replace(value, name=held.name)
             if value != Tensor(value.name):
-                raise CheckpointError(path, f"{quoted(value.name)} is made of several stored tensors; expected a plain matrix")
+                raise CheckpointError(path, f"{quoted(value.name)} is made of several stored tensors; expected one")
             return held
         if isinstance(value, tuple):
             return tuple(map(of, value))

@@ -136,7 +136,7 @@ class Network:
         if expected > max(_SMALL, _TIMES_LARGER * held):
             raise CheckpointError(
                 self.path,
-                f"a network of {expected:,} parameters, where {held:,} are stored; expected a network of the stored size",
+                f"a network of {expected:,} parameters, where {held:,} are stored; expected one of the stored size",
             )
 
     def _as_stored(self, sites: tuple[Site, ...], stored: Mapping[str, tuple[int, ...]] | None) -> list[Site]:

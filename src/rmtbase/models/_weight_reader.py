@@ -71,7 +71,7 @@ def _weights(checkpoint: Checkpoint, name: str, values: Shaped[np.ndarray, "..."
     if values.dtype != np.float64:
         return values
     try:
-        # A few values that underflow beside larger ones change nothing; require_digits has refused a tensor of only those.
+        # A few values that underflow beside larger ones change nothing; require_digits refuses a tensor of only those.
         with np.errstate(over="raise", under="ignore"):
             return values.astype(np.float32)
     except FloatingPointError as error:
