@@ -241,7 +241,7 @@ def test_updates_of_embeddings_are_merged_where_the_base_stores_them(tied, tmp_p
     assert ("which the base does not store: queries and keys do not depend on it" in note) == tied
     delta = open_model(tmp_path / "adapter")
     assert {site.place.stack for site in delta.sites} == {"self_attn.q_proj", "self_attn.k_proj", "lm_head"}
-    assert any(note.startswith("updates of embeddings, which are no maps: ") for note in delta.notes) != tied
+    assert any(note.startswith("updates of embeddings, which are not linear maps: ") for note in delta.notes) != tied
 
 
 def test_what_changes_embeddings_alone_has_no_updates_of_matrices(tmp_path):
@@ -313,7 +313,7 @@ def test_updates_at_initialisation_are_zero_and_said_to_be(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "fragment"),
     [
-        ({"peft_type": "IA3"}, "holds a IA3 adapter; of adapters those of peft_type LORA are read"),
+        ({"peft_type": "IA3"}, "holds a IA3 adapter; only adapters of peft_type LORA are read"),
         ({"peft_type": "VERA"}, "holds a VERA adapter"),
         ({"peft_type": "LOKR"}, "holds a LOKR adapter"),
         ({"peft_type": None}, "holds an adapter; of adapters"),
@@ -337,7 +337,7 @@ def test_what_is_not_read_is_refused_by_its_name(settings, fragment, tmp_path):
 
 def test_tensors_that_belong_to_no_update_are_refused(tmp_path):
     tensors = updates() | {"base_model.model.model.norm.weight": np.ones(D_MODEL, np.float32)}
-    with pytest.raises(CheckpointError, match=r"model.norm.weight' is none that is read of an adapter"):
+    with pytest.raises(CheckpointError, match=r"model.norm.weight' is not supported in an adapter"):
         open_model(adapter_in(tmp_path / "adapter", tensors))
     assert "model.norm.weight" in open_model(adapter_in(tmp_path / "saved", tensors, modules_to_save=["norm"])).notes[1]
 

@@ -58,7 +58,7 @@ def test_a_header_of_any_contents_is_refused_within_bounds(parts, tmp_path):
     entry = b'{"w":{"dtype":"U8","shape":[%s],"data_offsets":[0,1]}}'
     contents = {
         "1,000,000 dimensions": header(entry % b",".join([b"1"] * 1_000_000)) + b"x",
-        "what the package safetensors refuses": header(b'{"w":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}"),
+        "a file that the package safetensors refuses": header(b'{"w":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}"),
         "a header length of 99999998 bytes": header(b"{" + b"\0" * 99_999_996 + b"}"),
     }
     folders = []

@@ -277,12 +277,12 @@ def test_a_scale_that_is_no_number_is_named(tmp_path):
         (lambda words, tensors: words.update({"attention.head_count": [4, 4]}), "for each of [4, 4] heads"),
         (lambda words, tensors: words.update({"attention.head_count": 3}), "has 256 rows; expected an even number"),
         (lambda words, tensors: words.update({"attention.head_count": 0}), "for each of 0 heads"),
-        (lambda words, tensors: words.update({"block_count": 9}), "9 layers, of which there are tensors of 2"),
+        (lambda words, tensors: words.update({"block_count": 9}), "9 layers, but tensors of only 2"),
         (lambda words, tensors: words.update({"general.type": "adapter"}), "a GGUF file of 'adapter'"),
         (lambda words, tensors: words.update({"split.count": 3}), "one of 3 parts of a GGUF file"),
         (
             lambda words, tensors: tensors.update({"blk.0.attn_sinks.weight": (np.ones(4, np.float32), Type.F32)}),
-            "'blk.0.attn_sinks.weight' is none that the attention of a llama model has",
+            "'blk.0.attn_sinks.weight' is not part of the attention of a llama model",
         ),
         (
             lambda words, tensors: tensors.update({"blk.0.attn_q.weight": (np.zeros((256, 292), np.uint8), Type.Q8_K)}),

@@ -58,7 +58,7 @@ def test_layers_that_are_not_there_are_missed_at_once(layers, parts, tmp_path):
     with pytest.raises(MissingTensorError) as caught:
         open_model(parts.write(tmp_path))
     assert caught.value.tensor == LAYER.format(2) + "q_proj.weight"
-    assert f"config.json: {layers} layers, of which there are tensors of 2" in str(caught.value)
+    assert f"config.json: {layers} layers, but tensors of only 2" in str(caught.value)
 
 
 def test_a_gap_between_layers_is_named(parts, tmp_path):

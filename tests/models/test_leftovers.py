@@ -150,7 +150,7 @@ def test_weights_that_are_codes_alone_are_told_so(parts, tmp_path):
 def test_a_tensor_in_the_attention_that_no_layout_knows_is_refused_by_name(name, layer, parts, tmp_path):
     full = f"model.layers.{layer}.self_attn.{name}"
     parts.tensors[full] = np.ones(3, np.float32)
-    refused(parts.write(tmp_path), f"tensor {full!r} is none that the attention of a llama model has")
+    refused(parts.write(tmp_path), f"tensor {full!r} is not part of the attention of a llama model")
 
 
 def test_what_leaves_queries_and_keys_as_they_are_is_passed(parts, tmp_path):
@@ -185,7 +185,7 @@ def test_masks_and_older_names_of_norms_are_bystanders(kind, extra, tmp_path):
     assert open_model(tmp_path).n_layers == 1
     relative = {"bert": "encoder.layer.0.attention.self.distance_embedding.weight"}.get(kind, extra[0] + ".table")
     save_file(tensors | {relative: np.ones((3, 4), np.float32)}, tmp_path / "model.safetensors")
-    refused(tmp_path, f"tensor {relative!r} is none that the attention of a {kind} model has")
+    refused(tmp_path, f"tensor {relative!r} is not part of the attention of a {kind} model")
 
 
 def test_custom_code_and_cross_attention_are_noted(parts, tmp_path):
@@ -331,7 +331,7 @@ def test_a_file_with_a_wrong_name_is_told_what_it_holds(save, what, parts, tmp_p
             "found a page of HTML; expected .*; download the file",
         ),
         (lambda path: h5py.File(path, "w").close(), "a file of TensorFlow weights"),
-        (lambda path: path.write_bytes(b"nothing known"), "found what is no zip archive"),
+        (lambda path: path.write_bytes(b"nothing known"), "found a file that is not a zip archive"),
     ],
 )
 def test_a_bin_file_that_torch_did_not_write_is_told_what_it_holds(save, what, parts, tmp_path):

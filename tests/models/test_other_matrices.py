@@ -154,7 +154,7 @@ def test_the_order_of_gate_and_inputs_in_one_tensor_is_never_guessed():
     assert len(known.experts.matrices) == 2 * 4 * 3
     assert not unknown.experts.matrices
     (note,) = unknown.experts.notes
-    assert "in an order that is not known of 'unheard_of' (layer 0 and 1 more)" in note
+    assert "in an order that is not known for 'unheard_of' (layer 0 and 1 more)" in note
 
 
 @pytest.mark.parametrize(("family", "names"), [("Segformer", ("fc1", "fc2")), ("Pvt", ("dense1", "dense2"))])
@@ -190,7 +190,7 @@ def test_what_stands_in_layers_of_other_widths_under_other_names_is_told():
         sites.append(Site(place=Place("", layer), module=f"{at}attention", query=query, key=key, **sizes))
     found = find_feed_forward(sites, Checkpoint.of_tensors(tensors, "tiny"), {}, (), frozenset())
     assert not found.layers
-    words = "no matrices: feed.into, feed.out: none of the names of an MLP that are known (layer 0 and 2 more)"
+    words = "no matrices: feed.into, feed.out: none of the known names of an MLP (layer 0 and 2 more)"
     assert found.notes == (words,)
     named = {name.replace("into", "fc1").replace("out", "fc2"): one for name, one in tensors.items()}
     found = find_feed_forward(sites, Checkpoint.of_tensors(named, "tiny"), {}, (), frozenset())
@@ -234,7 +234,7 @@ def test_an_unembedding_is_one_where_it_is_stored(tmp_path):
         assert any("head_of_mine" in note for note in opened.part_notes("embeddings")) is not read
     save_file(tensors | {"lm_head.weight": np.ones((tokens + 1, d_model), np.float32)}, path)
     (note,) = (one for one in open_model(folder).part_notes("embeddings") if "lm_head" in one)
-    assert note.startswith("not read: lm_head.weight (131, 80): called as the unembedding is; expected 130 rows of 80")
+    assert note.startswith("not read: lm_head.weight (131, 80): named like the unembedding; expected 130 rows of 80")
 
 
 def test_an_output_behind_a_gate_is_a_matrix_and_no_circuit():

@@ -220,7 +220,7 @@ def test_names_are_those_that_the_checkpoint_stores(tmp_path):
     swapped = {**tensors, sites[0].query.name: tensors[sites[0].key.name]}
     assert network.prove(sites, stored, swapped.__getitem__) == sites  # other weights are no less the model's own
     missing = {name: shape for name, shape in stored.items() if name != sites[1].query.name}
-    with pytest.raises(CheckpointError, match="no stored tensor is"):
+    with pytest.raises(CheckpointError, match="no stored tensor belongs to"):
         network.inventory(missing)
 
 

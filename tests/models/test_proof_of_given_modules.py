@@ -103,7 +103,7 @@ CHANGES = {
     "a class of one's own": (linear_of_ones_own, r"'layers.1.self_attn.q_proj' computes with Twice.forward"),
     "an input moved": (shifted, r"'layers.1.self_attn.q_proj' computes with Shifted.forward"),
     "an unregistered tensor": (unregistered, r"'layers.1.self_attn.q_proj' computes with Added.forward"),
-    "a weight computed": (parametrized, r"weight of 'layers.1.self_attn.q_proj' is computed of other tensors"),
+    "a weight computed": (parametrized, r"weight of 'layers.1.self_attn.q_proj' is computed from other tensors"),
     "attention of one's own": (attention_of_ones_own, r"its attention implementation 'mine' is .*attend"),
     "no values": (lambda one: one.to("meta"), r"k_proj.weight' is on torch's meta device, without values"),
     "compiled": (lambda one: setattr(one, "_compiled_call_impl", print), r"the module itself is compiled"),

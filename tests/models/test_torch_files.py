@@ -132,7 +132,7 @@ def test_truncated_archives(cut, bin_file):
     bin_file.write_bytes(whole[:-cut])
     refused(bin_file, f"{len(whole) - cut} bytes that are no whole archive (truncated perhaps")
     bin_file.write_bytes(bytes(cut) + whole)
-    refused(bin_file, "what is no zip archive")
+    refused(bin_file, "a file that is not a zip archive")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_truncated_archives(cut, bin_file):
         (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer"),
         (b"GGUF\x03\x00\x00\x00", "a GGUF file"),
         (pickle.dumps({"w": 1}), "a bare pickle, which is a program"),
-        (b"c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.", "what is no zip archive"),
+        (b"c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.", "a file that is not a zip archive"),
         (b"PK\x03\x04", "no whole archive"),
         (b"PK\x03\x04" + bytes(200), "204 bytes that are no whole archive"),
     ],
@@ -207,9 +207,9 @@ HUGE = b"\x8a\x05\x00\x00\x00\x00\x02"  # 2^33
         (b"cos\nsystem\nX\x02\x00\x00\x00ls\x85R.", "the object 'os.system'"),
         (b"\x96\x00\x00\x00\x80\x01\x00\x00\x00.", "a pickle that breaks off (expected 6442450944 bytes"),
         (b"I" + b"9" * 100_000 + b"\n.", "a pickle that breaks off"),
-        (b"S'\\u'\n.", "what torch refuses to load (UnpicklingError)"),
+        (b"S'\\u'\n.", "a file that torch refuses to load (UnpicklingError)"),
         (b"ctorch\nFloatStorage", "a pickle that breaks off"),
-        (b"h\x05.", "what torch refuses to load (KeyError)"),
+        (b"h\x05.", "a file that torch refuses to load (KeyError)"),
         (b"}K\x01K\x02s.", "a key of type int"),
         (b"].", "a list at its top"),
     ],
@@ -240,11 +240,11 @@ SQUARE = b"J\x60\xea\x00\x00J\x60\xea\x00\x00\x86"
     [
         (tensor(shape=SQUARE, strides=b"K\x00K\x00\x86"), "'w' of shape (60000, 60000) over a storage of 4 bytes"),
         (tensor(shape=HUGE + b"\x85", strides=b"K\x00\x85"), "over a storage of 4 bytes"),
-        (tensor(offset=b"K\x01"), "what torch refuses to load (RuntimeError)"),
-        (tensor(offset=b"J\xff\xff\xff\xff"), "what torch refuses to load (RuntimeError)"),
-        (tensor(shape=b"J\xff\xff\xff\xff\x85"), "what torch refuses to load (RuntimeError)"),
-        (tensor(count=HUGE, shape=HUGE + b"\x85"), "what torch refuses to load (RuntimeError)"),
-        (tensor(key=b"1"), "what torch refuses to load (RuntimeError)"),
+        (tensor(offset=b"K\x01"), "a file that torch refuses to load (RuntimeError)"),
+        (tensor(offset=b"J\xff\xff\xff\xff"), "a file that torch refuses to load (RuntimeError)"),
+        (tensor(shape=b"J\xff\xff\xff\xff\x85"), "a file that torch refuses to load (RuntimeError)"),
+        (tensor(count=HUGE, shape=HUGE + b"\x85"), "a file that torch refuses to load (RuntimeError)"),
+        (tensor(key=b"1"), "a file that torch refuses to load (RuntimeError)"),
         (tensor(kind=b"QInt8Storage"), "the object 'torch.QInt8Storage'"),
         (PROTOCOL + b"}X\x01\x00\x00\x00w" + storage(b"K\x01") + b"s.", "a bare storage as entry 'w'"),
     ],

@@ -124,7 +124,7 @@ class Adapter:
             else:
                 raise CheckpointError(
                     weights,
-                    f"tensor {quoted(name)} is none that is read of an adapter; expected lora_A and lora_B of modules "
+                    f"tensor {quoted(name)} is not supported in an adapter; expected lora_A and lora_B of modules "
                     f"with a weight (d_out, d_in), and what modules_to_save and bias name, or {MERGED}",
                 )
         if not modules:
@@ -299,7 +299,7 @@ def _require_plain(config: Mapping[str, Any], path: Path) -> None:
     if config.get("peft_type") != "LORA":
         raise CheckpointError(
             path.parent,
-            f"holds {adapter_in_words(config)}; of adapters those of peft_type LORA are read, expected one, {MERGED}, "
+            f"holds {adapter_in_words(config)}; only adapters of peft_type LORA are read; expected one, {MERGED}, "
             "or the base model alone",
         )
     for key, value in config.items():

@@ -307,9 +307,7 @@ class _Stack:
         tensor_of = {match["layer"]: name for match, name in found if match}
         missing = next(layer for layer in count() if str(layer) not in tensor_of)
         if missing < n_layers:
-            because = (
-                f"{self.checkpoint.config_path.name}: {n_layers} layers, of which there are tensors of {len(tensor_of)}"
-            )
+            because = f"{self.checkpoint.config_path.name}: {n_layers} layers, but tensors of only {len(tensor_of)}"
             raise MissingTensorError(self.checkpoint.path, self._tensor(missing, "q"), self.architecture, because)
         beyond = sorted((len(layer), layer) for layer in tensor_of if not _is_layer(layer, n_layers))
         if beyond:
@@ -345,8 +343,8 @@ class _Stack:
             if _any_number(found["name"]) not in of_heads and not _BYSTANDERS.fullmatch(found["own"]):
                 raise CheckpointError(
                     self.checkpoint.file(name),
-                    f"tensor {quoted(name)} is none that the attention of a {self.architecture} model has, and may "
-                    "change its queries and keys; expected a plain one, or pass the effective matrices to "
+                    f"tensor {quoted(name)} is not part of the attention of a {self.architecture} model, and may "
+                    "change its queries and keys; expected plain attention, or pass the effective matrices to "
                     "rmtbase.score_heads",
                 )
 

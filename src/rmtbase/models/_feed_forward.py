@@ -180,7 +180,7 @@ class _Finder:
             self._router(layer, n_experts, plain)
         if layer.in_stages and layer.modules and not any(layer.place in told for told in self._told()):
             names = ", ".join(f"{path}.{word}".lstrip(".") for path, held in layer.modules.items() for word in held)
-            self.left[f"no matrices: {names}: none of the names of an MLP that are known"].append(layer.place)
+            self.left[f"no matrices: {names}: none of the known names of an MLP"].append(layer.place)
 
     def _told(self) -> Iterator[Collection[Place]]:
         """Yield the layers that have a matrix or a note."""
@@ -274,7 +274,7 @@ class _Finder:
             return f"{found}; expected (d_ff, {d}) and ({d}, d_ff)" + (", which may be either way" if fits else "")
         if fits[0].fused and not self.types & (_ALTERNATING | _GATE_FIRST):
             of = " or ".join(map(quoted, sorted(self.types)))
-            return f"gate and inputs are in one tensor, in an order that is not known of {of}"
+            return f"gate and inputs are in one tensor, in an order that is not known for {of}"
         return fits[0]
 
 

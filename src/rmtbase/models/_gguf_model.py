@@ -195,8 +195,8 @@ def _translated(file: GgufFile, stored: str, family: _Family, architecture: str)
         if name.startswith("attn"):
             raise CheckpointError(
                 file.path,
-                f"tensor {quoted(stored)} is none that the attention of a {architecture} model has, and may change its "
-                "queries and keys; expected a plain one, or pass the effective matrices to rmtbase.score_heads",
+                f"tensor {quoted(stored)} is not part of the attention of a {architecture} model, and may change its "
+                "queries and keys; expected plain attention, or pass the effective matrices to rmtbase.score_heads",
             )
         return f"{family.layer}{layer}.{name}.{ending}", tensor
     own = f"{family.layer}{layer}.{family.names[name]}.{ending}"
@@ -232,6 +232,5 @@ def _notes(file: GgufFile) -> tuple[str, ...]:
     if not types:
         return ()
     return (
-        f"quantised in a GGUF file ({', '.join(types)}): dequantised, and W_QK carries the rounding of what it is made "
-        "of",
+        f"quantised in a GGUF file ({', '.join(types)}): dequantised, and W_QK carries the rounding of its factors",
     )

@@ -131,7 +131,7 @@ def _reasons(
             yield f"{name} of {where} was replaced on the instance"
         if parametrize.is_parametrized(one):
             names = ", ".join(one.parametrizations)  # pyright: ignore[reportArgumentType, reportCallIssue]
-            yield f"{names} of {where} is computed of other tensors (torch.nn.utils.parametrize)"
+            yield f"{names} of {where} is computed from other tensors (torch.nn.utils.parametrize)"
     values = dict(module.named_parameters(remove_duplicate=False))
     for name in weights:
         if name in values and values[name].is_meta:

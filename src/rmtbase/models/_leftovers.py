@@ -131,7 +131,9 @@ def unread_matrices(checkpoint: Checkpoint, used: Collection[str], noted: Collec
     found = {key: names for key, names in found.items() if not any(names[0] in line for line in noted)}
     if not found:
         return ()
-    return (f"not scored, as no part of attention, MLPs or embeddings that are read: {_listed(checkpoint, found)}",)
+    return (
+        f"not scored, because outside the attention, MLPs and embeddings that are read: {_listed(checkpoint, found)}",
+    )
 
 
 def _pattern(name: str) -> str:

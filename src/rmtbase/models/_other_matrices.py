@@ -145,9 +145,9 @@ def find_embeddings(sites: Sequence[Site], checkpoint: Checkpoint, config: Mappi
             found[meaning].append(name)
         elif meaning is not None:
             expected = f"{_or(rows[meaning])} rows of {_or(widths)}, by the configuration"
-            notes.append(f"not read: {name} {shape}: called as the {meaning} is; expected {expected}")
+            notes.append(f"not read: {name} {shape}: named like the {meaning}; expected {expected}")
         elif shape[0] in tokens and shape[1] in widths:
-            notes.append(f"not read: {name} {shape}: as large as an embedding, under a name of no known meaning")
+            notes.append(f"not read: {name} {shape}: it has the size of an embedding, but an unknown name")
     matrices: dict[MatrixName, Tensor] = {}
     for component in OUTSIDE_COMPONENTS:
         for place, name in _placed(found[component], {site.place.stack for site in sites}, notes):

@@ -73,7 +73,7 @@ def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -
         checkpoint = _replaced(checkpoint, settings, _format(settings))
     for name in checkpoint.names:
         if any(map(_CODES.fullmatch, name.split("."))):
-            how = "" if settings is None else f", and to none that is read with {settings.key}"
+            how = "" if settings is None else f", but to no matrix that {settings.key} describes"
             raise CheckpointError(
                 checkpoint.file(name),
                 f"tensor {quoted(name)} belongs to quantised weights{how}: the numbers beside it are codes, not the "
@@ -173,5 +173,5 @@ def _replaced(checkpoint: Checkpoint, settings: Settings, found: Format) -> Chec
         )
     used.update(name for name in names if _OF_ACTIVATIONS.fullmatch(name))
     matrices = f"{len(made)} matrices are" if len(made) > 1 else "one matrix is"
-    note = f"quantised with {found.called}: {matrices} dequantised, and W_QK carries the rounding of what it is made of"
+    note = f"quantised with {found.called}: {matrices} dequantised, and W_QK carries the rounding of its factors"
     return checkpoint.replaced(used, made, note)

@@ -55,7 +55,7 @@ class Settings:
         """Raise CheckpointError if one of these keys is set, because they change how the weights are stored."""
         for word in words:
             if self.get(word):
-                raise self.refused(word, self.get(word), "none: weights that are stored so are not read")
+                raise self.refused(word, self.get(word), "none: weights that are stored in this way are not supported")
 
     def positive(self, word: str) -> int:
         """Return a size."""

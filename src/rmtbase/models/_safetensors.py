@@ -141,7 +141,7 @@ def _refusal(path: Path, header: bytes, file_size: int, error: SafetensorError) 
             if 0 <= size != end - begin >= 0:
                 found = f"{shown(end - begin)} bytes for tensor {quoted(name)}"
                 return CorruptFileError(path, found, f"{shown(size)}, from its shape {shown(shape)} and type {dtype}")
-    return CorruptFileError(path, f"what the package safetensors refuses ({one_line(str(error), 300)})", _VALID)
+    return CorruptFileError(path, f"a file that the package safetensors refuses ({one_line(str(error), 300)})", _VALID)
 
 
 def _stored_bytes(dtype: str, shape: tuple[int, ...]) -> int:

@@ -71,7 +71,7 @@ class Sizes:
                 return self._computed(otherwise)
             if optional:
                 return None
-            own = ", without which heads have the size of the type's own" if name == "d_head" else ""
+            own = ", without which heads have the type's own size" if name == "d_head" else ""
             raise CheckpointError(self._path, f"no {' or '.join(named)}{own}; expected a positive integer")
         return self._computed(text)
 

@@ -123,7 +123,8 @@ def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> S
         if isinstance(value, Tensor):
             if value.name not in parameters:
                 raise CheckpointError(
-                    path, f"no stored tensor is {quoted(value.name)} of the network; expected one for {site.place}"
+                    path,
+                    f"no stored tensor belongs to the network's {quoted(value.name)}; expected it for {site.place}",
                 )
             held = parameters[value.name]
             if isinstance(held, Tensor):

@@ -117,7 +117,7 @@ def widened(numbers: Shaped[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 
 
 def largest_magnitude(numbers: Shaped[np.ndarray, "..."]) -> float:
-    """Return max |w|, or NaN or infinity if there is one. Apart from the sign, IEEE numbers order like their bits."""
+    """Return ``max |w|``, or NaN or infinity if any. Apart from the sign, IEEE numbers order like their bits."""
     size = numbers.dtype.itemsize
     sign = 1 << (8 * size - 1)
     positive = int(numbers.view(f"i{size}").max(initial=0))

@@ -136,7 +136,7 @@ def _require_archive(path: Path, stream: BinaryIO, size: int) -> None:
     if not first.startswith(b"PK\x03\x04"):
         if (kind := format_that_begins(first)) is not None:
             raise CorruptFileError(path, kind.found, f"a zip archive written by torch.save; {kind.advice}")
-        raise CorruptFileError(path, "what is no zip archive", _DOWNLOAD)
+        raise CorruptFileError(path, "a file that is not a zip archive", _DOWNLOAD)
 
 
 def _require_whole(path: Path, stream: BinaryIO, size: int) -> None:
@@ -202,7 +202,7 @@ def _load(path: Path) -> Mapping[Any, Any]:
             warnings.simplefilter("ignore")  # torch's advice is meant for its direct callers
             made = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises many kinds, and every one of them means an unusable file
-        raise CorruptFileError(path, f"what torch refuses to load ({type(error).__name__})", _VALID) from error
+        raise CorruptFileError(path, f"a file that torch refuses to load ({type(error).__name__})", _VALID) from error
     if not isinstance(made, dict):
         raise CorruptFileError(path, f"{_in_words(made)} at its top", _VALID)
     return made
