@@ -316,7 +316,7 @@ def test_updates_at_initialisation_are_zero_and_said_to_be(tmp_path):
         ({"peft_type": "IA3"}, "holds a IA3 adapter; only adapters of peft_type LORA are read"),
         ({"peft_type": "VERA"}, "holds a VERA adapter"),
         ({"peft_type": "LOKR"}, "holds a LOKR adapter"),
-        ({"peft_type": None}, "holds an adapter; of adapters"),
+        ({"peft_type": None}, "holds an adapter; only adapters"),
         ({"layer_replication": [[0, 2], [0, 2]]}, "layer_replication is set"),
         ({"use_qalora": True}, "use_qalora is set"),
         ({"a_new_setting": 3}, "a_new_setting is set"),
