@@ -244,7 +244,7 @@ class EdgeCoordinate:
         return result
 
     def _far_out(self, zeta: FloatArray) -> FloatArray:
-        """Invert ζ outside by Newton's method for ln ζ, which is concave in ln x, so no step from the edge overshoots."""
+        """Invert ζ outside by Newton's method for ln ζ, concave in ln x, so that steps from the edge fall short."""
         low, high = self._series.domain
         log_x = np.full(zeta.shape, high if self.side == "upper" else low)
         for _ in range(_NEWTON_STEPS):

@@ -1,1 +1,1 @@
-"""Laws of the elements of a matrix: initial laws, W_QK, normal samples, a contaminated bulk; entropies and bounds."""
+"""Laws of the elements of a matrix: initial weights, W_QK, normal samples, contaminated bulks; entropies and bounds."""

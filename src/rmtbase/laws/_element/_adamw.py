@@ -1,4 +1,4 @@
-"""How large a weight grows under AdamW when its gradient is noise."""
+"""Scale of a weight under AdamW when its gradient is noise."""
 
 from __future__ import annotations
 
@@ -15,35 +15,33 @@ from rmtbase.parameters import require_positive_number
 
 @dataclass(frozen=True)
 class AdamWNoise:
-    """The scale of a weight that AdamW moves by gradients that are independent noise of mean zero.
+    """Scale of a weight under AdamW with gradients that are independent noise of mean zero.
 
-    One step (Loshchilov & Hutter 2019), with η the learning rate and λ the weight decay,
+    One step (Loshchilov & Hutter 2019), with η the learning rate and λ the weight decay, is
 
         w <- (1 - η λ) w - η m,    m <- beta1 m + (1 - beta1) g,    g i.i.d., mean 0, variance 1,
 
-    the gradient already divided by its root mean square. From m = 0, with a = 1 - η λ and
-    c_j = (1 - beta1) (a^{j+1} - beta1^{j+1}) / (a - beta1), the variance after t steps is
-    a^{2t} Var w_0 + η² Σ_{j<t} c_j²: exact, in closed form. It tends to
+    where the gradient is already divided by its root mean square. From m = 0, with a = 1 - η λ and
+    c_j = (1 - beta1) (a^{j+1} - beta1^{j+1}) / (a - beta1), the exact variance after t steps is
+    a^{2t} Var w_0 + η² Σ_{j<t} c_j², which has a closed form. It tends to
 
         σ² = η² / (1 - a²) (1 - beta1)(1 + a beta1) / ((1 + beta1)(1 - a beta1)) → η / (2 λ),
 
-    the limit being η λ << 1 - beta1: the law σ ~ √(η/λ), with relaxation time 1/(η λ)
-    (Wang & Aitchison 2024; Fan et al. 2025). beta1 = 0 is sign descent by random signs:
-    σ² = η / (λ (2 - η λ)).
+    where the last limit holds for η λ << 1 - beta1. This is the law σ ~ √(η/λ), with relaxation time 1/(η λ) (Wang &
+    Aitchison 2024; Fan et al. 2025). beta1 = 0 is sign descent by random signs: σ² = η / (λ (2 - η λ)).
 
-    What it leaves out: the fluctuations of Adam's denominator and its bias corrections (measured on AdamW itself with
-    normal gradients: σ is right to 0.5 % at beta2 = 0.999 and to 1.5 % at 0.95), schedules, and every gradient
-    that is more than noise. A loss that pulls the weight back makes σ smaller, a gradient that keeps its sign
-    makes it larger.
+    The model neglects the fluctuations of Adam's denominator and its bias corrections (compared with AdamW itself under
+    normal gradients, σ is right to 0.5 % at beta2 = 0.999 and to 1.5 % at 0.95), schedules, and any systematic part of
+    the gradient. A loss that pulls the weight back makes σ smaller; a gradient that keeps its sign makes it larger.
 
     Attributes:
         learning_rate: η > 0.
-        weight_decay: λ > 0, decoupled, multiplied by the learning rate as in AdamW.
+        weight_decay: λ > 0, decoupled, and multiplied by the learning rate as in AdamW.
         beta1: the momentum, 0 ≤ beta1 < 1.
 
     Raises:
         ParameterError: for parameters outside these domains, or η λ ≥ 1 - beta1, where the decay is faster than
-            the momentum and the scale is no longer the noise's.
+            the momentum and noise no longer determines the scale.
     """
 
     learning_rate: float
@@ -65,7 +63,7 @@ class AdamWNoise:
 
     @property
     def relaxation_time(self) -> float:
-        """Steps over which a weight's mean falls by 1/e: -1/ln(1 - η λ), 1/(η λ) to leading order.
+        """Number of steps over which the mean of a weight falls to 1/e: -1/ln(1 - η λ), to leading order 1/(η λ).
 
         The variance approaches its limit twice as fast.
         """
@@ -82,14 +80,14 @@ class AdamWNoise:
         return self.std() ** 2
 
     def scaling_std(self) -> float:
-        """√(η / (2 λ)), to which :meth:`std` tends for η λ << 1 - beta1 with error O(η λ)."""
+        """√(η / (2 λ)), the limit of :meth:`std` for η λ << 1 - beta1, with an error of O(η λ)."""
         return math.sqrt(self.learning_rate / (2.0 * self.weight_decay))
 
     def std_after(self, steps: ArrayLike, initial_std: float = 0.0) -> FloatArray:
-        """Standard deviation after ``steps`` steps from weights of standard deviation ``initial_std``; same shape.
+        """Return the exact standard deviation after ``steps`` steps from weights of ``initial_std``, same shape.
 
-        Exact. For steps << 1/(η λ) it is a random walk, η √steps, that knows nothing of the decay:
-        a run with few relaxation times does not show the √(η/λ) law.
+        For steps << 1/(η λ) it grows as a random walk, η √steps, independently of the decay: a run of few relaxation
+        times does not show the √(η/λ) law.
 
         Raises:
             ParameterError: for steps that are not non-negative integers, or a negative or infinite initial_std.
@@ -121,5 +119,5 @@ class AdamWNoise:
 
 
 def _spent(log_factor: float, steps: FloatArray) -> FloatArray:
-    """1 - factor^steps, with 0 at zero steps for a factor of 0 too."""
+    """1 - factor^steps; 0 at zero steps, also for a factor of 0."""
     return np.where(steps == 0.0, 0.0, -np.expm1(log_factor * steps))

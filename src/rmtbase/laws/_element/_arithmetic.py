@@ -1,4 +1,4 @@
-"""Two arithmetics for one formula: NumPy arrays in double precision, and mpmath at its working precision."""
+"""Two arithmetics for the same formulas: NumPy arrays in double precision, and mpmath at its working precision."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-GUARD = 15  # decimal digits carried beyond those asked for
+GUARD = 15  # decimal digits carried beyond the requested ones
 
 Number = Any
-"""A float array in double precision, an mpf in mpmath: the formulas below do not ask."""
+"""A float array in double precision, or an mpf in mpmath; the formulas work with either."""
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The functions that the laws of |w| are written with.
+    """Functions for the formulas of the laws of |w|. Those not listed below are as in NumPy and SciPy.
 
     Attributes:
-        number: an exact rational in this arithmetic.
+        number: converts an exact rational number to this arithmetic.
         beta_cdf: (a, b, x) ↦ I_x(a, b), the regularised incomplete beta function.
-        where: the second argument where the first holds, else the third.
-        the others: as in NumPy and SciPy.
+        where: returns the second argument where the first is true, else the third.
     """
 
     number: Callable[[Fraction], Number]
@@ -58,7 +57,7 @@ FLOAT = Arithmetic(
 
 @cache
 def multiprecision() -> Arithmetic:
-    """Mpmath's functions, which follow its working precision; mpmath is imported on first use."""
+    """Return the functions of mpmath at its working precision; mpmath is imported on first use."""
     from mpmath import mp
 
     return Arithmetic(
@@ -70,12 +69,12 @@ def multiprecision() -> Arithmetic:
 
 
 def as_written(value: float | Fraction) -> Fraction:
-    """The rational that a parameter is written as: 0.1 is 1/10, not the double nearest to it."""
+    """Return a parameter as the rational number of its decimal form: 0.1 is 1/10, not the nearest double."""
     return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
 
 
 def decimal(value: Number, digits: int) -> str:
-    """An mpf as a decimal string of ``digits`` significant digits, trailing zeros kept."""
+    """Format an mpf as a decimal string with ``digits`` significant digits, including trailing zeros."""
     from mpmath import mp
 
     return str(mp.nstr(value, digits, strip_zeros=False))

@@ -1,4 +1,4 @@
-"""A normal bulk contaminated by a second, small component."""
+"""Normal bulk contaminated by a second, small component."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ROOT_TAU = math.sqrt(2.0 * math.pi)
 
 @dataclass(frozen=True)
 class ContaminatedNormal(Distribution):
-    """The mixture (1 - q) N(mean_bulk, σ_bulk²) + q N(mean_spike, σ_spike²), q = ``spike_weight``.
+    """Mixture (1 - q) N(mean_bulk, σ_bulk²) + q N(mean_spike, σ_spike²) with q = ``spike_weight``.
 
-    Tukey's contaminated normal law (Tukey 1960) has equal means; a spike at mean_spike with σ_spike = 0 is a point
-    mass. With δ = mean_spike - mean_bulk and v_b, v_s the two variances,
+    Tukey's contaminated normal law (Tukey 1960) has equal means. A spike with σ_spike = 0 is a point mass at
+    mean_spike. With δ = mean_spike - mean_bulk and v_b, v_s the two variances,
 
         mean     = mean_bulk + q δ
         var      = (1 - q) v_b + q v_s + q (1 - q) δ²
@@ -32,15 +32,15 @@ class ContaminatedNormal(Distribution):
         μ_4     = 3 (1 - q) v_b² + 3 q v_s² + 6 q (1 - q) δ² [q v_b + (1 - q) v_s]
                    + q (1 - q) δ⁴ [1 - 3 q (1 - q)].
 
-    Exact, all functions to rounding except the entropy. With ``sigma_spike=0`` the point mass is in ``cdf``, ``sf``,
-    ``ppf`` and the moments; ``pdf`` is the continuous part, of mass 1 - q, and the entropy is -inf.
+    Exact; all functions are computed to rounding, except the entropy. With ``sigma_spike=0`` the point mass is included
+    in ``cdf``, ``sf``, ``ppf`` and the moments; ``pdf`` is the continuous part, of mass 1 - q, and the entropy is -inf.
 
     Attributes:
-        spike_weight: q, the weight of the spike and never of the bulk, 0 ≤ q ≤ 1.
-        mean_spike: the spike's location.
-        sigma_bulk: the bulk's standard deviation, positive.
-        sigma_spike: the spike's standard deviation, zero or positive.
-        mean_bulk: the bulk's location.
+        spike_weight: q, the weight of the spike (not of the bulk), 0 ≤ q ≤ 1.
+        mean_spike: mean of the spike.
+        sigma_bulk: standard deviation of the bulk, positive.
+        sigma_spike: standard deviation of the spike, zero or positive.
+        mean_bulk: mean of the bulk.
 
     Raises:
         ParameterError: for parameters outside these domains.
@@ -71,7 +71,7 @@ class ContaminatedNormal(Distribution):
 
     @property
     def atom_mass(self) -> float:
-        """Mass at mean_spike: q for σ_spike = 0, else 0."""
+        """Mass of the atom at mean_spike: q for σ_spike = 0, else 0."""
         return self.spike_weight if self.sigma_spike == 0.0 else 0.0
 
     def _pdf(self, x: FloatArray) -> FloatArray:
@@ -89,7 +89,7 @@ class ContaminatedNormal(Distribution):
         return (1.0 - self.spike_weight) * ndtr((self.mean_bulk - x) / self.sigma_bulk) + self.spike_weight * spike
 
     def _bracketed(self, mass: FloatArray, from_below: NDArray[np.bool_]) -> FloatArray:
-        """The smallest w that the masses allow: it lies between the quantiles of the components."""
+        """Find the smallest w with the given mass; it lies between the quantiles of the components."""
         score = np.where(from_below, 1.0, -1.0) * ndtri(mass)
         ends = self.mean_bulk + self.sigma_bulk * score, self.mean_spike + self.sigma_spike * score
         low, high = np.minimum(*ends), np.maximum(*ends)
@@ -98,11 +98,11 @@ class ContaminatedNormal(Distribution):
             return np.where(from_below, self.cdf(x) - mass, mass - self.sf(x))
 
         result = find_root(excess, (low, high), args=(mass, from_below), tolerances={"xatol": 0.0, "xrtol": 4e-16})
-        # Equal ends, or a jump exactly at one of them, leave no change of sign: the lower end that suffices is it.
+        # Equal ends, or a jump exactly at one of them, give no change of sign: take the lowest end that suffices.
         return np.where(result.success, result.x, np.where(excess(low, mass, from_below) >= 0.0, low, high))
 
     def moment(self, k: int) -> float:
-        """E[w^k], k = 0, 1, 2, ...; exact, rounded."""
+        """E[w^k], k = 0, 1, 2, ...; exact up to rounding."""
         order = require_order(k)
         bulk = _normal_moment(order, self.mean_bulk, self.sigma_bulk)
         spike = _normal_moment(order, self.mean_spike, self.sigma_spike)
@@ -155,7 +155,7 @@ class ContaminatedNormal(Distribution):
 
     @property
     def _components(self) -> list[tuple[float, float]]:
-        """(mean, σ) of the components that have any weight."""
+        """(mean, σ) of the components with nonzero weight."""
         components = [(self.mean_bulk, self.sigma_bulk)] if self.spike_weight < 1.0 else []
         return components + [(self.mean_spike, self.sigma_spike)] * (self.spike_weight > 0.0)
 

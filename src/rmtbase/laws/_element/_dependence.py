@@ -1,4 +1,4 @@
-"""How the elements of one W_QK = W_Qᵀ W_K depend on each other, and what that does to statistics of them."""
+"""Dependence between the elements of one W_QK = W_Qᵀ W_K, and its effect on their statistics."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rmtbase.laws._element._panels import Panels
 from rmtbase.laws._element._product_element import chi_square_rule
 from rmtbase.laws._element._product_sum import Element, RowLaw, row_law
 
-_LIGHT = 1e-12  # a norm of less weight changes no cumulant
-_MOST = 2.0  # of the exponent that a row's fourth cumulant adds far out
+_LIGHT = 1e-12  # norms of smaller weight do not change a cumulant
+_MOST = 2.0  # largest exponent that the fourth cumulant of a row adds in the tails
 _ROUNDS = 4
 
 
 class DependentCumulants(NamedTuple):
-    """Of a statistic T of the N elements: N times its bias, N Var T and N² κ₃(T), which depend on N too."""
+    """Cumulants of a statistic T of N elements: N times the bias, N Var T and N² κ₃(T); they depend on N as well."""
 
     drift: float
     second: float
@@ -33,10 +33,10 @@ class DependentCumulants(NamedTuple):
 
 @dataclass(frozen=True)
 class DependentStatistic:
-    """A statistic of the elements of W_QK, with the averages of :class:`SharedNorms` that its cumulants need.
+    """Statistic of the elements of W_QK, with the averages of :class:`SharedNorms` that its cumulants need.
 
     Attributes:
-        statistic: about the law of an element.
+        statistic: expansion about the law of an element.
         curved: E curvature(φ_g).
         a2, a3, abc, ac2, c3: E a², E a³, E abc, E ac², E c³.
         along: E a φ_g at the nodes.
@@ -52,7 +52,7 @@ class DependentStatistic:
     along: FloatArray
 
     def cumulants(self, d_query: int, d_key: int) -> DependentCumulants:
-        """Of d_query × d_key elements."""
+        """Return the cumulants for d_query × d_key elements."""
         one, partners = self.statistic, d_query + d_key - 2
         linear = self.c3 + 3.0 * (d_query + d_key) * self.ac2
         linear += 6.0 * d_query * d_key * self.abc + (d_query**2 + d_key**2) * self.a3
@@ -65,22 +65,22 @@ class DependentStatistic:
 
 @dataclass(frozen=True)
 class SharedNorms:
-    """The d_query × d_key elements w_ij = q_i · k_j of W_QK: given q_i, those of row i are independent.
+    """Elements w_ij = q_i · k_j of a d_query × d_key W_QK. Given q_i, the elements of row i are independent.
 
-    Of normal factors they are normal then, of variance |q_i|²; of others a :class:`RowLaw` has what they are to the
-    next order in 1/d_head. Elements that share a row or a column share its norm, others nothing. With a = E(IF | |q|²)
-    of an influence function (b for columns, the same function), IF = a + b + c, and φ_g the relative change from the
-    law of an element to that in a row of norm g, a statistic has
+    For normal factors they are then normal with variance |q_i|²; for other factors :class:`RowLaw` describes them to
+    the next order in 1/d_head. Elements in the same row or column share its norm; other elements share nothing. Let
+    a = E(IF | |q|²) for an influence function IF, b the same function for columns, IF = a + b + c, and φ_g the relative
+    change from the law of an element to the law in a row of norm g. A statistic has
 
         N × bias = drift + (d_key + d_query − 2) E curvature(φ_g)/2,
         N Var = E IF² + (d_key + d_query − 2) E a²,
         N² κ₃ = E c³ + 3 (d_key + d_query) E ac² + 6 N E abc + (d_key² + d_query²) E a³ + 3 curvature(C),
 
-    C = IF + (d_key + d_query − 2) E a φ_g, N times the covariance of the empirical law with the linear part (Hoeffding
-    1948). Neglected: O(1/d_head) of drift and third cumulant.
+    where C = IF + (d_key + d_query − 2) E a φ_g is N times the covariance of the empirical law with the linear part
+    (Hoeffding 1948). Neglected: terms of relative order 1/d_head in the drift and the third cumulant.
 
     Attributes:
-        grid: of the law of an element.
+        grid: quadrature over the law of an element.
     """
 
     grid: Panels
@@ -97,25 +97,25 @@ class SharedNorms:
 
     @cached_property
     def _relative(self) -> Float[np.ndarray, "norm node"]:
-        """The density of |w| in a row of given norm, over that of |w|."""
+        """Density of |w| in a row of given norm, divided by the density of |w|."""
         log_variance, weights = self._row.log_variance[:, None], self._row.weight
         u = self._in_deviations(log_variance)
         density = np.exp(-0.5 * u * u - 0.5 * log_variance)
         if not self._row.excess.any():
             return density / (weights @ density)
         density *= np.exp(np.minimum(self._row.excess[:, None] * _fourth_cumulant(u), _MOST))
-        for _ in range(_ROUNDS):  # until each row has the mass 1, and all of them are the law of |w|
+        for _ in range(_ROUNDS):  # until each row has mass 1 and the mean over the rows is the law of |w|
             density /= weights @ density
             density /= (density @ self.grid.probability)[:, None]
         return density
 
     def _in_deviations(self, log_variance: FloatArray | float) -> FloatArray:
-        """|w| in standard deviations of a row."""
+        """Return |w| in units of the standard deviation of a row."""
         return np.exp(self.grid.log_x - 0.5 * log_variance) / float(self._element.unit(FLOAT))
 
     @cached_property
     def _shape(self) -> FloatArray:
-        """How the density of |w| changes, relatively, with the excess kurtosis of a row, of mean and variance zero."""
+        """Relative change of the density of |w| with the excess kurtosis of a row, at fixed mass and variance."""
         probability, square = self.grid.probability, self._in_deviations(0.0) ** 2
         change = _fourth_cumulant(np.sqrt(square))
         change = change - probability @ change
@@ -123,7 +123,7 @@ class SharedNorms:
         return change - square * (probability @ (change * square)) / (probability @ square**2)
 
     def given_norm(self, values: FloatArray) -> FloatArray:
-        """E(values | norm), (norm,)."""
+        """Return E(values | norm), (norm,)."""
         return self._relative @ (self.grid.probability * values)
 
     def shared(self, first: FloatArray, second: FloatArray) -> float:
@@ -132,7 +132,7 @@ class SharedNorms:
         return float(weights @ ((a - weights @ a) * (b - weights @ b)))
 
     def __call__(self, statistic: Expansion) -> DependentStatistic:
-        """A statistic of all elements, whatever their number."""
+        """Return a statistic of the dependent elements, for any number of them."""
         weights, influence = self._row.weight, statistic.influence
         a = self.given_norm(influence)
         a = a - weights @ a
@@ -140,7 +140,7 @@ class SharedNorms:
         changes = self._relative - 1.0
         curved = float(weights[heavy] @ [statistic.curvature(changes[index]) for index in heavy])
         a2 = float(weights @ a**2)
-        if self._row.excess_variance:  # rows of one norm differ in shape
+        if self._row.excess_variance:  # rows of the same norm differ in shape
             curved += self._row.excess_variance * statistic.curvature(self._shape)
             a2 += self._row.excess_variance * statistic.along(self._shape) ** 2
         a3, abc = float(weights @ a**3), self._all_three(influence, a)
@@ -150,10 +150,11 @@ class SharedNorms:
         return DependentStatistic(statistic, curved, a2, a3, abc, ac2, c3, along)
 
     def noise(self, statistic: Expansion, d_query: int, d_key: int) -> tuple[float, float]:
-        """What the dependence adds to N² κ₂ and N³ κ₃ of the noise of a curvature K.
+        """Return the contributions of the dependence to N² κ₂ and N³ κ₃ of the quadratic term with curvature K.
 
-        The empirical law of the elements has the covariance (1 + (d_key + d_query − 2) Σ)/N, Σ = E φ_g φ_g, so that
-        zᵀK z/2 is a form in K (1 + …): all that there is where the influence function vanishes.
+        The empirical law of the elements has the covariance (1 + (d_key + d_query − 2) Σ)/N, Σ = E φ_g φ_g, so zᵀK z/2
+        has the cumulants of the form K (1 + …). The quadratic term is the whole law where the influence function
+        vanishes.
         """
         directions = even_directions(self.grid)
         form = curvature_form(statistic.curvature, directions)
@@ -163,7 +164,7 @@ class SharedNorms:
         return float(second), float(third)
 
     def _all_three(self, influence: FloatArray, a: FloatArray) -> float:
-        """E abc = E[a(|q|²) b(|k|²) IF(w)]: along q, k has the component w/|q|, and across it h − 1 more."""
+        """E abc = E[a(|q|²) b(|k|²) IF(w)], where k has the component w/|q| along q, and h − 1 others."""
         h, log_variance, weights = self._row.degrees, self._row.log_variance, self._row.weight
         of_norm = PchipInterpolator(log_variance, a)
         along = self._in_deviations(log_variance[:, None]) ** 2
@@ -180,5 +181,5 @@ class SharedNorms:
 
 
 def _fourth_cumulant(u: FloatArray) -> FloatArray:
-    """He₄/24, by which a normal density changes, relatively, with the fourth cumulant."""
+    """He₄/24, the relative change of a normal density per unit of the fourth cumulant."""
     return (u**2 * (u**2 - 6.0) + 3.0) / 24.0

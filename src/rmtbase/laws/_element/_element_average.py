@@ -1,4 +1,4 @@
-"""Averages over the elements of one matrix W_QK, which depend on each other through their rows and columns."""
+"""Averages over the elements of one W_QK, which depend on each other through their rows and columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rmtbase.laws._parameters import ProductKeywords, takes
 from rmtbase.parameters import require_positive_integer, require_positive_number
 
 _LOG_STEP = 0.125
-_LOG_REACH = 37.0  # below e^-37 of its standard deviation a normal variable has mass 1e-16
+_LOG_REACH = 37.0  # a normal variable is below e^-37 of its standard deviation with probability 1e-16
 _METHOD = "asymptotic: leading order in 1/d_model; neglected: error"
 _SMALLEST_HEAD = 3
 
@@ -33,14 +33,15 @@ def element_average(
 ) -> Moments:
     """Return mean and standard deviation of Σ_ij f(w_ij) / d², over the d² elements of one W_QK, d = d_model.
 
-    w_ij = q_i · k_j. Given q_i, the elements of row i are independent N(0, |q_i|²), and |q_i|² is σ² times a χ² of
-    d_head degrees of freedom; so are the columns. Two elements in the same row or column share that and nothing
-    else, others are independent (Hoeffding 1948), and
+    w_ij = q_i · k_j. Given q_i, the elements of row i are independent N(0, |q_i|²), where |q_i|² is σ² times a χ²
+    variable with d_head degrees of freedom; likewise for columns. Two elements in the same row or column share only
+    this variable, and other elements are independent (Hoeffding 1948). Therefore
 
         variance = [Var f(w) + 2 (d - 1) Var E(f(w) | |q|²)] / d².
 
-    The second term, absent for independent elements, is larger by about d/d_head for f = w². Exact for every d;
-    numerical to about 1e-12 for f analytic in ln |w|, as powers of |w|, ln |w| and the law's own density are.
+    The second term is absent for independent elements; for f = w² it is larger than the first by about d/d_head. The
+    result is exact for every d, and numerical to about 1e-12 for f analytic in ln |w|, such as powers of |w|, ln |w|
+    and the density of the law.
 
     f maps an array of elements to an array of the same shape.
 
@@ -68,8 +69,8 @@ def _average_parts(function: Callable[[FloatArray], ArrayLike], law: ProductElem
 def _normal_mixture(law: ProductElement) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return x > 0, the kernel (node, x) and weights (node) with E f(w) = weights @ kernel @ (f(x) + f(-x)).
 
-    A row of the kernel is the conditional law at one |q|²: the trapezoidal rule in ln x, in which e^x of a normal
-    density is analytic in a strip of width π/2 and one step serves all variances.
+    A row of the kernel is the conditional law at one |q|², by the trapezoidal rule in ln x. There x times a normal
+    density is analytic in a strip of width π/2, and one step serves all variances.
     """
     v, weights = chi_square_rule(law.d_head)
     log_std = 0.5 * v
@@ -88,17 +89,17 @@ def nearest_neighbour_entropy(
 ) -> Moments:
     """Return mean and standard deviation of the k-th neighbour entropy of the N = d_model² elements of one W_QK.
 
-    The estimate is that of :func:`rmtbase.statistics.nearest_neighbour_entropy`. With p the law of one element and
-    p(·|s) that of one row,
+    The estimate is :func:`rmtbase.statistics.nearest_neighbour_entropy`. With p the law of one element and p(·|s) the
+    law in one row,
 
         mean = entropy - χ/d_model,    χ = E ∫ p(x|s)²/p(x) dx - 1, about 1/d_head,
         variance = [Var ln p + c_k + 2 (d_model - 1) Var E(ln p | s)] / N.
 
-    The elements of one matrix follow a random density around p, whose entropy is lower by χ/d_model, and the estimate
-    is of that one. c_k is what the distances add, 2.14114 for k = 1 and near 1.8/k for larger k; N independent elements
-    would have mean entropy and variance [Var ln p + c_k]/N.
+    The elements of one matrix follow a random density around p, whose entropy is lower by χ/d_model; this is the
+    entropy that is estimated. c_k is the contribution of the distances, 2.14114 for k = 1 and near 1.8/k for larger k.
+    For N independent elements the mean would be the entropy and the variance [Var ln p + c_k]/N.
 
-    Below d_head = 3, χ is infinite, as p is singular at zero.
+    For d_head < 3, χ is infinite because p is singular at zero.
 
     Raises:
         ParameterError: as :func:`rmtbase.laws.low_rank_product`, for a d_head below 3, and for a k that is not a
@@ -120,10 +121,11 @@ def nearest_neighbour_kl(
 ) -> Moments:
     """Return mean and standard deviation of the k-th neighbour estimate of D_KL(w ‖ normal) from one W_QK.
 
-    The estimate is that of :func:`rmtbase.statistics.nearest_neighbour_kl`: with s = reference_sigma the cross-entropy
-    ln(2π s²)/2 + mean(w²)/(2 s²), or ln(2π e mean(w²))/2 where it is None, less the entropy. Its bias is χ/d_model,
-    less Var(mean w²)/(4 (E w²)²), about the same 1/(d_model d_head), at a fitted σ. Accuracy, arguments and errors as
-    :func:`nearest_neighbour_entropy`; ``reference_sigma`` must be positive and finite.
+    The estimate is :func:`rmtbase.statistics.nearest_neighbour_kl`: the cross-entropy minus the entropy. The
+    cross-entropy is ln(2π s²)/2 + mean(w²)/(2 s²) with s = reference_sigma, or ln(2π e mean(w²))/2 if that is None (a
+    fitted σ). The bias is χ/d_model; at a fitted σ, minus Var(mean w²)/(4 (E w²)²), which is also about
+    1/(d_model d_head). Accuracy, arguments and errors as for :func:`nearest_neighbour_entropy`; ``reference_sigma``
+    must be positive and finite.
     """
     law = _require_law(d_model, d_head, scale)
     if reference_sigma is None:
@@ -145,7 +147,7 @@ def _require_law(d_model: int, d_head: int, scale: ProductKeywords) -> ProductEl
 def _moments(
     law: ProductElement, d_model: int, k: int, value: float, sign: float, square_weight: float, fitted: bool
 ) -> Moments:
-    """Moments of the average of sign ln p(w) + square_weight w² over one matrix, p estimated by neighbours."""
+    """Return the moments of the mean of sign ln p(w) + square_weight w² over one matrix, p estimated by neighbours."""
     count = d_model**2
     if require_positive_integer("k", k) >= count:
         raise ParameterError("k", k, f"less than the number of elements, {count}")
@@ -158,15 +160,16 @@ def _moments(
 
 @lru_cache(maxsize=64)
 def _distance_variance(k: int) -> float:
-    """Return c_k = lim n Var(Σ ln ρ_i / n), ρ_i the k-th neighbour distances of n uniform points on a circle.
+    """Return c_k = lim n Var(Σ ln ρ_i / n), with ρ_i the k-th neighbour distances of n uniform points on a circle.
 
-    With D_x the distance of a point x of a Poisson process of unit rate, and h(r) = P(D > r) = P(Poisson(2r) < k),
+    Let D_x be the k-th neighbour distance of a point x of a Poisson process of unit rate, and
+    h(r) = P(D > r) = P(Poisson(2r) < k). Then
 
         c_k = ψ'(k) - 1 + ∫ dy ∫∫ [P(D_0 > r, D_y > t) - P(D_0 > r) h(t) - h(r) P(D_y > t) + h(r) h(t)] dr dt/(r t)
 
-    where the laws of D_0 and D_y are those given points at both 0 and y, and -1 takes off the fluctuation of the
-    number of points. For k = 1 it is π²/6 - 1 + 4 [π²/12 + Li₂(-1/2)] = 2.14114. Gauss–Legendre quadrature in t/r,
-    y/r and r over the pieces on which the integrand is analytic: 1e-10.
+    where the laws of D_0 and D_y are conditional on points at both 0 and y, and -1 removes the fluctuation of the
+    number of points. For k = 1 it is π²/6 - 1 + 4 [π²/12 + Li₂(-1/2)] = 2.14114. It is computed to 1e-10 by
+    Gauss–Legendre quadrature in t/r, y/r and r over the pieces on which the integrand is analytic.
     """
     nodes, gauss = np.polynomial.legendre.leggauss(24)
     end = 0.5 * (k + 12.0 * math.sqrt(k) + 40.0)
@@ -184,8 +187,8 @@ def _distance_variance(k: int) -> float:
 
 
 def _pair_excess(k: int, r: FloatArray, u: float, z: FloatArray) -> FloatArray:
-    """The bracket of :func:`_distance_variance` at t = u r, u < 1, and y = z r, 0 < z < 1 + u."""
-    # Of the intervals (-r, r) and (y - t, y + t): their overlap, and what is left of each.
+    """Return the bracket of :func:`_distance_variance` at t = u r, u < 1, and y = z r, 0 < z < 1 + u."""
+    # Lengths of the overlap of the intervals (-r, r) and (y - t, y + t), and of the rest of each.
     overlap = r * np.minimum(2.0 * u, 1.0 + u - z)
     left, right = 2.0 * r - overlap, 2.0 * u * r - overlap
     near, far = (z < 1.0).astype(int), (z < u).astype(int)  # each point counts among the other's neighbours
@@ -202,5 +205,5 @@ def _pair_excess(k: int, r: FloatArray, u: float, z: FloatArray) -> FloatArray:
 
 
 def _fewer(count: NDArray[np.integer] | int, mean: FloatArray) -> FloatArray:
-    """P(Poisson(mean) < count), 0 for count ≤ 0."""
+    """P(Poisson(mean) < count); 0 for count ≤ 0."""
     return np.where(np.asarray(count) > 0, special.pdtr(np.maximum(count, 1) - 1, np.maximum(mean, 0.0)), 0.0)

@@ -1,4 +1,4 @@
-"""Histogram estimates of entropy and divergence from the elements of one W_QK: their expected value and spread."""
+"""Mean and spread of histogram estimates of entropy and divergence from the elements of one W_QK."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rmtbase.laws._parameters import ProductKeywords, takes
 from rmtbase.parameters import require_interval, require_positive_integer, require_positive_number
 
 _METHOD = "second-order delta method on exact covariances; neglected: error"
-_FEW = 60.0  # expected count below which the expectation of n ln n is summed
-_MOST = 200  # counts that such a bin never exceeds
+_FEW = 60.0  # expected count below which the expectation of n ln n is summed exactly
+_MOST = 200  # a count that such a bin never exceeds
 _NEVER = 1e-9  # expected count below which a bin is taken as empty
 
 
@@ -31,14 +31,15 @@ def histogram_entropy(
 ) -> Moments:
     """Return mean and standard deviation of the histogram entropy of the N = d_model² elements of one W_QK.
 
-    The estimate is that of :func:`rmtbase.statistics.histogram_entropy`: -Σ p ln(p/width), p the shares of the
-    elements within ``range`` in ``bins`` equal bins. Its mean is the entropy of the law, plus what binning
-    (width²/(24 variance)) and the cut add, minus (occupied bins - 1)/(2N), minus the effect of the dependence between
+    The estimate is :func:`rmtbase.statistics.histogram_entropy`, -Σ p ln(p/width) with p the fractions of the elements
+    within ``range`` in ``bins`` equal bins. Its mean is the entropy of the law, plus the effects of binning
+    (width²/(24 variance)) and of the cut, minus (occupied bins - 1)/(2N), minus the effect of the dependence between
     elements, about 1/(d_model d_head): the elements of one matrix follow a random density, narrower or wider than the
-    law. Its standard deviation is near √((1/2 + d_model/d_head)/N); independent elements would have √(1/(2N)).
+    law. Its standard deviation is near √((1/2 + d_model/d_head)/N); for independent elements it would be √(1/(2N)).
 
-    Means, variances and covariances of the counts are exact (as :func:`element_average`), and so is the expectation of
-    n ln n for a binomial count n; ``error`` is the next order of the dependence, ``std_error`` that of the spread.
+    Means, variances and covariances of the counts are exact (as in :func:`element_average`), and so is the expectation
+    of n ln n for a binomial count n. ``error`` is the next order of the dependence, ``std_error`` the next order of the
+    spread.
 
     ``range`` is (low, high) in the units of the elements.
 
@@ -51,7 +52,7 @@ def histogram_entropy(
     law = product_element(d_model, d_head, **scale)
     low, high = require_interval("range", range)
     cells = _Cells(law, d_model, np.linspace(low, high, require_positive_integer("bins", bins) + 1))
-    # -Σ p ln(p/width) is ln(high - low) less the divergence of p from the uniform law.
+    # -Σ p ln(p/width) is ln(high - low) minus the divergence of p from the uniform law.
     divergence = cells.divergence(np.full((3, cells.share.size), [[-math.log(bins)], [0.0], [0.0]]))
     return Moments(
         math.log(high - low) - divergence.mean, divergence.std, _METHOD, divergence.error, divergence.std_error
@@ -69,13 +70,14 @@ def histogram_kl(
 ) -> Moments:
     """Return mean and standard deviation of the histogram estimate of D_KL(w ‖ normal) from one W_QK.
 
-    The estimate is that of :func:`rmtbase.statistics.histogram_kl`: Σ p ln(p/q), p the shares of the elements within
-    ``range`` in ``bins`` equal bins and q those of N(0, reference_sigma²), whose σ is fitted where it is None: the root
-    mean square of the same elements. Its mean is the divergence of the binned law, plus (occupied bins - 1)/(2N), less
-    1/(2N) if σ is fitted, plus the effect of the dependence between elements: 1/(d_model d_head) at a given σ, nearly
-    nothing at a fitted one, which follows the width of the matrix's own density.
+    The estimate is :func:`rmtbase.statistics.histogram_kl`, Σ p ln(p/q) with p the fractions of the elements within
+    ``range`` in ``bins`` equal bins, and q the probabilities of these bins under N(0, reference_sigma²). If
+    ``reference_sigma`` is None, σ is fitted: it is the root mean square of the same elements. The mean of the estimate
+    is the divergence of the binned law, plus (occupied bins - 1)/(2N), minus 1/(2N) if σ is fitted, plus the effect of
+    the dependence between elements. That effect is 1/(d_model d_head) at a given σ, and nearly zero at a fitted σ,
+    which follows the width of the density of the matrix.
 
-    Accuracy, arguments and errors as :func:`histogram_entropy`; ``reference_sigma`` must be positive and finite.
+    Accuracy, arguments and errors as for :func:`histogram_entropy`; ``reference_sigma`` must be positive and finite.
     """
     law = product_element(d_model, d_head, **scale)
     edges = np.linspace(*require_interval("range", range), require_positive_integer("bins", bins) + 1)
@@ -87,14 +89,14 @@ def histogram_kl(
 
 
 class _Cells:
-    """Shares of the elements of one matrix in the bins, and their mean square: means and exact covariances.
+    """Fractions of the elements of one matrix in the bins, and their mean square: means and exact covariances.
 
     Attributes:
-        kept: which bins are ever occupied.
-        share: P(w in bin) of those.
-        independent, dependent: covariance matrices of (shares of the N elements, mean square over the law's variance),
-            for independent elements and what the dependence adds.
-        third: third central moments of the shares that the dependence adds, of order 1/d_model².
+        kept: True for bins that can be occupied; the other attributes are for these bins.
+        share: P(w in bin).
+        independent, dependent: covariance matrices of (fractions of the N elements, mean square over the variance of
+            the law): the part for independent elements, and the part that the dependence adds.
+        third: contribution of the dependence to the third central moments of the fractions, of order 1/d_model².
     """
 
     def __init__(self, law: ProductElement, d_model: int, edges: FloatArray) -> None:
@@ -118,10 +120,10 @@ class _Cells:
         self.third = 2.0 * (weights @ conditional[:, :-1] ** 3) / self.count
 
     def divergence(self, reference: FloatArray) -> Moments:
-        """Mean and spread of Σ p ln(p/q), p the shares c of the elements divided by their sum.
+        """Return the moments of Σ p ln(p/q), where p are the fractions c of the elements divided by their sum.
 
         Args:
-            reference: ln q and its first two derivatives in ln sigma², shape (3, bin).
+            reference: ln q and its first two derivatives with respect to ln σ², shape (3, bin).
         """
         share, total = self.share, self.share.sum()
         log_q, slope, curvature = reference
@@ -148,11 +150,11 @@ class _Cells:
 
 
 def _beyond_second_order(count: int, share: FloatArray, slope: FloatArray) -> tuple[float, float]:
-    """What the second order misses in mean and variance of Σ_b g_b(n/count), for each n binomial of ``share`` p.
+    """Return the parts of mean and variance of Σ_b g_b(n/count) beyond second order, for binomial n of ``share`` p.
 
-    g_b(c) = c ln c + a c, with a such that g_b'(p) is ``slope``; the second order has g_b(p) + q/(2 count),
-    q = 1 - p, for the mean and slope² p q/count + q²/(2 count²) for the variance. Bins of few counts are summed, the
-    mean of the others is expanded to the sixth order in n/count - p.
+    g_b(c) = c ln c + a c, with a such that g_b'(p) is ``slope``. To second order, with q = 1 - p, the mean is
+    g_b(p) + q/(2 count) and the variance slope² p q/count + q²/(2 count²). Bins with small expected counts are summed
+    exactly; the mean of the others is expanded to the sixth order in n/count - p.
     """
     p, q = share, 1.0 - share
     third = -q * (1.0 - 2.0 * p) / (6.0 * p * count**2)
@@ -172,7 +174,7 @@ def _beyond_second_order(count: int, share: FloatArray, slope: FloatArray) -> tu
 
 
 def _log_normal_shares(edges: FloatArray) -> FloatArray:
-    """ln of the shares of N(0, 1) in the bins, of those within the range, and two derivatives in ln variance."""
+    """ln of the probabilities of the bins under N(0, 1) within the range, and two derivatives in ln variance."""
     log_mass = _log_normal_mass(edges[:-1], edges[1:])
     log_total = np.logaddexp.reduce(log_mass)
     log_density = -0.5 * edges**2 - 0.5 * math.log(2.0 * math.pi)
@@ -192,7 +194,7 @@ def _log_normal_shares(edges: FloatArray) -> FloatArray:
 
 def _log_normal_mass(low: FloatArray, high: FloatArray) -> FloatArray:
     """ln P(low < z < high) for a standard normal z, finite far into the tails."""
-    # Reflected to the left of zero where possible: there the larger of the two logarithms carries the digits.
+    # Intervals right of zero are reflected: on the left the larger of the two logarithms carries the digits.
     flip = low > 0.0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
     larger, smaller = special.log_ndtr(high), special.log_ndtr(low)

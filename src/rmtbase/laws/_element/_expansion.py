@@ -1,4 +1,4 @@
-"""Statistics of a sample to second order about the law that it is drawn from, and the algebra that they obey."""
+"""Second-order expansions of sample statistics about the law of the sample, and their algebra."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._element._panels import Panels
 
-_STEP = 1e-4  # of the parameter of an M-estimator, for differences of functions analytic in it
-_TERMS = np.arange(1, 25)  # directions in which a quadratic form is taken
+_STEP = 1e-4  # of a parameter, for finite differences of functions that are analytic in it
+_TERMS = np.arange(1, 25)  # directions in which a quadratic form is evaluated
 
 
 Quadratic = Callable[[FloatArray], float]
@@ -24,24 +24,24 @@ def _flat(_: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Expansion:
-    """A statistic T of n numbers as a functional of their empirical law F_n, expanded about the parent's law F.
+    """Statistic T of n numbers as a functional of their empirical law F_n, expanded about the law F of the parent.
 
         T(F_n) = T(F) + Σ IF(w_i)/n + curvature(F_n/F − 1)/2 + …
 
-    (von Mises 1947; Fernholz 1983). F is symmetric and T the same for w as for −w, so that changes of first order
-    are those of the law of |w|, and only to second order does the sign of w enter. For independent numbers
+    (von Mises 1947; Fernholz 1983). F is symmetric and T is the same for w and −w. Therefore first-order changes depend
+    only on the law of |w|, and the sign of w enters only to second order. For independent numbers
 
         n E(T − T(F)) → drift,    n Var T → E IF²,    n² κ₃(T) → E IF³ + 3 curvature(IF).
 
-    Sums, products, quotients and smooth functions of expansions are expansions, by the chain rule. Neglected: O(1/n),
-    relatively.
+    Sums, products, quotients and smooth functions of expansions are expansions, by the chain rule. Neglected: terms of
+    relative order 1/n.
 
     Attributes:
-        grid: the parent's law.
+        grid: quadrature over the law of the parent.
         value: T(F).
         influence: IF at the nodes of the grid, of mean zero.
         drift: n times the bias.
-        curvature: φ ↦ d²/dε² T((1 + εφ)F) at ε = 0, φ at the nodes, even in w and of mean zero under F.
+        curvature: φ ↦ d²/dε² T((1 + εφ)F) at ε = 0, for φ at the nodes, even in w and of mean zero under F.
         odd_curvature: the same for a φ that is odd in w, given for w > 0.
     """
 
@@ -53,21 +53,21 @@ class Expansion:
     odd_curvature: Quadratic = _flat
 
     def along(self, direction: FloatArray) -> float:
-        """The first derivative along φ."""
+        """Return the first derivative along φ."""
         return float(self.grid.probability @ (self.influence * direction))
 
     def covariance(self, other: Expansion) -> float:
-        """N times the covariance of both, of N independent numbers."""
+        """Return n times the covariance of two statistics of n independent numbers."""
         return self.along(other.influence)
 
     @property
     def variance(self) -> float:
-        """E IF²."""
+        """n Var T = E IF² for n independent numbers."""
         return self.covariance(self)
 
     @property
     def third(self) -> float:
-        """n² κ₃(T), of n independent numbers."""
+        """n² κ₃(T) for n independent numbers."""
         return float(self.grid.probability @ self.influence**3) + 3.0 * self.curvature(self.influence)
 
     def map(self, value: float, slope: float, curvature: float) -> Expansion:
@@ -87,16 +87,16 @@ class Expansion:
         return self.map(value, slope, (exponent - 1.0) * slope / self.value)
 
     def log(self) -> Expansion:
-        """Ln T, T > 0."""
+        """Return ln T, T > 0."""
         return self.map(math.log(self.value), 1.0 / self.value, -1.0 / self.value**2)
 
     def exp(self) -> Expansion:
-        """Exp T."""
+        """Return exp T."""
         value = math.exp(self.value)
         return self.map(value, value, value)
 
     def drifting(self, drift: float) -> Expansion:
-        """T + drift/n: another finite-sample version of the same functional."""
+        """Return T + drift/n, another finite-sample version of the same functional."""
         return replace(self, drift=self.drift + drift)
 
     def __add__(self, other: Expansion | float) -> Expansion:
@@ -143,13 +143,13 @@ class Expansion:
 
 
 def average(grid: Panels, values: FloatArray) -> Expansion:
-    """The mean of a function of |w|, given at the nodes."""
+    """Return the mean of a function of |w| that is given at the nodes."""
     mean = float(grid.probability @ values)
     return Expansion(grid, mean, values - mean, 0.0, _flat)
 
 
 def mean_square(grid: Panels) -> Expansion:
-    """The mean of w²."""
+    """Return the mean of w²."""
     return average(grid, np.exp(2.0 * grid.log_x))
 
 
@@ -170,20 +170,21 @@ def ordered_average(
     jumps: Sequence[tuple[float, float]] = (),
     signed: bool = False,
 ) -> Expansion:
-    """∫ h(x(p)) J(p) dp: the average of h of the order statistics with weights J, of the i-th at (i − 1/2)/n.
+    """∫ h(x(p)) J(p) dp: the average of h over the order statistics, with weight J((i − 1/2)/n) for the i-th.
 
-    A change δF of the law changes it by −∫ J δF dh, and to second order by −∫ J'(F) δF² dh/2, whose mean is the drift,
-    as n E δF² = F(1 − F) (Serfling 1980, section 8.1.1). The order is that of the magnitudes. Or, where ``signed``, it
-    is that of w, h is odd, and the weight at p is J(2p − 1) with an odd J: for even changes that is the same.
+    A change δF of the law changes it to first order by −∫ J δF dh, and to second order by −∫ J'(F) δF² dh/2. The mean
+    of the latter is the drift, since n E δF² = F(1 − F) (Serfling 1980, section 8.1.1). The numbers are ordered by
+    magnitude. If ``signed``, they are ordered by w, h is odd, and the weight at p is J(2p − 1) with an odd J; for even
+    changes the result is the same.
 
     Args:
-        grid: the parent's law.
+        grid: quadrature over the law of the parent.
         values: h at the nodes.
         slope: dh/d ln x at the nodes.
         weight: J at the nodes.
         weight_slope: dJ/dp at the nodes.
         jumps: (x, ΔJ dh/dp) where J jumps by ΔJ, at ends of panels.
-        signed: whether the order is that of w.
+        signed: True to order by w instead of |w|.
     """
     raised = grid.running_integral(weight * slope)
     bend = grid.width * weight_slope * slope
@@ -216,7 +217,7 @@ def ordered_average(
 
 
 def root(equation: Callable[[float], Expansion], at: float) -> Expansion:
-    """The k with equation(k) = 0, of an equation whose value at k is an expansion; ``at`` is the root of its value."""
+    """Return the root k of equation(k) = 0, where equation(k) is an expansion; ``at`` is the root of its value."""
     f, slope, bend = _differences(equation, at)
     influence = -f.influence / slope.value
     drift = -(f.drift + float(f.grid.probability @ (slope.influence * influence)))
@@ -230,23 +231,23 @@ def root(equation: Callable[[float], Expansion], at: float) -> Expansion:
 
 
 def substituted(function: Callable[[float], Expansion], k: Expansion) -> Expansion:
-    """function(k) at an expansion k."""
+    """Return function(k) for an expansion k."""
     f, slope, bend = _differences(function, k.value)
-    change = k + -k.value  # of value 0, so that the product below is of the second order
+    change = k + -k.value  # its value is 0, so the product below is of second order
     return f + change * slope + 0.5 * bend * change * change
 
 
 def _differences(function: Callable[[float], Expansion], at: float) -> tuple[Expansion, Expansion, float]:
-    """An analytic function of a parameter, its first derivative, and the value of its second."""
+    """Return an analytic function of a parameter, its first derivative, and the value of its second derivative."""
     f, above, below = function(at), function(at + _STEP), function(at - _STEP)
     return f, (above - below) / (2.0 * _STEP), (above.value + below.value - 2.0 * f.value) / _STEP**2
 
 
 def quadratic_noise(statistic: Expansion) -> tuple[float, float]:
-    """tr K²/2 and tr K³, K the curvature as a form in orthonormal directions: n² κ₂ and n³ κ₃ of its own noise.
+    """Return tr K²/2 and tr K³, with K the curvature in orthonormal directions: n² κ₂ and n³ κ₃ of the quadratic term.
 
-    What second order alone adds to the law of a statistic of independent numbers, all that there is where the
-    influence function vanishes.
+    The quadratic term adds these cumulants to the law of a statistic of independent numbers. They are the whole law
+    where the influence function vanishes.
     """
     forms = (
         curvature_form(statistic.curvature, even_directions(statistic.grid)),
@@ -257,23 +258,23 @@ def quadratic_noise(statistic: Expansion) -> tuple[float, float]:
 
 
 def quadratic_cumulants(form: FloatArray) -> FloatArray:
-    """tr K²/2 and tr K³: second and third cumulant of zᵀK z/2, z standard normal."""
+    """tr K²/2 and tr K³, the second and third cumulants of zᵀK z/2 with z standard normal."""
     square = form @ form
     return np.array([0.5 * np.trace(square), np.sum(square * form.T)])
 
 
 def even_directions(grid: Panels) -> FloatArray:
-    """√2 cos(πjF), orthonormal relative changes of a law that are even in w, (direction, node)."""
+    """√2 cos(πjF): orthonormal relative changes of a law that are even in w, (direction, node)."""
     return math.sqrt(2.0) * np.cos(math.pi * _TERMS[:, None] * grid.cdf)
 
 
 def _odd_directions(grid: Panels) -> FloatArray:
-    """√2 sin(π(j − 1/2)F)."""
+    """√2 sin(π(j − 1/2)F): orthonormal relative changes of a law that are odd in w, (direction, node)."""
     return math.sqrt(2.0) * np.sin(math.pi * (_TERMS[:, None] - 0.5) * grid.cdf)
 
 
 def curvature_form(curvature: Quadratic, directions: FloatArray) -> FloatArray:
-    """The matrix of a quadratic form in these directions."""
+    """Return the matrix of a quadratic form in these directions."""
     own = np.array([curvature(one) for one in directions])
     form = np.diag(own)
     for i, j in zip(*np.triu_indices(len(own), 1), strict=True):

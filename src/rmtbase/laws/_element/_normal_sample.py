@@ -1,4 +1,4 @@
-"""Normal numbers: entropy and divergence of their law, and statistics of a sample, the null of a matrix's elements."""
+"""Entropy and divergence of normal laws, and laws of the statistics of a normal sample (the null of raw weights)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.parameters import require_finite_numbers
 
-_SERIES_TERMS = 9  # of 2 atanh(s), |s| < 0.1: the first one left out is below 1e-18 of the sum
-_SMALLEST = 20  # the fourth moment's null has no useful normal transform below
+_SERIES_TERMS = 9  # of 2 atanh(s), |s| < 0.1: the first neglected one is below 1e-18 of the sum
+_SMALLEST = 20  # below this number the null of the fourth moment has no useful normal transform
 
 
 def normal_entropy(sigma: ArrayLike) -> FloatArray:
     """Return the differential entropy -<ln p> = ln(2 π e σ²)/2 of N(mean, σ²), in nats; exact, same shape.
 
-    The largest of all laws with that standard deviation: a law p falls short of it by D_KL(p || matched normal)
-    (Cover & Thomas 2006, section 8.6).
+    It is the largest entropy of all laws with that standard deviation: the entropy of a law p is smaller by
+    D_KL(p || matched normal) (Cover & Thomas 2006, section 8.6).
 
     Raises:
         ParameterError: for a σ that is not positive and finite.
@@ -35,15 +35,15 @@ def normal_kl(sigma: ArrayLike, sigma0: ArrayLike, mean: ArrayLike = 0.0, mean0:
 
         ln(sigma0/σ) + (σ² + (mean - mean0)²) / (2 sigma0²) - 1/2
 
-    (Kullback & Leibler 1951). Exact, without cancellation where the two laws are close: relative error below 1e-14. Not
-    symmetric: the average is over the first law.
+    (Kullback & Leibler 1951). It is exact and does not cancel where the two laws are close: the relative error is below
+    1e-14. It is not symmetric: the average is over the first law.
 
     Raises:
         ParameterError: for a σ that is not positive and finite, or a mean that is not finite.
     """
     width, reference = _positive("sigma", sigma), _positive("sigma0", sigma0)
     shift = (require_finite_numbers("mean", mean) - require_finite_numbers("mean0", mean0)) / reference
-    with np.errstate(over="ignore"):  # infinite as a double
+    with np.errstate(over="ignore"):  # the divergence may be too large for a double
         excess = (width - reference) / reference * (width / reference + 1.0)  # σ²/sigma0² - 1
         far = np.isinf(excess)
         near = _minus_log1p(np.where(far, 0.0, excess), np.where(far, 1.0, width / reference))
@@ -51,7 +51,7 @@ def normal_kl(sigma: ArrayLike, sigma0: ArrayLike, mean: ArrayLike = 0.0, mean0:
 
 
 def _minus_log1p(x: FloatArray, root: FloatArray) -> FloatArray:
-    """Return x - ln(1 + x), 1 + x = root²; for small x as x s - 2 (atanh(s) - s), s = x/(2 + x)."""
+    """Return x - ln(1 + x), where 1 + x = root²; for small x as x s - 2 (atanh(s) - s) with s = x/(2 + x)."""
     s = x / (2.0 + x)
     small = np.abs(s) < 0.1
     near = np.where(small, s, 0.0)
@@ -68,15 +68,15 @@ def _positive(name: str, value: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True)
 class SampleStatisticLaw(Distribution):
-    """The law of one statistic of n i.i.d. normal numbers.
+    """Law of one statistic of n i.i.d. normal numbers.
 
-    Exact (Student's t) for the mean. Skewness and kurtosis by their transforms to normality, of D'Agostino and of
-    Anscombe and Glynn, asymptotic with errors that vanish as 1/n. That of the kurtosis gives low values too small a
-    probability: at n = 100 they are 1.7 times as frequent as stated at 0.01 and 3 times at 0.001, at n = 1000 1.2 and
-    1.6 times; :func:`rmtbase.laws.element_null` mends it. Largest magnitude: each standardised deviation
-    has Thompson's exact law, and the n are taken as independent. That neglects terms of order (ln n)²/n in the
-    lower tail, where the test is conservative: its true size at 0.05 is 0.035 at n = 200, 0.045 at 1000 and 0.05
-    from 8000 on. The upper tail is right at every n.
+    The law of the mean is exact (Student's t). Those of skewness and kurtosis are the transforms to normality of
+    D'Agostino and of Anscombe and Glynn, asymptotic with errors that vanish as 1/n. The transform of the kurtosis
+    understates the probability of low values: at n = 100 they are 1.7 times as frequent as stated at 0.01 and 3 times
+    at 0.001, at n = 1000 1.2 and 1.6 times. :func:`rmtbase.laws.element_null` corrects this. For the largest magnitude,
+    each standardised deviation has Thompson's exact law, and the n deviations are treated as independent. This neglects
+    terms of order (ln n)²/n in the lower tail, where the test is conservative: its true size at 0.05 is 0.035 at
+    n = 200, 0.045 at 1000 and 0.05 from 8000 on. The upper tail is right at every n.
 
     Source: R. B. D'Agostino, Biometrika 57, 679 (1970); F. J. Anscombe and W. J. Glynn, Biometrika 70, 227 (1983);
         W. R. Thompson, Ann. Math. Stat. 6, 214 (1935).
@@ -92,7 +92,7 @@ class SampleStatisticLaw(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(0, (n - 1)/√n) of the largest magnitude; the real line, for the kurtosis from where its transform begins."""
+        """(0, (n - 1)/√n) for the largest magnitude, else the real line; for kurtosis the domain of its transform."""
         if self.statistic == "largest_magnitude":
             return 0.0, (self.count - 1) / math.sqrt(self.count)
         if self.statistic == "excess_kurtosis":
@@ -101,7 +101,7 @@ class SampleStatisticLaw(Distribution):
         return -math.inf, math.inf
 
     def mean(self) -> float:
-        """Expectation: exact for the moments, by quadrature for the largest magnitude."""
+        """Return the expectation: exact for the moments, by quadrature for the largest magnitude."""
         n = self.count
         if self.statistic == "excess_kurtosis":
             return -6.0 / (n + 1)
@@ -110,7 +110,7 @@ class SampleStatisticLaw(Distribution):
         return 0.0
 
     def std(self) -> float:
-        """Standard deviation: exact for the moments, by quadrature for the largest magnitude.
+        """Return the standard deviation: exact for the moments, by quadrature for the largest magnitude.
 
         Source: R. A. Fisher, Proc. R. Soc. A 130, 16 (1930), for the moments.
         """
@@ -157,10 +157,10 @@ class SampleStatisticLaw(Distribution):
 
 
 def gaussian_sample_statistic(statistic: str, count: int) -> SampleStatisticLaw:
-    """The law of an element-wise statistic of ``count`` i.i.d. normal numbers.
+    """Return the law of a statistic of ``count`` i.i.d. normal numbers, see :class:`SampleStatisticLaw`.
 
     Raises:
-        ParameterError: an unknown statistic, or fewer than 20 numbers.
+        ParameterError: for an unknown statistic, or fewer than 20 numbers.
     """
     names = ("mean", "skewness", "excess_kurtosis", "largest_magnitude")
     if statistic not in names:
@@ -170,7 +170,7 @@ def gaussian_sample_statistic(statistic: str, count: int) -> SampleStatisticLaw:
     return _law(statistic, count)
 
 
-@lru_cache(maxsize=256)  # matrices of a model share a few shapes, and each law keeps what its quadrature gave
+@lru_cache(maxsize=256)  # matrices of a model share a few shapes, and each law caches its quadrature
 def _law(statistic: str, count: int) -> SampleStatisticLaw:
     return SampleStatisticLaw(statistic, count)
 
@@ -200,11 +200,12 @@ def _kurtosis_shape(n: int) -> tuple[float, float]:
 
 
 def _thompson_sf(magnitude: FloatArray, n: int) -> FloatArray:
-    # |w - w̄| / s ≤ (n-1)/√n always; τ = magnitude·√(n/(n-1)) is Thompson's, t = τ √(n-2) / √(n-1-τ²) is Student's, n-2.
+    # |w - w̄| / s ≤ (n-1)/√n always. τ = magnitude·√(n/(n-1)) has Thompson's law, and t = τ √(n-2) / √(n-1-τ²) has
+    # Student's with n - 2 degrees of freedom.
     square = np.minimum(magnitude**2 * n / (n - 1), (n - 1) * (1.0 - 1e-15))
     return 2.0 * special.stdtr(n - 2, -np.sqrt(square * (n - 2) / (n - 1 - square)))
 
 
 def _thompson_isf(probability: FloatArray, n: int) -> FloatArray:
-    t = special.stdtrit(n - 2, 0.5 * probability)  # of either sign
+    t = special.stdtrit(n - 2, 0.5 * probability)  # its sign does not matter
     return np.sqrt((n - 1) * t**2 / (n - 2 + t**2) * (n - 1) / n)

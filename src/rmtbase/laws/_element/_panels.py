@@ -17,13 +17,13 @@ from rmtbase.laws._element.parents import Parent
 _ORDER = 16
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_ORDER)
 _LEGENDRE = np.polynomial.legendre.legvander(_NODES, _ORDER - 1)
-_SPREAD = 1.0  # logits per panel: the nearest singularity is then farther from a panel than its own width
+_SPREAD = 1.0  # logits per panel, so that the nearest singularity is farther from a panel than its width
 _TINY = 1e-300
-_FAR = 42.0  # logit of the outermost panels: what lies beyond has the probability 1e-18
+_FAR = 42.0  # logit of the outermost panels; the probability beyond is 1e-18
 
 
 def _running_integral_matrix() -> FloatArray:
-    """Row i integrates the polynomial through the nodes from −1 to node i."""
+    """Return the matrix whose row i integrates the polynomial through the nodes from −1 to node i."""
     values_to_coefficients = (np.arange(_ORDER)[:, None] + 0.5) * (_LEGENDRE * _WEIGHTS[:, None]).T
     coefficients = np.polynomial.legendre.legint(values_to_coefficients, lbnd=-1)
     return np.polynomial.legendre.legvander(_NODES, _ORDER) @ coefficients
@@ -34,13 +34,14 @@ _RUNNING = _running_integral_matrix()
 
 @dataclass(frozen=True)
 class Panels:
-    """Gauss–Legendre panels in ln x between quantiles of a parent, with running integrals. Double precision.
+    """Gauss–Legendre panels in ln x between quantiles of a parent, with running integrals, in double precision.
 
-    Panels end at quantiles a logit apart, which grades them towards an end of the support where ln(−ln S) is singular.
+    The panels end at quantiles that are one logit apart, which grades them towards an end of the support where
+    ln(−ln S) is singular.
 
     Attributes:
         edges: ln x at the ends of the panels, ascending.
-        parent: whose law is integrated over.
+        parent: the law that is integrated over.
     """
 
     edges: Float[np.ndarray, " end"]
@@ -80,12 +81,12 @@ class Panels:
 
     @cached_property
     def width(self) -> FloatArray:
-        """The quadrature weights d ln x of the nodes."""
+        """Quadrature weights d ln x of the nodes."""
         return (np.diff(self.edges)[:, None] / 2 * _WEIGHTS).ravel()
 
     @cached_property
     def probability(self) -> FloatArray:
-        """The quadrature weights dF of the nodes."""
+        """Quadrature weights dF of the nodes."""
         return self.density * self.width
 
     def running_integral(self, values: FloatArray) -> FloatArray:
@@ -97,9 +98,9 @@ class Panels:
 
 
 def panels(parent: Parent, breaks: Sequence[float] = ()) -> Panels:
-    """Panels over the whole support of |w|, with ends at the given magnitudes and at the parent's kinks.
+    """Return panels over the whole support of |w|, with ends also at ``breaks`` and at the kinks of the parent.
 
-    A parent with power-law tails is followed until its moments have converged as well.
+    For a parent with power-law tails they extend until its moments have converged as well.
     """
     order = parent.moment_order()
     far = _FAR if math.isinf(order) else max(_FAR, min(650.0, 230.0 * order))

@@ -1,6 +1,6 @@
-"""Pearson's bound on kurtosis by skewness, and the laws that reach it.
+"""Pearson's lower bound on kurtosis, given the skewness, and the laws that reach it.
 
-Kurtosis is the fourth standardized moment throughout, 3 for a normal law; subtract 3 for the excess.
+Kurtosis is the fourth standardized moment throughout, 3 for a normal law; subtract 3 for the excess kurtosis.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ _ROUNDING = 1e-9
 
 
 def pearson_bound(skewness: ArrayLike) -> FloatArray:
-    """Return the smallest kurtosis skewness² + 1 that any law with that skewness can have; exact, same shape.
+    """Return the smallest kurtosis, skewness² + 1, that a law with this skewness can have; exact, same shape.
 
-    Reached by two-point laws and no others (Pearson 1916), see :class:`TwoPoint`. It holds for samples as well, when
-    both statistics are the plain moments with 1/n.
+    Only two-point laws reach it (Pearson 1916); see :class:`TwoPoint`. The bound also holds for samples, if both
+    statistics are the plain moments with 1/n. nan gives nan.
 
     Raises:
-        ParameterError: for what is no real numbers, or infinite; nan in → nan out.
+        ParameterError: if a skewness is infinite or not a real number.
     """
     with np.errstate(over="ignore"):
         return _require_skewness(skewness) ** 2 + 1.0
 
 
 def unimodal_bound(skewness: ArrayLike) -> FloatArray:
-    """Return skewness² + 189/125, below which the kurtosis of a unimodal law cannot fall; exact, same shape.
+    """Return skewness² + 189/125, the lower bound on the kurtosis of a unimodal law; exact, same shape.
 
-    Reached by the uniform law with half of the mass in an atom at one of its ends (Klaassen, Mokveld & van Es 2000). A
-    histogram with a single peak is therefore never nearer to Pearson's bound than 64/125.
+    The bound is reached by a uniform law with half of the mass in an atom at one of its ends (Klaassen, Mokveld & van
+    Es 2000). Hence a histogram with a single peak is at least 64/125 away from Pearson's bound. nan gives nan.
 
     Raises:
-        ParameterError: for what is no real numbers, or infinite; nan in → nan out.
+        ParameterError: if a skewness is infinite or not a real number.
     """
     with np.errstate(over="ignore"):
         return _require_skewness(skewness) ** 2 + 189.0 / 125.0
 
 
 def pearson_distance(skewness: ArrayLike, kurtosis: ArrayLike) -> FloatArray:
-    """Return kurtosis - skewness² - 1 ≥ 0, the distance from Pearson's bound; broadcasts, nan in → nan out.
+    """Return kurtosis - skewness² - 1 ≥ 0, the distance from Pearson's bound; broadcasts, and nan gives nan.
 
-    It is the part of the variance of z², z the standardized variable, that z does not explain linearly:
+    With z the standardized variable, it is the part of the variance of z² that z does not explain linearly:
     Var(z²) - Cov(z², z)².
 
     Raises:
-        ParameterError: for a pair that no law has, by more than 1e-9 of the kurtosis.
+        ParameterError: for a pair that violates the bound by more than 1e-9 of the kurtosis, or that is not real.
     """
     observed = require_real_numbers("kurtosis", kurtosis)
     distance = observed - (_require_skewness(skewness) ** 2 + 1.0)
@@ -75,9 +75,9 @@ def _require_skewness(skewness: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True)
 class TwoPoint(DiscreteDistribution):
-    """The two-point law with a given skewness: the one that saturates Pearson's bound.
+    """Two-point law with a given skewness; it reaches Pearson's bound.
 
-    With t = √(skewness² + 4), the standardized points are (skewness ∓ t)/2 and the upper one has probability
+    With t = √(skewness² + 4), the standardized points are (skewness ∓ t)/2, and the upper point has probability
     (1 - skewness/t)/2.
 
     Attributes:
@@ -100,7 +100,7 @@ class TwoPoint(DiscreteDistribution):
 
     @property
     def points(self) -> Float[np.ndarray, "2"]:
-        """The two points, in ascending order."""
+        """Both points, in ascending order."""
         return np.array([self.center + self.scale * point for point in sorted(self._standardized)])
 
     @property
@@ -128,11 +128,11 @@ class TwoPoint(DiscreteDistribution):
         return self.scale
 
     def kurtosis(self) -> float:
-        """The kurtosis, skewness² + 1."""
+        """Return the kurtosis, skewness² + 1."""
         return self.skewness**2 + 1.0
 
     @property
     def _standardized(self) -> tuple[float, float]:
-        """The two points for mean 0 and variance 1; their product is -1."""
+        """Both points for mean 0 and variance 1; their product is -1."""
         far = 0.5 * (self.skewness + math.copysign(math.hypot(self.skewness, 2.0), self.skewness))
         return -1.0 / far, far

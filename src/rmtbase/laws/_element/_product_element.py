@@ -1,4 +1,4 @@
-"""One element of W_QK: the variance-gamma law, a normal law whose variance is a χ² variable."""
+"""Law of one element of W_QK: the variance-gamma law, a normal law whose variance is a χ² variable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rmtbase.laws._parameters import ChainParameters, ProductKeywords, takes
 from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_order, require_positive_integer, require_positive_number
 
-_NEAREST = 2.0**-66  # of the unit: for d_head > 1 no function changes by 1e-16 between here and zero
+_NEAREST = 2.0**-66  # in units of scale: for d_head > 1 no function changes by 1e-16 between here and zero
 _LOWEST_LOG = -760.0  # below ln of the smallest positive double
 _ROWS = 4096
 _NEWTON_STEPS = 2
@@ -31,23 +31,24 @@ _REMAINDER_SERIES = [1.0 / math.factorial(k) for k in range(17, 1, -1)]
 
 @dataclass(frozen=True)
 class ProductElement(Distribution):
-    """The law of one element w = scale Σ_{i≤h} a_i b_i of W_QK, a_i and b_i independent N(0, 1), h = d_head.
+    """Law of one element w = scale Σ_{i≤h} a_i b_i of W_QK, with a_i and b_i independent N(0, 1) and h = d_head.
 
     It is the symmetric variance-gamma law (the Laplace law at h = 2): w is N(0, scale² s) with s ~ χ² of h degrees of
-    freedom, or scale/2 times the difference of two independent such χ². In the unit x = |w|/scale, with ν = (h - 1)/2,
+    freedom, or scale/2 times the difference of two independent such χ². With x = |w|/scale and ν = (h - 1)/2,
 
         pdf = x^ν K_ν(x) / (√π Γ(h/2) 2^ν) / scale,    characteristic function (1 + scale² t²)^(-h/2)
 
-    (Pearson, Jeffery & Elderton 1929 and Wishart & Bartlett 1932 for h > 1, Craig 1936 for h = 1; as a variance-gamma
-    law Madan, Carr & Chang 1998). The law is exact, its functions are numerical: pdf and sf are the scale mixture
-    itself, integrated over ln s by the trapezoidal rule about the saddle s = (h + √(h² + 4x²))/2. All terms are
-    positive and none is larger than the one at the saddle, where K_ν itself overflows (at x = 1 from h = 300 on, near
-    zero for every h > 1); both tails are relative. Measured against 40-digit evaluations for h = 1 ... 16 384: relative
-    error of pdf and sf below 2e-13 down to 1e-300, of ppf and of kl_to_normal below 1e-14.
+    (Pearson, Jeffery & Elderton 1929 and Wishart & Bartlett 1932 for h > 1, Craig 1936 for h = 1; Madan, Carr & Chang
+    1998 for the variance-gamma law). The law is exact; its functions are numerical. pdf and sf are computed from the
+    scale mixture, integrated over ln s by the trapezoidal rule about the saddle s = (h + √(h² + 4x²))/2. All terms are
+    positive and the largest is at the saddle, so nothing overflows where K_ν does (at x = 1 from h = 300 on, near zero
+    for every h > 1), and relative errors are small in both tails. Measured against 40-digit evaluations for
+    h = 1 ... 16 384, the relative error of pdf and sf is below 2e-13 down to 1e-300, and that of ppf and kl_to_normal
+    is below 1e-14.
 
     Attributes:
         d_head: the number h of products, a positive integer.
-        scale: σ_Q σ_K, divided by √d_model for ``sqrt_d``: the standard deviation of one product.
+        scale: standard deviation of one product a_i b_i: σ_Q σ_K, divided by √d_model for ``sqrt_d``.
 
     Raises:
         ParameterError: for a d_head that is not a positive integer or a scale that is not positive and finite.
@@ -65,7 +66,7 @@ class ProductElement(Distribution):
         return -math.inf, math.inf
 
     def logpdf(self, x: ArrayLike) -> FloatArray:
-        """ln of the density at ``x``, finite for every finite x (but x = 0 at d_head = 1)."""
+        """ln of the density at ``x``, finite for every finite x (except x = 0 at d_head = 1)."""
         return self._inside(x, self._log_pdf, -math.inf, -math.inf)
 
     def logcdf(self, x: ArrayLike) -> FloatArray:
@@ -106,7 +107,7 @@ class ProductElement(Distribution):
     def moment(self, k: int) -> float:
         """E[w^k], k = 0, 1, 2, ...: 0 for odd k, scale^k (k - 1)!! h (h + 2) ... (h + k - 2) for even k.
 
-        Exact, rounded once; inf where it is too large.
+        Exact, rounded once; inf if it is too large for a double.
         """
         order = require_order(k)
         if order % 2:
@@ -119,7 +120,7 @@ class ProductElement(Distribution):
         return self.moment(2)
 
     def std(self) -> float:
-        """Standard deviation, scale √h."""
+        """Return the standard deviation, scale √h."""
         return self.scale * math.sqrt(self.d_head)
 
     def kurtosis(self) -> float:
@@ -127,23 +128,23 @@ class ProductElement(Distribution):
         return 6.0 / self.d_head
 
     def entropy(self) -> float:
-        """Differential entropy -∫ p ln p in nats: that of the normal law of the same variance less kl_to_normal."""
+        """Differential entropy -∫ p ln p in nats: the entropy of the matched normal law minus :meth:`kl_to_normal`."""
         return 0.5 * math.log(2.0 * math.pi * math.e * self.d_head) + math.log(self.scale) - self.kl_to_normal()
 
     def kl_to_normal(self) -> float:
-        """D_KL(p ‖ N(0, scale² h)) in nats, of the law itself: no estimate from a matrix has this as its mean.
+        """D_KL(p ‖ N(0, scale² h)) in nats, for the law itself; the mean of an estimate from a matrix differs from it.
 
-        Accurate relative to itself where it is tiny (2.8e-9 at h = 16 384): the integral of φ (r ln r - r + 1) ≥ 0,
-        with r - 1 = p/φ - 1 found from what is left of the scale mixture after its constant and linear terms.
+        The relative error is small also where the divergence is tiny (2.8e-9 at h = 16 384): it is the integral of
+        φ (r ln r - r + 1) ≥ 0, with r - 1 = p/φ - 1 from the scale mixture without its constant and linear terms.
         """
         return _kl_to_normal(self.d_head)
 
     def kl_to_normal_leading(self) -> float:
-        """The leading term 3/(4 h²) = kurtosis²/48 of kl_to_normal. Asymptotic: the next term is -9/(2 h³)."""
+        """Return the leading term 3/(4 h²) = kurtosis²/48 of :meth:`kl_to_normal`; the next term is -9/(2 h³)."""
         return 0.75 / self.d_head**2
 
     def _of_magnitude(self, x: FloatArray, log_function: Callable[[int, FloatArray], FloatArray]) -> FloatArray:
-        """Apply ``log_function`` to |x|/scale, octave by octave; -inf where that overflows."""
+        """Apply ``log_function`` to |x|/scale, octave by octave; -inf where |x|/scale overflows."""
         with np.errstate(over="ignore"):
             values = np.abs(x) / self.scale
         result = np.full(x.shape, -np.inf)
@@ -156,8 +157,8 @@ class ProductElement(Distribution):
 def product_element(d_model: int, d_head: int, **scale: Unpack[ProductKeywords]) -> ProductElement:
     """Return the law of one element of W_QK = W_Qᵀ W_K with Gaussian W_Q, W_K of shape (d_head, d_model).
 
-    Variance d_head σ_q² σ_k², divided by d_model for ``sqrt_d``. Exact for every element, but the d_model²
-    elements of one matrix depend on each other: see :func:`element_average`. Errors as
+    Its variance is d_head σ_q² σ_k², divided by d_model for ``sqrt_d``. The law is exact for every element, but the
+    d_model² elements of one matrix depend on each other; see :func:`element_average`. Errors as for
     :func:`rmtbase.laws.low_rank_product`.
     """
     of = ChainParameters(d_model=d_model, d_head=d_head, **scale)
@@ -166,7 +167,7 @@ def product_element(d_model: int, d_head: int, **scale: Unpack[ProductKeywords])
 
 
 def _by_octave(function: Callable[[int, FloatArray], FloatArray], d_head: int, x: FloatArray) -> FloatArray:
-    """Apply ``function`` to groups of x ≥ 0 within a factor of two, which can share one rule."""
+    """Apply ``function`` to groups of x ≥ 0 within a factor of two, which share one quadrature rule."""
     octave = np.frexp(np.maximum(x, _NEAREST))[1]
     order = np.argsort(octave, kind="stable")
     result = np.empty(x.shape)
@@ -195,13 +196,13 @@ def _log_sf(d_head: int, x: FloatArray) -> FloatArray:
 
 
 def _mixture(d_head: int, x: FloatArray, tilt: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, float]:
-    """Return the density of ln s times exp(-x²/(2s)) about its largest value, at s = saddle e^v.
+    """Return the density of ln s times exp(-x²/(2s)) about its maximum, at s = saddle e^v.
 
     With P = saddle/2 and X = x²/(2 saddle), P - X = h/2, it is exp(log_peak - P(e^v - 1 - v) - X(e^-v - 1 + v)). The
-    points v reach to where that times e^(-tilt v) is negligible.
+    points v extend to where this times e^(-tilt v) is negligible.
 
     Returns:
-        log_peak and saddle, of the shape of x, v (node), the terms (x, node) relative to the peak, and the step.
+        log_peak and saddle of the shape of x, v (node), the terms (x, node) relative to the peak, and the step.
     """
     half = 0.5 * d_head
     upper = 0.5 * (half + np.hypot(half, x))
@@ -217,12 +218,12 @@ def _mixture(d_head: int, x: FloatArray, tilt: float) -> tuple[FloatArray, Float
 
 
 def _central_mass(d_head: int, x: FloatArray) -> FloatArray:
-    """P(0 < w < x) at scale 1 for x > 0 in one octave: accurate relative to itself however small x is."""
+    """P(0 < w < x) at scale 1 for x > 0 in one octave, with a small relative error for any x."""
     half = 0.5 * d_head
     reach = x / math.sqrt(2.0 * d_head)
     step = _trapezoidal_step(half)
     v = _trapezoidal_points(half, half, step)
-    # To the left of ln reach² the error function is 1: the tail of the mixture starts only there.
+    # To the left of ln reach² the error function is 1, so the terms start to decay only there.
     v = np.concatenate([v[0] + step * np.arange(-math.ceil(max(0.0, -2.0 * math.log(reach.min())) / step), 0), v])
     exponent = half * _exponential_remainder(v)
     decay = exponent - np.log(erf(np.minimum(reach.min() * np.exp(-0.5 * v), 10.0)))
@@ -232,7 +233,7 @@ def _central_mass(d_head: int, x: FloatArray) -> FloatArray:
 
 
 def _log_gamma_peak(shape: float) -> float:
-    """ln of n^n e^-n / Γ(n), the largest density of the logarithm of a gamma variable of ``shape`` n."""
+    """ln of n^n e^-n / Γ(n), the maximum of the density of the logarithm of a gamma variable of ``shape`` n."""
     if shape < 20.0:
         return shape * math.log(shape) - shape - float(gammaln(shape))
     # Stirling's series; the next term is below 1e-14.
@@ -242,7 +243,7 @@ def _log_gamma_peak(shape: float) -> float:
 
 
 def _magnitude_quantile(d_head: int, lower: FloatArray) -> FloatArray:
-    """The x > 0 with P(w > x) = ``lower`` in (0, 1/2) at scale 1, by Newton's method in ln x from a table."""
+    """Find x > 0 with P(w > x) = ``lower`` in (0, 1/2) at scale 1, by Newton's method in ln x from a table."""
     central, tail = _quantile_tables(d_head)
     magnitude = np.empty(lower.shape)
     for chosen, goal, table, log_mass, sign in (
@@ -286,7 +287,7 @@ def _quantile_tables(d_head: int) -> tuple[CubicHermiteSpline, CubicHermiteSplin
 @lru_cache(maxsize=256)
 def _kl_to_normal(d_head: int) -> float:
     """D_KL(p ‖ N(0, h)) in nats: ∫ φ(y) (r ln r - r + 1) dy over y = w/√h, r = p/φ."""
-    # y = exp(t - e^-t) takes the singularity of p at 0 and the tails to infinity, where the trapezoidal rule is exact.
+    # y = exp(t - e^-t) moves the singularity of p at 0 and the tails to infinity; the trapezoidal rule is exact there.
     step = 1.0 / 32.0
     t = np.arange(-4.5, 4.0, step)
     y = np.exp(t - np.exp(-t))
@@ -300,10 +301,10 @@ def _kl_to_normal(d_head: int) -> float:
 
 
 def _density_excess(d_head: int, y: FloatArray) -> FloatArray:
-    """p/φ - 1 at y = w/√h, accurate relative to the size it has on average.
+    """p/φ - 1 at y = w/√h, accurate relative to its average size.
 
-    The mixture at variance 1 + ε, E ε = 0, is φ(y) exp(L), L = -ln(1 + ε)/2 + y² ε/(2(1 + ε)) = ε(y² - 1)/2 + O(ε²):
-    the linear term, which averages to zero, is taken off before averaging and no digits cancel.
+    The mixture at variance 1 + ε, E ε = 0, is φ(y) exp(L), L = -ln(1 + ε)/2 + y² ε/(2(1 + ε)) = ε(y² - 1)/2 + O(ε²).
+    The linear term averages to zero and is subtracted before averaging, so no digits cancel.
     """
     v, weights = chi_square_rule(d_head)
     epsilon = np.expm1(v)
@@ -319,7 +320,7 @@ def _divergence_density(delta: FloatArray) -> FloatArray:
 
 
 def _exponential_remainder(v: FloatArray) -> FloatArray:
-    """Return e^v - 1 - v, accurate relative to itself: by its series for small v."""
+    """Return e^v - 1 - v with a small relative error, by its series for small v."""
     near = np.clip(v, -0.5, 0.5)
     series = near * near * np.polyval(_REMAINDER_SERIES, near)
     return np.asarray(np.where(np.abs(v) < 0.5, series, np.expm1(v) - v), dtype=np.float64)
@@ -328,8 +329,8 @@ def _exponential_remainder(v: FloatArray) -> FloatArray:
 def _trapezoidal_step(curvature: float) -> float:
     """Return the step of the trapezoidal rule for ∫ exp(-P(e^v - 1 - v) - X(e^-v - 1 + v)) dv, P + X = ``curvature``.
 
-    A step Δ errs by e^(-2πθ/Δ) times the growth of the integrand on the line Im v = θ < π/2, which is at most
-    (cos θ)^-(P + X); the best θ keeps it below e^-40 of the integral (Trefethen & Weideman 2014).
+    The error of a step Δ is e^(-2πθ/Δ) times the growth of the integrand on the line Im v = θ < π/2, which is at most
+    (cos θ)^-(P + X). With the best θ it is below e^-40 of the integral (Trefethen & Weideman 2014).
     """
     angles = _FRACTIONS * min(1.5, math.sqrt(2.0 * _NEGLIGIBLE / curvature))
     growth = -0.5 * curvature * np.log1p(-(np.sin(angles) ** 2))
@@ -339,7 +340,7 @@ def _trapezoidal_step(curvature: float) -> float:
 def _trapezoidal_points(curvature: float, left_slope: float, step: float) -> FloatArray:
     """Return the multiples of ``step`` beyond which exp(-P(e^v - 1 - v)) is negligible, P = ``curvature``.
 
-    On the left, P = ``left_slope`` is taken instead, for integrands that fall more slowly there.
+    On the left, P = ``left_slope`` is used instead, for integrands that fall more slowly there.
     """
     # e^v - 1 - v is at least v²/2 for v > 0, and at least v²/(2 - v) for v < 0.
     right = math.sqrt(2.0 * _NEGLIGIBLE / curvature)
@@ -350,10 +351,10 @@ def _trapezoidal_points(curvature: float, left_slope: float, step: float) -> Flo
 
 @lru_cache(maxsize=128)
 def chi_square_rule(d_head: float) -> tuple[FloatArray, FloatArray]:
-    """Return v and weights w, of sum 1, with E f(S) = Σ w f(d_head e^v) for S ~ χ² of ``d_head`` degrees of freedom.
+    """Return v and weights w of sum 1 with E f(S) = Σ w f(d_head e^v) for S ~ χ² with ``d_head`` degrees of freedom.
 
-    Numerical: to rounding (1e-15) for f analytic in ln S in the strip of width π about the real line, as the normal
-    density and distribution function of variance S are.
+    Numerical: to rounding (1e-15) for f analytic in ln S in the strip of width π about the real line, such as the
+    normal density and distribution function of variance S.
     """
     half = 0.5 * d_head
     v = _trapezoidal_points(half, half, _trapezoidal_step(half))

@@ -1,4 +1,4 @@
-"""One element of a product of two factors with independent entries of any law, and how it depends on its row."""
+"""Law of one element of a product of two factors with independent entries of any law, and its law given the row."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rmtbase.laws._element._product_element import chi_square_rule
 from rmtbase.laws._element.parents import Normal, Parent, VarianceGamma
 
 _FEWEST_TERMS = 8
-_NORMAL_TAIL = 1.6  # of the quantiles at 1e-12 and 1e-6, which of a normal law are as 1.46, of an exponential one as 2
+_NORMAL_TAIL = 1.6  # limit on the ratio of the quantiles at 1e-12 and 1e-6: 1.46 for a normal, 2 for an exponential law
 _OF_ENTRY, _OF_PRODUCT, _OF_SUM = 64, 160, 32  # nodes of Gauss rules
-_REMOTEST = 50.0  # -ln of the tail's bound at the end of the table
+_REMOTEST = 50.0  # -ln of the bound on the tail at the end of the table
 _POINTS, _PERIODS = 256, 4.0
 _NEGLIGIBLE, _MOST_FREQUENCIES = 28.0, 1 << 12
 _LEGENDRE, _GAUSS = np.polynomial.legendre.leggauss(12)
@@ -30,13 +30,14 @@ _NEWTON_STEPS = 40
 
 @dataclass(frozen=True)
 class RowLaw:
-    """How the elements of W_QK in one row are distributed, given the row's factor q.
+    """Law of the elements of W_QK in one row, given the factor q of the row.
 
     Attributes:
-        degrees: of freedom: |q|²/h has the variance of χ² over its degrees.
-        log_variance, weight: nodes ln(|q|²/h), the variance of the elements, and weights of a mean over it, (norm,).
-        excess: the mean excess kurtosis of elements in a row of that norm, (norm,); zero of normal factors.
-        excess_variance: that of rows of one norm.
+        degrees: degrees of freedom for which χ²/degrees has the same variance as |q|²/h.
+        log_variance, weight: nodes ln(|q|²/h), the logarithm of the variance of the elements, and weights for a mean
+            over it, (norm,).
+        excess: mean excess kurtosis of the elements in a row of that norm, (norm,); zero for normal factors.
+        excess_variance: variance of the excess kurtosis among rows of the same norm.
     """
 
     degrees: float
@@ -48,19 +49,20 @@ class RowLaw:
 
 @dataclass(frozen=True)
 class ProductSum(Parent):
-    """W = h^(-1/2) Σ_{i≤h} aᵢbᵢ of independent entries of one law at σ = 1: :class:`VarianceGamma` for any entries.
+    """w = h^(-1/2) Σ_{i≤h} aᵢbᵢ with independent entries of one law at σ = 1: :class:`VarianceGamma` for any entries.
 
-    With K(s) = ln E e^(s W) the density is ∫ e^(K(s) − s w) ds/(2πi) along the line through the saddle point K' = w, by
-    the trapezoidal rule, and the tail the same over s; E is that of a Gauss rule of the law of ab. In a table of
-    splines down to a tail of 1e-20, from where it falls as an exponential. Double precision alone: relative errors of
-    1e-11 for bounded entries, 1e-6 in the far tail of others.
+    With K(s) = ln E e^(s w) the density is ∫ e^(K(s) − s w) ds/(2πi) along the line through the saddle point K' = w, by
+    the trapezoidal rule. The tail is the same integral with 1/s. E is the mean over a Gauss rule of the law of ab. The
+    results are tabulated as splines down to a tail of 1e-20; beyond, the tail falls as an exponential. Only double
+    precision is available: relative errors are 1e-11 for bounded entries, and 1e-6 in the far tail of others.
 
     Attributes:
         entry: the law of an entry, at any σ.
         h: number of terms, at least 8.
 
     Raises:
-        ParameterError: fewer terms; an entry whose tails are heavier than a normal law's, with no E e^(s a b).
+        ParameterError: for fewer terms, or for entries with heavier tails than a normal law, for which E e^(s a b) does
+            not exist.
     """
 
     entry: Parent
@@ -94,7 +96,7 @@ class ProductSum(Parent):
 
     @cached_property
     def rows(self) -> RowLaw:
-        """Of Σ q² all moments; given it Σ q⁴ by its regression, and (κ₄(b) Σ q⁴)/|q|⁴ the excess kurtosis of Σ q b."""
+        """Law of a row: a Gauss rule of Σ q², Σ q⁴ from its regression on Σ q², excess kurtosis κ₄(b) Σ q⁴/|q|⁴."""
         square, weight = _entry_rule(self.entry)
         fourth, sixth, eighth = (float(weight @ square**power) for power in (2, 3, 4))
         slope = (sixth - fourth) / (fourth - 1.0)
@@ -107,16 +109,16 @@ class ProductSum(Parent):
 
 
 Element = VarianceGamma | ProductSum
-"""The law of an element of W_QK."""
+"""Law of an element of W_QK."""
 
 
 def element_of_product(entry: Parent, h: int) -> Element:
-    """The law of an element at σ = 1, of factors with these entries."""
+    """Return the law of an element of W_QK at σ = 1, for factors with these entries."""
     return VarianceGamma(1.0, h) if isinstance(entry, Normal) else ProductSum(entry, h)
 
 
 def row_law(element: Element) -> RowLaw:
-    """Of normal entries a row is normal given its norm."""
+    """Return the law of a row; for normal entries it is normal given the norm."""
     if isinstance(element, ProductSum):
         return element.rows
     log_variance, weight = chi_square_rule(element.h)
@@ -125,7 +127,7 @@ def row_law(element: Element) -> RowLaw:
 
 @dataclass(frozen=True)
 class _Table:
-    """Of |w|: logarithms of density and tail up to ``end``, from where they fall as e^(−slope x)."""
+    """Logarithms of density and tail of |w| up to ``end``, beyond which they fall as e^(−slope x)."""
 
     log_density: BSpline
     log_tail: BSpline
@@ -142,7 +144,7 @@ def _table(entry: Parent, h: int) -> _Table:
     y = y / math.sqrt(h)
 
     def cumulants(c: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """K and its first two derivatives, real c."""
+        """Return K and its first two derivatives at real c."""
         exponent = np.abs(np.multiply.outer(c, y))
         even, odd = (0.5 * weight * (1.0 + sign * np.exp(-2.0 * exponent)) for sign in (1.0, -1.0))
         top = exponent.max(axis=-1)
@@ -178,7 +180,7 @@ def _table(entry: Parent, h: int) -> _Table:
 
 
 def _frequencies(y: FloatArray, weight: FloatArray, h: int, step: float) -> int:
-    """How many multiples of a step the characteristic function takes to vanish; the rule's own comes back later."""
+    """Return the number of steps after which the characteristic function is negligible; that of the rule recurs."""
     t = step * np.arange(0, _MOST_FREQUENCIES, 16)
     power = h * np.log(np.maximum(np.abs(np.cos(np.multiply.outer(t, y)) @ weight), 1e-300))
     return 16 * int(np.argmax(power < -_NEGLIGIBLE) or t.size)
@@ -186,7 +188,7 @@ def _frequencies(y: FloatArray, weight: FloatArray, h: int, step: float) -> int:
 
 @lru_cache(maxsize=32)
 def _entry_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
-    """Nodes a² and weights of a Gauss rule of the entries' law at σ = 1."""
+    """Return nodes a² and weights of a Gauss rule of the law of the entries at σ = 1."""
     grid = panels(entry)
     square, weight = _gauss_rule(np.exp(2.0 * grid.log_x), grid.probability, _OF_ENTRY)
     return square / float(weight @ square), weight
@@ -194,7 +196,7 @@ def _entry_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
 
 @lru_cache(maxsize=32)
 def _product_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
-    """Nodes |ab| and weights."""
+    """Return nodes |ab| and weights of a Gauss rule of the law of the products."""
     square, weight = _entry_rule(entry)
     found, share = _gauss_rule(np.outer(square, square).ravel(), np.outer(weight, weight).ravel(), _OF_PRODUCT)
     return np.sqrt(found), share
@@ -202,7 +204,7 @@ def _product_rule(entry: Parent) -> tuple[FloatArray, FloatArray]:
 
 @lru_cache(maxsize=64)
 def _sum_rule(entry: Parent, h: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights of a Gauss rule of the sum of h squared entries."""
+    """Return nodes and weights of a Gauss rule of the sum of h squared entries."""
     if h == 1:
         return _entry_rule(entry)
     (first, weight), (second, other) = _sum_rule(entry, h // 2), _sum_rule(entry, h - h // 2)
@@ -210,7 +212,10 @@ def _sum_rule(entry: Parent, h: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _gauss_rule(nodes: FloatArray, weights: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
-    """The Gauss rule of a discrete positive law, by Lanczos' iteration with full orthogonalisation (Gautschi 2004)."""
+    """Return the Gauss rule of a discrete positive law (Gautschi 2004).
+
+    It is computed by Lanczos iteration with full orthogonalisation.
+    """
     total = weights.sum()
     basis = [np.sqrt(weights / total)]
     diagonal, beside = [], []

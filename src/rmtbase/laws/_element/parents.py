@@ -1,4 +1,4 @@
-"""The parents: laws that weights are drawn from, given by density, cdf and survival function of |w|."""
+"""Parent laws, from which weights are drawn, given by density, cdf and survival function of |w|."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ __all__ = [
     "multiprecision",
 ]
 
-_LOG_RANGE = 700.0  # quantiles are sought within exp(±700) times σ
+_LOG_RANGE = 700.0  # quantiles are searched within exp(±700) times σ
 _TINY = 1e-300
-_STRUVE_LIMIT = 256  # mpmath sums the Struve functions of larger order slowly, then not at all
+_STRUVE_LIMIT = 256  # for larger orders mpmath sums the Struve functions slowly, and finally fails
 
 
 def require_number(name: str, value: object, low: float, high: float) -> float | Fraction:
-    """``value`` as a float, or as the Fraction it is; a :class:`ParameterError` unless ``low`` ≤ value ≤ ``high``."""
+    """Return ``value`` as a float, or unchanged if it is a Fraction; refuse values outside [``low``, ``high``]."""
     number = require_positive_number(name, value)
     if not low <= number <= high:
         raise ParameterError(name, value, f"a number from {low:g} to {high:g}")
@@ -48,43 +48,43 @@ def require_number(name: str, value: object, low: float, high: float) -> float |
 
 
 class Parent(Distribution):
-    """A law of weights, symmetric about zero. Everything here, as a :class:`Distribution`, is about the magnitude |w|.
+    """Law of weights, symmetric about zero. As a :class:`Distribution` it is the law of the magnitude |w|.
 
-    A parent writes its formulas once, in :meth:`law`; they are evaluated in double precision and by mpmath alike.
-    Parameters are taken as they are written: σ = 0.1 is 1/10 in every arithmetic.
+    A parent defines its formulas once, in :meth:`law`; they are evaluated both in double precision and by mpmath.
+    Parameters are taken as decimals: σ = 0.1 is 1/10 in every arithmetic.
     """
 
     @abstractmethod
     def law(self, x: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
-        """Density f, cdf F and survival function S of |w| at x, 0 < x < upper, in the arithmetic ``fn``."""
+        """Return density f, cdf F and survival function S of |w| at x, 0 < x < upper, in the arithmetic ``fn``."""
 
     @abstractmethod
     def unit(self, fn: Arithmetic) -> Number:
-        """The scale parameter: lengths are measured in it."""
+        """Return the scale parameter, the unit of |w|."""
 
     def upper(self, fn: Arithmetic) -> Number:
-        """The largest magnitude, infinite unless the support is bounded."""
+        """Return the largest magnitude, infinite unless the support is bounded."""
         return fn.number(Fraction(1)) * math.inf
 
     def kinks(self, fn: Arithmetic) -> tuple[Number, ...]:
-        """The interior points where the density jumps, ascending."""
+        """Return the interior points where the density jumps, ascending."""
         return ()
 
     def landmarks(self, logit: FloatArray) -> FloatArray:
-        """Magnitudes between which the law is smooth: its quantiles at these logits."""
+        """Return magnitudes between which the law is smooth: its quantiles at these logits."""
         return self.quantile_at_logit(logit)
 
     def moment_order(self) -> float:
-        """E|w|ˢ is finite for 0 < s below this."""
+        """Return the order below which every E|w|ˢ, s > 0, is finite."""
         return math.inf
 
     @property
     def support(self) -> tuple[float, float]:
-        """(0, the largest magnitude)."""
+        """(0, largest magnitude)."""
         return 0.0, float(self.upper(FLOAT))
 
     def moment(self, k: int) -> float:
-        """E|w|^k by quadrature; inf from :meth:`moment_order` on."""
+        """E|w|^k by quadrature; inf for k ≥ :meth:`moment_order`."""
         return math.inf if 0 < require_order(k) >= self.moment_order() else super().moment(k)
 
     def var(self) -> float:
@@ -106,7 +106,7 @@ class Parent(Distribution):
         return self.quantile_at_logit(np.log1p(-q) - np.log(q))
 
     def quantile_at_logit(self, logit: ArrayLike) -> FloatArray:
-        """The x with ln(F(x)/S(x)) = ``logit``: accurate in both tails."""
+        """Find x with ln(F(x)/S(x)) = ``logit``, accurate in both tails."""
         logit = np.asarray(logit, dtype=np.float64)
         upper, start = float(self.upper(FLOAT)), math.log(self.unit(FLOAT))
         found = np.where(np.isnan(logit), np.nan, np.where(logit > 0, upper, 0.0))
@@ -114,7 +114,7 @@ class Parent(Distribution):
             bracket = (start - _LOG_RANGE, min(start + _LOG_RANGE, math.log(upper)))
             tolerances = {"xatol": 4e-16, "xrtol": 4e-16, "fatol": 0.0, "frtol": 0.0}
             root = elementwise.find_root(self._logit_misfit, bracket, args=(logit[inside],), tolerances=tolerances)
-            beyond = logit[inside] > self._logit_misfit(np.array(bracket[1]), np.zeros(1))  # of the last double
+            beyond = logit[inside] > self._logit_misfit(np.array(bracket[1]), np.zeros(1))  # logit of the last double
             found[inside] = np.where(beyond, upper, np.exp(root.x))
         return found
 
@@ -126,7 +126,7 @@ class Parent(Distribution):
 
 @dataclass(frozen=True)
 class _ScaledParent(Parent):
-    """A parent whose law depends on |w|/σ alone.
+    """Parent whose law depends only on |w|/σ.
 
     Attributes:
         sigma: standard deviation of w, unless the class says otherwise.
@@ -142,7 +142,7 @@ class _ScaledParent(Parent):
 
     @abstractmethod
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
-        """Density, cdf and survival function of |w|/σ."""
+        """Return density, cdf and survival function of |w|/σ."""
 
     def law(self, x: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         sigma = self.unit(fn)
@@ -163,7 +163,7 @@ class Normal(_ScaledParent):
 
 @dataclass(frozen=True)
 class Uniform(_ScaledParent):
-    """w ~ U(−σ√3, σ√3), the law of PyTorch's default and of Kaiming and Glorot uniform initialisation.
+    """w ~ U(−σ√3, σ√3), as in PyTorch's default and in Kaiming and Glorot uniform initialization.
 
     Attributes:
         sigma: standard deviation of w; the bound is σ√3.
@@ -182,10 +182,10 @@ class TruncatedNormal(_ScaledParent):
     """w ~ N(0, σ²) given |w| < bσ: F = erf(x/(σ√2)) / erf(b/√2).
 
     Attributes:
-        sigma: standard deviation of the normal law before truncation, as initialisers take it; that of w is
-            0.87962566 σ at b = 2.
-        bound: b, in units of σ, from 0.01 to 40. PyTorch's and timm's ``trunc_normal_`` take absolute limits,
-            a = -2 and b = 2: at std = 0.02 they truncate at 100 σ, which is :class:`Normal`.
+        sigma: standard deviation of the normal law before truncation, as initializers take it; the standard deviation
+            of w is 0.87962566 σ at b = 2.
+        bound: b, in units of σ, from 0.01 to 40. ``trunc_normal_`` of PyTorch and timm takes absolute limits, a = -2
+            and b = 2: at std = 0.02 it truncates at 100 σ, which is :class:`Normal`.
     """
 
     bound: float | Fraction = 2.0
@@ -204,7 +204,7 @@ class TruncatedNormal(_ScaledParent):
 
 @dataclass(frozen=True)
 class Laplace(_ScaledParent):
-    """w ~ Laplace: S = exp(−x√2/σ), so |w| is itself Weibull with shape 1 and scale σ/√2."""
+    """w ~ Laplace: S = exp(−x√2/σ), so |w| is Weibull with shape 1 and scale σ/√2."""
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         sf = fn.exp(-fn.sqrt(2) * z)
@@ -226,13 +226,13 @@ class StudentT(_ScaledParent):
     """w/σ ~ Student's t with ν = df degrees of freedom: F = I_y(1/2, ν/2), y = x²/(νσ² + x²).
 
     Attributes:
-        sigma: the scale parameter; the standard deviation of w is σ√(ν/(ν−2)) where ν > 2.
+        sigma: the scale parameter; the standard deviation of w is σ√(ν/(ν−2)) for ν > 2.
         df: ν from 0.1 to 10⁴, not necessarily an integer.
     """
 
     df: float | Fraction = 4.0
 
-    _ranges: ClassVar = _ScaledParent._ranges | {"df": (0.1, 1e4)}  # between which both arithmetics hold
+    _ranges: ClassVar = _ScaledParent._ranges | {"df": (0.1, 1e4)}  # where both arithmetics work
 
     def standard_law(self, z: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
         nu, half = fn.number(as_written(self.df)), fn.number(Fraction(1, 2))
@@ -247,12 +247,13 @@ class StudentT(_ScaledParent):
 
 @dataclass(frozen=True)
 class VarianceGamma(_ScaledParent):
-    """One element w = σ h^(-1/2) Σ_{i≤h} aᵢbᵢ of a product of two Gaussian factors, aᵢ, bᵢ ~ N(0, 1).
+    """Element w = σ h^(-1/2) Σ_{i≤h} aᵢbᵢ of a product of two Gaussian factors, aᵢ, bᵢ ~ N(0, 1).
 
-    w is normal with variance σ²g/h, g ~ χ²_h: the trapezoidal rule in ln g averages the normal law, in double precision
-    to 2e-14 relatively for |w| > 0.01 σ (and to 1e-17 of the whole probability below). mpmath evaluates closed forms up
-    to h = 256: density 2 z^ν K_ν(z) / (√π Γ(h/2) 2^ν) of z = |w|√h/σ, ν = (h−1)/2, and with Struve's L
-    F = z (K_ν L_{ν−1} + K_{ν−1} L_ν)(z) (DLMF 10.43.2). :class:`rmtbase.laws.ProductElement` is the same law of w.
+    Given g ~ χ²_h, w is normal with variance σ²g/h. In double precision the normal law is averaged by the trapezoidal
+    rule in ln g, to 2e-14 relatively for |w| > 0.01 σ (and to 1e-17 of the total probability below). mpmath evaluates
+    closed forms up to h = 256: the density of z = |w|√h/σ is 2 z^ν K_ν(z) / (√π Γ(h/2) 2^ν), ν = (h−1)/2, and with
+    the Struve function L F = z (K_ν L_{ν−1} + K_{ν−1} L_ν)(z) (DLMF 10.43.2). :class:`rmtbase.laws.ProductElement` is
+    the same law of w.
 
     Attributes:
         sigma: standard deviation of w.
@@ -297,11 +298,12 @@ class VarianceGamma(_ScaledParent):
 
 @lru_cache(maxsize=8)
 def _chi_square_nodes(h: int, digits: int) -> tuple[list[Number], list[Number]]:
-    """Nodes √(g/h) and weights for a mean over g ~ χ²_h, by the trapezoidal rule in u = ln(g/h) to ``digits`` digits.
+    """Return nodes √(g/h) and weights for a mean over g ~ χ²_h, to ``digits`` digits.
 
-    :func:`~rmtbase.laws._element._product_element.chi_square_rule` at mpmath's precision. The integrand is analytic in
-    |Im u| < π/2 and grows there as cos(θ)^(-h/2): a step of 2πθ / (D + (h/2) ln sec θ) errs by e^-D = 10^-digits. The
-    nodes reach to where the mass is e^-2D, and on the left as far as magnitudes of e^-2D can tell.
+    This is :func:`~rmtbase.laws._element._product_element.chi_square_rule` at mpmath's precision: the trapezoidal rule
+    in u = ln(g/h). The integrand is analytic in |Im u| < π/2 and grows there as cos(θ)^(-h/2), so a step of
+    2πθ / (D + (h/2) ln sec θ) has the error e^-D = 10^-digits. The nodes extend to where the mass is e^-2D, and on the
+    left as far as magnitudes of e^-2D depend on them.
     """
     from mpmath import mp
 
@@ -322,7 +324,7 @@ class Mixture(Parent):
 
     Attributes:
         components: the parents.
-        weights: the share of each, positive; normalised to sum to one.
+        weights: positive weight of each parent; normalised to sum to one.
     """
 
     components: tuple[Parent, ...]
@@ -370,7 +372,7 @@ class Mixture(Parent):
 
 
 def _on_the_half_line(parent: Parent, x: Number, fn: Arithmetic) -> tuple[Number, Number, Number]:
-    """The parent's law continued beyond its upper end, where F = 1."""
+    """Evaluate the law of a parent and continue it beyond its upper end, where F = 1."""
     upper = parent.upper(fn)
     if fn is not FLOAT:
         return parent.law(x, fn) if x < upper else (0 * x, 0 * x + 1, 0 * x)
@@ -385,11 +387,11 @@ PARENTS: dict[str, Parent] = {
     "laplace": Laplace(),
     "logistic": Logistic(),
 }
-"""The parents that need no parameter, by name."""
+"""Parents that need no parameter, by name."""
 
 
 def require_parent(distribution: object) -> Parent:
-    """The parent itself, or the one of that name; a :class:`ParameterError` if there is none."""
+    """Return the parent, which may be given by name; raise a :class:`ParameterError` for anything else."""
     if isinstance(distribution, Parent):
         return distribution
     if isinstance(distribution, str) and distribution in PARENTS:

@@ -68,7 +68,7 @@ class HaarTrace:
         self.second = _require_spectra("second", second, self.d_model)
 
     def mean(self) -> Float[np.ndarray, "m n"]:
-        """Expectation, tr P tr Q / d."""
+        """Return the expectation, tr P tr Q / d."""
         return np.multiply.outer(self.first.sum(axis=1), self.second.sum(axis=1)) / self.d_model
 
     def var(self) -> Float[np.ndarray, "m n"]:
@@ -147,7 +147,7 @@ class _WeightedChiSquares:
         return cls(weight * scale[:, None], alpha[:, None] * count)
 
     def score(self, x: FloatArray) -> FloatArray:
-        """Normal score of x by Lugannani and Rice, r + ln(u/r)/r, with cdf(x) = Φ(score).
+        """Return the normal score of x by Lugannani and Rice, r + ln(u/r)/r, with cdf(x) = Φ(score).
 
         With θ = (1 - 1/s) / 2w, w the largest weight and ρ = w_k / w, K'(θ) is a sum of terms s / ((1-ρ) s + ρ). It is
         increasing and concave in s, and nearly linear where one weight dominates. Newton steps that start below the

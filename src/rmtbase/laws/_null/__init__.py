@@ -1,1 +1,1 @@
-"""The null of every spectral statistic as a distribution."""
+"""Nulls of all spectral and element statistics, as distributions."""

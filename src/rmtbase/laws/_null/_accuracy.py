@@ -1,9 +1,10 @@
-"""How well the null of each spectral statistic is known, in words, by family of dimensions.
+"""Accuracy of the null of each spectral statistic, in words, by family of dimensions.
 
-Measured beyond two standard errors of the draws: of W_QK 20 000 to 500 000 for each of 40 shapes, of one factor, three
-to eight factors and square chains 100 000 to 400 000 for each of 20 (``benchmarks/validation``), of scale-free
-statistics for each of 69 (``studies/spectral_tails``; 56 of them are those that what is mended was fitted on). A tail
-of 1e-3 has a standard error of 10 % at 100 000 draws and of 5 % at 400 000.
+The numbers are deviations in excess of two standard errors of the draws. For W_QK there are 20 000 to 500 000 draws for
+each of 40 shapes; for one factor, three to eight factors and square chains 100 000 to 400 000 for each of 20
+(``benchmarks/validation``); for scale-free statistics as many for each of 69 chains (``studies/spectral_tails``; the
+corrections were fitted to 56 of them). A tail of 1e-3 has a standard error of 10 % at 100 000 draws and of 5 % at
+400 000.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ ASYMPTOTIC = "asymptotic"
 MENDED = "asymptotic, mended by draws"
 
 WIDE = 0.3
-"""Relative spread up to which a law of e^y is matched by its third moment, beyond by that of its inverse."""
+"""Relative spread up to which a law of e^y is matched by its third moment; beyond, by the mean of its inverse."""
 
 _SEVERAL = 6
 _RANK = 16
 
 
 def of_trace(dims: Dims, power: int, self_normalized: bool) -> tuple[str, str]:
-    """(method, accuracy) of Σ λ^power."""
+    """Return (method, accuracy) of Σ λ^power."""
     if power == 1 and len(dims) == 2 and not self_normalized:
         return EXACT, of_log_determinant(dims)
     known = (
@@ -57,9 +58,9 @@ def of_smallest_eigenvalue(dims: Dims) -> str:
     if is_nearly_hard(dims):
         return (
             "measured at ranks from 8 to 64: median within 0.011 and quantiles from 0.1 % to 99.9 % within 0.11 "
-            "standard deviations of the logarithm, tail probabilities within 10 % to 1e-2 and 26 % to 1e-3; of three "
-            "factors or more with several dimensions nearly but not quite equal to the smallest within 0.09, 0.16, "
-            "17 % and 26 %"
+            "standard deviations of the logarithm, tail probabilities within 10 % to 1e-2 and 26 % to 1e-3; for three "
+            "factors or more with several dimensions nearly, but not exactly, equal to the smallest, these are 0.09, "
+            "0.16, 17 % and 26 %"
         )
     return (
         "measured at a rank of 16 and more: mean within 0.02 and quantiles from 1 % to 99.9 % within 0.11 standard "
@@ -72,8 +73,9 @@ def of_condition_number(dims: Dims) -> str:
         return (
             "measured at ranks from 16 to 64: median within 0.012 and quantiles from 0.1 % to 99.9 % within 0.1 "
             "standard deviations of the logarithm, tail probabilities within 10 % to 1e-2 and 25 % to 1e-3; at a rank "
-            "of 8 the same, but for the lower tail, by 30 % too heavy at 1e-2 and 80 % at 1e-3; of three factors or "
-            "more with several dimensions nearly but not quite equal to the smallest within 0.09, 0.15, 17 % and 36 %"
+            "of 8 the same, except that the lower tail is too heavy by 30 % at 1e-2 and 80 % at 1e-3; for three "
+            "factors or more with several dimensions nearly, but not exactly, equal to the smallest, these are 0.09, "
+            "0.15, 17 % and 36 %"
         )
     return (
         "measured at a rank of 16 and more: mean within 0.02 standard deviations, standard deviation within 1.5 %, "
@@ -82,21 +84,22 @@ def of_condition_number(dims: Dims) -> str:
 
 
 def with_kurtosis(known: str) -> str:
-    """Of entries that are not normal, from what is known of normal ones."""
+    """Return the accuracy for entries that are not normal, from that for normal entries."""
     return (
-        f"{known}; of normal entries, and moved by the excess kurtosis to first order: for uniform entries means "
-        "measured within 0.1 standard deviations at d_head = 16 and 0.05 at 32, standard deviations within 6 and 3 %"
+        f"{known}; this is for normal entries, and the law is shifted to first order in the excess kurtosis: for "
+        "uniform entries means were measured within 0.1 standard deviations at d_head = 16 and 0.05 at 32, standard "
+        "deviations within 6 and 3 %"
     )
 
 
 def is_nearly_hard(dims: Dims) -> bool:
-    """Whether the lower edge is hard in all but name, and the law of the smallest eigenvalue that of a hard edge."""
+    """Return True if the lower edge is so nearly hard that the smallest eigenvalue follows the law of a hard edge."""
     smallest, second = sorted(dims)[:2]
     return second < smallest + NEARLY_HARD
 
 
 def of_scale_free(dims: Dims, stable: bool = False) -> str:
-    """Of participation ratios, entropies and ranks, or of ``stable`` ranks."""
+    """Return the accuracy for participation ratios, entropies and ranks, or for ``stable`` ranks."""
     if len(dims) - 1 > _SEVERAL:
         mean, std, tails = "0.02", "1.5 %", "25 % at 1e-2 and 50 % at 1e-3"
         if stable:

@@ -1,4 +1,4 @@
-"""Laws of entropies as they are usually drawn, by a histogram and by kernels, of n independent weights."""
+"""Laws of the usual histogram and kernel estimates of entropy, from n independent weights."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from rmtbase.laws._null._poisson_noise import noise, plain
 from rmtbase.laws._null._reference_law import LOG_TWO_PI, ReferenceLaw, reference_law
 
 _TINY = 1e-300
-_PER_BANDWIDTH = 8  # points of the grid
+_PER_BANDWIDTH = 8  # grid points per bandwidth
 
 
 class ResolvedEstimate(NamedTuple):
-    """An estimate at the resolution that n weights have.
+    """Estimate whose resolution depends on n.
 
     Attributes:
         statistic: its expansion.
-        own: n² κ₂ and n³ κ₃ of what the curvature and few weights in the tails add.
+        own: contributions to n² κ₂ and n³ κ₃ of the curvature and of the few weights in the tails.
     """
 
     statistic: Expansion
     own: tuple[float, float]
 
     def law(self, n: int, drift: float, second: float, third: float) -> Distribution:
-        """With n times the bias, n times the variance and n² times the third cumulant of the expansion."""
+        """Return the law, given n times the bias, n times the variance and n² times the third cumulant."""
         mean = self.statistic.value + drift / n
         return ShiftedLogNormal.of(mean, (second + self.own[0] / n) / n, (third + self.own[1] / n) / n**2)
 
     def of_independent(self, n: int) -> Distribution:
-        """The law of independent weights."""
+        """Return the law for independent weights."""
         return self.law(n, self.statistic.drift, self.statistic.variance, self.statistic.third)
 
 
 def kernel_residual(parent: Parent, n: int) -> ResolvedEstimate:
-    """Of S − ½ ln(2πe s²), S that of a Gaussian kernel estimate of bandwidth b = s n^(−1/5).
+    """Return S − ½ ln(2πe s²), with S the entropy of a Gaussian kernel estimate of bandwidth b = s n^(−1/5).
 
-    To second order the noise is −∫ δp²/(2 p_K) dx, of the convolved density p_K = K ∗ p. At a point it is that of a
-    count of mean ν = n p_K²/(K² ∗ p), and where ν is small it is taken as one.
+    To second order the noise is −∫ δp²/(2 p_K) dx, with p_K = K ∗ p the convolved density. At each point it is the
+    noise of a count of mean ν = n p_K²/(K² ∗ p); for small ν the noise of a Poisson count is used.
     """
     law, bandwidth = reference_law(parent), n**-0.2
     smoothed = _Smoothed(law, bandwidth)
     log_s = law.log_s * (smoothed.stretch - 1.0)
     probability = law.grid.probability
     influence = law.centred(smoothed.surprise(law.x) + log_s.influence)
-    if law.is_normal:  # by invariance: what is left has neither a part along the number nor along the variance
+    if law.is_normal:  # by invariance the influence has no part along the number or the variance, so it vanishes
         influence = np.zeros_like(influence)
     sparse, square = law.centred(smoothed.sparse(law.x, n)), law.centred(law.x**2)
     sparse -= square * (probability @ (sparse * square)) / (probability @ square**2)
     bias, second, third = smoothed.noise(n)
-    # Number, mean and variance are given: of normal weights the Hermite functions up to the second.
+    # Number, mean and variance are fixed: for normal weights these are the Hermite functions up to the second.
     rho = 1.0 / (1.0 + bandwidth**2)
     drift = 0.5 - bias + (0.5 * rho**2 if law.is_normal else log_s.drift)
     own = (
@@ -74,11 +74,11 @@ def kernel_residual(parent: Parent, n: int) -> ResolvedEstimate:
 
 
 class _Smoothed:
-    """The parent's density p convolved with a normal one K, on a grid.
+    """Density p of the parent, convolved with a normal density K, on a grid.
 
     Attributes:
         entropy: −∫ p_K ln p_K.
-        stretch: its derivative by ln b, b² ∫ p_K'²/p_K (de Bruijn's identity).
+        stretch: its derivative with respect to ln b, b² ∫ p_K'²/p_K (de Bruijn's identity).
     """
 
     def __init__(self, law: ReferenceLaw, bandwidth: float) -> None:
@@ -102,23 +102,23 @@ class _Smoothed:
         return np.interp(x, self.at, self._surprise)
 
     def squared(self, x: FloatArray, direction: FloatArray) -> float:
-        """∫ δp²/p_K along a relative change of p, even and given at ascending x > 0."""
+        """∫ δp²/p_K for a relative change of p that is even and given at ascending x > 0."""
         change = np.convolve(self.mass * np.interp(np.abs(self.at), x, direction), self.kernel, mode="same")
         return float(self.step * np.sum(change**2 / np.maximum(self.density, 1e-30)))
 
     def sparse(self, x: FloatArray, n: int) -> FloatArray:
-        """What the surprise has besides, where the density is so low that n weights leave gaps."""
+        """Return the additional surprise where the density is so low that n weights leave gaps."""
         mean = n * self.density**2 / np.maximum(self.square, 1e-300)
         excess = noise(plain, mean).slope - np.log(np.maximum(mean, 1e-300)) - 1.0
         return np.interp(x, self.at, -np.convolve(excess, self.kernel * self.step, mode="same"))
 
     def noise(self, n: int) -> tuple[float, float, float]:
-        """n times the bias, n² times the variance, n³ times the third cumulant, of n weights, with opposite signs."""
+        """Return n × bias, n² × variance and n³ × third cumulant of the negative of the estimate, for n weights."""
         kept = self.density > 1e-12
         density, square = self.density[kept], self.square[kept]
         counts = noise(plain, n * density**2 / square)
         bias = float(self.step * np.sum(square / density * counts.bias))
-        # The covariance of δp/√p_K at points half a bandwidth apart, less where the counts are few.
+        # The covariance of δp/√p_K at points half a bandwidth apart, reduced where the counts are small.
         some = slice(None, None, _PER_BANDWIDTH // 2)
         at, density = self.at[kept][some], density[some]
         middle = 0.5 * (at[:, None] + at)
@@ -130,10 +130,10 @@ class _Smoothed:
 
 
 def histogram_residual(parent: Parent, n: int, bins: int = 100) -> ResolvedEstimate:
-    """Of −Σ p ln(p/width) − ½ ln(2πe s²) with equal bins from the smallest to the largest of the weights.
+    """Return −Σ p ln(p/width) − ½ ln(2πe s²) with equal bins from the smallest to the largest weight.
 
-    Given the largest and the smallest, the others are independent with the parent's law between them. Both are taken
-    at equal distance, of half the range's law.
+    Given the largest and the smallest weight, the others are independent with the parent's law between them. Both ends
+    are placed at the same distance, which has the law of half the range.
     """
     law = reference_law(parent)
     nodes, gauss = np.polynomial.legendre.leggauss(24)
@@ -143,7 +143,7 @@ def histogram_residual(parent: Parent, n: int, bins: int = 100) -> ResolvedEstim
     weight = 0.5 * (high - low) * gauss * rate * np.exp(-rate)
     weight /= weight.sum()
     ends = law.parent.isf(np.minimum(2.0 * -np.expm1(-rate / n), 0.5)) / law.sigma
-    # The mean of two independent ends, by nodes of both.
+    # The mean of two independent ends, from the nodes of both.
     reach = 0.5 * (ends[:, None] + ends).ravel()
     joint = np.outer(weight, weight).ravel()
     order = np.argsort(reach)
@@ -157,7 +157,7 @@ def histogram_residual(parent: Parent, n: int, bins: int = 100) -> ResolvedEstim
     share, mean, second, third = np.array([one[:4] for one in found]).T
     average = float(share @ mean)
     apart = mean - average
-    # About the law of ends at their median: what the weights between them have, and besides what the ends add.
+    # Expansion for the weights between fixed ends; ``own`` holds the contribution of the ends.
     influence = law.centred(-np.log(np.maximum(law.grid.density / law.x, _TINY)) - law.log_s.influence)
     curvature = law.log_s.curvature
     statistic = Expansion(
@@ -177,7 +177,7 @@ def histogram_residual(parent: Parent, n: int, bins: int = 100) -> ResolvedEstim
 def _given_range(law: ReferenceLaw, n: int, bins: int, half: float) -> tuple[float, float, float]:
     edges = np.linspace(0.0, half, bins // 2 + 1)
     mass = law.masses(edges)
-    share = mass / mass.sum()  # of |w| among those within
+    share = mass / mass.sum()  # law of |w| within the range
     mean = 0.5 * (n - 2) * share
     counts = noise(plain, mean)
     total = special.xlogy(mean, mean) + counts.bias
@@ -199,7 +199,7 @@ def _given_range(law: ReferenceLaw, n: int, bins: int, half: float) -> tuple[flo
 
 
 def _with_one_more(mean: float) -> float:
-    """E (N + 1) ln(N + 1) of a Poisson count of this mean, which holds one of the extremes besides."""
+    """E (N + 1) ln(N + 1) for a Poisson count N of this mean, in a bin that also holds one of the extremes."""
     if mean > 200.0:
         return float((mean + 1.0) * math.log(mean + 1.0)) + 0.5
     count = np.arange(math.ceil(mean + 10.0 * math.sqrt(mean)) + 20.0)

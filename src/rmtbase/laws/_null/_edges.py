@@ -1,4 +1,4 @@
-"""Nulls of the statistics that look at an edge of the spectrum: stable ranks and condition numbers."""
+"""Nulls of statistics that depend on an edge of the spectrum: stable ranks and condition numbers."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from rmtbase.laws._scale import own_variance_log_cumulants
 from rmtbase.parameters import require_order
 
 _NODES = 257
-_REMOTEST = 11.5  # the normal score of each eigenvalue up to which the ratio is tabulated: 1e-30
-_FAR_RIGHT = 40.0  # in TW_1, where nothing above that probability is left
+_REMOTEST = 11.5  # normal score of each eigenvalue up to which the ratio is tabulated, a probability of 1e-30
+_FAR_RIGHT = 40.0  # in TW_1, beyond which the probability is smaller than that
 _NEWTON_STEPS = 30
 
 
 @dataclass(frozen=True)
 class EdgePower(Distribution):
-    """The law of λ^power for an extreme eigenvalue λ; power not zero."""
+    """Law of λ^power for an extreme eigenvalue λ; the power must not be zero."""
 
     edge: ExtremeLaw
     power: float
@@ -50,7 +50,7 @@ class EdgePower(Distribution):
         return self.std() ** 2
 
     def std(self) -> float:
-        """Standard deviation; inf where the second moment is."""
+        """Return the standard deviation, or inf if the second moment is infinite."""
         if math.isinf(self.edge.expect_power(2.0 * self.power)):
             return math.inf
         log_values, weights = self.edge.quadrature()
@@ -71,17 +71,17 @@ class EdgePower(Distribution):
         return (self.edge.isf(q) if self.power > 0 else self.edge.ppf(q)) ** self.power
 
     def _back(self, x: FloatArray) -> FloatArray:
-        """The eigenvalue, 0 or inf where that leaves the doubles."""
+        """Return the eigenvalue; 0 or inf outside the range of doubles."""
         with np.errstate(over="ignore"):
             return x ** (1.0 / self.power)
 
 
 @dataclass(frozen=True)
 class EdgeRatio(Distribution):
-    """The law of (λ_max / λ_min)^power, the two independent but for what their variances already hold.
+    """Law of (λ_max / λ_min)^power for independent λ_max and λ_min; see :func:`condition_number` for the covariance.
 
-    The distribution of the logarithm is a convolution, by quadrature over λ_max; tabulated once as a normal score,
-    which is nearly linear, and continued straight beyond the table.
+    The distribution of the logarithm is a convolution, computed by quadrature over λ_max. It is tabulated once as a
+    normal score, which is nearly linear, and extrapolated linearly beyond the table.
     """
 
     upper: EdgeLaw
@@ -93,7 +93,7 @@ class EdgeRatio(Distribution):
         return 1.0, math.inf
 
     def mean(self) -> float:
-        """Expectation: the product of those of λ_max^power and λ_min^-power; inf where the latter is."""
+        """Return the expectation, the product of those of λ_max^power and λ_min^-power; inf if the latter is."""
         return self.numerator.mean() * self.inverse.mean()
 
     def std(self) -> float:
@@ -119,12 +119,12 @@ class EdgeRatio(Distribution):
 
     @property
     def numerator(self) -> EdgePower:
-        """The law of λ_max^power."""
+        """Law of λ_max^power."""
         return EdgePower(self.upper, self.power)
 
     @property
     def inverse(self) -> EdgePower:
-        """The law of λ_min^-power."""
+        """Law of λ_min^-power."""
         return EdgePower(self.lower, -self.power)
 
     @property
@@ -132,7 +132,7 @@ class EdgeRatio(Distribution):
         return _score_table(self.upper, self.lower)
 
     def _score(self, x: FloatArray) -> FloatArray:
-        """The normal score of P(ratio ≤ x), x > 1."""
+        """Return the normal score of P(ratio ≤ x), x > 1."""
         log_ratio = np.log(x) / self.power
         inner = np.clip(log_ratio, self._table.x[0], self._table.x[-1])
         return self._table(inner) + (log_ratio - inner) * self._table(inner, 1)
@@ -156,7 +156,7 @@ class EdgeRatio(Distribution):
 
 @lru_cache(maxsize=256)
 def _score_table(upper: EdgeLaw, lower: ExtremeLaw) -> CubicSpline:
-    """The normal score of ln(λ_max / λ_min); both conventions share it."""
+    """Return the normal score as a function of ln(λ_max / λ_min); both conventions share it."""
     tail = ndtr(-np.linspace(_REMOTEST, 0.0, _NODES // 2, endpoint=False))
     ends = (upper.ppf(tail), lower.isf(tail)), (upper.isf(tail[::-1]), lower.ppf(tail[::-1]))
     log_ratio = np.concatenate([np.log(largest) - np.log(smallest) for largest, smallest in ends])
@@ -171,20 +171,21 @@ def _score_table(upper: EdgeLaw, lower: ExtremeLaw) -> CubicSpline:
 
 
 def stable_rank(dims: tuple[int, ...], convention: str) -> MendedLaw:
-    """The null of R = Σ λ / λ_max, or of Σ s / s_max."""
+    """Return the null of R = Σ λ / λ_max, or of R = Σ s / s_max."""
     return mended_by_draws(f"{convention} stable_rank", *expanded_stable_rank(dims, convention))
 
 
 def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPearson3, FloatArray]:
-    """That without what draws add, and the sizes that these go by: of type III in ln(R - 1), by three moments of ln R.
+    """Return the law of R without the correction fitted to draws, and the sizes on which that correction depends.
 
-    The logarithm of the sum T is nearly normal: E ln T = ln E T - Var T / (2 E T²). Its covariance with ln λ_max is
-    taken where λ_max lies on average, not at the edge. Of Σ λ the variance of the logarithm is known better (exactly,
-    but for the shape between three exact moments), and the covariance with it: the slope of ln λ_max on ln T stays.
+    The law is of type III in ln(R - 1), with three moments of ln R. The logarithm of the sum T is nearly normal, with
+    E ln T = ln E T - Var T / (2 (E T)²). Its covariance with ln λ_max is taken at the mean position of λ_max, not at
+    the edge. For Σ λ the variance of ln T is known better: its law has three exact moments. The covariance is scaled
+    with the variance, so that the slope of ln λ_max on ln T stays.
 
-    To leading order the skewness is that of Tracy and Widom, reversed: what T adds to λ_max is wide and hardly skew.
-    That of -ln of the self-normalised λ_max, exact for Σ λ / λ_max of one factor, where T is all scale, agrees with it
-    to that order. Nothing here decides the next one: of Σ λ / λ_max their mean is taken.
+    To leading order the skewness is minus that of the Tracy–Widom law, because the contribution of T is hardly skew. To
+    this order it agrees with the skewness of -ln of the self-normalised λ_max, which is exact for Σ λ / λ_max of one
+    factor, where T is only a scale. The next order is not known, so for Σ λ / λ_max the mean of the two is used.
     """
     times = 1.0 if convention == "eigenvalue" else 2.0  # λ_max / T, or λ_max / (Σ s)²
     of = sums(dims, convention)
@@ -202,7 +203,7 @@ def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPea
     covariance = times * float(response) * sum_variance / leading
     log_std = math.sqrt(variance + sum_variance - 2.0 * covariance) / times
     log_mean /= times
-    # Of ln(R - 1), to leading order.
+    # Moments of ln(R - 1) to leading order.
     distance = math.expm1(log_mean)
     slope = (1.0 + distance) / distance
     start = Pearson3(math.log(distance), slope * log_std, skewness - 3.0 * log_std / distance)
@@ -215,7 +216,7 @@ def expanded_stable_rank(dims: tuple[int, ...], convention: str) -> tuple[LogPea
 
 @lru_cache(maxsize=256)
 def _largest_log_cumulants(dims: tuple[int, ...]) -> tuple[float, float, float]:
-    """Of λ_max in the sums' units, for either convention."""
+    """Return the cumulants of ln λ_max in the units of the sums, for either convention."""
     return replace(largest_eigenvalue(dims=dims), log_unit=0.0).log_cumulants()
 
 
@@ -227,10 +228,10 @@ def _tracy_widom_skewness() -> float:
 
 
 def condition_number(dims: tuple[int, ...], power: float) -> EdgeRatio:
-    """The null of (λ_max / λ_min)^power.
+    """Return the null of (λ_max / λ_min)^power.
 
-    Cov(ln λ_max, ln λ_min) = 2 / (r (ψ_+ - ψ_-))², the covariance kernel between the edges, is taken out
-    of both variances, at the same skewness.
+    Cov(ln λ_max, ln λ_min) = 2 / (r (ψ_+ - ψ_-))², the covariance kernel between the edges, is subtracted from both
+    variances, at the same skewness; both are then independent.
     """
     upper, lower = (
         largest_eigenvalue(dims=dims, normalization="none"),

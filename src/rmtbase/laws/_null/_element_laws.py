@@ -1,4 +1,4 @@
-"""How the laws of element statistics are made: of independent weights, and of the elements of one W_QK."""
+"""Recipes for the laws of element statistics, for independent weights and for the elements of one W_QK."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ from rmtbase.laws._null._self_normalised_maximum import NormalMaximum, ProductMa
 from rmtbase.laws._null._simulated_law import mended, simulated_quantiles
 from rmtbase.laws._null._smooth_statistic import Cumulants
 
-_FLAT = 1e-3  # E IF² below which a curvature adds noise of its own
+_FLAT = 1e-3  # E IF² below which the noise of the curvature is added
 
 
 class Laws(NamedTuple):
-    """The laws of one statistic: its limit, nan where there is none, and the law at every size."""
+    """Limit of one statistic (nan if there is none) and a function from the size to its law."""
 
     limit: float
     at: Callable[..., Distribution]
 
 
 class ElementLaw(ABC):
-    """The laws of one element statistic."""
+    """Laws of one element statistic."""
 
     @abstractmethod
     def independent(self, parent: Parent) -> Laws:
-        """Of n independent weights, n ↦ law."""
+        """Return the laws for n independent weights, n ↦ law."""
 
     @abstractmethod
     def product(self, parent: Element) -> Laws:
-        """Of the elements of W_QK, whose law the parent is: (d_query, d_key) ↦ law."""
+        """Return the laws for the elements of W_QK, (d_query, d_key) ↦ law; ``parent`` is the law of an element."""
 
 
 @dataclass(frozen=True)
 class Smooth(ElementLaw):
-    """Of a smooth statistic: Pearson's type III on a scale of it, with the cumulants of its expansion.
+    """Laws of a smooth statistic: Pearson's type III on a scale, with the cumulants of the expansion.
 
     Attributes:
-        expand: its expansion about a parent's law.
-        scale: where its law is nearer to normal.
-        corrections: n times the relative corrections of κ₂ and κ₃ on that scale, measured.
+        expand: its expansion about the law of a parent.
+        scale: a function of the statistic whose law is nearer to normal.
+        corrections: n times the measured relative corrections of κ₂ and κ₃ on that scale.
     """
 
     expand: Callable[[Parent], Expansion]
@@ -85,13 +85,13 @@ class Smooth(ElementLaw):
 
 @dataclass(frozen=True)
 class NearlyFlat(ElementLaw):
-    """Of a smooth statistic whose influence is small beside its curvature, near an end that it cannot reach.
+    """Laws of a smooth statistic whose influence is small beside its curvature, near an end that it cannot exceed.
 
-    The curvature adds noise of its own; where the influence is not small, the third order takes as much off again.
+    The curvature adds noise; where the influence is not small, terms of third order cancel it again.
 
     Attributes:
-        expand: its expansion about a parent's law.
-        end: of n, its largest value.
+        expand: its expansion about the law of a parent.
+        end: n ↦ its largest value.
         flat: E IF² below which the noise is added.
     """
 
@@ -123,12 +123,13 @@ class NearlyFlat(ElementLaw):
 
 @dataclass(frozen=True)
 class Odd(ElementLaw):
-    """Of a statistic that changes its sign with w, normal about zero.
+    """Laws of a statistic that changes sign with w, normal about zero.
 
-    The elements of W_QK in one row are as often of either sign, whatever its norm: their dependence does not matter.
+    The elements of W_QK in one row have either sign equally often, whatever its norm, so their dependence does not
+    matter.
 
     Attributes:
-        influence: at positive w.
+        influence: the influence function at positive w.
     """
 
     influence: Callable[[Panels], FloatArray]
@@ -145,11 +146,11 @@ class Odd(ElementLaw):
 
 @dataclass(frozen=True)
 class NormalSample(ElementLaw):
-    """Of a statistic with a law of its own for normal weights, :func:`gaussian_sample_statistic`.
+    """Laws of a statistic with a special law for normal weights, :func:`gaussian_sample_statistic`.
 
     Attributes:
-        name: of the statistic.
-        otherwise: for other parents.
+        name: name of the statistic.
+        otherwise: the laws for other parents.
     """
 
     name: str
@@ -166,7 +167,7 @@ class NormalSample(ElementLaw):
 
 @dataclass(frozen=True)
 class Mean(ElementLaw):
-    """Of w̄/s: Student's t. Of W_QK w̄ is q̄ · k̄, of two independent normal vectors, a :class:`ProductElement`."""
+    """Laws of w̄/s: Student's t; for W_QK, w̄ = q̄ · k̄ with independent normal vectors, a :class:`ProductElement`."""
 
     def independent(self, parent: Parent) -> Laws:
         return Laws(0.0, partial(gaussian_sample_statistic, "mean"))
@@ -177,11 +178,11 @@ class Mean(ElementLaw):
 
 @dataclass(frozen=True)
 class Counted(ElementLaw):
-    """Of an estimate by cells.
+    """Laws of an estimate from counts in cells.
 
     Attributes:
-        estimate: of parent and n.
-        limit: of the parent.
+        estimate: (parent, n) ↦ the estimate.
+        limit: parent ↦ the limit.
     """
 
     estimate: Callable[[Parent, int], CountedEstimate]
@@ -201,11 +202,11 @@ class Counted(ElementLaw):
 
 @dataclass(frozen=True)
 class Resolved(ElementLaw):
-    """Of an estimate at the resolution that n weights have.
+    """Laws of an estimate whose resolution depends on n.
 
     Attributes:
-        estimate: of parent and n.
-        limit: of the parent.
+        estimate: (parent, n) ↦ the estimate.
+        limit: parent ↦ the limit.
     """
 
     estimate: Callable[[Parent, int], ResolvedEstimate]
@@ -226,14 +227,15 @@ class Resolved(ElementLaw):
 
 @dataclass(frozen=True)
 class Mended(ElementLaw):
-    """Of a statistic whose law is not good enough where the weights are few: mended by simulated quantiles.
+    """Laws of a statistic that are corrected by simulated quantiles where the weights are few.
 
     Attributes:
-        law: its law.
-        statistic: whose quantiles are held.
-        reflected: n ↦ c, where the statistic is c less that one.
-        fewest: of a parent that was not simulated, but ends with a jump, the fewest weights that the law holds of.
-        exact_moments: whether the law's mean and standard deviation are exact.
+        law: the uncorrected laws.
+        statistic: name of the statistic whose quantiles are used.
+        reflected: n ↦ c, if the statistic is c minus the simulated one.
+        fewest: fewest weights for which the uncorrected law holds, for a parent that was not simulated and whose
+            density ends with a jump.
+        exact_moments: True if mean and standard deviation of the uncorrected law are exact.
     """
 
     law: ElementLaw
@@ -256,7 +258,7 @@ class Mended(ElementLaw):
                 "n",
                 n,
                 f"at least {self.fewest} weights of a law that ends with a jump, as {parent} does, for the "
-                "statistics that are counted in cells; fewer of 'uniform' and 'truncated_normal' ones alone",
+                "statistics that are counted in cells; fewer only of 'uniform' and 'truncated_normal' weights",
             )
         return n
 
@@ -266,7 +268,7 @@ class Mended(ElementLaw):
 
 @dataclass(frozen=True)
 class Largest(ElementLaw):
-    """Of max |w − w̄|/s; the limit is the largest |w|/σ that there is."""
+    """Laws of max |w − w̄|/s; the limit is the supremum of |w|/σ."""
 
     def independent(self, parent: Parent) -> Laws:
         if isinstance(parent, Normal):
@@ -280,11 +282,11 @@ class Largest(ElementLaw):
 
 @dataclass(frozen=True)
 class OfLargest(ElementLaw):
-    """Of a statistic of the largest magnitude and of the body.
+    """Laws of a statistic of the largest magnitude and the body.
 
     Attributes:
-        make: its law, of parent and n.
-        given: its law for W_QK, of parent, d_query, d_key, and nodes of ln(max |w|/s) with their weights.
+        make: (parent, n) ↦ its law.
+        given: (parent, d_query, d_key, nodes, weights) ↦ its law for W_QK, with nodes and weights of ln(max |w|/s).
     """
 
     make: Callable[[Parent, int], Distribution]
@@ -303,7 +305,7 @@ class OfLargest(ElementLaw):
 def _with_shared(
     found: CountedEstimate | ResolvedEstimate, norms: SharedNorms, rows: int, columns: int
 ) -> tuple[float, float]:
-    """The noise of the counts, with that of the shared norms where the influence is so small that it is to be seen."""
+    """Return the noise of the counts, plus that of the shared norms if the influence is so small that it matters."""
     flat = found.statistic.variance < _FLAT
     return _sum(found.own, norms.noise(found.statistic, rows, columns) if flat else (0.0, 0.0))
 
@@ -313,7 +315,7 @@ def _sum(own: Sequence[float] | FloatArray, besides: tuple[float, float]) -> tup
 
 
 def _at(statistic: DependentStatistic, rows: int, columns: int, own: tuple[float, float] = (0.0, 0.0)) -> Pearson3:
-    """The law of a statistic of rows × columns elements; ``own`` is n² κ₂ and n³ κ₃ of a noise besides."""
+    """Return the law of a statistic of rows × columns elements; ``own`` is n² κ₂ and n³ κ₃ of additional noise."""
     n, (drift, second, third) = rows * columns, statistic.cumulants(rows, columns)
     mean = statistic.statistic.value + (0.0 if math.isnan(drift) else drift) / n
     return Pearson3.of(mean, (second + own[0] / n) / n, (third + own[1] / n) / n**2)

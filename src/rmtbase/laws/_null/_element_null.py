@@ -1,4 +1,4 @@
-"""The null of every element statistic: of independent weights, and of all elements of one W_QK."""
+"""Nulls of all element statistics, for independent weights and for the elements of one W_QK."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from rmtbase.parameters import require_positive_integer
 
 FEWEST = 100
 FEWEST_NORMAL = 20
-"""Normal weights from which on the laws of the mean, skewness, kurtosis and largest magnitude hold."""
+"""Fewest normal weights for the laws of the mean, skewness, kurtosis and largest magnitude."""
 
 FEWEST_ROWS, FEWEST_TERMS = 32, 3
 _FEWEST_AT_A_JUMP = 1000
@@ -56,15 +56,15 @@ _FEWEST_AT_A_JUMP = 1000
 
 @dataclass(frozen=True)
 class ElementNull(StatedLaw, Distribution):
-    """The distribution of one element statistic over independent draws of the matrix.
+    """Distribution of one element statistic over independent draws of the matrix.
 
     Attributes:
-        statistic: its registered name.
+        statistic: registered name of the statistic.
         shape: (n,), or (d_query, d_head, d_key) of W_QK.
         parent: the law of the weights, or of the elements of W_QK.
         distribution: the law itself.
-        limit: the statistic of the parent itself, which n → ∞ gives; nan where there is none.
-        method: how it is made and how well it is known, in words.
+        limit: the limit for n → ∞, the value for the parent itself; nan if there is none.
+        method: method and accuracy, in words.
     """
 
     statistic: str
@@ -87,7 +87,7 @@ def _core_sigma(parent: Parent) -> Expansion:
 def _decile_ratio(parent: Parent) -> Expansion:
     low, high = parent.ppf(np.array([0.1, 0.9]))
     grid = panels(parent, [low, high])
-    # numpy.quantile's place (n − 1) p among the ranks: F has mean p + (1 − 2p)/n there.
+    # numpy.quantile uses the rank (n − 1) p, at which the mean of F is p + (1 − 2p)/n.
     return (smooth.log_quantile(grid, 0.9, high, -0.8) - smooth.log_quantile(grid, 0.1, low, 0.8)).exp()
 
 
@@ -131,15 +131,15 @@ def _counted(
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How the null of one statistic is made, and how well it is known.
+    """Recipe for the null of one statistic, with its accuracy.
 
     Attributes:
         law: its laws.
-        order: moments of the parent must be finite up to this order.
-        how: it is made, in words.
-        size_of_product: between which the size at 0.05 of all elements of one W_QK was found.
-        size: and that of independent weights.
-        fewest_normal: from how many normal weights on the law holds; of others from :data:`FEWEST` on.
+        order: the parent must have finite moments up to this order.
+        how: the method, in words.
+        size_of_product: measured range of the size of a test at 0.05, for all elements of one W_QK.
+        size: the same for independent weights.
+        fewest_normal: fewest normal weights for which the law holds; for other parents :data:`FEWEST`.
     """
 
     law: ElementLaw
@@ -150,37 +150,37 @@ class _Recipe:
     fewest_normal: int = FEWEST
 
     def method(self, of_product: bool) -> str:
-        """How the law is made, and how well it is known."""
+        """Return the method and accuracy of the law, in words."""
         low, high = self.size_of_product if of_product else self.size
         where = (
-            "of W_QK from (64, 8) on, whose factors' entries are"
+            "for W_QK from (64, 8) on, with factors whose entries are"
             if of_product
-            else "from n = 100 on, of weights that are"
+            else "from n = 100 on, for weights that are"
         )
         return (
-            f"{self.how}; measured {where} normal, uniform or normal cut at 2 σ: the size of a test at 0.05 is from "
-            f"{low:g} to {high:g}"
+            f"{self.how}; measured {where} normal, uniform or normal truncated at 2 σ: the size of a test at 0.05 is "
+            f"from {low:g} to {high:g}"
         )
 
 
-# Sizes as studies/element_nulls/results.json has them; corrections by corrections.py.
+# Sizes are from studies/element_nulls/results.json, corrections from its corrections.py.
 _EXPANSION = "influence function and curvature about the parent, by quadrature: mean, spread and skewness to O(1/n)"
-_MENDED = "of fewer than 1000 weights by simulated quantiles, where the parent is one of those measured"
-_COUNTED = f"counts in cells: their own noise exactly, the rest to second order; {_MENDED}"
-_MAXIMUM = "the largest by its exact law, what goes with it to second order"
+_MENDED = "for fewer than 1000 weights of a parent that was simulated, corrected by simulated quantiles"
+_COUNTED = f"counts in cells: their noise exactly, the rest to second order; {_MENDED}"
+_MAXIMUM = "the largest magnitude by its exact law, the rest to second order"
 _OF_LARGEST = (0.025, 0.075)
 
 _RECIPES: dict[str, _Recipe] = {
     "mean": _Recipe(
         Mean(),
         4.0,
-        "exact for normal weights and their W_QK but for its norm, that of its own sample",
+        "exact for normal weights; for W_QK of normal factors exact with σ in place of s",
         fewest_normal=FEWEST_NORMAL,
     ),
     "skewness": _Recipe(
         NormalSample("skewness", Odd(smooth.skewness_influence)),
         6.0,
-        f"of normal weights by D'Agostino's transform; of others {_EXPANSION}",
+        f"for normal weights D'Agostino's transform; for others {_EXPANSION}",
         fewest_normal=FEWEST_NORMAL,
     ),
     "excess_kurtosis": _Recipe(
@@ -190,8 +190,9 @@ _RECIPES: dict[str, _Recipe] = {
             exact_moments=True,
         ),
         8.0,
-        "of normal weights by Anscombe and Glynn's transform, mended by simulated quantiles up to 10 000 weights, as "
-        f"by it low values are three times as frequent as stated at n = 100 and 0.001; of others {_EXPANSION}",
+        "for normal weights Anscombe and Glynn's transform, corrected by simulated quantiles up to 10 000 weights "
+        "(without which low values are three times as frequent as stated at n = 100 and 0.001); "
+        f"for others {_EXPANSION}",
         (0.03, 0.065),
         fewest_normal=FEWEST_NORMAL,
     ),
@@ -199,7 +200,7 @@ _RECIPES: dict[str, _Recipe] = {
     "l_scale": _Recipe(
         NearlyFlat(_on_panels(smooth.l_scale), lambda n: math.sqrt((n + 1.0) / (3.0 * n)), 1e-3),
         4.0,
-        f"{_EXPANSION}; of uniform weights, which have the largest of all, conservative in the upper tail",
+        f"{_EXPANSION}; for uniform weights, which have the largest L-scale of all, conservative in the upper tail",
     ),
     "l_skewness": _Recipe(Odd(smooth.l_skewness_influence), 2.0, _EXPANSION),
     "l_kurtosis": _Recipe(Smooth(_on_panels(smooth.l_kurtosis), IDENTITY, (9.5, 0.0)), 2.0, _EXPANSION),
@@ -214,12 +215,12 @@ _RECIPES: dict[str, _Recipe] = {
     "histogram_entropy_residual": _Recipe(
         Resolved(histogram_residual, _negative_divergence),
         4.0,
-        "given the range, counts in its bins and their noise",
+        "given the range, the counts in its bins and their noise",
     ),
     "kde_entropy_residual": _Recipe(
         Mended(Resolved(kernel_residual, _negative_divergence), "kde_entropy_residual"),
         4.0,
-        f"quadratic form in the convolved noise, log-normal; {_MENDED}",
+        f"log-normal law with the cumulants of a quadratic form in the convolved noise; {_MENDED}",
     ),
     "max_to_q99": _Recipe(
         OfLargest(LargestToQuantile, product_largest_to_quantile), 0.0, _MAXIMUM, _OF_LARGEST, (0.03, 0.06)
@@ -248,7 +249,7 @@ _RECIPES: dict[str, _Recipe] = {
 
 
 def _require_recipe(statistic: object, parent: Parent) -> _Recipe:
-    """The recipe of that name, for a parent that has the moments that it asks for."""
+    """Return the recipe of that name, for a parent that has the required moments."""
     if not isinstance(statistic, str) or statistic not in _RECIPES:
         raise ParameterError("statistic", statistic, f"one of {', '.join(_RECIPES)}")
     recipe = _RECIPES[statistic]
@@ -260,16 +261,17 @@ def _require_recipe(statistic: object, parent: Parent) -> _Recipe:
 
 
 def element_null(statistic: str, n: int, distribution: str | Parent = "normal") -> ElementNull:
-    """The law of an element statistic of n independent weights.
+    """Return the law of an element statistic of n independent weights.
 
     Args:
         statistic: one of ``rmtbase.statistics.ELEMENT_STATISTICS``.
-        n: how many, at least 100; of normal weights, for the mean, skewness, excess kurtosis and largest magnitude, 20.
+        n: number of weights, at least 100; at least 20 for the mean, skewness, excess kurtosis and largest magnitude of
+            normal weights.
         distribution: the law of a weight, as in :func:`weibull_anchor`; its σ does not matter.
 
     Raises:
-        ParameterError: an unknown statistic, too few weights, an unknown distribution, or one that has not the moments
-            that the statistic's spread asks for.
+        ParameterError: for an unknown statistic, too few weights, an unknown distribution, or a distribution without
+            the moments that the spread of the statistic requires.
     """
     parent = require_parent(distribution)
     recipe, n = _require_recipe(statistic, parent), require_positive_integer("n", n)
@@ -282,20 +284,20 @@ def element_null(statistic: str, n: int, distribution: str | Parent = "normal") 
 def product_element_null(
     statistic: str, d_query: int, d_head: int, d_key: int, distribution: str | Parent = "normal"
 ) -> ElementNull:
-    """The law of an element statistic of all d_query × d_key elements of one W_QK = W_Qᵀ W_K.
+    """Return the law of an element statistic of all d_query × d_key elements of one W_QK = W_Qᵀ W_K.
 
-    Elements that share a row or a column share its norm (:class:`SharedNorms`).
+    Elements in the same row or column share its norm (:class:`SharedNorms`).
 
     Args:
         statistic: one of ``rmtbase.statistics.ELEMENT_STATISTICS``.
         d_query: number of rows of W_QK, at least 32.
-        d_head: of products in an element, at least 3; 8 where the factors' entries are not normal.
-        d_key: of columns, at least 32.
-        distribution: the law of the factors' entries, as in :func:`weibull_anchor`; its σ does not matter.
+        d_head: number of products in an element, at least 3; at least 8 if the entries of the factors are not normal.
+        d_key: number of columns of W_QK, at least 32.
+        distribution: the law of the entries of the factors, as in :func:`weibull_anchor`; its σ does not matter.
 
     Raises:
-        ParameterError: an unknown statistic or distribution; dimensions that are no positive integers, or smaller; a
-            distribution whose tails fall more slowly than a normal law's.
+        ParameterError: for an unknown statistic or distribution, dimensions that are smaller or not positive integers,
+            or a distribution whose tails fall more slowly than those of a normal law.
     """
     entry = require_parent(distribution)
     shape = tuple(

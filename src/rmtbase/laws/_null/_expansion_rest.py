@@ -1,19 +1,19 @@
-"""What draws of Gaussian chains show that the expansions of their scale-free statistics leave of the normal score.
+"""Corrections to the expansions of scale-free statistics of Gaussian chains, fitted to draws.
 
-An expansion gives a law of T in its first moments. At T's own normal score z that law's score is z + δ(z), and of draws
-of 300 000 each δ is a cubic to 0.02 within ±3.1, between one factor and six: in Hermite polynomials, with coefficients
-c_j of 1e-3 to 1e-2 for shift, spread, skewness and tails (the shift of the mean at a hard edge apart, up to 0.14). They
-are small, and smooth functions of few sizes, all of which vanish as the rank r grows:
+An expansion gives a law of T by its first moments. Where the true normal score of T is z, the score of that law is
+z + δ(z). In 300 000 draws of each chain, δ is a cubic polynomial to 0.02 for |z| ≤ 3.1 and one to six factors. In
+Hermite polynomials its coefficients c_j for shift, spread, skewness and tails are 1e-3 to 1e-2 (except the shift of the
+mean at a hard edge, up to 0.14). They are smooth functions of a few sizes, all of which vanish as the rank r grows:
 
-    s       the standard deviation of ln T from the expansion,
-    p       that of the logarithm of the participation ratio of the eigenvalues, to the same orders,
-    e       exp(-(n - r)/2), n the second smallest dimension: one where the lower edge is hard;
-    t, d    of stable ranks, the relative standard deviation of the sum, and sd(ln λ_max)/sd(ln T) - 1, of s_max for s;
-    f       of the participation ratio of eigenvalues, where the moments of its inverse are known up to the fourth, how
-            little that one adds to the skewness: where many factors meet few eigenvalues it comes out wrong.
+    s       standard deviation of ln T from the expansion,
+    p       standard deviation of the logarithm of the participation ratio of the eigenvalues, to the same orders,
+    e       exp(-(n - r)/2), with n the second smallest dimension; one where the lower edge is hard;
+    t, d    for stable ranks: relative standard deviation of the sum, and sd(ln λ_max)/sd(ln T) - 1 (s_max for s);
+    f       for the participation ratio of eigenvalues, if the moments of its inverse are known up to the fourth: by how
+            much less than usual the fourth adds to the skewness. It is inaccurate for many factors and few eigenvalues.
 
-``studies/spectral_tails`` draws, fits the coefficients on the products of these below and tries them on other chains.
-A product below the smallest or beyond the largest value that it had among the chains drawn is taken to be that one.
+``studies/spectral_tails`` makes the draws, fits the coefficients of the products of sizes below, and tests them on
+other chains. Each product is clipped to the range of its values among the chains of the fit.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ _SCORES = np.linspace(-4.0, 4.0, 33)
 
 
 def bulk_sizes(dims: tuple[int, ...], s: float, p: float) -> FloatArray:
-    """Of entropies, and of participation ratios of singular values."""
+    """Return the sizes for entropies, and for participation ratios of singular values."""
     r, e = min(dims), _nearly_hard(dims)
     return np.array([1.0 / r, s, s * p, p**2, r * p**2, p**3, e / r, e / (r**2 * s)])
 
 
 def edge_sizes(dims: tuple[int, ...], s: float, p: float, t: float, d: float) -> FloatArray:
-    """Of stable ranks."""
+    """Return the sizes for stable ranks."""
     r, e = min(dims), _nearly_hard(dims)
     return np.array([1.0 / r, s, t, (t / s) ** 2, d, p**2, p**3, e / (r**2 * s)])
 
 
 def participation_sizes(p: float, f: float) -> FloatArray:
-    """Of participation ratios of eigenvalues."""
+    """Return the sizes for participation ratios of eigenvalues."""
     return np.array([p**3, f, f * p])
 
 
 def hermite(score: FloatArray) -> FloatArray:
-    """1, z, z² - 1 and z³ - 3 z, (score, 4)."""
+    """Return 1, z, z² - 1 and z³ - 3 z, (score, 4)."""
     return np.polynomial.hermite_e.hermevander(score, 3)
 
 
 def mended_by_draws(statistic: str, law: Distribution, sizes: FloatArray) -> MendedLaw:
-    """The law of a statistic from that of its expansion."""
+    """Return the corrected law of a statistic from the law of its expansion."""
     known = _coefficients()[statistic]
     rest = hermite(_SCORES) @ (np.clip(sizes, known["smallest"], known["largest"]) @ np.array(known["coefficients"]))
     return MendedLaw(law, _SCORES + rest, _SCORES)
@@ -69,5 +69,5 @@ def _nearly_hard(dims: tuple[int, ...]) -> float:
 
 @cache
 def _coefficients() -> dict[str, Any]:
-    """Made by ``studies/spectral_tails/study.py``."""
+    """Read the results of ``studies/spectral_tails/study.py``."""
     return json.loads(Path(__file__).with_name("expansion_rest.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The largest of n standardised deviations |w − w̄|/s, for any parent."""
+"""Law of the largest of n standardised deviations |w − w̄|/s, for any parent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEAST_SKEWNESS = 1e-3
 
 
 class PartialMoments:
-    """∫ x^k dF from 0 to c for k = 0 … 6, F the law of |w|/σ: splines in ln c, right to 1e-9."""
+    """∫ x^k dF from 0 to c for k = 0 … 6, with F the law of |w|/σ, as splines in ln c that are right to 1e-9."""
 
     def __init__(self, parent: Parent) -> None:
         grid = panels(parent)
@@ -42,13 +42,13 @@ class PartialMoments:
         np.cumsum(np.einsum("pn,pnk->pk", per_panel, powers.reshape(*per_panel.shape, -1)), axis=0, out=running[1:])
         inside = np.minimum(np.exp(grid.edges), np.nextafter(parent.upper(FLOAT), 0.0))
         slope = (parent.law(inside, FLOAT)[0] * inside)[:, None] * x[:, None] ** _POWERS
-        apart = np.append(True, np.diff(log_x) > 0.0)  # next to the end of a law rounding can join two
+        apart = np.append(True, np.diff(log_x) > 0.0)  # near the end of a law rounding can make two edges equal
         self._spline = CubicHermiteSpline(log_x[apart], running[apart], slope[apart])
         self._ends = float(log_x[0]), min(float(log_x[-1]), math.log(upper))
         self._parent, self.upper = parent, upper
 
     def __call__(self, c: FloatArray) -> FloatArray:
-        """Shape (7, *c.shape)."""
+        """Return the partial moments, shape (7, *c.shape)."""
         with np.errstate(divide="ignore"):
             log_c = np.clip(np.log(np.maximum(c, 0.0)), *self._ends)
         return np.moveaxis(self._spline(log_c), -1, 0)
@@ -66,14 +66,14 @@ def partial_moments(parent: Parent) -> PartialMoments:
 
 @dataclass(frozen=True)
 class LargestMagnitude(Tabulated):
-    """The law of T = max |w − w̄|/s of n independent weights.
+    """Law of T = max |w − w̄|/s of n independent weights.
 
     With p(a, b) the joint density of (w̄, s), and W the window |w − a| ≤ x b,
 
         P(T ≤ x) = ∫∫ P(w in W)^n p(a, b | all w in W) da db.
 
-    Given that all are in W they are independent, with the parent's law cut to W; there w̄ is taken as normal and s² as
-    Pearson's type III with the cut law's own moments, w̄ and s² as independent.
+    Given that all weights are in W, they are independent with the parent's law restricted to W. For this restricted law
+    w̄ is treated as normal, and s² given w̄ as Pearson's type III whose mean is a regression on w̄ and w̄².
 
     Attributes:
         parent: the law of the weights.
@@ -87,12 +87,12 @@ class LargestMagnitude(Tabulated):
 
     @property
     def support(self) -> tuple[float, float]:
-        """(0, (n − 1)/√n), or up to where the window covers the support for all that s can be."""
+        """(0, (n − 1)/√n)."""
         return 0.0, (self.count - 1) / math.sqrt(self.count)
 
     def _points(self) -> FloatArray:
         n, moments = self.count, partial_moments(self.parent)
-        # From where 14 weights are expected beyond to where 1e-8 are, and some deviations of ln s to either side.
+        # From where 14 weights are expected beyond to where 1e-8 are, plus some deviations of ln s on either side.
         ends = self.parent.isf(np.array([min(14.0 / n, 0.5), 1e-8 / n])) / moments.sigma
         spread = math.sqrt((moments.kurtosis - 1.0) / (4.0 * n))
         return np.geomspace(ends[0] * (1.0 - min(6.0 * spread, 0.5)), ends[1] * (1.0 + 10.0 * spread), _POINTS)
@@ -103,7 +103,7 @@ class LargestMagnitude(Tabulated):
         return cdf, sf
 
     def _at(self, x: Float[np.ndarray, " x"]) -> Float[np.ndarray, "2 x"]:
-        """P(T ≤ x) and P(T > x), the latter against the density of (w̄, s) that an infinite window gives."""
+        """P(T ≤ x) and P(T > x), the latter from the difference to the density of (w̄, s) in an infinite window."""
         n, moments = self.count, partial_moments(self.parent)
         spread, steps = math.sqrt((moments.kurtosis - 1.0) / (4.0 * n)), _WIDTHS[math.isfinite(moments.upper)]
         centre, width = _CENTRES[:, None] / math.sqrt(n), np.exp(spread * steps)
@@ -121,14 +121,14 @@ class LargestMagnitude(Tabulated):
 
 
 def _density(n: int, centre: FloatArray, width: FloatArray, moments: FloatArray) -> FloatArray:
-    """The density of w̄ and ln s at (centre, width), for n weights with these moments E x^k 1(x in W), k = 0 … 6."""
+    """Return the density of w̄ and ln s at (centre, width), for n weights with moments E x^k 1(x in W), k = 0 … 6."""
     m1, m2, m3, m4, m5, m6 = moments[1:] / np.maximum(moments[0], 1e-300)
     variance = m2 - m1**2
     third = m3 - 3.0 * m1 * m2 + 2.0 * m1**3
     fourth = m4 - 4.0 * m1 * m3 + 6.0 * m1**2 * m2 - 3.0 * m1**4
     sixth = m6 - 6.0 * m1 * m5 + 15.0 * m1**2 * m4 - 20.0 * m1**3 * m3 + 15.0 * m1**4 * m2 - 5.0 * m1**6
     kurtosis, asymmetry = fourth / variance**2, third / variance**1.5
-    # Of s²/variance given w̄: its mean by regression on w̄ and w̄², and its standard deviation.
+    # Mean of s²/variance given w̄, by regression on w̄ and w̄², and its standard deviation.
     score = (centre - m1) * np.sqrt(n / variance)
     shift = asymmetry / math.sqrt(n) * score + 0.5 * (kurtosis - 3.0) / n * (score**2 - 1.0)
     relative = np.sqrt(np.maximum(kurtosis - (n - 3.0) / (n - 1.0) - asymmetry**2, 1e-12) / n)
@@ -140,7 +140,7 @@ def _density(n: int, centre: FloatArray, width: FloatArray, moments: FloatArray)
 
 
 def _type_three(score: FloatArray, skewness: FloatArray) -> FloatArray:
-    """Density of Pearson's type III of mean 0, variance 1, by Stirling's series to 1/(12 k)."""
+    """Return the density of Pearson's type III of mean 0 and variance 1, by Stirling's series to 1/(12 k)."""
     g = np.where(np.abs(skewness) < _LEAST_SKEWNESS, _LEAST_SKEWNESS, skewness)
     k, rise = 4.0 / g**2, 0.5 * g * score
     inside: NDArray[np.bool_] = rise > -1.0

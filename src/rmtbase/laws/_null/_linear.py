@@ -1,4 +1,4 @@
-"""Nulls of the statistics that are functions of sums over the eigenvalues: entropies and ranks."""
+"""Nulls of statistics that are functions of sums over the eigenvalues: entropies, participation ratios and ranks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rmtbase.laws._null._pearson import Pearson3, TailedPearson3, log_moments
 from rmtbase.laws._null._simulated_law import MendedLaw
 
 POWERS = {"eigenvalue": 1.0, "singular": 0.5}
-_USUALLY = 0.07  # added to the skewness of the participation ratio by the fourth moment of its inverse
+_USUALLY = 0.07  # usual contribution of the fourth moment of 1/P to the skewness of P
 
 
 class Expansion(NamedTuple):
-    """A smooth function of two sums to second order: its value, gradient (2,) and Hessian (2, 2)."""
+    """Second-order expansion of a smooth function of two sums: its value, gradient (2,) and Hessian (2, 2)."""
 
     value: float
     gradient: FloatArray
@@ -33,7 +33,7 @@ class Expansion(NamedTuple):
 
 
 def summands(convention: str) -> Callable[[FloatArray], FloatArray]:
-    """The functions y, y ln y and y² of ln x, y = x for ``"eigenvalue"`` and x^(1/2) for ``"singular"``."""
+    """Return y, y ln y and y² as functions of ln x, with y = x for ``"eigenvalue"`` and x^(1/2) for ``"singular"``."""
     power = POWERS[convention]
 
     def functions(log_x: FloatArray) -> FloatArray:
@@ -45,23 +45,23 @@ def summands(convention: str) -> Callable[[FloatArray], FloatArray]:
 
 @lru_cache(maxsize=256)
 def sums(dims: tuple[float, ...], convention: str) -> LinearStatistics:
-    """The sums of :func:`summands` over the r eigenvalues, in the dimensionless x of the chain's map."""
+    """Return the cumulants of the sums of :func:`summands` over the r eigenvalues, in the dimensionless x."""
     return linear_statistics_of_map(chain_map(dims), summands(convention))
 
 
 def entropy(dims: tuple[int, ...], convention: str) -> OnScale:
-    """The null of -Σ p ln p, p = y/Σ y."""
+    """Return the null of -Σ p ln p, with p = y/Σ y."""
     number = effective_number(dims, convention, "entropy")
     return OnScale(*log_moments(number.at_score)[:2], Exponential(), number)
 
 
 def effective_rank(dims: tuple[int, ...]) -> MendedLaw:
-    """The null of the exponential of the entropy of the singular values."""
+    """Return the null of the exponential of the entropy of the singular values."""
     return effective_number(dims, "singular", "entropy")
 
 
 def participation_ratio(dims: tuple[int, ...], convention: str, per_value: bool) -> MendedLaw:
-    """The null of (Σ y)²/Σ y², divided by r for ``per_value``."""
+    """Return the null of (Σ y)²/Σ y², divided by r if ``per_value``."""
     law, sizes = expanded_number(dims, convention, "participation_ratio")
     scaled = law.scaled(1.0 / min(dims)) if per_value else law
     return mended_by_draws(f"{convention} participation_ratio", scaled, sizes)
@@ -69,7 +69,7 @@ def participation_ratio(dims: tuple[int, ...], convention: str, per_value: bool)
 
 @lru_cache(maxsize=256)
 def effective_number(dims: tuple[int, ...], convention: str, statistic: str) -> MendedLaw:
-    """The null of N, e to the entropy or the participation ratio."""
+    """Return the null of N, which is the exponential of the entropy, or the participation ratio."""
     return mended_by_draws(f"{convention} {statistic}", *expanded_number(dims, convention, statistic))
 
 
@@ -77,16 +77,17 @@ def effective_number(dims: tuple[int, ...], convention: str, statistic: str) -> 
 def expanded_number(
     dims: tuple[int, ...], convention: str, statistic: str
 ) -> tuple[Pearson3 | TailedPearson3, FloatArray]:
-    """That without what draws add, and the sizes that these go by.
+    """Return the law of N without the correction fitted to draws, and the sizes on which that correction depends.
 
-    Of the participation ratio of eigenvalues by four exact moments. Of others of type III in N, by three moments of
-    ln N: mean by the Δ method to second order and skewness to leading order, on the cumulants of the sums. The
-    covariance is taken at dimensions raised by one half and widened by 1 + 1/(2r): its next order, exact for
-    d_head/d_model → 0 (where it makes χ² of h²/2 into one of (h + 2)(h - 1)/2 degrees of freedom). What that leaves out
-    is known exactly for ln P, P the participation ratio of the eigenvalues. Relative corrections of standard deviation
-    and skewness are of the order of the variance of the statistic; those of ln N are taken as those of ln P times
-    Var ln N / Var ln P, each to leading order: a closure, not a derivation, within 1.5 % of the standard deviation and
-    0.03 of the skewness in measurements up to six factors.
+    For the participation ratio of eigenvalues it has four exact moments. For the others it is of type III in N, with
+    three moments of ln N from the cumulants of the sums: the mean by the Δ method to second order, and the skewness to
+    leading order. The covariance is taken at dimensions raised by one half, and the standard deviation is multiplied by
+    1 + 1/(2r). This is the next order, exact for d_head/d_model → 0 (where it turns χ² with h²/2 into χ² with
+    (h + 2)(h - 1)/2 degrees of freedom). The remaining correction is known exactly for ln P, with P the participation
+    ratio of the eigenvalues. Relative corrections of standard deviation and skewness are of the order of the variance
+    of the statistic, so those of ln N are taken as those of ln P times Var ln N / Var ln P, each to leading order. This
+    is a closure, not a derivation; in measurements up to six factors it is within 1.5 % of the standard deviation and
+    0.03 of the skewness.
     """
     known, number = _leading(dims, "eigenvalue", "participation_ratio"), _of_eigenvalues(dims)
     if (convention, statistic) == ("eigenvalue", "participation_ratio"):
@@ -96,7 +97,7 @@ def expanded_number(
     share = of.variance / known.variance
     std = of.std * (1.0 + share * (exact_std / known.std - 1.0))
     skewness = of.skewness * (1.0 + share * (exact_skewness / known.skewness - 1.0))
-    # Of N, to the same orders.
+    # Moments of N to the same orders.
     mean = math.exp(of.mean)
     start = Pearson3(mean * (1.0 + 0.5 * std**2), mean * std, skewness + 3.0 * std)
     with few_for_the_expansion(dims):
@@ -105,7 +106,11 @@ def expanded_number(
 
 
 def _participation_sizes(dims: tuple[int, ...], p: float) -> FloatArray:
-    """Zero where fewer than four moments of 1/P are known, of which no chain was drawn; f zero where more are."""
+    """Return the sizes of the participation ratio of eigenvalues.
+
+    They are zero if fewer than four moments of 1/P are known, since no such chain was drawn; f is zero if more than
+    four are known.
+    """
     estimates = estimates_by_order(dims)
     if len(estimates) < 4:
         return 0.0 * participation_sizes(p, 0.0)
@@ -114,13 +119,13 @@ def _participation_sizes(dims: tuple[int, ...], p: float) -> FloatArray:
 
 
 def reference_spread(dims: tuple[int, ...]) -> float:
-    """The standard deviation of ln P to next order."""
+    """Return the standard deviation of ln P to next order."""
     return _leading(dims, "eigenvalue", "participation_ratio").std
 
 
 @contextmanager
 def few_for_the_expansion(dims: tuple[int, ...]) -> Iterator[None]:
-    """Say of which dimensions no law has the moments that an expansion gives."""
+    """Report the failure to find a law with the moments of an expansion as an error of ``dims``."""
     try:
         yield
     except ParameterError as error:
@@ -136,7 +141,7 @@ def _of_eigenvalues(dims: tuple[int, ...]) -> TailedPearson3:
 
 
 class _Leading(NamedTuple):
-    """Of ln N: mean and skewness, variance to leading order, and the standard deviation with its next order."""
+    """Mean, skewness and leading-order variance of ln N, and its standard deviation to next order."""
 
     mean: float
     variance: float

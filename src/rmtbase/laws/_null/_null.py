@@ -1,4 +1,4 @@
-"""The null of every spectral statistic."""
+"""Nulls of all spectral statistics."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _SMALLEST_RANK = 8
 
 @dataclass(frozen=True)
 class NullLaw(StatedLaw, Distribution):
-    """The distribution of one statistic over independent draws of a Gaussian chain.
+    """Distribution of one statistic over independent draws of a Gaussian chain.
 
     Attributes:
-        statistic: its registered name.
+        statistic: registered name of the statistic.
         dims: (n_0, ..., n_L) of the chain.
         distribution: the law itself.
-        method: ``"exact"``; ``"exact moments"`` where mean and standard deviation are, and the shape is not;
-            ``"asymptotic"`` (an expansion in 1/r, r the rank); or ``"asymptotic, mended by draws"`` (less what draws of
-            other chains show that it leaves).
-        accuracy: what was measured for chains of this kind, in words.
+        method: ``"exact"``; ``"exact moments"`` if mean and standard deviation are exact but the shape is not;
+            ``"asymptotic"`` (an expansion in 1/r, with r the rank); or ``"asymptotic, mended by draws"`` (an expansion
+            with a correction fitted to draws of other chains).
+        accuracy: the accuracy measured for chains of this kind, in words.
     """
 
     statistic: str
@@ -50,7 +50,7 @@ class NullLaw(StatedLaw, Distribution):
 
 
 class Case(NamedTuple):
-    """A chain, and whether its factors are divided by their own size first."""
+    """Chain with a flag for self-normalisation (each factor is first divided by its own size)."""
 
     chain: ChainParameters
     self_normalized: bool
@@ -60,13 +60,13 @@ class Case(NamedTuple):
         return self.chain.dims
 
     def of(self, law: Callable[..., Any], *arguments: object) -> Any:
-        """A law of this case."""
+        """Return the law ``law(*arguments)`` of this case."""
         return law(*arguments, **self.chain.keywords, self_normalized=self.self_normalized)
 
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How the null of one statistic is made, and how well it is known: method and accuracy."""
+    """Recipe for the null of one statistic: its law, and its (method, accuracy)."""
 
     make: Callable[[Case], Distribution]
     known: Callable[[Case], tuple[str, str]]
@@ -80,28 +80,29 @@ def null(
     excess_kurtosis: ArrayLike = 0.0,
     **chain: Unpack[ChainKeywords],
 ) -> NullLaw:
-    """Return the distribution of a spectral statistic over independent draws of a Gaussian chain. Nothing is drawn.
+    """Return the distribution of a spectral statistic over independent draws of a Gaussian chain, without drawing.
 
-    Exact: ``log_determinant``, and the ``trace`` of one factor. Exact moments (rational arithmetic): ``trace``,
-    ``trace_of_square``. Moments that are continued from exact ones: participation ratios. Second-order Tracy–Widom
-    (:func:`rmtbase.laws.largest_eigenvalue`): the extreme eigenvalues, condition numbers, and with the central limit
-    theorem stable ranks. Central limit theorem with corrections (:func:`rmtbase.laws.linear_statistics`): entropies,
-    effective rank, participation ratios of singular values. What these expansions leave of the normal score of a
-    participation ratio, entropy or rank was fitted to draws of other chains, as a smooth function of few sizes that
-    vanishes as the rank grows (``studies/spectral_tails``); no other number was.
+    ``log_determinant``, and the ``trace`` of one factor, are exact. ``trace`` and ``trace_of_square`` have exact
+    moments (rational arithmetic), and the moments of participation ratios are continued from exact ones. The extreme
+    eigenvalues and condition numbers follow the second-order Tracy–Widom law
+    (:func:`rmtbase.laws.largest_eigenvalue`), and so do stable ranks, together with the central limit theorem.
+    Entropies, the effective rank and participation ratios of singular values follow the central limit theorem with
+    corrections (:func:`rmtbase.laws.linear_statistics`). The remaining error of the normal score of participation
+    ratios, entropies and ranks was fitted to draws of other chains, as a smooth function of a few sizes that vanishes
+    as the rank grows (``studies/spectral_tails``); no other number is fitted.
 
     ``statistic`` is one of NULL_STATISTICS, the names of ``rmtbase.statistics.SPECTRAL_STATISTICS``:
-    ``null("normalized_participation_ratio", d_model=768, d_head=64)``. ``self_normalized`` divides each factor by its
-    own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l first, as a trained head is: the sigmas then cancel, and
-    scale-free statistics do not change. ``excess_kurtosis`` is that of independent entries that are not normal, of all
-    factors or of each: mean and spread are then moved to first order in it (see
-    :func:`rmtbase.laws.eigenvalue_displacement`), the shape stays.
+    ``null("normalized_participation_ratio", d_model=768, d_head=64)``. ``self_normalized`` first divides each factor by
+    its own estimate |X_l|_F / (n_{l-1} n_l)^(1/2) of σ_l, as is done with a trained head: the sigmas then cancel, and
+    scale-free statistics do not change. ``excess_kurtosis`` is the excess kurtosis of independent entries that are not
+    normal, one number for all factors or one for each: mean and spread are shifted to first order in it (see
+    :func:`rmtbase.laws.eigenvalue_displacement`), and the shape stays.
 
     Raises:
         ParameterError: for an unknown statistic; parameters outside the domain of
             :class:`rmtbase.laws.GaussianChain`; fewer than 8 nonzero eigenvalues where the null is asymptotic, or so
             few for many factors that no law has the moments of the expansion; a smallest eigenvalue or condition
-            number where more than five dimensions are nearly equal; a statistic that does not vary, as the
+            number where more than five dimensions are nearly equal; a statistic that does not vary, such as the
             self-normalised trace of one factor.
     """
     if not isinstance(statistic, str) or statistic not in _RECIPES:
@@ -158,7 +159,7 @@ def _asymptotic(of: Callable[[tuple[int, ...]], str], make: Callable[[Case], Dis
 
 
 def _mended(make: Callable[..., Distribution], *arguments: object, stable: bool = False) -> _Recipe:
-    """Of a statistic that depends on the dimensions alone."""
+    """Return the recipe of a statistic that depends only on the dimensions."""
     return _Recipe(
         lambda case: make(case.dims, *arguments),
         lambda case: (accuracy.MENDED, accuracy.of_scale_free(case.dims, stable)),

@@ -1,4 +1,4 @@
-"""Laws of numbers of which an increasing function has a known law."""
+"""Laws of numbers given by the law of an increasing function of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rmtbase.laws._null._pearson import TwoMoments
 
 
 class Scale(ABC):
-    """An increasing function of a statistic, in which its law is nearer to normal.
+    """Increasing function of a statistic whose law is nearer to normal than that of the statistic.
 
     Attributes:
-        domain: where it is defined.
-        image: the values that it takes.
+        domain: interval on which it is defined.
+        image: interval of its values.
     """
 
     image: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
@@ -29,20 +29,20 @@ class Scale(ABC):
 
     @abstractmethod
     def of(self, x: FloatArray) -> FloatArray:
-        """Its values inside the domain."""
+        """Return its values inside the domain."""
 
     @abstractmethod
     def inverse(self, u: FloatArray) -> FloatArray:
-        """Where it has these values, inside the image or at its ends."""
+        """Return the points with these values, inside the image or at its ends."""
 
     @abstractmethod
     def derivatives(self, x: float) -> tuple[float, float, float]:
-        """Its value and first two derivatives."""
+        """Return its value and first two derivatives."""
 
 
 @dataclass(frozen=True)
 class Identity(Scale):
-    """x."""
+    """Identity, x."""
 
     def of(self, x: FloatArray) -> FloatArray:
         return x
@@ -59,7 +59,7 @@ IDENTITY = Identity()
 
 @dataclass(frozen=True)
 class Logarithm(Scale):
-    """ln(x − origin)."""
+    """Logarithm, ln(x − origin)."""
 
     origin: float = 0.0
 
@@ -79,7 +79,7 @@ class Logarithm(Scale):
 
 @dataclass(frozen=True)
 class Inverse(Scale):
-    """−1/(x − origin)."""
+    """Negative inverse, −1/(x − origin)."""
 
     origin: float
     image: ClassVar[tuple[float, float]] = (-math.inf, -0.0)
@@ -100,7 +100,7 @@ class Inverse(Scale):
 
 @dataclass(frozen=True)
 class Nearness(Scale):
-    """−ln(end − x)."""
+    """Negative logarithm of the distance to an end, −ln(end − x)."""
 
     end: float
 
@@ -120,7 +120,7 @@ class Nearness(Scale):
 
 @dataclass(frozen=True)
 class Exponential(Scale):
-    """e^x, for the logarithm of a number that is never below 1."""
+    """Exponential, e^x, for the logarithm of a number that is never below 1."""
 
     image: ClassVar[tuple[float, float]] = (1.0, math.inf)
 
@@ -140,12 +140,12 @@ class Exponential(Scale):
 
 @dataclass(frozen=True)
 class OnScale(TwoMoments):
-    """The law of a statistic T of which an increasing function has a known law.
+    """Law of a statistic T, given by the law of an increasing function of T.
 
     Attributes:
         centre, spread: mean and standard deviation of T.
         scale: the function.
-        law: of scale(T).
+        law: the law of scale(T).
     """
 
     scale: Scale
@@ -153,7 +153,7 @@ class OnScale(TwoMoments):
 
     @property
     def support(self) -> tuple[float, float]:
-        """Of the function's domain what its law has probability for."""
+        """Image of the support of the law of scale(T), within the domain of the function."""
         low, high = self._from(np.array(self.law.support))
         return float(low), float(high)
 
@@ -172,6 +172,6 @@ class OnScale(TwoMoments):
         return self._from(self.law.isf(q))
 
     def _from(self, u: FloatArray) -> FloatArray:
-        """T at values of the function; what an approximate law has beyond its image lies at its ends."""
+        """T at values of the function; values of an approximate law beyond the image are clipped to its ends."""
         with np.errstate(over="ignore", divide="ignore"):
             return self.scale.inverse(np.clip(u, *self.scale.image))

@@ -1,4 +1,4 @@
-"""Laws by their first moments: Pearson's type III, with other tails, in mixtures, and a shifted log-normal."""
+"""Laws given by their first moments: Pearson's type III (plain, tailed, mixed) and a shifted log-normal."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, ndtr, 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
 
-_LEAST = 1e-6  # skewness that is one, and part of the gamma variable's mean that is left of it at its end
-_SYMMETRIC = 5e-3  # skewness below which gammainc loses its tails, and a cube root of the gamma variable is normal
-_STEPS = 100  # of a fixed point that takes three to twenty
+_LEAST = 1e-6  # smallest skewness, and smallest gamma variable relative to its mean, in a mixture
+_SYMMETRIC = 5e-3  # skewness below which gammainc loses its tails, and the cube root of the gamma variable is normal
+_STEPS = 100  # of a fixed-point iteration that needs three to twenty
 _SETTLED = 1e-10
 _ROUNDING = 1e-14
-_TURN = 0.5  # of the skewness in one step
+_TURN = 0.5  # largest change of the skewness in one step
 _Z = np.linspace(-7.0, 7.0, 113)
 _WEIGHT = np.exp(-0.5 * _Z * _Z) / np.exp(-0.5 * _Z * _Z).sum()
 
 
 @dataclass(frozen=True)
 class TwoMoments(Distribution):
-    """A law whose mean and standard deviation are known.
+    """Law with known mean and standard deviation.
 
     Attributes:
-        centre, spread: these two.
+        centre, spread: mean and standard deviation.
     """
 
     centre: float
@@ -48,7 +48,7 @@ class TwoMoments(Distribution):
 
 @dataclass(frozen=True)
 class ThreeMoments(TwoMoments):
-    """A law that its first three moments determine.
+    """Law that is determined by its first three moments.
 
     Attributes:
         skewness: third central moment over std³.
@@ -58,24 +58,24 @@ class ThreeMoments(TwoMoments):
 
     @classmethod
     def of(cls, mean: float, variance: float, third: float) -> Self:
-        """The law with these cumulants."""
+        """Return the law with these cumulants."""
         return cls(mean, math.sqrt(variance), third / variance**1.5)
 
     def scaled(self, unit: float) -> Self:
-        """The law of a positive multiple."""
+        """Return the law of a positive multiple."""
         return replace(self, centre=unit * self.centre, spread=unit * self.spread)
 
 
 class Pearson3(ThreeMoments):
-    """The gamma distribution, shifted and perhaps reversed, with these moments (Pearson's type III).
+    """Gamma distribution with these moments, shifted and possibly reversed (Pearson's type III).
 
-    For d_head/d_model → 0 it is the law itself of the scale-free statistics: they are then those of a traceless matrix
-    of the Gaussian orthogonal ensemble, whose sum of squares is χ² of h(h + 1)/2 - 1 degrees of freedom.
+    For d_head/d_model → 0 it is the exact law of the scale-free statistics: they are then statistics of a traceless
+    matrix of the Gaussian orthogonal ensemble, whose sum of squares is χ² with h(h + 1)/2 - 1 degrees of freedom.
     """
 
     @property
     def support(self) -> tuple[float, float]:
-        """The real line, cut where the gamma variable is zero."""
+        """Real line, cut where the gamma variable is zero."""
         if self.skewness == 0.0:
             return -math.inf, math.inf
         end = self.centre - 2.0 * self.spread / self.skewness
@@ -94,12 +94,12 @@ class Pearson3(ThreeMoments):
         return self._quantile(q, -1.0)
 
     def at_score(self, z: FloatArray) -> FloatArray:
-        """The value x with cdf(x) = Φ(z)."""
+        """Return x with cdf(x) = Φ(z)."""
         with np.errstate(over="ignore"):
             return np.where(z < 0.0, self._ppf(ndtr(z)), self._isf(ndtr(-z)))
 
     def score(self, x: FloatArray) -> FloatArray:
-        """The z with Φ(z) = cdf(x)."""
+        """Return z with Φ(z) = cdf(x)."""
         below, above = self._mass(x, 1.0), self._mass(x, -1.0)
         return np.where(below < above, ndtri(below), -ndtri(above))
 
@@ -107,10 +107,10 @@ class Pearson3(ThreeMoments):
     def through(
         cls, scale: Callable[[FloatArray], FloatArray], mean: float, std: float, skewness: float, start: Self
     ) -> Self:
-        """The law of x for which an increasing function of x has these moments, from a law that nearly has them.
+        """Find the law of x for which an increasing function of x has these moments, from a nearby law.
 
         Raises:
-            ParameterError: where no law is found.
+            ParameterError: if no law is found.
         """
         law, settled = start, _SETTLED + _ROUNDING * abs(mean) / std
         for _ in range(_STEPS):
@@ -126,10 +126,11 @@ class Pearson3(ThreeMoments):
         raise ParameterError("skewness", skewness, f"one that a gamma law can have with mean {mean}, std {std}")
 
     # With k = 4/skewness² and G a gamma variable of mean and variance k: x = mean + std (G - k) skewness/2. Below
-    # _SYMMETRIC Wilson & Hilferty (1931): (G/k)^(1/3) is normal, to 3e-4 of the tail's mass at eight deviations.
+    # _SYMMETRIC, (G/k)^(1/3) is treated as normal (Wilson & Hilferty 1931), to 3e-4 of the mass of the tail at eight
+    # standard deviations.
 
     def _mass(self, x: FloatArray, sign: float) -> FloatArray:
-        """The mass on the side of x that is lower (1) or upper (-1)."""
+        """Return the mass below x (``sign`` 1) or above x (-1)."""
         with np.errstate(over="ignore", divide="ignore"):
             score = (x - self.centre) / self.spread
             if self.skewness == 0.0:
@@ -156,13 +157,13 @@ class Pearson3(ThreeMoments):
 
 @dataclass(frozen=True)
 class TailedPearson3(TwoMoments):
-    """Type III with heavier or lighter tails: at its normal score sinh(tail arsinh z) for a standard normal z.
+    """Type III with heavier or lighter tails: its value at the normal score sinh(tail arsinh z), z standard normal.
 
     Source: M. C. Jones and A. Pewsey, Biometrika 96, 761 (2009), for the transform.
 
     Attributes:
         body: the law at tail = 1.
-        tail: above 1 for heavier tails than those of the body, below for lighter ones.
+        tail: above 1 for heavier tails than the body, below 1 for lighter tails.
     """
 
     body: Pearson3
@@ -170,22 +171,22 @@ class TailedPearson3(TwoMoments):
 
     @classmethod
     def matched(cls, mean: float, std: float, skewness: float, excess_kurtosis: float) -> TailedPearson3:
-        """The member with these moments; with three of them where none has all."""
+        """Return the member with these moments, or with the first three if none has all four."""
         shape, tail = _tailed_shape(skewness, excess_kurtosis)
         centre, spread, _ = moments_at_scores(Pearson3(0.0, 1.0, shape).at_score(_tailed(_Z, tail)))
         return cls(mean, std, Pearson3(mean - std * centre / spread, std / spread, shape), tail)
 
     @property
     def support(self) -> tuple[float, float]:
-        """That of the body."""
+        """Support of the body."""
         return self.body.support
 
     def at_score(self, z: FloatArray) -> FloatArray:
-        """The value x with cdf(x) = Φ(z)."""
+        """Return x with cdf(x) = Φ(z)."""
         return self.body.at_score(_tailed(z, self.tail))
 
     def scaled(self, unit: float) -> Self:
-        """The law of a positive multiple."""
+        """Return the law of a positive multiple."""
         return replace(self, centre=unit * self.centre, spread=unit * self.spread, body=self.body.scaled(unit))
 
     def _cdf(self, x: FloatArray) -> FloatArray:
@@ -202,15 +203,15 @@ class TailedPearson3(TwoMoments):
 
 
 def moments_at_scores(values: FloatArray) -> tuple[float, float, float]:
-    """Mean, standard deviation and skewness of a number that has these values at equidistant normal scores."""
+    """Return mean, standard deviation and skewness of a number with these values at equidistant normal scores."""
     mean = float(_WEIGHT @ values)
     std = math.sqrt(float(_WEIGHT @ (values - mean) ** 2))
-    with np.errstate(divide="ignore", invalid="ignore"):  # of values that lie all in one place, which has no law
+    with np.errstate(divide="ignore", invalid="ignore"):  # if all values are equal there is no law
         return mean, std, float(_WEIGHT @ ((values - mean) / std) ** 3)
 
 
 def log_moments(at_score: Callable[[FloatArray], FloatArray]) -> tuple[float, float, float]:
-    """Those of the logarithm of a number that is never below 1, from its values at normal scores."""
+    """Return the same moments of the logarithm of a number that is never below 1, from its values at normal scores."""
     return moments_at_scores(np.log(np.maximum(at_score(_Z), 1.0)))
 
 
@@ -220,7 +221,7 @@ def _tailed(z: FloatArray, tail: float) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def _tailed_shape(skewness: float, excess_kurtosis: float) -> tuple[float, float]:
-    """Skewness of the body and tail of the law with this skewness and excess kurtosis."""
+    """Return the skewness of the body and the tail of the law with this skewness and excess kurtosis."""
 
     def excess(parameters: FloatArray) -> list[float]:
         shape, tail = map(float, parameters)
@@ -238,13 +239,13 @@ def _tailed_shape(skewness: float, excess_kurtosis: float) -> tuple[float, float
 
 @dataclass(frozen=True)
 class Pearson3Mixture(Distribution):
-    """A mixture of type III laws of |skewness| < 1, each by the cube root of its gamma variable, nearly normal.
+    """Mixture of type III laws of |skewness| < 1, each evaluated by the nearly normal cube root of its gamma variable.
 
     Source: E. B. Wilson and M. M. Hilferty, Proc. Natl. Acad. Sci. 17, 684 (1931).
 
     Attributes:
-        centre, spread, skewness: of the parts, (part,) or one for all.
-        weight: of sum 1, (part,).
+        centre, spread, skewness: those of the parts, (part,), or one number for all.
+        weight: weights of the parts, of sum 1, (part,).
     """
 
     centre: FloatArray
@@ -276,9 +277,10 @@ class Pearson3Mixture(Distribution):
 
 
 class ShiftedLogNormal(ThreeMoments):
-    """±(e^y − c) with a normal y: the law with these moments that has no end where its thin tail is.
+    """±(e^y − c) with a normal y: the log-normal law with these moments.
 
-    With ω = e^(Var y), |skewness| = (ω + 2)(ω − 1)^(1/2), not zero.
+    Its end on the thin side is at least 3/2 times as far from the mean as that of Pearson's type III. With
+    ω = e^(Var y), |skewness| = (ω + 2)(ω − 1)^(1/2), which must not be zero.
     """
 
     @cached_property
@@ -290,7 +292,7 @@ class ShiftedLogNormal(ThreeMoments):
 
     @property
     def support(self) -> tuple[float, float]:
-        """From, or up to, its end on the thin side."""
+        """(end, ∞) or (-∞, end), with the end on the thin side."""
         sigma, median = self._shape
         end = self.centre - math.copysign(median * math.exp(0.5 * sigma**2) * self.spread, self.skewness)
         return (end, math.inf) if self.skewness > 0.0 else (-math.inf, end)

@@ -1,4 +1,4 @@
-"""What the counts of cells add to an entropy beyond first order: moments of functions of Poisson counts."""
+"""Noise of cell counts in an entropy beyond first order: moments of functions of Poisson counts."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from scipy.interpolate import CubicSpline
 
 from rmtbase.laws._distribution import FloatArray
 
-_FEW = 16  # from here on Grassberger's G(N) is ψ(N)
+_FEW = 16  # from this count on Grassberger's G(N) is taken as ψ(N)
 _RANGE = (math.log(1e-6), math.log(400.0))
 
 
 class CountNoise(NamedTuple):
-    """Of f(N), N Poisson of mean μ, by μ.
+    """Moments of f(N) for a Poisson count N of mean μ, as functions of μ.
 
     Attributes:
         bias: E f(N) − μ ln μ.
         slope: Cov(f, N)/μ, which is ln μ + 1 for large μ.
-        variance, third: second and third cumulant of what a linear function of N leaves of f.
+        variance, third: second and third cumulant of f minus its linear regression on N.
     """
 
     bias: FloatArray
@@ -33,12 +33,12 @@ class CountNoise(NamedTuple):
 
 
 def plain(count: FloatArray) -> FloatArray:
-    """N ln N."""
+    """Return N ln N."""
     return special.xlogy(count, count)
 
 
 def corrected(count: FloatArray) -> FloatArray:
-    """N G(N), G(N) = ψ(N) + (−1)^N (ψ((N + 1)/2) − ψ(N/2))/2 for N < 16, of mean μ ln μ (Grassberger 2003)."""
+    """N G(N), whose mean is μ ln μ; G(N) = ψ(N) + (−1)^N (ψ((N + 1)/2) − ψ(N/2))/2 for N < 16 (Grassberger 2003)."""
     at = np.maximum(count, 1.0)
     few = np.minimum(at, _FEW)
     parity = np.where(at < _FEW, 0.5 - few % 2, 0.0)
@@ -47,18 +47,18 @@ def corrected(count: FloatArray) -> FloatArray:
 
 
 _LIMITS = {plain: (0.5, 0.0, 0.5, 1.0), corrected: (0.0, 0.0, 0.5, 1.0)}
-"""Bias, slope less ln μ + 1, variance and third cumulant for large counts: f has then the quadratic part Z²/2."""
+"""Bias, slope minus (ln μ + 1), variance and third cumulant for large counts, where the nonlinear part of f is Z²/2."""
 
 
 def noise(function: Callable[..., FloatArray], mean: FloatArray) -> CountNoise:
-    """Of cells of these mean counts."""
+    """Return the moments for cells with these mean counts."""
     table = _table(function)
     log_mean = np.log(np.maximum(mean, 1e-300))
     inside = np.clip(log_mean, *_RANGE)
     bias, slope, variance, third = table(inside).T
     low, high = log_mean < _RANGE[0], log_mean > _RANGE[1]
     limits = _LIMITS[function]
-    share = np.where(low, np.exp(np.minimum(log_mean - _RANGE[0], 0.0)), 1.0)  # below, all but the slope go as μ
+    share = np.where(low, np.exp(np.minimum(log_mean - _RANGE[0], 0.0)), 1.0)  # below, all but the slope are ~ μ
     return CountNoise(
         np.where(high, limits[0], bias) * share,
         np.where(high, limits[1], slope) + log_mean + 1.0,
@@ -69,7 +69,7 @@ def noise(function: Callable[..., FloatArray], mean: FloatArray) -> CountNoise:
 
 @cache
 def _table(function: Callable[..., FloatArray]) -> CubicSpline:
-    """Bias, slope less ln μ + 1, variance and third cumulant as functions of ln μ."""
+    """Return bias, slope minus (ln μ + 1), variance and third cumulant as functions of ln μ."""
     log_mean = np.linspace(*_RANGE, 140)
     return CubicSpline(log_mean, np.array([_moments(function, math.exp(one)) for one in log_mean]))
 

@@ -1,4 +1,4 @@
-"""A parent in units of its standard deviation, with the normal laws that are fitted to it."""
+"""Parent law in units of its standard deviation, with the normal laws that are fitted to it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NORMAL_IQR = 1.3489795003921634
 
 @dataclass(frozen=True)
 class ReferenceLaw:
-    """The law of w/σ, symmetric about zero.
+    """Law of w/σ, symmetric about zero.
 
     Attributes:
-        parent: of w.
+        parent: the law of w.
     """
 
     parent: Parent
@@ -39,7 +39,7 @@ class ReferenceLaw:
 
     @cached_property
     def grid(self) -> Panels:
-        """Of |w|."""
+        """Quadrature over the law of |w|."""
         return panels(self.parent, [self._median, self._core_end])
 
     @cached_property
@@ -53,27 +53,27 @@ class ReferenceLaw:
 
     @property
     def upper(self) -> float:
-        """The largest |w|/σ."""
+        """Largest |w|/σ."""
         return float(self.parent.upper(FLOAT)) / self.sigma
 
     @cached_property
     def log_s(self) -> Expansion:
-        """Ln s."""
+        """ln s."""
         return 0.5 * variance(self.grid).log()
 
     @cached_property
     def core(self) -> Expansion:
-        """ln(σ_fit/s), the normal law of the core fitted to the middle 80 %."""
+        """ln(σ_fit/s), where the normal law of the core is fitted to the middle 80 %."""
         return smooth.core_sigma(self.grid, 0.1, self._core_end).log()
 
     @cached_property
     def core_centre(self) -> FloatArray:
-        """Influence at w > 0 of the core's centre, the mean of the middle 80 %, in units of σ; odd in w."""
+        """Influence at w > 0 of the centre of the core (the mean of the middle 80 %), in units of σ; odd in w."""
         return np.minimum(self.x, self._core_end / self.sigma) / 0.8
 
     @cached_property
     def spread(self) -> tuple[Expansion, float]:
-        """Ln of min(s, interquartile range/1.349)/σ, and the standard deviation of their distance where both agree."""
+        """ln of min(s, interquartile range/1.349)/σ; and √n times the std of the log-ratio if both agree, else 0."""
         log_s = self.log_s - math.log(self.sigma)
         log_iqr = smooth.log_quantile(self.grid, 0.5, self._median, 0.0) - math.log(0.5 * _NORMAL_IQR * self.sigma)
         distance = log_iqr - log_s
@@ -83,7 +83,7 @@ class ReferenceLaw:
 
     @cached_property
     def is_normal(self) -> bool:
-        """Whether the fits of normal laws are exact, and estimates of the divergence from them have no influence."""
+        """True if the normal fits are exact, so that estimates of the divergence from them have no influence."""
         return abs(self.core.value) < 1e-9 and abs(float(self.grid.probability @ self.x**4) - 3.0) < 1e-9
 
     @cached_property
@@ -98,7 +98,7 @@ class ReferenceLaw:
         return self.divergence + self.core.value + 0.5 * math.expm1(-2.0 * self.core.value)
 
     def masses(self, edges: FloatArray) -> FloatArray:
-        """P(w/σ in cell), cells along the last axis between ascending edges, from the smaller tail."""
+        """P(w/σ in cell) for cells between ascending edges along the last axis, from the smaller tail."""
         at = np.clip(np.abs(edges), 1e-300, np.nextafter(self.upper, 0.0)) * self.sigma
         tail = 0.5 * np.where(np.abs(edges) >= self.upper, 0.0, self.parent.law(at, FLOAT)[2])
         low, high = tail[..., :-1], tail[..., 1:]
@@ -106,7 +106,7 @@ class ReferenceLaw:
         return np.where(right, low - high, np.where(left, high - low, 1.0 - low - high))
 
     def centred(self, even: FloatArray) -> FloatArray:
-        """Values at the nodes less their mean."""
+        """Return values at the nodes minus their mean."""
         return even - self.grid.probability @ even
 
 

@@ -1,4 +1,4 @@
-"""Statistics of the elements of a matrix, as functionals of the law of an element, to second order."""
+"""Second-order expansions of the statistics of the elements of a matrix about the law of an element."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rmtbase.laws._element._expansion import (
 from rmtbase.laws._element._panels import Panels
 from rmtbase.laws._weibull._projections import weibull_maximum_likelihood
 
-_STEP = 1e-4  # in ln x, of the slope of a density
+_STEP = 1e-4  # in ln x, for the slope of a density
 
 
 def excess_kurtosis(grid: Panels) -> Expansion:
@@ -32,7 +32,7 @@ def excess_kurtosis(grid: Panels) -> Expansion:
 
 
 def l_moment(grid: Panels, order: int) -> Expansion:
-    """λ₂ = E w P₁(2F − 1) or λ₄ = E w P₃(2F − 1), P Legendre's, of w with both signs; the sample's is unbiased.
+    """λ₂ = E w P₁(2F − 1) or λ₄ = E w P₃(2F − 1) of the signed w, P Legendre polynomials; unbiased in a sample.
 
     Source: J. R. M. Hosking, J. R. Stat. Soc. B 52, 105 (1990).
     """
@@ -43,24 +43,24 @@ def l_moment(grid: Panels, order: int) -> Expansion:
 
 
 def l_scale(grid: Panels) -> Expansion:
-    """λ₂/s."""
+    """Return λ₂/s."""
     return l_moment(grid, 2) / variance(grid).power(0.5)
 
 
 def l_kurtosis(grid: Panels) -> Expansion:
-    """λ₄/λ₂."""
+    """Return λ₄/λ₂."""
     return l_moment(grid, 4) / l_moment(grid, 2)
 
 
 def gini(grid: Panels) -> Expansion:
-    """λ₂/λ₁ of the magnitudes x = |w|, λ₂ = ∫ x (2F − 1) dF; the sample's λ₂ is unbiased."""
+    """λ₂/λ₁ of the magnitudes x = |w|, with λ₂ = ∫ x (2F − 1) dF, which is unbiased in a sample."""
     x = np.exp(grid.log_x)
     scale = ordered_average(grid, x, x, grid.cdf - grid.sf, np.full(x.shape, 2.0))
     return scale.drifting(-scale.drift) / average(grid, x)
 
 
 def core_sigma(grid: Panels, trim: float, end: float) -> Expansion:
-    """σ_fit/s, σ_fit = ∫ w Φ⁻¹(p) dp/∫ (Φ⁻¹)² dp over p in [t, 1 − t], with w(1 − t) = ``end``, an end of a panel."""
+    """σ_fit/s with σ_fit = ∫ w Φ⁻¹(p) dp/∫ (Φ⁻¹)² dp over p in [t, 1 − t]; ``end`` = w(1 − t) is an end of a panel."""
     x, kept = np.exp(grid.log_x), grid.log_x < math.log(end)
     normal = np.where(kept, special.ndtri(0.5 * (1.0 + np.where(kept, grid.cdf, 0.0))), 0.0)
     slope = np.where(kept, 0.5 * math.sqrt(2.0 * math.pi) * np.exp(0.5 * normal**2), 0.0)
@@ -74,10 +74,10 @@ def core_sigma(grid: Panels, trim: float, end: float) -> Expansion:
 
 
 def log_quantile(grid: Panels, p: float, x: float, offset: float) -> Expansion:
-    """Ln of the p-quantile x of |w|, an end of a panel, by order statistics with F of mean p + offset/n.
+    """Ln of the p-quantile x of |w|, which is an end of a panel, by order statistics whose mean F is p + offset/n.
 
-    With g = dF/d ln x, δ ln x = −δF/g, to second order (2 δF δg − δF² g′/g)/g²; at the jump of an influence, which is
-    the quantile itself, δg takes the mean of both sides.
+    With g = dF/d ln x, δ ln x = −δF/g to first order, and (2 δF δg − δF² g′/g)/g² to second order. At the jump of an
+    influence, which is at the quantile itself, δg is the mean of both sides.
     """
     node = int(np.searchsorted(grid.log_x, math.log(x)))
     around = x * np.exp(_STEP * np.arange(-1, 2))
@@ -93,20 +93,20 @@ def log_quantile(grid: Panels, p: float, x: float, offset: float) -> Expansion:
 
 
 def skewness_influence(grid: Panels) -> FloatArray:
-    """IF of m₃/m₂^(3/2) at positive w; odd in w."""
+    """Return the influence of m₃/m₂^(3/2) at positive w; it is odd in w."""
     z = np.exp(grid.log_x) / math.sqrt(mean_square(grid).value)
     return z**3 - 3.0 * z
 
 
 def l_skewness_influence(grid: Panels) -> FloatArray:
-    """IF of λ₃/λ₂ at positive w: ∫ P₂(2F − 1) dw/λ₂, odd in w."""
+    """Return the influence ∫ P₂(2F − 1) dw/λ₂ of λ₃/λ₂ at positive w; it is odd in w."""
     x, u = np.exp(grid.log_x), grid.cdf
     # Both terms of P₂(u) = (3u² − 1)/2, without their cancellation at the first node.
     return grid.running_integral(x * (1.5 * u * u - 0.5)) / l_moment(grid, 2).value
 
 
 def maximum_likelihood(grid: Panels) -> tuple[Expansion, Expansion]:
-    """k̂ and ln λ̂ of the Weibull law by maximum likelihood."""
+    """Return k̂ and ln λ̂ of the Weibull law by maximum likelihood."""
 
     def log_moment(k: float) -> Expansion:
         return average(grid, np.exp(k * grid.log_x)).log()

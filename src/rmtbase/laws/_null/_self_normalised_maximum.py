@@ -1,4 +1,4 @@
-"""The largest |w|/s of normal numbers, whose largest and whose s depend on each other: independent ones, or W_QK's."""
+"""Largest |w|/s of independent normal numbers or of the elements of W_QK; the largest |w| and s are dependent."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _TINY = 1e-300
 
 
 class SelfNormalisedMaximum(Tabulated):
-    """The law of max |w|/s, from two that are each right in one tail.
+    """Law of max |w|/s, combined from two laws that are each right in one tail.
 
-    With each |w|/s at its own exact law and taken as independent the upper tail is right. In the lower one it counts
-    that all of them share s: max |w|/σ is the product of max |w|/s and the independent s/σ (Basu 1955), so that ln of
-    the former has the variance of both. There the law is that of max |w|/σ, drawn together in its logarithm. The two
-    are mixed with the weight that the first has at x.
+    The first gives each |w|/s its exact law and treats them as independent; its upper tail is right. In the lower tail
+    it matters that all of them share s. Here max |w|/σ is the product of max |w|/s and the independent s/σ (Basu 1955),
+    so the variance of its logarithm is the sum of both. The second law is that of max |w|/σ, contracted in its
+    logarithm accordingly. The two are mixed at x with the weights F(x) and 1 − F(x), F the first law.
     """
 
     @abstractmethod
     def _log_upper(self, x: FloatArray) -> FloatArray:
-        """ln P(max |w|/s ≤ x), right where it is near 0."""
+        """ln P(max |w|/s ≤ x), accurate where it is near 0."""
 
     @abstractmethod
     def _log_free(self, x: FloatArray) -> FloatArray:
@@ -41,19 +41,22 @@ class SelfNormalisedMaximum(Tabulated):
 
     @abstractmethod
     def _shared(self, log_x: FloatArray, weight: FloatArray) -> tuple[float, float]:
-        """Var ln(s/σ), and what besides the variance of ln(max |w|/σ) has that is not in max |w|/s, given its law."""
+        """Return Var ln(s/σ), and any other part of Var ln(max |w|/σ) that ln(max |w|/s) lacks.
+
+        Nodes and weights of the law of ln(max |w|/σ) are given.
+        """
 
     @property
     @abstractmethod
     def _range(self) -> tuple[float, float]:
-        """Between which max |w|/σ and max |w|/s lie, but for a mass of 1e-14."""
+        """Interval that holds max |w|/σ and max |w|/s up to a mass of 1e-14."""
 
     def _points(self) -> FloatArray:
         return np.geomspace(*self._range, _POINTS)
 
     @cached_property
     def _contraction(self) -> tuple[float, float, float]:
-        """Mean of ln(max |w|/σ) and of ln(max |w|/s), and the ratio of their standard deviations."""
+        """Means of ln(max |w|/σ) and ln(max |w|/s), and the latter's standard deviation over the former's."""
         log_x, weight = log_rule(score_table(self._points(), lambda x: _both(self._log_free(x)), self.furthest))
         mean = float(weight @ log_x)
         of_s, besides = self._shared(log_x, weight)
@@ -68,15 +71,15 @@ class SelfNormalisedMaximum(Tabulated):
 
 
 def _both(log_cdf: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The distribution and the survival function."""
+    """Return the distribution and the survival function."""
     return np.exp(log_cdf), -np.expm1(np.minimum(log_cdf, 0.0))
 
 
 @dataclass(frozen=True)
 class NormalMaximum(SelfNormalisedMaximum):
-    """Of max |w − w̄|/s of n independent normal numbers; each has Thompson's law.
+    """Law of max |w − w̄|/s of n independent normal numbers; each deviation has Thompson's law.
 
-    The common w̄, which is independent of the deviations, adds its variance to the largest besides.
+    The common w̄ is independent of the deviations; its variance is also a part of that of max |w|/σ.
 
     Attributes:
         count: n.
@@ -108,20 +111,20 @@ class NormalMaximum(SelfNormalisedMaximum):
 
 @dataclass(frozen=True)
 class ProductMaximum(SelfNormalisedMaximum):
-    """Of max |w|/s over the elements of W_QK.
+    """Law of max |w|/s over the elements of W_QK.
 
-    With γ a squared norm over the mean of its kind, the elements of a row of norm γ are normal of variance γ s², and
-    independent but for the norms of the columns. So many exceed x that P(|w|/s > x) = E p(γ), p = 2Φ(−x/√γ), counts
-    them, and they come together in rows and columns of large norm:
+    Let γ be the squared norm of a row or column divided by the mean over rows or columns. The elements of a row are
+    normal with variance γ s², and independent except through the norms of the columns. The expected number of elements
+    beyond x is Λ = d_query d_key E p(γ), p = 2Φ(−x/√γ), and they cluster in rows and columns of large norm:
 
-        −ln P(max ≤ x) = R C/Λ,    R = −d_query ln E e^(−d_key p(γ)),    C = −d_key ln E e^(−d_query p(γ)),
+        −ln P(max ≤ x) = R C/Λ,    R = −d_query ln E e^(−d_key p(γ)),    C = −d_key ln E e^(−d_query p(γ)).
 
-    Λ = d_query d_key E p(γ), right to first order in what R and C are less than Λ. γ/d is of Beta(h/2, (d − 1)h/2) for
-    max |w|/s, and γ of χ²_h/h for max |w|/σ. Of factors that are not normal h is the degrees of freedom of their norms
-    (:class:`RowLaw`), and p differs by the factor that makes Λ right.
+    This is right to first order in Λ − R and Λ − C. For max |w|/s, γ/d has the law Beta(h/2, (d − 1)h/2); for
+    max |w|/σ, γ has the law χ²_h/h. For factors that are not normal, h is the degrees of freedom of their norms
+    (:class:`RowLaw`), and p is multiplied by the factor that makes Λ right.
 
     Attributes:
-        d_query, d_key: of W_QK.
+        d_query, d_key: numbers of rows and columns of W_QK.
         element: the law of an element.
     """
 
@@ -144,14 +147,14 @@ class ProductMaximum(SelfNormalisedMaximum):
 
     @cached_property
     def _of_mean(self) -> list[tuple[FloatArray, FloatArray]]:
-        """√γ and weights, of rows and of columns, whose mean γ is 1."""
+        """Nodes √γ and weights for rows and for columns, given that the mean γ is 1."""
         half = 0.5 * self._degrees
         rules = [(beta_rule(half, half * (number - 1)), number) for number in (self.d_query, self.d_key)]
         return [(np.sqrt(share * number), weight) for (share, weight), number in rules]
 
     @cached_property
     def _free(self) -> list[tuple[FloatArray, FloatArray]]:
-        """The same of independent γ."""
+        """Nodes √γ and weights for rows and for columns with independent γ."""
         score, weight = normal_rule()
         return [(np.sqrt(special.chdtri(self._degrees, special.ndtr(-score)) / self._degrees), weight)] * 2
 
@@ -171,7 +174,7 @@ class ProductMaximum(SelfNormalisedMaximum):
         return -together / np.maximum(expected, _TINY)
 
     def _factor(self, x: FloatArray) -> FloatArray | float:
-        """p over Φ(−x/√γ)."""
+        """Return p/Φ(−x/√γ)."""
         if isinstance(self.element, VarianceGamma):
             return 2.0
         root, weight = self._free[0]

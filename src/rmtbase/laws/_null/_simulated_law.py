@@ -1,4 +1,4 @@
-"""Laws of statistics of few weights that no expansion gives well enough: expansions mended by simulated quantiles."""
+"""Laws of statistics of few weights: expansions that are corrected by simulated quantiles."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from rmtbase.laws._tabulated import normal_rule
 
 _FAR, _RISING = 30.0, 1e-3
 _STEPS, _SETTLED = 60, 1e-15
-_CHECKED = 1_000  # places where a spline's slope is looked at
+_CHECKED = 1_000  # points at which the slope of a spline is checked
 
 Quantiles = dict[int, FloatArray]
-"""n ↦ the quantiles of a statistic at the normal scores of the table."""
+"""n ↦ quantiles of a statistic at the normal scores of the table."""
 
 
 @dataclass(frozen=True)
 class MendedLaw(Distribution):
-    """The law of T whose normal score is a function of that which another law gives, monotone through a table.
+    """Law of T whose normal score is a monotone function, given by a table, of the score under another law.
 
     Attributes:
-        law: the other one.
-        given, score: that law's scores of T, ascending, and T's own, (place,).
-        moments: mean and standard deviation of T where they are known exactly; else they follow by quadrature.
+        law: the other law.
+        given, score: scores of T under that law, ascending, and the scores of T here, (place,).
+        moments: mean and standard deviation of T if they are known exactly; otherwise they follow by quadrature.
     """
 
     law: Distribution
@@ -61,21 +61,21 @@ class MendedLaw(Distribution):
         return self.at_score(-special.ndtri(q))
 
     def at_score(self, z: FloatArray) -> FloatArray:
-        """The value x with cdf(x) = Φ(z)."""
+        """Return x with cdf(x) = Φ(z)."""
         given = np.clip(self._forward.inverse(z), -_FAR, _FAR)
         lower = special.ndtr(-np.abs(given))
         return np.where(given < 0.0, self.law.ppf(lower), self.law.isf(lower))
 
     @cached_property
     def _rule(self) -> tuple[FloatArray, FloatArray]:
-        """Nodes of T and weights of a mean over its law."""
+        """Nodes of T and weights for the mean over its law."""
         score, weight = normal_rule()
         nodes = self.at_score(score)
-        known = nodes[np.isfinite(nodes)]  # an approximate law may keep some mass for its very end, at infinity
+        known = nodes[np.isfinite(nodes)]  # an approximate law may have some mass at its end, which can be infinite
         return np.clip(nodes, known.min(), known.max()), weight
 
     def mean(self) -> float:
-        """Exact, or by quadrature within 1e-4 standard deviations."""
+        """Return the expectation: exact, or by quadrature within 1e-4 standard deviations."""
         if self.moments is not None:
             return self.moments[0]
         nodes, weight = self._rule
@@ -88,7 +88,7 @@ class MendedLaw(Distribution):
         return float(weight @ (nodes - self.mean()) ** 2)
 
     def std(self) -> float:
-        """Likewise."""
+        """Return the standard deviation: exact, or by quadrature."""
         return float(np.sqrt(self.var()))
 
 
@@ -100,12 +100,12 @@ def normal_scores(law: Distribution, x: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Monotone:
-    """A monotone interpolant, straight beyond its ends: the natural spline, or where that falls the monotone cubic.
+    """Monotone interpolant, linear beyond its ends: a natural spline, or the monotone cubic if the spline ever falls.
 
     Attributes:
-        x, y: what it goes through, ascending, (place,).
-        inner: within them.
-        slopes: at both ends.
+        x, y: the points, ascending, (place,).
+        inner: the interpolant between them.
+        slopes: slopes at both ends.
     """
 
     x: FloatArray
@@ -125,7 +125,7 @@ class _Monotone:
         return self.inner(at - beyond) + beyond * np.where(beyond < 0.0, *self.slopes)
 
     def inverse(self, value: FloatArray) -> FloatArray:
-        """By Newton's method, and halving where that leaves the interval."""
+        """Invert by Newton's method, with bisection where a step leaves the interval."""
         target = np.clip(value, *self.y[[0, -1]])
         right = np.clip(np.searchsorted(self.y, target), 1, self.y.size - 1)
         low, high = self.x[right - 1], self.x[right]
@@ -143,12 +143,12 @@ class _Monotone:
 
 @cache
 def _table() -> Any:
-    """Made by ``studies/element_nulls/quantiles.py``."""
+    """Read the results of ``studies/element_nulls/quantiles.py``."""
     return json.loads(Path(__file__).with_name("simulated_quantiles.json").read_text(encoding="utf-8"))
 
 
 def simulated_quantiles(statistic: str, parent: Parent) -> Quantiles | None:
-    """Those of a statistic of independent weights of a parent, at any σ; None where they were not simulated."""
+    """Return the quantiles of a statistic of independent weights of a parent, at any σ; None if not simulated."""
     names = [name for name in _table()["quantile"] if _at_own_sigma(parent, PARENTS[name]) == PARENTS[name]]
     held = _table()["quantile"][names[0]].get(statistic) if names else None
     return None if held is None else {int(n): np.array(values) for n, values in held.items()}
@@ -161,9 +161,9 @@ def _at_own_sigma(parent: Parent, other: Parent) -> Parent:
 def mended(
     quantiles: Quantiles, at: Callable[[int], Distribution], n: int, exact_moments: bool = False
 ) -> Distribution:
-    """The law at n weights, mended by what the quantiles say at the nearest n of the table, up to its last.
+    """Return the law at n weights, corrected by the quantiles at the nearest n of the table; uncorrected beyond it.
 
-    ``exact_moments``: the law has the statistic's own mean and standard deviation, which are kept.
+    If ``exact_moments``, the mean and standard deviation of the uncorrected law are exact and are kept.
     """
     sizes = np.array(list(quantiles))
     if n > sizes[-1]:

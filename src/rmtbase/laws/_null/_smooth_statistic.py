@@ -1,4 +1,4 @@
-"""The law of a smooth statistic of n independent weights, from its expansion about the parent's law."""
+"""Law of a smooth statistic of n independent weights, from its expansion about the law of the parent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmtbase.laws._null._pearson import Pearson3
 
 @dataclass(frozen=True)
 class Cumulants:
-    """Mean ``limit`` + ``drift``/n, variance ``second``/n + ``second_next``/n², third cumulant likewise from n⁻² on."""
+    """Mean ``limit`` + ``drift``/n, variance ``second``/n + ``second_next``/n², third cumulant likewise from n⁻²."""
 
     limit: float
     drift: float
@@ -22,7 +22,7 @@ class Cumulants:
 
     @classmethod
     def of(cls, statistic: Expansion, corrections: tuple[float, float] = (0.0, 0.0)) -> Cumulants:
-        """Those of a statistic of n independent weights; n times the relative corrections of κ₂ and κ₃ are given."""
+        """Return the cumulants for independent weights; ``corrections`` are n × the relative ones of κ₂ and κ₃."""
         second, third = statistic.variance, statistic.third
         return cls(
             statistic.value,
@@ -35,11 +35,11 @@ class Cumulants:
 
     @classmethod
     def with_noise(cls, statistic: Expansion) -> Cumulants:
-        """Those with what the curvature alone adds, for a statistic whose influence is small."""
+        """Return the cumulants with the noise of the curvature, for a statistic whose influence is small."""
         second_next, third_next = quadratic_noise(statistic)
         return replace(cls.of(statistic), second_next=second_next, third_next=third_next)
 
     def at(self, n: float) -> Pearson3:
-        """The law with these three at n."""
+        """Return the law with these three cumulants at n."""
         second, third = self.second + self.second_next / n, self.third + self.third_next / n
         return Pearson3.of(self.limit + self.drift / n, second / n, third / n**2)

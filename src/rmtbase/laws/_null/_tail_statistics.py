@@ -1,4 +1,4 @@
-"""Two statistics of the largest magnitude: over a quantile of the same sample, and under its own Weibull fit."""
+"""Two statistics of the largest magnitude: its ratio to a sample quantile, and its probability by the Weibull fit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rmtbase.laws._weibull._plot import WeibullPlot, weibull_plot
 
 @lru_cache(maxsize=64)
 def _log_quantiles(parent: Parent) -> CubicSpline:
-    """ln x as a function of ln(F/S), of |w|."""
+    """ln x as a function of ln(F/S), for x = |w|."""
     grid = panels(parent)
     inside = (grid.sf > 1e-280) & (grid.cdf > 1e-280)
     logit = np.log(grid.cdf[inside]) - np.log(grid.sf[inside])
@@ -41,21 +41,22 @@ def _log_quantile(parent: Parent, sf: FloatArray) -> FloatArray:
 
 
 def beta_rule(a: float, b: float, count: int = 48) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights of a mean over a beta variable, by its normal score."""
+    """Return nodes and weights for a mean over a beta variable, by its normal score."""
     score, weight = normal_rule(count)
     return special.betainccinv(a, b, special.ndtr(-score)), weight
 
 
 @dataclass(frozen=True)
 class LargestToQuantile(Distribution):
-    """The law of max |w|/q of n independent weights, q the 99 % quantile of the magnitudes.
+    """Law of max |w|/q of n independent weights, with q the 99 % quantile of the magnitudes.
 
-    Given that the largest is m, with P(max ≤ m) = F(m)^n, the others are independent with the parent's law below m, and
-    the r-th smallest of them has F/F(m) of Beta(r, n − r):
+    P(max ≤ m) = F(m)^n. Given that the largest is m, the others are independent with the parent's law below m, and
+    F/F(m) of the r-th smallest has the law Beta(r, n − r):
 
-        P(max/q ≤ y | max = m) = P(B ≤ S(m/y | m)),    B of Beta(n − r, r),    S(x | m) = (S(x) − S(m))/F(m).
+        P(max/q ≤ y | max = m) = P(B ≤ S(m/y | m)),    B ~ Beta(n − r, r),    S(x | m) = (S(x) − S(m))/F(m).
 
-    r = 0.99 (n − 1) + 1 lies between two ranks for most n, and is taken as it is; the quantile is theirs, interpolated.
+    For most n, r = 0.99 (n − 1) + 1 lies between two ranks, between whose values the sample quantile is interpolated;
+    the formula is used at the real number r.
 
     Attributes:
         parent: the law of the weights.
@@ -76,7 +77,7 @@ class LargestToQuantile(Distribution):
 
     @cached_property
     def _given(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """S(m), m and weights of the nodes."""
+        """S(m), m and weights at the nodes of the largest magnitude m."""
         sf, weight = beta_rule(1.0, float(self.count))
         return sf, np.exp(_log_quantile(self.parent, sf)), weight
 
@@ -100,11 +101,11 @@ class LargestToQuantile(Distribution):
         return mean, math.sqrt(float(weight @ (ratio - mean) ** 2 @ inner))
 
     def mean(self) -> float:
-        """By quadrature."""
+        """Return the expectation, by quadrature."""
         return self._moments[0]
 
     def std(self) -> float:
-        """By quadrature."""
+        """Return the standard deviation, by quadrature."""
         return self._moments[1]
 
     def var(self) -> float:
@@ -117,7 +118,7 @@ Polynomials = Callable[[FloatArray], FloatArray]
 def _hazard_polynomials(
     plot: WeibullPlot, log_scale: Expansion, numbers: Callable[[Expansion], tuple[float, ...]]
 ) -> Polynomials:
-    """ln x ↦ numbers of the expansion of k̂ (ln x − ln λ̂) that are polynomials of degree at most 3 in ln x."""
+    """Return ln x ↦ ``numbers`` of the expansion of k̂ (ln x − ln λ̂), polynomials in ln x of degree at most 3."""
     points = np.linspace(-1.0, 3.0, 4) + log_scale.value
     values = [numbers(plot.sample_shape * (x - log_scale)) for x in points]
     return lambda log_x: np.stack(
@@ -127,7 +128,7 @@ def _hazard_polynomials(
 
 @lru_cache(maxsize=64)
 def _log_hazard(parent: Parent) -> Polynomials:
-    """Limit, drift, κ₂, κ₃ of independent weights, and c."""
+    """Return ln x ↦ limit, drift, κ₂, κ₃ for independent weights, and c; see :func:`tail_probability`."""
     plot = weibull_plot(parent, Fraction(1, 10))
 
     def numbers(hazard: Expansion) -> tuple[float, ...]:
@@ -138,10 +139,10 @@ def _log_hazard(parent: Parent) -> Polynomials:
 
 @dataclass(frozen=True)
 class TailProbability(Distribution):
-    """The law of log₁₀ n − H/ln 10, H = (max |w|/λ̂)^k̂, from that of ln H.
+    """Law of log₁₀ n − H/ln 10 with H = (max |w|/λ̂)^k̂, from the law of ln H.
 
     Attributes:
-        log_hazard: the law of ln H, whose parts are given the largest.
+        log_hazard: the law of ln H, a mixture over the largest magnitude.
         count: n.
     """
 
@@ -150,7 +151,7 @@ class TailProbability(Distribution):
 
     @property
     def support(self) -> tuple[float, float]:
-        """Up to log₁₀ n, where the largest is zero."""
+        """(-∞, log₁₀ n); the largest magnitude is zero at the upper end."""
         return -math.inf, math.log10(self.count)
 
     def _at(self, y: FloatArray) -> FloatArray:
@@ -163,16 +164,16 @@ class TailProbability(Distribution):
         return self.log_hazard.cdf(self._at(x))
 
     def _moment(self, power: int) -> float:
-        """E H^power, each part of ln H taken as normal."""
+        """E H^power, where each part of ln H is treated as normal."""
         law = self.log_hazard
         return float(law.weight @ np.exp(power * law.centre + 0.5 * power**2 * np.square(law.spread)))
 
     def mean(self) -> float:
-        """By quadrature."""
+        """Return the expectation, by quadrature."""
         return math.log10(self.count) - self._moment(1) / math.log(10.0)
 
     def std(self) -> float:
-        """By quadrature."""
+        """Return the standard deviation, by quadrature."""
         return math.sqrt(self._moment(2) - self._moment(1) ** 2) / math.log(10.0)
 
     def var(self) -> float:
@@ -180,11 +181,11 @@ class TailProbability(Distribution):
 
 
 def tail_probability(parent: Parent, n: int) -> TailProbability:
-    """The law of log₁₀ n − H/ln 10 of n independent weights and their Weibull fit.
+    """Return the law of log₁₀ n − H/ln 10 for n independent weights and their Weibull fit.
 
-    Given max |w| = x, with P(max ≤ x) = F(x)^n, ln H = k̂ (ln x − ln λ̂) is Pearson's type III, with the cumulants of its
-    expansion. Above the trim its influence function is a constant c: of n weights one is there at x, and none beyond,
-    where n S(x) would be, so that the mean is moved by c (1/n − S(x)).
+    P(max ≤ x) = F(x)^n. Given max |w| = x, the law of ln H = k̂ (ln x − ln λ̂) is Pearson's type III with the cumulants
+    of its expansion. Above the trim its influence function is a constant c. There, one of the n weights is at x and
+    none is beyond, where n S(x) are expected, which shifts the mean by c (1/n − S(x)).
     """
     sf, weight = beta_rule(1.0, float(n), FINE)
     limit, drift, second, third, outer = _log_hazard(parent)(_log_quantile(parent, sf))
@@ -194,7 +195,7 @@ def tail_probability(parent: Parent, n: int) -> TailProbability:
 
 
 def _overlapping(centre: FloatArray, spread: FloatArray | float) -> FloatArray:
-    """Spreads with which parts of a mixture at these centres leave no gaps: 3/5 of their distance, or more."""
+    """Return spreads of at least 3/5 of the distance between the parts of a mixture, so that they leave no gaps."""
     return np.maximum(spread, 0.6 * np.abs(np.gradient(centre)))
 
 
@@ -213,7 +214,10 @@ def _product_log_hazard(parent: Element, rows: int, columns: int) -> Polynomials
 def product_tail_probability(
     parent: Element, rows: int, columns: int, log_largest: FloatArray, weight: FloatArray
 ) -> TailProbability:
-    """Of the elements of W_QK, given nodes of ln(max |w|/s): the largest is taken as independent of the body."""
+    """Return the law for the elements of W_QK, from nodes and weights of the law of ln(max |w|/s).
+
+    The largest magnitude is treated as independent of the body.
+    """
     n = rows * columns
     limit, drift, second, third = _product_log_hazard(parent, rows, columns)(log_largest)
     skewness = np.clip(third / second**1.5 / math.sqrt(n), -1.0, 1.0)
@@ -223,7 +227,7 @@ def product_tail_probability(
 
 @lru_cache(maxsize=64)
 def _product_quantile(parent: Element) -> DependentStatistic:
-    """ln(q/s), q the 99 % quantile of the magnitudes."""
+    """ln(q/s), with q the 99 % quantile of the magnitudes."""
     x = float(parent.ppf(0.99))
     grid = panels(parent, [x])
     return SharedNorms(grid)(log_quantile(grid, 0.99, x, 0.0) - 0.5 * mean_square(grid).log())
@@ -232,10 +236,10 @@ def _product_quantile(parent: Element) -> DependentStatistic:
 def product_largest_to_quantile(
     parent: Element, rows: int, columns: int, log_largest: FloatArray, weight: FloatArray
 ) -> Distribution:
-    """Of the elements of W_QK, given nodes of ln(max |w|/s).
+    """Return the law of max |w|/q for the elements of W_QK, from nodes and weights of the law of ln(max |w|/s).
 
-    The largest and the quantile q depend on the same norms. Of the largest that part is as of the quantile x where it
-    mostly is, and q given the largest is had by regression on it.
+    The largest magnitude and the quantile q depend on the same norms. The dependence of the largest on the norms is
+    taken to be that of a sample quantile at its mean position, and q given the largest follows by regression.
     """
     n, quantile = rows * columns, _product_quantile(parent)
     drift, second, third = quantile.cumulants(rows, columns)

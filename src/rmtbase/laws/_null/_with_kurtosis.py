@@ -1,4 +1,4 @@
-"""The nulls of a chain whose entries are not normal: moved and widened by their fourth cumulant, to first order."""
+"""Nulls of a chain whose entries are not normal: shifted and widened to first order in their fourth cumulant."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _POWERS = {"largest_eigenvalue": 1.0, "smallest_eigenvalue": 1.0, "trace": 1.0, 
 
 
 class Change(NamedTuple):
-    """What K = Σ_l κ_l / (n_{l-1} n_l) does to a statistic, per unit of it: see ``_fourth_cumulant``.
+    """Change of a statistic T per unit of K = Σ_l κ_l / (n_{l-1} n_l); see ``_fourth_cumulant``.
 
     Attributes:
-        ratio: d ln E T / d K of a positive statistic without an upper bound, 0 of others.
-        shift: d E T / d K of the others.
-        scale: d T / d ln of the scale of the eigenvalues, whose variance grows by K; 0 where it is taken out.
+        ratio: d ln E T / d K for a positive statistic without an upper bound, 0 for others.
+        shift: d E T / d K for the others.
+        scale: d ln T / d ln c (d T / d ln c for the log-determinant), with c the scale of the eigenvalues; the variance
+            of ln c grows by K. It is 0 for scale-free statistics.
     """
 
     ratio: float
@@ -37,7 +38,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class MovedLaw(Distribution):
-    """The law of mean + (T - mean) · stretch for T of another law, ``centre`` its new mean."""
+    """Law of ``centre`` + (T - E T) · ``stretch``, where T has another law; ``centre`` is its mean."""
 
     law: Distribution
     centre: float
@@ -82,7 +83,7 @@ class MovedLaw(Distribution):
 def with_kurtosis(
     law: Distribution, statistic: str, dims: tuple[int, ...], self_normalized: bool, kurtosis: float
 ) -> MovedLaw:
-    """The null of a statistic with K = ``kurtosis`` from that of normal entries."""
+    """Return the null of a statistic at K = ``kurtosis``, from the null for normal entries."""
     change = change_of(statistic, dims)
     mean, std = law.mean(), law.std()
     times = math.exp(kurtosis * change.ratio)
@@ -93,7 +94,7 @@ def with_kurtosis(
 
 @lru_cache(maxsize=1024)
 def change_of(statistic: str, dims: tuple[int, ...]) -> Change:
-    """The change of a statistic of a chain: of sums by theirs, of an extreme eigenvalue by that at its mean."""
+    """Return the change of a statistic of a chain, from the changes of the sums and of the extreme eigenvalues."""
     rank, scale = min(dims), _POWERS.get(statistic, 0.0)
     if statistic == "trace":
         return Change(0.0, 0.0, scale)
@@ -115,7 +116,7 @@ def change_of(statistic: str, dims: tuple[int, ...]) -> Change:
         return Change(0.0, stable * (float(by[0] / totals[0]) - power * _at_mean(largest_eigenvalue, dims)), 0.0)
     of = "participation_ratio" if "participation_ratio" in statistic else "entropy"
     chosen = [0, SECOND[of]]
-    expansion = EXPANSIONS[of](*totals[chosen])  # of the entropy, or ln of the participation ratio
+    expansion = EXPANSIONS[of](*totals[chosen])  # the entropy, or ln of the participation ratio
     shift = float(expansion.gradient @ by[chosen])
     if "entropy" not in statistic:
         shift *= math.exp(expansion.value)
@@ -124,14 +125,14 @@ def change_of(statistic: str, dims: tuple[int, ...]) -> Change:
 
 @lru_cache(maxsize=256)
 def _change_of_sums(dims: tuple[int, ...], convention: str) -> tuple[FloatArray, FloatArray]:
-    """The means of the sums of normal entries, and what K adds to them per unit."""
+    """Return the means of the sums for normal entries, and their changes per unit of K."""
     normal = sums(dims, convention).mean
     return normal, linear_statistics_of_map(chain_map(dims), summands(convention), 1.0).mean - normal
 
 
 @lru_cache(maxsize=256)
 def _at_mean(edge: Callable[..., Distribution], dims: tuple[int, ...]) -> float:
-    """R Re ψ where an extreme eigenvalue lies on average; nan where it has no law."""
+    """Return r Re ψ at the mean of an extreme eigenvalue; nan if it has no law."""
     try:
         mean = edge(dims=dims, normalization="none").mean()
     except ParameterError:  # too few eigenvalues

@@ -1,1 +1,1 @@
-"""The Weibull probability-plot fit of weight magnitudes: its anchor for every parent law, and its sampling error."""
+"""Weibull probability-plot fit of weight magnitudes: its anchor for every parent law, and its sampling error."""

@@ -1,4 +1,4 @@
-"""The Weibull anchor: what a probability-plot fit of a Weibull law gives for a parent law, without sampling error."""
+"""Weibull anchor: the probability-plot fit of a Weibull law to a parent law, without sampling error."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rmtbase.parameters import require_positive_integer, require_trim
 from rmtbase.shown import in_one_line
 
 _MOST_HALVINGS, _MOST_NEWTON_STEPS = 14, 60
-_DOUBLE_DIGITS = 15  # up to which the floats come from double-precision panels
+_DOUBLE_DIGITS = 15  # up to this number the floats come from double-precision panels
 
 
 class Decimals(NamedTuple):
-    """The anchor as decimal strings."""
+    """Anchor as decimal strings."""
 
     shape: str
     scale: str
@@ -34,12 +34,12 @@ class Decimals(NamedTuple):
 @in_one_line
 @dataclass(frozen=True)
 class WeibullAnchor:
-    """The Weibull fit of a parent law.
+    """Weibull fit of a parent law.
 
     Attributes:
         trim: t, the probability that is left out at either end.
         parent: the law of the weights.
-        digits: significant digits asked for.
+        digits: requested number of significant digits.
         shape: k₀, dimensionless.
         scale: λ₀, in the units of the parent's σ.
         r_squared: the squared correlation of X and Y.
@@ -65,24 +65,24 @@ class WeibullAnchor:
 def weibull_anchor(
     trim: float | Fraction = 0.1, distribution: str | Parent = "normal", digits: int = _DOUBLE_DIGITS
 ) -> WeibullAnchor:
-    """Shape, scale and R² of the least-squares line on the Weibull plot of a parent law.
+    """Return shape, scale and R² of the least-squares line on the Weibull plot of a parent law.
 
-    Y = ln(−ln(1−F)) is regressed on X = ln x(F), x(F) the quantile function of |w|, over F uniform on [t, 1−t]:
+    Y = ln(−ln(1−F)) is regressed on X = ln x(F), with x(F) the quantile function of |w|, over F uniform on [t, 1−t]:
     k₀ = Cov(X, Y)/Var(X), λ₀ = exp(mean X − mean Y/k₀), R² = Cov(X, Y)²/(Var(X) Var(Y)).
 
     Args:
-        trim: t, 0 ≤ t < 1/2; 0.1 is the "middle 80 %". A float is taken as it is written: 0.1 means 1/10.
+        trim: t, 0 ≤ t < 1/2; 0.1 keeps the "middle 80 %". A float is taken as a decimal: 0.1 means 1/10.
         distribution: a parent law, or the name of one that needs no parameter: "normal", "uniform",
             "truncated_normal" (at 2 σ), "laplace" or "logistic", each at σ = 1.
         digits: significant digits of :attr:`WeibullAnchor.decimals`, any number.
 
     Returns:
-        The anchor. Numerical: up to 15 digits the floats come from double-precision panels and are within 1e-14 of the
-        exact values, relatively (1e-10 for trims near 1/2 and at the ends of the ranges of the parents' parameters);
-        above, they are rounded from mpmath's.
+        The anchor. Numerical: up to 15 digits the floats come from double-precision panels, with relative errors within
+        1e-14 (1e-10 for trims near 1/2 and at the ends of the ranges of the parameters of a parent); for more digits
+        they are rounded from the values of mpmath.
 
     Raises:
-        ParameterError: a trim outside [0, 1/2), an unknown distribution, digits < 1.
+        ParameterError: for a trim outside [0, 1/2), an unknown distribution, or digits < 1.
 
     Source: T. Ding, arXiv:2605.18898 (2026), appendix A.1, for the half-normal law at t = 0.1.
     """
@@ -110,7 +110,7 @@ def _exact_anchor(trim: Fraction, parent: Parent, digits: int) -> tuple[Number, 
         log_x, y = mp.log(x), mp.log(-mp.log(sf) if sf < 0.5 else -mp.log1p(-cdf))
         return mp.one, log_x, y, log_x * log_x, log_x * y, y * y
 
-    tail_digits = math.ceil(-math.log10(trim)) if trim else 0  # which S = 1 − F loses at the upper trim
+    tail_digits = math.ceil(-math.log10(trim)) if trim else 0  # lost by S = 1 − F at the upper trim
     with mp.workdps(digits + GUARD + tail_digits):
         t = fn.number(trim)
         low = _quantile(parent, t, False, digits) if trim else mp.zero
@@ -123,15 +123,15 @@ def _exact_anchor(trim: Fraction, parent: Parent, digits: int) -> tuple[Number, 
 
 
 Integrand = Callable[[Number, Number, Number], tuple[Number, ...]]
-"""(x, F, S) ↦ the values whose mean is wanted."""
+"""(x, F, S) ↦ the values to be averaged."""
 
 
 def _integrate(parent: Parent, low: Number, high: Number, integrand: Integrand, digits: int) -> NDArray[np.object_]:
     """∫ integrand dF over low < x < high to ``digits`` decimal digits, at mpmath's working precision.
 
-    Tanh–sinh on a bounded interval, x = low + u·exp((π/2) sinh t) on an unbounded one (Takahasi and Mori 1974), which
-    bears the logarithmic singularities of ln x at 0 and of ln(−ln S) at the upper end. Intervals end at the parent's
-    kinks. Numerical: the step is halved until the values agree to ``digits`` + 3 digits.
+    The rule is tanh–sinh on a bounded interval and x = low + u·exp((π/2) sinh t) on an unbounded one (Takahasi and Mori
+    1974). It can integrate the logarithmic singularities of ln x at 0 and of ln(−ln S) at the upper end. Intervals end
+    at the kinks of the parent. Numerical: the step is halved until the values agree to ``digits`` + 3 digits.
     """
     inner = [kink for kink in parent.kinks(multiprecision()) if low < kink < high]
     ends = pairwise([low, *inner, high])
@@ -147,7 +147,7 @@ def _integrate_smooth(
     negligible, tolerance = mp.eps, mp.mpf(10) ** -(digits + 3)
 
     def abscissa(t: Number) -> tuple[Number, Number]:
-        """X and dx/dt."""
+        """Return x and dx/dt."""
         if mp.isinf(high):
             step = unit * mp.exp(mp.pi / 2 * mp.sinh(t))
             return low + step, step * mp.pi / 2 * mp.cosh(t)
@@ -179,7 +179,7 @@ def _integrate_smooth(
 
 
 def _quantile(parent: Parent, probability: Number, upper: bool, digits: int) -> Number:
-    """The x with F(x) = ``probability``, or with S(x) = ``probability`` where ``upper``; Newton's iteration in ln x."""
+    """Find x with F(x) = ``probability``, or S(x) = ``probability`` if ``upper``, by Newton's method in ln x."""
     from mpmath import mp
 
     fn = multiprecision()

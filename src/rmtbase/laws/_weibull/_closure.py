@@ -1,4 +1,4 @@
-"""The Γ closure: how well the moments of the fitted Weibull law reproduce those of the weights it was fitted to."""
+"""Γ closure: ratios of the moments of the fitted Weibull law to the moments of the weights."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from rmtbase.shown import in_one_line
 @in_one_line
 @dataclass(frozen=True)
 class WeibullClosure:
-    """Laws of the ratios (moment of the fitted Weibull law)/(the same moment of the weights), 1 where closure holds.
+    """Laws of the ratios (moment of the fitted Weibull law)/(same moment of the weights), which are 1 if closure holds.
 
     Attributes:
         mean: λ̂ Γ(1+1/k̂) over the mean of |w|.
         rms: λ̂ √Γ(1+2/k̂) over √⟨w²⟩.
         std: λ̂ √(Γ(1+2/k̂) − Γ²(1+1/k̂)) over the standard deviation of |w|.
         std_to_rms: the same Weibull standard deviation over √⟨w²⟩, the standard deviation of the signed weights.
-        trimmed_mean: the means of the middle 1 − 2t of both laws.
-        trimmed_rms: the root mean squares of the middle 1 − 2t of both laws.
-        trimmed_std: the standard deviations of the middle 1 − 2t of both laws.
+        trimmed_mean: ratio of the means of the middle 1 − 2t of both laws.
+        trimmed_rms: ratio of the root mean squares of the middle 1 − 2t of both laws.
+        trimmed_std: ratio of the standard deviations of the middle 1 − 2t of both laws.
     """
 
     mean: LargeSampleLaw
@@ -42,11 +42,11 @@ class WeibullClosure:
 
 
 def weibull_closure(trim: float | Fraction = 0.1, distribution: str | Parent = "normal") -> WeibullClosure:
-    """The closure ratios of the Weibull fit of N independent weights from a parent law, under every reading.
+    """Return the laws of all closure ratios of the Weibull fit of N independent weights from a parent law.
 
-    The spread of each ratio comes from the joint influence of a weight on k̂, λ̂ and the sample moment. A moment that
-    the parent does not have makes the ratio 0 and its spread nan, one whose variance is infinite the spread nan.
-    Numerical to 1e-11; asymptotic in N. Arguments and errors as :func:`weibull_anchor`.
+    The spread of each ratio comes from the joint influence of a weight on k̂, λ̂ and the sample moment. If the parent
+    does not have the moment, the ratio is 0 and its spread nan; if the moment has infinite variance, the spread is nan.
+    Numerical to 1e-11; asymptotic in N. Arguments and errors as for :func:`weibull_anchor`.
     """
     return _closure(require_trim(trim), require_parent(distribution))
 
@@ -62,7 +62,7 @@ def _closure(trim: Fraction, parent: Parent) -> WeibullClosure:
         pairs = [*zip(fitted, found, strict=True), (fitted[2], found[1])]
         return [LargeSampleLaw.of(first / second) for first, second in pairs]
 
-    with np.errstate(over="ignore", invalid="ignore"):  # of moments that do not exist, replaced below
+    with np.errstate(over="ignore", invalid="ignore"):  # moments that do not exist are replaced below
         ratios = compare(whole)
     for index, power in enumerate((1, 2, 2, 2)):
         if order <= 2 * power:
@@ -71,14 +71,14 @@ def _closure(trim: Fraction, parent: Parent) -> WeibullClosure:
 
 
 def std_closure(parent: Parent) -> Expansion:
-    """:attr:`WeibullClosure.std` − 1 of a sample, at a trim of 0.1."""
+    """Return the expansion of :attr:`WeibullClosure.std` − 1 of a sample, at a trim of 0.1."""
     plot = weibull_plot(parent, Fraction(1, 10))
     whole = WeibullPlot(plot.grid, 0.0, (0.0, math.inf))
     return _fitted_moments(plot, whole)[2] / _moments(whole)[2] + -1.0
 
 
 def _moments(window: WeibullPlot) -> list[Expansion]:
-    """Mean, root mean square and standard deviation of the weights inside the window's trims."""
+    """Return mean, root mean square and standard deviation of the weights between the trims of the window."""
     first, second = (
         window.trimmed_mean(lambda x, p=p: np.exp(p * x), lambda x, p=p: p * np.exp(p * x)) for p in (1, 2)
     )
@@ -86,7 +86,7 @@ def _moments(window: WeibullPlot) -> list[Expansion]:
 
 
 def _fitted_moments(plot: WeibullPlot, window: WeibullPlot) -> list[Expansion]:
-    """The same of the Weibull law fitted to ``plot``, with quantile function λ exp(Y/k)."""
+    """Return the same three for the Weibull law fitted to ``plot``, with quantile function λ exp(Y/k)."""
     y, stretch = window.grid.log_hazard, plot.sample_shape.power(-1.0)
 
     def moment(power: int) -> Expansion:
@@ -98,5 +98,5 @@ def _fitted_moments(plot: WeibullPlot, window: WeibullPlot) -> list[Expansion]:
 
 
 def _mean_rms_std(first: Expansion, second: Expansion) -> list[Expansion]:
-    """From the moments of orders 1 and 2."""
+    """Return mean, root mean square and standard deviation from the moments of orders 1 and 2."""
     return [first, second.power(0.5), (second - first * first).power(0.5)]

@@ -1,4 +1,4 @@
-"""The sampling law of the Weibull fit of N weights, independent or the elements of one W_QK."""
+"""Sampling law of the Weibull fit of N weights, independent ones or the elements of one W_QK."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _METHOD = (
 
 
 class WeibullFit(Protocol):
-    """Numbers of a fit to weights; :class:`rmtbase.statistics.WeibullFit` has them."""
+    """Protocol for a fit to weights, such as :class:`rmtbase.statistics.WeibullFit`."""
 
     @property
     def shape(self) -> float: ...
@@ -47,12 +47,12 @@ class WeibullFit(Protocol):
 
 @dataclass(frozen=True)
 class LargeSampleLaw:
-    """Mean ``limit`` + ``drift``/N and standard deviation ``spread``/√N. Asymptotic: O(N^(-3/2)) is left out of both.
+    """Mean ``limit`` + ``drift``/N and standard deviation ``spread``/√N; both neglect terms of order N^(-3/2).
 
     Attributes:
-        limit: the value that N → ∞ gives, that of the parent law itself.
-        spread: √N times the standard deviation; nan where the variance is infinite.
-        drift: N times the bias; nan where it is not known or not of the order 1/N, and then left out of the mean.
+        limit: the value for N → ∞, which is that of the parent law itself.
+        spread: √N times the standard deviation; nan if the variance is infinite.
+        drift: N times the bias; nan if it is unknown or not of order 1/N, and then left out of the mean.
     """
 
     limit: float
@@ -61,16 +61,16 @@ class LargeSampleLaw:
 
     @classmethod
     def of(cls, statistic: Expansion) -> LargeSampleLaw:
-        """The law of a statistic of independent weights."""
+        """Return the law of a statistic of independent weights."""
         return cls(statistic.value, math.sqrt(statistic.variance), statistic.drift)
 
     def mean(self, n: int) -> float:
-        """Mean over samples of n weights."""
+        """Return the mean over samples of n weights."""
         n = require_positive_integer("n", n)
         return self.limit + (0.0 if math.isnan(self.drift) else self.drift / n)
 
     def std(self, n: int) -> float:
-        """Standard deviation over samples of n weights."""
+        """Return the standard deviation over samples of n weights."""
         return self.spread / math.sqrt(require_positive_integer("n", n))
 
     def z_score(self, observed: ArrayLike, n: int) -> FloatArray:
@@ -83,7 +83,7 @@ class LargeSampleLaw:
 
 
 class WeibullScore(NamedTuple):
-    """z-scores of one fit, in the order of :class:`WeibullNull`."""
+    """z-scores of one fit; the fields are those of :class:`WeibullNull`."""
 
     shape: float
     scale: float
@@ -94,17 +94,16 @@ class WeibullScore(NamedTuple):
 @in_one_line
 @dataclass(frozen=True)
 class WeibullNull:
-    """How the Weibull fit of N independent weights from a parent law is distributed, for large N.
+    """Large-sample laws of the Weibull fit of N independent weights from a parent law.
 
     Attributes:
         trim: t.
         parent: the law of the weights.
         shape: law of k̂.
         scale: law of λ̂, in the units of the parent's σ.
-        r_squared: law of R². Its spread is nan for a parent that is itself Weibull, whose 1 − R² is of the order 1/N
-            and not normal.
-        scale_to_rms: law of λ̂ over the root mean square of the same sample, which does not ask for σ; its spread
-            is nan where the parent has no fourth moment, and the ratio 0 where it has no second.
+        r_squared: law of R². Its spread is nan for a Weibull parent, for which 1 − R² is of order 1/N and not normal.
+        scale_to_rms: law of λ̂ over the root mean square of the same sample, which does not require σ. Its spread is
+            nan if the parent has no fourth moment, and the ratio is 0 if it has no second moment.
         covariance: N times the covariance matrix of (k̂, λ̂, R²).
     """
 
@@ -117,7 +116,7 @@ class WeibullNull:
     covariance: Float[np.ndarray, "3 3"] = field(compare=False)
 
     def z_scores(self, fit: WeibullFit) -> WeibullScore:
-        """z-scores of a fit with the same trim: (observed − mean)/standard deviation at the fit's N."""
+        """z-scores (observed − mean)/std of a fit with the same trim, at the N of the fit."""
         observed = (fit.shape, fit.scale, fit.r_squared, fit.scale / fit.rms)
         laws = (self.shape, self.scale, self.r_squared, self.scale_to_rms)
         return WeibullScore(*(float(law.z_score(x, fit.number)) for law, x in zip(laws, observed, strict=True)))
@@ -128,15 +127,15 @@ class WeibullNull:
 
 
 def weibull_null(trim: float | Fraction = 0.1, distribution: str | Parent = "normal") -> WeibullNull:
-    """The large-sample law of the fit of :func:`rmtbase.statistics.weibull_fit` to weights that come from a parent law.
+    """Return the large-sample law of :func:`rmtbase.statistics.weibull_fit` for weights from a parent law.
 
-    k̂, λ̂ and R² are smooth functionals of the empirical law (:class:`Expansion`): their covariances are E[IF IF']/N,
-    their biases of order 1/N those of the plotting positions (i − 1/2)/N. At t = 0 the bias is of the order ln N/N and
+    k̂, λ̂ and R² are smooth functionals of the empirical law (:class:`Expansion`). Their covariances are E[IF IF']/N,
+    and their biases of order 1/N are those for plotting positions (i − 1/2)/N. At t = 0 the bias is of order ln N/N and
     is left out.
 
-    For independent weights (the elements of one product matrix are not). Asymptotic: standard deviations to a relative
-    O(1/N), means to O(N^(-3/2)) where Nt is an integer and to O(1/N) where the trim rounds. The constants are
-    numerical, to 1e-11. Arguments and errors as :func:`weibull_anchor`.
+    The weights must be independent (the elements of one product matrix are not). The law is asymptotic: standard
+    deviations are right to a relative O(1/N), means to O(N^(-3/2)) where Nt is an integer and to O(1/N) where the trim
+    is rounded. The constants are numerical, to 1e-11. Arguments and errors as for :func:`weibull_anchor`.
     """
     return _null(require_trim(trim), require_parent(distribution))
 
@@ -166,15 +165,15 @@ def _scale_to_rms(plot: WeibullPlot) -> LargeSampleLaw:
 def weibull_body_tail_gap(
     distribution: str | Parent = "normal", body: float | Fraction = 0.1, full: float | Fraction = 0.0
 ) -> LargeSampleLaw:
-    """The law of k̂(body) − k̂(full), shapes that two trims give for one and the same sample of independent weights.
+    """Return the law of k̂(body) − k̂(full), the difference of the shapes at two trims of one sample.
 
-    The "body–tail gap" k(80 %) − k(100 %) is a property of the fit and the parent before any training: 0.0543677 for
-    normal weights. Its spread comes from the joint influence of a weight on both fits.
+    The weights are independent. The "body–tail gap" k(80 %) − k(100 %) is a property of the fit and the parent before
+    any training: 0.0543677 for normal weights. Its spread comes from the joint influence of a weight on both fits.
 
-    ``distribution`` is that of :func:`weibull_anchor`, ``body`` the larger trim and ``full`` the smaller one.
+    ``distribution`` is as in :func:`weibull_anchor`; ``body`` is the larger trim and ``full`` the smaller one.
 
     Raises:
-        ParameterError: a trim outside [0, 1/2), body ≤ full, or an unknown distribution.
+        ParameterError: for a trim outside [0, 1/2), body ≤ full, or an unknown distribution.
     """
     inner, outer, parent = require_trim(body), require_trim(full), require_parent(distribution)
     if inner <= outer:
@@ -188,19 +187,19 @@ def _gap(parent: Parent, inner: Fraction, outer: Fraction) -> LargeSampleLaw:
 
 
 def body_tail_gap(parent: Parent, inner: Fraction, outer: Fraction) -> Expansion:
-    """k̂(inner) − k̂(outer) of a sample."""
+    """Return the expansion of k̂(inner) − k̂(outer) of a sample."""
     body, full = weibull_plot(parent, inner, [outer]), weibull_plot(parent, outer, [inner])
     return body.sample_shape - full.sample_shape
 
 
 @in_one_line
 class WeibullProductNull(NamedTuple):
-    """Mean and standard deviation of the fit of one matrix.
+    """Mean and standard deviation of the Weibull fit of one matrix.
 
     Attributes:
-        shape: of k̂.
-        scale: of λ̂, in the units of the elements.
-        r_squared: of R².
+        shape: moments of k̂.
+        scale: moments of λ̂, in the units of the elements.
+        r_squared: moments of R².
     """
 
     shape: Moments
@@ -215,23 +214,24 @@ def weibull_product_null(
     trim: float | Fraction = 0.1,
     **scale: Unpack[ProductKeywords],
 ) -> WeibullProductNull:
-    """The law of :func:`rmtbase.statistics.weibull_fit` of the N = d_model² elements of one W_QK = W_Qᵀ W_K.
+    """Return the law of :func:`rmtbase.statistics.weibull_fit` for the N = d_model² elements of one W_QK = W_Qᵀ W_K.
 
-    Each statistic is its limit plus the average of an influence function IF over the elements. Elements that share a
-    row or a column share its |q|², others nothing, so that (as :func:`rmtbase.laws.element_average`)
+    Each statistic is its limit plus the average of an influence function IF over the elements. Elements in the same row
+    or column share its |q|², and other elements share nothing, so (as for :func:`rmtbase.laws.element_average`)
 
-        variance = [Var IF(w) + 2 (d_model - 1) Var E(IF(w) | |q|²)] / N,
+        variance = [Var IF(w) + 2 (d_model - 1) Var E(IF(w) | |q|²)] / N.
 
-    where :func:`weibull_null` has the first term alone. The second makes the spread of λ̂ several times larger where
-    d_model ≫ d_head, and leaves that of k̂ nearly as it is.
+    :func:`weibull_null` has only the first term. The second makes the spread of λ̂ several times larger for
+    d_model ≫ d_head, and hardly changes that of k̂.
 
-    Simulated: standard deviations right to 1 % at (64, 8), within the error of 2 % at (200, 16). The dependence biases
-    k̂ by 0.07, λ̂ by 0.03 and R² by -0.06 standard deviations at (64, 8), by less than 0.03 at (200, 16).
+    In simulations the standard deviations are right to 1 % at (64, 8), and to the Monte Carlo error of 2 % at (200,
+    16). The dependence biases k̂ by 0.07, λ̂ by 0.03 and R² by -0.06 standard deviations at (64, 8), and by less than
+    0.03 at (200, 16).
 
-    ``trim`` is t, 0 ≤ t < 1/2, the share left out at either end.
+    ``trim`` is t, 0 ≤ t < 1/2, the fraction left out at either end.
 
     Raises:
-        ParameterError: as :func:`rmtbase.laws.low_rank_product`; a trim outside [0, 1/2).
+        ParameterError: as :func:`rmtbase.laws.low_rank_product`, and for a trim outside [0, 1/2).
     """
     law = product_element(d_model, d_head, **scale)
     trim, parent, n = require_trim(trim), VarianceGamma(law.std(), law.d_head), d_model**2

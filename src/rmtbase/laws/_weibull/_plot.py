@@ -1,4 +1,4 @@
-"""The Weibull plot of a parent law in double precision: its line, how a sample moves it, the noise along it."""
+"""Weibull plot of a parent law in double precision: its line, the line of a sample, and the noise along it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from rmtbase.shown import in_one_line
 class WeibullPlot:
     """Y = ln(−ln(1−F)) against X = ln x(F) over F uniform on [t, 1−t], and its least-squares line Y = k (X − ln λ).
 
-    ``shape``, ``scale`` and ``r_squared`` are those of the parent; the expansions are those of a sample with plotting
-    positions (i − 1/2)/N, without a drift at t = 0, where the bias is of the order ln N/N.
+    ``shape``, ``scale`` and ``r_squared`` are those of the parent. The expansions are those of a sample with plotting
+    positions (i − 1/2)/N; at t = 0, where the bias is of order ln N/N, their drift is nan.
 
     Attributes:
         grid: panels over the whole law, with ends at both trims.
@@ -39,7 +39,7 @@ class WeibullPlot:
 
     @cached_property
     def kept(self) -> NDArray[np.bool_]:
-        """The nodes between the trims."""
+        """True for the nodes between the trims."""
         low, high = np.log(self.ends) if self.trim else (-math.inf, math.inf)
         return (self.grid.log_x > low) & (self.grid.log_x < high)
 
@@ -58,12 +58,12 @@ class WeibullPlot:
 
     @cached_property
     def x(self) -> FloatArray:
-        """X less its mean, at all nodes."""
+        """X minus its mean, at all nodes."""
         return self.grid.log_x - self.x_mean
 
     @cached_property
     def y(self) -> FloatArray:
-        """Y less its mean, at all nodes."""
+        """Y minus its mean, at all nodes."""
         return self.grid.log_hazard - self.y_mean
 
     @cached_property
@@ -80,12 +80,12 @@ class WeibullPlot:
 
     @property
     def shape(self) -> float:
-        """The slope k = Cov(X, Y)/Var X."""
+        """Slope k = Cov(X, Y)/Var X."""
         return self.covariance / self.x_variance
 
     @property
     def scale(self) -> float:
-        """The scale λ = exp(mean X − mean Y/k)."""
+        """Scale λ = exp(mean X − mean Y/k)."""
         return math.exp(self.x_mean - self.y_mean / self.shape)
 
     @property
@@ -99,7 +99,7 @@ class WeibullPlot:
         slope: Callable[[FloatArray], FloatArray],
         with_y: bool = False,
     ) -> Expansion:
-        """The mean of h(X), or of h(X) (Y − mean Y), of a sample between the trims; h and h′ are given."""
+        """Return the mean of h(X), or of h(X) (Y − mean Y), of a sample between the trims; h and h′ are given."""
         grid, share = self.grid, np.where(self.kept, 1.0 / (1.0 - 2.0 * self.trim), 0.0)
         weight, weight_slope = share, np.zeros_like(share)
         at_ends = np.ones(2)
@@ -125,7 +125,7 @@ class WeibullPlot:
 
     @cached_property
     def _sample_mean(self) -> Expansion:
-        """Mean X − the parent's."""
+        """Mean X of a sample minus that of the parent."""
         mean = self.trimmed_mean(lambda x: x - self.x_mean, np.ones_like)
         return mean if self.trim else mean.drifting(math.nan)
 
@@ -142,7 +142,7 @@ class WeibullPlot:
 
     @cached_property
     def sample_log_scale(self) -> Expansion:
-        """Ln λ̂ of a sample."""
+        """ln λ̂ of a sample."""
         return self._sample_mean + self.x_mean - self.y_mean * self.sample_shape.power(-1.0)
 
     @cached_property
@@ -152,7 +152,7 @@ class WeibullPlot:
 
 
 def weibull_plot(parent: Parent, trim: Fraction, other_trims: Sequence[Fraction] = ()) -> WeibullPlot:
-    """The Weibull plot of a parent; panels end at ``other_trims`` too, so that plots at those share their nodes."""
+    """Return the Weibull plot of a parent; panels also end at ``other_trims``, so that those plots share its nodes."""
     ends = [_ends(parent, t) for t in (trim, *other_trims)]
     grid = panels(parent, [x for pair in ends for x in pair])
     return WeibullPlot(grid, float(trim), ends[0])
@@ -169,8 +169,8 @@ def _ends(parent: Parent, trim: Fraction) -> tuple[float, float]:
 def weibull_plot_noise(p: ArrayLike) -> FloatArray:
     """N Var(Y) = p/((1−p) ln²(1−p)) of the i-th of N order statistics, p = i/N, Y = ln(−ln(1 − F(x_(i)))).
 
-    It is the noise of k X as well where the parent is Weibull; :func:`weibull_quantile_noise` is that of X for any
-    parent. Same shape as ``p``; inf at 0 and 1, nan outside [0, 1]. Asymptotic: 1 + O(1/N).
+    For a Weibull parent it is also the noise of k X; :func:`weibull_quantile_noise` is the noise of X for any parent.
+    Same shape as ``p``; inf at 0 and 1, nan outside [0, 1]. Asymptotic, with a relative error of O(1/N).
     """
     p = require_real_numbers("p", p)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -179,9 +179,10 @@ def weibull_plot_noise(p: ArrayLike) -> FloatArray:
 
 
 def weibull_quantile_noise(p: ArrayLike, distribution: str | Parent = "normal") -> FloatArray:
-    """N Var(ln |w|_(i)) = p(1−p)/(x f(x))², x = x(p): the noise of the abscissa, which is what a sample scatters.
+    """N Var(ln |w|_(i)) = p(1−p)/(x f(x))², x = x(p): the noise of the abscissa, in which a sample scatters.
 
-    Same shape as ``p``; nan outside (0, 1). Asymptotic: 1 + O(1/N). ``distribution`` as in :func:`weibull_anchor`.
+    Same shape as ``p``; nan outside (0, 1). Asymptotic, with a relative error of O(1/N). ``distribution`` as in
+    :func:`weibull_anchor`.
     """
     p, parent = require_real_numbers("p", p), require_parent(distribution)
     inside = (p > 0) & (p < 1)
@@ -193,12 +194,12 @@ def weibull_quantile_noise(p: ArrayLike, distribution: str | Parent = "normal") 
 @in_one_line
 @dataclass(frozen=True)
 class NoiseOptimum:
-    """Where :func:`weibull_plot_noise` is least.
+    """Minimum of :func:`weibull_plot_noise`.
 
     Attributes:
-        probability: p*.
+        probability: p*, the position of the minimum.
         noise: N Var(Y) there.
-        decimals: p* and the noise as decimal strings of the digits asked for.
+        decimals: p* and the noise as decimal strings with the requested digits.
     """
 
     probability: float
@@ -207,13 +208,13 @@ class NoiseOptimum:
 
 
 def weibull_noise_optimum(digits: int = 15) -> NoiseOptimum:
-    """The minimum of p/((1−p) ln²(1−p)): p* = 1 − exp(−2p*) = 1 + W₀(−2e⁻²)/2, and 1/(4p*(1−p*)) there.
+    """Return the minimum of p/((1−p) ln²(1−p)): 1/(4p*(1−p*)) at p* = 1 − exp(−2p*) = 1 + W₀(−2e⁻²)/2.
 
     Args:
-        digits: significant digits of the strings. Exact to the last but one.
+        digits: significant digits of the strings; all but the last are exact.
 
     Raises:
-        ParameterError: digits < 1.
+        ParameterError: if digits < 1.
     """
     from mpmath import mp
 

@@ -21,12 +21,12 @@ _SHAPES = (1e-3, 1e3)
 @in_one_line
 @dataclass(frozen=True)
 class WeibullProjection:
-    """The member of the Weibull family that a criterion assigns to a parent law.
+    """Member of the Weibull family that a criterion assigns to a parent law.
 
     Attributes:
         shape: k.
         scale: λ, in the units of the parent's σ.
-        divergence: D_KL(parent ‖ Weibull(k, λ)) of the law of |w|, in nats.
+        divergence: D_KL(parent ‖ Weibull(k, λ)) for the law of |w|, in nats.
     """
 
     shape: float
@@ -35,18 +35,18 @@ class WeibullProjection:
 
 
 def weibull_maximum_likelihood(distribution: str | Parent = "normal") -> WeibullProjection:
-    """The Weibull law nearest to a parent in D_KL(parent ‖ Weibull), which maximum likelihood converges to.
+    """Return the Weibull law nearest to a parent in D_KL(parent ‖ Weibull), the limit of maximum likelihood.
 
     k solves E[|w|^k ln|w|]/E[|w|^k] − 1/k = E[ln|w|], whose left side grows with k; λ = E[|w|^k]^(1/k).
 
-    Numerical: 1e-13, relatively. ``distribution`` as in :func:`weibull_anchor`.
+    Numerical, with a relative error of 1e-13. ``distribution`` as in :func:`weibull_anchor`.
     """
     grid = panels(require_parent(distribution))
     probability, log_x = grid.probability, grid.log_x
     log_mean = float(probability @ log_x)
 
     def weights(shape: float) -> tuple[np.ndarray, float]:
-        """The |w|^k as shares of their sum, and ln E[|w|^k]."""
+        """Return the contributions of the nodes to E[|w|^k], as fractions of it, and ln E[|w|^k]."""
         powers = shape * log_x
         with np.errstate(divide="ignore"):
             logs = powers + np.log(probability)
@@ -62,11 +62,12 @@ def weibull_maximum_likelihood(distribution: str | Parent = "normal") -> Weibull
 
 
 def weibull_moment_match(distribution: str | Parent = "normal") -> WeibullProjection:
-    """The Weibull law with the mean and the mean square of |w|.
+    """Return the Weibull law with the mean and the mean square of |w|.
 
     k solves Γ(1+2/k)/Γ²(1+1/k) = E[w²]/E[|w|]², whose left side falls with k; λ = E[|w|]/Γ(1+1/k).
 
-    Numerical: 1e-13, relatively. ``distribution`` as in :func:`weibull_anchor`, with a second moment.
+    Numerical, with a relative error of 1e-13. ``distribution`` is as in :func:`weibull_anchor`, and must have a finite
+    second moment.
     """
     parent = require_parent(distribution)
     if parent.moment_order() <= 2:
@@ -85,7 +86,7 @@ def _root(increasing: Callable[[float], float], low: float, high: float) -> floa
 
 
 def _projection(grid: Panels, shape: float, log_scale: float) -> WeibullProjection:
-    """With D_KL of the parent's |w| from Weibull(k, λ): E ln(x f) − E[ln k + k ln(x/λ) − (x/λ)^k]."""
+    """Build the projection; its D_KL(parent ‖ Weibull(k, λ)) is E ln(x f) − E[ln k + k ln(x/λ) − (x/λ)^k]."""
     reduced = shape * (grid.log_x - log_scale)
     density = np.maximum(grid.density, np.finfo(float).tiny)
     with np.errstate(over="ignore"):
