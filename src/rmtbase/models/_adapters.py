@@ -156,7 +156,7 @@ class Adapter:
         if self.is_dora:
             raise CheckpointError(
                 self.folder,
-                "is a DoRA adapter, which rescales whole rows of its base: its change is no product B A by itself; "
+                "is a DoRA adapter, which rescales whole rows of its base: its change is not a product B A; "
                 "expected adapter = merged, with its base",
             )
         sites = []
@@ -164,7 +164,7 @@ class Adapter:
         maps = {module: update for module, update in self.updates.items() if not update.of_embedding}
         if not maps:
             raise CheckpointError(
-                self.folder, f"changes embeddings alone, {_some(embeddings)}; expected updates of matrices, or {MERGED}"
+                self.folder, f"changes only embeddings, {_some(embeddings)}; expected updates of matrices, or {MERGED}"
             )
         for place, module in sorted(_places(maps).items()):
             update = self.updates[module]
@@ -339,7 +339,7 @@ def _update(
         found = ", ".join(sorted(parts))
         raise CheckpointError(
             path,
-            f"module {quoted(module)} has {found} alone; expected lora_A and lora_B, and a "
+            f"module {quoted(module)} has only {found}; expected lora_A and lora_B, and a "
             "lora_magnitude_vector where use_dora is set",
         )
     a, b, magnitude = parts[name_a], parts[name_b], parts.get("lora_magnitude_vector")

@@ -94,7 +94,7 @@ def _four_bit() -> Format:
             raise CheckpointError(
                 codes.path,
                 f"tensor {quoted(codes.name)} holds {n_bytes} bytes; expected {ceil(size / 2)}, of two codes each, for "
-                f"the shape {shown(shape)} of what is quantised with {called}",
+                f"the shape {shown(shape)} of a matrix quantised with {called}",
             )
         require(own_table, (16,), ("F32",), called)
         nested, nested_table = parts.get(".nested_absmax"), parts.get(".nested_quant_map")
@@ -130,7 +130,7 @@ def _nested(
     block, offset = state.positive("nested_blocksize"), np.float32(state.number("nested_offset"))
     if table is None:
         raise CheckpointError(
-            nested.path, f"tensor {quoted(nested.name)} stands alone; expected its nested_quant_map beside it"
+            nested.path, f"tensor {quoted(nested.name)} has no nested_quant_map beside it; expected one"
         )
     n_blocks = largest.entry.shape[0]
     require(nested, (ceil(n_blocks / block),), ("F32",), called)

@@ -157,7 +157,7 @@ def _other_attention(module: nn.Module) -> Iterator[str]:
             continue
         function = ALL_ATTENTION_FUNCTIONS.get(name)
         if function is None or not _is_of_the_libraries(function):
-            what = "is none that transformers has" if function is None else f"is {_called(function)}"
+            what = "is unknown to transformers" if function is None else f"is {_called(function)}"
             yield f"its attention implementation {quoted(name)} {what}, whose products are not known"
 
 

@@ -53,7 +53,7 @@ _FORMATS = tuple(
         ),
         (
             r"consolidated.*\.safetensors",
-            "Mistral's own format (consolidated.safetensors), whose names and rows are others",
+            "Mistral's own format (consolidated.safetensors), with other names and another order of rows",
             "pass the same model in Hugging Face format (model.safetensors)",
         ),
         (

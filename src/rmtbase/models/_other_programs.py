@@ -55,7 +55,7 @@ def advised(error: RmtbaseError, look: Look | None, called: str) -> bool:
         True if advice was added.
     """
     if look is not None and look.load and not look.shapes:  # its names are unknown before it is loaded
-        error.args = (one_line(f"{error}; load it by the Python below, whose last line says how it is opened"),)
+        error.args = (one_line(f"{error}; load it by the Python below, whose last line shows how to open it"),)
         error.add_note("\n".join((_IMPORTS, *look.load, "open_model(state)")))
         return True
     attention = None if look is None else look.attention()

@@ -182,7 +182,7 @@ def mxfp4(settings: Settings) -> Format:
         if len(codes.entry.shape) != 4 or codes.entry.shape[3] != 16 or not codes.entry.size:
             expected = "(experts, outputs, groups, 16)"
             found = f"tensor {quoted(codes.name)} has shape {shown(codes.entry.shape)}"
-            raise CheckpointError(codes.path, f"{found}; expected {expected} of what is quantised with MXFP4")
+            raise CheckpointError(codes.path, f"{found}; expected {expected} of a matrix quantised with MXFP4")
         experts, outputs, n_groups, _ = codes.entry.shape
         require(codes, codes.entry.shape, ("U8",), "MXFP4")
         require(scales, (experts, outputs, n_groups), EXPONENTS, "MXFP4")
