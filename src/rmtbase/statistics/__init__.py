@@ -1,4 +1,4 @@
-"""Statistics: a spectrum, a matrix's elements, or a sample → numbers. One registry; every name has one meaning."""
+"""Statistics of spectra, of the elements of a matrix, and of samples. One registry; every name has one meaning."""
 
 from rmtbase.statistics._element_sketch import ElementSketch, element_sketch
 from rmtbase.statistics._element_statistics import (

@@ -1,9 +1,9 @@
-"""Entropy of the numbers that a sketch holds, and their divergence from normal laws: by cells, by kernels.
+"""Entropy of the numbers in a sketch, and their divergence from normal laws, by cells and by kernels.
 
-The cells are equal, but for their edges: an edge lies where no number can, on an edge of the sketch's own bins, or, of
-numbers stored in few bits, halfway between two that can be stored. Then each number is in the cell that it was in
-before it was rounded, and the widths are known. Counts in cells are turned into an entropy by Grassberger's estimator.
-Under a normal law the divergence is then too large by less than 2.7/n, three tenths of its standard error.
+The cells have nearly equal widths. Their edges are moved to where no number can lie: to an edge of the sketch's bins,
+or, for numbers stored in few bits, halfway between two values that can be stored. So rounding moves no number to
+another cell, and the widths are known. Grassberger's estimator turns the counts into an entropy. Under a normal law the
+divergence is then too large by less than 2.7/n, three tenths of its standard error.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from rmtbase.statistics._order_statistics import histogram, quantiles
 from rmtbase.statistics._signed_bins import SignedBins
 
 _NARROWEST = 1.0 / 16.0  # width of a cell, in spreads: several steps of bfloat16
-_SCOTT = 3.49  # of the width of a cell, in spreads, times n^(1/3): D. W. Scott, Biometrika 66, 605 (1979)
+_SCOTT = 3.49  # width of a cell, in spreads, times n^(1/3): D. W. Scott, Biometrika 66, 605 (1979)
 _NORMAL_IQR = 1.3489795003921634
-_MOST_CELLS = 1 << 12  # equal ones, to either side of the mean
-_OUTER = 256  # farther out, to an octave
-_FEW = 16  # of the numbers of a cell
+_MOST_CELLS = 1 << 12  # of equal width, on either side of the mean
+_OUTER = 256  # cells per octave farther out
+_FEW = 16  # numbers in a cell
 _HISTOGRAM_BINS = 100
 _PER_BANDWIDTH = 16  # points of the kernel's grid
 _REACH = 9.0  # bandwidths of the kernel
@@ -34,11 +34,11 @@ _LONGEST_GRID = 1 << 22
 
 @dataclass(frozen=True)
 class Cells:
-    """Numbers counted in adjoining cells; only those that hold any.
+    """Counts of numbers in adjoining cells; empty cells are left out.
 
     Attributes:
-        count: (cell,).
-        low, high: their edges, (cell,).
+        count: number of numbers in each cell, (cell,).
+        low, high: edges of the cells, (cell,).
     """
 
     count: Int[np.ndarray, " cell"]
@@ -47,10 +47,10 @@ class Cells:
 
 
 def cell_entropy(sums: CentralSums, bins: SignedBins) -> float:
-    """Differential entropy in nats: the cross-entropy with the normal law of the same moments, less the divergence.
+    """Differential entropy in nats: the cross-entropy with the normal law of the same moments, minus the divergence.
 
-    -⟨ln q⟩ − D_KL(w ‖ q), q = N(w̄, s²), of which the first term follows from the moments without any cells. So the
-    cells' width h adds neither the bias h²/(24 s²) nor the noise h/(s √(12 n)) of -Σ p ln(p/h), which exceeds the
+    -⟨ln q⟩ − D_KL(w ‖ q), q = N(w̄, s²), in which the first term follows from the moments without any cells. So the
+    width h of the cells adds neither the bias h²/(24 s²) nor the noise h/(s √(12 n)) of -Σ p ln(p/h), which exceeds the
     standard error under the normal law, some 10/n.
     """
     n, spread = sums.count, sums.moments().std
@@ -63,9 +63,9 @@ def cell_entropy(sums: CentralSums, bins: SignedBins) -> float:
 
 
 def cell_divergence(sums: CentralSums, bins: SignedBins, location: float, scale: float) -> float:
-    """D_KL(w ‖ N(location, scale²)) in nats, Σ p ln(p/q) over cells, q their normal masses.
+    """D_KL(w ‖ N(location, scale²)) in nats, Σ p ln(p/q) over cells, q their masses under the normal law.
 
-    The width h of the cells takes off h²/24 ∫ p (ln(p/q))'², nothing where p is q.
+    The width h of the cells reduces it by h²/24 ∫ p (ln(p/q))'², which vanishes where p is q.
     """
     cells = _cells(sums, bins)
     share = cells.count / cells.count.sum()
@@ -75,20 +75,20 @@ def cell_divergence(sums: CentralSums, bins: SignedBins, location: float, scale:
 
 
 def range_histogram_entropy(sums: CentralSums, bins: SignedBins) -> float:
-    """Differential entropy of a histogram as it is usually drawn, 100 equal bins over the sample's range; uncorrected.
+    """Differential entropy of a usual histogram, with 100 equal bins over the sample's range, without bias correction.
 
-    -Σ p ln(p/width). Biased by about (bin width)²/(24 s²) for a normal law, less (occupied bins − 1)/(2n).
+    -Σ p ln(p/width). Its bias is about (bin width)²/(24 s²) − (occupied bins − 1)/(2n) for a normal law.
     """
     edges = np.linspace(sums.smallest, sums.largest, _HISTOGRAM_BINS + 1)
     return entropy_of_counts(histogram(bins, edges), edges)
 
 
 def kernel_entropy(sums: CentralSums, bins: SignedBins) -> float:
-    """Differential entropy -∫ p̂ ln p̂ of ``scipy.stats.gaussian_kde`` with its own bandwidth, Scott's: s n^(-1/5).
+    """Differential entropy -∫ p̂ ln p̂ of ``scipy.stats.gaussian_kde`` with its default bandwidth, Scott's s n^(-1/5).
 
-    The counts are spread over a grid of at most a sixteenth of the bandwidth and convolved by Fourier transform; the
-    variance that this adds is taken from the kernel's. Agrees with the integral over SciPy's density to 1e-6. Biased by
-    about n^(-2/5)/2 for a normal law.
+    The counts are spread over a grid whose step is at most a sixteenth of the bandwidth, and convolved by Fourier
+    transform; the variance added by the grid is subtracted from the kernel's. The result agrees with the integral over
+    SciPy's density to 1e-6. Its bias is about n^(-2/5)/2 for a normal law.
     """
     n = sums.count
     bandwidth = math.sqrt(sums.square / (n - 1)) * n**-0.2
@@ -106,10 +106,10 @@ def kernel_entropy(sums: CentralSums, bins: SignedBins) -> float:
 
 
 def _cells(sums: CentralSums, bins: SignedBins) -> Cells:
-    """Cells of max(3.49 n^(-1/3), 1/16) spreads, the spread min(s, interquartile range/1.349), one about the centre.
+    """Count cells of width max(3.49 n^(-1/3), 1/16) spreads, the spread min(s, interquartile range/1.349).
 
-    That is the mean, or the median where the mean is not in the middle half of the numbers. The outermost ones end at
-    the sample's extremes where they hold so many numbers that the law must end there.
+    One cell lies about the centre: the mean, or the median if the mean is not in the middle half of the numbers. An
+    outermost cell ends at the sample's extreme if it holds so many numbers that the law must end there.
     """
     n, lower, median, upper = sums.count, *quantiles(bins, (0.25, 0.5, 0.75)).tolist()
     centre = sums.mean if lower <= sums.mean <= upper else median
@@ -137,8 +137,8 @@ def _cells(sums: CentralSums, bins: SignedBins) -> Cells:
 def _discrete_entropy(count: Int[np.ndarray, " cell"]) -> float:
     """-Σ p ln p from counts N: ln n − Σ N G(N)/n, G(N) = ψ(N) + (−1)^N (ψ((N + 1)/2) − ψ(N/2))/2 for N < 16.
 
-    Of a Poisson count of mean μ, ⟨N ψ(N)⟩ = μ (ln μ + E₁(μ)); the second term takes off what E₁ adds where μ is small,
-    and would be ±1/2 of noise where it is not.
+    For a Poisson count of mean μ, ⟨N ψ(N)⟩ = μ (ln μ + E₁(μ)). The second term cancels the E₁ part, which matters at
+    small μ; at larger μ it would only be noise of ±1/2.
 
     Source: P. Grassberger, arXiv:physics/0307138 (2003).
     """

@@ -1,4 +1,4 @@
-"""Everything that is asked of a matrix's elements, from its rows as they come: the matrix is never held."""
+"""Sketch of a matrix's elements, made from its rows one block at a time, from which all element statistics follow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SPAN = 1 << 21  # numbers that are summed and counted at a time
 @in_one_line
 @dataclass(frozen=True)
 class ElementSketch:
-    """What is kept of a sample of numbers: a few MB, however many there are. Made by :func:`element_sketch`.
+    """Sketch of a sample of numbers, a few MB whatever the size of the sample. Made by :func:`element_sketch`.
 
     Attributes:
         sums: count, mean, central power sums, smallest and largest.
@@ -51,12 +51,12 @@ class ElementSketch:
     bins: SignedBins
 
     def merged(self, other: ElementSketch) -> ElementSketch:
-        """The sketch of both samples together: counts exactly, sums to rounding."""
+        """Return the sketch of both samples together: counts are exact, sums are exact to rounding."""
         return ElementSketch(self.sums.merged(other.sums), self.bins.merged(other.bins))
 
     @property
     def count(self) -> int:
-        """The number n."""
+        """Size n of the sample."""
         return self.sums.count
 
     @property
@@ -66,9 +66,9 @@ class ElementSketch:
 
     @cached_property
     def levels(self) -> int:
-        """How many different values the middle half of the numbers takes, as far as the bins resolve it.
+        """Number of different values in the middle half of the numbers, as far as the bins resolve them.
 
-        A bin in which the numbers differ counts for twelve of them at most.
+        A bin in which numbers differ counts as its number of numbers, or twelve if it holds more.
         """
         low, high = self.quantile((0.25, 0.75))
         middle = (self.bins.mean >= low) & (self.bins.mean <= high)
@@ -76,13 +76,13 @@ class ElementSketch:
 
     @cached_property
     def equal(self) -> int:
-        """How many numbers the fullest bin has, of those in which nearly all are equal."""
+        """Largest count among the bins in which nearly all numbers are equal."""
         close = self.bins.variance < self.bins.width**2 / 120.0
         return int(np.max(self.bins.count, where=close, initial=0))
 
     @cached_property
     def unexplained_zeros(self) -> bool:
-        """Whether more numbers are zero than rounding makes of those beside them.
+        """True if there are more zeros than rounding of the numbers near zero explains.
 
         Rounding to multiples of the smallest magnitude m makes one zero for every sixteen numbers up to 8 m.
         """
@@ -94,7 +94,7 @@ class ElementSketch:
         return bool(magnitudes.count[0] > expected + 5.0 * math.sqrt(expected + 1.0))
 
     def unsuitable(self, name: str) -> str:
-        """Why these numbers have no element statistic of that name; empty where they have.
+        """Say why these numbers have no element statistic of that name; empty if they have.
 
         Raises:
             ParameterError: there is no statistic of that name.
@@ -102,31 +102,32 @@ class ElementSketch:
         return reason_against(self, name)
 
     def moments(self) -> ElementMoments:
-        """As :func:`element_moments` of the whole sample."""
+        """Moments, as :func:`element_moments` of the whole sample."""
         return self.sums.moments()
 
     def quantile(self, probability: ArrayLike) -> Float[np.ndarray, "..."]:
-        """As ``numpy.quantile`` of the whole sample, to 2^-10 of the value or better.
+        """Quantiles, as ``numpy.quantile`` of the whole sample, to 2^-10 of the value or better.
 
-        Numbers of half precision are taken as spread over what is rounded to them.
+        Numbers of half precision are taken as spread over the interval that is rounded to them.
 
         Raises:
-            ParameterError: a probability outside [0, 1].
+            ParameterError: a probability is outside [0, 1].
         """
         return quantiles(self.bins, require_probabilities("probability", probability))
 
     def magnitude_quantile(self, probability: ArrayLike) -> Float[np.ndarray, "..."]:
-        """As :meth:`quantile`, of the magnitudes."""
+        """Quantiles of the magnitudes, as :meth:`quantile`."""
         return quantiles(self.bins.magnitudes, require_probabilities("probability", probability))
 
     def histogram(self, edges: ArrayLike) -> Float[np.ndarray, " bin"]:
-        """How many numbers lie between the edges, as ``numpy.histogram`` counts them, fractions among them.
+        """Count the numbers between edges, as ``numpy.histogram`` does; the counts may be fractional.
 
-        Of a bin of the sketch that an edge cuts, the numbers are taken as spread evenly about their mean, with their
-        variance; those of half precision over what is rounded to them, so that no comb is seen.
+        If an edge cuts a bin of the sketch, its numbers are taken as evenly spread about their mean, with their
+        variance. Numbers of half precision are spread over the interval that is rounded to them, so that the histogram
+        shows no comb.
 
         Raises:
-            ParameterError: edges that are not two or more ascending numbers.
+            ParameterError: the edges are not two or more ascending numbers.
         """
         ends = require_finite_numbers("edges", edges)
         if ends.ndim != 1 or ends.size < 2 or not (np.diff(ends) > 0).all():
@@ -134,12 +135,12 @@ class ElementSketch:
         return histogram(self.bins, ends)
 
     def weibull_fit(self, trim: float | Fraction = 0.1) -> WeibullFit:
-        """As :func:`weibull_fit` of the whole sample: see :func:`weibull_fit_of_bins`."""
+        """Fit the Weibull law, as :func:`weibull_fit` of the whole sample; see :func:`weibull_fit_of_bins`."""
         return weibull_fit_of_bins(self.bins, self.sums.root_mean_square, trim)
 
     @cached_property
     def l_moments(self) -> LMoments:
-        """L-moments of the numbers; a :class:`ParameterError` for fewer than four."""
+        """L-moments of the numbers; a :class:`ParameterError` if there are fewer than four."""
         return l_moments(self.bins)
 
     @cached_property
@@ -149,21 +150,21 @@ class ElementSketch:
 
     @cached_property
     def core(self) -> NormalPlot:
-        """The normal law of the core: least squares on the normal probability plot of the middle 80 %.
+        """Normal law of the core, by least squares on the normal probability plot of the middle 80 %.
 
         Raises:
-            ParameterError: fewer than six numbers.
+            ParameterError: there are fewer than six numbers.
         """
         return normal_plot(self.bins)
 
     @cached_property
     def body(self) -> WeibullFit:
-        """The Weibull law of the body: trim 0.1, numbers of half precision spread over what is rounded to them."""
+        """Weibull law of the body: trim 0.1, numbers of half precision spread over the interval rounded to them."""
         return self._unrounded_fit(0.1)
 
     @cached_property
     def whole(self) -> WeibullFit:
-        """As :attr:`body`, with nothing trimmed."""
+        """Weibull law of all numbers, as :attr:`body` without trimming."""
         return self._unrounded_fit(0.0)
 
     def _unrounded_fit(self, trim: float) -> WeibullFit:
@@ -171,11 +172,14 @@ class ElementSketch:
 
     @cached_property
     def weibull_likelihood_fit(self) -> WeibullLikelihoodFit:
-        """As :func:`weibull_likelihood_fit` of the whole sample, zeros as what is rounded to them."""
+        """Maximum likelihood fit, as :func:`weibull_likelihood_fit` of the whole sample.
+
+        Zeros are replaced by a typical value of the numbers that are rounded to zero.
+        """
         return weibull_likelihood_of_bins(self.bins.positive)
 
     def entropy(self) -> float:
-        """Differential entropy in nats, corrected for bias; as the next three for numbers that are not all equal."""
+        """Differential entropy in nats, corrected for bias. A :class:`ParameterError` if all numbers are equal."""
         return cell_entropy(self._spread_sums, self.bins)
 
     def histogram_entropy(self) -> float:
@@ -190,13 +194,13 @@ class ElementSketch:
         """D_KL(w ‖ N(location, scale²)) in nats, corrected for the bias of counting.
 
         Raises:
-            ParameterError: a location that is not finite, a scale that is not positive, or numbers that are all equal.
+            ParameterError: the location is not finite, the scale is not positive, or all numbers are equal.
         """
         centre = require_finite_number("location", location)
         return cell_divergence(self._spread_sums, self.bins, centre, require_positive_number("scale", scale))
 
     def matched_entropy(self) -> float:
-        """½ ln(2πe s²), the entropy of the normal law of the same standard deviation."""
+        """½ ln(2πe s²), the entropy of the normal law with the same standard deviation."""
         return 0.5 * math.log(2.0 * math.pi * math.e) + math.log(self.moments().std)
 
     @property
@@ -207,18 +211,19 @@ class ElementSketch:
 
 
 def element_sketch(blocks: Iterable[ArrayLike]) -> ElementSketch:
-    """The sketch of a matrix that comes in blocks of any shape, size and real dtype; a matrix is a block of its rows.
+    """Sketch a matrix that comes in blocks of any shape, size and real dtype; iterating over a matrix gives its rows.
 
-    The numbers are gathered in their own dtype into spans of 2^21, so that the result does not depend, to the bit, on
-    how they were cut: only on their order, and on that to rounding. The moments are those of :func:`element_moments`
-    of the whole to the bit, unless the dtype changes from block to block. Memory: 70 MB beside the block at hand.
+    The numbers are gathered in their own dtype into spans of 2^21. So the result does not depend, to the bit, on the
+    division into blocks, and depends on the order of the numbers only to rounding. The moments equal those of
+    :func:`element_moments` of the whole to the bit, unless the dtype changes from block to block. Memory: 70 MB in
+    addition to the current block.
 
     Args:
-        blocks: the numbers, in order; one pass.
+        blocks: the numbers, in order; read once.
 
     Raises:
-        ParameterError: no number at all, one that is not finite, masked entries, a dtype that is not real, or numbers
-            whose fourth powers are beyond float64.
+        ParameterError: there are no numbers, or some are not finite or masked; a dtype is not real; or fourth powers
+            exceed float64.
     """
     parts = (_sketch(span) for span in _spans(blocks))
     first = next(parts, None)
@@ -239,7 +244,7 @@ def _sketch(numbers: Shaped[np.ndarray, " number"]) -> ElementSketch:
 
 
 def _spans(blocks: Iterable[ArrayLike]) -> Iterator[Shaped[np.ndarray, " number"]]:
-    """The numbers of all blocks in arrays of one size, the last of each dtype shorter; each valid until the next."""
+    """Yield the numbers of all blocks in arrays of one size (the last of a dtype is shorter), valid until the next."""
     held: list[Shaped[np.ndarray, " number"]] = []
     size = 0
     for block in blocks:
@@ -252,7 +257,7 @@ def _spans(blocks: Iterable[ArrayLike]) -> Iterator[Shaped[np.ndarray, " number"
             yield np.concatenate([*held, part]) if held else part
             held, size = [], 0
         if numbers.size:
-            held.append(numbers.copy())  # whoever gives the blocks may use their memory again
+            held.append(numbers.copy())  # the caller may reuse the memory of its blocks
             size += numbers.size
     if held:
         yield np.concatenate(held)

@@ -1,8 +1,8 @@
-"""The registry of element statistics: name, symbol and formula, with the code, each a number of an element sketch.
+"""Registry of element statistics: name, symbol, formula and code, each a function of an element sketch.
 
 w are the n elements of a matrix, w̄ their mean, s their standard deviation with n − 1; |w|_(1) ≤ … ≤ |w|_(n) their
-magnitudes in ascending order. k̂ and λ̂ are the Weibull shape and scale by least squares on the probability plot of the
-middle 80 % of the magnitudes (:func:`weibull_fit`, trim 0.1).
+magnitudes in ascending order. k̂ and λ̂ are the Weibull shape and scale, fitted by least squares to the probability plot
+of the middle 80 % of the magnitudes (:func:`weibull_fit`, trim 0.1).
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ if TYPE_CHECKING:
     from rmtbase.statistics._element_sketch import ElementSketch
 
 FEWEST_ELEMENTS = 100
-"""Of fewer numbers no element statistic is given: no null of them is known well enough."""
+"""Fewest numbers for which element statistics are given; for fewer, no null is known well enough."""
 
 _COARSE, _FINE = 16, 64
-_ENOUGH = 0.8  # of the numbers of the middle half: of few numbers there cannot be more values than numbers
-_MOST_AT_ONCE = 8  # of few numbers, by chance in one place
-_MOST_EQUAL = 0.025  # share of one value: more than any of 64 levels in the middle half has
+_ENOUGH = 0.8  # share of distinct values in the middle half that suffices for small samples
+_MOST_AT_ONCE = 8  # numbers that may coincide by chance in a small sample
+_MOST_EQUAL = 0.025  # largest share of one value: more than that of any of 64 levels in the middle half
 
 
 @in_one_line
 @dataclass(frozen=True)
 class ElementStatistic:
-    """One number of a matrix's elements, free of their scale.
+    """Scale-free statistic of the elements of a matrix.
 
     Attributes:
-        name: its one name, in code, files and reports.
-        long_name: in words, for axes and tables.
+        name: its name in code, files and reports.
+        long_name: its name in words, for axes and tables.
         symbol: in LaTeX.
         formula: in LaTeX, or in words.
-        function: of a sketch.
-        levels: how many different values the middle half of the numbers must take: of fewer the statistic says how
-            they are stored. Those that need 64 need a density, or ln |w|, and so numbers few of which are equal.
+        function: maps a sketch to the statistic.
+        levels: number of different values that the middle half of the numbers must take; with fewer, the statistic
+            would only reflect how the numbers are stored. Statistics that need 64 levels use a density or ln |w|, and
+            so also need numbers few of which are equal.
     """
 
     name: str
@@ -75,7 +76,7 @@ def _decile_ratio(sketch: ElementSketch) -> float:
 
 
 def _kl_matched(sketch: ElementSketch) -> float:
-    # The two fitted parameters take 1/n off on average.
+    # The two fitted parameters reduce the divergence by 1/n on average.
     return sketch.kl_to_normal(sketch.sums.mean, sketch.moments().std) + 1.0 / sketch.count
 
 
@@ -174,17 +175,17 @@ _ALL = (
 )  # fmt: skip
 
 ELEMENT_STATISTICS: dict[str, ElementStatistic] = {statistic.name: statistic for statistic in _ALL}
-"""Every element statistic by name, in the order in which tables list them: the standard deviation sets the scale."""
+"""Element statistics by name, in the order in which tables list them; none depends on the scale of the elements."""
 
 MOMENT_STATISTICS = tuple(ELEMENT_STATISTICS)[:4]
-"""Those that follow from the moments alone."""
+"""Names of the statistics that follow from the moments."""
 
 
 def get_element_statistic(name: str) -> ElementStatistic:
-    """The registered statistic of that name.
+    """Return the registered statistic of that name.
 
     Raises:
-        ParameterError: there is none; the message lists those there are.
+        ParameterError: there is none; the message lists the names.
     """
     return registered(ELEMENT_STATISTICS, name)
 
@@ -192,16 +193,16 @@ def get_element_statistic(name: str) -> ElementStatistic:
 def element_statistics(
     sketch: ElementSketch, names: Iterable[str] = tuple(ELEMENT_STATISTICS)
 ) -> Float[np.ndarray, " statistic"]:
-    """Element statistics of a sketch, in the order of ``names``; NaN where ``sketch.unsuitable(name)`` says why.
+    """Element statistics of a sketch, in the order of ``names``; NaN if ``sketch.unsuitable(name)`` gives a reason.
 
     Raises:
-        ParameterError: an unknown name.
+        ParameterError: a name is unknown.
     """
     return np.array([_value(sketch, get_element_statistic(name))[0] for name in names])
 
 
 def reason_against(sketch: ElementSketch, name: str) -> str:
-    """Why :func:`element_statistics` has no number of that name; empty where it has."""
+    """Say why :func:`element_statistics` gives NaN for that name; empty if it gives a number."""
     return _value(sketch, get_element_statistic(name))[1]
 
 

@@ -1,4 +1,4 @@
-"""Element-wise statistics of a weight matrix, in float64 whatever the matrix's own precision."""
+"""Moments of the elements of a weight matrix, in float64 whatever the matrix's precision."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_finite_numbers, require_real_array
 from rmtbase.shown import in_one_line
 
-_BLOCK = 1 << 17  # elements widened to float64 at a time: they stay in the cache
-_SPAN = 1 << 21  # elements whose sums are one call
-_LEAST_POWER = 1e-290  # a sum of fourth powers that still has all its digits
+_BLOCK = 1 << 17  # elements widened to float64 at a time, so that they stay in the cache
+_SPAN = 1 << 21  # elements summed in one call
+_LEAST_POWER = 1e-290  # smallest sum of fourth powers that still has all its digits
 
 
 @in_one_line
@@ -26,7 +26,7 @@ class ElementMoments:
     """Moments of the n elements w of a matrix.
 
     Attributes:
-        count: number n of elements.
+        count: n.
         mean: w̄.
         std: s = √(Σ(w - w̄)² / (n - 1)).
         skewness: m₃ / m₂^{3/2} with central moments m_k = Σ(w - w̄)^k / n. NaN for a constant matrix.
@@ -45,13 +45,13 @@ class ElementMoments:
 @in_one_line
 @dataclass(frozen=True)
 class CentralSums:
-    """What the moments of n numbers need, in a form that two parts of a sample can be merged in.
+    """Sums from which the moments of n numbers follow, and which can be merged for two parts of a sample.
 
     Attributes:
         count: n.
         mean: w̄.
         square, cube, fourth: Σ(w - w̄)^k for k = 2, 3, 4.
-        smallest, largest: of the numbers.
+        smallest, largest: the extremes.
     """
 
     count: int
@@ -66,7 +66,7 @@ class CentralSums:
     def about(
         cls, pivot: float, count: int, powers: tuple[float, float, float, float], smallest: float, largest: float
     ) -> CentralSums:
-        """The sums from Σ(w - pivot)^k, k = 1, …, 4; the pivot is near the mean, so that little cancels."""
+        """Make the sums from Σ(w - pivot)^k, k = 1, …, 4; a pivot near the mean avoids cancellation."""
         first, second, third, fourth = powers
         shift = first / count
         return cls(
@@ -80,7 +80,7 @@ class CentralSums:
         )
 
     def merged(self, other: CentralSums) -> CentralSums:
-        """The sums of both parts together.
+        """Return the sums of both parts together.
 
         Source: T. F. Chan, G. H. Golub and R. J. LeVeque, Am. Stat. 37, 242 (1983); P. Pébay, SAND2008-6212 (2008),
             eq. (3.1) for the third and fourth power.
@@ -88,7 +88,7 @@ class CentralSums:
         a, b, n = self.count, other.count, self.count + other.count
         step = other.mean - self.mean
         step_n = step / n
-        shift = step * step_n * a * b  # what the distance of the two means adds to the squares
+        shift = step * step_n * a * b  # part of the squares due to the distance between the two means
         return CentralSums(
             count=n,
             mean=self.mean + step_n * b,
@@ -108,17 +108,17 @@ class CentralSums:
 
     @property
     def has_sound_powers(self) -> bool:
-        """Whether the sums of fourth powers are doubles with all their digits."""
+        """True if the sum of fourth powers has all its digits in float64."""
         return self.smallest == self.largest or _LEAST_POWER < self.fourth < 1.0 / _LEAST_POWER
 
     def require_sound_powers(self, name: str) -> None:
-        """Raise a ParameterError that names the numbers unless :attr:`has_sound_powers`."""
+        """Raise ParameterError, with the range of the numbers, unless :attr:`has_sound_powers`."""
         if not self.has_sound_powers:
             found = f"numbers from {self.smallest:g} to {self.largest:g}"
             raise ParameterError(name, found, "numbers whose fourth powers float64 can hold: rescale them")
 
     def moments(self) -> ElementMoments:
-        """The moments of the numbers."""
+        """Moments of the numbers."""
         n, mean = self.count, self.mean
         if self.smallest == self.largest or self.square == 0.0:
             return ElementMoments(n, mean, 0.0, math.nan, math.nan, math.nan)
@@ -134,9 +134,9 @@ class CentralSums:
 
 
 def central_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
-    """The sums of a flat array of any real dtype, by two passes in float64."""
+    """Sum a flat array of any real dtype, by two passes in float64."""
     deviation = numbers.astype(np.float64)
-    ends = numbers if numbers.dtype == np.float32 else deviation  # NumPy is slow to find those of half precision
+    ends = numbers if numbers.dtype == np.float32 else deviation  # min and max are slow in half precision
     smallest, largest = float(ends.min()), float(ends.max())
     mean = float(deviation.mean())
     deviation -= mean
@@ -153,16 +153,17 @@ def central_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
 
 
 def element_moments(matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]] = map) -> ElementMoments:
-    """Moments of a matrix of any real dtype, widened block by block: no float64 copy of it is made.
+    """Moments of a matrix of any real dtype, widened block by block, without a float64 copy of the matrix.
 
-    The last three do not depend on the scale of the elements, however large or small it is.
+    The last three do not depend on the scale of the elements, however large or small.
 
     Args:
-        matrix: of any shape.
-        map_spans: does what ``map`` does, in order: ``map`` of an executor spreads a large matrix over its workers.
+        matrix: array of any shape.
+        map_spans: a function like ``map`` that keeps the order; ``map`` of an executor spreads a large matrix over its
+            workers.
 
     Raises:
-        ParameterError: no element at all, masked ones, one that is not finite, or a dtype that is not real.
+        ParameterError: there are no elements, some are masked or not finite, or the dtype is not real.
     """
     flat, sums = _summed(matrix, map_spans)
     if sums.has_sound_powers:
@@ -173,10 +174,10 @@ def element_moments(matrix: ArrayLike, map_spans: Callable[..., Iterable[Central
 
 
 def element_sums(matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]] = map) -> CentralSums:
-    """What :func:`element_moments` needs of a matrix, so that it can be merged with that of others.
+    """Compute sums that determine :func:`element_moments`, and that can be merged with those of other matrices.
 
     Raises:
-        ParameterError: as :func:`element_moments`; elements whose fourth powers are beyond float64.
+        ParameterError: as :func:`element_moments`; also if fourth powers exceed float64.
     """
     _, sums = _summed(matrix, map_spans)
     sums.require_sound_powers("matrix")
@@ -193,11 +194,11 @@ def _summed(
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         sums = reduce(CentralSums.merged, map_spans(span_sums, spans))
     if not (math.isfinite(sums.smallest) and math.isfinite(sums.largest)):
-        require_finite_numbers("matrix", flat)  # says how many
+        require_finite_numbers("matrix", flat)  # its message gives their number
     return flat, sums
 
 
 def span_sums(numbers: Shaped[np.ndarray, " number"]) -> CentralSums:
-    """The sums of a flat array of any real dtype, widened block by block."""
+    """Sum a flat array of any real dtype, widened block by block."""
     blocks = (numbers[start : start + _BLOCK] for start in range(0, numbers.size, _BLOCK))
     return reduce(CentralSums.merged, map(central_sums, blocks))

@@ -1,4 +1,4 @@
-"""The normal, the logistic and Student's t law fitted to the elements of a matrix by maximum likelihood."""
+"""Normal, logistic and Student-t laws fitted to the elements of a matrix by maximum likelihood."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rmtbase.parameters import require_finite_number
 from rmtbase.shown import in_one_line
 from rmtbase.statistics._likelihood import Numbers, Vector, maximize_likelihood, require_elements
 
-_START = 0.1  # of 1/ν
-_LARGEST = 5.0  # of 1/ν: ν = 0.2, where student_t_matrix ends
+_START = 0.1  # starting value of 1/ν
+_LARGEST = 5.0  # largest 1/ν: ν = 0.2, the limit of student_t_matrix
 
 
 @dataclass(frozen=True)
 class _LocationScaleFit:
-    """A law of a location and a scale fitted to n elements.
+    """Law with a location and a scale, fitted to n elements.
 
     Attributes:
-        location, scale: of the law, in the units of the elements.
-        location_standard_error: 0 where the location was given.
-        scale_standard_error: of the scale.
+        location, scale: parameters of the law, in the units of the elements.
+        location_standard_error: standard error of the location; 0 if it was given.
+        scale_standard_error: standard error of the scale.
         log_likelihood: ln of the density of all the elements.
         count: n.
     """
@@ -41,19 +41,19 @@ class _LocationScaleFit:
 
 @in_one_line
 class NormalFit(_LocationScaleFit):
-    """The normal law of mean ``location`` μ and standard deviation ``scale`` σ; standard errors σ/√n and σ/√(2n)."""
+    """Normal law with mean ``location`` μ and standard deviation ``scale`` σ; standard errors σ/√n and σ/√(2n)."""
 
 
 @in_one_line
 class LogisticFit(_LocationScaleFit):
-    """The logistic law of centre ``location`` μ and ``scale`` s, of standard deviation π s/√3.
+    """Logistic law with centre ``location`` μ and ``scale`` s; its standard deviation is π s/√3.
 
     Standard errors s √(3/n) and s √(9/((3 + π²) n)).
     """
 
 
 def fit_normal(matrix: ArrayLike, location: float | None = None) -> NormalFit:
-    """Maximum likelihood of i.i.d. normal elements: σ² is the mean of (w − μ)², μ the mean of w unless it is given.
+    """Fit i.i.d. normal elements by maximum likelihood: σ² is the mean of (w − μ)², μ the mean of w unless given.
 
     To draw matrices from the fit::
 
@@ -65,8 +65,8 @@ def fit_normal(matrix: ArrayLike, location: float | None = None) -> NormalFit:
         location: the mean, if it is known; fitted if None.
 
     Raises:
-        ParameterError: elements that are not real, masked, not finite, fewer than two, or all equal; or a location not
-            finite.
+        ParameterError: the elements are not real, masked, not finite, fewer than two, or all equal; or the location is
+            not finite.
     """
     known = None if location is None else require_finite_number("location", location)
     elements = require_elements(matrix)
@@ -83,7 +83,7 @@ def fit_normal(matrix: ArrayLike, location: float | None = None) -> NormalFit:
 
 
 def fit_logistic(matrix: ArrayLike, location: float | None = None) -> LogisticFit:
-    """Maximum likelihood of i.i.d. logistic elements, density 1/(4 s cosh²((w − μ)/(2 s))).
+    """Fit i.i.d. logistic elements, density 1/(4 s cosh²((w − μ)/(2 s))), by maximum likelihood.
 
     Standard errors are those of independent elements, from the Fisher information. To draw matrices from the fit::
 
@@ -95,8 +95,8 @@ def fit_logistic(matrix: ArrayLike, location: float | None = None) -> LogisticFi
         location: μ, if it is known; fitted if None.
 
     Raises:
-        ParameterError: elements that are not real, masked, not finite, fewer than two, or all equal; or a location not
-            finite.
+        ParameterError: the elements are not real, masked, not finite, fewer than two, or all equal; or the location is
+            not finite.
         FitError: no maximum of the likelihood was found.
     """
     found = maximize_likelihood("logistic", _logistic_terms, matrix, location)
@@ -111,7 +111,7 @@ def fit_logistic(matrix: ArrayLike, location: float | None = None) -> LogisticFi
 
 
 def _logistic_terms(z: Numbers, at: Vector) -> Float[np.ndarray, " term"]:
-    """Sums of ln f, its gradient and Hessian in (m/s, ln s), with u = (z − m)/s and (ln f)' = −tanh(u/2) in u."""
+    """Sum ln f, its gradient and Hessian in (m/s, ln s), with u = (z − m)/s and d(ln f)/du = −tanh(u/2)."""
     location, log_scale = at
     u = (z - location) * math.exp(-log_scale)
     magnitude = np.abs(u)
@@ -134,17 +134,18 @@ def _logistic_terms(z: Numbers, at: Vector) -> Float[np.ndarray, " term"]:
 @in_one_line
 @dataclass(frozen=True)
 class StudentTFit:
-    """Student's t, location + scale · t_ν, fitted to n elements.
+    """Student's t law, location + scale · t_ν, fitted to n elements.
 
     Attributes:
-        status: ``"student_t"``, or ``"normal"``: no ν is likelier than infinity, because the elements' tails are no
-            heavier than a normal law's. Then the fit is that of :func:`fit_normal`.
-        df: ν, infinite where the status is ``"normal"``.
+        status: ``"student_t"``, or ``"normal"`` if no ν is likelier than infinity, because the tails of the elements
+            are no heavier than those of a normal law. Then the fit is that of :func:`fit_normal`.
+        df: ν; infinite if the status is ``"normal"``.
         location, scale: centre and unit of t, in the units of the elements.
-        df_standard_error: ν² times that of 1/ν, which is the parameter that stays regular: infinite with ν.
-        inverse_df_standard_error: of 1/ν; √(2/(3n)) at a normal law, whose 1/ν is found 0 half of the time.
-        location_standard_error: s √((ν + 3)/((ν + 1) n)), or 0 where the location was given.
-        scale_standard_error: of the scale.
+        df_standard_error: ν² times the standard error of 1/ν, the parameter that stays regular; infinite if ν is.
+        inverse_df_standard_error: standard error of 1/ν; √(2/(3n)) for a normal law, where 1/ν is estimated as 0 half
+            of the time.
+        location_standard_error: s √((ν + 3)/((ν + 1) n)), or 0 if the location was given.
+        scale_standard_error: standard error of the scale.
         log_likelihood: ln of the density of all the elements.
         count: n.
     """
@@ -162,9 +163,9 @@ class StudentTFit:
 
 
 def fit_student_t(matrix: ArrayLike, location: float | None = None) -> StudentTFit:
-    """Maximum likelihood of i.i.d. elements μ + s t_ν, the density of t_ν ∝ (1 + t²/ν)^(−(ν+1)/2).
+    """Fit i.i.d. elements μ + s t_ν, with density of t_ν ∝ (1 + t²/ν)^(−(ν+1)/2), by maximum likelihood.
 
-    The likelihood is climbed in 1/ν ≥ 0, in which it is smooth up to the normal law at 1/ν = 0: its slope there is
+    The likelihood is maximised over 1/ν ≥ 0, in which it is smooth up to the normal law at 1/ν = 0: its slope there is
     n/4 times the sample's excess kurtosis. Standard errors are those of independent elements, from the Fisher
     information. To draw matrices from the fit, whatever its status::
 
@@ -176,10 +177,10 @@ def fit_student_t(matrix: ArrayLike, location: float | None = None) -> StudentTF
         location: μ, if it is known; fitted if None.
 
     Raises:
-        ParameterError: elements that are not real, masked, not finite, fewer than two, or all equal; or a location not
-            finite.
-        FitError: no maximum with ν > 0.2 was found. With many elements equal there is none: the likelihood then grows
-            without bound as the law closes in on them.
+        ParameterError: the elements are not real, masked, not finite, fewer than two, or all equal; or the location is
+            not finite.
+        FitError: no maximum with ν > 0.2 was found. There is none if many elements are equal, because the likelihood
+            then grows without bound as the law concentrates on their value.
 
     Source: K. L. Lange, R. J. A. Little and J. M. G. Taylor, J. Am. Stat. Assoc. 84, 881 (1989).
     """
@@ -201,10 +202,10 @@ def fit_student_t(matrix: ArrayLike, location: float | None = None) -> StudentTF
 
 
 def _student_t_terms(z: Numbers, at: Vector) -> Float[np.ndarray, " term"]:
-    """Sums of ln f, its gradient and Hessian in (m/s, ln s, κ = 1/ν).
+    """Sum ln f, its gradient and Hessian in (m/s, ln s, κ = 1/ν).
 
     With u = (z − m)/s, q = u², x = κ q and L(x) = ln(1 + x)/x,
-    ln f = A(κ) − ln s − ln(2π)/2 − (1 + κ) q L(x)/2, and (ln f)' = −(1 + κ) u/(1 + x) in u.
+    ln f = A(κ) − ln s − ln(2π)/2 − (1 + κ) q L(x)/2, and d(ln f)/du = −(1 + κ) u/(1 + x).
     """
     location, log_scale, kappa = at
     n, grown = z.size, 1 + kappa
@@ -215,7 +216,7 @@ def _student_t_terms(z: Numbers, at: Vector) -> Float[np.ndarray, " term"]:
     log_ratio, first, second = _log_ratio(x, r, kappa)
     slope = grown * u * r
     curvature = grown * r * r * (1 - x)
-    mixed = u * r * (1 - grown * q * r)  # of ln f in u and κ, with the sign changed
+    mixed = u * r * (1 - grown * q * r)  # minus the derivative of ln f in u and κ
     constant, d_constant, dd_constant = _log_gamma_ratio(kappa)
     q_first = q * first
     u_slope = u @ slope
@@ -270,5 +271,5 @@ def _inverse_information(kappa: float) -> Float[np.ndarray, "3"]:
     of_kappa = (7 + 3 * kappa) / (2 * (1 + kappa) * tail) - dd_constant - excess
     of_scale, of_both = 2 / tail, 2 / ((1 + kappa) * tail)
     determinant = of_scale * of_kappa - of_both**2
-    scale_variance = of_kappa / determinant if kappa > 0 else 1 / of_scale  # κ = 0 is then no estimate but the end
+    scale_variance = of_kappa / determinant if kappa > 0 else 1 / of_scale  # κ = 0 is then fixed, not estimated
     return np.array([tail / (1 + kappa), scale_variance, of_scale / determinant])

@@ -1,4 +1,4 @@
-"""From a null sample to p-values, and from many p-values to q-values."""
+"""p-values from a null sample, and q-values from many p-values."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ _NULL_SAMPLE = "a non-empty one-dimensional array without NaN"
 def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np.ndarray, "..."]:
     """Two-sided Monte Carlo p-value p = min(1, 2 min(b_≤ + 1, b_≥ + 1) / (n + 1)).
 
-    b_≤ and b_≥ count the null draws not above and not below the observed value. Counting the observation itself (the
-    +1's) makes the test valid at every n, and p is never zero: its smallest value is 2 / (n + 1).
+    b_≤ and b_≥ count the null draws that are not above and not below the observed value. Counting the observation
+    itself (the +1's) makes the test valid at every n, and p is never zero: its smallest value is 2 / (n + 1).
 
     Args:
-        observed: any shape; infinities are allowed and are as extreme as can be. NaN gives NaN.
+        observed: array of any shape. Infinities are allowed, as the most extreme values. NaN gives NaN.
         null_sample: the n null draws, one-dimensional and without NaN.
 
     Returns:
         p-values of the shape of ``observed``.
 
     Raises:
-        ParameterError: the null sample is empty, not one-dimensional or holds NaN; either is masked or not real.
+        ParameterError: the null sample is empty, not one-dimensional or contains NaN; or an argument is masked or not
+            real.
 
-    Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010); the rule is that of
-        ``scipy.stats.monte_carlo_test``, which redraws the null for every observation where this one sorts it once.
+    Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010). The rule is that of
+        ``scipy.stats.monte_carlo_test``, which redraws the null for every observation; here it is sorted once.
     """
     null = require_real_numbers("null_sample", null_sample)
     if null.ndim != 1:
@@ -41,7 +42,7 @@ def monte_carlo_p_value(observed: ArrayLike, null_sample: ArrayLike) -> Float[np
 
 
 def p_value_among_sorted(observed: ArrayLike, null_sample: Float[np.ndarray, " draw"]) -> Float[np.ndarray, "..."]:
-    """:func:`monte_carlo_p_value` where the null draws are ascending; a ParameterError where they are not."""
+    """Compute :func:`monte_carlo_p_value` for null draws that ascend; a ParameterError if they do not."""
     null_sample = _require_ascending(null_sample)
     n = null_sample.size
     x = require_real_numbers("observed", observed)
@@ -54,7 +55,9 @@ def p_value_among_sorted(observed: ArrayLike, null_sample: Float[np.ndarray, " d
 def upper_p_value_among_sorted(
     observed: ArrayLike, null_sample: Float[np.ndarray, " draw"]
 ) -> Float[np.ndarray, "..."]:
-    """One-sided (b_≥ + 1) / (n + 1), b_≥ the ascending null draws not below the observed value; NaN gives NaN.
+    """Compute the one-sided p-value (b_≥ + 1) / (n + 1) for null draws that ascend; NaN gives NaN.
+
+    b_≥ counts the null draws that are not below the observed value.
 
     Raises:
         ParameterError: as :func:`p_value_among_sorted`.
@@ -75,27 +78,27 @@ def _require_ascending(null_sample: ArrayLike) -> Float[np.ndarray, " draw"]:
 
 
 def normal_score(p_value: ArrayLike, above: ArrayLike) -> Float[np.ndarray, "..."]:
-    """±Φ⁻¹(1 - p/2), the z of a normal law that is as rare: how far a value is where its law has no variance.
+    """±Φ⁻¹(1 - p/2), the z at which a normal law has the same p-value: a distance for laws without a variance.
 
     Args:
-        p_value: two-sided.
-        above: whether the value lies above the median of its law, which is the sign.
+        p_value: two-sided p-values.
+        above: whether the value lies above the median of its law; it gives the sign.
 
     Raises:
-        ParameterError: p-values that are masked, no real numbers or outside [0, 1].
+        ParameterError: p-values are masked, not real or outside [0, 1].
     """
     p = require_p_values("p_value", p_value)
     return np.where(above, -1.0, 1.0) * ndtri(0.5 * p) + 0.0  # no negative zero
 
 
 def cauchy_combination(p_values: ArrayLike, axis: int = -1) -> Float[np.ndarray, "..."]:
-    """One p-value for several tests, whatever their dependence: 1/2 - arctan(T)/π, T the mean of tan(π/2 - π p).
+    """Combine the p-values of tests of any dependence: 1/2 - arctan(T)/π, T the mean of tan(π/2 - π p).
 
-    Asymptotically exact for small p; no correlations are needed because the tail of a sum of Cauchy variables does not
-    depend on them. NaN marks a test that was not made and does not count; no test at all gives NaN.
+    Asymptotically exact for small p. No correlations are needed, because the tail of a sum of Cauchy variables does not
+    depend on them. NaN marks a test that was not made and does not count; if there is no test, the result is NaN.
 
     Raises:
-        ParameterError: p-values that are masked, no real numbers or outside [0, 1].
+        ParameterError: p-values are masked, not real or outside [0, 1].
 
     Source: Y. Liu and J. Xie, J. Am. Stat. Assoc. 115, 393 (2020).
     """
@@ -112,17 +115,15 @@ def cauchy_combination(p_values: ArrayLike, axis: int = -1) -> Float[np.ndarray,
 
 
 def benjamini_hochberg(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
-    """Benjamini–Hochberg q-values over all the entries that are not NaN, in the shape of ``p_values``.
+    """Benjamini–Hochberg q-values over all entries that are not NaN, in the shape of ``p_values``.
 
-    The q-value of a test is the smallest false discovery rate at which it is called. NaN marks a test that was not
-    made; it stays NaN and does not count.
+    The q-value of a test is the smallest false discovery rate at which it is called: for the k-th smallest of n
+    p-values, min over j ≥ k of p_(j) n / j, and at most 1. It is valid for tests that are independent or positively
+    dependent. NaN marks a test that was not made; it stays NaN and does not count. The values are those of
+    ``scipy.stats.false_discovery_control``, whose module takes a third of a second to import.
 
     Raises:
-        ParameterError: p-values that are masked, no real numbers or outside [0, 1].
-
-    Of the k-th smallest of n p-values it is min over j ≥ k of p_(j) n / j, and at most 1. As
-    ``scipy.stats.false_discovery_control`` gives it, whose room takes a third of a second to import. It holds for tests
-    that are independent, or positively dependent.
+        ParameterError: p-values are masked, not real or outside [0, 1].
 
     Source: Y. Benjamini and Y. Hochberg, J. R. Stat. Soc. B 57, 289 (1995).
     """
@@ -130,9 +131,9 @@ def benjamini_hochberg(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
 
 
 def benjamini_yekutieli(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
-    """Benjamini–Yekutieli q-values: :func:`benjamini_hochberg`'s times 1 + 1/2 + … + 1/n, and at most 1.
+    """Benjamini–Yekutieli q-values: those of :func:`benjamini_hochberg` times 1 + 1/2 + … + 1/n, and at most 1.
 
-    Their false discovery rate holds for tests of any dependence. NaN and errors as there.
+    They are valid for tests of any dependence. NaN and errors as in :func:`benjamini_hochberg`.
 
     Source: Y. Benjamini and D. Yekutieli, Ann. Stat. 29, 1165 (2001).
     """
@@ -140,9 +141,9 @@ def benjamini_yekutieli(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
 
 
 def holm(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
-    """Holm's p-values: the smallest level at which a test is called and, whatever their dependence, none wrongly.
+    """Holm's adjusted p-values: the smallest family-wise error rate at which a test is called, for any dependence.
 
-    Of the k-th smallest of n p-values it is max over j ≤ k of p_(j) (n + 1 - j), and at most 1. NaN and errors as in
+    For the k-th smallest of n p-values it is max over j ≤ k of p_(j) (n + 1 - j), and at most 1. NaN and errors as in
     :func:`benjamini_hochberg`.
 
     Source: S. Holm, Scand. J. Stat. 6, 65 (1979).
@@ -151,7 +152,7 @@ def holm(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
 
 
 def _adjusted(p_values: ArrayLike, adjust: Callable[[Float[np.ndarray, " n"]], np.ndarray]) -> np.ndarray:
-    """What ``adjust`` makes of the ascending p-values of the tests that were made, each in its place."""
+    """Apply ``adjust`` to the ascending p-values of the tests that were made, and put the results in their places."""
     p = require_p_values("p_values", p_values)
     adjusted = np.full(p.shape, np.nan)
     made = ~np.isnan(p)

@@ -1,4 +1,4 @@
-"""The shape of a head of multi-head latent attention, whose W_QK is no chain."""
+"""Shape of a head of multi-head latent attention, whose W_QK is not a chain."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from numpy.typing import ArrayLike
 
 @dataclass(frozen=True)
 class LatentShape:
-    """W_Q = W_UQ W_DQ, or one matrix, and W_K = [W_UK W_DKV; W_KR], which meets it in d_nope and d_rope dimensions.
+    """Shape of a head with W_Q = W_UQ W_DQ, or one matrix, and W_K = [W_UK W_DKV; W_KR], of d_nope and d_rope rows.
 
-    W_DQ, W_DKV and W_KR are shared by all heads of a layer, so that p-values of its heads depend on each other, as
-    those of heads that share a key do. A head without d_rope is the chain (d_model, q_rank, d_nope, kv_rank, d_model),
-    or (d_model, d_nope, kv_rank, d_model).
+    All heads of a layer share W_DQ, W_DKV and W_KR, so that the p-values of its heads depend on each other, like those
+    of heads that share a key. A head without d_rope is the chain (d_model, q_rank, d_nope, kv_rank, d_model), or
+    (d_model, d_nope, kv_rank, d_model).
 
     Attributes:
         d_model: width of the residual stream.
-        kv_rank: of the latent of keys and values.
-        d_nope: dimensions of a head that are not rotated by position.
-        d_rope: those that are.
-        q_rank: of the latent of the queries; None where they have none.
+        kv_rank: dimension of the latent of keys and values.
+        d_nope: number of dimensions of a head that are not rotated by position.
+        d_rope: number of rotated dimensions.
+        q_rank: dimension of the latent of the queries; None if they have none.
     """
 
     d_model: int
@@ -37,10 +37,10 @@ class LatentShape:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """Those of a chain with as many nonzero eigenvalues, whose smallest has as many inverse moments.
+        """Dimensions of a chain with the same number of nonzero eigenvalues and of inverse moments of the smallest one.
 
-        W_K has min(d_nope, kv_rank) + d_rope rows that are independent, and W_UK is as far from losing one of its own
-        as these two dimensions are apart.
+        W_K has min(d_nope, kv_rank) + d_rope independent rows; the last dimension accounts for W_UK, whose own smallest
+        singular value has moments that depend on |d_nope - kv_rank|.
         """
         rows = min(self.d_nope, self.kv_rank) + self.d_rope
         query = (self.d_nope + self.d_rope, *(() if self.q_rank is None else (self.q_rank,)), self.d_model)
@@ -49,6 +49,6 @@ class LatentShape:
         return self.d_model, rows, *others, rank + abs(self.d_nope - self.kv_rank)
 
     def rope_ratio(self, sigma_uk: ArrayLike, sigma_dkv: ArrayLike, sigma_kr: ArrayLike) -> Float[np.ndarray, "..."]:
-        """σ̂_KR / (σ̂_UK σ̂_DKV √kv_rank): an element of the rotated key's matrix against one of W_UK W_DKV."""
+        """σ̂_KR / (σ̂_UK σ̂_DKV √kv_rank): the size of an element of W_KR relative to an element of W_UK W_DKV."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.divide(sigma_kr, np.multiply(sigma_uk, sigma_dkv) * math.sqrt(self.kv_rank))

@@ -18,31 +18,32 @@ from rmtbase.parameters import require_finite_number, require_real_array
 Numbers = Float[np.ndarray, " number"]
 Vector = Float[np.ndarray, " parameter"]
 Evaluation = tuple[float, Vector, Float[np.ndarray, "parameter parameter"]]
-"""The mean log-likelihood, its gradient and its Hessian."""
+"""Mean log-likelihood, its gradient and its Hessian."""
 
 Terms = Callable[[Numbers, Vector], Float[np.ndarray, " term"]]
 """(z, (location, ln scale, …)) → sums over z of ln f, its gradient, and the upper triangle of its Hessian by rows.
 
-Derivatives by the location are by location/scale, the scale held: those of a step that is measured in scales.
+Derivatives with respect to the location are with respect to location/scale at a fixed scale, so that steps are in units
+of the scale.
 """
 
-_BLOCK = 1 << 13  # elements widened to float64 at a time: they stay in the cache, and BLAS adds them up in one thread
-_SAMPLE = 1 << 17  # elements from which a fit's first steps are taken
-_WIDEST = 1e40  # spreads: with a scale down to 1e-9 of them, sums of sixth powers of elements are doubles
+_BLOCK = 1 << 13  # elements widened to float64 at a time: they fit in the cache, and BLAS sums them in one thread
+_SAMPLE = 1 << 17  # elements used for the first steps of a fit
+_WIDEST = 1e40  # in spreads: even at a scale of 1e-9 spreads, sums of sixth powers of elements fit in float64
 _NORMAL_QUARTILE = 0.6744897501960817
 _STEPS = 100
-_LAST_GAIN = 1e-12  # in the mean log-likelihood: Newton's step behind it leaves an error of its square root, squared
-_FLATTEST = 1e-8  # curvature below this share of the largest is taken for it
-_CLOSEST = 1e-9  # of the spread: a scale that falls to it is on its way to zero
+_LAST_GAIN = 1e-12  # in the mean log-likelihood: the Newton step of this gain leaves an error of order 1e-12
+_FLATTEST = 1e-8  # share of the largest curvature that replaces smaller ones
+_CLOSEST = 1e-9  # of the spread: a scale that small is on its way to zero
 
 
 @dataclass(frozen=True)
 class Elements:
-    """n elements w of any real dtype.
+    """Sample of n elements w of any real dtype.
 
     Attributes:
         flat: the elements, in the order in which they lie in memory.
-        centre, spread: median and deviation, the latter from the quartiles, of a sample; z = (w - centre)/spread.
+        centre, spread: median and deviation (from the quartiles) of a subsample; z = (w - centre)/spread.
     """
 
     flat: NDArray
@@ -51,20 +52,20 @@ class Elements:
 
     @property
     def count(self) -> int:
-        """The number n."""
+        """Number n of elements."""
         return self.flat.size
 
     def sample(self) -> Elements:
-        """At most 2¹⁷ of the elements, spread over the whole matrix."""
+        """Select at most 2¹⁷ of the elements, spread over the whole matrix."""
         return Elements(_sample(self.flat), self.centre, self.spread)
 
     def mean_of(self, terms: Callable[[Numbers], Any]) -> Float[np.ndarray, "..."]:
-        """Mean over all z of functions of one z; ``terms`` maps a block to their sums over the block."""
+        """Average functions of z over all z; ``terms`` maps a block to their sums over the block."""
         return np.sum([terms((w - self.centre) / self.spread) for w in _blocks(self.flat)], axis=0) / self.count
 
 
 def require_elements(matrix: ArrayLike) -> Elements:
-    """The elements of a matrix, or a ParameterError unless they are real, finite and not all equal."""
+    """Return the elements of a matrix; raise ParameterError unless they are real, finite and not all equal."""
     array = require_real_array("matrix", matrix)
     flat = array.ravel(order="K")
     if flat.size == 0:
@@ -79,7 +80,7 @@ def require_elements(matrix: ArrayLike) -> Elements:
         raise ParameterError("matrix", f"{flat.size} elements, all {low:g}", "elements that are not all equal")
     lower, centre, upper = np.quantile(_sample(flat).astype(np.float64), (0.25, 0.5, 0.75))
     spread = (upper - lower) / (2 * _NORMAL_QUARTILE)
-    if spread == 0:  # half of the sample or more is one value
+    if spread == 0:  # at least half of the sample has one value
         spread = np.sqrt(np.mean([np.mean(((block - centre) / (high - low)) ** 2) for block in _blocks(flat)]))
         spread *= high - low
     if not 0.0 < spread < np.inf or max(high - centre, centre - low) / spread > _WIDEST:
@@ -90,7 +91,7 @@ def require_elements(matrix: ArrayLike) -> Elements:
 
 
 def _sample(flat: NDArray) -> NDArray:
-    step = -(-flat.size // _SAMPLE) | 1  # odd: it shares no factor with the usual widths, and meets all columns
+    step = -(-flat.size // _SAMPLE) | 1  # odd: it has no factor in common with usual widths, so all columns occur
     return flat[::step]
 
 
@@ -101,13 +102,13 @@ def _blocks(flat: NDArray) -> Iterator[Numbers]:
 
 @dataclass(frozen=True)
 class Maximum:
-    """The law that makes the elements likeliest, in their own units.
+    """Maximum likelihood parameters of a law, in the units of the elements.
 
     Attributes:
-        location, scale: of the law.
+        location, scale: location and scale of the law.
         further: its further parameters.
         log_likelihood: ln of the density of all the elements.
-        count: how many there are.
+        count: number of elements.
     """
 
     location: float
@@ -120,12 +121,12 @@ class Maximum:
 def maximize_likelihood(
     law: str, terms: Terms, matrix: ArrayLike, location: float | None, start: ArrayLike = (), upper: ArrayLike = ()
 ) -> Maximum:
-    """Fit a law of a location, a scale and further parameters, which start at ``start`` and stay in [0, upper].
+    """Fit a law with a location, a scale and further parameters, which start at ``start`` and stay in [0, upper].
 
-    Newton's first steps are made with a sample of the elements, the last ones, two or three, with all of them.
+    The first Newton steps use a sample of the elements; the last two or three use all of them.
 
     Raises:
-        ParameterError: as :func:`require_elements`, or a location that is not finite.
+        ParameterError: as :func:`require_elements`, or the location is not finite.
         FitError: no maximum was found.
     """
     known = None if location is None else require_finite_number("location", location)
@@ -136,7 +137,7 @@ def maximize_likelihood(
     ceiling = np.concatenate([[np.inf, np.inf], np.asarray(upper, dtype=np.float64)])
     sample = elements.sample()
     if sample.count < elements.count:
-        with suppress(FitError):  # a sample may be degenerate where the whole is not
+        with suppress(FitError):  # the sample may be degenerate even if the whole is not
             at, _ = _climb(law, terms, sample, at, free, ceiling)
     at, value = _climb(law, terms, elements, at, free, ceiling)
     return Maximum(
@@ -181,7 +182,7 @@ def _climb(
 def _newton_step(
     gradient: Vector, hessian: Float[np.ndarray, "parameter parameter"], held: Bool[np.ndarray, " parameter"]
 ) -> Vector:
-    """H⁻¹ g among the parameters that are not held, with |H| in place of -H: uphill also where ln L is not concave."""
+    """Return |H|⁻¹ g for the parameters that are not held; |H| instead of -H makes it ascend even if ln L is convex."""
     step = np.zeros_like(gradient)
     moved = np.flatnonzero(~held)
     curvature, axes = np.linalg.eigh(-hessian[np.ix_(moved, moved)])

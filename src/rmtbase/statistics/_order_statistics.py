@@ -1,7 +1,7 @@
-"""What follows from the order of a sample of numbers: quantiles, L-moments, Gini's index, a normal probability plot.
+"""Functions of the order statistics of a sample: quantiles, histograms, L-moments, a normal probability plot.
 
-All from :class:`SignedBins`. The numbers of a bin are taken as equally far apart about their mean, with their variance:
-two numbers are then had back, and of more it is left open only how they lie within a relative width of 2^-10.
+All use :class:`SignedBins`. The numbers of a bin are taken as equally spaced about their mean, with their variance.
+This is exact for one or two numbers; for more, only their positions within a relative width of 2^-10 are uncertain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rmtbase.statistics._weibull_fit import trimmed_ranks
 
 
 class LMoments(NamedTuple):
-    """The first four L-moments of a sample: location λ₁, scale λ₂, and λ₃ and λ₄, all in the units of the numbers.
+    """First four L-moments of a sample: location λ₁, scale λ₂, and λ₃ and λ₄, all in the units of the numbers.
 
     Source: J. R. M. Hosking, J. R. Stat. Soc. B 52, 105 (1990).
     """
@@ -33,14 +33,14 @@ class LMoments(NamedTuple):
 
 
 class NormalPlot(NamedTuple):
-    """The line w = location + scale·Φ⁻¹(p) through a normal probability plot."""
+    """Line w = location + scale·Φ⁻¹(p) through a normal probability plot."""
 
     location: float
     scale: float
 
 
 def order_statistics(bins: SignedBins, rank: ArrayLike) -> Float[np.ndarray, "..."]:
-    """The numbers of the given ranks, 0 for the smallest."""
+    """Return the numbers with the given ranks, 0 for the smallest."""
     rank = np.asarray(rank)
     place = np.searchsorted(bins.end, rank, side="right")
     count = bins.count[place]
@@ -48,7 +48,7 @@ def order_statistics(bins: SignedBins, rank: ArrayLike) -> Float[np.ndarray, "..
 
 
 def quantiles(bins: SignedBins, probability: ArrayLike) -> Float[np.ndarray, "..."]:
-    """``numpy.quantile`` of the numbers."""
+    """Compute ``numpy.quantile`` of the numbers."""
     place = (int(bins.end[-1]) - 1) * np.asarray(probability, dtype=np.float64)
     below = np.floor(place).astype(np.int64)
     low, high = (order_statistics(bins, rank) for rank in (below, np.minimum(below + 1, bins.end[-1] - 1)))
@@ -56,9 +56,9 @@ def quantiles(bins: SignedBins, probability: ArrayLike) -> Float[np.ndarray, "..
 
 
 def histogram(bins: SignedBins, edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " interval"]:
-    """How many numbers lie from each edge to the next, the last interval with its upper edge; fractions among them.
+    """Count the numbers from each edge to the next, including the last upper edge; counts may be fractional.
 
-    The numbers of a bin that an edge cuts are taken as spread over its width without gaps.
+    The numbers of a bin that an edge cuts are taken as spread without gaps.
     """
     width = bins.count * bins.unrounded_spacing
     width[bins.count == 1] = 0.0
@@ -73,10 +73,10 @@ def histogram(bins: SignedBins, edges: Float[np.ndarray, " edge"]) -> Float[np.n
 
 
 def l_moments(bins: SignedBins) -> LMoments:
-    """Unbiased L-moments, by b_r = Σ_i C(i − 1, r) w_(i) / (n C(n − 1, r)), the sums over a bin in closed form.
+    """Unbiased L-moments, by b_r = Σ_i C(i − 1, r) w_(i) / (n C(n − 1, r)), with sums over a bin in closed form.
 
     Raises:
-        ParameterError: fewer than four numbers.
+        ParameterError: there are fewer than four numbers.
     """
     n = int(bins.end[-1])
     if n < 4:
@@ -104,10 +104,10 @@ def l_moments(bins: SignedBins) -> LMoments:
 
 
 def normal_plot(bins: SignedBins, trim: Fraction = Fraction(1, 10)) -> NormalPlot:
-    """Least squares of w_(i) on Φ⁻¹(p_i), p_i = (i − 1/2)/n, over the i with t ≤ p_i ≤ 1 − t.
+    """Fit w_(i) to Φ⁻¹(p_i) by least squares, p_i = (i − 1/2)/n, over the i with t ≤ p_i ≤ 1 − t.
 
     Raises:
-        ParameterError: so few numbers that none is trimmed.
+        ParameterError: there are so few numbers that none is trimmed.
     """
     n = int(bins.end[-1])
     dropped = trimmed_ranks(n, trim)
@@ -118,11 +118,11 @@ def normal_plot(bins: SignedBins, trim: Fraction = Fraction(1, 10)) -> NormalPlo
     number = (high - low).astype(float)
     w = bins.mean + 0.5 * (low + high - first - bins.end) * bins.spacing
     w_mean = float(number @ w) / number.sum()
-    # Σ Φ⁻¹(p_i) and Σ Φ⁻¹(p_i)² from the integrals -φ and Φ − z φ at z = Φ⁻¹(p), by Euler and Maclaurin.
+    # Σ Φ⁻¹(p_i) and Σ Φ⁻¹(p_i)² from the integrals -φ and Φ − z φ at z = Φ⁻¹(p), by the Euler–Maclaurin formula.
     z = special.ndtri(np.append(low, high[-1]) / n)
     height = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
     z_sum = np.diff(-n * height - 1.0 / (24.0 * n * height))
     z_squared = float(number.sum() - 2.0 * n * z[-1] * height[-1] - z[-1] / (6.0 * n * height[-1]))
-    slope = 0.5 * (1.0 / height[1:] + 1.0 / height[:-1]) / n  # of z by the rank
+    slope = 0.5 * (1.0 / height[1:] + 1.0 / height[:-1]) / n  # derivative of z with respect to the rank
     within = number * (number**2 - 1.0) / 12.0 * slope * bins.spacing
     return NormalPlot(w_mean, float(z_sum @ (w - w_mean) + within.sum()) / z_squared)

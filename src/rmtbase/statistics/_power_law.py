@@ -1,4 +1,4 @@
-"""Power laws in the tail of a sample: exponent, where the tail begins, and whether it fits."""
+"""Power laws in the tail of a sample: exponent, start of the tail, and goodness of fit."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ Sample = Float[np.ndarray, " value"]
 @in_one_line
 @dataclass(frozen=True)
 class PowerLawFit:
-    """The density p(x) = (α - 1)/x_min (x/x_min)^-α of the values x ≥ x_min.
+    """Power law p(x) = (α - 1)/x_min (x/x_min)^-α fitted to the values x ≥ x_min.
 
     Attributes:
-        exponent: α; infinity where all values of the tail are x_min.
-        x_min: the smallest value of the tail.
-        tail: how many values are x_min or more.
-        distance: the largest difference of the tail's distribution function and the fitted one (Kolmogorov–Smirnov).
+        exponent: α; infinity if all values of the tail are x_min.
+        x_min: smallest value of the tail.
+        tail: number of values from x_min on.
+        distance: largest difference between the empirical and fitted distribution functions of the tail
+            (Kolmogorov–Smirnov).
     """
 
     exponent: float
@@ -35,27 +36,27 @@ class PowerLawFit:
 
     @property
     def standard_error(self) -> float:
-        """(α - 1)/√n, n the values of the tail: of independent ones, and for a given x_min."""
+        """(α - 1)/√n, n the number of values of the tail, for independent values and a given x_min."""
         return (self.exponent - 1.0) / math.sqrt(self.tail)
 
 
 def power_law_fit(values: ArrayLike, x_min: float | None = None) -> PowerLawFit:
     """Fit a power law to the tail of a sample, α = 1 + n / Σ ln(x_i/x_min) over its n values x_i ≥ x_min.
 
-    Without an ``x_min`` the tail begins at the value, of all but the largest, from which on the Kolmogorov–Smirnov
-    distance is smallest. It looks at both sides of each step of the distribution function; the authors' program and
-    the package ``powerlaw`` look at one side, so that they may choose another x_min. α has no upper bound.
+    Without an ``x_min``, the tail begins at the value, other than the largest, that gives the smallest
+    Kolmogorov–Smirnov distance. The distance includes both sides of each step of the distribution function; the
+    authors' program and the package ``powerlaw`` use one side, so they may choose another x_min. α has no upper bound.
 
-    What is fitted is not said to be there: :func:`power_law_p_value` of independent values, and for eigenvalues,
-    which repel each other, :func:`rmtbase.results.signal.heavy_tails`.
+    A fit does not show that there is a power law. For that, use :func:`power_law_p_value` for independent values, and
+    :func:`rmtbase.results.signal.heavy_tails` for eigenvalues, which repel each other.
 
     Args:
-        values: positive, at least two different ones; any shape.
-        x_min: where the tail begins; at most the second largest value.
+        values: positive values of any shape, at least two different ones.
+        x_min: start of the tail; at most the second largest value.
 
     Raises:
-        ParameterError: values that are not finite and positive, or all equal; an ``x_min`` that leaves fewer than two
-            values, or a tail of equal ones.
+        ParameterError: the values are not finite and positive, or all equal; or ``x_min`` leaves fewer than two values,
+            or a tail of equal ones.
 
     Source: A. Clauset, C. R. Shalizi and M. E. J. Newman, SIAM Review 51, 661 (2009).
     """
@@ -73,11 +74,11 @@ def power_law_fit(values: ArrayLike, x_min: float | None = None) -> PowerLawFit:
 def hill_exponent(values: ArrayLike, tail: int) -> float:
     """Hill's estimate of the exponent from the ``tail`` largest values, α = 1 + k / Σ_{i≤k} ln(x_(i)/x_(k+1)).
 
-    The next value, x_(k+1), is where the tail begins.
+    The tail begins at the next value, x_(k+1).
 
     Raises:
-        ParameterError: values that are not finite and positive, or all equal; a ``tail`` that is not a positive integer
-            below their number, or of values that all equal the next.
+        ParameterError: the values are not finite and positive, or all equal; or ``tail`` is not a positive integer
+            below their number, or its values all equal the next.
 
     Source: B. M. Hill, Ann. Statist. 3, 1163 (1975).
     """
@@ -89,14 +90,15 @@ def hill_exponent(values: ArrayLike, tail: int) -> float:
 
 
 def power_law_p_value(values: ArrayLike, draws: int = 99, seed: int = 0) -> float:
-    """The p-value of a power law in the tail of a sample of independent values: a small one says that there is none.
+    """p-value of a power law in the tail of a sample of independent values; a small one speaks against it.
 
-    Semi-parametric bootstrap: each draw takes as many values, each from the fitted tail with the tail's share and else
-    one of the values below it, and is fitted anew, x_min included. p = (b + 1)/(draws + 1), b of the draws as far from
-    their fit, by Kolmogorov–Smirnov, as the sample from its own. The authors rule a power law out at p ≤ 0.1.
+    Semi-parametric bootstrap: each draw has as many values as the sample. Each value comes from the fitted tail with
+    the tail's share as probability, and otherwise from the sample's values below it. Each draw is fitted again,
+    including x_min. p = (b + 1)/(draws + 1), where b counts the draws at least as far from their fit
+    (Kolmogorov–Smirnov) as the sample is from its own. The authors rule a power law out at p ≤ 0.1.
 
     Raises:
-        ParameterError: as :func:`power_law_fit`; draws that are no positive integer, a seed out of range.
+        ParameterError: as :func:`power_law_fit`; also if draws is not a positive integer, or the seed is out of range.
 
     Source: as :func:`power_law_fit`, section 4.
     """
@@ -113,7 +115,7 @@ def power_law_p_value(values: ArrayLike, draws: int = 99, seed: int = 0) -> floa
 
 
 def _fit(x: Sample, start: int, x_min: float | None = None) -> PowerLawFit:
-    """Of the ascending values from one on."""
+    """Fit the ascending values from place ``start`` on."""
     tail = x[start:]
     lowest = float(tail[0]) if x_min is None else x_min
     log_ratio = np.log(tail / lowest)
@@ -125,7 +127,7 @@ def _fit(x: Sample, start: int, x_min: float | None = None) -> PowerLawFit:
 
 
 def _require_sample(values: ArrayLike) -> Sample:
-    """Ascending, positive and not all equal."""
+    """Sort the values; raise ParameterError unless they are finite, positive and not all equal."""
     x = np.sort(require_real_numbers("values", values), axis=None)
     if not (np.isfinite(x).all() and (x > 0.0).all()):
         raise ParameterError("values", f"{x.size} values from {x[0]:g} to {x[-1]:g}", "finite positive numbers")

@@ -1,9 +1,9 @@
-"""The registry of spectral statistics: name, symbol, formula, convention, scaling and range, with the code.
+"""Registry of spectral statistics: name, symbol, formula, convention, scaling, range and code.
 
 λ_1 ≥ … ≥ λ_h are the eigenvalues of W_QKᵀ W_QK and s_k = √λ_k the singular values of W_QK; only the h = d_head
-structurally nonzero ones count. Both conventions in use are offered under different names: a name that ends in
-``_singular`` is the same formula on s instead of λ. Mixing the two flips conclusions: for a random head of
-(768, 64) the normalized participation ratio is 0.855 on λ and 0.958 on s.
+structurally nonzero ones count. Both conventions in use have their own names: a name that ends in ``_singular`` stands
+for the same formula with s instead of λ. Mixing the two changes conclusions: for a random head of (768, 64) the
+normalized participation ratio is 0.855 on λ and 0.958 on s.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ Spectra = Float[np.ndarray, "... rank"]
 Numbers = Float[np.ndarray, "..."]
 _Registered = TypeVar("_Registered")
 
-_LEAST = 2.0**-250  # of singular values: their fourth powers, summed, and those of their inverses are doubles
+_LEAST = 2.0**-250  # smallest singular value, and inverse of the largest: sums of their fourth powers fit in float64
 
 
 @in_one_line
 @dataclass(frozen=True)
 class Statistic:
-    """One number of a spectrum.
+    """Statistic of a spectrum.
 
     Attributes:
-        name: its one name, in code, files and reports.
-        long_name: in words, for axes and tables.
+        name: its name in code, files and reports.
+        long_name: its name in words, for axes and tables.
         symbol: in LaTeX.
-        formula: in LaTeX, on the values that ``convention`` names.
+        formula: in LaTeX, for the values that ``convention`` names.
         convention: ``"eigenvalue"`` (a function of λ = s²) or ``"singular value"`` (a function of s).
-        scaling: power of σ_Q² σ_K² that it scales with; ``"additive"`` for h ln(σ_Q² σ_K²).
+        scaling: power of σ_Q² σ_K² with which it scales; ``"additive"`` for h ln(σ_Q² σ_K²).
         lower, upper: its range, in words.
         function: maps values (..., h), descending, to (...).
         inverse_power: power of 1/λ_h with which it grows as λ_h → 0.
@@ -59,20 +59,21 @@ class Statistic:
 
     @property
     def on_log_scale(self) -> bool:
-        """Whether distances from the null are taken in its logarithm: positive and without an upper bound."""
+        """True if distances from the null are taken in its logarithm: it is positive and has no upper bound."""
         return self.scaling != "additive" and self.upper == "inf"
 
     def rescale(self, value: ArrayLike, scale: ArrayLike, rank: int) -> Numbers:
-        """The statistic of a spectrum whose eigenvalues are ``scale`` times larger.
+        """Convert the statistic of a spectrum to that of a spectrum with eigenvalues ``scale`` times larger.
+
+        NaN (a value or scale that is not known) gives NaN.
 
         Args:
-            value: the statistic of the spectrum at hand.
-            scale: factor on the eigenvalues, σ_Q² σ_K² say.
+            value: statistic of the given spectrum.
+            scale: factor on the eigenvalues, such as σ_Q² σ_K².
             rank: number h of eigenvalues.
 
         Raises:
-            ParameterError: values or scales that are masked or no real numbers; a scale that is not positive and
-                finite. NaN, of what is not known, gives NaN.
+            ParameterError: values or scales are masked or not real, or a scale is not positive and finite.
         """
         value, scale = require_real_numbers("value", value), _require_scale(scale)
         if self.scaling == "additive":
@@ -82,7 +83,7 @@ class Statistic:
         return value * scale**self.scaling
 
     def rescale_spread(self, spread: ArrayLike, scale: ArrayLike) -> Numbers:
-        """The statistic's standard deviation when the eigenvalues are ``scale`` times larger; no shift moves it.
+        """Convert the statistic's standard deviation to eigenvalues ``scale`` times larger; shifts do not change it.
 
         Raises:
             ParameterError: as :meth:`rescale`.
@@ -167,7 +168,7 @@ _OF_EITHER = (
     ),
     Statistic("stable_rank", "stable rank", r"r_s", r"\sum_k x_k / x_1", _LAMBDA, 0, "1", "h", _stable_rank),
 )  # fmt: skip
-"""Those that are taken of both, with x for the values in their formulas."""
+"""Statistics of eigenvalues and of singular values; x stands for either in their formulas."""
 
 _ALL = (
     Statistic("largest_eigenvalue", "largest eigenvalue", r"\lambda_1", r"\lambda_1", _LAMBDA, 1, "0", "inf", _first),
@@ -197,20 +198,20 @@ _ALL = (
 )  # fmt: skip
 
 SPECTRAL_STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _ALL}
-"""Every spectral statistic by name, in the order in which tables list them."""
+"""Spectral statistics by name, in the order in which tables list them."""
 
 
 def get_statistic(name: str) -> Statistic:
-    """The registered statistic of that name.
+    """Return the registered statistic of that name.
 
     Raises:
-        ParameterError: there is none; the message lists those there are.
+        ParameterError: there is none; the message lists the names.
     """
     return registered(SPECTRAL_STATISTICS, name)
 
 
 def registered(registry: Mapping[str, _Registered], name: str) -> _Registered:
-    """What a registry of statistics holds under a name; raises as :func:`get_statistic`."""
+    """Look up a name in a registry of statistics; raises as :func:`get_statistic`."""
     if not isinstance(name, str) or name not in registry:
         raise ParameterError("statistic", name, f"one of {', '.join(registry)}")
     return registry[name]
@@ -221,20 +222,20 @@ def spectral_statistics(
 ) -> Float[np.ndarray, "... statistic"]:
     """Spectral statistics of many spectra at once.
 
-    Statistics of the shape of a spectrum do not depend on its scale, as long as its values are doubles. One in units
-    of λ that is beyond the doubles is rounded as IEEE 754 has it: to infinity, or to zero.
+    Statistics of the shape of a spectrum do not depend on its scale, for all scales in float64. A statistic in units of
+    λ that is out of range is rounded to infinity or zero, as by IEEE 754.
 
     Args:
-        singular_values: shape ``(..., h)``, finite, not negative, descending, structural zeros left out.
-        names: which statistics; all by default.
+        singular_values: shape ``(..., h)``, finite, not negative, descending, without structural zeros.
+        names: names of the statistics; all by default.
 
     Returns:
         Array of shape ``(..., len(names))``, in the order of ``names``. A spectrum with λ_h = 0 has an infinite
         condition number and a log-determinant of -inf.
 
     Raises:
-        ParameterError: an unknown name; singular values that are masked, no real numbers, NaN, infinite, negative or
-            not in descending order, or none at all; where a statistic of shape is asked for, a spectrum of zeros.
+        ParameterError: a name is unknown; singular values are masked, not real, NaN, infinite, negative or not in
+            descending order, or there are none; or a statistic of shape is asked for and a spectrum is all zeros.
     """
     s = require_real_numbers("singular_values", singular_values)
     if s.ndim == 0 or s.shape[-1] == 0:
@@ -243,7 +244,7 @@ def spectral_statistics(
     _require_spectra(s, any(one.scaling == 0 for one in chosen))
     unit = _at_unit_scale(s)
     ordinary = unit is s
-    with np.errstate(divide="ignore", over="ignore", under="ignore"):  # infinities and zeros that are reported as such
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):  # infinities and zeros are returned as such
         of_all = {"eigenvalue": s**2, "singular value": s}
         of_shape = of_all if ordinary else {"eigenvalue": unit**2, "singular value": unit}
         found = []
@@ -258,7 +259,7 @@ def spectral_statistics(
 def _require_spectra(s: Spectra, of_shape: bool) -> None:
     expected = "finite singular values that are not negative, in descending order"
     first, last = s[..., 0], s[..., -1]
-    # Of what descends from a finite number to one that is not negative nothing is NaN, infinite or negative.
+    # Values that descend from a finite number to a nonnegative one contain no NaN, infinite or negative value.
     if (np.isfinite(first) & (last >= 0.0)).all() and (s[..., 1:] <= s[..., :-1]).all():
         if of_shape and not (first > 0.0).all():
             count = f"{int((first == 0.0).sum())} of {first.size} spectra" if first.ndim else "a spectrum"
@@ -274,9 +275,9 @@ def _require_spectra(s: Spectra, of_shape: bool) -> None:
 
 
 def _at_unit_scale(s: Spectra) -> Spectra:
-    """The spectra themselves, or where a fourth power would leave float64 divided by a power of two that is near s_1.
+    """Return the spectra, divided by a power of two near s_1 if a fourth power would be out of range of float64.
 
-    Such a division is exact; where the fourth powers are doubles it would change no bit of any statistic.
+    The division is exact; if fourth powers are in range, it would change no bit of any statistic.
     """
     first, last = s[..., :1], s[..., -1:]
     if ((first > _LEAST) & (first < 1.0 / _LEAST) & ((last > _LEAST) | (last == 0.0))).all():
@@ -285,25 +286,25 @@ def _at_unit_scale(s: Spectra) -> Spectra:
 
 
 def from_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
-    """The values (..., statistic) that :func:`on_distance_scale` has brought to the scale of distances.
+    """Invert :func:`on_distance_scale` for values (..., statistic).
 
     Raises:
-        ParameterError: values that are masked or no real numbers, or not one of each statistic.
+        ParameterError: values are masked or not real, or there is not one for each statistic.
     """
     x, on_log = _require_values(values)
-    with np.errstate(over="ignore"):  # infinitely far
+    with np.errstate(over="ignore"):  # overflow gives an infinity
         return np.where(on_log, np.exp(np.where(on_log, x, 0.0)), x)
 
 
 def on_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
-    """Values (..., statistic), in the registry's order, on the scale on which distances from a null are taken.
+    """Transform values (..., statistic), in the registry's order, to the scale of distances from a null.
 
-    ln x of a statistic that is positive and has no upper bound, x of any other: on a linear scale a condition number,
-    whose null is long-tailed, would always be the farthest. NaN, of what is not known, stays NaN.
+    The scale is ln x for a statistic that is positive and has no upper bound, and x for any other. On a linear scale
+    the condition number, whose null has a long tail, would always be the farthest. NaN (not known) stays NaN.
 
     Raises:
-        ParameterError: values that are masked or no real numbers, not one of each statistic, or negative where the
-            statistic is positive.
+        ParameterError: values are masked or not real, there is not one for each statistic, or a value of a positive
+            statistic is negative.
     """
     x, on_log = _require_values(values)
     if (x < 0.0)[..., on_log].any():
@@ -313,7 +314,7 @@ def on_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
 
 
 def _require_values(values: ArrayLike) -> tuple[Float[np.ndarray, "... statistic"], Bool[np.ndarray, " statistic"]]:
-    """The values, one of each statistic, and which statistics are on a logarithmic scale."""
+    """Check that there is one value for each statistic; return them and a mask of statistics on a logarithmic scale."""
     x = require_real_numbers("values", values)
     if x.ndim == 0 or x.shape[-1] != len(SPECTRAL_STATISTICS):
         raise ParameterError("values", f"shape {x.shape}", f"shape (..., {len(SPECTRAL_STATISTICS)})")

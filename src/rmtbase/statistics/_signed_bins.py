@@ -1,10 +1,10 @@
-"""Numbers counted in signed bins of equal relative width, which need no range beforehand and no scale.
+"""Counts of numbers in signed bins of equal relative width, which need neither a range nor a scale beforehand.
 
-A float64 is a sign, a power of two, its octave, and a mantissa in [1, 2), so that the leading bits of the number itself
-are the number of its bin: no logarithm is taken. Each octave has 1024 bins on either side of zero. A bin holds how many
-numbers fell into it and the sums of their distances from its edge nearest to zero and of the squares of those, all
-integers: the counts of two parts of a sample add up to those of the whole, exactly and in any order. Numbers of half
-precision have a bin for each of their values.
+A float64 is a sign, a power of two (its octave) and a mantissa in [1, 2), so the leading bits of a number are the
+number of its bin, and no logarithm is needed. Each octave has 1024 bins on either side of zero. A bin holds the count
+of its numbers, the sum of their distances from its edge nearest to zero, and the sum of the squared distances. All are
+integers, so that the sums of two parts of a sample add up to those of the whole, exactly and in any order. Numbers of
+half precision have a bin for each of their values.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from rmtbase.shown import in_one_line
 _MANTISSA, _EXPONENT_OF_ONE = 52, 1023
 _SINGLE_MANTISSA, _SINGLE_EXPONENT_OF_ONE = 23, 127
 _SPLIT = 10  # bits of the mantissa that number the bins of an octave
-_DISTANCE = 16  # bits of it that measure the distance from the bin's edge
-_IN_CACHE = 1 << 16  # numbers whose places and distances stay in the cache
-_COUNTED = 1 << 18  # numbers whose patterns, widened to count them, do
-_ONE = 1 << 40  # of a count, where a sum of distances lies below it
-_MANY = 1 << 18  # numbers for which the bins of all of float32 are looked through
-_SUBNORMAL = 1 << _SPLIT  # bins below it are of numbers without a leading one
+_DISTANCE = 16  # following bits, which measure the distance from the bin's edge
+_IN_CACHE = 1 << 16  # numbers whose places and distances fit in the cache
+_COUNTED = 1 << 18  # numbers whose bit patterns, widened for counting, fit in the cache
+_ONE = 1 << 40  # unit of a count; the bits below hold a sum of distances
+_MANY = 1 << 18  # numbers from which on it pays to allocate all bins of float32
+_SUBNORMAL = 1 << _SPLIT  # bins below it hold subnormal numbers
 
-_LOWEST, _HIGHEST = -40, 24  # octaves that are counted where the bins must be numbered beforehand
+_LOWEST, _HIGHEST = -40, 24  # octaves that are counted if the bins must be fixed beforehand
 _FIRST = (_EXPONENT_OF_ONE + _LOWEST) << _SPLIT
 _INNER = (_HIGHEST - _LOWEST) << _SPLIT
 _INFINITE = (2047 << _SPLIT) + 1
 
 MAGNITUDE_BINS = _INNER + 2
-"""The bins of the octaves from 2^-40 to 2^24, and one at either end for what lies below and above them."""
+"""Number of bins of the octaves from 2^-40 to 2^24, with one more at either end for magnitudes below and above."""
 
 
 def magnitude_bins(bits: Any) -> tuple[Any, Any]:
-    """The bin of each magnitude, and its distance from the bin's lower edge in units of 2^-16 of the bin's width.
+    """Return the bin of each magnitude, and its distance from the bin's lower edge in 2^-16 of the bin's width.
 
     Args:
-        bits: the magnitudes' float64 bits as int64; a NumPy or a JAX array.
+        bits: float64 bits of the magnitudes as int64; a NumPy or JAX array.
 
     Raises:
-        ParameterError: a NumPy array of another dtype, or with masked entries.
+        ParameterError: a NumPy array has another dtype, or masked entries.
     """
     if isinstance(bits, np.ndarray) and (bits.dtype != np.int64 or np.ma.is_masked(bits)):
         raise ParameterError("bits", f"{type(bits).__name__} of {bits.dtype}", "float64 bits as int64, none masked")
@@ -58,13 +58,13 @@ def magnitude_bins(bits: Any) -> tuple[Any, Any]:
 @in_one_line
 @dataclass(frozen=True)
 class SignedBins:
-    """Counts of numbers in the bins that hold any, in ascending order; each array (bin,).
+    """Counts of numbers in the occupied bins, in ascending order; arrays of shape (bin,).
 
     Attributes:
-        number: of the bin, 0 for zeros, ±(1 + the leading bits of the magnitude) for others: as the numbers ascend.
-        count: how many lie in it.
-        distance, distance_squared: sums over them of the distance from the edge nearest to zero, in units of 2^-16 of
-            the bin's width, and of its square.
+        number: number of the bin, 0 for zeros and ±(1 + the leading bits of the magnitude) for others; ascending.
+        count: number of numbers in the bin.
+        distance, distance_squared: sums over these of the distance from the bin's edge nearest to zero, in units of
+            2^-16 of the bin's width, and of the squared distance.
     """
 
     number: Int[np.ndarray, " bin"]
@@ -76,9 +76,9 @@ class SignedBins:
     def of_magnitudes(
         cls, count: Int[np.ndarray, " all"], distance: Int[np.ndarray, " all"], squared: Int[np.ndarray, " all"]
     ) -> SignedBins:
-        """From arrays (MAGNITUDE_BINS,) that were counted by :func:`magnitude_bins`.
+        """Make the bins from arrays (MAGNITUDE_BINS,) that were counted by :func:`magnitude_bins`.
 
-        What lies below 2^-40 is taken for zero, and what does not lie below 2^24 for infinite.
+        Magnitudes below 2^-40 count as zero, and magnitudes from 2^24 on as infinite.
         """
         held = np.flatnonzero(count)
         number = held + _FIRST
@@ -87,19 +87,19 @@ class SignedBins:
         return cls(number, count[held], distance[held] * inside, squared[held] * inside)
 
     def merged(self, other: SignedBins) -> SignedBins:
-        """The counts of both parts together."""
+        """Return the counts of both parts together."""
         return _collected(*(np.concatenate(pair) for pair in zip(self._fields, other._fields, strict=True)))
 
     @cached_property
     def magnitudes(self) -> SignedBins:
-        """The counts of the numbers' magnitudes."""
+        """Counts of the magnitudes."""
         return _collected(np.abs(self.number), self.count, self.distance, self.distance_squared)
 
     @cached_property
     def positive(self) -> SignedBins:
-        """The magnitudes, with zeros as what a smallest step m rounds to them: at m/(2e), where ln |w| is on average.
+        """Counts of the magnitudes, with zeros replaced by m/(2e), m the smallest magnitude that is not zero.
 
-        m is the smallest magnitude that is not zero.
+        Rounding in steps of m makes zeros of the numbers up to m/2, whose mean ln |w| is ln(m/(2e)).
         """
         bins = self.magnitudes
         if bins.number[0] != 0 or bins.number.size == 1:
@@ -112,17 +112,17 @@ class SignedBins:
 
     @cached_property
     def end(self) -> Int[np.ndarray, " bin"]:
-        """How many numbers lie in this bin and those before it."""
+        """Number of numbers up to the end of each bin."""
         return np.cumsum(self.count)
 
     @cached_property
     def octave(self) -> Int[np.ndarray, " bin"]:
-        """Octave of each bin, the k of 2^k ≤ |w| < 2^(k + 1); that of the smallest doubles for zeros."""
+        """Octave of each bin, the k in 2^k ≤ |w| < 2^(k + 1); for zeros that of the smallest doubles."""
         return ((np.abs(self.number) - 1) >> _SPLIT).clip(1) - _EXPONENT_OF_ONE
 
     @cached_property
     def mantissas(self) -> tuple[Float[np.ndarray, " bin"], Float[np.ndarray, " bin"]]:
-        """Mean and variance, in each bin, of the magnitude over its octave's lower edge."""
+        """Mean and variance, in each bin, of the magnitude divided by the lower edge of its octave."""
         unit, width = 1 << _DISTANCE, 2.0**-_SPLIT
         mean = self.distance / self.count
         variance = np.maximum(self.distance_squared / self.count - mean**2, 0.0)
@@ -132,12 +132,12 @@ class SignedBins:
     @cached_property
     def mean(self) -> Float[np.ndarray, " bin"]:
         """Mean of the numbers of each bin."""
-        with np.errstate(over="ignore"):  # of what is infinite
+        with np.errstate(over="ignore"):  # infinite numbers
             return np.sign(self.number) * np.ldexp(self.mantissas[0], self.octave)
 
     @cached_property
     def variance(self) -> Float[np.ndarray, " bin"]:
-        """Variance of the numbers of each bin, with 1/count."""
+        """Variance of the numbers of each bin, with the divisor count."""
         return np.where(self.number == 0, 0.0, np.ldexp(self.mantissas[1], 2 * self.octave))
 
     @property
@@ -147,26 +147,27 @@ class SignedBins:
 
     @cached_property
     def tied(self) -> Bool[np.ndarray, " bin"]:
-        """Whether all numbers of a bin are equal, two at least."""
+        """True for bins that hold two or more numbers, all of them equal."""
         return (self.count > 1) & (self.mantissas[1] == 0.0)
 
     @cached_property
     def spacing(self) -> Float[np.ndarray, " bin"]:
-        """How far apart the numbers of each bin are, taken as evenly spread about their mean, with their variance."""
+        """Spacing of the numbers of each bin if they were evenly spread about their mean, with their variance."""
         return np.sqrt(12.0 * self.variance / np.maximum(self.count.astype(float) ** 2 - 1.0, 1.0))
 
     @cached_property
     def unrounded_spacing(self) -> Float[np.ndarray, " bin"]:
-        """As :attr:`spacing`; of numbers of half precision, evenly over all that is rounded to their value."""
+        """Spacing as :attr:`spacing`, but numbers of half precision fill the interval rounded to their value."""
         bits, exponent = self._format
         if bits > _SPLIT:
             return self.spacing
         return np.ldexp(1.0 / self.count, np.maximum(self.octave - bits, exponent))
 
     def between(self, values: Float[np.ndarray, " value"]) -> Float[np.ndarray, " value"]:
-        """The values moved to where no number is, to the nearest edge of a bin.
+        """Move values to where no number can be: to the nearest edge of a bin.
 
-        Of numbers of half precision to halfway between two that can be stored, where nothing crosses it by rounding.
+        For numbers of half precision, move them halfway between two values that can be stored, so that rounding moves
+        no number across.
         """
         bits, exponent = self._format
         octave = np.frexp(values)[1] - 1
@@ -178,9 +179,9 @@ class SignedBins:
 
     @cached_property
     def _format(self) -> tuple[int, int]:
-        """How many bits of the mantissa the numbers take up, and the power of two that all are multiples of.
+        """Number of mantissa bits that the numbers use, and the exponent of a power of two that divides them all.
 
-        7 bits of bfloat16 and 10 of float16, of which the smallest numbers are multiples of 2^-24; 11 stands for more
+        bfloat16 uses 7 bits and float16 uses 10, with its smallest numbers multiples of 2^-24; 11 stands for more bits
         than the bins resolve.
         """
         held = self.number != 0
@@ -192,12 +193,12 @@ class SignedBins:
 
     @property
     def zeros(self) -> int:
-        """How many numbers are zero."""
+        """Number of zeros."""
         return int(self.count[self.number == 0].sum())
 
     @property
     def not_finite(self) -> int:
-        """How many numbers are infinite or none."""
+        """Number of infinities and NaN."""
         return int(self.count[np.abs(self.number) >= _INFINITE].sum())
 
     @property
@@ -206,7 +207,7 @@ class SignedBins:
 
 
 def signed_bins(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
-    """The counts of a flat array of at most 2^21 numbers of any real dtype; numbers below 2^-1022 count as zeros."""
+    """Count a flat array of at most 2^21 numbers of any real dtype; magnitudes below 2^-1022 count as zeros."""
     if numbers.dtype.itemsize <= 2:
         return _of_narrow(numbers)
     if numbers.dtype == np.float32 and numbers.size >= _MANY:
@@ -217,7 +218,7 @@ def signed_bins(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
     for place, _, _ in _double_places(numbers):
         least = int(np.min(place, where=place >= _SUBNORMAL, initial=least))
         most = max(most, int(place.max()))
-    span = max(most - least + 1, 0) + 1  # of bins on one side of zero, with that of zeros
+    span = max(most - least + 1, 0) + 1  # number of bins on one side of zero, including that of zeros
 
     def places() -> Iterator[tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]]:
         for place, distance, negative in _double_places(numbers):
@@ -229,7 +230,7 @@ def signed_bins(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
 
 
 def _of_narrow(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
-    """Of numbers of at most 16 bits: every value that there is, with its count."""
+    """Count numbers of at most 16 bits, value by value."""
     pattern = f"u{numbers.dtype.itemsize}"
     patterns, values = numbers.view(pattern), 1 << (8 * numbers.dtype.itemsize)
     parts = (patterns[start : start + _COUNTED] for start in range(0, numbers.size, _COUNTED))
@@ -244,9 +245,9 @@ def _of_narrow(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
 def _double_places(
     numbers: Shaped[np.ndarray, " number"],
 ) -> Iterator[tuple[Int[np.ndarray, " part"], Int[np.ndarray, " part"], Bool[np.ndarray, " part"]]]:
-    """In parts, the leading bits of each number's magnitude, its distance from their edge, and whether it is negative.
+    """Yield, in parts, the leading bits of each magnitude as float64, its distance from their edge, and its sign.
 
-    As float64.
+    The sign is True for negative numbers.
     """
     for start in range(0, numbers.size, _IN_CACHE):
         bits = np.ascontiguousarray(numbers[start : start + _IN_CACHE], dtype=np.float64).view(np.int64)
@@ -254,7 +255,7 @@ def _double_places(
 
 
 def _of_single(numbers: Float[np.ndarray, " number"]) -> SignedBins | None:
-    """Of float32, by their own bits; None where some are subnormal, whose leading bits are no mantissa's."""
+    """Count float32 numbers by their bits; None if some are subnormal, as they have no leading one."""
     dropped = _SINGLE_MANTISSA - _SPLIT
     unit = 1 << (_DISTANCE - dropped)
 
@@ -275,7 +276,7 @@ def _of_single(numbers: Float[np.ndarray, " number"]) -> SignedBins | None:
 
 
 def _leading(bits: Int[np.ndarray, " number"]) -> tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]:
-    """The leading bits of magnitudes, and the distance from the edge that they give."""
+    """Split magnitudes into their leading bits and the distance from the edge that these give."""
     place = bits >> (_MANTISSA - _SPLIT)
     distance = (bits >> (_MANTISSA - _SPLIT - _DISTANCE)) & ((1 << _DISTANCE) - 1)
     return place, np.where(place < _SUBNORMAL, 0, distance)
@@ -284,9 +285,9 @@ def _leading(bits: Int[np.ndarray, " number"]) -> tuple[Int[np.ndarray, " number
 def _tally(
     parts: Iterable[tuple[Int[np.ndarray, " number"], Int[np.ndarray, " number"]]], bins: int
 ) -> tuple[Int[np.ndarray, " bin"], ...]:
-    """Of (place, distance) in parts, 2^21 together: the places there are, counts, Σ distance and Σ distance².
+    """Tally parts of (place, distance), at most 2^21 in all: occupied places, counts, Σ distance and Σ distance².
 
-    Σ distance stays below 2^37, and a count is added with each of them, in the bits above.
+    Σ distance stays below 2^37, so counts share the same integers, in the bits above.
     """
     together, squares = np.zeros((2, bins), dtype=np.int64)
     for place, distance in parts:
@@ -298,7 +299,7 @@ def _tally(
 
 
 def _collected(number: Int[np.ndarray, " part"], *sums: Int[np.ndarray, " part"]) -> SignedBins:
-    """Ascending, each bin once."""
+    """Sort the bins and merge equal ones."""
     order = np.argsort(number, kind="stable")
     number = number[order]
     first = np.flatnonzero(np.append(True, number[1:] != number[:-1]))

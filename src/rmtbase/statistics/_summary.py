@@ -1,4 +1,4 @@
-"""A sample → its mean, spread, standard errors and quantiles: held, or read again and again in blocks."""
+"""Mean, spread, standard errors and quantiles of a sample in memory, or of one that is read repeatedly in blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmtbase.shown import in_one_line
 
 Blocks = Callable[[], Iterable[Float[np.ndarray, "row draw"]]]
 
-_HELD = 1 << 24  # numbers of a stream that are held for quantiles at a time, or one row of more
+_HELD = 1 << 24  # numbers of a stream held at a time for quantiles (more if one row is longer)
 
 
 @in_one_line
@@ -25,10 +25,10 @@ class SampleSummary(NamedTuple):
     Attributes:
         mean: the sample mean.
         std: the sample standard deviation, with n - 1.
-        standard_error: of the mean, std / √n.
-        std_standard_error: of the standard deviation, from the sample's own fourth moment,
-            √((μ₄/s⁴ - (n-3)/(n-1)) / n) · s / 2: no normality is assumed.
-        quantile: shape ``(..., probability)``.
+        standard_error: standard error of the mean, std / √n.
+        std_standard_error: standard error of the standard deviation, from the sample's fourth moment without assuming
+            normality: √((μ₄/s⁴ - (n-3)/(n-1)) / n) · s / 2.
+        quantile: quantiles of shape ``(..., probability)``.
     """
 
     mean: Float[np.ndarray, "..."]
@@ -38,11 +38,11 @@ class SampleSummary(NamedTuple):
     quantile: Float[np.ndarray, "... probability"]
 
     def of_finite_moments(self, order: ArrayLike) -> SampleSummary:
-        """The summary less what estimates no number: NaN where a moment E|x|^p that it needs is infinite.
+        """Replace estimates of infinite moments E|x|^p by NaN.
 
         Args:
-            order: that from which on the moments are infinite. The mean needs the first, the standard deviation and the
-                standard error of the mean the second, that of the standard deviation the fourth.
+            order: smallest order of infinite moments. The mean needs the first moment, the standard deviation and the
+                standard error of the mean the second, and the standard error of the standard deviation the fourth.
         """
         needed = {"mean": 1, "std": 2, "standard_error": 2, "std_standard_error": 4}
         return self._replace(
@@ -51,13 +51,13 @@ class SampleSummary(NamedTuple):
 
 
 def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
-    """Summarise a sample of shape ``(draw, ...)``; at least two draws.
+    """Summarise a sample of shape ``(draw, ...)`` with at least two draws.
 
-    NaN and infinities among the draws are in what is made of them, as in NumPy's own mean and quantiles.
+    NaN and infinities propagate, as in NumPy's mean and quantiles.
 
     Raises:
-        ParameterError: fewer than two draws; a sample or probabilities that are masked or no real numbers;
-            probabilities outside [0, 1].
+        ParameterError: there are fewer than two draws; the sample or the probabilities are masked or not real; or a
+            probability is outside [0, 1].
     """
     x = require_real_numbers("sample", sample)
     levels = _require_levels(probabilities)
@@ -66,32 +66,32 @@ def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
     with np.errstate(invalid="ignore", over="ignore"):
         mean = x.mean(axis=0)
         deviation = x - mean
-        # Lest squares leave the doubles, by a power of two, which changes no bit.
+        # Scaled by a power of two, which changes no bit, so that squares stay in range.
         exponent = np.frexp(np.abs(deviation).max(axis=0))[1]
         variance = (np.ldexp(deviation, -exponent) ** 2).sum(axis=0) / (n - 1)
         std = np.ldexp(np.sqrt(variance), exponent)
     with np.errstate(invalid="ignore", divide="ignore"):
-        kurtosis = ((deviation / std) ** 4).mean(axis=0)  # of the standardised sample: fourth powers overflow early
+        kurtosis = ((deviation / std) ** 4).mean(axis=0)  # standardised first, because fourth powers overflow early
     quantile = np.moveaxis(np.quantile(x, levels, axis=0), 0, -1)
     return SampleSummary(mean, std, std / np.sqrt(n), _std_standard_error(std, kurtosis, n), quantile)
 
 
 def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
-    """As :func:`summarize`, of a sample that comes in blocks and is never held.
+    """Summarise, as :func:`summarize`, a sample that comes in blocks and is never held in memory.
 
-    Moments are sums about the mean of the first block, in units of its standard deviation. Quantiles are those of
+    Moments are summed about the mean of the first block, in units of its standard deviation. Quantiles are those of
     ``numpy.quantile``, to the bit, from :func:`quantiles_of_stream`.
 
     Args:
-        blocks: called for each reading; yields the same arrays (row, draw) every time, some draws each. How the draws
-            are cut into blocks shows in the rounding of the moments.
-        probabilities: of the quantiles.
+        blocks: called for each reading; yields the same arrays (row, draw) every time, with some draws each. The
+            division into blocks affects the rounding of the moments.
+        probabilities: probabilities of the quantiles.
 
     Returns:
-        Of every row: arrays (row,) and (row, probability).
+        Summary of every row: arrays (row,) and (row, probability).
 
     Raises:
-        ParameterError: fewer than two draws; blocks or probabilities that are masked or no real numbers.
+        ParameterError: there are fewer than two draws, or the blocks or probabilities are masked or not real.
     """
     n, sums = 0, np.zeros((4, 0))
     origin = unit = np.zeros(0)
@@ -99,7 +99,7 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
         block = _require_block(part)
         with np.errstate(invalid="ignore", over="ignore"):
             if not sums.size:
-                exponent = np.frexp(np.abs(block).max(axis=1))[1]  # lest squares leave the doubles; it changes no bit
+                exponent = np.frexp(np.abs(block).max(axis=1))[1]  # keeps squares in range; changes no bit
                 origin = block.mean(axis=1)
                 unit = np.ldexp(np.ldexp(block, -exponent[:, None]).std(axis=1), exponent)
                 origin = np.where(np.isfinite(origin), origin, 0.0)
@@ -122,17 +122,17 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
 
 
 def quantiles_of_stream(blocks: Blocks, probabilities: ArrayLike) -> Float[np.ndarray, "row probability"]:
-    """Quantiles (row, probability) of a sample that comes in blocks: ``numpy.quantile``'s, to the bit.
+    """Quantiles (row, probability) of a sample that comes in blocks, equal to ``numpy.quantile`` to the bit.
 
-    As many rows are held at a time as have sixteen million numbers together, one at least: a row of 10⁷ draws takes
-    80 MB. Each group of rows is one more reading.
+    Rows with up to sixteen million numbers together are held at a time, and at least one row; a row of 10⁷ draws takes
+    80 MB. Each group of rows takes one more reading.
 
     Args:
         blocks: called for each reading; yields the same arrays (row, draw) every time.
         probabilities: between 0 and 1.
 
     Raises:
-        ParameterError: fewer than two draws; blocks or probabilities that are masked or no real numbers.
+        ParameterError: there are fewer than two draws, or the blocks or probabilities are masked or not real.
     """
     rows, draws = 0, 0
     for part in blocks():
@@ -180,6 +180,6 @@ def _require_spread(draws: int) -> None:
 def _std_standard_error(
     std: Float[np.ndarray, "..."], kurtosis: Float[np.ndarray, "..."], n: int
 ) -> Float[np.ndarray, "..."]:
-    """Standard error of the standard deviation of n draws, whose fourth moment over std⁴ is ``kurtosis``; 0 at 0."""
+    """Return the standard error of the standard deviation of n draws; ``kurtosis`` is the fourth moment over std⁴."""
     relative = np.where(std > 0, kurtosis - (n - 3) / (n - 1), 0.0)
     return 0.5 * std * np.sqrt(np.maximum(relative, 0.0) / n)

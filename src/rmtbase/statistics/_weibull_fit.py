@@ -1,6 +1,6 @@
-"""The Weibull fit of a sample of weights, by least squares on the probability plot of its order statistics.
+"""Weibull fit of a sample of weights, by least squares on the probability plot of its order statistics.
 
-Of all of them, sorted; or of counts in bins, for samples that are never held.
+It uses all weights, sorted, or counts in bins for samples that are never held in memory.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from rmtbase.linalg import available_cores
 from rmtbase.parameters import require_real_array, require_trim
 from rmtbase.statistics._signed_bins import SignedBins
 
-_BLOCK = 1 << 17  # numbers widened to float64 at a time: they stay in the cache
-_ALONE = 1 << 21  # so many are sorted without threads
+_BLOCK = 1 << 17  # numbers widened to float64 at a time, so that they stay in the cache
+_ALONE = 1 << 21  # largest number of weights that are sorted without threads
 _NODES = 100
 _OUTER = 16  # ranks at either end of the sample whose plotting positions are summed one by one
 
 
 class WeibullFit(NamedTuple):
-    """The Weibull fit of N weights; :func:`rmtbase.laws.weibull_null` gives its law for independent weights.
+    """Weibull fit of N weights; :func:`rmtbase.laws.weibull_null` gives its law for independent weights.
 
     Attributes:
         shape: k̂.
@@ -51,19 +51,20 @@ def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
     """Fit the Weibull law to the magnitudes of a sample of weights.
 
     The i-th smallest of N magnitudes is plotted at p_i = (i − 1/2)/N: Y_i = ln(−ln(1 − p_i)) is regressed on
-    X_i = ln |w|_(i) over the i with t ≤ p_i ≤ 1 − t, every order statistic with the same weight and without binning.
+    X_i = ln |w|_(i) over the i with t ≤ p_i ≤ 1 − t, with the same weight for every order statistic and without
+    binning.
 
     Args:
-        sample: weights of any shape and real dtype, with their signs or without; one copy is made and sorted, in that
-            dtype, in as many parts as the process has cores.
+        sample: weights of any shape and real dtype, with or without signs; one copy is made and sorted, in that dtype,
+            in as many parts as the process has cores.
         trim: t, 0 ≤ t < 1/2, the share left out at either end.
 
     Returns:
         k̂ = Cov(X, Y)/Var(X), λ̂ = exp(mean X − mean Y/k̂), R², the root mean square and N. O(N log N) time.
 
     Raises:
-        ParameterError: fewer than two different magnitudes between the trims, a zero among them, a weight that is not
-            finite, what is no array of real numbers, or a trim outside [0, 1/2).
+        ParameterError: the sample is not an array of finite real numbers, has fewer than two different magnitudes or a
+            zero between the trims, or the trim is outside [0, 1/2).
     """
     t = require_trim(trim)
     flat = require_real_array("sample", sample).reshape(-1)
@@ -107,23 +108,24 @@ def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
 def weibull_fit_of_bins(
     bins: SignedBins, rms: float, trim: float | Fraction = 0.1, unrounded: bool = False
 ) -> WeibullFit:
-    """The fit of :func:`weibull_fit`, ln(-ln(1 - p)) regressed on ln |w| between the trims.
+    """Compute the fit of :func:`weibull_fit` from bins: ln(-ln(1 - p)) regressed on ln |w| between the trims.
 
-    The mean and the variance of ln |w| in a bin follow from its sums, the mean of the plotting positions of its
-    ranks from their integral. What is left open is how the magnitudes lie within a bin of relative width 2^-10 or
-    less beyond their mean and variance. Measured, k̂ and λ̂ differ from the exact fit by less than 5e-8 relatively
-    for 1000 to 4 million numbers, normal, Cauchy, uniform, quantised, in float64, float32, float16 and bfloat16; by
-    less than 5e-7 for fewer. Only where the middle of the sample lies within a few bins is the fit coarser.
+    The mean and variance of ln |w| in a bin follow from its sums, and the mean of the plotting positions of its ranks
+    from their integral. Only the positions of magnitudes within a bin of relative width 2^-10 or less, beyond their
+    mean and variance, are unknown. As measured, k̂ and λ̂ differ from the exact fit by a relative 5e-8 at most for 1000
+    to 4 million numbers, normal, Cauchy, uniform and quantised, in float64, float32, float16 and bfloat16, and by 5e-7
+    at most for fewer. The fit is coarser only if the middle of the sample lies within a few bins.
 
     Args:
-        bins: of the numbers, or of their magnitudes.
+        bins: bins of the numbers, or of their magnitudes.
         rms: root mean square of the numbers.
         trim: t, 0 ≤ t < 1/2, the share left out at either end.
-        unrounded: take numbers of half precision as spread over what is rounded to them, which mends R².
+        unrounded: take numbers of half precision as spread over the interval that is rounded to them, which improves
+            R².
 
     Raises:
-        ParameterError: a trim outside [0, 1/2); fewer than two different magnitudes between the trims, or one that
-            is zero, or is not finite, there.
+        ParameterError: the trim is outside [0, 1/2); or, between the trims, there are fewer than two different
+            magnitudes, or one that is zero or not finite.
     """
     bins = bins.magnitudes
     n = int(bins.end[-1])
@@ -139,7 +141,7 @@ def weibull_fit_of_bins(
             "positive, finite magnitudes there (rescale the weights, leave out exact zeros, or raise the trim)",
         )
     mean = bins.mantissas[0][kept]
-    # Magnitudes of a bin are taken as equally far apart, those that a trim leaves of it too.
+    # Magnitudes of a bin are taken as equally spaced, also if a trim removes some of them.
     spacing = np.ldexp((bins.unrounded_spacing if unrounded else bins.spacing)[kept], -bins.octave[kept])
     mean = mean + 0.5 * (low + high - first - last) * spacing
     number = (high - low).astype(float)
@@ -161,7 +163,7 @@ def weibull_fit_of_bins(
 
 
 def trimmed_ranks(n: int, trim: Fraction) -> int:
-    """How many ranks i of n have (i − 1/2)/n below the trim; a :class:`ParameterError` if fewer than two are left."""
+    """Count the ranks i of n with (i − 1/2)/n below the trim; a :class:`ParameterError` if fewer than two are left."""
     dropped = max(0, math.ceil(n * trim - Fraction(1, 2)))
     if n - 2 * dropped < 2:
         raise ParameterError("sample", f"{n} weights", f"at least two between the trims of {float(trim):g}")
@@ -174,11 +176,11 @@ def plotting_positions(first: int, last: int, n: int) -> Float[np.ndarray, " ran
 
 
 def _ascending_magnitudes(flat: Shaped[np.ndarray, " number"], over: Callable[..., Iterable[Any]]) -> NDArray[Any]:
-    """The magnitudes in ascending order: of floats in their own dtype, of all else in float64; what is NaN last."""
+    """Sort the magnitudes: floats in their own dtype, all others in float64, with NaN last."""
     floats = np.issubdtype(flat.dtype, np.floating) or flat.dtype.kind == "V"
     if floats and flat.dtype.itemsize == 2 and flat.dtype.isnative:
         bits = flat.view(np.uint16) & np.uint16(0x7FFF)
-        # Bits of a positive number ascend with it.
+        # For positive numbers, the order of the bits is the order of the numbers.
         bits.sort(kind="stable")
         return bits.view(flat.dtype)
     magnitude = np.abs(flat if flat.dtype in (np.float32, np.float64) else flat.astype(np.float64))
@@ -199,8 +201,8 @@ def _plotting_slope(p: Float[np.ndarray, " rank"]) -> Float[np.ndarray, " rank"]
 def _plotting_sums(ranks: Int[np.ndarray, " rank"], n: int) -> Float[np.ndarray, " rank"]:
     """Σ_{i < rank} Y_i, up to a constant.
 
-    By Euler and Maclaurin from the integral ∫ ln(-ln(1 - p)) dp = -(1 - p) ln u - E₁(u), u = -ln(1 - p); one by one
-    near the ends, where they diverge.
+    By the Euler–Maclaurin formula from the integral ∫ ln(-ln(1 - p)) dp = -(1 - p) ln u - E₁(u), u = -ln(1 - p); one by
+    one near the ends, where the terms diverge.
     """
     outer = min(_OUTER, n // 2)
     inner = np.clip(ranks, outer, n - outer)
@@ -215,7 +217,8 @@ def _plotting_sums(ranks: Int[np.ndarray, " rank"], n: int) -> Float[np.ndarray,
 def _plotting_variance(n: int, dropped: int) -> float:
     """Variance of the plotting positions that are kept.
 
-    Of many from ∫ Y dp and ∫ Y² dp, dp = exp(Y - e^Y) dY, by Gauss and Legendre, with Euler and Maclaurin's first term.
+    For many, from ∫ Y dp and ∫ Y² dp, dp = exp(Y - e^Y) dY, by Gauss–Legendre quadrature with the first Euler–Maclaurin
+    term.
     """
     if n <= _BLOCK:
         return float(plotting_positions(dropped, n - dropped, n).var())

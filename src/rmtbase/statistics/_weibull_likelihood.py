@@ -1,4 +1,4 @@
-"""The Weibull law that makes a sample of weights likeliest, by Newton's method in the shape."""
+"""Maximum likelihood fit of the Weibull law to a sample of weights, by Newton's method in the shape."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rmtbase.errors import FitError, ParameterError
 from rmtbase.parameters import require_real_array
 from rmtbase.statistics._signed_bins import SignedBins, signed_bins
 
-_BLOCK = 1 << 17  # numbers widened to float64 at a time: they stay in the cache
-_SAMPLE = 1 << 17  # numbers from which the first steps are taken
-_CLOSE = 1e-3  # relative: magnitudes within it are told apart by their differences
+_BLOCK = 1 << 17  # numbers widened to float64 at a time, so that they stay in the cache
+_SAMPLE = 1 << 17  # numbers used for the first steps
+_CLOSE = 1e-3  # relative range below which logarithms of magnitudes are computed from differences
 _STEPS = 50
-_LAST_STEP = 1e-7  # relative, of k: Newton's step behind it is its square
+_LAST_STEP = 1e-7  # relative step of k; the next Newton step would be of the order of its square
 
 
 class WeibullLikelihoodFit(NamedTuple):
-    """The Weibull law of maximum likelihood of N weights.
+    """Maximum likelihood fit of the Weibull law to N weights.
 
     Attributes:
         shape: k̂.
@@ -46,15 +46,15 @@ def weibull_likelihood_fit(sample: ArrayLike) -> WeibullLikelihoodFit:
     """Fit the Weibull law to the magnitudes of a sample of weights by maximum likelihood.
 
     k̂ solves 1/k = Σ |w|^k ln |w| / Σ |w|^k − mean ln |w|, and λ̂^k̂ = mean |w|^k̂. The left side falls and the right side
-    rises with k: there is one solution. The first steps are taken with the counts of :func:`signed_bins`, the last ones
-    with all numbers, widened block by block: no copy is made.
+    rises with k, so there is one solution. The first steps use the counts of :func:`signed_bins`; the last ones use all
+    numbers, widened block by block without a copy.
 
     Args:
-        sample: weights of any shape and real dtype, with their signs or without.
+        sample: weights of any shape and real dtype, with or without signs.
 
     Raises:
-        ParameterError: fewer than two different magnitudes, a zero among them, a weight that is not finite, or what is
-            no array of real numbers.
+        ParameterError: the sample is not an array of finite real numbers, has fewer than two different magnitudes, or
+            contains a zero.
     """
     flat = require_real_array("sample", sample).reshape(-1)
     if flat.size < 2:
@@ -66,7 +66,7 @@ def weibull_likelihood_fit(sample: ArrayLike) -> WeibullLikelihoodFit:
             f"magnitudes from {smallest:g} to {largest:g}",
             "positive magnitudes, two of them different (leave out exact zeros)",
         )
-    # Of nearly equal magnitudes the logarithms themselves would lose what they differ by.
+    # For nearly equal magnitudes, differences of the logarithms would lose digits.
     origin = smallest if largest - smallest < _CLOSE * smallest else None
     unit = sum(float(block.sum()) for block in _logarithms(flat, origin)) / flat.size
     start = _start(flat, origin, unit)
@@ -84,7 +84,7 @@ def weibull_likelihood_fit(sample: ArrayLike) -> WeibullLikelihoodFit:
 
 
 def weibull_likelihood_of_bins(bins: SignedBins) -> WeibullLikelihoodFit:
-    """As :func:`weibull_likelihood_fit`, from the mean and the variance of ln |w| in each bin."""
+    """Compute :func:`weibull_likelihood_fit` from the mean and the variance of ln |w| in each bin."""
     bins = bins.magnitudes
     n = int(bins.end[-1])
     mean, variance = bins.mantissas
@@ -105,7 +105,7 @@ def weibull_likelihood_of_bins(bins: SignedBins) -> WeibullLikelihoodFit:
 
 
 def _ends(flat: np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest magnitude, or a ParameterError where some are not finite."""
+    """Return the smallest and the largest magnitude; raise ParameterError if some are not finite."""
     smallest, largest, finite = math.inf, 0.0, 0
     for start in range(0, flat.size, _BLOCK):
         block = np.abs(flat[start : start + _BLOCK].astype(np.float64))
@@ -117,7 +117,7 @@ def _ends(flat: np.ndarray) -> tuple[float, float]:
 
 
 def _start(flat: np.ndarray, origin: float | None, unit: float) -> float:
-    """A shape to begin with: that of counts, or, where they do not tell the magnitudes apart, π/√6 over sd(ln |w|)."""
+    """Return a starting shape: that of counts or, if these do not separate the magnitudes, π/√6 over sd(ln |w|)."""
     step = -(-flat.size // _SAMPLE) | 1
     with suppress(ParameterError, FitError):
         if origin is None:
@@ -127,14 +127,14 @@ def _start(flat: np.ndarray, origin: float | None, unit: float) -> float:
 
 
 def _logarithms(flat: np.ndarray, origin: float | None) -> Iterator[Float[np.ndarray, " number"]]:
-    """ln |w| less ln ``origin``, in blocks."""
+    """Yield ln |w|, or ln(|w|/``origin``) if an origin is given, in blocks."""
     for start in range(0, flat.size, _BLOCK):
         magnitude = np.abs(flat[start : start + _BLOCK].astype(np.float64))
         yield np.log(magnitude) if origin is None else np.log1p((magnitude - origin) / origin)
 
 
 def _fitted(sums: Sums, k: float, unit: float, n: int) -> WeibullLikelihoodFit:
-    """From y = ln |w| − unit with mean 0: the k with 1/k = Σ y e^{ky}/Σ e^{ky}."""
+    """Find the k with 1/k = Σ y e^{ky}/Σ e^{ky}, y = ln |w| − unit with mean 0."""
     for _ in range(_STEPS):
         zeroth, first, second = sums(k)
         mean = first / zeroth
@@ -144,8 +144,8 @@ def _fitted(sums: Sums, k: float, unit: float, n: int) -> WeibullLikelihoodFit:
             break
     else:
         raise FitError("Weibull", f"no maximum of the likelihood within {_STEPS} steps")
-    # Of ln Σ e^{ky}, second order in the last step.
+    # ln of the mean of e^{ky} at the new k, to second order in the last step.
     log_power = math.log(zeroth) + mean * step + 0.5 * (second / zeroth - mean**2) * step**2
     log_scale = unit + log_power / k
-    likelihood = n * (math.log(k) - log_power - unit - 1.0)  # k ln λ̂ less k times the mean of ln |w| is log_power
+    likelihood = n * (math.log(k) - log_power - unit - 1.0)  # k ln λ̂ minus k times the mean of ln |w| is log_power
     return WeibullLikelihoodFit(float(k), math.exp(log_scale), float(likelihood), n)
