@@ -127,7 +127,7 @@ def test_a_dimension_by_position_and_by_name_is_a_type_error_as_of_a_law(shape):
     [
         ({"d_model": 768, "d_haed": 64}, r"d_haed = 64: expected .* did you mean d_head\?"),
         ({"d_model": 768, "d_head": 64, "sgima": 2}, r"sgima = 2: expected .* did you mean sigma\?"),
-        ({"dims": (768, 64, 768)}, r"dims = \(768, 64, 768\): expected d_model and d_head alone: product_upper_edge"),
+        ({"dims": (768, 64, 768)}, r"dims = \(768, 64, 768\): expected only d_model and d_head: product_upper_edge"),
     ],
 )
 def test_a_keyword_that_no_constant_takes_is_named(named, words):

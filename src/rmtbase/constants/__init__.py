@@ -1,4 +1,4 @@
-"""The constants of the null: each with its conditions, definition, digits, uncertainty and references.
+"""Constants of the null, each with its conditions, definition, digits, uncertainty and references.
 
     >>> from rmtbase import constants
     >>> constants.square_product_upper_edge.value
@@ -10,12 +10,13 @@
     >>> constants.product_upper_edge(d_model=2048, d_head=128, sigma=0.02, normalization="sqrt_d") * 1000
     0.6131453...
 
-They come in dated sets: the newest is this module, and each stays a module of its own, ``rmtbase.constants.v1``.
-Each constant has an identifier for good, ``product_upper_edge.id``, by which :func:`find` finds it in its set.
+Constants come in dated sets. This module is the newest set, and each set also has its own module, such as
+``rmtbase.constants.v1``. Each constant has a permanent identifier, such as ``product_upper_edge.id``, by which
+:func:`find` finds it in its set.
 
-A pure number is a :class:`Constant`, which is a number in every expression; one that depends on the shape is a
-:class:`ConstantFunction`. All are attributes of this module; :func:`constants`, :func:`functions` and :func:`find` go
-through them. Nothing here imports jax.
+A pure number is a :class:`Constant`, which acts as a number in every expression; a number that depends on the shape is
+a :class:`ConstantFunction`. All are attributes of this module; :func:`constants` and :func:`functions` list them, and
+:func:`find` looks one up. This package does not import jax.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The references: the shipped ``references.bib``, entry by entry."""
+"""Bibliography: the entries of the shipped ``references.bib``."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _FIELD = re.compile(r"^  (\w+) += \{(.+)\},$", re.MULTILINE)
 @in_one_line
 @dataclass(frozen=True)
 class Reference:
-    """One entry of the bibliography.
+    """Entry of the bibliography.
 
     Attributes:
         key: its citation key.
         kind: article, book, inproceedings or misc.
         fields: author, title, year and so on, as written in the file.
-        bibtex: the entry as it stands in the file.
+        bibtex: the entry as written in the file.
     """
 
     key: str
@@ -38,12 +38,12 @@ class Reference:
 
     @property
     def title(self) -> str:
-        """The title without TeX's marks."""
+        """Title without TeX markup."""
         return _plain(self.fields["title"])
 
     @property
     def link(self) -> str:
-        """``doi:…`` or ``arXiv:…``, or "" for what has neither."""
+        """``doi:…`` or ``arXiv:…``, or "" if the entry has neither."""
         for field, scheme in (("doi", "doi"), ("eprint", "arXiv")):
             if field in self.fields:
                 return f"{scheme}:{self.fields[field]}"
@@ -51,7 +51,7 @@ class Reference:
 
     @property
     def apa(self) -> str:
-        """The reference as a line in the manner of the American Psychological Association."""
+        """Reference as one line in the style of the American Psychological Association."""
         fields = {name: _plain(value) for name, value in self.fields.items()}
         authors = [_initials(one) for one in self.fields["author"].split(" and ")]
         said = ", ".join(authors[:-1]) + ", & " * (len(authors) > 1) + authors[-1]
@@ -62,7 +62,7 @@ class Reference:
             "inproceedings": "In {booktitle} (pp. {pages}).",
             "misc": "",
         }
-        # Software alone has a note, which is its version.
+        # Only software has a note, which gives its version.
         title = f"{fields['title']} ({fields['note']}) [Computer software]" if "note" in fields else fields["title"]
         said += "" if said.endswith(".") else "."
         parts = (said, f"({fields.get('year', 'n.d.')}).", f"{title}.", places[self.kind].format(**fields), self.link)
@@ -70,7 +70,7 @@ class Reference:
 
 
 def _plain(tex: str) -> str:
-    """What is set in TeX, as text."""
+    """Convert TeX to plain text."""
     text = _ACCENT.sub(lambda accent: accent[2] + _COMBINING[accent[1]], tex)
     for mark, sign in _MARKS:
         text = text.replace(mark, sign)
@@ -78,7 +78,7 @@ def _plain(tex: str) -> str:
 
 
 def _initials(author: str) -> str:
-    """Family, G. N. of "Family, Given Name"; what stands in braces, no person, as it is."""
+    """Shorten "Family, Given Name" to "Family, G. N."; names in braces, which are not persons, are kept."""
     family, _, given = author.partition(", ")
     initials = " ".join("-".join(f"{part[0]}." for part in name.split("-")) for name in _plain(given).split())
     return ", ".join(part for part in (_plain(family), initials) if part)
@@ -86,17 +86,17 @@ def _initials(author: str) -> str:
 
 @cache
 def bibliography() -> dict[str, Reference]:
-    """Every entry of ``references.bib`` by its key, in the order of the file."""
+    """Return the entries of ``references.bib`` by key, in the order of the file."""
     text = files("rmtbase.constants").joinpath("references.bib").read_text(encoding="utf-8")
     entries = {entry[2]: entry for entry in _ENTRY.finditer(text)}
     return {key: Reference(key, one[1], dict(_FIELD.findall(one[3])), one[0]) for key, one in entries.items()}
 
 
 def bibtex(keys: Iterable[str]) -> str:
-    """The BibTeX entries of some keys, in the order of the file, each once.
+    """Return the BibTeX entries of some keys, in the order of the file, each once.
 
     Raises:
-        ParameterError: for a key that the bibliography does not have.
+        ParameterError: the bibliography does not have a key.
     """
     known, wanted = bibliography(), list(keys)
     for key in wanted:

@@ -1,4 +1,4 @@
-"""What a number holds for: without it a number is not one to cite."""
+"""Conditions under which a constant holds; without them a number should not be cited."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rmtbase.parameters import require_normalization, require_positive_number
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """The conditions of a constant, each a phrase of plain text that also stands in a sentence.
+    """Conditions of a constant, each a phrase of plain text that also fits in a sentence.
 
     Attributes:
         matrix: the random matrix or weights, or "" for a number of analysis.
-        normalization: what they are divided by, or the unit.
-        sigma: the standard deviations of the entries.
-        shape: their dimensions.
-        convention: what λ, s, κ or w is.
-        holds: a limit, or exact at this size.
+        normalization: the divisor or the unit.
+        sigma: standard deviations of the entries.
+        shape: dimensions.
+        convention: meaning of λ, s, κ or w.
+        holds: the limit, or exact at this size.
     """
 
     matrix: str = ""
@@ -34,7 +34,7 @@ class Conditions:
     holds: str
 
     def stated(self) -> dict[str, str]:
-        """Those that apply, by name."""
+        """Return the conditions that apply, by name."""
         return {name: text for name, text in asdict(self).items() if text}
 
     def __str__(self) -> str:
@@ -43,10 +43,10 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Scale:
-    """W_QK in units of its null at σ_Q = σ_K = 1, divided by √d_model: the factor g = σ_Q σ_K, times √d_model if raw.
+    """Scale g of W_QK relative to W_QK / √d_model at σ_Q = σ_K = 1: g = σ_Q σ_K, times √d_model for the raw product.
 
     Attributes:
-        sigma_q, sigma_k: as they are written, 0.02 as 1/50.
+        sigma_q, sigma_k: exact values of the decimals as written: 0.02 is 1/50.
         normalization: "sqrt_d" or "none".
     """
 
@@ -56,9 +56,9 @@ class Scale:
 
     @classmethod
     def checked(cls, sigma: object, sigma_q: object, sigma_k: object, normalization: object) -> Scale:
-        """From ``sigma`` for both, or from ``sigma_q`` and ``sigma_k``; what is None is 1."""
+        """Make the scale from ``sigma`` for both, or from ``sigma_q`` and ``sigma_k``; None stands for 1."""
         if sigma is not None and not (sigma_q is None and sigma_k is None):
-            raise ParameterError("sigma", sigma, "either sigma, of W_Q and W_K alike, or sigma_q and sigma_k")
+            raise ParameterError("sigma", sigma, "either sigma, for both W_Q and W_K, or sigma_q and sigma_k")
         both = sigma if sigma is not None else 1
         q, k = (
             Fraction(repr(require_positive_number(name if sigma is None else "sigma", both if one is None else one)))
@@ -67,14 +67,14 @@ class Scale:
         return cls(q, k, require_normalization(normalization))
 
     def square(self, d_model: int | None) -> Number:
-        """g²; ``d_model`` matters for the raw product alone."""
+        """g²; ``d_model`` matters only for the raw product."""
         square = (self.sigma_q * self.sigma_k) ** 2
         if self.normalization == "none" and d_model is not None:
             square *= d_model
         return mp.mpf(square.numerator) / square.denominator
 
     def phrases(self) -> dict[str, str]:
-        """In :class:`Conditions`."""
+        """Return the phrases for :class:`Conditions`."""
         q, k = (shown_number(repr(float(sigma)).removesuffix(".0")) for sigma in (self.sigma_q, self.sigma_k))
         return {
             "sigma": f"σ_Q = σ_K = {q}" if q == k else f"σ_Q = {q}, σ_K = {k}",

@@ -1,4 +1,4 @@
-"""A constant: a number that is never without its conditions, definition, uncertainty and references."""
+"""Constants: numbers that always have their conditions, definition, uncertainty and references."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_head_shape, require_positive_integer
 
 IDENTIFIER = "rmtbase:constants."
-"""What every identifier begins with."""
+"""Prefix of every identifier."""
 
 DEFAULT_DIGITS = 30
 PUBLISHED_DIGITS = 100
-_DOUBLE = 17  # significant digits that name a double
+_DOUBLE = 17  # significant digits that identify a double
 _IN_REPR = 15
 _SHAPE = ("d_model", "d_head")
 _KEYWORDS = (*_SHAPE, "sigma", "sigma_q", "sigma_k", "normalization")
 _NEVER_WITHOUT = ("name", "symbol", "description", "definition", "conditions", "method", "uncertainty", "references")
 
 GAIN, RAW_GAIN = r"g = \sigma_Q \sigma_K", r"g = \sigma_Q \sigma_K \sqrt{d}"
-"""In definitions, of W_QK divided by √d_model and of the raw one."""
+"""g in the definitions for W_QK divided by √d_model, and for the raw product."""
 
 NUMERICAL: dict[str, Any] = {
     "uncertainty": "numerical: relative error below 1e-100",
     "relative_error": 1e-100,
     "most_digits": PUBLISHED_DIGITS,
 }
-"""What is said of a constant that has no closed form."""
+"""Fields of a constant that has no closed form."""
 
 
 KINDS_OF_ERROR = {
@@ -48,16 +48,16 @@ KINDS_OF_ERROR = {
     "asymptotic": "the size of what an expansion neglects, not a bound",
     "statistical": "one standard error of an estimate",
 }
-"""What :attr:`Constant.error` is, by the word that ``uncertainty`` begins with."""
+"""Meaning of :attr:`Constant.error`, by the first word of ``uncertainty``."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """The set that a constant came with.
+    """Set in which a constant was released.
 
     Attributes:
-        name: as v1.
-        date: of its release, or "" while it is being prepared.
+        name: name of the set, such as v1.
+        date: date of its release, or "" while it is being prepared.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Release:
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """What a constant and a function of the shape both state; see :class:`Constant`."""
+    """Common fields of a constant and of a function of the shape; see :class:`Constant`."""
 
     name: str
     symbol: str
@@ -89,60 +89,60 @@ class _Entry:
 
     @property
     def id(self) -> str:
-        """Its identifier, as ``rmtbase:constants.v1/product_upper_edge``: of this number, for good."""
+        """Permanent identifier of this number, such as ``rmtbase:constants.v1/product_upper_edge``."""
         return f"{IDENTIFIER}{self.released.name}/{self.name}" if self.released else ""
 
     @property
     def oeis(self) -> str:
-        """The sequence of its digits in the On-Line Encyclopedia of Integer Sequences, or "" where that has none."""
+        """Sequence of its digits in the On-Line Encyclopedia of Integer Sequences, or "" if there is none."""
         return OEIS.get(self.id, "")
 
     @property
     def reference(self) -> str:
-        """The key of the reference to cite."""
+        """Key of the reference to cite."""
         return self.references[0]
 
     def require_digits(self, digits: object) -> int:
-        """``digits`` as an int, or a :class:`ParameterError` unless it lies from 1 to :attr:`most_digits`."""
+        """Return ``digits`` as an int; raise :class:`ParameterError` unless it is from 1 to :attr:`most_digits`."""
         number = require_positive_integer("digits", digits)
         if number > self.most_digits:
             raise ParameterError("digits", number, f"at most {self.most_digits}: {self.name} is not known to more")
         return number
 
     def bibtex(self) -> str:
-        """The BibTeX entries of its references, and of rmtbase, which computed it."""
+        """Return the BibTeX entries of its references, and of rmtbase, which computed it."""
         return f"{bibtex(self.references)}\n\n{software().bibtex}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Constant(NamedReal, _Entry):
-    """A number of the null, in the manner of ``astropy.constants``: incomplete ones cannot be made.
+    """Number of the null, in the manner of ``astropy.constants``; it cannot be made without its documentation.
 
-    In expressions it is its double: ``c + 1``, ``c * array``, ``np.sqrt(c)``, ``f"{c:.3f}"``, ``c == 6.75``; beside
-    numbers of mpmath it has all digits of their working precision: ``mp.mpf(c)``. What takes Python's own numbers alone
-    takes ``float(c)`` (functions of jax, ``json``) or ``c.digits(n)`` (``Decimal``); :func:`as_json` is all of it. It
-    can be copied and pickled: its computation is found again by its name.
+    In expressions it acts as a double: ``c + 1``, ``c * array``, ``np.sqrt(c)``, ``f"{c:.3f}"``, ``c == 6.75``. With
+    mpmath numbers it has all digits of their working precision: ``mp.mpf(c)``. Functions that accept only Python
+    numbers need ``float(c)`` (functions of jax, ``json``) or ``c.digits(n)`` (``Decimal``); :func:`as_json` gives all
+    its fields. It can be copied and pickled; its computation is then looked up by its name.
 
     Attributes:
-        name: as an attribute of :mod:`rmtbase.constants`.
+        name: name of the attribute of :mod:`rmtbase.constants`.
         symbol: LaTeX, to be set in mathematics.
-        description: what it is, one line of plain text.
+        description: one line of plain text.
         definition: LaTeX, to be set in mathematics.
-        conditions: what it holds for.
+        conditions: conditions under which it holds.
         method: how the digits are computed.
-        references: keys of ``references.bib``, the first the one to cite.
-        compute: the value at mpmath's working precision.
-        uncertainty: ``"exact"`` where a closed form gives any digits; otherwise how far the value can be off.
-        relative_error: the same as a number; 0 where it is exact.
-        parents: names of the constants that this one is computed from.
-        most_digits: how many digits can be had.
-        released: the set that it came with.
-        published: its digits in the record of that set, or "" where each call computes.
-        enclosure: a lower and an upper bound in decimal, proved in ball arithmetic; None of what was not enclosed.
-        arguments: what its :class:`ConstantFunction` was called with; None of a pure number.
+        references: keys of ``references.bib``; the first is the one to cite.
+        compute: function that returns the value at mpmath's working precision.
+        uncertainty: ``"exact"`` if a closed form gives any number of digits; otherwise the possible error, in words.
+        relative_error: the same as a number; 0 if exact.
+        parents: names of the constants from which this one is computed.
+        most_digits: largest number of digits available.
+        released: the set in which it was released.
+        published: its digits in the record of that set, or "" if they are computed at each call.
+        enclosure: lower and upper bound in decimal, proved in ball arithmetic; None if there are none.
+        arguments: arguments of its :class:`ConstantFunction`; None for a pure number.
 
     Raises:
-        ParameterError: if a text or the references are missing.
+        ParameterError: a text or the references are missing.
     """
 
     compute: Computation
@@ -154,16 +154,17 @@ class Constant(NamedReal, _Entry):
 
     @property
     def value(self) -> float:
-        """The nearest double."""
+        """Nearest double."""
         return float(self.digits(min(_DOUBLE + 3, self.most_digits)))
 
     def digits(self, digits: int | None = None) -> str:
-        """The value rounded to ``digits`` significant digits, all of them right, in decimal; if None 30, or all it has.
+        """Return the value in decimal, correctly rounded to ``digits`` significant digits.
 
-        From the shipped table as far as it goes; beyond, computed at two working precisions that must agree.
+        Digits come from the shipped table as far as it reaches. Further ones are computed at two working precisions
+        that must agree. If None, 30 digits are given, or all if there are fewer.
 
         Raises:
-            ParameterError: unless 1 ≤ digits ≤ most_digits.
+            ParameterError: ``digits`` is not from 1 to most_digits.
         """
         count = min(DEFAULT_DIGITS, self.most_digits) if digits is None else self.require_digits(digits)
         if self.published and count <= len(Decimal(self.published).as_tuple().digits):
@@ -172,31 +173,33 @@ class Constant(NamedReal, _Entry):
 
     @property
     def error_kind(self) -> str:
-        """What the error is: a key of ``KINDS_OF_ERROR``."""
+        """Kind of the error, a key of ``KINDS_OF_ERROR``."""
         return self.uncertainty.replace(":", " ").split()[0]
 
     @property
     def error(self) -> float:
-        """How far the value can be off: its :attr:`relative_error` in the value's own unit; 0 where it is exact."""
+        """Error in the unit of the value, from its :attr:`relative_error`; 0 if it is exact."""
         return abs(self.value) * self.relative_error if self.relative_error else 0.0
 
     @property
     def known_digits(self) -> int:
-        """How many significant digits its error leaves, the last at the place of the error's first."""
+        """Number of significant digits that the error leaves; the last is at the place of the error's first digit."""
         if not self.relative_error:
             return self.most_digits
         value = Decimal(self.significant_digits(_DOUBLE))
         return min(max(value.adjusted() - self._shown_error().adjusted() + 1, 1), self.most_digits)
 
     def significant_digits(self, digits: int) -> str:
-        """The value to ``digits`` significant digits, or to as many as there are."""
+        """Return the value to ``digits`` significant digits, or to as many as there are."""
         return self.digits(min(digits, self.most_digits))
 
     def rounded(self, digits: int = DEFAULT_DIGITS) -> tuple[str, str]:
-        """The value to ``digits`` digits, but none beyond its error; and the error, or "" where it is further right.
+        """Return the value to ``digits`` digits, but none beyond its error, and the error.
+
+        The error is "" if it is smaller than the last digit.
 
         Raises:
-            ParameterError: if ``digits`` is not a positive integer.
+            ParameterError: ``digits`` is not a positive integer.
         """
         digits = require_positive_integer("digits", digits)
         if digits < self.known_digits or not self.relative_error or self.known_digits == self.most_digits:
@@ -204,7 +207,7 @@ class Constant(NamedReal, _Entry):
         return self.digits(self.known_digits), significant(self._shown_error(), 1)
 
     def _shown_error(self) -> Decimal:
-        """The error to one digit, also where doubles have none so small."""
+        """Return the error to one digit, also if it is too small for a double."""
         value = abs(Decimal(self.significant_digits(_DOUBLE)))
         return Context(prec=1).multiply(value, Decimal(self.relative_error))
 
@@ -216,7 +219,7 @@ class Constant(NamedReal, _Entry):
         return f"<{self.name} = {value}{off}, {self.uncertainty.partition(';')[0]}; {', '.join(conditions) or under}>"
 
     def _repr_html_(self) -> str:
-        """A small table, in notebooks."""
+        """Return a small HTML table, for notebooks."""
         value, error = self.rounded(_IN_REPR)
         rows = {
             "value": f"{value} ± {error}" if error else value,
@@ -234,12 +237,12 @@ class Constant(NamedReal, _Entry):
 
 
 def unscaled(value: Number, square: Number, d_head: int) -> Number:
-    """A number that no factor of W_QK changes."""
+    """Return the value, for a number that does not depend on the scale of W_QK."""
     return value
 
 
 def power(degree: int) -> Callable[[Number, Number, int], Number]:
-    """A number that a factor g of W_QK multiplies by g to this power; it is given g²."""
+    """Make the rescaling of a number that goes as g to this power if W_QK is multiplied by g; it takes g²."""
 
     def rescaled(value: Number, square: Number, d_head: int) -> Number:
         return value * (square ** (degree // 2) if degree % 2 == 0 else mp.sqrt(square) ** degree)
@@ -249,17 +252,17 @@ def power(degree: int) -> Callable[[Number, Number, int], Number]:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ConstantFunction(_Entry):
-    """A constant of each shape (d_model, d_head): called with one, it is that shape's :class:`Constant`.
+    """Constant that depends on the shape (d_model, d_head); a call with a shape returns its :class:`Constant`.
 
-    It is computed at σ_Q = σ_K = 1 for W_QK divided by √d_model, and rescaled to what is asked for.
+    It is computed at σ_Q = σ_K = 1 for W_QK divided by √d_model, and then rescaled as requested.
 
     Attributes:
-        name, symbol, description, definition, conditions, method, references, parents, most_digits: as of
+        name, symbol, description, definition, conditions, method, references, parents, most_digits: as for
             :class:`Constant`, at σ = 1 and divided by √d_model.
         compute: the parameters ↦ the value at mpmath's working precision.
-        uncertainty: ``"exact"``, or what is neglected, or the parameters ↦ that.
+        uncertainty: ``"exact"``, or a description of what is neglected, or the parameters ↦ that.
         relative_error: a number, or the parameters ↦ it.
-        parameters: what it depends on, of ``d_model`` and ``d_head``.
+        parameters: the ones of ``d_model`` and ``d_head`` on which it depends.
         rescaled: (the value, g², d_head) ↦ the value for g W_QK.
     """
 
@@ -275,28 +278,27 @@ class ConstantFunction(_Entry):
         normalization: str = "sqrt_d",
         **named: int,
     ) -> Constant:
-        """The constant of one shape, given in the order of :attr:`parameters` or by name.
+        """Return the constant of one shape, given in the order of :attr:`parameters` or by name.
 
         Args:
             *shape: d_model and d_head, as far as it depends on them.
-            sigma: standard deviation of the entries of W_Q and W_K, as it is written: 0.02 is 1/50 to all digits.
-            sigma_q: that of W_Q alone, in place of ``sigma``.
-            sigma_k: that of W_K alone.
+            sigma: standard deviation of the entries of W_Q and W_K. The decimal is exact: 0.02 is 1/50 to all digits.
+            sigma_q: standard deviation of only W_Q, in place of ``sigma``.
+            sigma_k: standard deviation of only W_K, likewise.
             normalization: ``"sqrt_d"``, W_QK divided by √d_model, or ``"none"``.
             **named: d_model and d_head by name; see :meth:`takes`.
 
         Raises:
-            ParameterError: for a parameter too many or too few, for dimensions that are not positive integers, for
-                d_head > d_model, for σ that are not positive, and where the law does not exist (a soft lower edge at
-                d_head = d_model).
-            TypeError: for a dimension that is given by position and by name.
+            ParameterError: there are too many or too few parameters; a dimension is not a positive integer; d_head >
+                d_model; a σ is not positive; or the law does not exist (a soft lower edge at d_head = d_model).
+            TypeError: a dimension is given both by position and by name.
         """
         scale = Scale.checked(sigma, sigma_q, sigma_k, normalization)
         scaled = self.rescaled is not unscaled
         takes = self.takes(normalization)
         given = self._checked(takes, shape, named)
         own = tuple(given[name] for name in self.parameters)
-        self.compute(*own)  # outside its domain it refuses here, not at the first digit asked for
+        self.compute(*own)  # refuses parameters outside its domain now, not when digits are computed
 
         def compute() -> Number:
             at_one = self.compute(*own)
@@ -319,12 +321,12 @@ class ConstantFunction(_Entry):
         )
 
     def takes(self, normalization: str = "sqrt_d") -> tuple[str, ...]:
-        """What must be given of the shape: :attr:`parameters`, and d_model for the raw product's scale."""
+        """Return the required dimensions: :attr:`parameters`, and d_model for the scale of the raw product."""
         raw = normalization == "none" and self.rescaled is not unscaled
         return _SHAPE if raw else self.parameters
 
     def value(self, *shape: int, **named: Any) -> float:
-        """The nearest double at one shape; the arguments are those of a call."""
+        """Return the nearest double at one shape; the arguments are those of a call."""
         return self(*shape, **named).value
 
     def __repr__(self) -> str:
@@ -338,13 +340,13 @@ class ConstantFunction(_Entry):
             if name not in _SHAPE:
                 near = get_close_matches(name, _KEYWORDS, 1)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                raise ParameterError(name, value, f"{said} alone: {self.name} depends on nothing else{hint}")
+                raise ParameterError(name, value, f"only {said}: {self.name} depends on nothing else{hint}")
         given |= named
         for name in takes:
             if name not in given:
                 raise ParameterError(name, None, f"a positive integer: {self.name} is a function of {said}")
         if len(given) > len(takes) or len(shape) > len(takes):
-            raise ParameterError("parameters", tuple(given), f"{said} alone: {self.name} depends on nothing else")
+            raise ParameterError("parameters", tuple(given), f"only {said}: {self.name} depends on nothing else")
         if set(takes) == {"d_model", "d_head"}:
             d_model, d_head = require_head_shape(given["d_model"], given["d_head"])
             return {"d_model": d_model, "d_head": d_head}
@@ -359,14 +361,14 @@ def constant(
     method: str = "closed form",
     **stated: Any,
 ) -> Constant:
-    """A :class:`Constant`, computed from others; its digits come of the record of its set.
+    """Make a :class:`Constant` that is computed from others; its digits come from the record of its set.
 
     Args:
-        name: of the constant.
-        compute: the values of the parents ↦ its own.
-        parents: the constants that it is computed from.
-        method: how.
-        **stated: the further fields of :class:`Constant`.
+        name: name of the constant.
+        compute: the values of the parents ↦ its value.
+        parents: the constants from which it is computed.
+        method: how the digits are computed.
+        **stated: further fields of :class:`Constant`.
     """
     return Constant(
         name=name,

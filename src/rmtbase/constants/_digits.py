@@ -1,4 +1,4 @@
-"""Decimal digits of an mpmath computation, as many as asked for, each of them right."""
+"""Decimal digits of an mpmath computation, correctly rounded to any requested number."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Number = Any
 """An mpf; mpmath has no types."""
 
 Computation = Callable[[], Number]
-"""Returns the value at mpmath's working precision."""
+"""Function that returns a value at mpmath's working precision."""
 
 _GUARDS = (10, 40, 160)
 _BETWEEN = 20
 
 
 class PrecisionError(RmtbaseError, ArithmeticError):
-    """A computation does not settle on the digits that were asked for.
+    """Error of a computation whose digits do not agree at two precisions.
 
     Attributes:
-        digits: how many were asked for.
-        found: the values at the last two working precisions.
+        digits: number of digits asked for.
+        found: values at the last two working precisions.
     """
 
     def __init__(self, digits: int, found: tuple[str, str]) -> None:
@@ -34,13 +34,13 @@ class PrecisionError(RmtbaseError, ArithmeticError):
 
 
 def agreed_digits(compute: Computation, digits: int) -> str:
-    """``compute()`` rounded to ``digits`` significant digits on which two working precisions agree.
+    """Round ``compute()`` to ``digits`` significant digits on which two working precisions agree.
 
-    The first carries 10 digits more than asked for and the second another 20; where they differ, as by cancellation,
-    both are raised.
+    The first carries 10 digits more than asked for and the second another 20; if they differ, by cancellation say, both
+    are raised.
 
     Raises:
-        PrecisionError: if 180 more digits do not settle it.
+        PrecisionError: 180 more digits do not suffice.
     """
     low = high = ""
     for guard in _GUARDS:
@@ -56,7 +56,7 @@ def _rounded(compute: Computation, digits: int, guard: int) -> str:
 
 
 def significant(value: Decimal, digits: int) -> str:
-    """``value`` rounded to ``digits`` significant digits, trailing zeros kept: 6.75 to five is 6.7500."""
+    """Round ``value`` to ``digits`` significant digits and keep trailing zeros: 6.75 to five digits is 6.7500."""
     if not value:
         return "0"
     rounded = Context(prec=digits).plus(value)

@@ -1,4 +1,4 @@
-"""One element of W_QK: w = Σ_{i≤h} a_i b_i with standard normal a_i, b_i, which is variance-gamma."""
+"""Law of an element of W_QK: w = Σ_{i≤h} a_i b_i with standard normal a_i, b_i, which is variance-gamma."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import NUMERICAL, Constant, ConstantFunction, constant
 from rmtbase.constants._digits import Number
 
-_SUM_OF_PRODUCTS = ("pearson_jeffery_elderton_1929", "wishart_bartlett_1932")  # Craig has the single product
+_SUM_OF_PRODUCTS = ("pearson_jeffery_elderton_1929", "wishart_bartlett_1932")  # Craig treats the single product
 
 
 def _conditions(shape: str, holds: str) -> Conditions:
@@ -38,7 +38,7 @@ def _normal_divergence(h: int) -> Number:
 
 
 def _bessel_k0(x: Number) -> Number:
-    """K_0 by its power series (DLMF 10.31.2), in integers: many times faster than mpmath's own."""
+    """K_0 by its power series (DLMF 10.31.2), in integers: many times faster than mpmath's K_0."""
     bits = mp.prec + int(3 * x) + 32  # the two parts cancel from exp(x) to exp(-x)
     with mp.workprec(bits):
         quarter = int(mp.ldexp(x * x / 4, bits))

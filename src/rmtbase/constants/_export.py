@@ -1,4 +1,4 @@
-"""Constants as sentences, as JSON, and as rows of a LaTeX table, each with its conditions."""
+"""Constants as sentences, JSON, and rows of a LaTeX table, each with its conditions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _APPOSITION = re.compile(r", (?![^(]*\))")
 
 
 def as_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
-    """A sentence for a paper, as text: what it is, its value and its conditions.
+    """Return a sentence for a paper, as plain text, with the constant's description, value and conditions.
 
-    [1], [2], … are its references in their order, and after them rmtbase. The value has ``digits`` digits, but none
-    beyond its error, and an exact decimal no zeros that it does not need.
+    [1], [2], … are its references in order, followed by rmtbase. The value has ``digits`` digits, but none beyond its
+    error; an exact decimal has no unnecessary zeros.
 
     Raises:
-        ParameterError: for a function that was given no shape, and unless ``digits`` is a positive integer.
+        ParameterError: it is a function without a shape, or ``digits`` is not a positive integer.
     """
     _require_shape(constant)
     last = len(constant.references)
@@ -38,7 +38,7 @@ def as_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
 
 
 def as_latex_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
-    r"""The sentence of :func:`as_sentence` as LaTeX that needs no package, with the keys of ``bibtex()``."""
+    r"""Return the sentence of :func:`as_sentence` as LaTeX that needs no package, with the keys of ``bibtex()``."""
     _require_shape(constant)
     value = f"${constant.symbol} = {mathematics_as_latex(_number(constant, digits))}$"
     said = f"{prose_as_latex(_subject(constant))} {value}{prose_as_latex(_under(constant))}"
@@ -48,7 +48,9 @@ def as_latex_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str
 
 def _require_shape(constant: Constant | ConstantFunction) -> None:
     if not isinstance(constant, Constant):
-        raise ParameterError("constant", constant, "one of a shape, as product_upper_edge(d_model=768, d_head=64)")
+        raise ParameterError(
+            "constant", constant, "a constant of one shape, such as product_upper_edge(d_model=768, d_head=64)"
+        )
 
 
 def _subject(constant: Constant) -> str:
@@ -58,7 +60,7 @@ def _subject(constant: Constant) -> str:
 
 
 def _under(constant: Constant) -> str:
-    """The conditions after the value."""
+    """Return the conditions, which follow the value."""
     stated = constant.conditions
     if not stated.matrix:
         return ""
@@ -76,10 +78,10 @@ def _number(constant: Constant, digits: int) -> str:
 
 
 def as_json(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -> list[dict[str, Any]]:
-    """Plain data, digits as a string; a function that was given no shape has parameters in place of a value.
+    """Return plain data, with digits as strings; a function of the shape has its parameters in place of a value.
 
-    "error" and "relative_error" are numbers, of the kind "error_kind" (:data:`KINDS_OF_ERROR`); "enclosure" is a lower
-    and an upper bound in decimal that are proved, or None.
+    "error" and "relative_error" are numbers, of the kind "error_kind" (:data:`KINDS_OF_ERROR`); "enclosure" is a proved
+    lower and upper bound in decimal, or None.
     """
     return [_plain(entry, digits) for entry in _each(entries)]
 
@@ -117,7 +119,7 @@ def _plain(entry: _Entry, digits: int) -> dict[str, Any]:
 def as_latex(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -> str:
     r"""Rows of a table, name & symbol & value & definition & conditions & \cite{...} \\, after a comment with the sets.
 
-    A value has ``digits`` digits, but none beyond its error, which then stands beside it.
+    A value has ``digits`` digits, but none beyond its error; if the error ends the digits, it is shown with them.
     """
     every = tuple(_each(entries))
     rows = [
@@ -139,14 +141,14 @@ def as_latex(entries: _Entry | Iterable[_Entry], digits: int = DEFAULT_DIGITS) -
 
 
 def as_identified(entry: Constant | ConstantFunction) -> str:
-    """Name, identifier, date and, for a number that is enclosed, its bounds to 30 digits, in one line of plain text."""
+    """Return name, identifier, date and, if there is an enclosure, its bounds to 30 digits, in one line of text."""
     said = f"{entry.name} ({entry.id}, {entry.released.date})" if entry.released else f"{entry.name} (not released)"
     enclosure = shown_enclosure(entry) if isinstance(entry, Constant) else ""
     return f"{said}, in {enclosure}" if enclosure else said
 
 
 def shown_enclosure(constant: Constant, digits: int = DEFAULT_DIGITS) -> str:
-    """[lower, upper] of its enclosure, rounded outward to ``digits`` digits; "" without one."""
+    """[lower, upper] of the enclosure, rounded outward to ``digits`` digits; "" without one."""
     if constant.enclosure is None:
         return ""
     ways = (ROUND_FLOOR, ROUND_CEILING)
@@ -156,7 +158,7 @@ def shown_enclosure(constant: Constant, digits: int = DEFAULT_DIGITS) -> str:
 
 
 def shown_digits(constant: Constant, digits: int) -> str:
-    """The value to ``digits`` digits but none beyond its error, with ± the error where that ends them."""
+    """Return the value to ``digits`` digits but none beyond its error, with ± the error if it ends the digits."""
     value, error = constant.rounded(digits)
     return f"{value} ± {error}" if error else value
 

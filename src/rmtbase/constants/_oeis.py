@@ -1,6 +1,6 @@
-"""Constants whose decimal digits stand in the On-Line Encyclopedia of Integer Sequences, by their identifiers.
+"""Sequences of the On-Line Encyclopedia of Integer Sequences with the decimal digits of constants, by identifier.
 
-The digits that are printed there were compared with ours: ``tests/constants/test_release.py``.
+``tests/constants/test_release.py`` compares the digits printed there with those of rmtbase.
 """
 
 from __future__ import annotations
@@ -11,4 +11,4 @@ OEIS = {
     "rmtbase:constants.v1/square_product_spike_threshold": "A002194",
     "rmtbase:constants.v1/laplace_anchor_scale": "A010503",
 }
-"""Of the modulus: A084448 are the digits of -ζ'(-1)."""
+"""Digits are those of the absolute value: A084448 has the digits of -ζ'(-1)."""

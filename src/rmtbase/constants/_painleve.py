@@ -1,4 +1,4 @@
-"""The Tracy–Widom laws to any number of digits, from the Hastings-McLeod solution of Painlevé's second equation.
+"""Tracy–Widom laws to any number of digits, from the Hastings-McLeod solution of the second Painlevé equation.
 
     q'' = s q + 2 q³,   q(s) ~ Ai(s) as s → ∞,
     (ln F_2)'' = -q²,   F_1² = F_2 exp(-∫_s^∞ q)        (Tracy & Widom 1994, 1996)
@@ -7,9 +7,9 @@ are solved from right to left by Taylor series on steps of length 1/2, as by Pr�
 s = s_0 - τ/2 the coefficients of q in τ obey 8 (n+1)(n+2) q_{n+2} = 2 s_0 q_n - q_{n-1} + 4 [q³]_n. All numbers are
 integers, in units of 2^-bits.
 
-To the left q is unstable: an error made at s > 0 grows as Ai(0)/Ai(s) = exp(2/3 s^(3/2)) up to 0, and from
-there to -t as exp((2√2/3) t^(3/2)). As many digits more are carried. What is left beyond the ends is
-1 - F_1 ~ exp(-2/3 s^(3/2)) and F_1 ~ exp(-t³/24), below the digits asked for.
+To the left q is unstable: an error made at s > 0 grows as Ai(0)/Ai(s) = exp(2/3 s^(3/2)) up to 0, and from there to -t
+as exp((2√2/3) t^(3/2)). The computation carries as many additional digits. The mass beyond the ends,
+1 - F_1 ~ exp(-2/3 s^(3/2)) and F_1 ~ exp(-t³/24), is below the digits asked for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mpmath import mp
 from rmtbase.constants._digits import Number
 
 _GUARD = 14  # digits: the fourth moment weighs the tails with s⁴, up to 10⁷
-_SETTLED = 4  # successive terms that are zero to rounding end a series
+_SETTLED = 4  # number of successive terms, zero to rounding, that ends a series
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def tracy_widom_moments(beta: int) -> tuple[Number, Number, Number, Number]:
 
 
 def tracy_widom_quantile(beta: int, probability: Number) -> Number:
-    """The s with F_beta(s) = probability, not too far in the tails, at mpmath's working precision."""
+    """Solve F_beta(s) = probability, not too far in the tails, at mpmath's working precision."""
     bits, steps = _solution(mp.dps)
     with mp.workprec(bits):
         target = int(mp.ldexp(probability, bits))
@@ -66,7 +66,7 @@ def tracy_widom_quantile(beta: int, probability: Number) -> Number:
             value, slope = _value_and_slope(falling, tau)
             change = (value - probability) / slope
             tau -= change
-            if abs(change) < tolerance:  # the next step of Newton's squares it
+            if abs(change) < tolerance:  # the next Newton step squares it
                 break
         value, slope = _value_and_slope(falling, tau)
         found = (step.start - tau + (value - probability) / slope) / 2
@@ -74,7 +74,7 @@ def tracy_widom_quantile(beta: int, probability: Number) -> Number:
 
 
 def _value_and_slope(falling: list[Number], x: Number) -> tuple[Number, Number]:
-    """A polynomial and its derivative at x, by Horner; the coefficient of the highest power comes first."""
+    """Evaluate a polynomial and its derivative at x by Horner's rule; the highest power comes first."""
     value = slope = mp.zero
     for coefficient in falling:
         slope = value + x * slope
@@ -84,7 +84,7 @@ def _value_and_slope(falling: list[Number], x: Number) -> tuple[Number, Number]:
 
 @lru_cache(maxsize=8)
 def _solution(digits: int) -> tuple[int, tuple[_Step, ...]]:
-    """(bits, steps from right to left) from which moments have ``digits`` digits."""
+    """(bits, steps from right to left) that give moments to ``digits`` digits."""
     nats = math.log(10) * (digits + _GUARD)
     right, left = math.ceil((1.5 * nats) ** (2 / 3)), math.ceil((24 * nats) ** (1 / 3))
     growth = 2 / 3 * right**1.5 + 2 * math.sqrt(2) / 3 * left**1.5
@@ -121,17 +121,17 @@ def _hastings_mcleod(start_values: list[int], start: int, bits: int) -> tuple[li
 
 
 def _coefficient(a: list[int], b: list[int], n: int) -> int:
-    """The coefficient of τ^n in the product of two series."""
+    """Coefficient of τ^n in the product of two series."""
     return sum(map(mul, a[: n + 1], b[n::-1]))
 
 
 def _primitive(series: list[int], constant: int) -> list[int]:
-    """Half the primitive of a series: ∫_s^∞ grows by dτ/2 as s falls."""
+    """Half the primitive of a series, because ∫_s^∞ grows by dτ/2 as s falls."""
     return [constant, *(c // (2 * (n + 1)) for n, c in enumerate(series[:-1]))]
 
 
 def _exponential(log: list[int], constant: int, bits: int) -> list[int]:
-    """The series F of value ``constant`` at τ = 0 with ln F = log + constant', from n F_n = Σ k log_k F_{n-k}."""
+    """Series F with value ``constant`` at τ = 0 and ln F = log + constant', from n F_n = Σ k log_k F_{n-k}."""
     weighted = [k * c for k, c in enumerate(log)]
     series = [constant]
     for n in range(1, len(log)):

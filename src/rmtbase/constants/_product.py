@@ -1,11 +1,11 @@
 """Functions of (d_model, d_head): the null of W_QK = W_QᵀW_K, computed at σ = 1 and divided by √d_model.
 
-With d = d_model, h = d_head, γ = h/d the limiting law of the eigenvalues is given by
+With d = d_model, h = d_head and γ = h/d, the limiting law of the eigenvalues is given by
 
     F(ψ) = d (1 + ψ) (1 + γψ)² / ψ = λ,   F' = 0 at ψ_± = (-1 ± √(1 + 8/γ)) / 4
 
-(Burda, Jarosz, Livan, Nowak & Swiech 2010). For other σ, and for the raw W_QK, the eigenvalues are multiplied by g²:
-g = σ_Q σ_K, and √d times that for the raw one.
+(Burda, Jarosz, Livan, Nowak & Swiech 2010). For other σ, and for the raw W_QK, the eigenvalues are multiplied by g²,
+with g = σ_Q σ_K, times √d for the raw product.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _extreme_eigenvalue(d: int, h: int, side: int):
 
 
 def _neglected(d: int, h: int, side: int) -> float:
-    """In standard deviations of the extreme eigenvalue; a soft lower edge is the harder, the nearer h is to d."""
+    """Neglected terms in standard deviations of the extreme eigenvalue; near h = d a soft lower edge turns hard."""
     return 1 / (h if side > 0 or d - h < 16 else min(h, d - h))
 
 
@@ -194,7 +194,7 @@ def _participation_ratio(d: int, h: int):
 
 
 def _sum_down(primitive: Callable[[Any], Any], d: int, h: int) -> Number:
-    """Σ_{i<h} f((d - i)/2) for f(x) = primitive(x + 1) - primitive(x): even and odd i are chains of step one."""
+    """Σ_{i<h} f((d - i)/2) for f(x) = primitive(x + 1) - primitive(x); even and odd i form chains of step one."""
     total = mp.mpf(0)
     for top, count in ((d, (h + 1) // 2), (d - 1, h // 2)):
         end = mp.mpf(top) / 2 + 1
@@ -203,13 +203,13 @@ def _sum_down(primitive: Callable[[Any], Any], d: int, h: int) -> Number:
 
 
 def _log_determinant_mean(d: int, h: int) -> Number:
-    # (x - 1) ψ(x) - x is a primitive of the digamma function on steps of one.
+    # (x - 1) ψ(x) - x is a primitive of the digamma function for steps of one.
     digammas = _sum_down(lambda x: (x - 1) * mp.psi(0, x) - x, d, h)
     return 2 * (h * mp.log(2) + digammas) - h * mp.log(d)
 
 
 def _log_determinant_std(d: int, h: int) -> Number:
-    # (x - 1) ψ₁(x) + ψ(x) likewise of the trigamma function.
+    # Likewise, (x - 1) ψ₁(x) + ψ(x) is one of the trigamma function.
     return mp.sqrt(2 * _sum_down(lambda x: (x - 1) * mp.psi(1, x) + mp.psi(0, x), d, h))
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic of a number that has a name and words besides."""
+"""Arithmetic of a number with a name and other attributes."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ def _reflected(operation: Callable[[Any, Any], Any]) -> Any:
 
 
 class NamedReal:
-    """A real number in every expression: a double, or beside numbers of mpmath all digits of its working precision.
+    """Real number that acts as a double, or with mpmath numbers has all digits of their working precision.
 
-    Beside arrays it is a Python float, which leaves them their dtype. Equal to what its double is equal to.
+    With arrays it acts as a Python float, which does not change their dtype. It is equal to whatever its double is
+    equal to.
     """
 
     @property
     @abstractmethod
     def value(self) -> float:
-        """The nearest double."""
+        """Nearest double."""
 
     @abstractmethod
     def significant_digits(self, digits: int) -> str:
-        """The value in decimal, to ``digits`` significant digits or to as many as there are."""
+        """Return the value in decimal, to ``digits`` significant digits or to as many as there are."""
 
     def _mpmath_(self, prec: int, rounding: str) -> Any:
-        """What mpmath asks for: ``mp.mpf(self)``."""
+        """Convert to mpmath; called by ``mp.mpf(self)``."""
         with mp.workprec(prec):
             return mp.mpf(self.significant_digits(math.ceil(prec * _PER_BIT) + 2))
 
@@ -56,7 +57,7 @@ class NamedReal:
 
     @property
     def real(self) -> float:
-        """Itself, as every real number has it."""
+        """Value itself, as for every real number."""
         return self.value
 
     @property
@@ -65,7 +66,7 @@ class NamedReal:
         return 0.0
 
     def conjugate(self) -> float:
-        """Itself."""
+        """Return the value itself."""
         return self.value
 
     def __float__(self) -> float:

@@ -1,4 +1,4 @@
-"""Records of released sets: their files, and the digests that show whether one was damaged."""
+"""Records of released sets: their files, and digests that reveal damage."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 from rmtbase.errors import RecordError
 
 NEWEST = "v1"
-"""The newest set."""
+"""Name of the newest set."""
 
 
 def read_record(name: str, sha256: str = "") -> dict[str, Any]:
-    """The record of a set, as it stands in its file.
+    """Read the record of a set from its file.
 
     Args:
-        name: of the set.
+        name: name of the set.
         sha256: the :func:`digest` with which it was released; "" while it is being prepared.
 
     Raises:
-        RecordError: if the file was damaged: no digit of it is given out then.
+        RecordError: the file is damaged; then none of its digits is used.
     """
     file = files("rmtbase.constants").joinpath(f"{name}.json")
     expected = f"constants.{name} as released; install rmtbase again"
@@ -40,7 +40,7 @@ def read_record(name: str, sha256: str = "") -> dict[str, Any]:
 
 
 def _damaged(record: Mapping[str, Any], sha256: str) -> str:
-    """What of a record is not as it was released, in words; of bounds that they enclose the digits is known alone."""
+    """Say how a record differs from its release; bounds can only be checked to enclose the digits."""
     if sha256 and digest(record) != sha256:
         return f"a record with the digest {digest(record)[:12]}…"
     for name, one in record.get("constants", {}).items():
@@ -50,14 +50,14 @@ def _damaged(record: Mapping[str, Any], sha256: str) -> str:
 
 
 def encloses(bounds: Sequence[str], digits: str) -> bool:
-    """Whether both bounds, in their order, round to the digits.
+    """Return True if both bounds, in ascending order, round to the digits.
 
     Args:
-        bounds: lower and upper, as decimals.
-        digits: a decimal; to as many digits as it has both bounds are rounded.
+        bounds: lower and upper bound, as decimals.
+        digits: a decimal; both bounds are rounded to as many digits as it has.
 
     Raises:
-        decimal.InvalidOperation: if one of them is no decimal.
+        decimal.InvalidOperation: one of them is not a decimal.
     """
     low, high = map(Decimal, bounds)
     rounded = Context(prec=len(Decimal(digits).as_tuple().digits)).plus
@@ -65,7 +65,7 @@ def encloses(bounds: Sequence[str], digits: str) -> bool:
 
 
 def digest(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record, however its file is laid out; without the enclosures, which may be added later."""
+    """SHA-256 of a record, whatever the layout of its file, without enclosures, which may be added later."""
     numbers = {
         name: {field: value for field, value in one.items() if field != "enclosure"}
         for name, one in record.get("constants", {}).items()

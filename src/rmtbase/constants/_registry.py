@@ -1,4 +1,4 @@
-"""Every constant by its name and its identifier, in the sets that were released."""
+"""Registry of all constants, by name and identifier, in the released sets."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _CURRENT = _SETS[NEWEST]
 
 
 def sets() -> dict[str, ConstantSet]:
-    """Every released set by its name, the oldest first."""
+    """Return the released sets by name, the oldest first."""
     return dict(_SETS)
 
 
 def current_set() -> ConstantSet:
-    """The newest set, whose constants are the attributes of :mod:`rmtbase.constants`."""
+    """Return the newest set, whose constants are the attributes of :mod:`rmtbase.constants`."""
     return _CURRENT
 
 
 def set_named(name: str) -> ConstantSet:
-    """The set of that name.
+    """Return the set of that name.
 
     Raises:
-        ParameterError: for an unknown name.
+        ParameterError: the name is unknown.
     """
     if name not in _SETS:
         raise ParameterError("set", name, f"one of {', '.join(_SETS)}")
@@ -53,25 +53,25 @@ def set_named(name: str) -> ConstantSet:
 
 
 def groups() -> dict[str, tuple[Constant | ConstantFunction, ...]]:
-    """Headings and the constants and functions under them, of the newest set."""
+    """Return the headings of the newest set, with the constants and functions under them."""
     return _CURRENT.groups()
 
 
 def constants() -> tuple[Constant, ...]:
-    """Every pure number of the newest set."""
+    """Return the pure numbers of the newest set."""
     return _CURRENT.constants()
 
 
 def functions() -> tuple[ConstantFunction, ...]:
-    """Every function of the shape of the newest set."""
+    """Return the functions of the shape of the newest set."""
     return _CURRENT.functions()
 
 
 def find(name: str) -> Constant | ConstantFunction:
-    """The constant or function of that name in the newest set, or of that identifier in any.
+    """Find a constant or function by its name in the newest set, or by its identifier in any set.
 
     Raises:
-        ParameterError: for what no set has; it lists the nearest ones.
+        ParameterError: there is none; the message lists the nearest ones.
     """
     if isinstance(name, str) and name.startswith(IDENTIFIER):
         of_set, _, _ = name.removeprefix(IDENTIFIER).partition("/")
@@ -80,12 +80,12 @@ def find(name: str) -> Constant | ConstantFunction:
 
 
 def _reduce_constant(one: Constant) -> tuple[Callable[..., Constant], tuple[dict[str, Any]]]:
-    """The fields of a constant, for pickle and copy, without the function that computes it."""
+    """Return the fields of a constant, for pickle and copy, without the function that computes it."""
     return _constant_of, ({name: value for name, value in vars(one).items() if name != "compute"},)
 
 
 def _constant_of(fields: Mapping[str, Any]) -> Constant:
-    """The constant of those fields, computed as that of its name is."""
+    """Restore a constant from its fields; its computation is that of its name."""
     one = object.__new__(Constant)
     vars(one).update(fields)
     entry = find(one.id or one.name)
@@ -98,6 +98,6 @@ def _reduce_function(one: ConstantFunction) -> tuple[Callable[[str], Any], tuple
     return find, (one.id or one.name,)
 
 
-# Here and not in the classes, which would have to import the registry that imports them.
+# Registered here, because the classes would have to import the registry that imports them.
 copyreg.pickle(Constant, _reduce_constant)  # type: ignore[arg-type]
 copyreg.pickle(ConstantFunction, _reduce_function)  # type: ignore[arg-type]

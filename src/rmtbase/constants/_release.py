@@ -1,8 +1,8 @@
-"""Sets of constants: each released on a date, side by side with those before and after it, and never changed.
+"""Sets of constants: each is released on a date, stays available next to later ones, and never changes.
 
-A set has a record, ``v1.json``: of each constant that came with it its identifier, definition, conditions, digits,
-uncertainty and enclosure. The next set holds what it adds or revises under identifiers of its own, and all the rest of
-the set before under the identifiers that it has. So an identifier means one number for good.
+A set has a record, such as ``v1.json``, with the identifier, definition, conditions, digits, uncertainty and enclosure
+of each constant released with it. The next set has new identifiers for the constants that it adds or revises, and
+keeps all others under their old identifiers. So an identifier always means the same number.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from rmtbase.errors import ParameterError
 Entry = Constant | ConstantFunction
 Groups = Mapping[str, tuple[Entry, ...]]
 
-_CLOSE = 0.5  # of difflib's similarity
-_LETTERS = 3  # of part of a name, by which names are proposed
+_CLOSE = 0.5  # least similarity, by difflib, of names that are proposed
+_LETTERS = 3  # least length of a part of a name for which names are proposed
 
 
 @dataclass(frozen=True, eq=False)
 class ConstantSet:
-    """A set of constants, as ``rmtbase.constants.v1``: its constants are its attributes.
+    """Set of constants, such as ``rmtbase.constants.v1``, with the constants as attributes.
 
     Attributes:
-        release: its name, and its date, "" while it is being prepared.
-        record: what is stored of it.
+        release: its name and date; the date is "" while it is being prepared.
+        record: its stored record.
     """
 
     release: Release
@@ -40,12 +40,12 @@ class ConstantSet:
 
     @property
     def name(self) -> str:
-        """As in the identifiers: v1."""
+        """Name as in the identifiers, such as v1."""
         return self.release.name
 
     @property
     def date(self) -> str:
-        """Of its release, as 2026-11-23; "" while it is being prepared."""
+        """Date of its release, such as 2026-11-23; "" while it is being prepared."""
         return self.release.date
 
     @cached_property
@@ -54,22 +54,22 @@ class ConstantSet:
         return digest(self.record)
 
     def groups(self) -> dict[str, tuple[Entry, ...]]:
-        """Headings and the constants and functions under them."""
+        """Return the headings with the constants and functions under them."""
         return dict(self._groups)
 
     def constants(self) -> tuple[Constant, ...]:
-        """Every pure number."""
+        """Return the pure numbers."""
         return tuple(entry for entry in self._entries.values() if isinstance(entry, Constant))
 
     def functions(self) -> tuple[ConstantFunction, ...]:
-        """Every function of the shape."""
+        """Return the functions of the shape."""
         return tuple(entry for entry in self._entries.values() if isinstance(entry, ConstantFunction))
 
     def find(self, name: str) -> Entry:
-        """The constant or function of that name, or of that identifier, in this set.
+        """Find a constant or function of this set by its name or identifier.
 
         Raises:
-            ParameterError: for what it does not have; it lists the nearest names.
+            ParameterError: there is none; the message lists the nearest names.
         """
         if not isinstance(name, str):
             raise ParameterError("name", name, "the name of a constant; `rmtbase constants` lists them")
@@ -108,16 +108,16 @@ class ConstantSet:
 
 
 def constant_set(record: Mapping[str, Any], groups: Groups, before: ConstantSet | None = None) -> ConstantSet:
-    """The set of a record, from the constants that came with it.
+    """Make the set of a record from its new constants and those of the previous set.
 
     Args:
-        record: "set", "date", "constants" and "functions" by name; with "date" "" it is being prepared, and its
+        record: "set", "date", "constants" and "functions" by name; if "date" is "" the set is being prepared, and its
             constants need not be recorded.
-        groups: headings and the constants and functions that are new or revised.
-        before: the set before, whose other constants it takes over as they are, but for those of "withdrawn".
+        groups: headings with the constants and functions that are new or revised.
+        before: the previous set, whose other constants are kept unchanged, except those in "withdrawn".
 
     Raises:
-        ParameterError: if the record and the groups are not of the same constants.
+        ParameterError: the record and the groups have different constants.
     """
     release = Release(record["set"], record["date"])
     recorded = {**record.get("constants", {}), **record.get("functions", {})}
@@ -157,7 +157,7 @@ def _released(entry: Entry, release: Release, stored: Mapping[str, Any]) -> Entr
 
 
 class SetModule(ModuleType):
-    """A module that stands for a set: it has all that the set has, and nothing of it can be changed."""
+    """Module that stands for a set: it has all attributes of the set, and none can be changed."""
 
     _SET: ConstantSet
 

@@ -1,4 +1,4 @@
-"""rmtbase itself as a reference: the ``CITATION.cff`` that is installed with it."""
+"""Reference for rmtbase itself, from the ``CITATION.cff`` that is installed with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPECIAL = re.compile(r"[&%$#_]")
 
 
 def software_version() -> str:
-    """The version that is installed; ``"0+unknown"`` in a source tree that never was."""
+    """Return the installed version; ``"0+unknown"`` for a source tree that is not installed."""
     try:
         return version(KEY)
     except PackageNotFoundError:
@@ -23,10 +23,10 @@ def software_version() -> str:
 
 
 def citation_file() -> str:
-    """``CITATION.cff``, with the version that is installed."""
+    """Return the text of ``CITATION.cff``, with the installed version."""
     folder = files("rmtbase")
     shipped = folder / "CITATION.cff"
-    if not shipped.is_file():  # an editable installation, whose repository has it
+    if not shipped.is_file():  # an editable installation: the file is in the repository
         shipped = folder / ".." / ".." / "CITATION.cff"
     text = shipped.read_text(encoding="utf-8")
     return re.sub(r"^version: .*$", f"version: {software_version()}", text, flags=re.MULTILINE)
@@ -34,7 +34,7 @@ def citation_file() -> str:
 
 @cache
 def software() -> Reference:
-    """rmtbase as a reference, the installed version, by the key ``rmtbase``."""
+    """Return the reference for the installed version of rmtbase, with the key ``rmtbase``."""
     entries = _top_level(citation_file())
     fields = {
         "author": " and ".join(map(_author, _people(entries["authors"]))),
@@ -50,12 +50,12 @@ def software() -> Reference:
 
 
 def _released(entries: dict[str, list[str]]) -> str:
-    """The date of the release; of a version before it that of its constants."""
+    """Return the date of the release, or of the newest set of constants if rmtbase is not released yet."""
     return entries["date-released"][0] if "date-released" in entries else read_record(NEWEST)["date"]
 
 
 def _top_level(cff: str) -> dict[str, list[str]]:
-    """The lines of each top-level key of a file in that part of YAML which citation files are written in."""
+    """Split a citation file, in the part of YAML that such files use, into the lines of each top-level key."""
     entries: dict[str, list[str]] = {}
     last = ""
     for line in cff.splitlines():
@@ -72,7 +72,7 @@ def _top_level(cff: str) -> dict[str, list[str]]:
 
 
 def _people(lines: list[str]) -> list[dict[str, str]]:
-    """A list of mappings: each ``- `` begins one."""
+    """Parse a list of mappings, each of which begins with ``- ``."""
     people: list[dict[str, str]] = []
     for line in lines:
         if line.startswith("- "):

@@ -5,11 +5,11 @@ has the moments
 
     m(s) = E λ^s = Γ((L+1)s + 1) / (Γ(s+1) Γ(Ls + 2)),   s > -1/(L+1),
 
-L = 1 (Catalan; Marchenko & Pastur 1967) and L = 2 (Fuss-Catalan; Penson & Życzkowski 2011). All that is said of the
-bulk follows from m.
+L = 1 (Catalan; Marchenko & Pastur 1967) and L = 2 (Fuss-Catalan; Penson & Życzkowski 2011). All constants of the bulk
+follow from m.
 
-At the hard edge, for the n×n matrix with standard normal entries, t = √n s_min has the limit P(t > x) =
-exp(-x - x²/2), and κ = s_max/s_min is 2n/t since s_max ~ 2√n (Edelman 1988).
+At the hard edge, for an n×n matrix with standard normal entries, t = √n s_min has the limiting law
+P(t > x) = exp(-x - x²/2), and κ = s_max/s_min is 2n/t since s_max ~ 2√n (Edelman 1988).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CONDITIONS = {
 
 
 def _fuss_catalan(factors: int, s: Number | int) -> Number:
-    """The moment m(s) of the product of ``factors`` square factors."""
+    """Moment m(s) of the product of ``factors`` square factors."""
     return mp.gamma((factors + 1) * s + 1) / (mp.gamma(s + 1) * mp.gamma(factors * s + 2))
 
 

@@ -12,7 +12,7 @@ from rmtbase.constants._painleve import tracy_widom_moments, tracy_widom_quantil
 
 _METHOD = "Taylor series of the Hastings-McLeod solution of Painlevé II in integer arithmetic"
 _LAW = {1: "tracy_widom_1996", 2: "tracy_widom_1994"}
-_ENCLOSED = ("hastings_mcleod_1980", "ferrari_spohn_2005")  # what the proved bounds rest on
+_ENCLOSED = ("hastings_mcleod_1980", "ferrari_spohn_2005")  # sources of the proved bounds
 _LEFT_TAIL = "baik_buckingham_difranco_2008"
 _CONDITIONS = {
     beta: Conditions(

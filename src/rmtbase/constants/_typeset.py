@@ -1,4 +1,4 @@
-"""Plain text with its mathematics in Unicode as LaTeX, and LaTeX as plain text; LaTeX that needs no package."""
+"""Conversion of plain text with Unicode mathematics to LaTeX that needs no package, and of LaTeX to plain text."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _WORD = re.compile(r"(\(?)(.*?)([,.;:)]*)$", re.DOTALL)
 _SIGNS = re.escape("".join(_COMMANDS) + "".join(_SCRIPTS))
 _IS_MATH = re.compile(
     rf".*[{_SIGNS}√_^=|<>/].*"  # letters and signs
-    r"|[A-Za-z]\(.*|[-+]|[-+]?\d+(\.\d+)?|[B-Zb-z]|ln"  # functions, numbers, single letters, but for the article
+    r"|[A-Za-z]\(.*|[-+]|[-+]?\d+(\.\d+)?|[B-Zb-z]|ln"  # functions, numbers, single letters except the article
 )
 _PLAIN_LIMITS = range(-3, 6)  # powers of ten of numbers that are written out
 
 
 def prose_as_latex(text: str) -> str:
-    """Text whose words with Greek letters, indices, signs or figures are set as mathematics."""
+    """Convert text to LaTeX, with words that have Greek letters, indices, signs or digits set as mathematics."""
     words = (_word_as_latex(*match.groups()) for match in map(_WORD.match, text.split(" ")) if match)
     return " ".join(words).replace("$ $", " ")
 
@@ -61,7 +61,7 @@ def _word_as_latex(opening: str, word: str, closing: str) -> str:
 
 
 def mathematics_as_latex(text: str) -> str:
-    """One word or number of mathematics: σ_Q² or 6.1×10⁻⁴, without dollar signs."""
+    """Convert a word or number of mathematics, such as σ_Q² or 6.1×10⁻⁴, to LaTeX without dollar signs."""
     tex = re.sub(r"(?<![A-Za-z])ln(?![A-Za-z])", r"\\ln ", text)
     tex = re.sub(r"√([A-Za-z]+(?:_[A-Za-z]+)?|\d+)", r"\\sqrt{\1}", tex)
     tex = re.sub(r"([A-Za-z]{2,})_", r"\\mathrm{\1}_", tex)
@@ -74,7 +74,7 @@ def mathematics_as_latex(text: str) -> str:
 
 
 def mathematics_as_text(tex: str) -> str:
-    r"""A symbol in Unicode, as far as that has it: λ₊ of ``\lambda_+``, μ_TW₁ of ``\mu_{\mathrm{TW}_1}``."""
+    r"""Convert a symbol to Unicode as far as possible: ``\lambda_+`` to λ₊, ``\mu_{\mathrm{TW}_1}`` to μ_TW₁."""
     text = re.sub(r"\\mathrm\{([^{}]*)\}", r"\1", tex.replace(r"\textstyle", "").replace(r"\,", " "))
     text = re.sub(r"\\frac\{([^{}]*)\}\{([^{}]*)\}", r"\1 / (\2)", text)
     text = re.sub(r"\\([A-Za-z]+) ?", lambda found: _LETTERS.get(found[1], f" {found[1]} "), text)
@@ -87,7 +87,7 @@ def mathematics_as_text(tex: str) -> str:
 
 
 def shown_number(value: str, error: str = "") -> str:
-    """A decimal, with its error if there is one, as in a sentence: 1609.4 ± 0.4, 6.1×10⁻⁴."""
+    """Format a decimal, with its error if there is one, for a sentence: 1609.4 ± 0.4, 6.1×10⁻⁴."""
     number = Decimal(value)
     exponent = number.adjusted() if number else 0
     if exponent in _PLAIN_LIMITS:

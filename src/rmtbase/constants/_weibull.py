@@ -1,6 +1,6 @@
-"""Constants of the Weibull fit of weights that have learned nothing: the anchors, and what is read off them.
+"""Constants of the Weibull fit of untrained weights: the anchors, and numbers derived from them.
 
-The anchor regresses Y = ln(-ln(1 - F)) on X = ln x(F), x(F) the quantile function of |w|, over F uniform on [t, 1 - t].
+An anchor regresses Y = ln(-ln(1 - F)) on X = ln x(F), x(F) the quantile function of |w|, over F uniform on [t, 1 - t].
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The sampling law of the half-normal Weibull fit, trim 0.1, to any number of digits.
+"""Sampling law of the half-normal Weibull fit, trim 0.1, to any number of digits.
 
 The line Y = k (X - ln λ) through the middle 80 % of the Weibull plot is a functional of the quantile function X(F),
-and one weight at x changes X(F) by (F - 1{x ≤ x(F)}) dX/dF. So N Cov of two fitted numbers tends to the covariance of
+and a weight at x changes X(F) by (F - 1{x ≤ x(F)}) dX/dF. So N Cov of two fitted numbers tends to the covariance of
 their influences A(w)/(1 - 2t), A = ∫ a dX from the lower trim to w (constant beyond either trim), with
 
     a_k = (Y - mean Y - 2k (X - mean X)) / Var X,    a_{ln λ} = 1 + (mean Y / k²) a_k.
 
-On the trimmed range everything is analytic in X: Chebyshev series, integrated term by term.
+On the trimmed range all functions are analytic in X, so Chebyshev series are integrated term by term.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _sampling_moments(digits: int) -> tuple[Number, Number, Number]:
         density = [mp.sqrt(2 / mp.pi) * mp.exp(u - mp.exp(2 * u) / 2) for u in x]
 
         def mean(values: list[Number]) -> Number:
-            """Over the whole law, for what is constant beyond the trims."""
+            """Average over the whole law a function that is constant beyond the trims."""
             inside = nodes.integral([v * d for v, d in zip(values, density, strict=True)])
             return inside + t * (values[0] + values[-1])
 
@@ -63,7 +63,7 @@ def _sampling_moments(digits: int) -> tuple[Number, Number, Number]:
 
 
 class _Nodes:
-    """Chebyshev's extreme points on [low, high], ascending, and the Chebyshev series through values there."""
+    """Chebyshev extreme points on [low, high], ascending, and the Chebyshev series through values there."""
 
     def __init__(self, degree: int, low: Number, high: Number) -> None:
         self._degree, self._half = degree, (high - low) / 2
@@ -91,7 +91,7 @@ class _Nodes:
         return 2 * mp.fsum(primitive[1::2])
 
     def antiderivative(self, values: list[Number]) -> list[Number]:
-        """The primitive that vanishes at ``low``, at the points."""
+        """Return the primitive that vanishes at ``low``, at the points."""
         primitive, n = self._primitive(values), self._degree
         at_points = [
             mp.fdot((self._cosines[j * k % (2 * n)] * (-1) ** k, b) for k, b in enumerate(primitive))

@@ -1,4 +1,4 @@
-"""The first set of constants, as it was released: every one of them has here the digits that it has for good.
+"""First set of constants, as released. The digits of its constants never change.
 
     >>> from rmtbase.constants import v1
     >>> v1.tracy_widom_1_mean.id
@@ -6,8 +6,8 @@
     >>> v1.date
     '2026-11-23'
 
-It has ``constants()``, ``functions()``, ``groups()``, ``find()``, ``date`` and ``sha256``, see
-:class:`rmtbase.constants.ConstantSet`; :mod:`rmtbase.constants` itself is the newest set.
+It has ``constants()``, ``functions()``, ``groups()``, ``find()``, ``date`` and ``sha256``; see
+:class:`rmtbase.constants.ConstantSet`. The newest set is :mod:`rmtbase.constants` itself.
 """
 
 import sys

@@ -1,1 +1,1 @@
-"""Drawing: themes, axes, scales of colour, layout and saving of figures; no result is known here."""
+"""Drawing: themes, axes, colour scales, layout and saving of figures, independent of any result."""

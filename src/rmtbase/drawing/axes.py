@@ -1,4 +1,4 @@
-"""Axes that belong to no global state, and the labels that all pictures share."""
+"""Axes without global state, and the labels that all figures share."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, layer_numbers, layer_stacks
 
 LEVEL = 0.05
-"""False discovery rate under which a head or a matrix counts as flagged."""
+"""False discovery rate below which a head or a matrix counts as flagged."""
 
 NORMAL_95 = 1.96
-"""Standard deviations of a normal law to either side that hold 95 %."""
+"""Number of standard deviations on either side of the mean that hold 95 % of a normal law."""
 
 MARKERS = ("o", "s", "^", "D", "v")
-"""Shapes of marks, so that no two series are told apart by hue alone."""
+"""Marker shapes, so that series do not differ only in hue."""
 
 LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
-"""Styles of lines, likewise."""
+"""Line styles, likewise."""
 
 _FACTS = {
     "sigma": r"$\sigma$ of the elements",
@@ -44,18 +44,18 @@ _FACTS = {
     "sigma_k": r"$\sigma_K$",
     "entropy": "differential entropy $S$ (nats)",
 }
-_LINE = 0.165  # inches of a line of a legend at 10 pt
-_NOTHING = 1e-300  # density, below any that is shown
-_LONGEST_TICK = 20  # characters beside an axis
-_STEPS, _MOST_TICKS = (1, 2, 4, 5, 10, 20, 25, 50, 100, 10**9), 12  # of layers between ticks; ticks of all stacks
-_LONGEST_LINE, _MOST_LINES = 44, 6  # of a title, in characters and lines
+_LINE = 0.165  # height of a legend's line, in inches at 10 pt
+_NOTHING = 1e-300  # a density below any that is shown
+_LONGEST_TICK = 20  # characters of a tick label
+_STEPS, _MOST_TICKS = (1, 2, 4, 5, 10, 20, 25, 50, 100, 10**9), 12  # layers between ticks; ticks of all stacks
+_LONGEST_LINE, _MOST_LINES = 44, 6  # characters in a line of a title, and lines
 _BESIDE = 0.5  # inches of a panel that tick labels take
-_COLOURBAR = 0.6  # inches beside panels that share one
+_COLOURBAR = 0.6  # inches for the colour bar of panels that share one
 _UNDER_TICKS = 3.9  # lines from the axes to a legend below ticks and label
 
 
 def new_figure(theme: Theme, width: float = 6.4, height: float = 4.2, title: str = "") -> Picture:
-    """A figure in the theme, laid out so that no label is cut."""
+    """Make a figure in the theme, laid out so that no label is cut off."""
     figure = Picture(theme, width, height)
     if title:
         figure.suptitle(title, fontsize=theme.points("axes.titlesize"), color=theme.muted)
@@ -63,17 +63,17 @@ def new_figure(theme: Theme, width: float = 6.4, height: float = 4.2, title: str
 
 
 def new_axes(figure: Picture, theme: Theme) -> Axes:
-    """The one pair of axes of a figure."""
+    """Add the only axes of a figure."""
     return styled(figure.add_subplot(axes_class=PictureAxes), theme)
 
 
 def own_axes(ax: Axes | None, theme: Theme, table: object = None) -> Axes:
-    """The axes given, untouched, or new ones in the theme, under the name of the model that the table is of."""
+    """Return the given axes unchanged, or new ones in the theme, titled with the name of the table's model."""
     return new_axes(new_figure(theme, title=model_title(table)), theme) if ax is None else ax
 
 
 def model_title(table: object) -> str:
-    """The model and revision that a table is of, and the circuit where it is not W_QK; empty where it names none."""
+    """Return the model and revision of a table, and its circuit if that is not W_QK; empty if the table names none."""
     attributes = getattr(table, "attrs", {})
     model, revision = (str(attributes.get(name, "")) for name in ("model", "revision"))
     circuit = f", ${circuit_of(attributes).latex}$" if "circuit" in attributes else ""
@@ -81,12 +81,12 @@ def model_title(table: object) -> str:
 
 
 def noun_of(table: object) -> str:
-    """What the rows of scores are: heads, or of some circuits key heads."""
+    """Return the noun for the rows of scores: head, or key head for some circuits."""
     return circuit_of(getattr(table, "attrs", {})).noun
 
 
 def styled(ax: Axes, theme: Theme) -> Axes:
-    """Quiet axes in the theme: two spines, small ticks, a faint grid behind the data."""
+    """Style axes in the theme: two spines, small ticks, a faint grid behind the data."""
     ax.set_facecolor("none")
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(theme.muted)
@@ -102,12 +102,12 @@ def styled(ax: Axes, theme: Theme) -> Axes:
 
 
 def titled(ax: Axes, title: str, theme: Theme) -> None:
-    """Give the axes a title of the theme's size."""
+    """Give the axes a title in the theme's size."""
     ax.set_title(title, fontsize=theme.points("axes.titlesize"))
 
 
 def finished(ax: Axes, theme: Theme, title: str, legend: bool, loc: str = "below") -> Axes:
-    """The axes with their title, and with a legend where one is wanted."""
+    """Add a title, and a legend if wanted, and return the axes."""
     titled(ax, title, theme)
     if legend:
         add_legend(ax, theme, loc)
@@ -115,7 +115,7 @@ def finished(ax: Axes, theme: Theme, title: str, legend: bool, loc: str = "below
 
 
 def panel_size(ax: Axes) -> tuple[float, float]:
-    """Width and height in inches of the part of the figure that is the axes'."""
+    """Width and height in inches of the axes' part of the figure."""
     figure = ax.get_figure(root=True)
     assert figure is not None  # axes always lie in one
     width, height = figure.get_size_inches()
@@ -125,7 +125,7 @@ def panel_size(ax: Axes) -> tuple[float, float]:
 
 
 def text_width(text: str, size: float) -> float:
-    """The width of a line of text in inches."""
+    """Return the width of a line of text in inches."""
     formula = is_math_text(text)
     plain = text if formula else text.replace(r"\$", "$")
     width, _, _ = text_to_path.get_text_width_height_descent(plain, FontProperties(size=size), formula)
@@ -133,14 +133,14 @@ def text_width(text: str, size: float) -> float:
 
 
 def wrapped(text: str, size: float, width: float) -> str:
-    """Text in lines of at most that many inches, broken between words where these fit, and never within formulas."""
+    """Break text into lines of at most that many inches, within words only if they are too long, never in formulas."""
     lines = []
     for whole in text.split("\n"):
         if text_width(whole, size) <= width:
             lines.append(whole)
             continue
         line = ""
-        for word in re.findall(r"(?:(?<!\\)\$.*?(?<!\\)\$|[^ ])+", whole):  # formulas whole
+        for word in re.findall(r"(?:(?<!\\)\$.*?(?<!\\)\$|[^ ])+", whole):  # keeps formulas whole
             longer = f"{line} {word}".strip()
             if text_width(longer, size) <= width:
                 line = longer
@@ -152,23 +152,23 @@ def wrapped(text: str, size: float, width: float) -> str:
 
 
 def _pieces(word: str, size: float, width: float) -> list[str]:
-    """A word, in several pieces where it is longer than the width."""
+    """Break a word that is longer than the width into pieces."""
     pieces = math.ceil(text_width(word, size) / width)
     return [word] if pieces == 1 or "$" in word else textwrap.wrap(word, math.ceil(len(word) / pieces))
 
 
 def bound(words: str) -> str:
-    """Words that stand on one line, wherever the text around them is broken."""
+    """Join words by no-break spaces, so that they stay on one line."""
     return words.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of a thing, in words."""
+    """Format a number with its noun: 1 head, 2 heads."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def rounded(value: float, digits: int) -> str:
-    """A positive number to so many digits, for a label: whole up to a million, with a power of ten far from one."""
+    """Format a positive number to so many digits: whole up to a million, with a power of ten far from one."""
     if math.isinf(value):
         return "∞"
     text = f"{value:.0f}" if 10**digits <= value < 1e6 else f"{value:.{digits}g}"
@@ -177,16 +177,16 @@ def rounded(value: float, digits: int) -> str:
 
 
 def fit_texts(figure: Picture) -> None:
-    """Break titles and labels into lines, so that they stay within their panels, and the figure's within the figure."""
+    """Break titles and labels into lines so that they fit their panels, and the figure's title so that it fits too."""
     beside = _BESIDE + (_COLOURBAR if any(ax.get_subplotspec() is None for ax in figure.axes) else 0.0)
     for ax in figure.axes:
         width, height = panel_size(ax)
-        if ax.get_subplotspec() is not None:  # a colour bar has its label along the figure
+        if ax.get_subplotspec() is not None:  # a colour bar's label runs along the figure
             for text in (ax.title, ax.xaxis.label):
                 _wrap(text, width - beside)
         _wrap(ax.yaxis.label, max(height - _BESIDE, 1.0))
     if figure.get_suptitle():
-        _wrap(figure._suptitle, figure.get_figwidth() - 0.2)  # type: ignore[attr-defined]  # it has no other name
+        _wrap(figure._suptitle, figure.get_figwidth() - 0.2)  # type: ignore[attr-defined]  # there is no public name
 
 
 def _wrap(text: Text, width: float) -> None:
@@ -194,7 +194,7 @@ def _wrap(text: Text, width: float) -> None:
 
 
 def case_name(row: xr.Dataset) -> str:
-    """The name of a case's ensemble as a title, in lines of a panel's width."""
+    """Return the name of a case's ensemble as a title, in lines of a panel's width."""
     lines = textwrap.wrap(str(row["name"].item()).replace("_", " "), _LONGEST_LINE)
     return "\n".join(map(literal, lines[:_MOST_LINES]))
 
@@ -209,9 +209,9 @@ def add_density(
     outline: float = 0.0,
     lowest: float = _NOTHING,
 ) -> None:
-    """Draw a simulated density as filled bars, and its standard error at the centres of those that are seen.
+    """Draw a simulated density as filled bars, with its standard error at the centres of visible bars.
 
-    Bars and errors end at ``lowest``: not at zero, which a logarithmic axis does not have, but below all that is shown.
+    Bars and errors end at ``lowest``, below everything shown, because a logarithmic axis has no zero.
     """
     ax.stairs(
         np.fmax(density, lowest),
@@ -230,7 +230,7 @@ def add_density(
 
 
 def add_legend(ax: Axes, theme: Theme, loc: str = "below") -> None:
-    """A legend without a frame's weight; ``"below"`` puts it under the axes, off the data."""
+    """Add a legend without an edge; ``"below"`` puts it under the axes, away from the data."""
     handles, labels = ax.get_legend_handles_labels()
     place: dict[str, Any] = {"loc": loc}
     if loc == "below":
@@ -247,14 +247,14 @@ def add_legend(ax: Axes, theme: Theme, loc: str = "below") -> None:
 
 
 def legend_columns(labels: Sequence[str], theme: Theme, width: float) -> int:
-    """In how many columns a legend is that wide, at most four."""
+    """Return the number of columns of a legend of that width, at most four."""
     size = theme.points("legend.fontsize")
     widest = max((text_width(label, size) for label in labels), default=0.0) + 4.8 * size / 72  # with its line
     return max(1, min(len(labels), 4, math.floor(width / widest)))
 
 
 def legend_height(ax: Axes, theme: Theme) -> float:
-    """The height in inches of a legend below axes; 0 without one."""
+    """Return the height in inches of a legend below axes; 0 without one."""
     legend = ax.get_legend()
     if legend is None:
         return 0.0
@@ -264,13 +264,13 @@ def legend_height(ax: Axes, theme: Theme) -> float:
 
 
 def literal(text: object, longest: int = 60) -> str:
-    """Text that comes from outside, for a label or a title: harmless, short, and never read as mathematics."""
+    """Make external text safe for a label or a title: printable, short, and never read as mathematics."""
     words = shown(text)
     return (words if len(words) <= longest else f"{words[: longest - 1]}…").replace("$", r"\$")
 
 
 def statistic_label(name: str) -> str:
-    """A statistic in words with its symbol, for an axis or a panel's title."""
+    """Return a statistic in words with its symbol, for an axis or a panel's title."""
     one = SPECTRAL_STATISTICS.get(name) or ELEMENT_STATISTICS.get(name)
     if one is not None:
         return f"{one.long_name} ${one.symbol}$"
@@ -278,13 +278,13 @@ def statistic_label(name: str) -> str:
 
 
 def statistic_words(name: str) -> str:
-    """A statistic in words alone."""
+    """Return a statistic in words, without its symbol."""
     one = SPECTRAL_STATISTICS.get(name) or ELEMENT_STATISTICS.get(name)
     return name.replace("_", " ") if one is None else one.long_name
 
 
 def symbol_of(component: str) -> str:
-    """``W_QK`` as a formula; any other name in words."""
+    """Return ``W_QK`` and the like as a formula; any other name in words."""
     letters = component.removeprefix("W_")
     return (
         f"$W_{{{letters}}}$"
@@ -294,7 +294,7 @@ def symbol_of(component: str) -> str:
 
 
 def layer_axis(ax: Axes, which: str, table: xr.Dataset, theme: Theme) -> None:
-    """Ticks at whole places that show the layers' numbers; stacks, where there are several, named and set apart."""
+    """Set ticks at integers that show the layers' numbers; if there are several stacks, name and separate them."""
     numbers, stacks = layer_numbers(table), layer_stacks(table)
     begins = [k for k in range(1, len(stacks)) if stacks[k] != stacks[k - 1]]
     if not begins:
@@ -303,7 +303,7 @@ def layer_axis(ax: Axes, which: str, table: xr.Dataset, theme: Theme) -> None:
     step = next(one for one in _STEPS if len(stacks) <= _MOST_TICKS * one)
     ticks: dict[int, str] = {}
     for first, beyond in pairwise([0, *begins, len(stacks)]):
-        # None so near the next stack that its name would lie on it.
+        # No tick so near the next stack that their labels would overlap.
         ends = beyond if beyond == len(stacks) else max(first + 1, beyond - step // 2)
         ticks |= {k: literal(numbers[k], _LONGEST_TICK) for k in range(first, ends, step)}
         stack = literal(stacks[first], _LONGEST_TICK)
@@ -314,7 +314,7 @@ def layer_axis(ax: Axes, which: str, table: xr.Dataset, theme: Theme) -> None:
 
 
 def index_axis(ax: Axes, which: str, labels: Sequence[object]) -> None:
-    """Ticks at whole places 0, 1, … that show the labels found there."""
+    """Set ticks at integers 0, 1, … that show the labels at those places."""
     names = [literal(one, _LONGEST_TICK) for one in labels]
 
     def name_at(place: float, position: int | None = None) -> str:
@@ -327,9 +327,9 @@ def index_axis(ax: Axes, which: str, labels: Sequence[object]) -> None:
 
 
 def rows_axis(ax: Axes, layers: Sequence[int], table: xr.Dataset, theme: Theme, null: bool = False) -> None:
-    """A y axis of rows, one for each head, first on top: each layer named at its middle, thin lines between layers.
+    """Set a y axis with one row for each head, the first on top; layers are named at their middle and separated.
 
-    A row of the null stands above them, apart from them by a row.
+    A row for the null is placed above them, with one empty row between.
     """
     rows, numbers, stacks = np.asarray(layers), layer_numbers(table), layer_stacks(table)
     held = np.unique(rows)
@@ -350,7 +350,7 @@ def rows_axis(ax: Axes, layers: Sequence[int], table: xr.Dataset, theme: Theme, 
 
 
 def step_name(step: float) -> str:
-    """A step as the axis names it: 1000 as 1k."""
+    """Format a training step for an axis: 1000 as 1k."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if step >= size:
             return f"{step / size:g}{letter}"

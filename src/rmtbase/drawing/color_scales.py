@@ -1,4 +1,4 @@
-"""Scales of colour that are the same in every picture, so that colours can be compared across models."""
+"""Colour scales that are the same in all figures, so that colours can be compared across models."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from rmtbase.shown import in_one_line
 __all__ = ["Q_LEVELS", "Z_LEVELS", "z_colorbar"]
 
 Z_LEVELS = (1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
-"""The |z| at which the colour changes. They are the same in every picture, so that colours can be compared across
-statistics and models; whatever lies beyond the last has the last colour."""
+"""Values of |z| at which the colour changes, the same in all figures, so that colours can be compared across statistics
+and models. Values beyond the last level have the last colour."""
 
 Q_LEVELS = (0.05, 0.01, 1e-3, 1e-4)
-"""The q-values at which the colour of the omnibus map changes, the same in every picture."""
+"""q-values at which the colour of the omnibus map changes, the same in all figures."""
 
 MOST_CELLS = 20_000
-"""Of a map that is drawn cell by cell; larger ones are drawn as pictures."""
+"""Largest number of cells of a map that is drawn cell by cell; larger maps are drawn as images."""
 
-_Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, from no evidence on
+_Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, beginning with no evidence
 _RATIOS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
 @in_one_line
 @dataclass(frozen=True)
 class ColorScale:
-    """Colours of a heat map's cells.
+    """Colour scale of a heat map's cells.
 
     Attributes:
-        label: of the scale.
-        levels: the values at which the colour changes, ascending on the map's scale; beyond the outer ones the outer
-            colours go on.
-        colors: of a theme, one more than there are levels.
-        on_scale: what a map shows of a value: itself, or a logarithm of it.
+        label: label of the scale.
+        levels: values at which the colour changes, ascending on the map's scale; the outer colours extend beyond the
+            outer levels.
+        colors: colours of a theme, one more than there are levels.
+        on_scale: maps a value to the map's scale: itself, or a logarithm.
     """
 
     label: str
@@ -50,16 +50,16 @@ class ColorScale:
     on_scale: Callable[[np.ndarray], np.ndarray] = np.asarray
 
     def of(self, theme: Theme) -> tuple[Colormap, BoundaryNorm]:
-        """The colour map in a theme, and the levels on the map's scale; what is not there has no colour."""
+        """Return the colour map in a theme, and the levels on the map's scale; missing values have no colour."""
         colours = list(self.colors(theme))
         cmap = ListedColormap(colours).with_extremes(under=colours[0], over=colours[-1], bad=(0, 0, 0, 0))
         return cmap, BoundaryNorm(self.on_scale(np.array(self.levels)).tolist(), cmap.N, extend="both")
 
     def bar(self, axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Colorbar:
-        """Draw the scale beside axes, once for all the axes given, with a tick at each level.
+        """Draw the scale beside the given axes, once for all of them, with a tick at each level.
 
         Raises:
-            ParameterError: no axes, or no such theme.
+            ParameterError: no axes are given, or the theme is unknown.
         """
         theme, all_axes = as_theme(theme), [axes] if isinstance(axes, Axes) else list(axes)
         if not all_axes:
@@ -79,10 +79,10 @@ class ColorScale:
 
 
 def z_colorbar(axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Colorbar:
-    """Draw the colour scale of heat maps of z, once for all the axes given.
+    """Draw the colour scale of heat maps of z beside the given axes, once for all of them.
 
     Raises:
-        ParameterError: no axes.
+        ParameterError: no axes are given.
     """
     return Z.bar(axes, theme)
 

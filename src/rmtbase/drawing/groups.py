@@ -1,4 +1,4 @@
-"""What of a table a picture is of: its groups, statistics and cases, or an error that says what there is."""
+"""Selection of a table's groups, statistics and cases for a figure, with errors that list what the table holds."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ Group = Literal["heads", "elements", "matrices"]
 
 
 def heads_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
-    """The /heads dataset, with a layer axis, of a scores tree, of its /heads, or of plain arrays' scores.
+    """Return the /heads dataset, with a layer axis, of a scores tree, of its /heads, or of scores of plain arrays.
 
     Raises:
-        ParameterError: it holds no scores of heads.
+        ParameterError: there are no scores of heads.
     """
     heads = _group(scores, "heads", "z_score", "head", "a scores tree (rmtbase.score) or its /heads dataset")
     return heads if "layer" in heads.dims else heads.expand_dims(layer=[0])
 
 
 def matrices_of(scores: xr.DataTree | xr.Dataset, group: str = "matrices") -> xr.Dataset:
-    """The /matrices dataset of a scores tree, or its /experts, or the dataset itself.
+    """Return the /matrices (or /experts) dataset of a scores tree, or the dataset itself.
 
     Raises:
-        ParameterError: it holds no scores of matrices, or of experts.
+        ParameterError: there are no scores of matrices, or of experts.
     """
     dim = "expert" if group == "experts" else "component"
     return _group(scores, group, "z_score", dim, f"a scores tree with /{group}, or its /{group} dataset")
 
 
 def null_of(scores: xr.DataTree) -> xr.Dataset:
-    """The /null dataset of a scores tree.
+    """Return the /null dataset of a scores tree.
 
     Raises:
         ParameterError: it has none.
@@ -43,7 +43,7 @@ def null_of(scores: xr.DataTree) -> xr.Dataset:
 
 
 def _group(scores: xr.DataTree | xr.Dataset, name: str, variable: str, dim: str, expected: str) -> xr.Dataset:
-    """The group of a tree, or the dataset itself, if it has that variable and that dimension."""
+    """Return the group of a tree, or the dataset itself, if it has that variable and that dimension."""
     is_tree = isinstance(scores, xr.DataTree)
     found = (scores[name].to_dataset() if name in scores.children else None) if is_tree else scores
     if found is None or variable not in found or dim not in found.dims:
@@ -60,7 +60,7 @@ def _kind(table: object) -> str:
 
 
 def require_statistic(table: xr.Dataset, name: str) -> str:
-    """The name, or :class:`~rmtbase.errors.ParameterError` if the table does not hold that statistic."""
+    """Return the name; raise :class:`~rmtbase.errors.ParameterError` if the table does not have that statistic."""
     held = table["statistic"].values.tolist()
     if name not in held:
         raise ParameterError("statistic", name, f"one that the table holds: {', '.join(held)}")
@@ -68,7 +68,7 @@ def require_statistic(table: xr.Dataset, name: str) -> str:
 
 
 def require_case(table: xr.Dataset, case: int) -> xr.Dataset:
-    """That row of a baseline table, or :class:`~rmtbase.errors.ParameterError` if there is no such row."""
+    """Return a row of a baseline table; raise :class:`~rmtbase.errors.ParameterError` if there is no such row."""
     if "case" not in table.dims:
         raise ParameterError("table", _kind(table), "a baseline table or a scores tree")
     if not 0 <= case < table.sizes["case"]:
@@ -77,10 +77,10 @@ def require_case(table: xr.Dataset, case: int) -> xr.Dataset:
 
 
 def elements_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
-    """The /heads/elements dataset of a scores tree, or the dataset itself, its statistics along ``statistic``.
+    """Return the /heads/elements dataset of a scores tree, or the dataset itself, with statistics along ``statistic``.
 
     Raises:
-        ParameterError: it holds no elements of heads.
+        ParameterError: there are no elements of heads.
     """
     found = scores
     if isinstance(scores, xr.DataTree):
@@ -92,10 +92,10 @@ def elements_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
 
 
 def group_of(scores: xr.DataTree | xr.Dataset, group: Group, component: str | None) -> xr.Dataset:
-    """A group of a scores tree, of one component where that is asked for.
+    """Return a group of a scores tree, restricted to one component if that is asked for.
 
     Raises:
-        ParameterError: no such group or component.
+        ParameterError: there is no such group or component.
     """
     if group == "elements":
         return require_component(elements_of(scores), component or "W_QK")
@@ -108,7 +108,7 @@ def group_of(scores: xr.DataTree | xr.Dataset, group: Group, component: str | No
 
 
 def require_component(table: xr.Dataset, name: str) -> xr.Dataset:
-    """The table's rows of that component, or :class:`~rmtbase.errors.ParameterError` if it holds none of the name."""
+    """Return the rows of a component; raise :class:`~rmtbase.errors.ParameterError` if the table has none."""
     held = table["component"].values.tolist()
     if name not in held:
         raise ParameterError("component", name, f"one of {', '.join(held)}")
@@ -116,12 +116,12 @@ def require_component(table: xr.Dataset, name: str) -> xr.Dataset:
 
 
 def column_of(table: xr.Dataset, name: str) -> xr.DataArray:
-    """A statistic that the table observed, or one of its other numbers, ``sigma`` say, or ``entropy``, in nats.
+    """Return an observed statistic of the table, another of its numbers such as ``sigma``, or ``entropy`` in nats.
 
-    The differential entropy is ½ ln(2πe σ²) + ΔS, of the elements' σ and entropy residual.
+    The differential entropy is ½ ln(2πe σ²) + ΔS, from the σ and the entropy residual of the elements.
 
     Raises:
-        ParameterError: it holds neither.
+        ParameterError: the table has no such number.
     """
     held = table["statistic"].values.tolist()
     if name in held:

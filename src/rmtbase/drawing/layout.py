@@ -1,4 +1,4 @@
-"""How a figure is laid out: one pair of axes, or panels on a grid, at the width asked for, and their legends."""
+"""Layout of figures: single axes, or panels on a grid, at a given width, and their legends."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 
 NARROWEST = 2.6
-"""Inches: the least width of a panel."""
+"""Least width of a panel, in inches."""
 
-_PANEL = 4.8  # inches: a panel's width unless told
-_LEAST = 0.62  # of a panel's width, if that is less than the narrowest
-_SMALL_PRINT = 5.0  # inches: narrower figures have smaller letters
+_PANEL = 4.8  # default width of a panel, in inches
+_LEAST = 0.62  # least width of a panel relative to its default, if that is less than NARROWEST
+_SMALL_PRINT = 5.0  # inches; narrower figures have smaller letters
 _SMALLER = {"font.size": 8.5}
-_WIDTHS = (2.0, 40.0)  # inches, of a figure
+_WIDTHS = (2.0, 40.0)  # least and largest width of a figure, in inches
 
 
 class Look(NamedTuple):
-    """How all the figures of a set look: theme, and width in inches where one is asked for."""
+    """Common settings of a set of figures: theme, and width in inches or None for the default."""
 
     theme: Theme
     width: float | None
 
 
 class Drawing(NamedTuple):
-    """What draws one figure of a table, and whether it is among those that are drawn unasked."""
+    """Function that draws one figure of a table, and whether the figure is drawn by default."""
 
     draw: Callable[[], Picture]
     standard: bool = True
 
 
 def drawn(drawings: Mapping[str, Drawing], names: Collection[str] | None = None) -> Pictures:
-    """Draw the standard figures, or those of the names, with ``*`` and ``?`` for any characters and for one."""
+    """Draw the standard figures, or those whose names match; ``*`` stands for any characters and ``?`` for one."""
     named = {
         name: drawing.draw()
         for name, drawing in drawings.items()
@@ -62,10 +62,10 @@ def drawn(drawings: Mapping[str, Drawing], names: Collection[str] | None = None)
 
 
 def look_of(theme: Theme | str, width: float | None) -> Look:
-    """The look of that theme at that width.
+    """Make the settings of figures with that theme and width.
 
     Raises:
-        ParameterError: no such theme, or a width that no figure can have.
+        ParameterError: the theme is unknown, or the width is out of range.
     """
     theme = as_theme(theme)
     if width is not None:
@@ -77,15 +77,15 @@ def look_of(theme: Theme | str, width: float | None) -> Look:
 
 
 class Single:
-    """One pair of axes: in a figure of their own where it is called, or on axes that are given.
+    """Figure with a single pair of axes: a call draws a new figure, :meth:`on` draws on given axes.
 
     Args:
-        plot: draws a table on axes.
+        plot: function that draws a table on axes.
         look: theme and width.
-        table: what is drawn.
-        width: of the figure in inches, unless ``look`` has one.
-        height: of the figure in inches; as the width asks if None. The legend is added to it.
-        options: of ``plot``.
+        table: the table to draw.
+        width: width of the figure in inches, unless ``look`` has one.
+        height: height of the figure in inches, without the legend; chosen by the width if None.
+        options: options of ``plot``.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class Single:
         self._height = height or 0.9 + 0.48 * self._width
 
     def on(self, ax: Axes) -> Axes:
-        """Draw on axes."""
+        """Draw on given axes."""
         return self._plot(self._table, ax=ax, theme=self._look.theme, **self._options)
 
     def __call__(self) -> Picture:
-        """Draw a figure."""
+        """Draw a new figure."""
         figure = new_figure(self._look.theme, self._width, self._height, model_title(self._table))
         ax = self.on(new_axes(figure, self._look.theme))
         figure.set_figheight(figure.get_figheight() + legend_height(ax, self._look.theme))
@@ -124,7 +124,7 @@ def panels(
     share_x: bool = True,
     panel: float = _PANEL,
 ) -> Picture:
-    """A grid of panels whose labels of a shared x axis are at the rim: below the lowest panel of each column."""
+    """Draw a grid of panels; the label of a shared x axis is only below the lowest panel of each column."""
     columns = min(columns, len(options_of))
     if look.width is not None:
         columns = min(columns, max(1, int(look.width / min(NARROWEST, _LEAST * panel))))
@@ -149,7 +149,10 @@ def panels(
 
 
 def legend_of_all(figure: Picture, theme: Theme, same: bool = False) -> None:
-    """One legend below panels of which one says what all do, or whose equal names mean the ``same``; else one each."""
+    """Add one legend below all panels if one panel has all entries, or one legend to each panel otherwise.
+
+    If equal names mean the ``same`` in all panels, one legend joins their entries.
+    """
     fullest = max(figure.axes, key=lambda ax: len(ax.get_legend_handles_labels()[1]))
     named: dict[str, Any] = {}
     for ax in (fullest, *figure.axes) if same else (fullest,):
@@ -166,7 +169,7 @@ def legend_of_all(figure: Picture, theme: Theme, same: bool = False) -> None:
 
 
 def legend_of_each(figure: Picture, theme: Theme) -> None:
-    """A legend below each of the panels, which become as much higher."""
+    """Add a legend below each of the panels, and make the figure higher accordingly."""
     for ax in figure.axes:
         add_legend(ax, theme)
     height = figure.get_figheight()

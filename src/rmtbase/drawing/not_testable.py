@@ -1,4 +1,4 @@
-"""How pictures show what cannot be tested: hatched or as a grey cross, never in a colour of a scale."""
+"""Marks for what cannot be tested: hatching or a grey cross, never a colour of a scale."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rmtbase.drawing.color_scales import MOST_CELLS
 from rmtbase.drawing.theme import Theme
 
 NOT_TESTABLE = "not testable"
-"""Its name in legends."""
+"""Name of the mark in legends."""
 
 _LINES = (0.25, 0.75, 1.25, 1.75)  # where the lines of a cell meet its lower and left sides, in cells
-_GREY = 0.4  # opacity of cells that are too many for lines
+_GREY = 0.4  # opacity of cells if there are too many for lines
 
 
 def hatch_cells(ax: Axes, untested: Bool[np.ndarray, "row column"], theme: Theme) -> None:
-    """Hatch the cells of a map, whose centres lie at whole numbers."""
+    """Hatch cells of a map whose centres are at integers."""
     rows, columns = np.nonzero(untested)
     if not rows.size:
         return

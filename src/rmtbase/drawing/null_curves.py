@@ -1,4 +1,4 @@
-"""The null's spectrum: simulated where it was, free-product law, and the law that is often overlaid by mistake."""
+"""Spectrum of the null: simulated density, free-product law, and the law that is often overlaid by mistake."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, low_rank_product, naive_marchenko_pastur
 from rmtbase.tables import CIRCUITS, Circuit, circuit_of, shapes_of
 
-_POINTS = 500  # at which a law's density is drawn
-_SEEN = 1e-5  # of the highest density, the least that a logarithmic axis shows
+_POINTS = 500  # number of points of a law's density
+_SEEN = 1e-5  # least density on a logarithmic axis, relative to the highest
 
 
 class _Spectrum(NamedTuple):
@@ -41,24 +41,24 @@ def null_spectrum(
 ) -> Axes:
     """Draw the density of the null's nonzero eigenvalues: Monte Carlo with its standard error, and two laws.
 
-    Of an analytic null, which has no draws, the laws alone. The free-product law is the limit of W_QK's spectrum, and
-    the vertical lines are its edges λ₋ and λ₊. The Marchenko–Pastur law is that of a single factor: too narrow, and
-    drawn to show by how much; of one matrix by itself it is the limit. Of matrices that are products themselves the law
-    of all their factors is drawn bin by bin, where there is one. The others are exact densities, drawn from edge to
-    edge. Where the spectrum begins at zero, the axis of densities is logarithmic.
+    An analytic null has no draws; then only the laws are drawn. The free-product law is the limit of W_QK's spectrum,
+    and the vertical lines are its edges λ₋ and λ₊. The Marchenko–Pastur law is that of a single factor. For W_QK it is
+    too narrow and drawn to show by how much; for a single matrix it is the limit. For matrices that are themselves
+    products, the law of all their factors, if known, is drawn bin by bin; the other laws are exact densities, drawn
+    from edge to edge. If the spectrum begins at zero, the density axis is logarithmic.
 
     Args:
         table: a baseline table, or a scores tree (whose null is at σ = 1, raw product).
-        case: which row of a baseline table; which shape of a scores tree that has several.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
+        case: row of a baseline table, or shape of a scores tree that has several.
+        ax: axes to draw on; new axes if None.
+        theme: theme, or its name.
+        legend: whether to draw a legend below the axes.
 
     Returns:
         The axes: eigenvalue λ (dimensionless) against density (1/λ).
 
     Raises:
-        ParameterError: no such case, a table without a null, or scores of heads that have a null each.
+        ParameterError: there is no such case, the table has no null, or each head has its own null.
     """
     is_tree = isinstance(table, xr.DataTree)
     found = _of_tree(table, case) if is_tree else _of_case(require_case(table, case), table.attrs)
@@ -69,7 +69,7 @@ def null_spectrum(
     first, last = float(edges[places[0]]), float(edges[places[-1] + 1])
     law = found.limit if isinstance(found.limit, GaussianChain) else None
     lower, upper = (first, last) if law is None else law.support
-    # Where the smallest eigenvalues reach zero, so steep a density hides all the rest on a linear axis.
+    # If the smallest eigenvalues reach zero, the density is so steep that it hides all the rest on a linear axis.
     floor = 0.0 if lower > 0 else _SEEN * float(np.nanmax(density))
     if found.error is not None:
         add_density(ax, edges, (edges[1:] + edges[:-1]) / 2, density, found.error, theme, lowest=floor)
@@ -105,7 +105,7 @@ def null_spectrum(
 
 
 def _curve(law: GaussianChain) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, " point"]]:
-    """A law's density from edge to edge, at points that crowd at the edges as its square roots ask."""
+    """Return a law's density from edge to edge, with more points near the edges, where it is a square root."""
     lower, upper = law.support
     x = lower + (upper - lower) * 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, _POINTS)))
     y = np.asarray(law.pdf(x))
@@ -114,7 +114,7 @@ def _curve(law: GaussianChain) -> tuple[Float[np.ndarray, " point"], Float[np.nd
 
 
 def case_title(d_model: int, d_head: int, sigma_q: float, sigma_k: float) -> str:
-    """The shape and the scale of a null, as a title."""
+    """Return a title with the shape and scale of a null."""
     sigma = rf"\sigma_Q = {sigma_q:g}, \sigma_K = {sigma_k:g}"
     if sigma_q == sigma_k:
         sigma = rf"\sigma_Q = \sigma_K = {sigma_q:g}"
@@ -122,7 +122,7 @@ def case_title(d_model: int, d_head: int, sigma_q: float, sigma_k: float) -> str
 
 
 def chain_title(what: str, circuit: Circuit, dims: Sequence[int]) -> str:
-    """What is shown of a circuit of those sizes, as a title."""
+    """Return a title with what is shown and the sizes of the circuit."""
     if len(dims) == 2:
         return f"{what} at $h = {dims[0]}$, $d = {dims[1]}$"
     left, rank, right = dims
@@ -133,7 +133,7 @@ def chain_title(what: str, circuit: Circuit, dims: Sequence[int]) -> str:
 
 
 def eigenvalue_label(normalization: str, matrix: str = CIRCUITS["qk"].latex) -> str:
-    """The axis of an eigenvalue, with its normalization and unit."""
+    """Return the label of an eigenvalue's axis, with normalization and unit."""
     product = rf"{matrix}^{{\top}} {matrix}"
     over = " / d" if normalization == "sqrt_d" else ""
     return rf"eigenvalue $\lambda$ of ${product}{over}$ (dimensionless)"
@@ -166,7 +166,7 @@ def _of_tree(tree: xr.DataTree, place: int) -> _Spectrum:
         raise ParameterError("case", place, f"0 to {len(shapes) - 1}, a shape of the heads")
     dims, simulated = shapes[place], str(tree.attrs["null_method"]) == "simulated"
     null = null.isel(shape=place) if "shape" in null.dims else null
-    products = "null_scale" in tree["heads"].coords  # of more factors than the sizes tell
+    products = "null_scale" in tree["heads"].coords  # the heads have more factors than their sizes show
     is_square = len(dims) == 3 and dims[0] == dims[2] and not products
     title = chain_title(f"Null of ${circuit.latex}$", circuit, dims)
     return _Spectrum(

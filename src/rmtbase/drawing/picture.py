@@ -1,4 +1,4 @@
-"""Figures that show themselves in notebooks, without pyplot, and that are written to files."""
+"""Figures that display in notebooks without pyplot, and their output to files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["FORMATS", "content", "save"]
 FORMATS = ("pdf", "svg", "png")
 
 FEWEST_DPI = 10
-_MOST_PIXELS = 30_000  # along one side, which is what can be drawn
-_SHOWN_DPI = 144  # twice the points of a figure, for screens of either kind
+_MOST_PIXELS = 30_000  # along one side, the limit of the renderer
+_SHOWN_DPI = 144  # twice the points of a figure, for high-resolution screens too
 _UNDATED: dict[str, dict[str, Any]] = {
     "pdf": {"Creator": "rmtbase", "CreationDate": None},
     "svg": {"Creator": "rmtbase", "Date": None},
@@ -34,10 +34,10 @@ _UNDATED: dict[str, dict[str, Any]] = {
 
 
 class Picture(Figure):
-    """A figure in a theme, which a notebook shows as it is.
+    """Figure in a theme, which a notebook displays.
 
     Attributes:
-        settings: the theme's Matplotlib settings, which hold while the figure is drawn and written.
+        settings: the theme's Matplotlib settings, in effect while the figure is drawn and written.
     """
 
     def __init__(self, theme: Theme, width: float, height: float) -> None:
@@ -53,7 +53,7 @@ class Picture(Figure):
             super().draw(renderer)
 
     def savefig(self, fname: Any, **options: Any) -> None:
-        """Write the figure, as Matplotlib does, under its theme's settings."""
+        """Write the figure as Matplotlib does, with its theme's settings."""
         with matplotlib.rc_context(self.settings):
             super().savefig(fname, **options)
 
@@ -68,7 +68,7 @@ class Picture(Figure):
 
 
 class PictureAxes(Axes):
-    """Axes that a notebook shows by their figure."""
+    """Axes that a notebook displays by their figure."""
 
     def _repr_png_(self) -> bytes:
         return content({"": _figure_of(self)}, "png", _SHOWN_DPI)
@@ -81,7 +81,7 @@ class PictureAxes(Axes):
 
 
 class Pictures(dict[str, Figure]):
-    """Figures by name, which a notebook shows one below the other."""
+    """Figures by name, which a notebook displays one below the other."""
 
     def _repr_html_(self) -> str:
         return "".join(
@@ -95,10 +95,11 @@ class Pictures(dict[str, Figure]):
 
 
 def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> bytes:
-    """Figures as the bytes of one file: a PDF with a page for each, or one SVG or PNG.
+    """Return figures as the bytes of one file: a PDF with a page for each, or one SVG or PNG.
 
     Raises:
-        ParameterError: several figures as SVG or PNG, none at all, another format, or too many dots.
+        ParameterError: there are no figures, or several for an SVG or PNG; the format is unknown; or the dpi are out of
+            range.
     """
     if format not in FORMATS:
         raise ParameterError("format", format, ", ".join(FORMATS))
@@ -112,7 +113,7 @@ def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> byt
         most = f"{_MOST_PIXELS / longest:.0f} for so large a figure"
         raise ParameterError("dpi", dpi, f"a number from {FEWEST_DPI}, below which no text can be drawn, to {most}")
     stream = io.BytesIO()
-    # TrueType, so that text in a PDF can be selected and set in journals; salted, so that a file is the same each time.
+    # TrueType, so that text in a PDF can be selected and typeset by journals; the salt makes files reproducible.
     with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "rmtbase"}):
         if format == "pdf":
             with PdfPages(stream, metadata=_UNDATED["pdf"]) as pages:
@@ -134,31 +135,31 @@ def save(
     prefix: str = "",
     inputs: Iterable[Path] = (),
 ) -> list[Path]:
-    """Write a figure, or several: into the file that the path names, or one by one into a folder.
+    """Write one or several figures, to a single file or each to its own file in a folder.
 
-    A path that ends in .pdf, .svg or .png is a file: a PDF has a page for each figure, the others hold one. Any other
-    path without a suffix is a folder, made where it is missing, for a file of each figure.
+    A path that ends in .pdf, .svg or .png is a file: a PDF has a page for each figure, the others hold one figure. A
+    path without a suffix is a folder, made if it is missing, with a file for each figure.
 
     Args:
         figures: a figure, axes, or figures by name.
-        path: of the file or the folder.
-        format: ``"pdf"``, ``"svg"`` or ``"png"``; by the path's suffix if None, PNG in a folder.
+        path: path of the file or folder.
+        format: ``"pdf"``, ``"svg"`` or ``"png"``; if None, that of the path's suffix, or PNG in a folder.
         dpi: dots per inch of a PNG.
-        overwrite: whether to replace files that are no pictures of that format by rmtbase.
-        prefix: begins the names of files in a folder.
+        overwrite: whether to replace files that are not figures of that format written by rmtbase.
+        prefix: prefix of the names of files in a folder.
         inputs: files that are never replaced.
 
     Returns:
         The paths written.
 
     Raises:
-        ParameterError: a suffix or a format that is none of these, two that disagree, or several figures for one
-            picture.
-        OutputError: a path cannot be written, or another kind of file is there.
+        ParameterError: the suffix or format is not one of these, or they disagree, or there are several figures for an
+            SVG or PNG.
+        OutputError: a path cannot be written, or another kind of file exists there.
     """
     path, named = Path(path), _named(figures)
     suffix = path.suffix.lower().removeprefix(".")
-    if path.name in [f".{one}" for one in FORMATS]:  # which has no suffix: it is all name
+    if path.name in [f".{one}" for one in FORMATS]:  # such a name has no suffix
         raise ParameterError("output", str(path), "a name before the suffix, or another folder's")
     if format is not None and format not in FORMATS:
         raise ParameterError("format", format, ", ".join(FORMATS))

@@ -1,4 +1,4 @@
-"""Scales of axes: logarithmic ones that can be read, on either side of zero too, and one for several pictures."""
+"""Scales of axes: readable logarithmic and symmetric logarithmic axes, and common limits for several figures."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, SymmetricalLogLocator
 
-_DECADES = 2.5  # up to which a logarithmic axis names 2 and 5 of each decade
-_LOG_FROM = 30.0  # largest over smallest value from which a linear axis hides the small ones
-_LINE = 1.5  # heights of a tick's label, the least distance of two
+_DECADES = 2.5  # largest span at which a logarithmic axis also labels 2 and 5 of each decade
+_LOG_FROM = 30.0  # ratio of largest to smallest value above which a linear axis hides the small ones
+_LINE = 1.5  # least distance of two tick labels, in heights of a label
 
 
 def prefer_log(*values: np.ndarray) -> bool:
-    """Whether positive values span so much that a linear axis would hide the small ones."""
+    """Return True if values are positive and span so much that a linear axis would hide the small ones."""
     finite = np.concatenate([np.ravel(one)[np.isfinite(np.ravel(one))] for one in values])
     return finite.size > 0 and finite.min() > 0 and bool(finite.max() > _LOG_FROM * finite.min())
 
 
 def log_axis(ax: Axes, which: str = "y") -> None:
-    """A logarithmic axis that names enough numbers to be read even where it spans little more than a decade."""
+    """Make an axis logarithmic, with enough labels to be readable even if it spans little more than a decade."""
     (ax.set_xscale if which == "x" else ax.set_yscale)("log")
     axis = ax.xaxis if which == "x" else ax.yaxis
     low, high = axis.get_view_interval()
@@ -33,17 +33,17 @@ def log_axis(ax: Axes, which: str = "y") -> None:
 
 
 def symmetric_log_axis(ax: Axes, width: float) -> None:
-    """A y axis that is linear up to that distance from zero, and logarithmic beyond."""
+    """Make the y axis linear up to that distance from zero, and logarithmic beyond."""
     ax.set_yscale("symlog", linthresh=width)
     ax.yaxis.set_major_locator(_ApartSymmetricalLog(base=10, linthresh=width, subs=(1.0, 3.0)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:.3g}".replace("-", "−")))
 
 
 class _ApartSymmetricalLog(SymmetricalLogLocator):
-    """Ticks of a y axis on either side of zero, none so near another that their labels would touch."""
+    """Tick locator of a y axis on both sides of zero that keeps tick labels from touching."""
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
-        """Zero, then powers of ten from the outermost inwards, then what lies between them: those that have room."""
+        """Return the ticks that have room: first zero, then powers of ten from the outermost inwards, then others."""
         values = np.asarray(super().tick_values(vmin, vmax))
         axes: Any = self.axis.axes  # type: ignore[union-attr]  # a locator that draws has an axis
         height = axes.get_window_extent().height / axes.get_figure(root=True).dpi * 72
@@ -59,15 +59,15 @@ class _ApartSymmetricalLog(SymmetricalLogLocator):
 
 
 def reach_all(ax: Axes, limits: Sequence[tuple[float, ...]], scales: Sequence[tuple[str, str]]) -> None:
-    """Axes from the least to the largest of what several pictures ask for.
+    """Extend axes to the limits of several figures.
 
-    They are logarithmic where one of these is and none reaches zero, and, beyond the narrowest linear part, on either
-    side of zero where one of these is so.
+    If their scales differ and none is symmetric logarithmic, the axis becomes logarithmic if all limits are positive,
+    and linear otherwise.
 
     Args:
         ax: the axes.
-        limits: of each picture left, right, low and high.
-        scales: of each picture the names of both scales.
+        limits: left, right, low and high limit of each figure.
+        scales: names of both scales of each figure.
     """
     left, right, low, high = (np.array(ends) for ends in zip(*limits, strict=True))
     x_scales, y_scales = zip(*scales, strict=True)

@@ -1,7 +1,7 @@
 """Figures as inline SVG whose colours follow the page.
 
-A figure is drawn once, in a theme of place-holder colours; each place-holder then becomes a CSS variable, which the
-page sets for light and for dark. Text is drawn as outlines, so that it looks the same where no font is installed.
+A figure is drawn once, in a theme of placeholder colours. Each placeholder then becomes a CSS variable, which the page
+sets for its light and dark modes. Text is drawn as outlines, so that it looks the same without installed fonts.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ _ID = re.compile(r' id="([^"]+)"')
 _STYLE = re.compile(r' style="([^"]*)"')
 _RECTANGLE = re.compile(r"M (\S+) (\S+) L (\S+) \2 L \3 (\S+) L \1 \4 (?:L \1 \2|z)(?: z)?$")
 _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)pt"[^>]*?viewBox="([^"]*)"[^>]*>')
-_PIXELS_PER_POINT = 1.45  # at which 8.5 pt labels are as large as the page's small print
+_PIXELS_PER_POINT = 1.45  # makes 8.5 pt labels as large as the page's small print
 _SEVERAL = {"series": 5, "diverging": 15, "sequential": 9}  # roles that have several colours
 
 
 def css_values(theme: Theme) -> str:
-    """A theme as CSS declarations."""
+    """Return a theme as CSS declarations."""
     return " ".join(f"--{name}: {colour};" for name, colour in _colours(theme))
 
 
 @contextmanager
 def page_settings() -> Iterator[Theme]:
-    """Matplotlib's own settings, whatever the caller's are, and the theme to draw figures of a page in."""
+    """Use Matplotlib's default settings inside the context, and yield the theme for figures of a page."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         yield _placeholders()
 
 
 def inline_svg(figure: Figure, name: str, description: str) -> Markup:
-    """A figure drawn within :func:`page_settings`, as an ``<svg>`` element.
+    """Return a figure drawn within :func:`page_settings` as an ``<svg>`` element.
 
     Args:
         figure: the figure.
-        name: unique on the page: it starts every identifier of the drawing.
-        description: what a reader who cannot see the figure is told.
+        name: name that is unique on the page; it begins every identifier of the SVG.
+        description: description for readers who cannot see the figure.
     """
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": name}):
         content = io.StringIO()
@@ -74,7 +74,7 @@ def _opening_tag(match: re.Match[str], description: str) -> str:
 
 
 def _shorter(match: re.Match[str]) -> str:
-    """Coordinates to a hundredth of a point, and rectangles by their two corners."""
+    """Round coordinates to a hundredth of a point, and write rectangles by two corners."""
     text = _LONG_DECIMAL.sub(
         lambda number: f"{float(number.group()):.2f}".rstrip("0").rstrip("."), " ".join(match.group(2).split())
     )
@@ -87,14 +87,14 @@ def _corners(match: re.Match[str]) -> str:
 
 
 def _with_short_identifiers(svg: str, name: str) -> str:
-    """Identifiers that nothing refers to removed, the others short, and unique on the page."""
+    """Remove unused identifiers, and make the others short and unique on the page."""
     short = {one: f"{name}-{k}" for k, one in enumerate(dict.fromkeys(_REFERENCE.findall(svg)))}
     svg = _ID.sub(lambda match: f' id="{short[match.group(1)]}"' if match.group(1) in short else "", svg)
     return _REFERENCE.sub(lambda match: short[match.group()], svg)
 
 
 def _with_classes(svg: str, name: str) -> str:
-    """Each style written once: a figure of a large model has thousands of marks with a few styles."""
+    """Write each style once, because a figure of a large model has thousands of marks with a few styles."""
     names = {style: f"{name}-s{k}" for k, style in enumerate(dict.fromkeys(_STYLE.findall(svg)))}
     rules = "".join(f".{short}{{{style}}}" for style, short in names.items())
     svg = _STYLE.sub(lambda match: f' class="{names[match.group(1)]}"', svg)
@@ -102,7 +102,7 @@ def _with_classes(svg: str, name: str) -> str:
 
 
 def _placeholders() -> Theme:
-    """A theme of colours that occur nowhere else."""
+    """Make a theme of colours that occur nowhere else."""
     count = iter(range(256))
     colours: dict[str, Any] = {
         field.name: tuple(f"#fe01{next(count):02x}" for _ in range(_SEVERAL[field.name]))
@@ -114,7 +114,7 @@ def _placeholders() -> Theme:
 
 
 def _roles() -> Iterator[Field]:
-    """The colours among a theme's fields."""
+    """Fields of a theme that are colours."""
     return (field for field in fields(Theme) if field.name != "settings")
 
 

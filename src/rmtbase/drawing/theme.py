@@ -1,7 +1,7 @@
-"""Colours by role, so that the same thing has one colour in every picture.
+"""Colours by role, so that the same thing has the same colour in all figures.
 
-The hues are those of Okabe & Ito (2008), which stay apart under the common kinds of colour blindness; no picture tells
-two things apart by hue alone. The dark theme lightens them until they stand out from a dark page.
+The hues are those of Okabe & Ito (2008), which remain distinct under the common kinds of colour blindness; no figure
+distinguishes things only by hue. The dark theme lightens them until they stand out from a dark page.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REDDISH_PURPLE = "#cc79a7"
 _SEQUENTIAL = (
     "#f3f5e4", "#dcedc2", "#b9dfb9", "#86ccbb", "#4fb3c1", "#2b8fbc", "#245fa3", "#253a86", "#0f1d57",
 )  # fmt: skip
-"""From pale to dark with ever less lightness, after ColorBrewer's YlGnBu (Harrower & Brewer 2003)."""
+"""Colours from pale to dark with decreasing lightness, after ColorBrewer's YlGnBu (Harrower & Brewer 2003)."""
 
 _SIZES = {
     "axes.titlesize": 1.05,
@@ -40,7 +40,7 @@ _SIZES = {
     "legend.fontsize": 0.85,
     "figure.titlesize": 1.1,
 }
-"""Sizes of text by Matplotlib's name of the setting, as parts of ``font.size``."""
+"""Text sizes relative to ``font.size``, by the name of Matplotlib's setting."""
 
 _ROLES = {
     "text.color": "text",
@@ -51,27 +51,27 @@ _ROLES = {
     "figure.facecolor": "surface",
     "patch.facecolor": "null",
 }
-_CYCLED = (("free_law", "observed"), ("naive", "flagged"))  # roles that take a cycle's first and second colour
+_CYCLED = (("free_law", "observed"), ("naive", "flagged"))  # roles of the first and second colour of a cycle
 _NO_STYLE = ("backend", "interactive", "toolbar", "savefig.directory", "tk.", "webagg.", "keymap.", "date.epoch")
 
 
 @in_one_line
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a picture, as Matplotlib takes them.
+    """Colours of a figure, in any form that Matplotlib accepts.
 
     Attributes:
-        surface: what the picture lies on; also the heart of a mark that must show on any cell.
-        text, muted, grid: labels, secondary labels and axes, grid lines.
-        null: the null: histogram, bands, its median.
+        surface: background; also the centre of a mark that must be visible on any cell.
+        text, muted, grid: labels; secondary labels and axes; grid lines.
+        null: the null: histogram, bands, median.
         free_law: the free-product law and its edges.
         naive: the single-factor Marchenko–Pastur law.
-        observed: what was measured on a model.
-        flagged: what was measured and left the null.
-        series: further lines that need telling apart, in order.
-        diverging: z from far below the null, through none (the middle one), to far above.
-        sequential: a density, from next to nothing to the highest.
-        settings: Matplotlib's settings for text and files, by their names; all others are the caller's.
+        observed: measurements on a model.
+        flagged: measurements that differ from the null.
+        series: further lines that must be distinguished, in order.
+        diverging: z from far below the null, through zero (the middle colour), to far above.
+        sequential: densities, from almost zero to the highest.
+        settings: Matplotlib's settings for text and files, by name; all others are the caller's.
     """
 
     surface: str
@@ -89,24 +89,24 @@ class Theme:
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def points(self, name: str) -> float:
-        """The size of a kind of text, by Matplotlib's name of it: ``axes.labelsize``, say."""
+        """Return the size in points of a kind of text, by Matplotlib's name, such as ``axes.labelsize``."""
         medium = float(self.settings.get("font.size", 10.0))
         size = self.settings.get(name, _SIZES[name] * medium)
         return medium * font_scalings[size] if isinstance(size, str) else float(size)
 
     def with_style(self, path: Path | str) -> Theme:
-        """The theme with the fonts and colours that a Matplotlib style file sets.
+        """Return the theme with the fonts and colours that a Matplotlib style file sets.
 
-        ``axes.prop_cycle`` gives the colours of what is drawn, in order: the free law and what was observed, the naive
-        law and what is flagged, further lines. ``patch.facecolor`` is the null's; ``text.color``, ``xtick.color``,
-        ``grid.color`` and ``figure.facecolor`` are what their names say.
+        The colours of ``axes.prop_cycle`` are, in order, those of the free law and observations, of the naive law and
+        flagged observations, and of further lines. ``patch.facecolor`` is the colour of the null; ``text.color``,
+        ``xtick.color``, ``grid.color`` and ``figure.facecolor`` have their usual meaning.
 
         Raises:
             MissingFileError: there is no such file.
             ParameterError: it cannot be read as a style.
 
         Warns:
-            RmtbaseWarning: a line of it sets nothing.
+            RmtbaseWarning: a line of the file has no effect.
         """
         path = Path(path)
         try:
@@ -132,7 +132,7 @@ class Theme:
 
 @contextmanager
 def _complaints() -> Iterator[list[str]]:
-    """What Matplotlib only logs of a style file: keys that it does not know, and lines that are none."""
+    """Collect what Matplotlib only logs about a style file: unknown keys and malformed lines."""
     said: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:
@@ -205,7 +205,7 @@ THEMES = {"light": LIGHT, "dark": DARK, "print": PRINT}
 
 
 def as_theme(theme: Theme | str) -> Theme:
-    """The theme of that name, or the one given.
+    """Return the theme of that name, or the given theme.
 
     Raises:
         ParameterError: no theme has the name.
