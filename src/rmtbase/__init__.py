@@ -1,22 +1,22 @@
 """rmtbase: how would this weight matrix look if it had learned nothing?
 
-The calls that most users need, loaded on first use so that ``import rmtbase`` costs nothing:
+The most common functions, loaded on first use so that ``import rmtbase`` is fast:
 
-* :func:`baseline`: the null's table for any (d_model, d_head, sigma), simulated and analytic side by side;
-* :func:`open_baseline`, :func:`open_scores`, :func:`open_trajectory`: what these make, from a file, validated;
-* :func:`score`: every head and matrix of a checkpoint against the null;
+* :func:`baseline`: table of the null for any (d_model, d_head, sigma), with simulated and analytic values;
+* :func:`score`: scores of every head and matrix of a checkpoint against the null;
 * :func:`score_heads`: the same for plain arrays;
-* :func:`trajectory`: the scores of a model's checkpoints, and when each head left the null.
+* :func:`trajectory`: scores of a model's checkpoints, and when each head first differs from random heads;
+* :func:`open_table`: any of these tables from a file, validated.
 
-The packages ``laws``, ``ensembles``, ``statistics``, ``constants``, ``nulls``, ``montecarlo`` and ``models`` hold the
-parts, ``results`` a folder for each kind of result; ``watch`` follows a training run from within.
+The packages ``laws``, ``ensembles``, ``statistics``, ``constants``, ``nulls``, ``montecarlo`` and ``models`` contain
+the parts. ``results`` has a folder for each kind of result, and ``watch`` follows a training run from within.
 """
 
 from __future__ import annotations
 
-import rmtbase.forks  # noqa: F401  # sees every fork from now on
+import rmtbase.forks  # noqa: F401  # notices every fork from now on
 
-TYPE_CHECKING = False  # as typing has it, which takes longer to import than all of this
+TYPE_CHECKING = False  # like typing.TYPE_CHECKING, whose module takes longer to import than this one
 if TYPE_CHECKING:
     from typing import Any
 
@@ -104,7 +104,7 @@ def _version() -> str:
 
     try:
         return version("rmtbase")
-    except PackageNotFoundError:  # imported from a source tree that was never installed
+    except PackageNotFoundError:  # imported from a source tree that is not installed
         return "0+unknown"
 
 

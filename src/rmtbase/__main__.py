@@ -1,4 +1,4 @@
-"""The command ``rmtbase`` as a process of its own, and ``python -m rmtbase``."""
+"""Entry point of the command ``rmtbase`` and of ``python -m rmtbase``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def main() -> NoReturn:
-    """Run the command line of this process, and end the process."""
+    """Run the command line of this process, then end the process."""
     try:
         from rmtbase.cli._process import run
 
         run()
-    except KeyboardInterrupt:  # in the few milliseconds before the handlers stand
+    except KeyboardInterrupt:  # in the few milliseconds before the handlers are installed
         os.write(2, b"rmtbase: interrupted\n")
         os._exit(130)
 

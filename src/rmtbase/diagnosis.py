@@ -1,4 +1,4 @@
-"""This installation examined: versions, libraries, devices, precision, and what the engine would choose here."""
+"""Examination of the installation: versions, libraries, devices, precision, and the solvers chosen here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# What rmtbase asks for and what its extras do: a source tree that was never installed has no list of them.
+# Requirements of rmtbase and of its extras; a source tree that is not installed has no list of them.
 PACKAGES = (
     "jax",
     "jaxlib",
@@ -34,13 +34,13 @@ PACKAGES = (
     "gguf",
     "distributed",
 )
-_SHAPES = ((768, 64), (64, 64))  # d_model, d_head: well-conditioned, as most heads are, and as badly as can be
+_SHAPES = ((768, 64), (64, 64))  # (d_model, d_head): well conditioned, as most heads are, and as badly as possible
 
 
 def examine() -> dict[str, dict[str, Any]]:
-    """What is installed and how it would compute, section by section: name -> value.
+    """Report what is installed and how it computes, section by section: name -> value.
 
-    ``["precision"]["verdict"]`` is ``"good"`` where double precision holds. Loads JAX and starts its devices.
+    ``["precision"]["verdict"]`` is ``"good"`` if double precision holds. Loads JAX and starts its devices.
     """
     import rmtbase
     from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION, available_cores
@@ -65,11 +65,11 @@ def examine() -> dict[str, dict[str, Any]]:
 
 
 def _libraries() -> dict[str, str]:
-    """The libraries below the packages, which decide about last digits and about which files can be read."""
+    """List the libraries below the packages, which affect the last digits and which files can be read."""
     import h5py
     import netCDF4
     import numpy  # noqa: F401  # loads its BLAS
-    import scipy.linalg  # noqa: F401  # loads another
+    import scipy.linalg  # noqa: F401  # loads another BLAS
     from threadpoolctl import threadpool_info
 
     found = {}
@@ -85,7 +85,7 @@ def _libraries() -> dict[str, str]:
 
 
 def _solvers() -> dict[str, str]:
-    """Asked of the engine itself, which chooses for each shape."""
+    """Report the solver that rmtbase chooses here for some shapes, with the reason."""
     from rmtbase.ensembles import low_rank_product
     from rmtbase.montecarlo import choose_solver
 

@@ -1,8 +1,8 @@
-"""The exception tree of rmtbase.
+"""Exceptions of rmtbase.
 
-Every error that rmtbase raises on purpose derives from :class:`RmtbaseError`. An error carries the values
-that explain it as attributes, and its message says what was found, what was expected, and what to do.
-The command line turns each of them into one line on stderr and exit status 2.
+Every error that rmtbase raises on purpose derives from :class:`RmtbaseError`. Its attributes hold the values that
+explain it, and its message says what was found, what was expected, and what to do. The command line turns each error
+into one line on stderr and exit status 2.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from rmtbase.shown import one_line, quoted, shown
 
 
 class RmtbaseError(Exception):
-    """Base class of every error that rmtbase raises on purpose. It can be pickled, and so be raised by a worker.
+    """Base class of all errors that rmtbase raises on purpose. It can be pickled, and so be raised by a worker.
 
-    The message is one line of harmless text (:mod:`rmtbase.shown`); the attributes hold the values as they are.
+    The message is one line of harmless text (:mod:`rmtbase.shown`); the attributes hold the original values.
     """
 
     def __init__(self, message: str) -> None:
@@ -29,8 +29,8 @@ class RmtbaseError(Exception):
 
 
 def _rebuilt(kind: type[RmtbaseError], args: tuple, attributes: dict[str, object]) -> RmtbaseError:
-    """An error as it was, without its constructor, whose parameters the message no longer tells apart."""
-    base = kind.__base__  # that which lays out its memory: OSError's is not Exception's
+    """Restore an error without calling its constructor, whose arguments cannot be recovered from the message."""
+    base = kind.__base__  # determines the memory layout: OSError's differs from Exception's
     error = base.__new__(kind, *args)
     error.args = args
     error.__dict__.update(attributes)
@@ -38,9 +38,9 @@ def _rebuilt(kind: type[RmtbaseError], args: tuple, attributes: dict[str, object
 
 
 class RmtbaseWarning(UserWarning):
-    """Base class of what rmtbase warns of: the result stands, and something beside it should be known.
+    """Base class of warnings of rmtbase: the result is valid, but there is something to know about it.
 
-    The command line prints it as one line among its notes.
+    The command line prints a warning as one line among its notes.
     """
 
 
@@ -48,7 +48,7 @@ class _FileError(RmtbaseError):
     """Something is wrong with a file or a folder.
 
     Attributes:
-        path: which.
+        path: the file or folder.
     """
 
     def __init__(self, path: Path | str, message: str) -> None:
@@ -57,12 +57,12 @@ class _FileError(RmtbaseError):
 
 
 class _ContentError(_FileError):
-    """What a file or a folder holds is not what it should hold.
+    """A file or folder has other contents than expected.
 
     Attributes:
-        path: which.
-        found: what it holds.
-        expected: what it should hold.
+        path: the file or folder.
+        found: its contents, in words.
+        expected: the expected contents.
     """
 
     def __init__(self, path: Path | str, found: str, expected: str) -> None:
@@ -71,7 +71,7 @@ class _ContentError(_FileError):
 
 
 class ParameterError(RmtbaseError, ValueError):
-    """A parameter lies outside its domain.
+    """A parameter is outside its domain.
 
     Attributes:
         name: the parameter.
@@ -85,14 +85,14 @@ class ParameterError(RmtbaseError, ValueError):
 
 
 class MissingDependencyError(RmtbaseError, ImportError):
-    """An optional package is needed for what was asked, or a later version of it.
+    """An optional package, or a later version of it, is needed.
 
     Attributes:
-        package: what is missing.
+        package: the missing package.
         purpose: what it is needed for.
         extra: the extra of rmtbase that installs it.
-        oldest: the first version that serves, or None where any does.
-        found: the version that is installed, or None where none is.
+        oldest: the oldest sufficient version, or None if any version is.
+        found: the installed version, or None if the package is not installed.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class MissingDependencyError(RmtbaseError, ImportError):
 
 
 class OutputError(RmtbaseError, OSError):
-    """A file cannot be written. What was there before is untouched.
+    """A file cannot be written. An existing file is left unchanged.
 
     Attributes:
         path: the file.
-        reason: why not.
+        reason: the reason, in words.
     """
 
     def __init__(self, path: Path | str, reason: str) -> None:
@@ -123,7 +123,7 @@ class FitError(RmtbaseError):
 
     Attributes:
         law: the law.
-        reason: why not.
+        reason: the reason, in words.
     """
 
     def __init__(self, law: str, reason: str) -> None:
@@ -136,15 +136,15 @@ class TableError(_ContentError):
 
 
 class RecordError(_ContentError):
-    """What rmtbase was installed with is damaged: the record of a set of constants is not the one that was released."""
+    """The installation is damaged: the record of a set of constants differs from the released one."""
 
 
 class MissingFileError(RmtbaseError, FileNotFoundError):
-    """A file that is to be read is not there.
+    """A file that is to be read does not exist.
 
     Attributes:
         path: the file.
-        needed_by: what names it (an index, say), or None.
+        needed_by: the file that names it, such as an index, or None.
     """
 
     def __init__(self, path: Path | str, advice: str, needed_by: str | None = None) -> None:
@@ -154,19 +154,19 @@ class MissingFileError(RmtbaseError, FileNotFoundError):
 
 
 class PlanError(_FileError):
-    """A plan cannot be read, or asks for what cannot be done."""
+    """A plan cannot be read, or asks for something impossible."""
 
 
 class StoreError(_ContentError):
-    """A store of chunks cannot be used as it stands. Nothing in it was changed."""
+    """A store of chunks cannot be used. Nothing in it was changed."""
 
 
 class WorkerError(RmtbaseError):
-    """Those who were to draw cannot, or fail again and again. What was finished is kept.
+    """Workers are lost, or fail again and again. Finished work is kept.
 
     Attributes:
-        piece: what they failed at, or who failed, in words.
-        reason: how.
+        piece: the task that failed, or the workers, in words.
+        reason: the reason, in words.
     """
 
     def __init__(self, piece: str, reason: str) -> None:
@@ -176,10 +176,10 @@ class WorkerError(RmtbaseError):
 
 @contextmanager
 def said_what_is_kept(kept: Callable[[], str]) -> Iterator[None]:
-    """Say in the message of what stops a run what it has finished, and where that is kept to go on with.
+    """Add to the message of an error that stops a run what is finished, and where it is kept for resuming.
 
     Args:
-        kept: the words, asked for when it stops; "" where there is nothing.
+        kept: returns the words, when the run stops; "" if nothing is kept.
     """
 
     def added() -> str:
@@ -192,31 +192,31 @@ def said_what_is_kept(kept: Callable[[], str]) -> Iterator[None]:
         raise OutputError(error.path, f"{error.reason}{added()}") from error
     except WorkerError as error:
         raise WorkerError(error.piece, f"{error.reason}{added()}") from error
-    except KeyboardInterrupt as stop:  # told by who ends the process on it, once
+    except KeyboardInterrupt as stop:  # printed once, by the code that ends the process
         if there := added():
             stop.add_note(there.removeprefix("; "))
         raise
 
 
 class ForkedProcessError(RmtbaseError, RuntimeError):
-    """JAX is asked for in a process that was forked from one that had used it, where its calls would never end."""
+    """JAX is needed in a process forked from one that had used it, where its calls would never return."""
 
     def __init__(self) -> None:
         super().__init__(
-            "this process was forked from one that had used JAX, whose threads a fork does not take along: a draw here "
+            "this process was forked from one that had used JAX, whose threads do not survive a fork: a draw here "
             "would never end; start processes by 'spawn', as multiprocessing.get_context('spawn') does, or fork before "
             "anything is drawn"
         )
 
 
 class AllocationError(RmtbaseError, MemoryError):
-    """Not even one draw fits in memory.
+    """A single draw does not fit in memory.
 
     Attributes:
-        ensemble: what was drawn.
-        shape: of the matrix of one draw.
-        needed: bytes of that matrix alone; or, where it was refused beforehand, of all that the draw takes.
-        available: bytes that were there when it was refused beforehand, else None.
+        ensemble: name of the ensemble.
+        shape: shape of the matrix of one draw.
+        needed: bytes of that matrix, or of the whole draw if it was refused beforehand.
+        available: bytes available when it was refused beforehand, else None.
     """
 
     def __init__(
@@ -226,22 +226,22 @@ class AllocationError(RmtbaseError, MemoryError):
         size = " × ".join(map(str, self.shape))
         if available is None:
             found = (
-                f"out of memory at one draw at a time: its {size} {precision} matrix alone takes {needed:,} bytes, and "
+                f"out of memory at one draw at a time: its {size} {precision} matrix takes {needed:,} bytes, and "
                 "several times that while it is drawn"
             )
         else:
             found = (
-                f"one draw, a matrix of {size}, takes {needed:,} bytes of memory at least, and {available:,} are there"
+                f"one draw, a matrix of {size}, takes at least {needed:,} bytes of memory, and {available:,} are free"
             )
         super().__init__(f"{ensemble}: {found}: use a smaller shape, or a machine with more memory")
 
 
 class CheckpointError(_FileError):
-    """A model checkpoint cannot be read as it stands."""
+    """A model checkpoint cannot be read."""
 
 
 class MissingCheckpointFileError(MissingFileError, CheckpointError):
-    """A file that a checkpoint names, or needs, is not there."""
+    """A file that a checkpoint names or needs does not exist."""
 
     def __init__(
         self,
@@ -253,16 +253,16 @@ class MissingCheckpointFileError(MissingFileError, CheckpointError):
 
 
 class CorruptFileError(_ContentError, CheckpointError):
-    """A file is truncated or not in the format that its name says."""
+    """A file is truncated, or not in the format that its name implies."""
 
 
 class MissingTensorError(CheckpointError):
     """A tensor that the layout needs is not in the checkpoint.
 
     Attributes:
-        tensor: its name.
-        architecture: which has it.
-        because: why it should be there, where the configuration says so.
+        tensor: name of the tensor.
+        architecture: the architecture that has it.
+        because: the reason for expecting it, if it comes from the configuration.
     """
 
     def __init__(self, path: Path | str, tensor: str, architecture: str, because: str = "") -> None:
@@ -277,7 +277,7 @@ class ShapeError(CheckpointError):
     """A tensor's shape contradicts the configuration.
 
     Attributes:
-        tensor: its name.
+        tensor: name of the tensor.
         found: its shape.
         expected: the shape that the configuration implies.
     """
@@ -297,8 +297,8 @@ class NonFiniteError(CheckpointError):
     """A weight is NaN or infinite.
 
     Attributes:
-        tensor: the tensor's name.
-        nan_count, inf_count: how many.
+        tensor: name of the tensor.
+        nan_count, inf_count: numbers of NaN and infinite values.
     """
 
     def __init__(self, path: Path | str, tensor: str, nan_count: int, inf_count: int) -> None:
@@ -314,22 +314,22 @@ _WIDESPREAD = ("bert", "gpt2", "gpt_neox", "llama", "mistral", "qwen3")
 
 
 def near_architectures(name: str, supported: Sequence[str]) -> str:
-    """Some of the names, in words: those that come near one, then those in widest use."""
+    """List some supported names: first those similar to the given one, then the most widely used."""
     near = get_close_matches(name, supported, n=6, cutoff=0.5)
     return ", ".join(dict.fromkeys((*near, *(one for one in _WIDESPREAD if one in supported))))
 
 
 class UnprovedConfigurationError(CheckpointError):
-    """A configuration is of a known architecture, and none of those for which its layout was proved."""
+    """A configuration belongs to a known architecture, but its layout was not proved for this configuration."""
 
 
 class UnknownArchitectureError(CheckpointError):
-    """No layout is known for the model's architecture.
+    """The model has an architecture without a known layout.
 
     Attributes:
-        architecture: what the configuration names.
+        architecture: the architecture that the configuration names.
         supported: the architectures that have a layout.
-        near: the names of some of these, those that come near it first.
+        near: some of their names, the most similar ones first.
     """
 
     def __init__(self, path: Path | str, architecture: str, supported: Sequence[str]) -> None:

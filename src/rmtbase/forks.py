@@ -1,6 +1,6 @@
-"""Whether JAX can still be used in this process: a fork takes along none of the threads that its calls wait for.
+"""Check that JAX can still be used in this process: the threads that its calls wait for do not survive a fork.
 
-Imported with the package, so that a fork is seen whichever room is used first.
+Imported with the package, so that a fork is noticed whichever package is used first.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 import os
 import sys
 
-_lost = False  # the threads of JAX, at a fork
+_lost = False  # True if a fork has lost JAX's threads
 _used = False
 
 
 def require_jax_threads() -> None:
-    """Called before JAX is used.
+    """Check, before JAX is used, that its threads exist in this process.
 
     Raises:
-        ForkedProcessError: this process was forked from one that had used JAX; a call would wait for ever.
+        ForkedProcessError: this process was forked from one that had used JAX; a call would wait forever.
     """
     global _used
     if _lost:
-        from rmtbase.errors import ForkedProcessError  # not before: the command catches Ctrl-C before it imports more
+        from rmtbase.errors import ForkedProcessError  # late: the command catches Ctrl-C before it imports more
 
         raise ForkedProcessError
     _used = True
@@ -28,8 +28,8 @@ def require_jax_threads() -> None:
 
 def _after_fork_in_child() -> None:
     global _lost
-    # JAX has threads once it has a backend, which the caller may have asked for and not we. JAX's own function takes a
-    # lock, and here that may be held by a thread which is no more.
+    # JAX has threads once it has a backend, which the caller's code may have started. JAX's own function takes a lock,
+    # which may be held by a thread that does not exist in the child.
     backends = getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", None)
     _lost = _lost or _used or bool(backends)
 

@@ -1,4 +1,4 @@
-"""Blocks that Ctrl-C and SIGTERM do not cut in the middle."""
+"""Blocks that Ctrl-C and SIGTERM do not interrupt."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ _HELD = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C and SIGTERM back until the block is left, for code that cannot be cut.
+    """Hold back Ctrl-C and SIGTERM until the block is left, for code that must not be interrupted.
 
-    Such code: importing torch, whose C++ ends the process when Python raises in it; and netCDF4, whose lock is never
-    released when its holder is interrupted. Outside the main thread, to which signals do not come, it does nothing.
+    Examples are the import of torch, whose C++ code ends the process if Python raises in it, and netCDF4, whose lock is
+    never released if its holder is interrupted. Other threads than the main one receive no signals; there it does
+    nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[signal.Signals] = []
-    # The other threads of this process still take the signals, and hand them to these handlers.
+    # Other threads of this process may still receive the signals, and pass them to these handlers.
     handlers = {
         number: signal.signal(number, lambda found, frame: came.append(signal.Signals(found))) for number in _HELD
     }
@@ -32,7 +33,7 @@ def interrupts_held() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         for number in came:
             handler = handlers[number]
-            if callable(handler):  # which is not told to those who count signals as they come: they were told
+            if callable(handler):  # called directly: raised again, the signal would be counted twice
                 handler(number, None)
             else:
                 signal.raise_signal(number)
@@ -40,10 +41,10 @@ def interrupts_held() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold signals back while threads and processes are started: half started they could not be found to be stopped.
+    """Hold back signals while threads and processes are started, because half-started ones could not be stopped.
 
-    Threads that begin in the block, and the processes that they start, never see Ctrl-C, which a terminal sends to all:
-    who entered the block stops them. Outside the main thread it does nothing.
+    A terminal sends Ctrl-C to all processes. Threads started in the block, and their processes, never see it; the code
+    that entered the block must stop them. Outside the main thread it does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -53,7 +54,7 @@ def undisturbed() -> Iterator[None]:
         if masked:
             from multiprocessing import resource_tracker
 
-            # Whatever thread starts it lets the signals through again, so that it must not be one of the block's.
+            # The thread that starts the tracker unblocks the signals again, so it must be started before the block.
             resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masked else set()
         try:

@@ -1,4 +1,4 @@
-"""Checks of parameters that every room makes alike: the value in its own type, or a ParameterError that names it."""
+"""Common checks of parameters: each returns the value in its proper type, or raises a ParameterError that names it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from rmtbase.errors import ParameterError
 
-if TYPE_CHECKING:  # the constants, which are checked here too, are had without NumPy
+if TYPE_CHECKING:  # the constants also use these checks, and do not import NumPy
     import numpy as np
     from numpy.typing import NDArray
 
@@ -19,27 +19,28 @@ NORMALIZATIONS = ("none", "sqrt_d")
 """``"none"``: the raw product; ``"sqrt_d"``: the product divided by √d_model."""
 
 INITIALIZATIONS = ("normal", "uniform", "truncated_normal", "orthogonal")
-"""How a matrix can have been drawn: with normal or uniform entries, with normal ones cut at two standard deviations, or
-with orthonormal rows or columns.
+"""Initializations of a matrix: independent normal or uniform entries, normal entries cut off at two standard
+deviations, or orthonormal rows or columns.
 
-``trunc_normal_`` of PyTorch and transformers cuts at the absolute limits -2 and 2: at σ = 0.02 its entries are normal.
+``trunc_normal_`` of PyTorch and transformers cuts at the absolute limits -2 and 2, so at σ = 0.02 its entries are
+normal.
 """
 
 _MAX_SEED = 2**63
-_WIDEST = 10**12  # beyond it the laws' own accuracy is no longer that of float64
-_ROUNDED_P = 1e-12  # by which the rounding of a law may take a p-value beyond 0 or 1
-_SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it and its inverse the eigenvalues squared leave the doubles
+_WIDEST = 10**12  # beyond it the laws lose float64 accuracy
+_ROUNDED_P = 1e-12  # rounding error by which a p-value may exceed 0 or 1
+_SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it or its inverse, squared eigenvalues are out of range of float64
 
 
 def require_positive_integer(name: str, value: object) -> int:
-    """``value`` as an int, or a :class:`ParameterError` if it is not a positive integer (bool excluded)."""
+    """Return ``value`` as an int; raise :class:`ParameterError` if it is not a positive integer (bool excluded)."""
     return _integer(name, value, 1, "a positive integer")
 
 
 def _integer(name: str, value: object, least: int, expected: str) -> int:
     try:
         number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:  # what is no integer, and arrays of several
+    except TypeError:  # not an integer, or an array of several
         number = None
     if number is None or number < least:
         raise ParameterError(name, value, expected)
@@ -47,12 +48,12 @@ def _integer(name: str, value: object, least: int, expected: str) -> int:
 
 
 def require_positive_number(name: str, value: object) -> float:
-    """``value`` as a float, or a :class:`ParameterError` if it is not a finite positive real number."""
+    """Return ``value`` as a float; raise :class:`ParameterError` if it is not a finite positive real number."""
     return _number(name, value, 0.0, "a finite positive number")
 
 
 def require_finite_number(name: str, value: object) -> float:
-    """``value`` as a float, or a :class:`ParameterError` if it is not a finite real number."""
+    """Return ``value`` as a float; raise :class:`ParameterError` if it is not a finite real number."""
     return _number(name, value, -math.inf, "a finite number")
 
 
@@ -67,7 +68,7 @@ def _number(name: str, value: object, above: float, expected: str) -> float:
 
 
 def require_draws(value: object) -> int:
-    """``value`` as an int, or a :class:`ParameterError` unless it is an integer of at least 2."""
+    """Return ``value`` as an int; raise :class:`ParameterError` unless it is an integer of at least 2."""
     draws = require_positive_integer("draws", value)
     if draws < 2:
         raise ParameterError("draws", value, "at least 2 (a standard error needs a spread)")
@@ -75,7 +76,7 @@ def require_draws(value: object) -> int:
 
 
 def require_seed(seed: object) -> int:
-    """``seed`` as an int, or a :class:`ParameterError` if it is no integer in [0, 2^63)."""
+    """Return ``seed`` as an int; raise :class:`ParameterError` if it is not an integer in [0, 2^63)."""
     expected = "an integer from 0 to 2^63 - 1"
     number = _integer("seed", seed, 0, expected)
     if number >= _MAX_SEED:
@@ -84,7 +85,7 @@ def require_seed(seed: object) -> int:
 
 
 def require_head_shape(d_model: object, d_head: object) -> tuple[int, int]:
-    """(d_model, d_head) as ints, or a :class:`ParameterError` unless both are positive and d_head ≤ d_model."""
+    """Return (d_model, d_head) as ints; raise :class:`ParameterError` unless both are positive and d_head ≤ d_model."""
     width = require_positive_integer("d_model", d_model)
     head = require_positive_integer("d_head", d_head)
     if width > _WIDEST:
@@ -95,7 +96,7 @@ def require_head_shape(d_model: object, d_head: object) -> tuple[int, int]:
 
 
 def require_dims(value: object) -> tuple[int, ...]:
-    """The dimensions (n_0, …, n_L) of a chain, L ≥ 1, as ints, or a :class:`ParameterError`."""
+    """Return the dimensions (n_0, …, n_L) of a chain, L ≥ 1, as ints, or raise :class:`ParameterError`."""
     if not isinstance(value, Iterable) or isinstance(value, str | bytes):
         raise ParameterError("dims", value, "a sequence (n_0, ..., n_L) of at least two positive integers")
     dims = tuple(require_positive_integer(f"dims[{index}]", n) for index, n in enumerate(value))
@@ -105,7 +106,7 @@ def require_dims(value: object) -> tuple[int, ...]:
 
 
 def require_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
-    """One standard deviation per factor of a chain, or a :class:`ParameterError`; None means 1 for each."""
+    """Return the standard deviation of each factor of a chain, or raise :class:`ParameterError`; None means 1."""
     if sigmas is None:
         return (1.0,) * count
     if not isinstance(sigmas, Iterable) or isinstance(sigmas, str | bytes):
@@ -117,26 +118,26 @@ def require_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
 
 
 def require_flag(name: str, value: object) -> bool:
-    """``value``, or a :class:`ParameterError` unless it is a bool."""
+    """Return ``value``; raise :class:`ParameterError` unless it is a bool."""
     if not isinstance(value, bool):
         raise ParameterError(name, value, "True or False")
     return value
 
 
 def require_text(name: str, value: object) -> str:
-    """``value`` as it is, or a :class:`ParameterError` unless it is a text."""
+    """Return ``value``; raise :class:`ParameterError` unless it is a text."""
     if not isinstance(value, str):
         raise ParameterError(name, value, "a text")
     return value
 
 
 def require_order(k: object) -> int:
-    """The order of a moment as an int, or a :class:`ParameterError` unless it is 0 or a positive integer."""
+    """Return the order of a moment as an int; raise :class:`ParameterError` unless it is a nonnegative integer."""
     return _integer("k", k, 0, "a non-negative integer")
 
 
 def require_moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
-    """As :func:`require_sigmas`, where the fourth power of their product, which Σλ² has, is a double."""
+    """Check as :func:`require_sigmas`, and that the fourth power of the product, the scale of Σλ², fits in float64."""
     checked = require_sigmas(sigmas, count)
     if not _SMALLEST_PRODUCT < math.prod(checked) < 1.0 / _SMALLEST_PRODUCT:
         raise ParameterError(
@@ -148,7 +149,7 @@ def require_moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
 
 
 def require_trim(trim: object) -> Fraction:
-    """``trim`` as the rational it is written as, 0.1 as 1/10; a :class:`ParameterError` unless 0 ≤ trim < 1/2."""
+    """Return ``trim`` as an exact fraction, 0.1 as 1/10; raise :class:`ParameterError` unless 0 ≤ trim < 1/2."""
     expected = "a number t with 0 <= t < 1/2, the share left out at either end"
     if not 0 <= _number("trim", trim, -math.inf, expected) < 0.5:
         raise ParameterError("trim", trim, expected)
@@ -156,14 +157,14 @@ def require_trim(trim: object) -> Fraction:
 
 
 def require_normalization(normalization: object) -> str:
-    """``normalization``, or a :class:`ParameterError` if it is none of :data:`NORMALIZATIONS`."""
+    """Return ``normalization``; raise :class:`ParameterError` unless it is one of :data:`NORMALIZATIONS`."""
     if not isinstance(normalization, str) or normalization not in NORMALIZATIONS:
         raise ParameterError("normalization", normalization, "'none' or 'sqrt_d'")
     return normalization
 
 
 def require_independent_entries(initialization: object, what: str) -> str:
-    """As :func:`require_initialization`, of independent entries only, which ``what`` needs."""
+    """Check as :func:`require_initialization`, and that the entries are independent, as ``what`` needs."""
     if require_initialization(initialization) == "orthogonal":
         others = ", ".join(repr(one) for one in INITIALIZATIONS if one != "orthogonal")
         expected = f"one of {others}: {what} needs independent entries, and those of an orthogonal matrix are not"
@@ -172,18 +173,18 @@ def require_independent_entries(initialization: object, what: str) -> str:
 
 
 def require_initialization(initialization: object) -> str:
-    """``initialization``, or a :class:`ParameterError` if it is none of :data:`INITIALIZATIONS`."""
+    """Return ``initialization``; raise :class:`ParameterError` unless it is one of :data:`INITIALIZATIONS`."""
     if not isinstance(initialization, str) or initialization not in INITIALIZATIONS:
         raise ParameterError("initialization", initialization, f"one of {', '.join(INITIALIZATIONS)}")
     return initialization
 
 
 def require_real_array(name: str, value: object) -> NDArray[Any]:
-    """``value`` as an array in its own dtype, or a :class:`ParameterError` unless it is one of real numbers, all there.
+    """Return ``value`` as an array in its own dtype; raise :class:`ParameterError` unless it has only real numbers.
 
-    Arrays of JAX and tensors of torch, on any device, with or without gradients, are taken with all their bits:
-    bfloat16, which NumPy lacks, as that of ml_dtypes. Refused are complex numbers, truth values, text, dates and
-    objects, and masked arrays with masked entries, whose masks NumPy would drop without a word.
+    JAX arrays and torch tensors, on any device, with or without gradients, are converted without loss; bfloat16, which
+    NumPy lacks, becomes the type of ml_dtypes. Complex numbers, booleans, text, dates and objects are refused, and so
+    are masked arrays with masked entries, whose masks NumPy would silently drop.
     """
     import numpy as np
 
@@ -194,17 +195,17 @@ def require_real_array(name: str, value: object) -> NDArray[Any]:
         )
     try:
         array = _numpy_array(value)
-    except (ValueError, TypeError, RuntimeError) as error:  # a ragged list, a tensor that is no NumPy array
+    except (ValueError, TypeError, RuntimeError) as error:  # a ragged list, or a tensor that NumPy cannot convert
         raise ParameterError(name, type(value).__name__, f"{expected} ({error})") from error
-    # NumPy's own kinds, and the narrow floats that other packages add to them, whose kind is that of raw bytes.
+    # NumPy's own kinds, and narrow floats added by other packages, whose kind is that of raw bytes.
     if array.dtype.kind == "b" or not np.can_cast(array.dtype, np.float64, "same_kind"):
-        found = f"dtype {array.dtype}" if array.ndim else type(value).__name__  # of what is no array at all
+        found = f"dtype {array.dtype}" if array.ndim else type(value).__name__  # the type, if it is not an array at all
         raise ParameterError(name, found, expected)
     return array
 
 
 def _numpy_array(value: Any) -> NDArray[Any]:
-    """What NumPy makes of a value; of tensors of torch too, for which nothing is imported but what made them."""
+    """Convert a value, or torch tensors, to a NumPy array; torch is not imported for that."""
     import numpy as np
 
     torch = sys.modules.get("torch")
@@ -222,14 +223,14 @@ def _numpy_array(value: Any) -> NDArray[Any]:
 
 
 def require_real_numbers(name: str, value: object) -> NDArray[np.float64]:
-    """As :func:`require_real_array`, in float64."""
+    """Check as :func:`require_real_array`, and convert to float64."""
     import numpy as np
 
     return np.asarray(require_real_array(name, value), dtype=np.float64)
 
 
 def require_finite_numbers(name: str, value: object) -> NDArray[np.float64]:
-    """As :func:`require_real_numbers`; a :class:`ParameterError` also where one of them is NaN or infinite."""
+    """Check as :func:`require_real_numbers`, and that no number is NaN or infinite."""
     import numpy as np
 
     array = require_real_numbers(name, value)
@@ -239,7 +240,7 @@ def require_finite_numbers(name: str, value: object) -> NDArray[np.float64]:
 
 
 def require_matrices(name: str, value: object) -> NDArray[np.float64]:
-    """Finite matrices ``(..., rows, columns)`` in float64, or a :class:`ParameterError`."""
+    """Return finite matrices ``(..., rows, columns)`` in float64, or raise :class:`ParameterError`."""
     array = require_finite_numbers(name, value)
     if array.ndim < 2:
         raise ParameterError(name, f"shape {array.shape}", "matrices (..., rows, columns)")
@@ -247,9 +248,9 @@ def require_matrices(name: str, value: object) -> NDArray[np.float64]:
 
 
 def require_p_values(name: str, value: object) -> NDArray[np.float64]:
-    """P-values in float64, NaN where a test was not made; a :class:`ParameterError` where one is outside [0, 1].
+    """Return p-values in float64; raise :class:`ParameterError` if one is outside [0, 1]. NaN means no test was made.
 
-    What rounding takes beyond the ends by 1e-12 or less is put back on them.
+    Values that rounding takes beyond 0 or 1 by at most 1e-12 are clipped.
     """
     import numpy as np
 
@@ -262,7 +263,7 @@ def require_p_values(name: str, value: object) -> NDArray[np.float64]:
 
 
 def require_probabilities(name: str, value: object) -> NDArray[np.float64]:
-    """Probabilities in float64, or a :class:`ParameterError` unless each lies between 0 and 1."""
+    """Return probabilities in float64; raise :class:`ParameterError` unless each is between 0 and 1."""
     p = require_real_numbers(name, value)
     if not ((p >= 0.0) & (p <= 1.0)).all():
         raise ParameterError(name, value, "numbers from 0 to 1")
@@ -285,7 +286,7 @@ def _masked(value: object) -> int:
 
 
 def require_interval(name: str, value: object) -> tuple[float, float]:
-    """``value`` as (low, high), or a :class:`ParameterError` unless it is two finite numbers with low < high."""
+    """Return ``value`` as (low, high); raise :class:`ParameterError` unless both are finite and low < high."""
     expected = "two finite numbers (low, high) with low < high"
     try:
         low, high = (float(end) for end in value)  # type: ignore[attr-defined]

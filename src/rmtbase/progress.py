@@ -1,4 +1,4 @@
-"""How long work tells of its progress: one object with bars and notes, given down from whoever asked for the work."""
+"""Progress reports of long work: one object with bars and notes, passed down from the caller."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """What any thread tells while work goes on. On a terminal, bars with a rate and notes above them; else lines."""
+    """Receiver of progress reports from any thread: on a terminal, bars with a rate and notes above; else lines."""
 
     def bar(self, label: str, total: int) -> Callable[[int], None]:
-        """Begin a bar of ``total`` steps; call what is returned with the steps since the last."""
+        """Begin a bar of ``total`` steps; call the returned function with the number of steps since the last call."""
         ...
 
     def note(self, line: str) -> None:
-        """Tell one line: where a null came from, what is resumed, what was recorded about a model."""
+        """Report one line: where a null came from, what is resumed, what was recorded about a model."""
         ...
 
 
@@ -27,4 +27,4 @@ class _Silent:
 
 
 SILENT: Progress = _Silent()
-"""Tells nothing."""
+"""Progress that reports nothing."""

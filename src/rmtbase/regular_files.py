@@ -1,7 +1,7 @@
-"""Files that somebody else made, opened only where they are files.
+"""Opening of foreign files only if they are regular files.
 
-A pipe would wait for its writer, a device has no end, a socket answers. What such a thing is, is asked before it is
-opened, and asked again of what was opened, lest it was exchanged in between.
+A pipe would wait for its writer, a device has no end, and a socket answers. The kind of a file is checked before it is
+opened, and again afterwards, in case it was exchanged in between.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _KINDS = (
 
 
 def require_regular(path: Path) -> None:
-    """Raise unless a regular file, or a link to one, stands there. It is not opened.
+    """Raise unless the path is a regular file, or a link to one, without opening it.
 
     Raises:
-        FileNotFoundError: nothing is there.
-        OSError: something else is, or it cannot be looked up; ``strerror`` says so.
+        FileNotFoundError: the path does not exist.
+        OSError: it is something else, or cannot be examined; ``strerror`` gives the reason.
     """
     try:
         found = path.stat()
@@ -36,14 +36,14 @@ def require_regular(path: Path) -> None:
 
 
 def open_regular(path: Path, *, buffered: bool = True) -> BinaryIO:
-    """A regular file, opened for reading; unbuffered for who reads it past Python, as ``numpy.fromfile`` does.
+    """Open a regular file for reading; unbuffered for code that bypasses Python's buffer, such as ``numpy.fromfile``.
 
     Raises:
-        FileNotFoundError: nothing is there.
-        OSError: it is no regular file, or cannot be opened; ``strerror`` says so.
+        FileNotFoundError: the path does not exist.
+        OSError: it is not a regular file, or cannot be opened; ``strerror`` gives the reason.
     """
     require_regular(path)
-    # A pipe put there since is opened without waiting for its writer.
+    # Should a pipe have taken its place, this does not wait for the pipe's writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     stream = os.fdopen(descriptor, "rb", -1 if buffered else 0)
     try:
@@ -61,7 +61,7 @@ def _require_regular(path: Path, found: os.stat_result) -> None:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of a file, links followed: the same for all names of one file; None where there is none."""
+    """Device and inode of a file, after following links, equal for all names of a file; None if it does not exist."""
     try:
         found = path.stat()
     except OSError:

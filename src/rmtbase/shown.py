@@ -1,8 +1,9 @@
-"""How what comes from outside is shown: paths, names of tensors, headers, and the messages of other libraries.
+"""Safe display of external text: paths, names of tensors, headers, and messages of other libraries.
 
-A name in a file that somebody else made may hold terminal control codes, marks that turn the reading direction, line
-breaks, bytes that are no text, or a megabyte. Whatever is printed, raised or written for people to read goes through
-here; HTML and CSV are escaped besides, where they are written. An object of this library is shown as one short line.
+A name in a foreign file may contain terminal control codes, marks that reverse the reading direction, line breaks,
+bytes that are not text, or a megabyte of characters. All text that is printed, raised or written for people to read
+passes through this module; HTML and CSV are also escaped where they are written. An object of rmtbase is shown as one
+short line.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ _LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
 }  # fmt: skip
-_NAME = 300  # characters of one name: the beginning and the end of a longer one are kept
-_LINE = 2000  # of one message
-_OBJECT = 150  # of one object
-_FIELD = 48  # of one of its fields
-_NUMBER = 8  # of a number that keeps all its digits
+_NAME = 300  # characters of one name; a longer one keeps its beginning and its end
+_LINE = 2000  # characters of one message
+_OBJECT = 150  # characters of one object
+_FIELD = 48  # characters of one of its fields
+_NUMBER = 8  # characters of a number that is shown with all its digits
 
 
 def shown(value: object, longest: int = _NAME) -> str:
-    r"""A value as harmless text: what cannot be printed stands as its escape (``\x1b``, ``\u202e``, ``\udcff``).
+    r"""Convert a value to harmless text, with characters that cannot be printed as escapes (``\x1b``, ``\u202e``).
 
-    A text of more than ``longest`` characters keeps its beginning and its end, with the number left out between.
+    A text of more than ``longest`` characters keeps its beginning and its end, with the number of omitted characters
+    between them.
     """
     text = str(value)
     left_out = len(text) - longest
     if left_out > 0:
-        # Cut before escaping: a megabyte of control codes need not be written out to be thrown away.
+        # Cut before escaping, so that a megabyte of control codes is not escaped only to be discarded.
         ending = longest // 3
         text = f"{text[: longest - ending]}[… {left_out:,} characters …]{text[-ending:]}"
     if text.isprintable():
@@ -45,25 +47,25 @@ def shown(value: object, longest: int = _NAME) -> str:
 
 
 def as_latex(value: object, longest: int = _NAME) -> str:
-    r"""A value as text of a LaTeX document: harmless as :func:`shown`, and every sign of LaTeX's own escaped."""
+    r"""Convert a value to text for LaTeX: harmless as :func:`shown`, with LaTeX's special characters escaped."""
     return "".join(_LATEX.get(sign, sign) for sign in shown(value, longest))
 
 
 def quoted(value: object, longest: int = _NAME) -> str:
-    """The ``repr`` of a value, cut and escaped as :func:`shown` does: how messages name what was passed."""
+    """Return the ``repr`` of a value, cut and escaped as by :func:`shown`, for messages that name a passed value."""
     return shown(repr(value), longest)
 
 
 def one_line(text: str, longest: int = _LINE) -> str:
-    """A message of any origin as one line: every run of white space is one space, the rest as :func:`shown`."""
+    """Convert a message of any origin to one line: white space becomes single spaces, the rest as :func:`shown`."""
     return shown(" ".join(text.split()), longest)
 
 
 def in_one_line(kind: Kind) -> Kind:
-    """Decorate a dataclass or named tuple so that it is shown as one short line, in a notebook too.
+    """Decorate a dataclass or named tuple so that its ``repr`` is one short line, also in a notebook.
 
-    Arrays are named by their shape, collections by what they hold, objects inside by their class, and what exceeds the
-    line is cut: all of it is in the fields.
+    Arrays are shown by their shape, collections by their size and objects by their class, and the line is cut if it is
+    too long; the fields hold everything.
     """
     decorated: Any = kind
     decorated.__repr__, decorated._repr_html_ = _line, _line_in_html
@@ -78,7 +80,7 @@ def _line(one: Any) -> str:
     kind, text = type(one).__qualname__, ""
     for name in names:
         more = f"{', ' if text else ''}{name}={_brief(getattr(one, name))}"
-        if len(kind) + len(text) + len(more) > _OBJECT - 5:  # of which ", …" and the brackets
+        if len(kind) + len(text) + len(more) > _OBJECT - 5:  # 5 for ", …" and the brackets
             text += ", …" if text else "…"
             break
         text += more
@@ -90,7 +92,7 @@ def _line_in_html(one: Any) -> str:
 
 
 def _brief(value: Any) -> str:
-    """A field's value: whole where that is short."""
+    """Show a field's value, in full if it is short."""
     if getattr(value, "shape", ()) and hasattr(value, "dtype"):
         return f"<{' × '.join(map(str, value.shape))} {value.dtype}>"
     if isinstance(value, float):

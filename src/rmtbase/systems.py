@@ -1,8 +1,8 @@
-"""What Linux, macOS and Windows do differently, each difference in one function: files, processes, memory.
+"""Differences between Linux, macOS and Windows in files, processes and memory, one function for each.
 
-What one system lacks is asked for by what Python has of it, so that any other system does what it can. Signals are
-beside the command that takes them (``terminal/signals.py``), forks beside what they would break (``forks.py``), cores
-beside the threads (``linalg/_threads.py``).
+A feature is detected by whether Python has it, so that any other system does what it can. Signals are handled next to
+the command that receives them (``terminal/signals.py``), forks next to what they would break (``forks.py``), and cores
+next to the threads (``linalg/_threads.py``).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _MEMINFO = Path("/proc/meminfo")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
 _OPEN_FOLDERS = Path("/proc/self/fd")
 _VM_STAT = Path("/usr/bin/vm_stat")
-_SPARE = ("free", "inactive", "speculative", "purgeable")  # pages that macOS gives to whoever asks
-_IN_USE_FOR = 1.0  # seconds after which a file that another process holds on Windows is not waited for any more
+_SPARE = ("free", "inactive", "speculative", "purgeable")  # pages that macOS can give to any process
+_IN_USE_FOR = 1.0  # longest wait in seconds for a file that another process holds open on Windows
 _CANNOT = frozenset(
     {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES}
 )
-"""What file systems answer that have no such thing as a folder on the disk, or modes of files."""
+"""Errors of file systems that do not support an operation, such as syncing a folder or setting a file's mode."""
 
 
 @contextmanager
 def where_there_is_such_a_thing() -> Iterator[None]:
-    """Go on where the file system answers that it does not know what it is asked for."""
+    """Ignore errors of a file system that does not support an operation."""
     try:
         yield
     except OSError as error:
@@ -40,7 +40,7 @@ def where_there_is_such_a_thing() -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder written to the disk; Windows, which opens no folder as a file, does so by itself.
+    """Write the names in a folder to the disk; Windows, which cannot open folders as files, does so by itself.
 
     Raises:
         OSError: the disk failed.
@@ -54,13 +54,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_file(new: Path, there: Path) -> None:
-    """Put a file in the place of another, at once.
+    """Replace a file by another, atomically.
 
-    On Windows that is refused while any process has the other open, be it to look for viruses: it is asked for again
-    during a second.
+    Windows refuses this while any process, such as a virus scanner, has the old file open; then it is retried for a
+    second.
 
     Raises:
-        PermissionError: the other is still open, or the folder cannot be written.
+        PermissionError: the old file is still open, or the folder cannot be written.
         OSError: as :func:`os.replace`.
     """
     until = time.monotonic() + (_IN_USE_FOR if sys.platform == "win32" else 0.0)
@@ -79,9 +79,9 @@ def replace_file(new: Path, there: Path) -> None:
 
 @contextmanager
 def utf8_path(path: Path) -> Iterator[Path]:
-    """The path, or where its folder is not named in UTF-8 another name of the file, for the length of the block.
+    """Yield the path, or another name of the file if the name of its folder is not UTF-8, valid inside the block.
 
-    Linux alone has one. macOS has no names but in UTF-8.
+    Only Linux has such another name. On macOS all names are UTF-8.
 
     Raises:
         OSError: the folder cannot be opened, or there is no other name.
@@ -103,14 +103,14 @@ def utf8_path(path: Path) -> Iterator[Path]:
 
 
 def process_namespace() -> str:
-    """What tells apart processes of the same number on one machine; empty but on Linux."""
+    """Identify the namespace that distinguishes processes with the same number; empty except on Linux."""
     with suppress(OSError):
         return str(_PID_NAMESPACE.readlink())
     return ""
 
 
 def is_alive(process: int) -> bool:
-    """Whether there is a process of that number; True on Windows, where no signal asks without harm."""
+    """Return True if there is a process of that number; always on Windows, where no harmless signal can test it."""
     if sys.platform == "win32":
         return True
     try:
@@ -123,7 +123,7 @@ def is_alive(process: int) -> bool:
 
 
 def is_broken_pipe(error: BaseException) -> bool:
-    """Whether nobody reads any more what is written: on Windows an invalid argument, of no file."""
+    """Return True if the reader of a pipe is gone; Windows reports it as an invalid argument without a file name."""
     if isinstance(error, BrokenPipeError):
         return True
     unnamed = isinstance(error, OSError) and error.errno == errno.EINVAL and error.filename is None
@@ -131,7 +131,7 @@ def is_broken_pipe(error: BaseException) -> bool:
 
 
 def available_memory() -> int | None:
-    """Bytes of memory that the system has to give; None where it does not tell."""
+    """Return the bytes of memory that the system can give; None if it does not report them."""
     for ask in (_meminfo, _memory_status, _vm_stat, _free_pages):
         with suppress(OSError, KeyError, ValueError, AttributeError):
             return ask()
@@ -139,13 +139,13 @@ def available_memory() -> int | None:
 
 
 def _meminfo() -> int:
-    """Of Linux."""
+    """Read the available memory on Linux."""
     lines = dict(line.split(":", 1) for line in _MEMINFO.read_text(encoding="utf-8").splitlines())
     return 1024 * int(lines["MemAvailable"].split()[0])
 
 
 def _memory_status() -> int:
-    """Of Windows: the physical bytes available of MEMORYSTATUSEX, two numbers of four bytes and seven of eight."""
+    """Read the available memory on Windows from MEMORYSTATUSEX: two numbers of four bytes and seven of eight."""
     import ctypes
 
     status = ctypes.create_string_buffer(struct.pack("<II7Q", 64, *[0] * 8), 64)
@@ -156,7 +156,7 @@ def _memory_status() -> int:
 
 
 def _vm_stat() -> int:
-    """Of macOS, whose program says it in pages."""
+    """Read the available memory on macOS, whose ``vm_stat`` reports pages."""
     import subprocess
 
     said = subprocess.run([os.fspath(_VM_STAT)], capture_output=True, encoding="utf-8", check=False).stdout
@@ -168,5 +168,5 @@ def _vm_stat() -> int:
 
 
 def _free_pages() -> int:
-    """Of other systems."""
+    """Read the free pages on other systems."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
