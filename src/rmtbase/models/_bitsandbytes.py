@@ -130,7 +130,7 @@ def _nested(
     block, offset = state.positive("nested_blocksize"), np.float32(state.number("nested_offset"))
     if table is None:
         raise CheckpointError(
-            nested.path, f"tensor {quoted(nested.name)} has no nested_quant_map beside it; expected one"
+            nested.path, f"tensor {quoted(nested.name)} is incomplete; expected its nested_quant_map beside it"
         )
     n_blocks = largest.entry.shape[0]
     require(nested, (ceil(n_blocks / block),), ("F32",), called)
