@@ -43,7 +43,7 @@ def logarithmic_edges(eigenvalues: Float[np.ndarray, "..."]) -> Float[np.ndarray
     """
     values = require_real_numbers("eigenvalues", eigenvalues)
     if (values < 0.0).any() or np.isinf(values).any():
-        raise ParameterError("eigenvalues", "negative or infinite ones", "finite ones that are not negative")
+        raise ParameterError("eigenvalues", "negative or infinite values", "finite values that are not negative")
     positive = np.log(values[values > 0.0])
     low, high = (positive.min(), positive.max()) if positive.size else (0.0, 0.0)
     margin = max(0.1 * (high - low), 0.1)

@@ -228,4 +228,4 @@ def _refuse_mixtures(given: Mapping[str, Any]) -> None:
             raise ParameterError(name, None, f"a positive integer beside {beside}: {_WAYS}")
     for name in ("sigma_q", "sigma_k", "sigmas"):
         if "sigma" in given and name in given:
-            raise ParameterError("sigma", given["sigma"], f"none beside {name}: it is that of every factor")
+            raise ParameterError("sigma", given["sigma"], f"none beside {name}: it sets that of every factor")

@@ -69,7 +69,7 @@ def eigenvalue_displacement(
     of = ChainParameters(*shape, **chain)
     values = require_real_numbers("eigenvalue", eigenvalue)
     if (values < 0.0).any():
-        raise ParameterError("eigenvalue", float(values.min()), "no negative number")
+        raise ParameterError("eigenvalue", float(values.min()), "numbers that are not negative")
     weight = kurtosis_weight(of.dims, excess_kurtosis)
     chain_of = chain_map(of.dims)
     unit = chain_scale(chain_of, variance_factor(of.dims, of.sigmas, of.normalization))

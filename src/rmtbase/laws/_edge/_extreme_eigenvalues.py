@@ -210,7 +210,7 @@ def _edge_law(of: ChainParameters, self_normalized: bool, side: Side) -> EdgeLaw
         raise ParameterError(
             "dims",
             of.dims,
-            f"a rank of at least {_SMALLEST_RANK}: the law of an extreme eigenvalue is an expansion in its inverse",
+            f"a rank of at least {_SMALLEST_RANK}: the law of an extreme eigenvalue is an expansion in 1/rank",
         )
     chain = chain_map(of.dims)
     coordinate = edge_coordinate(chain, side)

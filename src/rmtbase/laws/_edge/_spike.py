@@ -167,7 +167,7 @@ class RankOneSpike(ChainParameters):
         """
         values = require_real_numbers("eigenvalue", eigenvalue)
         if np.isinf(values).any():
-            raise ParameterError("eigenvalue", eigenvalue, "finite numbers, NaN where one is not known")
+            raise ParameterError("eigenvalue", eigenvalue, "finite numbers, NaN where not known")
         at_edge = (self.threshold * self.gain) ** 2 - self.edge
         found = [np.where(np.isnan(values), np.nan, one) for one in (np.nan, np.nan, 0.0, at_edge)]
         out = values > self.edge

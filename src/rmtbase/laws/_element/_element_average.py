@@ -20,7 +20,7 @@ from rmtbase.parameters import require_positive_integer, require_positive_number
 
 _LOG_STEP = 0.125
 _LOG_REACH = 37.0  # a normal variable is below e^-37 of its standard deviation with probability 1e-16
-_METHOD = "asymptotic: leading order in 1/d_model; neglected: error"
+_METHOD = "asymptotic: leading order in 1/d_model; error is an estimate of the neglected terms"
 _SMALLEST_HEAD = 3
 
 

@@ -15,7 +15,7 @@ from rmtbase.laws._element._product_element import ProductElement, chi_square_ru
 from rmtbase.laws._parameters import ProductKeywords, takes
 from rmtbase.parameters import require_interval, require_positive_integer, require_positive_number
 
-_METHOD = "second-order delta method on exact covariances; neglected: error"
+_METHOD = "second-order delta method on exact covariances; error is an estimate of the neglected terms"
 _FEW = 60.0  # expected count below which the expectation of n ln n is summed exactly
 _MOST = 200  # a count that such a bin never exceeds
 _NEVER = 1e-9  # expected count below which a bin is taken as empty

@@ -226,8 +226,8 @@ def _zonal_table(k: int) -> tuple[Sequence[Partition], Float[np.ndarray, "mu kap
 def _require_spectra(name: str, value: ArrayLike, d: int) -> Float[np.ndarray, "m r"]:
     spectra = require_real_array(name, value)
     if spectra.ndim != 2 or not 0 < spectra.shape[1] <= d:
-        raise ParameterError(name, spectra.shape, f"spectra of up to {d} eigenvalues, one below the other")
+        raise ParameterError(name, spectra.shape, f"a 2-D array whose rows are spectra of up to {d} eigenvalues")
     spectra = -np.sort(-spectra.astype(np.float64), axis=1)
     if not (np.isfinite(spectra).all() and (spectra >= 0.0).all()):
-        raise ParameterError(name, "a negative or no finite number", "eigenvalues of positive semidefinite matrices")
+        raise ParameterError(name, "a negative or non-finite number", "eigenvalues of positive semidefinite matrices")
     return spectra

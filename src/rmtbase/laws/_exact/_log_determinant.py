@@ -65,7 +65,7 @@ class LogDeterminant(ChainParameters, Distribution):
             raise ParameterError(
                 "dims",
                 self.dims,
-                "a determinant that varies: self-normalised, that of a product of one row and one column is always "
+                "a determinant that varies; the self-normalised log-determinant of these dimensions is always "
                 f"{self.support[1]:.17g}",
             )
 

@@ -129,7 +129,7 @@ def _null(statistic: str, case: Case) -> NullLaw:
         raise ParameterError(
             "dims",
             dims,
-            f"a rank of at least {_SMALLEST_RANK} for the {statistic}, whose null is an expansion in its inverse",
+            f"a rank of at least {_SMALLEST_RANK} for the {statistic}, whose null is an expansion in 1/rank",
         )
     return NullLaw(statistic, dims, recipe.make(case), method, stated)
 
@@ -138,7 +138,7 @@ def _trace(case: Case, power: int) -> Distribution:
     moments = case.of(trace_cumulants, power)
     if moments.std == 0.0:
         raise ParameterError(
-            "dims", case.dims, "a trace that varies: self-normalised, that of one factor or of rank 1 does not"
+            "dims", case.dims, "a trace that varies; the self-normalised trace of one factor or of rank 1 does not"
         )
     if power == 1 and len(case.dims) == 2:  # χ²
         return Pearson3(moments.mean, moments.std, moments.skewness)

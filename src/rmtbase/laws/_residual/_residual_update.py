@@ -75,7 +75,7 @@ class ResidualUpdate(ResidualParameters, EigenvalueLaw):
             raise ParameterError("sigma", sigma, "a number in [1e-7, 20]")
         if ResidualPath(depth, sigma).log_eigenvalue.support[1] > _LARGEST_LOG:
             raise ParameterError(
-                "sigma", sigma, f"less at depth {depth}: eigenvalues of P P^T up to 9e6 (ResidualPath has none)"
+                "sigma", sigma, f"less at depth {depth}: eigenvalues of P P^T of at most 9e6 (or use ResidualPath)"
             )
 
     @property
