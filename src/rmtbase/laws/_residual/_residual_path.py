@@ -139,7 +139,7 @@ def require_residual(depth: object, sigma: object) -> tuple[int, float]:
     checked_depth = require_positive_integer("depth", depth)
     checked_sigma = require_positive_number("sigma", sigma)
     if not 1e-100 <= checked_sigma <= 1e100:
-        raise ParameterError("sigma", sigma, "a number in [1e-100, 1e100], of which sigma^2 is a normal double")
+        raise ParameterError("sigma", sigma, "a number in [1e-100, 1e100], so that sigma^2 is a normal double")
     return checked_depth, checked_sigma
 
 
