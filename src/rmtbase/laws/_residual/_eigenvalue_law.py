@@ -127,7 +127,9 @@ class CutMap(Cut):
                     break
                 step *= 0.5
             else:
-                raise ArithmeticError(f"{self!r}: the curve of the law is lost at chi = {chi}, before its end at {self.last_angle}")
+                raise ArithmeticError(
+                    f"{self!r}: the curve of the law is lost at chi = {chi}, before its end at {self.last_angle}"
+                )
             before, rate_before = chi, rate
             chi, w = chi + step, corrected
             step *= 1.5 if error < 0.1 else 1.0
