@@ -1,4 +1,4 @@
-"""Tables: schema, units, provenance and atomic netCDF. The only writer of files that last."""
+"""Tables: schema, units, provenance and atomic netCDF files. Only this package writes permanent files."""
 
 from rmtbase.tables._circuits import CIRCUITS, QK, Circuit, Factor, circuit_of
 from rmtbase.tables._csv import csv_text

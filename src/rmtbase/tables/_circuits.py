@@ -1,4 +1,4 @@
-"""The circuits of an attention head: the products of its matrices, and each of these by itself."""
+"""Circuits of an attention head: products of its matrices, and each matrix by itself."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Factor:
-    """One of the four matrices of a head, (rank, width).
+    """Matrix of a head, of shape (rank, width); there are four of them.
 
     Attributes:
-        name: as a model's sites call it.
-        letter: W_Q's is Q.
-        rank, width: the names of its sizes.
-        heads: the name of how many there are of it in a layer: of each head one, or of each key head.
+        name: its name in a model's sites.
+        letter: Q for W_Q.
+        rank, width: names of its sizes.
+        heads: name of the number of these matrices in a layer: one for each head, or for each key head.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Factor:
 
     @property
     def sigma(self) -> str:
-        """The variable that holds the estimates of its σ."""
+        """Name of the variable with the estimates of its σ."""
         return f"sigma_{self.letter.lower()}"
 
     @property
@@ -43,11 +43,11 @@ OUTPUT = Factor("output", "O", "d_value", "d_output", "n_heads")
 
 @dataclass(frozen=True)
 class Circuit:
-    """What is scored of each head: AᵀB of two of its matrices, or one of them.
+    """Circuit of a head that is scored: a product AᵀB of two of its matrices, or one matrix.
 
     Attributes:
-        name: as options and groups of a scores file call it.
-        factors: A and B, or the one.
+        name: its name in options and in groups of a scores file.
+        factors: A and B, or the single matrix.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Circuit:
 
     @property
     def letters(self) -> str:
-        """``QK``, of ``W_QK``."""
+        """``QK`` for ``W_QK``."""
         return "".join(factor.letter for factor in self.factors)
 
     @property
@@ -75,23 +75,23 @@ class Circuit:
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """The names of its sizes, those of AᵀB: (width of A, rank, width of B); of one matrix (rank, width)."""
+        """Names of its sizes: (width of A, rank, width of B) for AᵀB, (rank, width) for one matrix."""
         first, *others = self.factors
         return (first.width, first.rank, others[0].width) if others else (first.rank, first.width)
 
     @property
     def heads(self) -> str:
-        """The name of how many there are of it in a layer."""
+        """Name of the number of these circuits in a layer."""
         return self.factors[0].heads
 
     @property
     def noun(self) -> str:
-        """What there is one of it for: ``head``, or ``key head``."""
+        """Unit that has one of these circuits: ``head`` or ``key head``."""
         return "head" if self.heads == "n_heads" else "key head"
 
     @property
     def reads_key_heads(self) -> bool:
-        """Whether one of its matrices is shared by the heads that read one key head."""
+        """True if the heads that use the same key head share one of its matrices."""
         return len(self.factors) > 1
 
 
@@ -103,11 +103,11 @@ CIRCUITS: Mapping[str, Circuit] = {
         *(Circuit(factor.name, (factor,)) for factor in (QUERY, KEY, VALUE, OUTPUT)),
     )
 }
-"""By name; ``qk``, W_QK, is what ``/heads`` and ``/null`` of a scores file are of."""
+"""Circuits by name; ``/heads`` and ``/null`` of a scores file are those of ``qk``, W_QK."""
 
 QK = CIRCUITS["qk"]
 
 
 def circuit_of(attributes: Mapping[Any, Any]) -> Circuit:
-    """The circuit that scores are of, by their attributes: W_QK where these do not say."""
+    """Return the circuit of scores, by their attributes: W_QK if these do not name one."""
     return CIRCUITS.get(str(attributes.get("circuit", QK.name)), QK)

@@ -1,4 +1,4 @@
-"""Rows as comma-separated values that are harmless to who opens them."""
+"""Comma-separated values that are safe to open."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from rmtbase.shown import shown
 
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # how a formula begins, in wide letters too
-_BEFORE = " \"'"  # what spreadsheets take away before they look for one
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # first characters of a formula, also in full width
+_BEFORE = " \"'"  # characters that spreadsheets strip before they look for a formula
 
 
 def csv_text(titles: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A line of titles, and one for each row, with nothing where a row has no such cell.
+    """Format a line of titles and a line for each row; missing cells are empty.
 
-    Numbers carry all their digits, so that nothing is lost on the way through. A text that a spreadsheet would run as a
-    formula begins with an apostrophe; control characters stand as their escapes.
+    Numbers have all their digits, so that no precision is lost. A text that a spreadsheet would run as a formula gets a
+    leading apostrophe, and control characters are escaped.
     """
     titles, file = list(titles), io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -27,7 +27,7 @@ def csv_text(titles: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: object) -> object:
-    """A number as it is; a text harmless to who opens the file."""
+    """Return a number unchanged, and a text in a form that is safe to open."""
     if not isinstance(value, str):
         return value
     text = shown(value)

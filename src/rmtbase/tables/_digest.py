@@ -1,8 +1,8 @@
-"""One digest over all content of a file: written as attributes of its root, verified on what is read.
+"""Digest of the whole content of a file: written as attributes of its root, verified for what is read.
 
-It is of the content alone: of names, dimensions, types, values and attributes, and not of how they are stored. So a
-copy with another compression, chunking or byte order keeps it. Each variable has its own, so that a damaged one is
-named.
+It depends only on the content: names, dimensions, types, values and attributes, not how they are stored. So a copy with
+another compression, chunking or byte order keeps its digest. Each variable has its own digest, so that a damaged one
+can be named.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from rmtbase.shown import quoted
 from rmtbase.tables._schema import Outline
 
 OF_ALL, OF_VARIABLES = "sha256", "sha256_of_variables"
-"""The attributes: the digest of everything but the values, and of the second, a JSON object of each variable's own."""
+"""Names of the attributes. The second is a JSON object with the digest of each variable; the first is the digest of
+the second and of everything other than values."""
 
 _CHANGED = "the file as it was written (where it was changed on purpose, write it with rmtbase.tables.write_table)"
 
 
 def variable_digest(variable: xr.Variable) -> str:
-    """SHA-256 of a variable's dimensions, shape, type, attributes and values, in hexadecimal."""
+    """Return the SHA-256 of a variable's dimensions, shape, type, attributes and values, in hexadecimal."""
     values = np.asarray(variable.values)
     is_text = values.dtype.kind in "OUT"
     if not is_text and values.dtype.kind not in "fiu":
@@ -44,7 +45,7 @@ def variable_digest(variable: xr.Variable) -> str:
 
 
 def digest_attributes(groups: Mapping[str, xr.Dataset]) -> dict[str, str]:
-    """The two attributes of a file with these groups; "" is the root."""
+    """Return the two attributes of a file with these groups; "" is the root."""
     of_variables = {
         f"{group}/{name}": variable_digest(variable)
         for group, dataset in groups.items()
@@ -54,23 +55,23 @@ def digest_attributes(groups: Mapping[str, xr.Dataset]) -> dict[str, str]:
 
 
 def without_digest(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The attributes less those two."""
+    """Return the attributes without the two of the digest."""
     return {name: value for name, value in attributes.items() if name not in (OF_ALL, OF_VARIABLES)}
 
 
 def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: Path | str) -> None:
-    """Compare what was read of a file, all of its variables or some, with the digest in its root.
+    """Compare all or some variables read from a file with the digest in its root.
 
     Args:
-        groups: of the file, the root with the digest in its attributes.
-        read: what was read.
-        path: of the file.
+        groups: groups of the file; the root has the digest in its attributes.
+        read: groups with the variables that were read.
+        path: path of the file.
 
     Raises:
-        TableError: something is not as it was written, and the message names the variable; or there is no digest.
+        TableError: something differs from what was written, and the message names the variable; or there is no digest.
     """
     recorded = groups[""].attrs
-    if OF_ALL not in recorded and OF_VARIABLES not in recorded:  # of a digest, what a flipped byte has left may be half
+    if OF_ALL not in recorded and OF_VARIABLES not in recorded:  # a flipped byte can hide one of the two, not both
         raise TableError(
             path,
             "no digest, so that damage could not be told: it was written by other software",
@@ -92,7 +93,10 @@ def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: 
 
 
 def case_checksums(atlas: xr.Dataset) -> list[int]:
-    """Of each case of an atlas, 63 bits of the digest of one that holds it alone, its checksum left out."""
+    """Return a checksum for each case of an atlas: 63 bits of the digest of an atlas of only this case.
+
+    The checksums themselves are left out of the digest.
+    """
     variables = {str(name): one for name, one in atlas.variables.items() if name != "checksum"}
     shared = {name: variable_digest(one) for name, one in variables.items() if "case" not in one.dims}
     checksums = []
@@ -105,7 +109,7 @@ def case_checksums(atlas: xr.Dataset) -> list[int]:
 
 
 def with_checksums(atlas: xr.Dataset) -> xr.Dataset:
-    """The atlas with a checksum of every case, by which one can be verified that is read without the others."""
+    """Add a checksum of every case to an atlas, so that a case can be verified without reading the others."""
     return atlas.assign(checksum=("case", case_checksums(atlas)))
 
 
@@ -123,7 +127,7 @@ def _attributes(attributes: Mapping[Any, Any]) -> dict[str, list[str]]:
 
 
 def _attribute(name: object, value: object) -> list[str]:
-    """A text or number with its type: however it is stored, the same."""
+    """Return a text or number with its type, in a form that does not depend on its storage."""
     array = np.asarray(value)
     if array.size == 1 and array.dtype.kind in "fiuUT":
         one = array.reshape(()).item()

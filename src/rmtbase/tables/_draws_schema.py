@@ -1,4 +1,4 @@
-"""What the tables of draws hold: a baseline, spectra and elements of any ensemble, and the atlas."""
+"""Schemas of the tables of draws: the baseline, spectra and elements of any ensemble, and the atlas."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _INDEX = ("case", "index")
 _BIN = ("case", "bin")
 _density = partial(Variable, _BIN, units="1/lambda")
 _density_of_elements = partial(Variable, _BIN, units="1/w")
-_SAMPLE = "sample"  # what a table made with ``keep_sample = false`` lacks
+_SAMPLE = "sample"  # the part that a table made with ``keep_sample = false`` lacks
 
 BASELINE_SCHEMA: dict[str, Variable] = {
     "d_model": Variable(_CASE, "width of the residual stream d", SIZE),
@@ -100,8 +100,8 @@ BASELINE_SCHEMA: dict[str, Variable] = {
     "edge_upper": Variable(_CASE, "upper edge of the free-product law", POSITIVE),
     "draws": Variable(_CASE, "number of draws", DRAWS),
 }
-"""The variables of a baseline file. All dimensionless; an eigenvalue is in units where the elements have the case's
-sigma_q and sigma_k, divided by d_model where the file's ``normalization`` is ``sqrt_d``."""
+"""Variables of a baseline file, all dimensionless. Eigenvalues are those of matrices whose elements have the case's
+sigma_q and sigma_k, divided by d_model if the file's ``normalization`` is ``sqrt_d``."""
 
 OF_ANY_ENSEMBLE: dict[str, Variable] = {
     **{name: BASELINE_SCHEMA[name] for name in ("draws", "analytic_mean", "analytic_std", "analytic_method")},
@@ -110,7 +110,8 @@ OF_ANY_ENSEMBLE: dict[str, Variable] = {
     **{name: replace(BASELINE_SCHEMA[name], domain=SPREAD) for name in ("std", "standard_error", "std_standard_error")},
     "quantile": replace(BASELINE_SCHEMA["quantile"], domain=RISING),
 }
-"""The statistics of draws of any matrix: some are not numbers, where an eigenvalue is rounding or a power overflows."""
+"""Variables of statistics of draws of any matrix; some values may be NaN or infinite, if an eigenvalue is rounding
+noise or a power overflows."""
 
 SPECTRA_SCHEMA: dict[str, Variable] = {
     **OF_ANY_ENSEMBLE,
@@ -121,12 +122,12 @@ SPECTRA_SCHEMA: dict[str, Variable] = {
     "density_law": _density("bin average of the limiting law's density, NaN where none is known", NON_NEGATIVE_OR_NAN),
     "edge_lower": Variable(_CASE, "lower edge of the limiting law, NaN where none is known", SPREAD),
     "edge_upper": Variable(_CASE, "upper edge of the limiting law, NaN where none is known", SPREAD),
-    # What a table that was not made for a null lacks.
+    # The part that a table lacks if it was not made for a null.
     "scale_estimate": Variable(("case", "draw"), "each draw's own estimate of prod sigma^2", POSITIVE, part="null"),
     "eigenvalue_quantile_self_normalized": replace(BASELINE_SCHEMA["eigenvalue_quantile_self_normalized"], part="null"),
 }
-"""The variables of a table of spectra of any ensemble: λ of the raw matrix, each factor as the ensemble draws it. Each
-parameter of the ensemble is a coordinate of its own, ``parameter_depth(case)`` say."""
+"""Variables of a table of spectra of any ensemble: λ of the raw matrix, each factor as the ensemble draws it. Each
+parameter of the ensemble is a coordinate, such as ``parameter_depth(case)``."""
 
 _OF_W_QK = "of W_QK; NaN for any other ensemble"
 
@@ -150,7 +151,7 @@ ELEMENTS_SCHEMA: dict[str, Variable] = {
     ),
     "share_outside": Variable(_CASE, "share of the elements that lie in no bin", PROBABILITY),
 }
-"""The variables of a table of elements w, as the ensemble draws them: of W_QK the raw product at sigma = 1."""
+"""Variables of a table of elements w as the ensemble draws them; for W_QK, the raw product at sigma = 1."""
 
 ELEMENT_FORMULAS: dict[str, str] = {
     "mean": "m = sum w / N",
@@ -164,7 +165,7 @@ ELEMENT_FORMULAS: dict[str, str] = {
     "weibull_scale": "exp(mean X - mean Y / k) of the same line",
     "weibull_r_squared": "R^2 of the same line",
 }
-"""The statistics of the elements w of one matrix, in the order of the tables, with their formulas."""
+"""Statistics of the elements w of one matrix, in the order of the tables, with their formulas."""
 
 _SELF = "each draw at its own estimate of sigma"
 
@@ -218,6 +219,6 @@ ATLAS_SCHEMA: dict[str, Variable] = {
         COUNT,
     ),
 }
-"""The variables of the atlas: of the raw product, many shapes, each in a few kilobytes. ``rank`` counts from the end
-that a variable names: one by one at first, then in steps that keep a p-value from the kept ranks within 3 % of the full
-sample's."""
+"""Variables of the atlas, which has many shapes of the raw product, each in a few kilobytes. ``rank`` counts from the
+end that a variable names: one by one at first, then in steps that keep a p-value from the kept ranks within 3 % of the
+full sample's."""

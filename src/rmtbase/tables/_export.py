@@ -32,21 +32,22 @@ def export(
     columns: Collection[str] | None = None,
     statistics: Collection[str] | None = None,
 ) -> bytes:
-    """A table, or a group of a tree, as the bytes of a file: the rows and columns of :func:`to_pandas`.
+    """Export a table, or a group of a tree, to the bytes of a file, with the rows and columns of :func:`to_pandas`.
 
-    CSV keeps every digit; texts are made harmless as :func:`csv_text` does. Parquet keeps types and, in its metadata,
-    the attributes that say where the table is from. LaTeX (booktabs; longtable from 40 rows on) is for print: a chosen
-    few columns, each value to the second digit of the standard error that the table holds of it, or to five digits.
+    CSV keeps every digit; texts are made safe as by :func:`csv_text`. Parquet keeps types and, in its metadata, the
+    attributes that describe the origin of the table. LaTeX (booktabs; longtable from 40 rows on) is for print: a few
+    columns, with each value to the second digit of its standard error if the table has it, else to five digits.
 
     Args:
-        table: of any kind, as made or opened.
+        table: a table of any kind, as made or opened.
         format: ``"csv"``, ``"parquet"`` (which needs pyarrow) or ``"latex"``.
-        group: of a tree, as :func:`to_pandas` takes it.
-        columns: names, in order; all if None, of LaTeX those that suit print.
-        statistics: keep these rows alone, with ``*`` and ``?`` as wildcards; all if None.
+        group: group of a tree, as for :func:`to_pandas`.
+        columns: names, in order; if None all, or for LaTeX those that suit print.
+        statistics: keep only rows with these statistics, with ``*`` and ``?`` as wildcards; all if None.
 
     Raises:
-        ParameterError: another format, no such group, column or statistic, or Parquet without pyarrow.
+        ParameterError: the format, a group, a column or a statistic is unknown, or pyarrow is not installed for
+            Parquet.
     """
     if format not in EXPORT_FORMATS:
         raise ParameterError("format", format, ", ".join(EXPORT_FORMATS))

@@ -1,4 +1,4 @@
-"""A folder that one run at a time works in."""
+"""Lock of a folder in which one run works at a time."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from filelock import FileLock, Timeout
 from rmtbase.errors import OutputError, StoreError
 
 LOCK = "lock"
-"""The file by which it is held."""
+"""Default name of the lock file."""
 
 
 @contextmanager
 def locked_folder(
     folder: Path, what: str, is_done: Callable[[], bool], name: str = LOCK, patience: float = 0.0
 ) -> Iterator[None]:
-    """Hold a folder for the length of a ``with`` block; made where there is none.
+    """Lock a folder for the duration of a ``with`` block; make the folder if it is missing.
 
-    The lock is the operating system's: it is gone when its process is, however that ended. At the end the folder goes
-    with it, where nothing else is in it and ``is_done`` says that nothing was begun, or all of it is finished.
+    The operating system releases the lock when its process ends, in whatever way. At the end the folder is removed with
+    the lock if it is empty otherwise and ``is_done`` returns True: nothing was begun, or all is finished.
 
     Args:
-        folder: to hold.
-        what: is in it, in words.
-        is_done: asked at the end.
-        name: of the file by which it is held; runs that hold a folder by different names work beside each other.
-        patience: seconds to wait for another run that holds it.
+        folder: the folder to lock.
+        what: contents of the folder, in words.
+        is_done: called at the end.
+        name: name of the lock file; runs with different names can work in a folder at the same time.
+        patience: seconds to wait for another run that holds the lock.
 
     Raises:
-        StoreError: another run holds it.
-        OutputError: it cannot be made or locked.
+        StoreError: another run holds the lock.
+        OutputError: the folder cannot be made or locked.
     """
     try:
         folder.mkdir(exist_ok=True)
@@ -60,9 +60,9 @@ def locked_folder(
             try:
                 lock.unlink()
                 folder.rmdir()
-            except PermissionError:  # on Windows no file goes that is open, as the lock is
+            except PermissionError:  # Windows does not remove an open file such as the lock
                 held = True
-            except OSError:  # what is not ours, which stays
+            except OSError:  # the folder holds foreign files, which stay
                 pass
         guard.release()
         if held:

@@ -1,4 +1,4 @@
-"""A table as a pandas frame: one row for each thing measured, one column for each variable that has one value of it."""
+"""Tables as pandas frames: a row for each object measured, a column for each variable with a value of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_A_ROW = (
     "case", "step", "model", "pair", "group", "contrast", "published_model", "null", "layer", "head", "expert",
     "super_weight", "test", "component", "measure", "statistic", "kind", "earlier", "later",
 )  # fmt: skip
-_WORDS = ("symbol", "formula", "convention", "scaling")  # of the statistic alone; its name says which
+_WORDS = ("symbol", "formula", "convention", "scaling")  # they depend only on the statistic, whose name is in the row
 _OF_COMPARISONS = ("models", "components", "pairs", "drifts", "members", "between", "groups", "published")
 _GROUPS = {
     "heads": "heads",
@@ -31,38 +31,38 @@ _GROUPS = {
     **{name: name for name in _OF_COMPARISONS},
     **{f"{name}_along": f"along/{name}" for name in ("members", "between", "groups")},
 }
-"""What frames can be made of in a tree, by the name of each, with its path."""
+"""Groups of a tree from which frames can be made: name and path."""
 
-_ONE_OF_ALL = {"departures": ("null", "layer", "head")}  # dimensions of a row where there are others beside
+_ONE_OF_ALL = {"departures": ("null", "layer", "head")}  # dimensions of a row in groups that also have others
 
 
 def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.DataFrame:
-    """A table, or a group of a tree, as a tidy frame.
+    """Convert a table, or a group of a tree, to a tidy frame.
 
-    A row is one
+    There is a row for each
 
     * (case, statistic) of a baseline, of spectra, of elements or of the atlas; (layer, component) of effective depths;
     * (kind, earlier, later) of compositions;
-    * of scores: (layer, head, statistic) of ``"heads"``; (layer, head, component, statistic) of their ``"elements"``;
-      (layer, component, statistic) of ``"matrices"``, with the expert of ``"experts"``; one of ``"super_weights"``;
-      (layer, head, test) of ``"why"``;
-    * of a trajectory the same at each step, which comes first; (null, layer, head) of its ``"departures"``;
-    * of a comparison: one of ``"models"``; (model, component) of ``"components"``; (pair, statistic) of ``"pairs"``;
-      (pair, component) of ``"drifts"``; (model, measure) of ``"members"``, measure of
-      ``"between"`` and (contrast, measure) of ``"groups"``, and along the steps the same of ``"groups_along"`` say.
+    * for scores: (layer, head, statistic) of ``"heads"``; (layer, head, component, statistic) of their ``"elements"``;
+      (layer, component, statistic) of ``"matrices"``, and with the expert of ``"experts"``; entry of
+      ``"super_weights"``; (layer, head, test) of ``"why"``;
+    * for a trajectory, the same at each step, which comes first; (null, layer, head) of its ``"departures"``;
+    * for a comparison: entry of ``"models"``; (model, component) of ``"components"``; (pair, statistic) of ``"pairs"``;
+      (pair, component) of ``"drifts"``; (model, measure) of ``"members"``; measure of ``"between"``; (contrast,
+      measure) of ``"groups"``; and the same along the steps, such as ``"groups_along"``.
 
-    Of further circuits that were scored the heads of each are a group, ``"ov"`` say. The columns are those of its
-    place, then every coordinate and variable that has one value of it or of a part of it: ``d_model``, ``stack`` and
-    ``omnibus_p_value`` come again in each row. A quantile is one column for each probability, ``quantile_0.5`` say.
-    Draws, densities and eigenvalues have other dimensions and are left out, and so are heads and matrices that the
-    model lacks.
+    If other circuits were scored, the heads of each are a group, such as ``"ov"``. The first columns give the place of
+    the row. Then come all coordinates and variables with a single value for the row, or for a part of its place:
+    ``d_model``, ``stack`` and ``omnibus_p_value`` are repeated in each row. A quantile has a column for each
+    probability, such as ``quantile_0.5``. Draws, densities and eigenvalues have other dimensions and are left out, and
+    so are heads and matrices that the model does not have.
 
     Args:
-        table: of any kind, as made or opened.
-        group: of a tree, as above; its first one if None.
+        table: a table of any kind, as made or opened.
+        group: group of a tree, as above; the first one if None.
 
     Raises:
-        ParameterError: a tree without that group; a dataset without any of the dimensions of a row.
+        ParameterError: the tree does not have that group, or the dataset has no dimension of a row.
     """
     dataset = _group(table, group) if isinstance(table, xr.DataTree) else table
     if not isinstance(dataset, xr.Dataset):
@@ -91,7 +91,7 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
 
 
 def _encodable(variable: xr.Variable) -> xr.Variable:
-    r"""A variable whose texts UTF-8 can hold: half of a surrogate pair, which pandas refuses, as its escape."""
+    r"""Escape unpaired surrogates in texts, which UTF-8 cannot encode and pandas refuses."""
     if variable.dtype.kind not in "OU":
         return variable
     texts = [
@@ -102,7 +102,7 @@ def _encodable(variable: xr.Variable) -> xr.Variable:
 
 
 def frame_groups(table: xr.Dataset | xr.DataTree) -> list[str]:
-    """The groups of a tree that a frame can be made of, the first by default; none of a dataset, which is one."""
+    """List the groups of a tree from which a frame can be made, the default first; empty for a dataset."""
     if not isinstance(table, xr.DataTree):
         return []
     held = {path for path, node in table.subtree_with_keys if node.data_vars}
@@ -111,7 +111,7 @@ def frame_groups(table: xr.Dataset | xr.DataTree) -> list[str]:
 
 
 def _present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:
-    """Which rows are heads, matrices or pairs that the model has: where layers differ the others are padding."""
+    """Mask of the rows that are heads, matrices or pairs of the model; the others are padding, if layers differ."""
     there = xr.DataArray(np.ones([dataset.sizes[dim] for dim in rows], dtype=bool), dims=rows)
     spreads = [name for name in map(str, dataset.data_vars) if name == "sigma" or name.startswith("sigma_")]
     known = "n_rows" if "n_rows" in dataset and "layer" in rows else next(iter(spreads), None)
@@ -134,6 +134,6 @@ def _group(tree: xr.DataTree, name: str | None) -> xr.Dataset:
 
 
 def without_foreign_coordinates(group: xr.Dataset) -> xr.Dataset:
-    """A group of a tree without the coordinates that it has from the groups around it, and none of its variables."""
+    """Drop coordinates that a group inherits from other groups of a tree and that none of its variables has."""
     held = {dim for name in group.data_vars for dim in group[name].dims}
     return group.drop_vars([name for name in group.coords if not set(group[name].dims) <= held])

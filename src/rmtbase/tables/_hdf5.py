@@ -1,8 +1,8 @@
-"""Looking into a netCDF-4 file before a value of it is read, and reading what has been looked at.
+"""Inspection of the structure of a netCDF-4 file before its values are read.
 
-A file of 30 kB can say that it holds 10^8 numbers, or that its values lie in another file of this machine. So its
-structure is looked at first: objects, types, storage and sizes, and only then what its variables hold is read. What is
-read is what plain xarray gives.
+A file of 30 kB can claim to hold 10^8 numbers, or that its values are in another file of this machine. So its structure
+is inspected first (objects, types, storage and sizes), and only then are the values of its variables read. The result
+is the same as with plain xarray.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rmtbase.tables._schema import require_version
 _MOST_OBJECTS = 1000
 _MOST_ATTRIBUTES = 100
 _MOST_DIMENSIONS = 8
-_DEEPEST = 3  # groups one in the other: /circuits/ov/heads
+_DEEPEST = 3  # levels of nested groups, as in /circuits/ov/heads
 _LARGEST_ATTRIBUTE = 16 << 20
 
 _NETCDF_ONLY = frozenset(
@@ -41,7 +41,7 @@ _NETCDF_ONLY = frozenset(
 """Attributes by which netCDF describes its own structure."""
 
 _RECODING = frozenset({"scale_factor", "add_offset", "missing_value", "_Unsigned", "valid_min", "valid_max", "dtype"})
-"""Attributes that make other numbers of those that are stored."""
+"""Attributes that change the stored numbers on reading."""
 
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 _FILTERS = "deflate, shuffle and fletcher32 alone"
@@ -50,14 +50,14 @@ _WHOLE = "a file written by rmtbase"
 
 @dataclass(frozen=True)
 class Stored:
-    """A variable that has been looked at and not been read.
+    """Variable that has been inspected but not read.
 
     Attributes:
         dims: its dimensions.
-        dtype: native; ``object`` for text, which is stored as characters along a further, last dimension.
-        attrs: its attributes, less those that only say how it is stored.
-        fill: what stands for missing numbers, or None.
-        values: where its values are.
+        dtype: native dtype; ``object`` for text, which is stored as characters along an additional, last dimension.
+        attrs: its attributes, without those that only describe its storage.
+        fill: the number that stands for missing numbers, or None.
+        values: HDF5 dataset with its values.
     """
 
     dims: tuple[str, ...]
@@ -69,13 +69,13 @@ class Stored:
 
 @dataclass(frozen=True)
 class Group:
-    """A group that has been looked at.
+    """Group that has been inspected.
 
     Attributes:
         attrs: its attributes.
-        variables: by name.
-        coords: which of them are coordinates.
-        sizes: of the dimensions that its variables have.
+        variables: its variables by name.
+        coords: names of the variables that are coordinates.
+        sizes: sizes of the dimensions of its variables.
     """
 
     attrs: dict[str, Any]
@@ -85,11 +85,11 @@ class Group:
 
 
 class TableFile:
-    """An open netCDF-4 file, all of whose structure has been looked at.
+    """Open netCDF-4 file whose structure has been inspected.
 
     Attributes:
-        path: the file.
-        groups: by path, ``/heads``; "" is the root.
+        path: path of the file.
+        groups: groups by path, such as ``/heads``; "" is the root.
     """
 
     def __init__(self, path: Path | str, file: h5py.File) -> None:
@@ -101,10 +101,10 @@ class TableFile:
     def read(
         self, group: str = "", rows: Mapping[str, slice] | None = None, only: set[str] | None = None
     ) -> xr.Dataset:
-        """The dataset of a group, in memory: of some rows, or of some variables alone, where that is said.
+        """Read the dataset of a group into memory, restricted to some rows or variables if these are given.
 
         Raises:
-            TableError: texts that take more than the file's limit.
+            TableError: texts take more memory than the file's limit.
         """
         found, rows = self.groups[group], rows or {}
         variables = {}
@@ -156,7 +156,7 @@ class TableFile:
         return {name: self._group(group, members, scales) for name, (group, members) in listed.items()}
 
     def _listed(self, group: h5py.Group) -> tuple[dict[str, h5py.Dataset], dict[str, h5py.Group]]:
-        """The datasets and the groups of a group, none of which is a link to anything else."""
+        """List the datasets and the groups of a group, and refuse links."""
         if group.id.get_num_objs() > _MOST_OBJECTS:
             raise self._refuse(f"more than {_MOST_OBJECTS} objects")
         datasets, groups = {}, {}
@@ -235,7 +235,7 @@ class TableFile:
         raise self._refuse(f"variable {quoted(member.name)} of type {quoted(member.dtype)}", "numbers or text")
 
     def _require_storage(self, member: h5py.Dataset) -> None:
-        """Raise unless all values lie in this file, in storage of a known kind, within the file's limit."""
+        """Raise unless all values are in this file, in storage of a known kind, and within the file's limit."""
         layout, name = member.id.get_create_plist(), member.name
         if layout.get_layout() == h5py.h5d.VIRTUAL or layout.get_external_count():
             raise self._refuse(
@@ -247,9 +247,9 @@ class TableFile:
         width = member.id.get_type().get_size()
         needed = prod(member.shape) * width
         if _is_text(member):
-            self._take(4 * needed, name)  # as NumPy holds what is decoded
+            self._take(4 * needed, name)  # for NumPy's decoded texts
         if layout.get_layout() == h5py.h5d.CHUNKED:
-            # A chunk is read whole, however little of it lies within the variable.
+            # A chunk is read as a whole, even if little of it lies within the variable.
             pieces = [-(-length // chunk) for length, chunk in zip(member.shape, layout.get_chunk(), strict=True)]
             self._take(prod(pieces) * prod(layout.get_chunk()) * width, name)
             there = member.id.get_num_chunks() == prod(pieces)
@@ -260,7 +260,7 @@ class TableFile:
             raise self._refuse(f"variable {quoted(name)}, parts of which were never written", "all of its values")
 
     def _attributes(self, owner: h5py.Group | h5py.Dataset) -> dict[str, Any]:
-        """The attributes, each one text or number."""
+        """Read the attributes, each of which must be one text or number."""
         if h5py.h5a.get_num_attrs(owner.id) > _MOST_ATTRIBUTES:
             raise self._refuse(f"more than {_MOST_ATTRIBUTES} attributes of {quoted(owner.name)}")
         attributes = {}
@@ -282,7 +282,7 @@ class TableFile:
         return attributes
 
     def _take(self, amount: int, what: object) -> None:
-        """Count bytes that are to be held against the file's limit."""
+        """Count bytes to be read towards the file's limit, and raise if it is exceeded."""
         self._left -= amount
         if self._left < 0:
             limit = largest_content(self._size) / 2**20
@@ -296,10 +296,11 @@ class TableFile:
 
 @contextmanager
 def looked_into(path: Path | str) -> Iterator[TableFile]:
-    """A netCDF-4 file for the length of a ``with`` block, its structure looked at.
+    """Open a netCDF-4 file for the duration of a ``with`` block and inspect its structure.
 
     Raises:
-        TableError: something in it is no variable, group or attribute of a table, lies elsewhere or is too large.
+        TableError: the file contains something other than variables, groups and attributes of a table, refers to other
+            files, or is too large.
     """
     if (fault := heap_fault(path)) is not None:
         raise TableError(path, fault, _WHOLE)
@@ -308,7 +309,7 @@ def looked_into(path: Path | str) -> Iterator[TableFile]:
 
 
 def _is_text(member: h5py.Dataset) -> bool:
-    """Tell whether a variable holds single characters, as texts of a fixed width are stored."""
+    """Return True if a variable holds single characters, which is how texts of a fixed width are stored."""
     kind = member.id.get_type()
     return isinstance(kind, h5py.h5t.TypeStringID) and not kind.is_variable_str() and kind.get_size() == 1
 
@@ -318,7 +319,7 @@ def _address(identifier: Any) -> int:
 
 
 def _attribute(found: h5py.h5a.AttrID) -> Any:
-    """As netCDF gives it: text, or a number of NumPy's."""
+    """Return an attribute as netCDF does: text, or a NumPy number."""
     if found.shape is None:
         return ""
     values = np.empty(found.shape, found.dtype)

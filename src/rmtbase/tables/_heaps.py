@@ -1,11 +1,11 @@
-r"""The global heaps of an HDF5 file, which hold the references to dimensions, looked at byte by byte.
+r"""Check of the global heaps of an HDF5 file, which hold the references to dimensions, byte by byte.
 
-HDF5 walks a heap from object to object by their sizes. At an object of size zero it never comes to an end, whoever
-reads the file: one damaged byte is enough. So every heap of a file is walked here first.
+HDF5 walks through a heap from object to object by their sizes. At an object of size zero this never ends, whichever
+software reads the file; a single damaged byte is enough. So every heap of a file is checked here first.
 
-The format, all numbers little-endian: ``GCOL``, the byte 1, three zero bytes, the heap's size in 8 bytes, then its
-objects: index and count in 2 bytes each, 4 unused, the size in 8 bytes, the content, padded to 8. Index 0 is what is
-free, and its size includes those 16 bytes.
+The format, with all numbers little-endian: ``GCOL``, the byte 1, three zero bytes, the heap's size in 8 bytes, then its
+objects: index and count in 2 bytes each, 4 unused bytes, the size in 8 bytes, the content, padded to 8. Index 0 marks
+free space, whose size includes these 16 bytes.
 
 Source: HDF5 File Format Specification version 3.0, section III.E.
 """
@@ -20,35 +20,35 @@ from pathlib import Path
 from typing import BinaryIO
 
 _SIGNATURE = b"GCOL\x01\x00\x00\x00"
-_HEADER = _OBJECT = 16  # bytes before the objects, and of each before its content
+_HEADER = _OBJECT = 16  # bytes before the objects, and before the content of each
 _BLOCK = 1 << 22
-_SECTOR = 512  # in which a file system counts what a file takes
-_COMPRESSED, _SMALL = 4, 1 << 20  # times, and bytes, by which a table can be longer than that
+_SECTOR = 512  # unit in bytes of a file's space on disk
+_COMPRESSED, _SMALL = 4, 1 << 20  # factor and bytes by which a table can be longer than its space on disk
 
 _FLOOR, _RATIO = 64 << 20, 64
-"""The values of a file take at most 64 MiB and 64 times the file's own bytes: random numbers cannot be compressed, and
-where much of a table is constant, :func:`rmtbase.tables.write_table` leaves it as it is."""
+"""Values of a file may take at most 64 MiB plus 64 times the file's bytes: random numbers cannot be compressed, and if
+much of a table is constant, :func:`rmtbase.tables.write_table` does not compress it."""
 
 
 def stored_bytes(path: Path | str) -> int:
-    """The length of a file, or where it is hardly more than holes what it takes on its disk.
+    """Return the length of a file, or a limit by its space on disk if the file is mostly holes.
 
-    A disk that compresses what it stores makes a table a little smaller, never by much.
+    A disk that compresses files makes a table only slightly smaller.
     """
     found = Path(path).stat()
-    taken = _SECTOR * getattr(found, "st_blocks", 0)  # 0 where the file system does not say
+    taken = _SECTOR * getattr(found, "st_blocks", 0)  # 0 if the file system does not report it
     return min(found.st_size, _COMPRESSED * taken + _SMALL) if taken else found.st_size
 
 
 def largest_content(size: int) -> int:
-    """The most bytes that the values of a file of so many bytes may take."""
+    """Return the largest number of bytes that the values of a file of that size may take."""
     return _FLOOR + _RATIO * size
 
 
 def heap_fault(path: Path | str) -> str | None:
-    """What is wrong with a heap of the file, if anything is."""
+    """Say what is wrong with a heap of the file; None if all are sound."""
     size = stored_bytes(path)
-    objects_left = size // _OBJECT  # of all heaps: more could only be where they overlap
+    objects_left = size // _OBJECT  # in all heaps together: there can be more only if heaps overlap
     with Path(path).open("rb") as file:
         for start in list(_heaps(file)):
             file.seek(start)
@@ -68,14 +68,14 @@ def heap_fault(path: Path | str) -> str | None:
 
 
 def _heaps(file: BinaryIO) -> Iterator[int]:
-    """Where each begins."""
+    """Yield the place at which each heap begins."""
     before, place = b"", 0
     while (start := _next_data(file, place)) is not None:
         file.seek(start)
         block = file.read(_BLOCK)
         if not block:
             return
-        # One may begin in a block and go on in the next.
+        # A signature may begin in one block and end in the next.
         seam = (before if start == place else b"") + block[: len(_SIGNATURE) - 1]
         for held, first in ((seam, start + len(_SIGNATURE) - 1 - len(seam)), (block, start)):
             found = -1
@@ -85,10 +85,10 @@ def _heaps(file: BinaryIO) -> Iterator[int]:
 
 
 def _next_data(file: BinaryIO, place: int) -> int | None:
-    """From there on the first place that is not in a hole; the place itself where the system knows none."""
+    """Return the first place from ``place`` on that is not in a hole; ``place`` itself if holes are not supported."""
     try:
         return os.lseek(file.fileno(), place, os.SEEK_DATA)
     except AttributeError:
         return place
     except OSError as error:
-        return None if error.errno == errno.ENXIO else place  # nothing but a hole up to the end
+        return None if error.errno == errno.ENXIO else place  # only a hole up to the end

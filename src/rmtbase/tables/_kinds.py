@@ -1,4 +1,4 @@
-"""The kinds of table, and the one check that all of them go through."""
+"""Kinds of table, and the check that all tables pass through."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ EVERY_FILE = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "pr
 """Attributes of every table."""
 
 NORMALIZATION = {"normalization": Domain("'sqrt_d' or 'none'", kinds="OUT", choices=tuple(NORMALIZATIONS))}
-"""The attribute of tables whose matrices are divided by √d or not."""
+"""Attribute of tables whose matrices may be divided by √d."""
 
 _SIMULATED = {"draws": DRAWS, "seed": INTEGER}
 _LEAST = {
@@ -60,13 +60,13 @@ _LEAST = {
     "depth": 0,
     "super_weight": 0,
     "direction": 0,
-}  # entries of a dimension; 1 of any other
+}  # least number of entries of a dimension; 1 for all others
 
 
 @in_one_line
 @dataclass(frozen=True)
 class Kind:
-    """One kind of table.
+    """Kind of table.
 
     Attributes:
         name: as the attribute ``kind`` says it.
@@ -128,11 +128,11 @@ KINDS: dict[str, Kind] = {
         ),
     )
 }
-"""The kinds of table that are known so far, by name: those of draws, and those of the results that were imported."""
+"""Known kinds of table by name: those of draws, and those of the result packages imported so far."""
 
 
 def register(kind: Kind) -> Kind:
-    """Make a kind known to what opens and validates tables."""
+    """Register a kind for opening and validating tables."""
     KINDS[kind.name] = kind
     return kind
 
@@ -148,25 +148,25 @@ def validate(table: xr.Dataset | xr.DataTree, path: Path | str, *kinds: str) -> 
 
 
 def groups_of(table: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
-    """The groups of a tree by name, each with all its coordinates; or a dataset as the root, "", and all there is."""
+    """Return the groups of a tree by name, each with all its coordinates; a dataset is its own root, ""."""
     if isinstance(table, xr.DataTree):
         return {node.path.rstrip("/"): node.to_dataset() for node in table.subtree}
     return {"": table}
 
 
 def tree_of(groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any]) -> xr.DataTree:
-    """The tree of those groups, with attributes of its root; in the order of names, however the groups came to be."""
+    """Make a tree of groups in the order of their names, with attributes of its root."""
     tree: xr.DataTree = xr.DataTree.from_dict({name: groups[name] for name in sorted(groups) if name})
     tree.attrs = dict(attributes)
     return tree
 
 
 def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tuple[str, ...]) -> Kind:
-    """The kind of a table, told without a value of its variables.
+    """Check the outline of a table, without the values of its variables, and return its kind.
 
     Raises:
-        TableError: it is none of those kinds, of another schema version, or its attributes, variables and dimensions
-            are not the schema's.
+        TableError: it is of another kind or schema version, or its attributes, variables and dimensions differ from the
+            schema.
     """
     kind = _kind(groups[""].attrs, path, kinds)
     for group in ("", *(name for name in groups if name in kind.described)):
@@ -238,7 +238,7 @@ def _check_group(group: Outline, name: str, schema: Schema, path: Path | str) ->
 
 
 def _known(name: str, schema: Schema, group: Outline) -> Variable | None:
-    """What the schema, or else what every table's coordinates, say of a variable."""
+    """Return the entry of a variable in the schema or, failing that, among the coordinates of every table."""
     if name in schema:
         return schema[name]
     known = COORDINATES.get(name)

@@ -1,4 +1,4 @@
-"""A frame as a LaTeX table for print."""
+"""LaTeX tables for print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rmtbase.shown import as_latex
 if TYPE_CHECKING:
     import pandas as pd
 
-_LONG = 40  # rows from which a table may break across pages
+_LONG = 40  # number of rows from which a table may break across pages
 _DIGITS = 5
 _PLACES = (
     "case", "step", "d_model", "d_head", "sigma_q", "sigma_k", "name", "model", "pair", "group", "contrast", "first",
@@ -30,7 +30,7 @@ _NUMBERS = (
     "budget_state", "transmission_shape", "transmission_scale", "n_directions", "signal_share", "threshold",
     "noise_scale", "rest_p_value", "first_p_value", "power_law_exponent", "exponent_p_value", "tail_verdict",
 )  # fmt: skip
-_OF_A_HEAD = ("sigma_q", "sigma_k", "omnibus_p_value", "omnibus_q_value")  # which come again with each statistic
+_OF_A_HEAD = ("sigma_q", "sigma_k", "omnibus_p_value", "omnibus_q_value")  # repeated for each statistic
 _ERRORS = {
     "mean": "standard_error",
     "drift": "standard_error",
@@ -45,24 +45,24 @@ _HEADINGS = {
     "scale": r"$\hat\lambda$", "transmission_shape": r"$\hat k$", "transmission_scale": r"$\hat\lambda$",
 }  # fmt: skip
 _NAMES = ("statistic", "component", "measure")
-_TOLD = ("d_model", "d_head", "sigma_q", "sigma_k", "name", "stack", "null")  # once, where it is the same in all rows
-_BRIEF = ("p_value", "q_value", "z_score")  # of which three digits are enough
+_TOLD = ("d_model", "d_head", "sigma_q", "sigma_k", "name", "stack", "null")  # in a comment if the same in all rows
+_BRIEF = ("p_value", "q_value", "z_score")  # three digits are enough for these
 
 
 def latex_table(
     frame: pd.DataFrame, columns: Sequence[str] | None, attributes: Mapping[str, Any], group: str | None
 ) -> str:
-    r"""A frame as a ``tabular``, or a ``longtable`` from 40 rows on, with booktabs' rules and escaped names.
+    r"""Format a frame as a ``tabular``, or a ``longtable`` from 40 rows on, with booktabs rules and escaped names.
 
     Args:
-        frame: of :func:`to_pandas`.
-        columns: names, in order; those that suit print if None. Of these, what is the same in all rows, a size or a
-            name, is told in a comment instead.
-        attributes: of the table, for that comment.
-        group: of the tree.
+        frame: a frame of :func:`to_pandas`.
+        columns: names, in order; those that suit print if None. In that case sizes and names that are the same in all
+            rows are written in a comment instead.
+        attributes: attributes of the table, for that comment.
+        group: group of the tree.
 
     Raises:
-        ParameterError: no column is left, or no row.
+        ParameterError: there are no columns, or no rows.
     """
     held: dict[str, list[Any]] = {str(name): frame[name].tolist() for name in frame.columns}
     facts = {name: attributes[name] for name in ("model", "revision") if attributes.get(name)}
@@ -90,12 +90,12 @@ def latex_table(
 
 
 def _printed(held: Mapping[str, list[Any]]) -> tuple[list[str], dict[str, Any]]:
-    """The columns that suit print, and what is the same in all rows."""
+    """Return the columns that suit print, and the values that are the same in all rows."""
     left_out = _OF_A_HEAD if "head" in held else ()
     names = [name for name in (*_PLACES, *_NUMBERS) if name in held and name not in left_out]
-    names = [name for name in names if any(value == value for value in held[name])]  # which no NaN does
+    names = [name for name in names if any(value == value for value in held[name])]  # False only for NaN
     if "name" in names or "d_model" in names:
-        names = [name for name in names if name != "case"]  # these say which
+        names = [name for name in names if name != "case"]  # these identify the case
     shared = {}
     if len(held[names[0]] if names else ()) > 1:
         shared = {name: held[name][0] for name in names if name in _TOLD and len(set(held[name])) == 1}
@@ -103,12 +103,12 @@ def _printed(held: Mapping[str, list[Any]]) -> tuple[list[str], dict[str, Any]]:
 
 
 def _comment(text: object) -> str:
-    """Text that cannot leave its comment."""
+    """Escape text so that it stays within its comment."""
     return as_latex(text, 2000)
 
 
 def _column(name: str, held: Mapping[str, list[Any]]) -> list[str]:
-    """The cells of a column, each number with its standard error where there is one."""
+    """Format the cells of a column, with the standard error of each number that has one."""
     error = next((one for one in (f"{name}_standard_error", _ERRORS.get(name, "")) if one in held), None)
     errors = [math.nan] * len(held[name]) if error is None else held[error]
     digits = 3 if name.endswith(_BRIEF) else _DIGITS
@@ -123,7 +123,7 @@ def _column(name: str, held: Mapping[str, list[Any]]) -> list[str]:
 
 
 def number(value: float, digits: int) -> str:
-    """A number to so many significant digits, in mathematics; a dash where there is none."""
+    """Format a number to that many significant digits, in math mode; NaN becomes a dash."""
     if isinstance(value, bool) or (float(value).is_integer() and abs(value) < 1e7):
         return f"${int(value)}$"
     if math.isnan(value):
@@ -138,7 +138,7 @@ def number(value: float, digits: int) -> str:
 
 
 def with_error(value: float, error: float) -> str:
-    """A number to the second digit of its standard error, and that."""
+    """Format a number to the second digit of its standard error, followed by the error."""
     exponent = 0
     if not (1e-3 <= max(abs(value), error) < 1e6):
         exponent = math.floor(math.log10(max(abs(value), error)))

@@ -1,4 +1,4 @@
-"""The layers of a scores file in words, and what of it is there where layers differ in their heads or matrices."""
+"""Names of the layers of a scores file, and masks of its heads and matrices if layers differ in these."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from jaxtyping import Bool
 from rmtbase.tables._circuits import circuit_of
 
 OUTSIDE = "outside the layers"
-"""Where the embeddings of a model are, in words: their layer is -1."""
+"""Name of the place of embeddings, whose layer is -1."""
 
 
 def layer_names(dataset: xr.Dataset) -> list[str]:
-    """Each layer of a group in words, with its stack where a model has several: ``decoder layer 3``, or ``layer 3``."""
+    """Name each layer of a group, with its stack if a model has several: ``decoder layer 3``, or ``layer 3``."""
     numbers, stacks = layer_numbers(dataset), layer_stacks(dataset)
     return [
         f"{stack} layer {number}".lstrip() if number >= 0 else stack or OUTSIDE
@@ -22,19 +22,19 @@ def layer_names(dataset: xr.Dataset) -> list[str]:
 
 
 def layer_numbers(dataset: xr.Dataset) -> list[int]:
-    """The number of each layer in its stack."""
+    """Return the number of each layer in its stack."""
     return dataset["stack_layer" if "stack_layer" in dataset.coords else "layer"].values.tolist()
 
 
 def layer_stacks(dataset: xr.Dataset) -> list[str]:
-    """The stack of each layer; "" where a model has one alone."""
+    """Return the stack of each layer; "" if a model has only one."""
     if "stack" not in dataset.coords:
         return [""] * dataset.sizes["layer"]
     return [str(stack) for stack in dataset["stack"].values.tolist()]
 
 
 def heads_present(heads: xr.Dataset) -> Bool[np.ndarray, "layer head"]:
-    """Which (layer, head) are heads of the model, and have a σ; the others pad layers that have fewer."""
+    """Mask of the (layer, head) that are heads of the model and have a σ; the others pad layers with fewer heads."""
     sigma = next((heads[name] for name in map(str, heads.data_vars) if name.startswith("sigma_")), None)
     if sigma is None:
         return np.ones((heads.sizes["layer"], heads.sizes["head"]), dtype=bool)
@@ -42,14 +42,14 @@ def heads_present(heads: xr.Dataset) -> Bool[np.ndarray, "layer head"]:
 
 
 def matrices_present(matrices: xr.Dataset) -> Bool[np.ndarray, "layer *expert component"]:
-    """Which (layer, component), or (layer, expert, component), are matrices: not every layer has all components."""
+    """Mask of the (layer, component) or (layer, expert, component) that are matrices: layers may lack components."""
     return matrices["n_rows"].notnull().transpose("layer", ..., "component").values
 
 
 def shapes_of(scores: xr.DataTree) -> list[tuple[int, ...]]:
-    """The sizes of the matrices of heads, as often as there are others, in the order of their nulls.
+    """List the different shapes of the matrices of heads, in the order of their nulls.
 
-    Of W_QK (d_query, d_head, d_key), of another circuit by :attr:`rmtbase.tables.Circuit.dims`.
+    A shape is (d_query, d_head, d_key) for W_QK; :attr:`rmtbase.tables.Circuit.dims` names the sizes for any circuit.
     """
     circuit, heads, null = circuit_of(scores.attrs), scores["heads"].to_dataset(), scores["null"].to_dataset()
     if "layer_shape" in null:

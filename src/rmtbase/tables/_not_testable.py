@@ -1,7 +1,8 @@
-"""Tests that cannot be made: where, and why.
+"""Places and reasons of tests that cannot be made.
 
-A test has three outcomes: the null is rejected, it is not rejected, or there is no test. The third is part of neither
-of the others. Counts read "k of n" with n the tests that were made, and what could not be tested stands beside them.
+A test has three outcomes: the null is rejected, it is not rejected, or there is no test. The third belongs to neither
+of the others. Counts read "k of n" with n the number of tests made, and what could not be tested is reported next to
+them.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from jaxtyping import Shaped
 from rmtbase.shown import in_one_line
 
 _NO_REASON = "no reason is recorded in this file"
-_REASONS = 4  # that one sentence lists
+_REASONS = 4  # largest number of reasons in one sentence
 
 
 @in_one_line
 class NotTestable(NamedTuple):
-    """A head, matrix, pair or measure for which there is no test.
+    """Head, matrix, pair or measure for which there is no test.
 
     Attributes:
-        place: its name, ``layer 3 head 2``.
+        place: its name, such as ``layer 3 head 2``.
         reason: why there is no test.
     """
 
@@ -34,7 +35,7 @@ class NotTestable(NamedTuple):
 
 
 def plural(count: int, noun: str) -> str:
-    """A noun of so many: ``heads``, ``spectra``, ``matrices``."""
+    """Return the singular or plural of a noun by its count: ``heads``, ``spectra``, ``matrices``."""
     if count == 1:
         return noun
     return _PLURALS.get(noun.rsplit(" ", 1)[-1], lambda word: f"{word}s")(noun)
@@ -50,9 +51,9 @@ _PLURALS = {
 
 
 def not_testable_words(left_out: Sequence[NotTestable], total: int, noun: str) -> str:
-    """Say how many of ``total`` cannot be tested, and why; "" where all can.
+    """Say how many of ``total`` cannot be tested, and why; "" if all can.
 
-    Reasons that differ only in their numbers count as one, worded as the first of them.
+    Reasons that differ only in their numbers count as one, with the wording of the first.
     """
     if not left_out:
         return ""
@@ -71,7 +72,7 @@ def not_testable_words(left_out: Sequence[NotTestable], total: int, noun: str) -
 def headline(found: int, tested: int, left_out: Sequence[NotTestable], noun: str, predicate: str) -> str:
     """State a count of findings: "3 of 18 testable heads <predicate>; 2 of 20 heads cannot be tested: <why>".
 
-    Where all can be tested the word "testable" is left out; where none can, the predicate is.
+    If all can be tested, the word "testable" is left out; if none can, the predicate is.
     """
     words = not_testable_words(left_out, tested + len(left_out), noun)
     if not words:
@@ -82,15 +83,15 @@ def headline(found: int, tested: int, left_out: Sequence[NotTestable], noun: str
 
 
 def not_testable_json(left_out: Sequence[NotTestable]) -> list[dict[str, str]]:
-    """The list that JSON has under ``not_testable``."""
+    """Return the list for ``not_testable`` in JSON."""
     return [one._asdict() for one in left_out]
 
 
 def reasons_of(table: xr.Dataset, name: str = "reason") -> Shaped[np.ndarray, "..."]:
-    """The reasons that a group of a file holds, as texts of its variable's shape."""
+    """Return the reasons in a group of a file, as texts in the shape of the variable."""
     return table[name].values.astype(object)
 
 
 def recorded(reason: Any) -> str:
-    """A reason as a file has it, or a word that it has none."""
+    """Return a reason from a file, or a text that says that none is recorded."""
     return str(reason) or _NO_REASON

@@ -1,4 +1,4 @@
-"""How a table came to be: enough to make it again, and to see why it could differ."""
+"""Provenance of a table: enough to make it again, and to see why it might differ."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _PACKAGES = ("rmtbase", "jax", "jaxlib", "numpy", "scipy", "xarray", "netCDF4")
 
 
 def software_version() -> str:
-    """The version of rmtbase that is installed; ``"0+unknown"`` in a source tree that never was."""
+    """Return the installed version of rmtbase; ``"0+unknown"`` for a source tree that is not installed."""
     return _version("rmtbase") or "0+unknown"
 
 
 def software_versions(*packages: str) -> dict[str, str | None]:
-    """The installed version of each package, None where it is not installed."""
+    """Return the installed version of each package; None if it is not installed."""
     return {name: _version(name) for name in packages}
 
 
 def provenance(call: Mapping[str, Any], **sections: Mapping[str, Any]) -> str:
-    """A JSON record of the software, the platform, the call with its parameters, and any further sections.
+    """Return a JSON record of the software, the platform, the call with its parameters, and any further sections.
 
-    There is no date in it, so that the same call on the same software writes the same record.
+    It has no date, so that the same call with the same software writes the same record.
     """
     record = {
         "software": {"python": platform.python_version(), **software_versions(*_PACKAGES)},

@@ -1,4 +1,4 @@
-"""Reading tables: looked into, verified and validated before a number of them is used."""
+"""Reading of tables, which are inspected, verified and validated before any number is used."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from rmtbase.tables._schema import names_as_objects
 
 
 def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
-    """Open a table, verified, validated, and loaded into memory.
+    """Open a table, verify and validate it, and load it into memory.
 
-    Before a value is read the file's structure is looked at: whether all lies in the file, and what it would take. Then
-    all content is compared with the digest in the file, and with what the schema says of each variable.
+    Before any value is read, the file's structure is inspected: whether all values are in the file, and how much memory
+    they would take. Then all content is compared with the digest in the file and with the schema of each variable.
 
     Args:
         path: the file.
-        *kinds: which kinds of table are wanted (:data:`rmtbase.tables.KINDS`); any but an atlas if none is named.
+        *kinds: accepted kinds of table (:data:`rmtbase.tables.KINDS`); any kind but an atlas if none is named.
 
     Raises:
         MissingFileError: there is no such file.
-        TableError: it is no table of that kind, of another schema version, damaged, or without a digest, as what
-            other software has written; ``write_table(xarray.open_datatree(path), path)`` adds one.
+        TableError: it is not a table of that kind, has another schema version, is damaged, or has no digest because
+            other software wrote it; ``write_table(xarray.open_datatree(path), path)`` adds one.
     """
     wanted = kinds or tuple(name for name in KINDS if name != "atlas")
     from rmtbase.tables._hdf5 import looked_into
@@ -49,22 +49,22 @@ def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
 
 
 def open_baseline(path: Path | str) -> xr.Dataset:
-    """Open a baseline table; see :func:`open_table`, also for what it raises.
+    """Open a baseline table; see :func:`open_table`, also for errors.
 
-    For a data frame use :func:`rmtbase.tables.to_pandas`, with a row for each case and statistic, or choose variables
-    that share their dimensions: ``table[["eigenvalue_mean", "eigenvalue_std"]].to_dataframe()``. Without a choice
-    ``to_dataframe()`` crosses all dimensions with one another, which is billions of rows.
+    For a data frame use :func:`rmtbase.tables.to_pandas`, which has a row for each case and statistic, or choose
+    variables that share their dimensions: ``table[["eigenvalue_mean", "eigenvalue_std"]].to_dataframe()``. Without a
+    choice, ``to_dataframe()`` crosses all dimensions, which gives billions of rows.
     """
     return cast(xr.Dataset, open_table(path, "baseline"))
 
 
 def open_atlas_file(path: Path | str) -> xr.Dataset:
-    """Open an atlas; see :func:`open_table`, also for what it raises."""
+    """Open an atlas; see :func:`open_table`, also for errors."""
     return cast(xr.Dataset, open_table(path, "atlas"))
 
 
 def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset | None:
-    """One shape of an atlas, verified and validated, reading no other; None if the atlas does not hold it.
+    """Read, verify and validate one shape of an atlas without reading the others; None if the atlas lacks it.
 
     Raises:
         MissingFileError, TableError: as :func:`open_table`.
@@ -82,13 +82,13 @@ def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset |
         if cases.size:
             row = file.read(rows={"case": slice(int(cases[0]), int(cases[0]) + 1)})
             row.attrs = without_digest(row.attrs)
-            require_values({"": row}, kind, path)  # the checksum of the case among them
+            require_values({"": row}, kind, path)  # includes the checksum of the case
     return None if row is None else row.isel(case=0)
 
 
 @contextmanager
 def _reading(path: Path | str) -> Iterator[None]:
-    """Turn what netCDF says of a file it cannot read into the errors of this library."""
+    """Turn errors of netCDF libraries about unreadable files into errors of this library."""
     try:
         require_regular(Path(path))
     except FileNotFoundError as error:
@@ -104,5 +104,5 @@ def _reading(path: Path | str) -> Iterator[None]:
 
 
 def baseline_shapes(dataset: xr.Dataset) -> list[tuple[int, int]]:
-    """(d_model, d_head) of every case of a baseline table."""
+    """Return (d_model, d_head) of every case of a baseline table."""
     return list(zip(dataset["d_model"].values.tolist(), dataset["d_head"].values.tolist(), strict=True))

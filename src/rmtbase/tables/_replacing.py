@@ -1,7 +1,7 @@
-"""Which files may be replaced: unasked only one of the same kind, told by its content; an input never.
+"""Protection of existing files: by default only a file of the same kind is replaced, and an input never.
 
-A file's content says that rmtbase wrote it: a table by its attribute ``kind`` and its digest, a picture and a page by
-the program that they name, text by its first line, which holds the titles of its columns.
+The content of a file shows that rmtbase wrote it: a table has the attribute ``kind`` and a digest, a figure or a page
+names its program, and the first line of a text has the titles of its columns.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from rmtbase.errors import OutputError
 from rmtbase.regular_files import identity, open_regular
 from rmtbase.tables._digest import OF_ALL, OF_VARIABLES
 
-_LOOKED_AT = 1 << 16  # bytes at the start, of PDF and MP4 at the end too, in which a file says what it is
+_LOOKED_AT = 1 << 16  # bytes at the start (for PDF and MP4 also at the end) that identify a file
 
 
 def require_replaceable(
     path: Path | str, kind: str, overwrite: bool = False, inputs: Iterable[Path | str] = ()
 ) -> None:
-    """Raise :class:`~rmtbase.errors.OutputError` if a file is there that may not be replaced.
+    """Raise :class:`~rmtbase.errors.OutputError` if the path is a file that must not be replaced.
 
     Args:
-        path: to be written.
-        kind: ``"table scores"`` for a file of rmtbase of that kind, with others after commas; ``"titles a,b"`` for
-            comma-separated values whose first line has these titles among others, ``"line a,b"`` for those that begin
-            with this line; ``"parquet scores"``; ``"latex"``, ``"html"``, ``"pdf"``, ``"svg"``, ``"png"``, ``"gif"`` or
-            ``"mp4"``.
-        overwrite: whether files of another kind may be replaced, too.
-        inputs: files, and folders with all in them, that are read. Of a folder a file of the same kind may be replaced.
+        path: the path to be written.
+        kind: ``"table scores"`` for a file of rmtbase of that kind (alternatives are separated by commas);
+            ``"titles a,b"`` for comma-separated values whose first line has at least these titles; ``"line a,b"`` for
+            those that begin with exactly this line; ``"parquet scores"``; ``"latex"``, ``"html"``, ``"pdf"``,
+            ``"svg"``, ``"png"``, ``"gif"`` or ``"mp4"``.
+        overwrite: whether files of other kinds may also be replaced.
+        inputs: files and folders that are read. In such a folder, only a file of the same kind may be replaced.
 
     Raises:
-        OutputError: it is an input, or another kind of file and ``overwrite`` is false, or it cannot be read.
+        OutputError: the file is an input, or of another kind without ``overwrite``, or cannot be read.
     """
     path = Path(path)
     there = identity(path)
@@ -92,7 +92,7 @@ def _is_parquet(path: Path, start: bytes, kind: str) -> bool:
         import pyarrow.parquet as pq  # type: ignore[import-not-found]
 
         return (pq.read_schema(path).metadata or {}).get(b"rmtbase.kind") == kind.encode()
-    except Exception:  # pyarrow raises errors of its own at what is no such file
+    except Exception:  # pyarrow raises its own errors for other files
         return False
 
 

@@ -1,7 +1,7 @@
-"""What describes a file of rmtbase: of every variable and coordinate its dimensions, long name, units and domain.
+"""Schema of files of rmtbase: dimensions, long name, units and domain of every variable and coordinate.
 
-A table is built by :func:`describe`, which attaches the long names and units written here, and checked against the same
-lines when it is opened, so that a file and its description cannot drift apart.
+:func:`describe` attaches these long names and units when a table is made, and the same schema checks a table when it is
+opened, so that a file and its description always agree.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ from rmtbase.tables.domain import (
 )
 
 SCHEMA_VERSION = "1"
-"""The one version of the layout of all kinds of file."""
+"""Version of the layout of all kinds of file."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable of a table.
+    """Variable of a table.
 
     Attributes:
         dims: its dimensions.
-        long_name: in words.
-        domain: what its values can be.
-        units: "" where none, and then the variable has no such attribute.
-        part: the part of a table that it belongs to, where that may be left out, as a whole; "" for what must be there.
+        long_name: its name in words.
+        domain: set of allowed values.
+        units: its units; if "", the variable has no such attribute.
+        part: name of the optional part of a table to which it belongs, which is present or missing as a whole; "" for a
+            required variable.
     """
 
     dims: tuple[str, ...]
@@ -57,7 +58,7 @@ Schema = Mapping[str, Variable]
 
 
 class Outline(Protocol):
-    """What a dataset and a group of a file that has not been read have in common."""
+    """Common interface of a dataset and of a group of a file that has not been read."""
 
     @property
     def attrs(self) -> Mapping[Any, Any]: ...
@@ -126,12 +127,12 @@ COORDINATES: dict[str, Variable] = {
     "convention": Variable(("statistic",), "values that the statistic is of", TEXT),
     "scaling": Variable(("statistic",), "power of sigma_Q^2 sigma_K^2 with which the statistic scales", TEXT),
 }
-"""What the coordinates of a table can be, whatever its kind. Those of names and of levels are always there; those of a
-layer where they are not the same in all. ``layer`` is the layer's own number, -1 for what lies outside the layers; of a
-model of several stacks it counts the layers of all, and ``stack`` and ``stack_layer`` say which one it is."""
+"""Possible coordinates of a table of any kind. Names and levels are always present; coordinates of layers are present
+if they differ between layers. ``layer`` is the number of the layer, -1 for matrices outside the layers. In a model of
+several stacks it counts the layers of all stacks, and ``stack`` and ``stack_layer`` identify the layer."""
 
 PARAMETER = "parameter_"
-"""How the names of coordinates begin that are parameters of a table's ensemble."""
+"""Prefix of coordinates that are parameters of a table's ensemble."""
 
 REQUIRED_COORDINATES = frozenset({*_NAMED, "probability", "depth", "rank"})
 
@@ -158,9 +159,9 @@ def require_version(attributes: Mapping[Any, Any], path: Path | str) -> None:
 
 
 def describe(dataset: xr.Dataset, schema: Schema) -> xr.Dataset:
-    """The dataset with the schema's long names and units on every variable and coordinate; its dimensions are checked.
+    """Attach the schema's long names and units to every variable and coordinate, and check the dimensions.
 
-    ``bin`` holds the centres of the bins where these are the same for every case, so that a density is drawn over them.
+    ``bin`` holds the centres of the bins if these are the same for every case, so that a density is plotted over them.
     """
     words = dict(COORDINATES)
     if "bin_edge" in dataset and {"bin", "edge"} <= set(dataset.sizes):
@@ -186,6 +187,6 @@ def describe(dataset: xr.Dataset, schema: Schema) -> xr.Dataset:
 
 
 def names_as_objects(dataset: xr.Dataset) -> xr.Dataset:
-    """The dataset with names held as objects, of which xarray makes no axis: a line cannot join two statistics."""
+    """Store names as objects, which xarray does not take for an axis: no line should connect two statistics."""
     names = [name for name in _NAMED if name in dataset.indexes]
     return dataset.assign_coords({name: dataset[name].astype(object) for name in names})

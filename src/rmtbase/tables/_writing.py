@@ -1,4 +1,4 @@
-"""Atomic writing: a path holds the old file or the whole new one, never a part."""
+"""Atomic writing: a path has the old file or the complete new one, never a part."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from rmtbase.tables._digest import OF_ALL, digest_attributes, without_digest
 from rmtbase.tables._heaps import largest_content
 from rmtbase.tables._kinds import groups_of
 
-_LARGE = 4096  # values from which compression pays for its header
+_LARGE = 4096  # number of values from which compression is worth its header
 _BULKY = ("order_statistic_lower", "order_statistic_upper", "largest_distance", "eigenvalue_quantile_self_normalized")
 _TEXTS = "OUT"  # kinds of dtypes
 _PREFIX, _SUFFIX = ".rmtbase-", ".part"  # of the temporary files
 
 
 def require_writable(path: Path | str) -> Path:
-    """The path, or :class:`~rmtbase.errors.OutputError` if no file can be put there: asked before long work."""
+    """Return the path; raise :class:`~rmtbase.errors.OutputError`, before any long work, if it cannot be written."""
     path = Path(path)
     try:
         with suppress(FileNotFoundError):
@@ -62,17 +62,17 @@ def require_writable(path: Path | str) -> Path:
 
 
 def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:
-    """Write a dataset or tree as netCDF4, so that the path holds the old file or the whole new one, never a part.
+    """Write a dataset or tree as netCDF4, so that the path has the old file or the complete new one, never a part.
 
-    The file carries a digest of its content, which is verified when it is opened. The table itself is left as it is.
+    The file has a digest of its content, which is verified when it is opened. The table is not changed.
 
     Args:
-        table: of numbers and text; each attribute one number or text.
-        path: of the file. Where there is one it keeps its mode.
+        table: a table of numbers and text; each attribute is one number or text.
+        path: path of the file. An existing file keeps its mode.
 
     Raises:
-        OutputError: the file cannot be written; what was there is untouched.
-        ParameterError: a variable or attribute of another type.
+        OutputError: the file cannot be written; an existing file is left unchanged.
+        ParameterError: a variable or attribute has another type.
     """
     groups = {name: _bare(dataset) for name, dataset in groups_of(table).items()}
     recorded = digest_attributes(groups)
@@ -83,23 +83,23 @@ def write_table(table: xr.Dataset | xr.DataTree, path: Path | str) -> Path:
 
 
 def digest_of(table: xr.Dataset | xr.DataTree) -> str:
-    """SHA-256 of all that a table holds, in hexadecimal, as its file carries it."""
+    """Return the SHA-256 of the content of a table, in hexadecimal, as written in its file."""
     return digest_attributes({name: _bare(dataset) for name, dataset in groups_of(table).items()})[OF_ALL]
 
 
 def _bare(dataset: xr.Dataset) -> xr.Dataset:
-    """The dataset without what another file's reading has left on it: how that was stored, and its digest."""
+    """Remove traces of an earlier file from a dataset: its encoding and its digest."""
     bare = dataset.drop_encoding()
     bare.attrs = without_digest(dataset.attrs)
     return bare
 
 
 def _fixed_width(dataset: xr.Dataset) -> xr.Dataset:
-    """The dataset with its texts as netCDF stores them at a fixed width.
+    """Convert texts to the form that netCDF stores with a fixed width.
 
     netCDF-C ends in a segmentation fault when many files with texts of variable length are open and are then released,
-    so none is written. :func:`_encoding` stores variables as arrays of characters; attributes are given as bytes, for
-    netCDF4 stores a ``str`` that is not ASCII with variable length.
+    so none is written. :func:`_encoding` stores variables as arrays of characters. Attributes are given as bytes,
+    because netCDF4 stores a ``str`` that is not ASCII with variable length.
     """
     empty = [name for name, one in dataset.variables.items() if one.dtype.kind == "O" and not one.size]
     fixed = dataset.assign({name: dataset[name].astype(str) for name in empty})  # xarray takes them for numbers
@@ -113,28 +113,28 @@ def _write_netcdf(whole: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset]
         encoding = {name or "/": _encoding(dataset, compress) for name, dataset in groups.items()}
         how: dict[str, Any] = {"engine": "netcdf4", "format": "NETCDF4"}
         with interrupts_held():
-            if isinstance(whole, xr.DataTree):  # whose groups can be read one without the other
+            if isinstance(whole, xr.DataTree):  # with inherited coordinates, so that each group can be read by itself
                 whole.to_netcdf(target, encoding=encoding, write_inherited_coords=True, **how)
             else:
                 whole.to_netcdf(target, encoding=encoding["/"], **how)
         if sum(map(_content, groups.values())) <= largest_content(target.stat().st_size):
-            return  # else so much of it is constant that it would not be read: then it is not compressed
+            return  # else, compressed, it would exceed the limit for reading: it is nearly constant, and is not compressed
 
 
 def _content(dataset: xr.Dataset) -> int:
-    """Bytes that reading the values takes: of a text its characters as they are stored, and as NumPy holds them."""
+    """Count the bytes that reading the values takes; a text takes its stored characters and NumPy's decoded ones."""
     return sum(5 * _characters(one) if one.dtype.kind in _TEXTS else one.nbytes for one in dataset.variables.values())
 
 
 def _characters(texts: xr.Variable) -> int:
-    """Bytes of an array of texts, each as long as the longest."""
+    """Count the bytes of an array of texts, each as long as the longest."""
     return texts.size * max((len(str(text).encode()) for text in texts.values.ravel().tolist()), default=0)
 
 
 def _encoding(dataset: xr.Dataset, compress: bool) -> dict[str, dict]:
-    """How the values are stored: numbers checksummed, texts as characters, and packed where it pays.
+    """Choose the storage of the values: checksums for numbers, characters for texts, compression if it is worthwhile.
 
-    Of an atlas, what is bulky is stored case by case, so that one is read without the others.
+    The large variables of an atlas are stored case by case, so that a case can be read without the others.
     """
     atlas = dataset.attrs.get("kind") == "atlas"
     encoding = {}
@@ -154,22 +154,22 @@ def _encoding(dataset: xr.Dataset, compress: bool) -> dict[str, dict]:
 
 
 def write_bytes(content: bytes, path: Path | str, swept: bool = False) -> Path:
-    """Write a file of bytes with the same promise as :func:`write_table`.
+    """Write a file of bytes with the same guarantee as :func:`write_table`.
 
     Args:
-        content: of the file.
-        path: of the file.
-        swept: whether the caller has called :func:`sweep`: a folder of many files is not listed for each of them.
+        content: content of the file.
+        path: path of the file.
+        swept: whether the caller has called :func:`sweep`, so that a folder of many files is not listed for each one.
     """
     return _replace(path, lambda target: target.write_bytes(content), swept)
 
 
 def _replace(path: Path | str, write: Callable[[Path], object], swept: bool = False) -> Path:
     path = require_writable(path)
-    target = path.resolve()  # where it is a link, the link stays and what it points to is replaced
+    target = path.resolve()  # a link stays, and its target is replaced
     if not swept:
         _sweep_dead(target.parent, path.name)
-    temporary = _temporary(target.parent, path.name)  # named before it is there: whenever an interrupt comes, it goes
+    temporary = _temporary(target.parent, path.name)  # named before it exists, so that any interrupt removes it
     try:
         _create(temporary)
         with utf8_path(temporary) as writable:
@@ -181,7 +181,7 @@ def _replace(path: Path | str, write: Callable[[Path], object], swept: bool = Fa
         sync_folder(target.parent)
     except OSError as error:
         raise OutputError(path, error.strerror or str(error)) from error
-    except RuntimeError as error:  # what netCDF4 makes of a full disk
+    except RuntimeError as error:  # netCDF4's error for a full disk
         free = shutil.disk_usage(target.parent).free / 2**20
         raise OutputError(path, f"{error} ({free:,.1f} MiB are free on that disk)") from error
     finally:
@@ -190,34 +190,34 @@ def _replace(path: Path | str, write: Callable[[Path], object], swept: bool = Fa
 
 
 def _prefix(name: str) -> str:
-    """The beginning of the names of a file's temporaries: short, for the file's own may be as long as names can be."""
+    """Prefix of the names of a file's temporaries: short, because the file's own name may have the maximum length."""
     return f"{_PREFIX}{zlib.crc32(os.fsencode(name)):08x}-"
 
 
 def _here() -> str:
-    """Which processes can tell whether one of this number is alive: those of this machine, in the same namespace."""
+    """Digest of this machine and namespace, whose processes can check whether a process number is alive."""
     return f"{zlib.crc32(f'{platform.node()} {process_namespace()}'.encode()):08x}-"
 
 
 def _temporary(folder: Path, name: str) -> Path:
-    """A new name for a file that is to become the one of that name."""
+    """Make a new temporary name for a file that is to get that name."""
     return folder / f"{_prefix(name)}{_here()}{os.getpid()}-{secrets.token_hex(8)}{_SUFFIX}"
 
 
 def _create(path: Path) -> None:
-    """An empty file, with the mode that any new file has there."""
+    """Create an empty file with the default mode."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
 
 
 def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
-    finally:  # an interrupt may have come before it was removed
+    finally:  # an interrupt may have prevented the removal
         path.unlink(missing_ok=True)
 
 
 def _keep_mode(there: Path, new: Path) -> None:
-    """Give a new file the mode of the one that it replaces, if there is one, where there are modes."""
+    """Give a new file the mode of the file that it replaces, if there is one and the system has modes."""
     try:
         mode = stat.S_IMODE(there.stat().st_mode)
     except FileNotFoundError:
@@ -228,21 +228,21 @@ def _keep_mode(there: Path, new: Path) -> None:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether that is the name of a file which is being written, or was when its writer was killed."""
+    """Return True for the name of a file that is being written, or was when its writer was killed."""
     return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
 
 
 def sweep(folder: Path, name: str | None = None) -> None:
-    """Remove what writers killed in the middle have left in a folder: all, or what was to become the file of that name.
+    """Remove temporary files left in a folder by writers that were killed: all, or those of one file name.
 
-    Call where no other process writes them.
+    Call this only when no other process is writing such files.
     """
     for leftover in folder.glob(f"{_PREFIX if name is None else _prefix(name)}*{_SUFFIX}"):
         leftover.unlink(missing_ok=True)
 
 
 def _sweep_dead(folder: Path, name: str) -> None:
-    """Remove what was to become the file of that name and whose writer is no more; others may be at work."""
+    """Remove temporary files for that name whose writers are dead; other writers may be at work."""
     prefix = f"{_prefix(name)}{_here()}"
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

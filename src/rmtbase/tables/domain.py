@@ -1,4 +1,4 @@
-"""What the values of a variable or an attribute can be."""
+"""Domains: sets of allowed values of variables and attributes."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from jaxtyping import Real, Shaped
 
 from rmtbase.shown import quoted
 
-_ROUNDING = 1e-9  # of the largest magnitude: by so much may numbers that are equal but for rounding be out of order
+_ROUNDING = 1e-9  # relative to the largest magnitude: disorder by less counts as rounding
 
 Order = Literal["any", "ascending", "rising", "falling"]
 
 
 @dataclass(frozen=True)
 class Domain:
-    """A set of values, in words and as a check.
+    """Set of allowed values, in words and as a check.
 
     Attributes:
-        words: what belongs to it, as messages say it.
-        kinds: of the elements, as NumPy's ``dtype.kind``.
-        least, most: the ends.
-        inside: whether the ends themselves are left out.
-        whole: whether they are integers, in whatever type.
-        missing: whether NaN may stand for what is not known or has no shape.
-        infinite: whether infinities are allowed: what has overflowed, and is told so.
-        order: along the last axis: ``ascending`` strictly, ``rising`` and ``falling`` with ties and rounding.
-        unique: whether no value comes twice.
-        choices: the only texts allowed; any if empty.
-        record: for texts: the type that the text is JSON of; None if it need not be JSON.
+        words: the set in words, for messages.
+        kinds: allowed kinds of elements, as in NumPy's ``dtype.kind``.
+        least, most: ends of the range.
+        inside: whether the ends themselves are excluded.
+        whole: whether values must be integers, in any dtype.
+        missing: whether NaN is allowed, for values that are not known or do not exist.
+        infinite: whether infinities are allowed, for values that have overflowed.
+        order: order along the last axis: ``ascending`` is strict, ``rising`` and ``falling`` allow ties and rounding.
+        unique: whether no value may occur twice.
+        choices: the only allowed texts; any text if empty.
+        record: type of the JSON value that a text must encode; None if it need not be JSON.
     """
 
     words: str
@@ -48,7 +48,7 @@ class Domain:
     record: type | None = None
 
     def fault(self, values: object) -> str | None:
-        """What is found that does not belong to the set, or None: of an array, or of an attribute's value."""
+        """Say what in an array, or in an attribute's value, does not belong to the set; None if all does."""
         array = np.asarray(values)
         if array.dtype.kind not in self.kinds:
             return f"type {array.dtype if array.dtype.kind != 'O' else 'text'}"
@@ -89,12 +89,12 @@ class Domain:
         return None if self.order == "any" or not array.ndim else self._fault_of_order(array)
 
     def _fault_of_order(self, array: Real[np.ndarray, "... place"]) -> str | None:
-        with np.errstate(invalid="ignore"):  # the difference of two infinities has no order to break
+        with np.errstate(invalid="ignore"):  # the difference of two infinities is NaN, and breaks no order
             step = np.diff(array, axis=-1)
         if self.order == "ascending":
             wrong = step <= 0
         else:
-            # Of each row by itself: statistics of very different size stand in one variable.
+            # Each row by itself, because a variable may hold statistics of very different sizes.
             finite = np.where(np.isfinite(array), np.abs(array), 0.0)
             slack = _ROUNDING * finite.max(axis=-1, keepdims=True, initial=0.0)
             wrong = step < -slack if self.order == "rising" else step > slack
