@@ -118,7 +118,7 @@ def _write_netcdf(whole: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset]
             else:
                 whole.to_netcdf(target, encoding=encoding["/"], **how)
         if sum(map(_content, groups.values())) <= largest_content(target.stat().st_size):
-            return  # else, compressed, it would exceed the limit for reading: it is nearly constant, and is not compressed
+            return  # else, compressed, it would exceed the limit for reading: it is then written uncompressed
 
 
 def _content(dataset: xr.Dataset) -> int:
