@@ -149,7 +149,7 @@ def test_chunk_whose_numbers_were_lost_with_their_worker_is_drawn_again_and_not_
 
     future, losses = SimpleNamespace(result=never), Counter()
     assert [_dask._result(future, plan.chunks[1], losses) for _ in range(3)] == [None, None, None]
-    with pytest.raises(WorkerError, match="draws 10 to 19 of case 0: every worker that was at it was lost"):
+    with pytest.raises(WorkerError, match="draws 10 to 19 of case 0: every worker that took it was lost"):
         _dask._result(future, plan.chunks[1], losses)
 
 

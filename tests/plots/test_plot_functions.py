@@ -534,7 +534,7 @@ def test_each_head_has_a_bar_of_its_own_null(resampled):
 
 
 def test_nulls_of_the_heads_own_have_no_one_spectrum(resampled):
-    with pytest.raises(ParameterError, match="scores of heads that have a null each"):
+    with pytest.raises(ParameterError, match="scores of heads that each have their own null"):
         null_spectrum(resampled)
 
 

@@ -85,7 +85,7 @@ class _Entry:
     def __post_init__(self) -> None:
         for field in _NEVER_WITHOUT:
             if not getattr(self, field):
-                raise ParameterError(field, getattr(self, field), f"something: no constant goes without its {field}")
+                raise ParameterError(field, getattr(self, field), f"a value: every constant needs its {field}")
 
     @property
     def id(self) -> str:

@@ -36,8 +36,8 @@ class PrecisionError(RmtbaseError, ArithmeticError):
 def agreed_digits(compute: Computation, digits: int) -> str:
     """Round ``compute()`` to ``digits`` significant digits on which two working precisions agree.
 
-    The first carries 10 digits more than asked for and the second another 20; if they differ, by cancellation say, both
-    are raised.
+    The first carries 10 digits more than asked for and the second another 20; if they differ, for example by
+    cancellation, both are raised.
 
     Raises:
         PrecisionError: 180 more digits do not suffice.

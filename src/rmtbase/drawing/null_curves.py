@@ -160,7 +160,9 @@ def _of_case(row: xr.Dataset, attributes: dict) -> _Spectrum:
 def _of_tree(tree: xr.DataTree, place: int) -> _Spectrum:
     null = null_of(tree)
     if "density" not in null:
-        raise ParameterError("table", "scores of heads that have a null each", "one null, of which there is a density")
+        raise ParameterError(
+            "table", "scores of heads that each have their own null", "a single null, with its density"
+        )
     shapes, circuit = shapes_of(tree), circuit_of(tree.attrs)
     if not 0 <= place < len(shapes):
         raise ParameterError("case", place, f"0 to {len(shapes) - 1}, a shape of the heads")

@@ -160,7 +160,7 @@ def save(
     path, named = Path(path), _named(figures)
     suffix = path.suffix.lower().removeprefix(".")
     if path.name in [f".{one}" for one in FORMATS]:  # such a name has no suffix
-        raise ParameterError("output", str(path), "a name before the suffix, or another folder's")
+        raise ParameterError("output", str(path), "a name before the suffix, or a folder with another name")
     if format is not None and format not in FORMATS:
         raise ParameterError("format", format, ", ".join(FORMATS))
     if path.is_dir() and suffix in FORMATS:

@@ -41,7 +41,7 @@ def gaussian_chain(
         if n > _WIDEST:
             raise ParameterError(f"dims[{index}]", n, f"at most {_WIDEST}")
     if math.prod(dims) > _LARGEST_PRODUCT:
-        raise ParameterError("dims", dims, "a product of at most 1e140: beyond it eigenvalues squared are no doubles")
+        raise ParameterError("dims", dims, "a product of at most 1e140: beyond it squared eigenvalues overflow")
     if method == "dense":
         return DenseGaussianChain(dims)
     if method != "thin":

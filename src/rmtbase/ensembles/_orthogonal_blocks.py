@@ -116,7 +116,9 @@ def orthogonal_blocks(dims: Sequence[int], rows: Sequence[int], fused: bool = Fa
         raise ParameterError("dims", checked, "no more rows in a block than columns")
     stored = tuple(require_positive_integer("rows", one) for one in rows)
     if len(stored) != len(widths) or min(stored) < h * (1 + require_flag("fused", fused)):
-        raise ParameterError("rows", stored, f"{len(widths)} of at least {h * (1 + fused)}, the rows of the blocks")
+        raise ParameterError(
+            "rows", stored, f"{len(widths)} numbers of at least {h * (1 + fused)}, the rows of the blocks"
+        )
     if fused and (len(widths) == 1 or len({*stored}) > 1 or len({*widths}) > 1):
         raise ParameterError("fused", fused, "two blocks of one width with the same number of stored rows")
     return OrthogonalBlocks(checked, stored, fused)

@@ -47,7 +47,7 @@ def residual_path(
     order = _require_order(order, depth) if part == "order" else None
     smallest = _LARGEST ** (-1.0 / max(1 if order is None else order, 1))
     if sigma < smallest:
-        raise ParameterError("sigma", sigma, f"at least {smallest:.3g}: below it singular values leave the doubles")
+        raise ParameterError("sigma", sigma, f"at least {smallest:.3g}: below it singular values underflow")
     if depth * math.log1p(2.0 * sigma) > math.log(_LARGEST):  # ‖I + A‖ is about 1 + 2 σ at most
         raise ParameterError("sigma", sigma, f"less at depth {depth}: singular values up to (1 + 2 sigma)^depth = 1e70")
     return ResidualProduct(d_model, depth, sigma, part, order)

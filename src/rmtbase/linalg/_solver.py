@@ -55,7 +55,7 @@ def singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDA
     most = None if rank is None else require_positive_integer("rank", rank)
     values = np.asarray(np.linalg.svd(wide, compute_uv=False)[..., :most], dtype=np.float64)
     if not np.isfinite(values).all():
-        raise ParameterError("stack", f"elements up to {np.abs(wide).max():.3g}", "singular values that are doubles")
+        raise ParameterError("stack", f"elements up to {np.abs(wide).max():.3g}", "singular values within float64")
     return values
 
 

@@ -324,7 +324,7 @@ def _result(future: Future, task: object, losses: Counter[Any]) -> Any:
         losses[task] += 1
         if losses[task] < _ATTEMPTS:
             return None
-        raise WorkerError(str(task), "every worker that was at it was lost; is there memory for it?") from error
+        raise WorkerError(str(task), "every worker that took it was lost; is there enough memory?") from error
     except (RmtbaseError, OSError, CancelledError):
         raise
     except Exception as error:

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 _DRAWING = ("ensembles", "linalg", "montecarlo", "statistics")
 _COMPILED = (
-    "jax_default_device",  # another kind of device where there are two
+    "jax_default_device",  # selects among several kinds of device
     "jax_disable_jit",  # runs each operation by itself, which changes sums
     "jax_disable_most_optimizations",  # this and the following reach the compiler, which then orders sums differently
     "jax_optimization_level",

@@ -377,7 +377,7 @@ def _remove(store: Store, progress: Progress) -> None:
     try:
         store.remove()
     except OutputError as error:
-        progress.note(f"the table is written; what it was made from is still there: {error}")
+        progress.note(f"the table is written, but its chunks are still there: {error}")
 
 
 def _amount(chunks: Chunks) -> str:

@@ -100,7 +100,7 @@ def read_rows(path: Path, layout: Layout, name: str, rows: slice = slice(None)) 
         file.seek(place + first * width * dtype.itemsize)
         numbers = np.fromfile(file, dtype, max(0, last - first) * width)
     if numbers.size != max(0, last - first) * width:
-        raise TableError(path, "an end before the numbers'", "a chunk as it was written")
+        raise TableError(path, "fewer numbers than it should have", "a chunk as it was written")
     return numbers.reshape(-1, *shape[1:])
 
 

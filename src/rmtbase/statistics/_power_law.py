@@ -67,7 +67,9 @@ def power_law_fit(values: ArrayLike, x_min: float | None = None) -> PowerLawFit:
         return min(fits, key=lambda fit: fit.distance)
     start = int(np.searchsorted(x, float(x_min)))
     if not 0.0 < float(x_min) < x[-1] or start > x.size - 2:
-        raise ParameterError("x_min", x_min, f"a positive number below the largest value {x[-1]:g}, and one beside it")
+        raise ParameterError(
+            "x_min", x_min, f"a positive number below the largest value {x[-1]:g}, with two values in the tail"
+        )
     return _fit(x, start, float(x_min))
 
 
@@ -85,7 +87,7 @@ def hill_exponent(values: ArrayLike, tail: int) -> float:
     x = _require_sample(values)
     count = require_positive_integer("tail", tail)
     if count >= x.size or x[-1] == x[-count - 1]:
-        raise ParameterError("tail", tail, f"fewer than the {x.size} values, and not all of it equal to the next")
+        raise ParameterError("tail", tail, f"fewer than the {x.size} values, not all of them equal to the next")
     return 1.0 + count / float(np.log(x[-count:] / x[-count - 1]).sum())
 
 

@@ -308,7 +308,7 @@ def on_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
     """
     x, on_log = _require_values(values)
     if (x < 0.0)[..., on_log].any():
-        raise ParameterError("values", "negative ones", "none that is negative of a statistic that is positive")
+        raise ParameterError("values", "negative values", "no negative value of a positive statistic")
     with np.errstate(divide="ignore"):  # a zero eigenvalue is infinitely far from any null
         return np.where(on_log, np.log(np.where(on_log, x, 1.0)), x)
 

@@ -74,7 +74,7 @@ def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: 
     if OF_ALL not in recorded and OF_VARIABLES not in recorded:  # a flipped byte can hide one of the two, not both
         raise TableError(
             path,
-            "no digest, so that damage could not be told: it was written by other software",
+            "no digest, so that damage could not be detected: it was written by other software",
             "a file written by rmtbase: open it with xarray, and write it with rmtbase.tables.write_table",
         )
     try:
