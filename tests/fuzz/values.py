@@ -104,7 +104,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "diff": ("model", "model"),
     "law": ("--d-model", "8", "--d-head", "2"),
     "constants": ("product_upper_edge", "--d-model", "8", "--d-head", "2"),
-    "published": (),
     "cite": ("product_upper_edge",),
     "plot": ("scores.nc", "-o", "figures"),
     "export": ("scores.nc",),
