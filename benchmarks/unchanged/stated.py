@@ -174,6 +174,7 @@ MEANT: dict[str, str] = {
             "published_table",
         )
     },
+    "names/tables.Kind*": "one tuple of relations, of sizes and names: a digest shows that values are as written",
     "commands/rmtbase published*": "pages of studies/sources have the tables",
     "commands/rmtbase --help*": "without the command published",
     "names/nulls.open_atlas": "tables.open_atlas_file opens any atlas",

@@ -92,7 +92,6 @@ def test_a_comparison_comes_back_from_its_file(comparison, tmp_path):
     ("group", "change", "said"),
     [
         ("pairs", lambda table: table.assign(first=("pair", ["e"] * table.sizes["pair"])), "first 'e' in /pairs"),
-        ("pairs", lambda table: table.assign(adjusted_p_value=table["p_value"] / 2), "adjusted_p_value below p_value"),
         ("models", lambda table: table.drop_vars("attention"), "no variable 'attention'"),
         ("components", lambda table: table.assign(shape=-table["shape"]), "in variable '/components/shape'"),
     ],

@@ -193,7 +193,7 @@ def _judge(
         _require(after == before, f"refused, and the folder changed: {_difference(before, after)}")
         _require(reading.content is None or reading.commanded, "refused without a command")
         # The library reads what the command, for another reason, does not take: both are right if the content is.
-        if reading.content is not None:
+        if reading.content is not None and not mutator.anew:
             _same_content(root, kind, folder, reading, command)
         _require(mutator is not UNTOUCHED, f"the original is refused: {err[-300:]}")
         return REFUSED, err.strip().splitlines()[-1]
@@ -204,6 +204,8 @@ def _judge(
         return REFUSED, next(line for line in out.splitlines() if kind.says in line)
     if mutator.refused and not kind.heals:
         raise _WrongError("taken, where it must be refused")
+    if mutator.anew:
+        return RIGHT, ""
     try:
         _same_content(root, kind, folder, reading, command)
     except _WrongError:

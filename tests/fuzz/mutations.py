@@ -15,6 +15,7 @@ class Mutator:
         name: in words.
         apply: changes the file at the path; the bytes are another file of its kind.
         refused: that no file changed so may be read, whatever it still holds.
+        anew: that the file is whole, with other values than the original, and may be read as it is.
         mixes: that it may be the other file as a whole, which is read as that.
         once: that there is no chance in it.
         unprivileged: that it is read by somebody whom permissions bind.
@@ -23,6 +24,7 @@ class Mutator:
     name: str
     apply: Callable[[Random, Path, bytes], None]
     refused: bool = False
+    anew: bool = False
     mixes: bool = False
     once: bool = False
     unprivileged: bool = False

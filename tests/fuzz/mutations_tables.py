@@ -62,6 +62,17 @@ def _twice(name: str) -> Change:
     return change
 
 
+def _exchanged(name: str) -> Change:
+    def change(table: xr.Dataset) -> xr.Dataset | None:
+        if name not in table.coords or table.sizes[name] < 2:
+            return None
+        words = table[name].values.copy()
+        words[[0, 1]] = words[[1, 0]]
+        return table.assign_coords({name: words})
+
+    return change
+
+
 _TEXT = lambda values: values.astype(str)  # noqa: E731
 _REVERSED = lambda values: values[..., ::-1]  # noqa: E731
 
@@ -72,7 +83,6 @@ IMPOSSIBLE: dict[str, Change] = {
     "probabilities as text": _all("probability", _TEXT),
     "a probability above 1": _one("probability", 1.5),
     "probabilities that fall": _all("probability", _REVERSED),
-    "d_head above d_model": _one("d_head", 1000),
     "d_head 0": _one("d_head", 0),
     "d_model negative": _one("d_model", -12),
     "a fraction as d_model": _one("d_model", 12.5),
@@ -84,9 +94,7 @@ IMPOSSIBLE: dict[str, Change] = {
     "a q-value above 1": _one("q_value", 1.5),
     "a negative sigma_q": _one("sigma_q", -1.0),
     "a negative sigma": _one("sigma", -1.0),
-    "an infinite mean": _one("mean", np.inf),
     "no moments at all": _one("moment_order", 0.0),
-    "a center beyond its bin": _one("bin_center", -1e9),
     "means as text": _all("mean", _TEXT),
     "observations as text": _all("observed", _TEXT),
     "no draws": _one("draws", 0),
@@ -94,10 +102,6 @@ IMPOSSIBLE: dict[str, Change] = {
     "a negative distance": _one("distance", -1.0),
     "a depth of 0": _one("depth", 0),
     "no rows": _one("n_rows", 0),
-    "a sample doubled": _all("sample", lambda values: 2 * values),
-    "all draws equal": _all("sample", lambda values: np.broadcast_to(values[..., :1], values.shape).copy()),
-    "a sample of zeros": _all("sample", np.zeros_like),
-    "a draw that is infinite": _one("sample", np.inf),
     "a statistic twice": _twice("statistic"),
     "provenance that is no JSON": _attribute("provenance", "drawn on a Monday"),
     "provenance that is a list": _attribute("provenance", "[1, 2]"),
@@ -109,6 +113,27 @@ IMPOSSIBLE: dict[str, Change] = {
     "a model that is a list": _attribute("model", np.arange(3)),
 }
 """Everything that no table may say, whoever signed it."""
+
+CONTRADICTING: dict[str, Change] = {
+    "d_head above d_model": _one("d_head", 1000),
+    "a center beyond its bin": _one("bin_center", -1e9),
+    "an infinite mean": _one("mean", np.inf),
+    "a sample doubled": _all("sample", lambda values: 2 * values),
+    "all draws equal": _all("sample", lambda values: np.broadcast_to(values[..., :1], values.shape).copy()),
+    "a sample of zeros": _all("sample", np.zeros_like),
+    "a draw that is infinite": _one("sample", np.inf),
+    "statistics exchanged": _exchanged("statistic"),
+    "half of the draws": lambda table: table.isel(draw=slice(None, None, 2)) if "draw" in table.dims else None,
+    "half of the bins": lambda table: table.isel(bin=slice(None, None, 2)) if "bin" in table.dims else None,
+    "half of the layers": lambda table: table.isel(layer=slice(None, None, 2)) if "layer" in table.dims else None,
+    "q-values of zero": _all("q_value", np.zeros_like),
+    "no reasons": _all("reason", lambda values: np.full(values.shape, "")),
+    "all directions": _all("n_directions", np.ones_like),
+    "no scales": _all("sigma", lambda values: np.full_like(values, np.nan)),
+    "other strengths": _all("strength_low", lambda values: 1e9 * values),
+    "other steps of departure": _all("lasting_step", lambda values: values + 10),
+}
+"""Values that are possible, each by itself, and do not fit those beside them: refused, or read as they are."""
 
 _SIGNATURES = ("digest", "checksum", "sha256", "crc")
 
@@ -138,7 +163,7 @@ def _signed(groups: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
     return groups | {"/": with_checksums(groups["/"])}
 
 
-def _mutator(name: str, change: Change) -> Mutator:
+def _mutator(name: str, change: Change, refused: bool) -> Mutator:
     def apply(rng: Random, path: Path, donor: bytes) -> None:
         groups = _open(path)
         for place in sorted(groups, key=lambda one: (one != "/heads", one)):
@@ -148,11 +173,15 @@ def _mutator(name: str, change: Change) -> Mutator:
                 return
         raise LookupError(name)
 
-    return Mutator(name, apply, refused=True, once=True)
+    return Mutator(name, apply, refused=refused, anew=not refused, once=True)
 
 
 def impossible(path: Path) -> tuple[Mutator, ...]:
     """Those of them that a file has the place for."""
     groups = _open(path).values()
-    fitting = [name for name, change in IMPOSSIBLE.items() if any(change(group) is not None for group in groups)]
-    return tuple(_mutator(name, IMPOSSIBLE[name]) for name in fitting)
+    return tuple(
+        _mutator(name, change, refused)
+        for changes, refused in ((IMPOSSIBLE, True), (CONTRADICTING, False))
+        for name, change in changes.items()
+        if any(change(group) is not None for group in groups)
+    )

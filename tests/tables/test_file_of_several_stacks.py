@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import xarray as xr
 
@@ -52,17 +51,13 @@ def test_circuits_differ_in_their_scales(stored):
 
 
 DAMAGES = {
-    "a head without its sigma": (
-        lambda tree: tree["heads"]["sigma_q"].values.__setitem__((1, 2), np.nan),
-        "sigma_q of another number of heads than n_heads",
-    ),
-    "a head beyond those of its layer": (
-        lambda tree: tree["circuits/key/heads"]["sigma_k"].values.__setitem__((1, 5), 0.02),
-        "sigma_k of another number of heads than n_key_heads",
-    ),
     "a shape that there is no null for": (
         lambda tree: tree["null"]["layer_shape"].values.__setitem__(0, 7),
         "layer_shape 7 of 3 shapes",
+    ),
+    "layers that the null does not have": (
+        lambda tree: tree.update({"null": xr.DataTree(tree["null"].to_dataset().isel(layer=slice(1, None)))}),
+        "layer_shape of",
     ),
     "a circuit of another name": (
         lambda tree: tree["circuits/ov"].attrs.update(circuit="value"),

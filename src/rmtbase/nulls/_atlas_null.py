@@ -17,7 +17,7 @@ from jaxtyping import Float, Float32, Int
 
 from rmtbase import laws
 from rmtbase.errors import MissingFileError, TableError
-from rmtbase.laws import PROBABILITIES, histogram_edges
+from rmtbase.laws import BINS, PROBABILITIES, histogram_edges
 from rmtbase.nulls._head_null import EDGE_LEVEL, SharedNull, case_of_shape
 from rmtbase.nulls._order_statistics import count_bound
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
@@ -52,7 +52,7 @@ class AtlasNull(SharedNull):
         source: which atlas, in words.
 
     Raises:
-        TableError: the atlas lacks a statistic that this version scores, or was made for other probabilities.
+        TableError: the atlas lacks a statistic that this version scores, or was made for other probabilities or bins.
     """
 
     dims: tuple[int, int, int]
@@ -64,9 +64,9 @@ class AtlasNull(SharedNull):
     ) -> None:
         for name, value in (("dims", (d_model, d_head, d_model)), ("case", case), ("source", source)):
             object.__setattr__(self, name, value)
-        found = (case["statistic"].values.tolist(), case["probability"].values.tolist())
-        if found != (list(SPECTRAL_STATISTICS), list(PROBABILITIES)):
-            raise TableError(source, "other statistics or probabilities", "those of this version; make it again")
+        found = (case["statistic"].values.tolist(), case["probability"].values.tolist(), case.sizes["bin"])
+        if found != (list(SPECTRAL_STATISTICS), list(PROBABILITIES), BINS):
+            raise TableError(source, "other statistics, probabilities or bins", "those of this version; make it again")
 
     @classmethod
     def from_atlas(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> AtlasNull | None:

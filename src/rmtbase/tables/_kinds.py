@@ -13,23 +13,7 @@ from rmtbase.errors import TableError
 from rmtbase.parameters import NORMALIZATIONS
 from rmtbase.shown import in_one_line, quoted, shown
 from rmtbase.tables._draws_schema import ATLAS_SCHEMA, BASELINE_SCHEMA, ELEMENTS_SCHEMA, SPECTRA_SCHEMA
-from rmtbase.tables._relations import (
-    Fault,
-    Relation,
-    checksums_fit,
-    density_is_one,
-    draws_agree,
-    draws_differ,
-    edges_enclose_bins,
-    formulas_fit,
-    heads_fit,
-    moments_fit,
-    padded_from,
-    sample_fits,
-    scales_fit,
-    standard_error_fits,
-    trace_fits,
-)
+from rmtbase.tables._relations import Relation, checksums_fit, edges_enclose_bins, sample_has_all_draws
 from rmtbase.tables._schema import (
     COORDINATES,
     REQUIRED_COORDINATES,
@@ -74,8 +58,7 @@ class Kind:
         attributes: those of the root that must be there.
         may_have: those that are checked where they are there.
         optional: groups that need not be there.
-        relations: what the variables of the root owe to one another.
-        scores_relations: what its groups owe to one another.
+        relations: checks of the sizes and names that variables and groups share.
         described: further groups with the root's attributes, where they are there.
         schema_of: the schema of a group by its name and all groups, where ``groups`` does not say it all.
     """
@@ -86,12 +69,11 @@ class Kind:
     may_have: Mapping[str, Domain] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
     relations: tuple[Relation, ...] = ()
-    scores_relations: tuple[Callable[[Mapping[str, xr.Dataset]], Fault], ...] = ()
     described: frozenset[str] = frozenset()
     schema_of: Callable[[str, Mapping[str, Outline]], Schema] | None = None
 
 
-_OF_DRAWS = (edges_enclose_bins, draws_agree, moments_fit, standard_error_fits, density_is_one)
+_OF_DRAWS = (edges_enclose_bins, sample_has_all_draws)
 
 KINDS: dict[str, Kind] = {
     one.name: one
@@ -100,22 +82,19 @@ KINDS: dict[str, Kind] = {
             "baseline",
             {"": BASELINE_SCHEMA},
             EVERY_FILE | NORMALIZATION | _SIMULATED,
-            relations=(
-                *(heads_fit, *_OF_DRAWS, draws_differ, padded_from("d_head")),
-                *(trace_fits, scales_fit, sample_fits),
-            ),
+            relations=_OF_DRAWS,
         ),
         Kind(
             "spectra",
             {"": SPECTRA_SCHEMA},
             EVERY_FILE | NORMALIZATION | _SIMULATED,
-            relations=(*_OF_DRAWS, padded_from("rank"), sample_fits),
+            relations=_OF_DRAWS,
         ),
         Kind(
             "elements",
             {"": ELEMENTS_SCHEMA},
             EVERY_FILE | _SIMULATED,
-            relations=(heads_fit, *_OF_DRAWS, formulas_fit, sample_fits),
+            relations=_OF_DRAWS,
         ),
         Kind(
             "atlas",
@@ -124,7 +103,7 @@ KINDS: dict[str, Kind] = {
             | dict.fromkeys(("title", "creator", "license", "version"), TEXT)
             | {"seed": INTEGER}
             | {"normalization": Domain("'none'", kinds="OUT", choices=("none",))},
-            relations=(heads_fit, padded_from("d_head"), standard_error_fits, checksums_fit),
+            relations=(checksums_fit,),
         ),
     )
 }
@@ -141,7 +120,7 @@ def validate(table: xr.Dataset | xr.DataTree, path: Path | str, *kinds: str) -> 
     """Raise :class:`~rmtbase.errors.TableError` unless this is a table of one of those kinds, and can be.
 
     That is: of this schema's version, with every attribute and variable that the schema names, of the type, the
-    range and the dimensions that it says, and such that the variables fit one another.
+    range and the dimensions that it says, and of sizes that fit one another.
     """
     groups = groups_of(table)
     require_values(groups, require_outline(groups, path, kinds), path)
@@ -183,7 +162,7 @@ def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tupl
 
 
 def require_values(groups: Mapping[str, xr.Dataset], kind: Kind, path: Path | str) -> None:
-    """Raise :class:`~rmtbase.errors.TableError` unless every value lies in its domain, and all fit one another."""
+    """Raise :class:`~rmtbase.errors.TableError` unless every value lies in its domain, and sizes fit."""
     for group, dataset in groups.items():
         schema = _schema(kind, group, groups) if group in kind.groups else {}
         for name, variable in dataset.variables.items():
@@ -191,10 +170,7 @@ def require_values(groups: Mapping[str, xr.Dataset], kind: Kind, path: Path | st
             if known is not None and (fault := known.domain.fault(variable.values)) is not None:
                 raise TableError(path, f"{fault} in variable {_place(group, name)}", known.domain.words)
     for fault in kind.relations:
-        if (broken := fault(groups[""])) is not None:
-            raise TableError(path, *broken)
-    for fault_of_all in kind.scores_relations:
-        if (broken := fault_of_all(groups)) is not None:
+        if (broken := fault(groups)) is not None:
             raise TableError(path, *broken)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
 import xarray as xr
 
 from rmtbase.results.trajectory.schema import STEP, STEP_COORDINATES
@@ -235,18 +234,6 @@ def models_named(groups: Mapping[str, xr.Dataset]) -> Fault:
     return None
 
 
-def adjusted_upwards(groups: Mapping[str, xr.Dataset]) -> Fault:
-    """A p-value that is adjusted for several tests is no smaller than the test's own."""
-    for group in ("/pairs", *_GROUPED, *(f"/along{name}" for name in _GROUPED)):
-        if group in groups and "adjusted_p_value" in groups[group]:
-            own, adjusted = (groups[group][name].values for name in ("p_value", "adjusted_p_value"))
-            if (adjusted < own - 1e-12).any() or (np.isnan(own) != np.isnan(adjusted)).any():
-                return f"adjusted_p_value below p_value in {group}", "at least p_value, and NaN where that is"
-    return None
-
-
-COMPARISON_RELATIONS = (models_named, adjusted_upwards)
-
 COMPARISON = register(
     Kind(
         "comparison",
@@ -254,6 +241,6 @@ COMPARISON = register(
         EVERY_FILE,
         {"warnings": JSON_LIST},
         frozenset({*COMPARISON_SCHEMA} - {"/models"}),
-        scores_relations=COMPARISON_RELATIONS,
+        relations=(models_named,),
     )
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-import numpy as np
 import xarray as xr
 
-from rmtbase.tables import EVERY_FILE, Fault, Kind, Variable, register
+from rmtbase.tables import COORDINATES, EVERY_FILE, Fault, Kind, Variable, register
 from rmtbase.tables.domain import ANY, COUNT, JSON_LIST, NON_NEGATIVE_OR_NAN, PROBABILITY, TEXT, Domain
 
 KINDS_OF_COMPOSITION: Mapping[str, str] = {"q": "W_QK^T W_OV", "k": "W_QK W_OV", "v": "W_OV W_OV"}
@@ -26,6 +26,13 @@ _SHARE = Domain("numbers from 0 to 1, or NaN", least=0, most=1 + 1e-9, missing=T
 
 _CODE = Domain("a code from 0 to 3", kinds="iu", least=0, most=len(NOT_TESTABLE_PAIRS) - 1)
 _CODES = "; ".join(f"{code} {words}" for code, words in enumerate(NOT_TESTABLE_PAIRS) if words)
+
+_KINDS = Domain(
+    f"kinds of composition, {', '.join(KINDS_OF_COMPOSITION)}",
+    kinds="OUT",
+    unique=True,
+    choices=tuple(KINDS_OF_COMPOSITION),
+)
 
 COMPOSITION_SCHEMA: dict[str, Variable] = {
     "score": Variable(
@@ -65,36 +72,24 @@ COMPOSITION_SCHEMA: dict[str, Variable] = {
 """The variables of a file of compositions, one entry for each kind and each two heads."""
 
 
-def pairs_fit(table: xr.Dataset) -> Fault:
-    """Both dimensions are over the same heads; what is known of pairs is known together; no q-value is below its p."""
-    if not set(table["kind"].values.tolist()) <= set(KINDS_OF_COMPOSITION):
-        return "another kind of composition", f"some of {', '.join(KINDS_OF_COMPOSITION)}"
+def same_heads(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """Both dimensions of pairs are over the same heads."""
+    table = groups[""]
     for name in ("", "_layer", "_head", "_stack"):
         sides = [
             table[f"{dim}{name}"].values.tolist() for dim in ("earlier", "later") if f"{dim}{name}" in table.coords
         ]
         if (name != "_stack" and len(sides) < 2) or (len(sides) == 2 and sides[0] != sides[1]):
             return f"other heads along later than along earlier ({name or 'names'})", "the same, in the same order"
-    there = table["score"].notnull().values
-    for name in ("expected_score", "z_score", "p_value", "overlap"):
-        if (table[name].notnull().values & ~there).any():
-            return f"{name} of pairs without a score", "NaN there"
-    for p, code in (("p_value", "not_testable"), ("overlap_p_value", "overlap_not_testable")):
-        if (there & (table[p].isnull().values != (table[code].values > 0))).any():
-            return f"{code} of pairs that have a p-value, or 0 of some that have none", "a code where there is no test"
-    for p, q in (("p_value", "q_value"), ("p_value", "holm_p_value"), ("p_value_below", "q_value_below")):
-        with np.errstate(invalid="ignore"):
-            if (table[q].values < table[p].values * (1 - 1e-9)).any():
-                return f"{q} below {p}", "an adjusted p-value of at least the p-value"
     return None
 
 
 COMPOSITION = register(
     Kind(
         "composition",
-        {"": COMPOSITION_SCHEMA},
+        {"": {**COMPOSITION_SCHEMA, "kind": replace(COORDINATES["kind"], domain=_KINDS)}},
         EVERY_FILE | {"model": TEXT, "null": TEXT},
         {"revision": TEXT, "family": TEXT} | dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
-        relations=(pairs_fit,),
+        relations=(same_heads,),
     )
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import xarray as xr
-
-from rmtbase.tables import EVERY_FILE, Fault, Kind, Variable, register
+from rmtbase.tables import EVERY_FILE, Kind, Variable, register
 from rmtbase.tables.domain import (
     FALLING,
     FLAG_OR_NAN,
@@ -56,14 +54,6 @@ EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
 """The variables of a file of effective depths, one entry for each weight matrix of a model."""
 
 
-def untested_matrices_have_reasons(table: xr.Dataset) -> Fault:
-    """A matrix that is there was tested, or says why not."""
-    untested = table["n_rows"].notnull() & table["p_value"].isnull()
-    if ((table["reason"] != "") != untested).any():
-        return "a reason of matrices that were tested, or none of one that was not", "one of the two"
-    return None
-
-
 EFFECTIVE_DEPTH = register(
     Kind(
         "effective_depth",
@@ -72,6 +62,5 @@ EFFECTIVE_DEPTH = register(
         | {"model": TEXT, "distance": TEXT, "level": PROBABILITY, "draws": SIZE, "seed": INTEGER}
         | {"part": Domain("'path' or 'update'", kinds="OUT", choices=("path", "update"))},
         {"revision": TEXT, "family": TEXT, "notes": JSON_LIST, "warnings": JSON_LIST},
-        relations=(untested_matrices_have_reasons,),
     )
 )

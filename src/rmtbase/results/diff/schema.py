@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import xarray as xr
-
-from rmtbase.tables import EVERY_FILE, Fault, Kind, Schema, Variable, register
+from rmtbase.tables import EVERY_FILE, Kind, Schema, Variable, register
 from rmtbase.tables.domain import (
     ANY,
     COUNT_OR_NAN,
@@ -71,23 +67,6 @@ CHANGES_SCHEMA: dict[str, Schema] = {
 """The variables of each group of a file of changes: of whole matrices, and of the parts of each head."""
 
 
-def changes_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
-    """What a matrix that is not there has, must be missing; no q-value is below its p-value."""
-    for name in CHANGES_SCHEMA:
-        group = groups.get(name)
-        if group is None:
-            continue
-        if (group["relative_change"].notnull() & group["n_rows"].isnull()).any():
-            return f"a change of a matrix without rows in {name}", "NaN there"
-        for side in _SIDES:
-            untested = group["n_rows"].notnull() & group[f"p_value_{side}"].isnull()
-            if ((group[f"reason_{side}"] != "") != untested).any():
-                return f"reason_{side} of changes with a p-value in {name}, or none of one without", "one of the two"
-            if (group[f"q_value_{side}"] < group[f"p_value_{side}"] * (1 - 1e-9)).any():
-                return f"q_value_{side} below p_value_{side} in {name}", "an adjusted p-value of at least the p-value"
-    return None
-
-
 CHANGES = register(
     Kind(
         "changes",
@@ -95,6 +74,5 @@ CHANGES = register(
         EVERY_FILE | {"model": TEXT, "level": PROBABILITY},
         {"family": TEXT, "notes": JSON_LIST},
         frozenset({"/heads"}),
-        scores_relations=(changes_fit,),
     )
 )

@@ -5,15 +5,6 @@ from ._head_elements import ElementMode, HeadElements
 from ._heads import circuit_scores, circuits_of, layer_coordinates, require_scores, sizes_of
 from ._matrices import matrix_p_value_floors
 from ._read_matrices import LAYERS, products_of
-from ._scores_relations import (
-    Groups,
-    circuit_group,
-    circuits_whole,
-    heads_padded,
-    shapes_fit,
-    sizes_known,
-    untested_heads_have_reasons,
-)
 from ._why import LEVEL, QUESTIONS, TESTS, WhySummary, summarize_why, verdict
 from .measure import MatrixMode, score, score_heads
 from .page import render
@@ -37,7 +28,6 @@ __all__ = [
     "ElementMode",
     "Elements",
     "ElementsSummary",
-    "Groups",
     "HeadElements",
     "HeadFinding",
     "MatrixMode",
@@ -45,13 +35,10 @@ __all__ = [
     "WhySummary",
     "at_p_value_floor",
     "attention_class",
-    "circuit_group",
     "circuit_scores",
     "circuits_of",
-    "circuits_whole",
     "farthest_distance",
     "heads_csv",
-    "heads_padded",
     "layer_coordinates",
     "layer_p_value_floors",
     "matrices_csv",
@@ -62,13 +49,10 @@ __all__ = [
     "require_scores",
     "score",
     "score_heads",
-    "shapes_fit",
     "signed_distance",
-    "sizes_known",
     "sizes_of",
     "summarize_elements",
     "summarize_scores",
     "summarize_why",
-    "untested_heads_have_reasons",
     "verdict",
 ]

@@ -1,11 +1,10 @@
-"""What the groups of a scores file owe to one another: each function gives what is found and expected, or None."""
+"""Checks of what the groups of a scores file share: each returns what is found and what is expected, or None."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import xarray as xr
 
 from rmtbase.shown import quoted
@@ -48,28 +47,6 @@ def sizes_known(groups: Groups) -> Fault:
             one_of = {name, "d_model"} if circuit == QK and name != "d_head" else {name}
             if not (one_of & set(attributes) or name in heads.coords):
                 return f"no attribute {' nor '.join(sorted(one_of))}", f"{name} of {circuit.symbol}, or a coordinate"
-    return None
-
-
-def heads_padded(groups: Groups) -> Fault:
-    """A head that is there has its σ's, and a layer has none beyond its heads."""
-    for circuit, heads, _, _ in _scored(groups):
-        there = np.ones((heads.sizes["layer"], heads.sizes["head"]), dtype=bool)
-        if circuit.heads in heads.coords:
-            there &= np.arange(heads.sizes["head"]) < heads[circuit.heads].values[:, None]
-        for factor in circuit.factors:
-            if (heads[factor.sigma].notnull().values != there).any():
-                return f"{factor.sigma} of another number of heads than {circuit.heads}", "one for each head, else NaN"
-    return None
-
-
-def untested_heads_have_reasons(groups: Groups) -> Fault:
-    """A head is tested, or says why it is not."""
-    for circuit, heads, _, _ in _scored(groups):
-        there = heads[circuit.factors[0].sigma].notnull().values
-        untested = there & heads["omnibus_p_value"].isnull().values
-        if ((heads["reason"].values != "") != untested).any():
-            return f"a reason of {circuit.noun}s that were tested, or none of one that was not", "one of the two"
     return None
 
 

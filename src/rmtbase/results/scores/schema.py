@@ -7,14 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from rmtbase.parameters import INITIALIZATIONS
-from rmtbase.results.scores._scores_relations import (
-    circuit_group,
-    circuits_whole,
-    heads_padded,
-    shapes_fit,
-    sizes_known,
-    untested_heads_have_reasons,
-)
+from rmtbase.results.scores._scores_relations import circuit_group, circuits_whole, shapes_fit, sizes_known
 from rmtbase.tables import CIRCUITS, EVERY_FILE, NORMALIZATION, QK, Circuit, Kind, Outline, Schema, Variable, register
 from rmtbase.tables.domain import (
     COUNT,
@@ -379,7 +372,7 @@ SCORES = register(
         frozenset(
             {"/matrices", "/experts", "/heads/elements", "/super_weights", "/why", *_HEADS} - {"/heads", "/null"}
         ),
-        scores_relations=(circuits_whole, sizes_known, heads_padded, shapes_fit, untested_heads_have_reasons),
+        relations=(circuits_whole, sizes_known, shapes_fit),
         described=frozenset(_CIRCUIT_OF),
         schema_of=_schema_of,
     )

@@ -1,10 +1,9 @@
-"""What a file of signal and noise holds, and what its variables owe to one another."""
+"""What a file of signal and noise holds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
 import xarray as xr
 
 from rmtbase.results.scores.schema import OF_HEADS
@@ -23,8 +22,6 @@ from rmtbase.tables.domain import (
     TEXT,
     Domain,
 )
-
-_SLACK = 1e-9  # relative
 
 TAIL_VERDICTS = ("noise", "spikes", "power law", "effective depth", "not told apart", "none of them")
 """What a spectrum may be found to be: one of the four candidates, several of them, or none."""
@@ -146,74 +143,12 @@ def signals_whole(groups: Mapping[str, xr.Dataset]) -> Fault:
     return None if any(True for _ in _each(groups)) else ("neither heads nor matrices", "a group of either")
 
 
-def directions_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
-    """Of each spectrum there are as many directions as it says, each with all its numbers; limits enclose strengths."""
-    level, without = float(groups[""].attrs["level"]), _without_law(groups)
+def directions_held(groups: Mapping[str, xr.Dataset]) -> Fault:
+    """There is an entry for each direction of each spectrum."""
     for name, group in _each(groups):
-        values = {one: group[one].values for one in group.data_vars if group[one].dims[-1:] == ("direction",)}
-        number = group["n_directions"].values
-        expected = np.arange(group.sizes["direction"]) < np.where(np.isnan(number), 0, number)[..., None]
-        if (number > group.sizes["direction"]).any():
+        if (group["n_directions"].values > group.sizes["direction"]).any():
             return f"more n_directions in {quoted(name)} than there is room for", "an entry of direction for each"
-        for variable, found in values.items():
-            if (np.isnan(found) == (expected & (variable not in without))).any():
-                return f"{variable} in {quoted(name)} of another number of directions than n_directions", "one of each"
-        if (values["p_value"] > level).any():
-            return f"a direction in {quoted(name)} with p_value above the level", f"at most {level:g}"
-        if (np.isfinite(number) & ~(group["next_p_value"].values > level)).any():
-            return f"next_p_value in {quoted(name)} that is not above the level", "one that ended the search"
-        low, mid, high = (values[one] for one in ("strength_low", "strength", "strength_high"))
-        with np.errstate(invalid="ignore"):
-            if ((low > mid * (1 + _SLACK)) | (mid > high * (1 + _SLACK))).any():
-                return f"a strength in {quoted(name)} outside its limits", "strength_low <= strength <= strength_high"
-            if (values["shrunken"] > mid * (1 + _SLACK)).any():
-                return f"shrunken in {quoted(name)} above the strength", "at most the strength"
     return None
-
-
-def floors_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
-    """Where there is a noise floor it has a number of directions and a scale."""
-    without = _without_law(groups)
-    for name, group in _each(groups):
-        floor, known = group["noise_floor"].values == 1, np.isfinite(group["n_directions"].values)
-        if (floor & ~known).any():
-            return f"a noise floor in {quoted(name)} without n_directions", "the number of directions above it"
-        for variable in ("rest_p_value", "noise_scale", "signal_share", "raw_share"):
-            if (np.isfinite(group[variable].values) != (known & (variable not in without))).any():
-                return f"{variable} in {quoted(name)} where n_directions is not, or the reverse", "both, or neither"
-        for variable in without:
-            if group[variable].notnull().any():
-                return f"{variable} in {quoted(name)} with the null of sign flips", "NaN: it needs a law of the noise"
-    return None
-
-
-def untested_have_reasons(groups: Mapping[str, xr.Dataset]) -> Fault:
-    """A spectrum that was not tested says why."""
-    for name, group in _each(groups):
-        untested = group["sigma"].notnull().values & group["first_p_value"].isnull().values
-        if (untested & (group["reason"].values == "")).any():
-            return f"a spectrum in {quoted(name)} without a p-value and without a reason", "one of the two"
-    return None
-
-
-def tails_fit(groups: Mapping[str, xr.Dataset]) -> Fault:
-    """Where there is a verdict there are an exponent and the p-value of noise, and else a reason; bands are ordered."""
-    for name, group in _each(groups):
-        if "tail_verdict" not in group:
-            continue
-        known = group["tail_verdict"].values != ""
-        for variable in ("power_law_exponent", "exponent_p_value", "noise_p_value", "null_exponent"):
-            if (np.isfinite(group[variable].values) != known).any():
-                return f"{variable} in {quoted(name)} where tail_verdict is not, or the reverse", "both, or neither"
-        low, mid, high = (group[f"null_exponent{end}"].values[known] for end in ("_low", "", "_high"))
-        if ((low > mid) | (mid > high)).any():
-            return f"null_exponent in {quoted(name)} outside its band", "null_exponent_low <= it <= null_exponent_high"
-    return None
-
-
-def _without_law(groups: Mapping[str, xr.Dataset]) -> tuple[str, ...]:
-    """What no spectrum of the file has."""
-    return NEED_A_LAW if groups[""].attrs.get("null") == "signs" else ()
 
 
 def _each(groups: Mapping[str, xr.Dataset]) -> Iterator[tuple[str, xr.Dataset]]:
@@ -233,6 +168,6 @@ SIGNAL = register(
             **dict.fromkeys(("revision", "family", "initialization"), TEXT),
         },
         frozenset(SIGNAL_SCHEMA),
-        scores_relations=(signals_whole, directions_fit, floors_fit, untested_have_reasons, tails_fit),
+        relations=(signals_whole, directions_held),
     )
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +26,6 @@ from rmtbase.tables.domain import (
 )
 
 Groups = Mapping[str, xr.Dataset]
-ScoresRelation = Callable[[Groups], Fault]
 
 STEP = "step"
 STEP_OF_ENTRY = "at_step"
@@ -134,18 +133,6 @@ def departure_steps(
     return first(left), first(for_good)
 
 
-def at_each_step(relation: ScoresRelation) -> ScoresRelation:
-    """What the groups of scores owe to one another, of those of every step."""
-
-    def at_steps(groups: Groups) -> Fault:
-        for step in groups["/heads"][STEP].values.tolist():
-            if (fault := relation({name: _at_step(one, step) for name, one in groups.items()})) is not None:
-                return f"{fault[0]} at step {step}", fault[1]
-        return None
-
-    return at_steps
-
-
 def _at_step(group: xr.Dataset, step: int) -> xr.Dataset:
     if STEP_OF_ENTRY in group.variables:
         (entry,) = group[STEP_OF_ENTRY].dims
@@ -185,19 +172,6 @@ def steps_agree(groups: Groups) -> Fault:
     return None
 
 
-def departures_follow(groups: Groups) -> Fault:
-    """The steps of departure are those that the q-values give."""
-    group = groups["/departures"]
-    given = departure_steps(group["omnibus_q_value"].values, group[STEP].values)
-    for name, expected in zip(("first_step", "lasting_step"), given, strict=True):
-        if not np.array_equal(group[name].values, expected, equal_nan=True):
-            return f"{name} that is not that of omnibus_q_value", "the one that it gives"
-    return None
-
-
-TRAJECTORY_RELATIONS: tuple[ScoresRelation, ...] = (steps_agree, departures_follow)
-
-
 def _schema_of(group: str, groups: Mapping[str, Outline]) -> Schema:
     if not group.endswith("/null") or SCORES.schema_of is None:
         return TRAJECTORY.groups[group]
@@ -213,7 +187,7 @@ TRAJECTORY = register(
         {name: domain for name, domain in SCORES.may_have.items() if name != "revision"}
         | {"planned_looks": COUNT, "alarm_level": PROBABILITY},
         SCORES.optional,
-        scores_relations=(*TRAJECTORY_RELATIONS, *map(at_each_step, SCORES.scores_relations)),
+        relations=(steps_agree, *SCORES.relations),
         described=SCORES.described,
         schema_of=_schema_of,
     )
