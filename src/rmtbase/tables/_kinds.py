@@ -53,14 +53,14 @@ class Kind:
     """Kind of table.
 
     Attributes:
-        name: as the attribute ``kind`` says it.
+        name: value of the attribute ``kind``.
         groups: the schema of each group; "" is the root.
-        attributes: those of the root that must be there.
-        may_have: those that are checked where they are there.
-        optional: groups that need not be there.
+        attributes: required attributes of the root.
+        may_have: optional attributes, which are checked if present.
+        optional: names of groups that may be missing.
         relations: checks of the sizes and names that variables and groups share.
-        described: further groups with the root's attributes, where they are there.
-        schema_of: the schema of a group by its name and all groups, where ``groups`` does not say it all.
+        described: names of further groups whose attributes are checked as the root's, if present.
+        schema_of: returns the schema of a group, given its name and all groups, if ``groups`` does not determine it.
     """
 
     name: str
@@ -117,10 +117,10 @@ def register(kind: Kind) -> Kind:
 
 
 def validate(table: xr.Dataset | xr.DataTree, path: Path | str, *kinds: str) -> None:
-    """Raise :class:`~rmtbase.errors.TableError` unless this is a table of one of those kinds, and can be.
+    """Raise :class:`~rmtbase.errors.TableError` unless this is a valid table of one of those kinds.
 
-    That is: of this schema's version, with every attribute and variable that the schema names, of the type, the
-    range and the dimensions that it says, and of sizes that fit one another.
+    A valid table has this schema's version and every attribute and variable of the schema, with the type, range and
+    dimensions given there, and consistent sizes.
     """
     groups = groups_of(table)
     require_values(groups, require_outline(groups, path, kinds), path)
@@ -162,7 +162,7 @@ def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tupl
 
 
 def require_values(groups: Mapping[str, xr.Dataset], kind: Kind, path: Path | str) -> None:
-    """Raise :class:`~rmtbase.errors.TableError` unless every value lies in its domain, and sizes fit."""
+    """Raise :class:`~rmtbase.errors.TableError` unless every value is in its domain and sizes agree."""
     for group, dataset in groups.items():
         schema = _schema(kind, group, groups) if group in kind.groups else {}
         for name, variable in dataset.variables.items():

@@ -1,7 +1,7 @@
-"""Checks of what several variables of a table share: sizes, and the checksum of each case.
+"""Checks across the variables of a table: sizes, and the checksum of each case.
 
-Each check takes all groups of a table, and returns what is found and what is expected, or None. The digest shows that
-values are those that were written, so that no check compares them with one another.
+Each check takes all groups of a table and returns None, or what was found and what was expected. The digest already
+shows that the values are those that were written, so these checks do not compare values with one another.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Relation = Callable[[Groups], Fault]
 
 
 def edges_enclose_bins(groups: Groups) -> Fault:
-    """There is one edge more than bins."""
+    """Check that there is one more edge than bins."""
     sizes = groups[""].sizes
     bins, edges = sizes["bin"], sizes["edge"]
     return None if edges == bins + 1 else (f"{edges} edges of {bins} bins", f"{bins + 1} edges")
 
 
 def sample_has_all_draws(groups: Groups) -> Fault:
-    """A sample, where there is one, has as many draws as every case says."""
+    """Check that the sample, if there is one, has the number of draws of every case."""
     table = groups[""]
     if "draw" not in table.sizes:
         return None
@@ -36,7 +36,7 @@ def sample_has_all_draws(groups: Groups) -> Fault:
 
 
 def checksums_fit(groups: Groups) -> Fault:
-    """Every case of an atlas has the checksum of its contents: the digest of one that is read without the others."""
+    """Check each case of an atlas against its checksum, which serves as its digest when only that case is read."""
     atlas = groups[""]
     wrong = atlas["checksum"].values != case_checksums(atlas)
     return ("contents that do not fit their checksum", "an atlas as it was written") if wrong.any() else None
