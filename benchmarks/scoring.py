@@ -196,7 +196,7 @@ def analytic_scores(folder: str) -> None:
     score("demo", "analytic")  # as in ``steps``
     model = open_model(folder)
     model.fingerprint()
-    _, rest = scored(model, baseline="analytic", matrices="none")
+    _, rest = scored(model, null="analytic", matrices="none")
     print(json.dumps(rest.tolist()))
 
 
@@ -266,7 +266,7 @@ def main() -> None:
     nulls: dict[str, list[str]] = {
         "atlas": [],
         "simulated": ["--seed", "1"],  # the atlas is of seed 0
-        "analytic": ["--baseline", "analytic"],
+        "analytic": ["--null", "analytic"],
     }
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "model"

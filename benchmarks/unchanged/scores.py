@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from entries import Entries, public
 
+# Options of a null as a caller wrote them before nulls were objects, and as an object's.
 NULLS = {
     "gaussian": {},
     "analytic": {"baseline": "analytic"},
@@ -26,11 +29,11 @@ def collect(entries: Entries) -> None:
         for name, options in NULLS.items():
             entries.take(f"score_heads {name}, {label}", lambda q=w_q, k=w_k, o=options: _heads_of(q, k, **o))
     table = rmtbase.baseline(40, 8, draws=300)
-    entries.take("score_heads of a table", lambda: _heads_of(w_q, w_k, table))
+    entries.take("score_heads of a table", lambda: _heads_of(w_q, w_k, baseline=table))
     for name, options in NULLS.items():
-        entries.take(f"score {name}", lambda o=options: rmtbase.score("demo", matrices="none", **o))
+        entries.take(f"score {name}", lambda o=options: rmtbase.score("demo", matrices="none", **_null(o)))
     entries.take("score spectra", lambda: rmtbase.score("demo", matrices="spectra"))
-    tree = rmtbase.score("demo", revision=public("models.demo_revisions")()[0])
+    tree = rmtbase.score(public("models.open_model")("demo", public("models.demo_revisions")()[0]))
     entries.add("score revision", tree)
     entries.take("heads_csv", lambda: public("scoring.heads_csv")(tree))
     entries.take("summarize_scores", lambda: public("scoring.summarize_scores")(tree))
@@ -46,7 +49,18 @@ def _heads_of(*arguments: object, **options: object) -> object:
     """The heads of one layer."""
     import rmtbase
 
-    return rmtbase.score_heads(*arguments, **options)["heads"].to_dataset().isel(layer=0, drop=True)
+    return rmtbase.score_heads(*arguments, **_null(options))["heads"].to_dataset().isel(layer=0, drop=True)
+
+
+def _null(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of one installation: as they are, or a null made of them where nulls are objects."""
+    from rmtbase import nulls
+
+    if not hasattr(nulls, "Null") or not options:
+        return options
+    if options.get("baseline") == "analytic":
+        return {"null": "analytic"}
+    return {"null": nulls.find_null(**{"null": "gaussian"} | options)}
 
 
 def _nulls(entries: Entries, table: object) -> None:

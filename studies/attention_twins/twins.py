@@ -22,6 +22,7 @@ from typing import NamedTuple
 from figure import draw
 
 import rmtbase
+from rmtbase.models import find_series
 from rmtbase.results.comparison import Training, compare
 from rmtbase.tables import write_table
 
@@ -78,7 +79,9 @@ def main() -> None:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda one: train(*one), runs.values()))
     trajectories = {
-        name: rmtbase.trajectory(run, [f"step-{step}" for step in STEPS], run.with_name(f"{run.name}.nc"), proof=False)
+        name: rmtbase.trajectory(
+            find_series(run, [f"step-{step}" for step in STEPS], proof=False), output=run.with_name(f"{run.name}.nc")
+        )
         for name, (_, _, run) in runs.items()
     }
     compared = compare(

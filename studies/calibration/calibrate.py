@@ -27,6 +27,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from transformers.utils import logging as transformers_logging
 
 import rmtbase
+from rmtbase.nulls import Gaussian, Table
 from rmtbase.statistics import MOMENT_STATISTICS, benjamini_hochberg
 
 HERE = Path(__file__).parent
@@ -125,8 +126,8 @@ def score_family(family: Family, work: Path) -> Scores:
             table = rmtbase.baseline(d_model, d_model // model.config.num_attention_heads, draws=NULL_DRAWS, seed=99)
         seed = number % NULL_SEEDS
         scores.add(
-            rmtbase.score(work, baseline=table, matrices="spectra", seed=seed),
-            rmtbase.score(work, matrices="none", seed=seed),
+            rmtbase.score(work, Table(table, seed=seed), matrices="spectra"),
+            rmtbase.score(work, Gaussian(seed=seed), matrices="none"),
         )
         if number % 16 == 15:
             print(f"{family.title}: {number + 1} of {family.models}", flush=True)

@@ -19,6 +19,7 @@ import torch
 import transformers
 
 import rmtbase
+from rmtbase.models import open_model
 from rmtbase.nulls._initialization import initialization
 
 HERE = Path(__file__).parent
@@ -39,7 +40,7 @@ def scored(architecture: str, seed: int) -> dict[str, Any]:
     """What the scores of one fresh model say."""
     torch.manual_seed(seed)
     module = model_classes(architecture)[0](make_config(architecture, PROFILE)).eval()
-    tree = rmtbase.score(module, name=architecture)
+    tree = rmtbase.score(open_model(module, name=architecture))
     p_value = tree["heads"]["omnibus_p_value"].values
     p_value = p_value[np.isfinite(p_value)]
     return {

@@ -21,6 +21,7 @@ from scipy import stats
 
 import rmtbase
 from rmtbase.laws import null
+from rmtbase.nulls import find_null
 
 HERE = Path(__file__).parent
 SEED = 16
@@ -51,7 +52,7 @@ SHAPES = ((64, 8), (96, 16), (128, 32), (256, 32), (256, 64), (320, 16), (512, 3
 
 # Entries, the spread of the gains of their rows and columns, and the null: against that of normal entries, which is
 # wrong for others, and against those that claim to be right.
-_GAUSSIAN, _ANALYTIC, _KURTOSIS = {"null": "gaussian"}, {"baseline": "analytic"}, {"null": "kurtosis"}
+_GAUSSIAN, _KURTOSIS = {"null": "gaussian"}, {"null": "kurtosis"}
 WRONG = (
     *(((name, 0.0), (256, 32), _GAUSSIAN) for name in LAWS),
     *(((name, 0.0), (768, 64), _GAUSSIAN) for name in ("normal", "uniform", "normal truncated at 2 sigma")),
@@ -60,10 +61,10 @@ WRONG = (
 _CLAIMS = (
     (("normal", 0.0), _GAUSSIAN),
     (("normal", 0.0), _KURTOSIS),
-    (("uniform", 0.0), {"initialization": "uniform"}),
-    (("uniform", 0.0), {"initialization": "uniform", **_ANALYTIC}),
+    (("uniform", 0.0), {"null": "gaussian", "initialization": "uniform"}),
+    (("uniform", 0.0), {"null": "analytic", "initialization": "uniform"}),
     (("uniform", 0.0), _KURTOSIS),
-    (("normal truncated at 2 sigma", 0.0), {"initialization": "truncated_normal"}),
+    (("normal truncated at 2 sigma", 0.0), {"null": "gaussian", "initialization": "truncated_normal"}),
     (("normal truncated at 2 sigma", 0.0), _KURTOSIS),
     (("logistic", 0.0), _KURTOSIS),
 )
@@ -97,7 +98,7 @@ def scored(entries: tuple[str, float], shape: tuple[int, int], options: dict[str
     parts, told = [], Notes()
     for _ in range(heads // BATCH):
         w_q, w_k = draw(rng, (2, BATCH, d_head, d_model)) * gains(d_head, 1) * gains(1, d_model)
-        tree = rmtbase.score_heads(w_q, w_k, progress=told, **options)  # type: ignore[arg-type]
+        tree = rmtbase.score_heads(w_q, w_k, find_null(**options), progress=told)  # type: ignore[arg-type]
         parts.append(tree["heads"].to_dataset().isel(layer=0, drop=True))
     z = {
         str(one): np.concatenate([part["z_score"].sel(statistic=one).values for part in parts])

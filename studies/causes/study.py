@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import rmtbase
+from rmtbase.nulls import Analytic
 from rmtbase.results.scores import TESTS
 
 if __name__ == "__main__":
@@ -48,7 +49,7 @@ def case(cause: str, d_model: int, d_head: int) -> dict[str, Any]:
     rng = np.random.default_rng([SEED, zlib.crc32(cause.encode()), d_model, d_head])
     w_q, w_k = CAUSES[cause].make(rng, *rng.standard_normal((2, HEADS, d_head, d_model)))
     w_q, w_k = (w.reshape(LAYERS, -1, *w.shape[1:]) for w in (w_q, w_k))
-    tree = rmtbase.score_heads(w_q, w_k, baseline="analytic", why="all", draws=SHAPES[d_model, d_head])
+    tree = rmtbase.score_heads(w_q, w_k, Analytic(draws=SHAPES[d_model, d_head]), why="all")
     why = tree["why"].to_dataset()
     verdicts = [str(words) for words in why["verdict"].values.ravel()]
     sets = [named(words) for words in verdicts]

@@ -12,6 +12,7 @@ import argparse
 import json
 from pathlib import Path
 
+from rmtbase.models import open_model
 from rmtbase.results.signal import signal, signal_rows, summarize_tails
 
 HERE = Path(__file__).resolve().parent
@@ -24,7 +25,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE)
     found = {}
     for step in STEPS:
-        tree = signal("demo", step, circuits=("qk",), matrices="none", level=LEVEL, heavy_tails=True, proof=False)
+        tree = signal(
+            open_model("demo", step, proof=False), circuits=("qk",), matrices="none", level=LEVEL, heavy_tails=True
+        )
         (line,) = summarize_tails(signal_rows(tree), LEVEL)
         found[step] = line._asdict()
     text = json.dumps({"level": LEVEL, "steps": found}, indent=1)

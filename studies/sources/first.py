@@ -17,7 +17,7 @@ from rmtbase import laws
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import product_singular_values
-from rmtbase.models import Model
+from rmtbase.models import Model, open_model
 from rmtbase.results.signal import signal
 from studies.sources.drawing import canvas, legend_below, titled
 from studies.sources.recipe import Figure, Null, Result, Row, Run, Table
@@ -137,7 +137,7 @@ def random_spectra(d_model: int, d_head: int) -> Spectra:
 
 def directions(model: Model) -> dict[str, np.ndarray]:
     """How many directions each head has learned, (layer, head); NaN where there is no noise floor to tell them from."""
-    heads = signal(model, circuits=("qk",), matrices="none", proof=False)["circuits/qk/heads"].dataset
+    heads = signal(open_model(model, proof=False), circuits=("qk",), matrices="none")["circuits/qk/heads"].dataset
     return {"n_directions": heads["n_directions"].values.astype(float)}
 
 

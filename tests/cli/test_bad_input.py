@@ -11,6 +11,7 @@ import xarray as xr
 
 import rmtbase
 from rmtbase.models import demo_revisions, supported_architectures
+from rmtbase.nulls import Table
 from rmtbase.tables import open_baseline, write_table
 
 QUERY = "model.layers.{}.self_attn.q_proj.weight"
@@ -182,10 +183,10 @@ def test_analytic_null_of_heads_too_thin_for_it(refused, weights, make_weights, 
     folder = make_weights(weights.queries[:, :, :7], weights.keys[:, :, :7]).save(tmp_path / "thin")
     outputs = ["-o", tmp_path / "scores.nc", "--report", tmp_path / "page.html"]
     refused(
-        "baseline = 'analytic'",
+        "null = 'analytic'",
         "d_head = 7",
         "8 or more",
-        command=["score", folder, "--baseline", "analytic", *outputs],
+        command=["score", folder, "--null", "analytic", *outputs],
     )
 
 
@@ -318,7 +319,7 @@ def test_revision_of_a_folder(model_folder, refused):
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        (["--null", "orthogonal"], ["null = 'orthogonal'", "'gaussian', 'kurtosis', 'signs' or 'axes'"]),
+        (["--null", "orthogonal"], ["null = 'orthogonal'", "'gaussian', 'analytic', 'kurtosis', 'signs' or 'axes'"]),
         (["--null", "axes", "--draws", 1], ["draws = 1"]),
         (["--null", "signs", "--seed", -1], ["seed = -1"]),
         (["--matrices", "all"], ["matrices = 'all'", "none, elements, spectra"]),
@@ -360,7 +361,7 @@ def test_text_as_baseline(model_folder, refused, tmp_path):
 @pytest.mark.parametrize("baseline", ["a file", "analytic"])
 def test_baseline_beside_a_null_of_the_heads_own(null, baseline, model_folder, refused, null_file):
     given = null_file if baseline == "a file" else baseline
-    fragment = f"expected none: the {null} null of a head is made of its own matrices"
+    fragment = f"expected none: the {null} null is taken from no table"
     refused(fragment, command=["score", model_folder, "--null", null, "--baseline", given])
 
 
@@ -375,7 +376,7 @@ def test_truncated_baseline(model_folder, refused, null_file, tmp_path):
 
 
 def test_scores_as_baseline(model_folder, refused, null_file, tmp_path):
-    write_table(rmtbase.score(model_folder, null_file, matrices="none"), tmp_path / "scores.nc")
+    write_table(rmtbase.score(model_folder, Table(null_file), matrices="none"), tmp_path / "scores.nc")
     refused(
         "scores.nc", "kind 'scores'", "a baseline file (or atlas)", command=given_as_baseline("scores.nc", model_folder)
     )

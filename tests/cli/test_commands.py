@@ -19,6 +19,7 @@ import rmtbase
 from rmtbase.cli import main
 from rmtbase.ensembles import low_rank_product
 from rmtbase.montecarlo import choose_solver
+from rmtbase.nulls import Table
 from rmtbase.results import open_scores
 from rmtbase.results.scores import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -106,7 +107,7 @@ def test_score_writes_scores_and_csv_and_prints_the_summary(run, model_folder, n
     ran = run("score", model_folder, "--baseline", null_file, "-o", nc, "--csv", table, "--json")
     assert ran.status == 0
     tree = open_scores(nc)
-    assert tree.identical(rmtbase.score(model_folder, null_file))
+    assert tree.identical(rmtbase.score(model_folder, Table(null_file)))
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
     assert len(rows) == 8
     p_value = [float(row["trace.p_value"]) for row in rows]
@@ -123,7 +124,7 @@ def test_score_writes_the_matrices_as_csv_where_they_are_scored(run, model_folde
     path, options = tmp_path / "matrices.csv", ("score", model_folder, "--baseline", null_file, "--matrices-csv")
     assert run(*options, path).status == 0
     rows = list(csv.DictReader(io.StringIO(path.read_text())))
-    matrices = rmtbase.score(model_folder, null_file)["matrices"]
+    matrices = rmtbase.score(model_folder, Table(null_file))["matrices"]
     assert len(rows) == int(matrices["n_rows"].count())
     assert {row["component"] for row in rows} == set(matrices["component"].values.tolist())
     assert run(*options, "-").out == path.read_text()
@@ -136,7 +137,7 @@ def test_score_against_the_analytic_null_draws_nothing(run, model_folder, tmp_pa
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     # An output may be called what the baseline is called: no file of that name is read.
-    ran = run("score", model_folder, "--baseline", "analytic", "-o", "analytic", "--json")
+    ran = run("score", model_folder, "--null", "analytic", "-o", "analytic", "--json")
     assert ran.status == 0
     assert "rmtbase: null of (32, 8): analytic, no draws" in ran.err
     assert open_scores("analytic").identical(rmtbase.score(model_folder, "analytic"))
@@ -242,9 +243,7 @@ def test_the_farthest_statistic_is_told_by_one_distance_and_a_floor_as_a_bound(r
     folder = make_weights(queries, keys).save(tmp_path / "model")
     (finding,) = summarize_scores(rmtbase.score(folder, "analytic")).findings
     assert SPECTRAL_STATISTICS[finding.statistic].on_log_scale
-    (row,) = (
-        line for line in run("score", folder, "--baseline", "analytic").out.splitlines() if finding.statistic in line
-    )
+    (row,) = (line for line in run("score", folder, "--null", "analytic").out.splitlines() if finding.statistic in line)
     assert f" ln {finding.statistic} " in row
     assert f" -{finding.distance:.1f} " in row.replace("+", "-")
     assert f" ≤ {finding.omnibus_q_value:.2g} " in row

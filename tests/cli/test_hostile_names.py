@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import rmtbase
+from rmtbase.nulls import Table
 from rmtbase.results import open_scores
 from rmtbase.results.scores import heads_csv
 from rmtbase.results.scores.figures import compare, matrix_z_heatmap, ordered_eigenvalues
@@ -177,7 +178,7 @@ def tree(null_file, tmp_path_factory, make_weights):
     """Scores of a small model."""
     queries, keys = np.random.default_rng(3).standard_normal((2, 2, 4, 8, 32))
     folder = make_weights(queries, keys).save(tmp_path_factory.mktemp("models") / "model")
-    return rmtbase.score(folder, null_file)
+    return rmtbase.score(folder, Table(null_file))
 
 
 @pytest.mark.parametrize("text", FORMULAS)

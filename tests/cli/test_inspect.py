@@ -46,7 +46,7 @@ def test_inspect_reads_no_weight(model_folder, run):
     length = 8 + int.from_bytes(content[:8], "little")
     weights.write_bytes(content[:length] + b"\xff" * (len(content) - length))  # NaN, every one
     assert run("inspect", model_folder).status == 0
-    assert run("score", model_folder, "--baseline", "analytic").status == 2
+    assert run("score", model_folder, "--null", "analytic").status == 2
 
 
 def test_what_is_no_model_is_refused(run, tmp_path):
@@ -81,7 +81,7 @@ def test_expressions_in_words(expression, words):
 def test_score_of_several_circuits_prints_and_writes_each(run, tmp_path):
     nc, table = tmp_path / "scores.nc", tmp_path / "scores.csv"
     ran = run(
-        *("score", "demo", "--baseline", "analytic", "--matrices", "none", "--circuits", "ov, key"),
+        *("score", "demo", "--null", "analytic", "--matrices", "none", "--circuits", "ov, key"),
         *("-o", nc, "--csv", table),
     )
     assert ran.status == 0
@@ -95,7 +95,7 @@ def test_score_of_several_circuits_prints_and_writes_each(run, tmp_path):
 
 
 def test_score_of_several_circuits_as_json(run):
-    options = ("--baseline", "analytic", "--matrices", "none", "--json")
+    options = ("--null", "analytic", "--matrices", "none", "--json")
     printed = json.loads(run("score", "demo", *options, "--circuits", "output").out)
     tree = rmtbase.score("demo", "analytic", matrices="none", circuits=("output",))
     assert printed["sentences"] == summarize_scores(tree).sentences()

@@ -255,7 +255,7 @@ def test_a_head_that_cannot_be_tested_at_the_last_step_has_not_stayed_at_the_nul
     ("arguments", "words"),
     [
         (("score", "d_head 1", "--matrices", "none"), "expected at least 2"),
-        (("score", "d_head 4", "--baseline", "analytic"), "the laws need 8 or more"),
+        (("score", "d_head 4", "--null", "analytic"), "the laws need 8 or more"),
         (("composition", "one layer"), "expected two layers"),
         (("signal", "adapter", "--format", "peft"), "4 of 4 modules cannot be tested: a spectrum of 4 values"),
         (("depth", "plain", "--draws", 9), "fewer cannot give a p-value of 0.05"),

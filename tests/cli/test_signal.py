@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from rmtbase.models import open_model
 from rmtbase.results import open_signal
 from rmtbase.results.signal import DirectionReading, SignalRow, discoveries, signal, signal_rows
 from rmtbase.results.signal.terminal import print_readings
@@ -53,7 +54,7 @@ def test_the_table_is_printed_and_written(run, tmp_path):
     ran = run("signal", "demo", *options, "-o", path)
     assert ran.status == 0
     assert ran.err.splitlines()[-1] == f"rmtbase: wrote {path}"
-    found = signal("demo", "step-200", circuits=("ov",), matrices="none")
+    found = signal(open_model("demo", "step-200"), circuits=("ov",), matrices="none")
     assert open_signal(path).identical(found)
     rows = signal_rows(found)
     have = f"{discoveries(rows, 0.05)} of {len(rows)} spectra have a learned direction"

@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 from rmtbase.models import open_model
 from rmtbase.results import open_scores
 
-QUICKLY = ("--matrices", "none", "--baseline", "analytic")
+QUICKLY = ("--matrices", "none", "--null", "analytic")
 
 
 def test_the_difference_of_two_checkpoints_is_scored(run, tmp_path):

@@ -18,7 +18,9 @@ import xarray as xr
 from compact_atlas import compact_baseline, merge_atlases
 
 import rmtbase
+from rmtbase.models import open_model
 from rmtbase.montecarlo import element_baseline, make_plan, run_in_memory
+from rmtbase.nulls import Gaussian
 from rmtbase.results import open_table
 from rmtbase.results.depth import depth
 from rmtbase.results.signal import signal
@@ -42,7 +44,7 @@ def several_stacks() -> xr.DataTree:
     """A model of three stacks whose heads have different shapes, by three circuits."""
     from several_stacks import translator
 
-    return rmtbase.score(translator(), draws=1000, circuits=("qk", "ov", "key"))
+    return rmtbase.score(translator(), Gaussian(draws=1000), circuits=("qk", "ov", "key"))
 
 
 MADE: dict[str, Callable[[], xr.Dataset | xr.DataTree]] = {
@@ -51,7 +53,7 @@ MADE: dict[str, Callable[[], xr.Dataset | xr.DataTree]] = {
     "effective_depth": effective_depth,
     "elements": lambda: element_baseline((12, 3), draws=8),
     "scores-of-several-stacks": several_stacks,
-    "signal": lambda: signal("demo", revision="step-200", matrices="spectra"),
+    "signal": lambda: signal(open_model("demo", "step-200"), matrices="spectra"),
     "spectra": lambda: run_in_memory(make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 12, 7)),
 }
 

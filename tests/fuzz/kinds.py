@@ -75,7 +75,7 @@ class Kind:
 
 _PLOT = ("plot", "table.nc", "-o", "figures")
 _SCORE = ("score", "model", "--json", "--baseline", "table.nc")
-_MODEL = (("score", "model", "--json", "--baseline", "analytic"),)
+_MODEL = (("score", "model", "--json", "--null", "analytic"),)
 _RUN = ("baseline", "--plan", "small.toml", "-o", "small.nc")
 _STATUS = ("baseline", "--plan", "small.toml", "-o", "small.nc", "--status")
 _CACHED = ("score", "model", "--json", "--draws", "40", "--matrices", "none")

@@ -14,6 +14,9 @@ import numpy as np
 from safetensors.numpy import save_file
 from sandbox import environment
 
+from rmtbase.models import find_series, open_model
+from rmtbase.nulls import Axes, Gaussian, Table
+
 sys.path.append(str(Path(__file__).parents[2] / "sims"))  # where the atlas is made
 
 D_MODEL, D_HEAD, HEADS, KEY_HEADS, LAYERS = 12, 8, 4, 2, 2
@@ -134,15 +137,15 @@ def make_nulls(root: Path) -> None:
             "baseline": table,
             "baseline_without_sample": run_in_memory(plan),
             "atlas": compact_baseline(table),
-            "scores": rmtbase.score(model, table),
-            "resampled_scores": rmtbase.score(model, null="axes", draws=19, matrices="none"),
+            "scores": rmtbase.score(model, Table(table)),
+            "resampled_scores": rmtbase.score(model, Axes(draws=19), matrices="none"),
             "circuit_scores": rmtbase.score(model, "analytic", matrices="none", circuits=("output",)),
         }
         for kind, content in files.items():
             _place(root, kind, write_table(content, made / f"{kind}.nc"), seed == 0)
         folder = root / "cache_entry" if seed == 0 else made / "cached"
         with environment(RMTBASE_CACHE=str(folder / "cache")):
-            rmtbase.score(write_model(folder / "model"), matrices="none", draws=DRAWS, seed=seed)
+            rmtbase.score(write_model(folder / "model"), Gaussian(draws=DRAWS, seed=seed), matrices="none")
     _keep_donor(root, "cache_entry", next((root / "made" / "nulls-1" / "cached" / "cache").glob("*.nc")))
     for kind in ("baseline", "atlas"):
         write_model(root / kind / "model")
@@ -167,7 +170,7 @@ def make_other_tables(root: Path) -> None:
             "depth": depth(model, depths=[1, 2], draws=19, components=["attention_query"]),
             "composition": composition(model),
             "changes": diff(model, write_model(made / "later", 5 + seed)),
-            "signal": signal(model, circuits=("query",), proof=False),
+            "signal": signal(open_model(model, proof=False), circuits=("query",)),
         }
         for kind, content in files.items():
             _place(root, kind, write_table(content, made / f"{kind}.nc"), seed == 0)
@@ -182,7 +185,7 @@ def make_trajectories(root: Path) -> None:
         for step in (0, 5):
             write_model(made / "run" / f"step-{step}", 3 + seed + step)
         rmtbase.trajectory(
-            made / "run", output=made / "trajectory.nc", baseline="analytic", matrices="none", proof=False
+            find_series(made / "run", proof=False), output=made / "trajectory.nc", nulls="analytic", matrices="none"
         )
         _place(root, "trajectory", made / "trajectory.nc", seed == 0)
 
@@ -196,7 +199,9 @@ def make_comparisons(root: Path) -> None:
     for seed in (1, 0):
         made = root / "made" / f"comparisons-{seed}"
         models = {
-            name: rmtbase.score(write_model(made / name, 10 * seed + k), "analytic", matrices="elements", proof=False)
+            name: rmtbase.score(
+                open_model(write_model(made / name, 10 * seed + k), proof=False), "analytic", matrices="elements"
+            )
             for k, name in enumerate("abcd")
         }
         training = {"a": Training(1e-3, 0.01, 1_000), "b": Training(3e-4, 0.1, 1_000)}

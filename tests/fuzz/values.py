@@ -90,12 +90,12 @@ ENVIRONMENT = {
 IN_ANY_ENVIRONMENT = (
     ("baseline", "--d-model", "8", "--d-head", "2", "--draws", "4", "-o", "made.nc", "--overwrite"),
     ("plot", "scores.nc", "-o", "figures", "--only", "z-score*"),
-    ("score", "model", "--baseline", "analytic", "-o", "made.nc", "--report", "made.html", "--overwrite"),
+    ("score", "model", "--null", "analytic", "-o", "made.nc", "--report", "made.html", "--overwrite"),
     ("law", "--d-model", "8", "--d-head", "2"),
 )
 COMMANDS: dict[str, tuple[str, ...]] = {
     "baseline": ("--d-model", "8", "--d-head", "2", "--draws", "4", "-o", "made.nc"),
-    "score": ("model", "--baseline", "analytic", "-o", "made.nc"),
+    "score": ("model", "--null", "analytic", "-o", "made.nc"),
     "signal": ("model", "-o", "made.nc"),
     "compare": ("scores.nc", "scores.nc"),
     "inspect": ("model",),
@@ -174,7 +174,7 @@ def case_of(kind: str, seed: int, number: int, configs: dict[str, dict[str, Any]
     if kind == "config":
         of = chance.choice(sorted(configs))
         paths = list(_paths(configs[of]))
-        command = chance.choice((("inspect", "model"), ("score", "model", "--baseline", "analytic", "-o", "made.nc")))
+        command = chance.choice((("inspect", "model"), ("score", "model", "--null", "analytic", "-o", "made.nc")))
         return Case(name, command, {}, (of, chance.choice(paths), chance.choice(NUMBERS)))
     command = chance.choice(sorted(COMMANDS) if chance.random() < 0.06 else CHEAP)
     return Case(name, (command, *_nonsense(command, chance)))
@@ -252,7 +252,7 @@ def make_originals(root: Path, kinds: Sequence[str]) -> dict[str, dict[str, Any]
     def scored() -> None:
         os.chdir(root)
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-            status = run(["score", "model", "--baseline", "analytic", "-o", "scores.nc"])
+            status = run(["score", "model", "--null", "analytic", "-o", "scores.nc"])
         if status:
             raise SystemExit(said.getvalue())
 

@@ -302,9 +302,7 @@ def test_an_adapter_beside_its_base_is_opened_as_is_said(base, tmp_path):
 def test_updates_at_initialisation_are_zero_and_said_to_be(tmp_path):
     tensors = {name: np.zeros_like(one) if "lora_B" in name else one for name, one in updates(2, 8, "qk").items()}
     tensors["base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight"] += 1.0
-    tree = rmtbase.score(
-        open_model(adapter_in(tmp_path / "adapter", tensors, r=8)), baseline="analytic", matrices="none"
-    )
+    tree = rmtbase.score(open_model(adapter_in(tmp_path / "adapter", tensors, r=8)), "analytic", matrices="none")
     warnings = json.loads(tree.attrs["warnings"])
     (line,) = (line for line in warnings if "W_Q is zeros" in line)
     assert line.count("_proj layer") == 2 * N_LAYERS - 1

@@ -12,6 +12,7 @@ import transformers
 import rmtbase
 from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, ShapeError
 from rmtbase.models import Place, Site, Stacked, Tensor, open_model, take_rows
+from rmtbase.nulls import Gaussian
 
 HEADS, KEY_HEADS, D_HEAD, D_MODEL = 6, 2, 5, 24
 RNG = np.random.default_rng(5)
@@ -62,7 +63,7 @@ def test_module_of_ones_own_is_read_by_running_it(monkeypatch):
             model.values(layer), block.tell.weight.detach()[KEY_HEADS * D_HEAD :].reshape(shape)
         )
     assert model.prove().notes[-1] == "proved by running the Own that was given: all of 2 sites"
-    tree = rmtbase.score(model, draws=200, circuits=("ov",))
+    tree = rmtbase.score(model, Gaussian(draws=200), circuits=("ov",))
     assert tree["heads"].sizes["head"] == HEADS
 
 
@@ -88,11 +89,12 @@ def test_stored_weights_are_proved_with_the_network_of_their_configuration(monke
 
 def test_a_model_is_proved_before_it_is_scored(monkeypatch):
     monkeypatch.setenv("RMTBASE_PROOF", "1")
-    notes = json.loads(rmtbase.score(llama(), draws=200).attrs["notes"])
+    notes = json.loads(rmtbase.score(llama(), Gaussian(draws=200)).attrs["notes"])
     (proof,) = (note for note in notes if note.startswith("proved"))
     assert proof == "proved by running the LlamaModel that was given: all of 3 sites"
     assert not any(
-        "proved" in note for note in json.loads(rmtbase.score(llama(), draws=200, proof=False).attrs["notes"])
+        "proved" in note
+        for note in json.loads(rmtbase.score(open_model(llama(), proof=False), Gaussian(draws=200)).attrs["notes"])
     )
 
 
@@ -160,9 +162,10 @@ def test_state_dict_with_its_sites():
     for layer in range(2):
         np.testing.assert_array_equal(model.queries(layer), STATE[f"blocks.{layer}.attn.W_Q"].swapaxes(1, 2))
         np.testing.assert_array_equal(model.keys(layer), STATE[f"blocks.{layer}.attn.W_K"].swapaxes(1, 2))
-    scored = rmtbase.score(model, draws=200)
+    scored = rmtbase.score(model, Gaussian(draws=200))
     arrays = rmtbase.score_heads(
-        *([STATE[f"blocks.{layer}.attn.W_{side}"].swapaxes(1, 2) for layer in range(2)] for side in "QK"), draws=200
+        *([STATE[f"blocks.{layer}.attn.W_{side}"].swapaxes(1, 2) for layer in range(2)] for side in "QK"),
+        Gaussian(draws=200),
     )
     np.testing.assert_array_equal(scored["heads"]["p_value"], arrays["heads"]["p_value"])
 

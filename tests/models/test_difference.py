@@ -76,7 +76,7 @@ def test_a_random_update_is_told_to_be_random_and_a_direction_is_found(tmp_path)
     tuned = moved(1e-3)
     tuned[name(1, "q")][:D_HEAD] += 1e-3 * np.outer(np.ones(D_HEAD), np.ones(D_MODEL)) * 0.2
     model = difference(write(tmp_path / "tuned", tuned), write(tmp_path / "base", weights(1)))
-    heads = rmtbase.score(model, matrices="none", baseline="analytic")["heads"].to_dataset()
+    heads = rmtbase.score(model, "analytic", matrices="none")["heads"].to_dataset()
     q_values = heads["omnibus_q_value"].values
     assert q_values[1, 0] < 1e-6
     assert (np.delete(q_values.ravel(), N_HEADS) > 0.01).all()
@@ -85,7 +85,7 @@ def test_a_random_update_is_told_to_be_random_and_a_direction_is_found(tmp_path)
 def test_what_is_the_same_in_both_is_zero_and_said_to_be(tmp_path):
     tuned = moved(0.1) | {name(0, "k"): weights(1)[name(0, "k")]}
     model = difference(write(tmp_path / "tuned", tuned), write(tmp_path / "base", weights(1)))
-    tree = rmtbase.score(model, matrices="none", baseline="analytic")
+    tree = rmtbase.score(model, "analytic", matrices="none")
     warnings = json.loads(tree.attrs["warnings"])
     (line,) = (line for line in warnings if "W_K is zeros" in line)
     assert line.count("layer 0 head") == N_HEADS

@@ -75,7 +75,7 @@ def test_a_state_dict_needs_its_family_and_the_number_of_heads_alone(family, tmp
 def test_scores_of_a_module_are_those_of_its_files(tmp_path):
     module = module_of("llama", torch.bfloat16)
     module.save_pretrained(tmp_path)
-    here = rmtbase.score(module, "analytic", revision="step 7", name="mine")
+    here = rmtbase.score(open_model(module, "step 7", name="mine"), "analytic")
     there = rmtbase.score(tmp_path, "analytic")
     for group in ("heads", "null", "matrices"):
         assert here[group].to_dataset().identical(there[group].to_dataset())

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 import rmtbase
-from rmtbase.nulls import GaussianNull, null_of_file
+from rmtbase.nulls import GaussianNull, Table, null_of_file
 from rmtbase.tables import write_table
 
 DIMS = (16, 4, 16)
@@ -84,8 +84,8 @@ def test_scores_follow_the_file_of_the_null(tmp_path):
     path, scores = tmp_path / "baseline.nc", []
     for draws in (100, 100, 50):
         write_table(rmtbase.baseline(16, 4, draws=draws), path)
-        scores.append(rmtbase.score_heads(w_q, w_k, baseline=path)["heads"].to_dataset())
+        scores.append(rmtbase.score_heads(w_q, w_k, Table(path))["heads"].to_dataset())
     assert scores[0].identical(scores[1])
     assert not scores[0]["p_value"].equals(scores[2]["p_value"])
-    fresh = rmtbase.score_heads(w_q, w_k, baseline=rmtbase.baseline(16, 4, draws=50))["heads"].to_dataset()
+    fresh = rmtbase.score_heads(w_q, w_k, Table(rmtbase.baseline(16, 4, draws=50)))["heads"].to_dataset()
     assert scores[2].equals(fresh)

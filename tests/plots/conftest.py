@@ -2,6 +2,7 @@ import pytest
 from scored_model import D_HEAD, D_MODEL, write_checkpoint
 
 import rmtbase
+from rmtbase.nulls import Axes, Table
 from rmtbase.results.trajectory import StepName, joined, one_step
 
 
@@ -15,7 +16,7 @@ def scores(tmp_path_factory, baseline):
     """Scores of a model by whether it learned something."""
     folder = tmp_path_factory.mktemp("models")
     return {
-        name: rmtbase.score(write_checkpoint(folder / name, name == "learned"), baseline)
+        name: rmtbase.score(write_checkpoint(folder / name, name == "learned"), Table(baseline))
         for name in ("random", "learned")
     }
 
@@ -39,7 +40,7 @@ def analytic(tmp_path_factory):
 def resampled(tmp_path_factory):
     """Scores of the learned model against its heads, rotated at random."""
     folder = write_checkpoint(tmp_path_factory.mktemp("models") / "learned", learned=True)
-    return rmtbase.score(folder, null="axes", draws=499)
+    return rmtbase.score(folder, Axes(draws=499))
 
 
 @pytest.fixture(scope="session")

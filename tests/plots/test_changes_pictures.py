@@ -5,6 +5,7 @@ import pytest
 from matplotlib.collections import QuadMesh
 
 from rmtbase.errors import ParameterError
+from rmtbase.models import open_model
 from rmtbase.results.diff import diff
 from rmtbase.results.diff.figures import change_heatmap
 from rmtbase.results.figures import figure_names
@@ -12,7 +13,9 @@ from rmtbase.results.figures import figure_names
 
 @pytest.fixture(scope="module")
 def tree():
-    return diff("demo", "demo", "step-0", "step-200", ["attention_key", "attention_value"])
+    return diff(
+        open_model("demo", "step-0"), open_model("demo", "step-200"), components=["attention_key", "attention_value"]
+    )
 
 
 def cells(ax):

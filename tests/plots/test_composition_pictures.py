@@ -8,6 +8,7 @@ from matplotlib.colors import to_rgb
 
 from rmtbase.drawing.theme import THEMES
 from rmtbase.errors import ParameterError
+from rmtbase.models import open_model
 from rmtbase.results.composition import composition, summarize_composition
 from rmtbase.results.composition.figures import composition_graph, composition_heatmap
 from rmtbase.results.figures import figure_names, figures
@@ -15,7 +16,7 @@ from rmtbase.results.figures import figure_names, figures
 
 @pytest.fixture(scope="module")
 def table():
-    return composition("demo", revision="step-200")
+    return composition(open_model("demo", "step-200"))
 
 
 @pytest.mark.parametrize("plot", [composition_heatmap, composition_graph])
@@ -75,7 +76,7 @@ def test_of_many_pairs_the_farthest_are_drawn(table):
 
 
 def test_a_model_without_any_has_nodes_alone():
-    ax = composition_graph(composition("demo", "v", revision="step-0"))
+    ax = composition_graph(composition(open_model("demo", "step-0"), kinds="v"))
     assert not any(len(one.get_paths()) for one in ax.collections)
     assert ax.get_title().startswith("0 of 384 pairs")
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rmtbase.errors import ParameterError
+from rmtbase.models import open_model
 from rmtbase.results.figures import figure_names
 from rmtbase.results.signal import signal
 from rmtbase.results.signal.figures import learned_directions
@@ -11,7 +12,7 @@ from rmtbase.results.signal.figures import learned_directions
 
 @pytest.fixture(scope="module")
 def tree():
-    return signal("demo", "step-200", circuits=("value",), matrices="none", proof=False)
+    return signal(open_model("demo", "step-200", proof=False), circuits=("value",), matrices="none")
 
 
 def test_each_direction_is_a_mark_at_its_strength(tree):

@@ -13,6 +13,7 @@ from rmtbase.drawing.color_scales import Q_LEVELS, Z_LEVELS
 from rmtbase.drawing.null_curves import null_spectrum
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.errors import ParameterError
+from rmtbase.nulls import Table
 from rmtbase.results.baseline.figures import eigenvalues_by_rank, element_laws, spectral_densities
 from rmtbase.results.figures import figures
 from rmtbase.results.scores import farthest_distance, summarize_scores
@@ -304,7 +305,7 @@ def test_heads_far_below_a_narrow_band_have_an_axis_that_shows_both(learned):
 
 def test_scores_of_plain_arrays_are_one_layer(baseline):
     rng = np.random.default_rng(0)
-    dataset = rmtbase.score_heads(*rng.standard_normal((2, 5, D_HEAD, D_MODEL)), baseline=baseline)
+    dataset = rmtbase.score_heads(*rng.standard_normal((2, 5, D_HEAD, D_MODEL)), Table(baseline))
     for plot in (statistic_by_layer, z_heatmap, p_value_qq):
         assert plot(dataset).get_ylabel()
     assert z_heatmap(dataset, colorbar=False).get_ylim() == (0.5, -0.5)
@@ -492,7 +493,7 @@ def test_an_analytic_null_has_a_floor_where_a_head_lies_on_it(analytic):
 @pytest.mark.parametrize("plot", [statistic_by_layer, z_heatmap, p_value_qq])
 def test_a_statistic_without_a_null_leaves_an_empty_picture(plot):
     rng = np.random.default_rng(1)
-    scores = rmtbase.score_heads(*rng.standard_normal((2, 5, 16, 20)), baseline="analytic")
+    scores = rmtbase.score_heads(*rng.standard_normal((2, 5, 16, 20)), "analytic")
     heads = scores["heads"].to_dataset()
     absent = heads["statistic"].isin(["smallest_eigenvalue", "condition_number", "condition_number_singular"])
     for name in ("null_mean", "null_std", "null_quantile", "z_score", "p_value", "q_value"):

@@ -11,6 +11,8 @@ from rmtbase.shown import shown
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plots"))  # the tiny model is drawn there, read here
 from scored_model import D_HEAD, D_MODEL, write_checkpoint
 
+from rmtbase.nulls import Table, find_null
+
 HOSTILE = (
     'evil"/><meta http-equiv=refresh content="0;url=about:blank"><img src=x onerror=alert(1)></title>'
     "<script>window.hacked = 1</script>&amp;{}$\\frac$^$\N{RIGHT-TO-LEFT OVERRIDE}\x1b]8;;\udcff"
@@ -26,7 +28,7 @@ def baseline():
 def tree(tmp_path_factory, baseline):
     """Scores of a model that learned something, every text in them made hostile: names, notes, coordinates."""
     folder = write_checkpoint(tmp_path_factory.mktemp("models") / "learned", learned=True)
-    tree = rmtbase.score(folder, baseline, matrices="spectra")
+    tree = rmtbase.score(folder, Table(baseline), matrices="spectra")
     warnings = json.loads(tree.attrs["warnings"])
     matrices = tree["matrices"].to_dataset()
     names = [*matrices["statistic"].values.tolist(), HOSTILE]
@@ -71,4 +73,4 @@ def analytic_tree(tmp_path_factory):
 def resampled_tree(request, tmp_path_factory):
     """Scores of the same model against nulls made of the heads' own matrices."""
     folder = write_checkpoint(tmp_path_factory.mktemp("models") / "learned", learned=True)
-    return rmtbase.score(folder, null=request.param, draws=499)
+    return rmtbase.score(folder, find_null(request.param, draws=499))

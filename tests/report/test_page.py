@@ -12,6 +12,8 @@ import xarray as xr
 
 import rmtbase
 from rmtbase.errors import ParameterError
+from rmtbase.models import open_model
+from rmtbase.nulls import Table
 from rmtbase.results.scores import farthest_distance, signed_distance, summarize_scores
 from rmtbase.results.scores.page import render
 from rmtbase.shown import shown
@@ -147,7 +149,7 @@ def test_the_first_two_sentences_say_what_was_compared_with_what(tree, analytic_
 
 def test_one_head_is_told_as_one(baseline):
     w_q, w_k = np.random.default_rng(0).standard_normal((2, 1, 8, 32))
-    text = words_of(in_words(rmtbase.score_heads(w_q, w_k, baseline=baseline, model="a model")))
+    text = words_of(in_words(rmtbase.score_heads(w_q, w_k, Table(baseline), model="a model")))
     for words in (
         "shape1 layer × 1 head d_model32",
         "The attention head of a model was compared with 2 000 random heads",
@@ -157,12 +159,12 @@ def test_one_head_is_told_as_one(baseline):
         assert words in text
     assert not re.search(r"\b1 (head|layer)s\b", text)
     w_q += 3 * np.outer(np.ones(8), np.ones(32))
-    assert "It differs from them" in words_of(in_words(rmtbase.score_heads(w_q, w_k, baseline=baseline)))
+    assert "It differs from them" in words_of(in_words(rmtbase.score_heads(w_q, w_k, Table(baseline))))
 
 
 def test_a_model_without_a_head_that_can_be_scored_has_a_page(baseline):
     state = {"h.0.attn.c_attn.weight": np.zeros((32, 96)), "h.0.attn.c_proj.weight": np.eye(32)}
-    text = words_of(in_words(rmtbase.score(state, baseline, family="gpt2", config={"n_head": 4})))
+    text = words_of(in_words(rmtbase.score(open_model(state, family="gpt2", config={"n_head": 4}), Table(baseline))))
     assert "Each attention head of this state dict was compared" in text
     assert "There is no result: 4 of 4 heads cannot be tested: W_Q and W_K are zeros, or rounding to them." in text
     assert "heads that left the null? (4 not testable)" in text
@@ -174,7 +176,9 @@ def test_a_head_without_a_score_has_the_hatched_mark_and_no_zeros_in_the_table(b
     attention = np.random.default_rng(1).standard_normal((32, 96))
     attention[:, :8] = 0.0
     state = {"h.0.attn.c_attn.weight": attention, "h.0.attn.c_proj.weight": np.eye(32)}
-    page = in_words(rmtbase.score(state, baseline, family="gpt2", config={"n_head": 4}, matrices="none"))
+    page = in_words(
+        rmtbase.score(open_model(state, family="gpt2", config={"n_head": 4}), Table(baseline), matrices="none")
+    )
     rows = re.findall(r"<tr(?: data-flagged)?><td>.*?</tr>", page)
     (untested,) = [row for row in rows if '<i class="z-1"></i>–' in row]
     assert re.findall(r"<td[^>]*>(?:<[^>]*>)*([^<]*)", untested)[:5] == ["0", "0", "–", "–", "–"]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import rmtbase
+from rmtbase.nulls import find_null
 
 D_MODEL, D_HEAD, DRAWS = 32, 8, 400
 
@@ -25,8 +26,9 @@ def null_table():
 def score_arrays(null_table):
     """The heads of ``rmtbase.score_heads`` against the small null, of a single layer."""
 
-    def score(w_q, w_k, **options):
-        tree = rmtbase.score_heads(w_q, w_k, **{"baseline": null_table} | options)
+    def score(w_q, w_k, null="gaussian", *, baseline=null_table, draws=None, seed=0, **options):
+        against = find_null(null, baseline=baseline, draws=draws, seed=seed)
+        tree = rmtbase.score_heads(w_q, w_k, against, **options)
         return tree["heads"].to_dataset().isel(layer=0, drop=True)
 
     return score

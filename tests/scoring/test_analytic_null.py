@@ -17,7 +17,7 @@ import rmtbase
 from rmtbase import laws
 from rmtbase.errors import MissingFileError, ParameterError
 from rmtbase.laws import PROBABILITIES
-from rmtbase.nulls import SMALLEST_P_VALUE, AnalyticNull, GaussianNull
+from rmtbase.nulls import SMALLEST_P_VALUE, Analytic, AnalyticNull, GaussianNull
 from rmtbase.results import open_scores
 from rmtbase.results.scores import heads_csv, summarize_scores
 from rmtbase.statistics import (
@@ -32,6 +32,8 @@ from telling import Told
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "statistical"))
 from harness import uniform
+
+from rmtbase.nulls import Table
 
 NAMES = list(SPECTRAL_STATISTICS)
 HEADS, D_MODEL, D_HEAD = 2_000, 128, 16
@@ -52,7 +54,7 @@ def heads():
     rng = np.random.default_rng(41)
     w_q, w_k = random_factors(rng, HEADS, D_MODEL, D_HEAD)
     w_q *= rng.uniform(0.01, 3.0, (HEADS, 1, 1))
-    return rmtbase.score_heads(w_q, w_k, baseline="analytic")["heads"].to_dataset().isel(layer=0, drop=True)
+    return rmtbase.score_heads(w_q, w_k, "analytic")["heads"].to_dataset().isel(layer=0, drop=True)
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +71,9 @@ def simulated():
 @pytest.mark.parametrize("d_head", [2, 7])
 def test_heads_too_thin_for_the_laws_are_refused_and_told_what_to_do(d_head, make_weights, tmp_path):
     factors = random_factors(np.random.default_rng(0), 2, 32, d_head)
-    message = f"baseline = 'analytic': expected a table, or none to simulate one, at d_head = {d_head}"
+    message = f"null = 'analytic': expected a table, or draws, at d_head = {d_head}"
     with pytest.raises(ParameterError, match=message):
-        rmtbase.score_heads(*factors, baseline="analytic")
+        rmtbase.score_heads(*factors, "analytic")
     with pytest.raises(ParameterError, match=message):
         rmtbase.score(make_weights(*factors[:, None]).save(tmp_path / "thin"), "analytic")
     with pytest.raises(ParameterError, match=message):
@@ -80,7 +82,7 @@ def test_heads_too_thin_for_the_laws_are_refused_and_told_what_to_do(d_head, mak
 
 def test_one_dimensional_heads_have_nothing_but_a_scale():
     with pytest.raises(ParameterError, match="d_head = 1: expected at least 2"):
-        rmtbase.score_heads(*np.ones((2, 1, 1, 32)), baseline="analytic")
+        rmtbase.score_heads(*np.ones((2, 1, 1, 32)), "analytic")
 
 
 @pytest.mark.parametrize("shape", [(16, 32), (0, 0), (-64, 16), (64.0, 16), (64, True), (np.nan, 16), ("64", 16)])
@@ -89,21 +91,21 @@ def test_a_shape_that_no_head_has_is_refused(shape):
         AnalyticNull(*shape)
 
 
-@pytest.mark.parametrize("bad", [{"draws": 0}, {"seed": -1}, {"null": "analytic"}])
+@pytest.mark.parametrize("bad", [{"draws": 0}, {"seed": -1}, {"initialization": "orthogonal"}])
 def test_bad_options_are_refused_beside_it_too(bad, arrays):
     with pytest.raises(ParameterError, match=next(iter(bad))):
-        rmtbase.score_heads(*arrays, baseline="analytic", **bad)
+        Analytic(**bad)
 
 
 def test_only_the_word_itself_asks_for_it_and_a_file_of_that_name_has_a_path(arrays, null_table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("Analytic", "analytic.nc", "./analytic", Path("analytic")):
         with pytest.raises(MissingFileError):
-            rmtbase.score_heads(*arrays, baseline=name)
+            rmtbase.score_heads(*arrays, Table(name))
     write_table(null_table, tmp_path / "analytic")
     notes = Told()
     for name in ("./analytic", Path("analytic")):
-        rmtbase.score_heads(*arrays, baseline=name, progress=notes)
+        rmtbase.score_heads(*arrays, Table(name), progress=notes)
     assert all(f": {null_table.sizes['draw']} draws from" in note for note in notes)
 
 
@@ -213,14 +215,14 @@ def test_the_law_at_the_true_sigma_would_not_be_calibrated(statistic, standard):
 def test_nothing_is_drawn_and_a_note_says_so(arrays, monkeypatch):
     monkeypatch.setattr("rmtbase.nulls._simulated_null.cached_null", lambda *_, **__: pytest.fail("a draw was made"))
     notes = Told()
-    rmtbase.score_heads(*arrays, baseline="analytic", progress=notes)
+    rmtbase.score_heads(*arrays, "analytic", progress=notes)
     assert notes == ["null of (32, 8): analytic, no draws"]
 
 
 def test_scale_of_the_weights_does_not_matter(arrays):
     w_q, w_k = arrays
-    here = rmtbase.score_heads(w_q, w_k, baseline="analytic")["heads"]
-    there = rmtbase.score_heads(1e-4 * w_q, 30.0 * w_k, baseline="analytic")["heads"]
+    here = rmtbase.score_heads(w_q, w_k, "analytic")["heads"]
+    there = rmtbase.score_heads(1e-4 * w_q, 30.0 * w_k, "analytic")["heads"]
     for name in ("z_score", "p_value", "q_value", "omnibus_p_value"):
         np.testing.assert_allclose(here[name], there[name], rtol=1e-7, atol=1e-9, err_msg=name)
     for name in ("outliers_above", "outliers_below", "farthest_statistic"):
@@ -229,7 +231,7 @@ def test_scale_of_the_weights_does_not_matter(arrays):
 
 def test_null_is_brought_to_the_heads_own_sigma(arrays):
     w_q, w_k = arrays
-    scores = rmtbase.score_heads(0.02 * w_q, w_k, baseline="analytic")["heads"].to_dataset().isel(layer=0, head=1)
+    scores = rmtbase.score_heads(0.02 * w_q, w_k, "analytic")["heads"].to_dataset().isel(layer=0, head=1)
     null = AnalyticNull(32, 8)
     scale = float(scores["sigma_q"] * scores["sigma_k"]) ** 2
     for k, one in enumerate(SPECTRAL_STATISTICS.values()):

@@ -7,7 +7,7 @@ from compact_atlas import compact_baseline, merge_atlases
 import rmtbase
 from rmtbase.errors import TableError
 from rmtbase.montecarlo import CacheWarning
-from rmtbase.nulls import AtlasNull, GaussianNull, atlas_case
+from rmtbase.nulls import AtlasNull, Gaussian, GaussianNull, Table, atlas_case
 from rmtbase.results.scores.page import render
 from rmtbase.tables import write_table
 from telling import Told
@@ -137,7 +137,7 @@ def test_the_spectrum_for_pictures_is_the_full_samples(null, full):
 def test_scores_of_the_bundled_model_are_those_with_the_full_table(demo_table, as_shipped, nothing_is_simulated):
     notes = Told()
     here = rmtbase.score("demo", matrices="none", progress=notes)
-    there = rmtbase.score("demo", demo_table, matrices="none")
+    there = rmtbase.score("demo", Table(demo_table), matrices="none")
     assert "null of (128, 16): from the atlas shipped with rmtbase (10000 draws)" in notes
     for name in EQUAL:
         if here["heads"][name].dtype.kind == "f":
@@ -163,8 +163,8 @@ def test_the_report_and_the_file_of_such_scores_are_whole(as_shipped, nothing_is
 
 def test_an_atlas_may_be_given_as_the_baseline(arrays, atlas, as_shipped, nothing_is_simulated):
     notes = Told()
-    by_file = rmtbase.score_heads(*arrays, baseline=as_shipped, progress=notes)
-    by_dataset = rmtbase.score_heads(*arrays, baseline=atlas)
+    by_file = rmtbase.score_heads(*arrays, Table(as_shipped), progress=notes)
+    by_dataset = rmtbase.score_heads(*arrays, Table(atlas))
     np.testing.assert_array_equal(by_file["heads"]["p_value"], by_dataset["heads"]["p_value"])
     np.testing.assert_array_equal(by_file["heads"]["p_value"], rmtbase.score_heads(*arrays)["heads"]["p_value"])
     assert notes == [f"null of (32, 8): {DRAWS} draws from {as_shipped}"]
@@ -172,7 +172,7 @@ def test_an_atlas_may_be_given_as_the_baseline(arrays, atlas, as_shipped, nothin
 
 def test_a_given_atlas_that_lacks_the_shape_is_said_to(arrays, demo_table, as_shipped, nothing_is_simulated):
     notes = Told()
-    rmtbase.score_heads(*arrays, baseline=compact_baseline(demo_table), progress=notes)
+    rmtbase.score_heads(*arrays, Table(compact_baseline(demo_table)), progress=notes)
     assert notes[0].startswith("the baseline dataset holds (128, 16) and not (32, 8)")
     assert notes[1] == f"null of (32, 8): from the atlas shipped with rmtbase ({DRAWS} draws)"
 
@@ -180,25 +180,25 @@ def test_a_given_atlas_that_lacks_the_shape_is_said_to(arrays, demo_table, as_sh
 @pytest.mark.parametrize("options", [{"seed": 1, "draws": 100}, {"draws": DRAWS + 1}])
 def test_what_the_atlas_does_not_hold_is_simulated(options, arrays, as_shipped):
     notes = Told()
-    rmtbase.score_heads(*arrays, progress=notes, **options)
+    rmtbase.score_heads(*arrays, Gaussian(**options), progress=notes)
     assert notes[0].startswith("null of (d_model, d_head) = (32, 8), ")
 
 
 def test_fewer_draws_than_the_atlas_holds_are_not_simulated(arrays, as_shipped, nothing_is_simulated):
-    rmtbase.score_heads(*arrays, draws=500)
+    rmtbase.score_heads(*arrays, Gaussian(draws=500))
 
 
 def test_an_unknown_shape_is_simulated(as_shipped):
     rng = np.random.default_rng(8)
     notes = Told()
-    rmtbase.score_heads(*rng.standard_normal((2, 1, 8, 33)), draws=100, progress=notes)
+    rmtbase.score_heads(*rng.standard_normal((2, 1, 8, 33)), Gaussian(draws=100), progress=notes)
     assert notes[0].startswith("null of (d_model, d_head) = (33, 8), 100 draws")
 
 
 def test_without_an_atlas_the_null_is_simulated(arrays, tmp_path, monkeypatch):
     ship(monkeypatch, tmp_path / "none.nc")
     notes = Told()
-    rmtbase.score_heads(*arrays, draws=100, progress=notes)
+    rmtbase.score_heads(*arrays, Gaussian(draws=100), progress=notes)
     assert notes[0].startswith("null of (d_model, d_head) = (32, 8), 100 draws")
 
 
@@ -206,13 +206,13 @@ def test_a_damaged_atlas_is_named_in_a_warning_and_not_used(arrays, as_shipped):
     as_shipped.write_bytes(as_shipped.read_bytes()[:5000])
     notes = Told()
     with pytest.warns(CacheWarning, match="damaged atlas"):
-        rmtbase.score_heads(*arrays, draws=100, progress=notes)
+        rmtbase.score_heads(*arrays, Gaussian(draws=100), progress=notes)
     assert notes[0].startswith("null of (d_model, d_head) = (32, 8), 100 draws")
 
 
 def test_a_given_table_comes_before_the_atlas(arrays, table, as_shipped):
     notes = Told()
-    rmtbase.score_heads(*arrays, baseline=table, progress=notes)
+    rmtbase.score_heads(*arrays, Table(table), progress=notes)
     assert notes == [f"null of (32, 8): {DRAWS} draws from the baseline dataset"]
 
 

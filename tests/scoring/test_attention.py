@@ -9,6 +9,7 @@ from element_models import NEOX_CONFIG, gpt_neox
 import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.models import Place, Site, Tensor, open_model
+from rmtbase.nulls import Axes
 from rmtbase.results import open_scores
 from rmtbase.results.comparison import attention_classes
 from rmtbase.tables import write_table
@@ -23,7 +24,7 @@ def neox():
 
 
 def test_fused_attention_is_told_without_a_score_of_the_fused_matrix(neox):
-    scores = rmtbase.score(neox, null="axes", draws=10, matrices="none")
+    scores = rmtbase.score(neox, Axes(draws=10), matrices="none")
     assert scores.attrs["attention"] == "MHA, fused"
     assert attention_classes(scores) == {"layer 0": "MHA, fused", "layer 1": "MHA, fused"}
 

@@ -5,6 +5,7 @@ import pytest
 
 import rmtbase
 from rmtbase.errors import ParameterError
+from rmtbase.nulls import Gaussian, Table
 
 
 def refused(name, fragments, call):
@@ -75,14 +76,14 @@ def test_head_of_zeros_is_named_in_its_own_array(arrays, score_arrays):
 
 def test_one_dimensional_heads_have_nothing_but_a_scale(arrays):
     w_q, w_k = (w[:, :1] for w in arrays)
-    refused("d_head", ["d_head = 1", "at least 2"], lambda: rmtbase.score_heads(w_q, w_k, draws=100))
+    refused("d_head", ["d_head = 1", "at least 2"], lambda: rmtbase.score_heads(w_q, w_k, Gaussian(draws=100)))
 
 
 @pytest.mark.parametrize("null", ["permutation", "Signs", "", None, True, 0])
 def test_null_that_is_not_offered(null, arrays, score_arrays):
     refused(
         "null",
-        [repr(null), "'gaussian', 'kurtosis', 'signs' or 'axes'"],
+        [repr(null), "'gaussian', 'analytic', 'kurtosis', 'signs' or 'axes'"],
         lambda: score_arrays(*arrays, null=null),
     )
 
@@ -114,8 +115,8 @@ def test_weights_whose_spectrum_leaves_double_precision_never_give_a_silent_nan(
 
 
 def test_baseline_that_is_no_baseline(arrays):
-    with pytest.raises(ParameterError, match="baseline = 3"):
-        rmtbase.score_heads(*arrays, baseline=3)
+    with pytest.raises(ParameterError, match="table = 3"):
+        rmtbase.score_heads(*arrays, Table(3))
 
 
 def test_the_callers_arrays_are_left_as_they_are(arrays, score_arrays):

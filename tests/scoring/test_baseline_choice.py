@@ -5,7 +5,7 @@ import pytest
 
 import rmtbase
 from rmtbase.errors import TableError
-from rmtbase.nulls import draws_for
+from rmtbase.nulls import Gaussian, Table, draws_for
 from rmtbase.tables import write_table
 from telling import Told
 
@@ -33,7 +33,7 @@ def test_units_of_the_baseline_do_not_matter(units, arrays, score_arrays, null_t
 @pytest.mark.parametrize("units", [{"normalization": "sqrt_d", "sigma": 0.02}])
 def test_null_of_a_scores_tree_is_in_raw_units_whatever_the_baselines(units, model_folder, null_table):
     other = rmtbase.baseline(32, 8, draws=null_table.sizes["draw"], **units)
-    here, there = (rmtbase.score(model_folder, table, matrices="none")["null"] for table in (null_table, other))
+    here, there = (rmtbase.score(model_folder, Table(table), matrices="none")["null"] for table in (null_table, other))
     for name in here.data_vars:
         np.testing.assert_allclose(here[name], there[name], rtol=1e-6, atol=1e-12, err_msg=name)
 
@@ -54,8 +54,8 @@ def test_the_shape_is_found_among_others(arrays, score_arrays, null_table):
 def test_a_neighbours_null_is_never_used(d_model, d_head, arrays):
     neighbour = rmtbase.baseline(d_model, d_head, draws=20)
     notes = Told()
-    scores = rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, progress=notes)
-    expected = rmtbase.score_heads(*arrays, draws=300)
+    scores = rmtbase.score_heads(*arrays, Table(neighbour, draws=300), progress=notes)
+    expected = rmtbase.score_heads(*arrays, Gaussian(draws=300))
     np.testing.assert_array_equal(scores["heads"]["p_value"], expected["heads"]["p_value"])
     np.testing.assert_array_equal(scores["heads"]["null_mean"], expected["heads"]["null_mean"])
     assert notes[0] == (
@@ -69,29 +69,29 @@ def test_lacking_case_is_simulated_and_kept_and_then_found(arrays, tmp_path, mon
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
     neighbour = rmtbase.baseline(32, 7, draws=20)
     first, second = Told(), Told()
-    rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, progress=first)
+    rmtbase.score_heads(*arrays, Table(neighbour, draws=300), progress=first)
     assert "simulated now and kept in the cache" in first[1]
     (kept,) = (tmp_path / "cache").iterdir()
     assert str(kept) in first[1]
-    rmtbase.score_heads(*arrays, baseline=neighbour, draws=300, progress=second)
+    rmtbase.score_heads(*arrays, Table(neighbour, draws=300), progress=second)
     assert f"from the cache, {kept}" in second[1]
 
 
 def test_baseline_file_that_lacks_the_case_is_left_as_it_is(arrays, tmp_path, watch):
     path = write_table(rmtbase.baseline(32, 7, draws=20), tmp_path / "other.nc")
     before = watch(tmp_path)
-    rmtbase.score_heads(*arrays, baseline=path, draws=300)
+    rmtbase.score_heads(*arrays, Table(path, draws=300))
     before.assert_untouched()
 
 
 def test_baseline_that_lacks_a_statistic_is_refused_by_its_name(arrays, null_table):
     with pytest.raises(TableError, match="effective_rank"):
-        rmtbase.score_heads(*arrays, baseline=null_table.drop_sel(statistic="effective_rank"))
+        rmtbase.score_heads(*arrays, Table(null_table.drop_sel(statistic="effective_rank")))
 
 
 def test_coarse_baseline_is_said_to_be_coarse(arrays):
     notes = Told()
-    rmtbase.score_heads(*arrays, baseline=rmtbase.baseline(32, 8, draws=50), progress=notes)
+    rmtbase.score_heads(*arrays, Table(rmtbase.baseline(32, 8, draws=50)), progress=notes)
     # The smallest q of a lone head among 4 is 2 * 4 / 51.
     assert "with 50 null draws and 4 heads a lone head cannot reach q below 0.16" in notes[1]
     assert "10000 draws" in notes[1]
@@ -99,7 +99,7 @@ def test_coarse_baseline_is_said_to_be_coarse(arrays):
 
 def test_fine_baseline_is_not_said_to_be_coarse(arrays, null_table):
     notes = Told()
-    rmtbase.score_heads(*arrays, baseline=null_table, progress=notes)
+    rmtbase.score_heads(*arrays, Table(null_table), progress=notes)
     assert len(notes) == 1
 
 

@@ -90,7 +90,7 @@ def test_of_a_planted_pair_it_is_that_pair_alone():
 
 
 def test_the_bundled_model_has_learned_to_compose():
-    assert not summarize_composition(composition("demo", revision="step-0")).surviving
+    assert not summarize_composition(composition(open_model("demo", "step-0"))).surviving
     summary = summarize_composition(composition("demo"))
     assert ("k", "L1H1", "L2H5") in {(pair.kind, pair.earlier, pair.later) for pair in summary.surviving}
     assert sum(one.pairs for one in summary.kinds) == 3 * 6 * 8 * 8

@@ -55,7 +55,7 @@ def test_patterns_name_the_parameters_of_the_model(demo, modules):
 
 def test_of_a_random_model_nothing_is_named():
     model = open_model("demo", "step-0")
-    modules = learned_modules(signal(model, circuits=("qk",), proof=False), model)
+    modules = learned_modules(signal(open_model(model, proof=False), circuits=("qk",)), model)
     assert decisions_text(modules, 0.05, "yaml").splitlines()[1] == "unfrozen_parameters: []"
     assert json.loads(decisions_text(modules, 0.05, "peft")) == {"target_modules": [], "rank_pattern": {}}
 
@@ -66,7 +66,7 @@ def test_matrices_that_are_one_tensor_are_one_module():
     state |= {f"h.{k}.attn.c_proj.weight": rng.standard_normal((32, 32)) for k in range(2)}
     state["h.1.attn.c_attn.weight"][0, :64] += 200.0  # queries and keys have learned one direction each
     model = open_model(state, family="gpt2", config={"n_head": 4})
-    tree = signal(model, circuits=("qk",), proof=False)
+    tree = signal(open_model(model, proof=False), circuits=("qk",))
     modules = {one.name: one for one in learned_modules(tree, model)}
     assert list(modules) == ["h.1.attn.c_attn", *(name for name in modules if name != "h.1.attn.c_attn")]
     assert set(modules) == {name.removesuffix(".weight") for name in state}
@@ -93,6 +93,6 @@ def test_a_module_of_an_adapter_has_the_rank_of_its_update(tmp_path):
 
 def test_what_it_cannot_be_made_of_is_named(demo, modules):
     with pytest.raises(ParameterError, match="no whole matrices"):
-        learned_modules(signal(demo, circuits=("qk",), matrices="none", proof=False), demo)
+        learned_modules(signal(open_model(demo, proof=False), circuits=("qk",), matrices="none"), demo)
     with pytest.raises(ParameterError, match="one of peft, yaml"):
         decisions_text(modules, 0.05, "toml")

@@ -7,6 +7,8 @@ import pytest
 
 import rmtbase
 from rmtbase.errors import ParameterError
+from rmtbase.models import open_model
+from rmtbase.nulls import Gaussian, Table
 from rmtbase.results import open_scores
 from rmtbase.results.scores import heads_csv, summarize_scores
 from rmtbase.tables import write_table
@@ -23,7 +25,11 @@ def warnings_of_heads(tree):
 @pytest.fixture
 def score_model(null_table, tmp_path):
     """Score weights as a checkpoint."""
-    return lambda weights, **options: rmtbase.score(weights.save(tmp_path / "model"), null_table, **options)
+
+    def score(weights, null=None, **options):
+        return rmtbase.score(weights.save(tmp_path / "model"), null or Table(null_table), **options)
+
+    return score
 
 
 @pytest.mark.parametrize("mode", ["none", "elements", "spectra"])
@@ -120,13 +126,13 @@ def test_rank_deficient_head_is_infinitely_far_and_no_rounding_noise_stands_in_f
 def test_one_dimensional_heads_are_refused(weights, make_weights, tmp_path):
     folder = make_weights(weights.queries[:, :, :1], weights.keys[:, :, :1]).save(tmp_path / "thin")
     with pytest.raises(ParameterError, match="d_head = 1: expected at least 2"):
-        rmtbase.score(folder, draws=100)
+        rmtbase.score(folder, Gaussian(draws=100))
 
 
 def test_heads_wider_than_the_model_are_refused(make_weights, tmp_path):
     queries, keys = np.random.default_rng(0).standard_normal((2, 1, 2, 8, 6))
     with pytest.raises(ParameterError, match="d_head = 8: expected at most d_model = 6"):
-        rmtbase.score(make_weights(queries, keys).save(tmp_path / "wide"), draws=100)
+        rmtbase.score(make_weights(queries, keys).save(tmp_path / "wide"), Gaussian(draws=100))
 
 
 def test_byte_identical_layers_are_recorded(weights, score_model):
@@ -142,7 +148,6 @@ def test_unknown_matrices_mode(mode, weights, score_model):
 
 
 def test_revision_beside_an_opened_model_is_refused(model_folder, null_table):
-    from rmtbase.models import open_model
 
     with pytest.raises(ParameterError, match="revision = 'step-7'"):
-        rmtbase.score(open_model(model_folder), null_table, revision="step-7")
+        rmtbase.score(open_model(open_model(model_folder), "step-7"), Table(null_table))

@@ -31,7 +31,6 @@ def model(model_folder):
         ("depths", [0]),
         ("draws", 3),
         ("part", "both"),
-        ("revision", "main"),
     ],
 )
 def test_bad_argument_is_named(name, bad, model):

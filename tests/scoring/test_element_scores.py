@@ -11,6 +11,7 @@ from element_models import D_MODEL, GPT2_CONFIG, N_HEADS, NEOX_CONFIG, gpt2, gpt
 import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
+from rmtbase.nulls import Analytic
 from rmtbase.results import open_scores
 from rmtbase.results.scores import matrices_csv, matrix_p_value_floors, summarize_elements
 from rmtbase.statistics import (
@@ -26,9 +27,9 @@ D_HEAD = D_MODEL // N_HEADS
 FUSED = "attention_query_key_value"
 
 
-def score(tensors, **options):
+def score(tensors, null="analytic", **options):
     family, config = ("gpt2", GPT2_CONFIG) if "h.0.attn.c_attn.weight" in tensors else ("gpt_neox", NEOX_CONFIG)
-    return rmtbase.score(tensors, "analytic", family=family, config=config, proof=False, **options)
+    return rmtbase.score(open_model(tensors, family=family, config=config, proof=False), null, **options)
 
 
 MODELS = {
@@ -137,7 +138,7 @@ def test_what_is_not_asked_for_is_not_there():
 
 
 def test_keys_and_values_are_those_of_key_heads():
-    tree = rmtbase.score("demo", "analytic", revision="step-0", elements="heads", proof=False)
+    tree = rmtbase.score(open_model("demo", "step-0", proof=False), "analytic", elements="heads")
     sigma = tree["heads/elements"]["sigma"]
     per_head = sigma.notnull().all("layer").sum("head")
     assert dict(zip(sigma["component"].values, per_head.values, strict=True)) == {
@@ -152,7 +153,7 @@ def test_keys_and_values_are_those_of_key_heads():
 @pytest.mark.parametrize("revision", ["step-0"])
 def test_the_demo_model_is_random_at_step_0_by_every_statistic(revision):
     """96 matrices of heads, each a test at level 0.05: more than 15 by chance in one run of 15 000 for a statistic."""
-    tree = rmtbase.score("demo", "analytic", revision=revision, elements="factors", proof=False)
+    tree = rmtbase.score(open_model("demo", revision, proof=False), "analytic", elements="factors")
     p_value = tree["heads/elements"]["p_value"]
     small = (p_value < 0.05).sum(("layer", "head", "component"))
     assert int(p_value.notnull().isel(element_statistic=0).sum()) == 96
@@ -162,7 +163,7 @@ def test_the_demo_model_is_random_at_step_0_by_every_statistic(revision):
 
 
 def test_the_trained_demo_model_is_not():
-    summary = summarize_elements(rmtbase.score("demo", "analytic", proof=False))
+    summary = summarize_elements(rmtbase.score(open_model("demo", proof=False), "analytic"))
     assert summary.n_differing >= 10
     assert summary.sentences()[0].startswith(f"Elements: {summary.n_differing} of 28 weight matrices cannot")
 
@@ -173,7 +174,7 @@ def test_the_null_is_that_of_the_initialisation_that_is_named(law, right):
     draw = {"uniform": lambda size: rng.uniform(-1, 1, size), "normal": rng.standard_normal}[law]
     w_q, w_k = draw((2, 4, 16, 64)), draw((2, 4, 16, 64))
     for named in ("normal", "uniform"):
-        tree = rmtbase.score_heads(w_q, w_k, "analytic", matrices="elements", elements="heads", initialization=named)
+        tree = rmtbase.score_heads(w_q, w_k, Analytic(initialization=named), matrices="elements", elements="heads")
         assert tree.attrs["initialization"] == named
         p_value = tree["matrices"]["p_value"].sel(statistic=["excess_kurtosis", "l_kurtosis", "weibull_shape"])
         assert bool((p_value > 1e-4).all()) == (named == right)
@@ -252,7 +253,7 @@ def test_fused_matrices_are_a_part_of_their_own():
     assert "fused" not in model.fold("biases").parts if model.notes else True
 
 
-@pytest.mark.parametrize(("option", "value"), [("elements", "all"), ("elements", None), ("initialization", "laplace")])
+@pytest.mark.parametrize(("option", "value"), [("elements", "all"), ("elements", None)])
 def test_an_unknown_option_is_refused_by_name(option, value):
     with pytest.raises(ParameterError, match=option):
         score(MODELS["gpt2"](), **{option: value})

@@ -9,7 +9,7 @@ import rmtbase
 from rmtbase.ensembles import sign_flipped_head, sign_flipped_matrix
 from rmtbase.errors import MissingFileError, ParameterError
 from rmtbase.montecarlo import cached_baseline, cached_spectra, draw_spectra
-from rmtbase.nulls import AnalyticNull, AtlasNull, GaussianNull, Heads, LatentNull, Wanted, find_null
+from rmtbase.nulls import AnalyticNull, AtlasNull, GaussianNull, Heads, HeadShape, LatentNull, Table, find_null
 from rmtbase.progress import SILENT
 from rmtbase.statistics import SPECTRAL_STATISTICS, LatentShape
 from telling import Told
@@ -24,12 +24,13 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def wanted(dims, draws=20, progress=SILENT):
-    return Wanted(dims, 4, draws, 0, progress)
+def null_of(null, dims, progress=SILENT, **options):
+    """The null of 4 heads of a shape, of 20 draws."""
+    return find_null(null, **{"draws": 20} | options).for_heads(HeadShape(dims, 4), progress)
 
 
 def test_square_products_have_the_null_of_their_table_to_the_bit():
-    found = find_null("gaussian", None, wanted((16, 4, 16)))
+    found = null_of("gaussian", (16, 4, 16))
     table = rmtbase.baseline(16, 4, draws=20, normalization="none")
     expected = GaussianNull.from_baseline(table, 16, 4, "a table")
     np.testing.assert_array_equal(found.sample, expected.sample)
@@ -38,7 +39,7 @@ def test_square_products_have_the_null_of_their_table_to_the_bit():
 
 
 def test_square_products_of_the_atlas_are_served_by_it():
-    found = find_null("gaussian", None, wanted((128, 16, 128), draws=None))
+    found = null_of("gaussian", (128, 16, 128), draws=None)
     assert isinstance(found, AtlasNull)
     assert (found.d_model, found.d_head, found.dims) == (128, 16, (128, 16, 128))
 
@@ -46,9 +47,9 @@ def test_square_products_of_the_atlas_are_served_by_it():
 @pytest.mark.parametrize("dims", [(16, 4, 10), (10, 6), (8, 12, 8), (12, 9, 5, 6, 12)])
 def test_a_chain_is_simulated_kept_and_found_again(dims, cache):
     first, second = Told(), Told()
-    drawn = find_null("gaussian", None, wanted(dims, progress=first))
+    drawn = null_of("gaussian", dims, progress=first)
     (kept,) = cache.iterdir()
-    again = find_null("gaussian", None, wanted(dims, progress=second))
+    again = null_of("gaussian", dims, progress=second)
     np.testing.assert_array_equal(again.sample, drawn.sample)
     assert f"simulated now and kept in the cache, {kept}" in first[0]
     assert f"from the cache, {kept}" in second[0]
@@ -57,13 +58,13 @@ def test_a_chain_is_simulated_kept_and_found_again(dims, cache):
 
 
 def test_a_matrix_and_its_transpose_share_a_null(cache):
-    nulls = [find_null("gaussian", None, wanted(dims)) for dims in ((6, 10), (10, 6))]
+    nulls = [null_of("gaussian", dims) for dims in ((6, 10), (10, 6))]
     np.testing.assert_array_equal(nulls[0].sample, nulls[1].sample)
     assert len(list(cache.iterdir())) == 1
 
 
 def test_the_estimate_of_one_factor_fixes_its_trace():
-    null = find_null("gaussian", None, wanted((6, 10)))
+    null = null_of("gaussian", (6, 10))
     trace = NAMES.index("trace")
     assert null.mean[trace] == pytest.approx(60)
     assert null.std[trace] == 0
@@ -87,14 +88,14 @@ def test_kept_spectra_of_another_chain_are_made_again(cache):
 
 def test_shapes_of_a_given_table_are_said_and_the_chain_is_taken_separately():
     told = Told()
-    found = find_null("gaussian", cached_baseline(16, 4, 20), wanted((16, 4, 10), progress=told))
+    found = null_of("gaussian", (16, 4, 10), told, baseline=cached_baseline(16, 4, 20))
     assert "holds (16, 4) and not (16, 4, 10), which is needed: that case is taken separately" in told[0]
     assert found.dims == (16, 4, 10)
 
 
 def test_laws_know_every_chain_and_say_what_they_do_not():
     told = Told()
-    found = find_null("gaussian", "analytic", wanted((10, 24), progress=told))
+    found = null_of("analytic", (10, 24), told)
     assert isinstance(found, AnalyticNull)
     assert found.unknown == ["trace"]
     assert told[1] == "without a law at this shape, and not scored: trace"
@@ -102,32 +103,32 @@ def test_laws_know_every_chain_and_say_what_they_do_not():
 
 
 def test_a_spectrum_of_a_chain_is_described_as_that_of_a_square_product():
-    of_chain, of_product = (find_null("gaussian", None, wanted(dims)).spectrum() for dims in ((16, 4, 10), (16, 4, 16)))
+    of_chain, of_product = (null_of("gaussian", dims).spectrum() for dims in ((16, 4, 10), (16, 4, 16)))
     assert {name: one.dims for name, one in of_chain.items()} == {name: one.dims for name, one in of_product.items()}
     assert float((of_chain["density"] * np.diff(of_chain["bin_edge"])).sum()) == pytest.approx(1, abs=0.02)
 
 
 def test_latent_attention_has_a_null_of_its_own():
-    found = find_null("gaussian", None, wanted(LATENT))
+    found = null_of("gaussian", LATENT)
     assert isinstance(found, LatentNull)
     assert (found.draws, found.method, found.p_value_floor) == (20, "simulated", 2 / 21)
 
 
 @pytest.mark.parametrize(
-    ("null", "baseline", "dims", "name", "expected"),
+    ("null", "dims", "name", "expected"),
     [
-        ("gaussian", "analytic", LATENT, "baseline", "has no law"),
-        ("signs", None, LATENT, "null", "products of matrices"),
-        ("signs", None, (12, 9, 5, 6, 12), "null", "products of matrices"),
-        ("axes", None, (6, 10), "null", "no permutation of its rows changes the singular values of one factor"),
-        ("gaussian", None, (1, 10), "rank", "the scale is all there is"),
-        ("gaussian", None, (16, 1, 16), "d_head", "the scale is all there is"),
-        ("gaussian", "analytic", (16, 7, 12), "baseline", "at rank = 7"),
+        ("analytic", LATENT, "null", "has no law"),
+        ("signs", LATENT, "null", "products of matrices"),
+        ("signs", (12, 9, 5, 6, 12), "null", "products of matrices"),
+        ("axes", (6, 10), "null", "no permutation of its rows changes the singular values of one factor"),
+        ("gaussian", (1, 10), "rank", "the scale is all there is"),
+        ("gaussian", (16, 1, 16), "d_head", "the scale is all there is"),
+        ("analytic", (16, 7, 12), "null", "at rank = 7"),
     ],
 )
-def test_what_no_null_is_known_of_is_refused(null, baseline, dims, name, expected):
+def test_what_no_null_is_known_of_is_refused(null, dims, name, expected):
     with pytest.raises(ParameterError, match=expected) as caught:
-        find_null(null, baseline, wanted(dims))
+        null_of(null, dims)
     assert caught.value.name == name
 
 
@@ -143,7 +144,7 @@ def test_heads_of_any_widths_are_scored_against_their_own_matrices(null, widths)
     rng = np.random.default_rng(0)
     factors = tuple(rng.standard_normal((3, 4, width)) for width in widths)
     dims = (11, 4, 7) if len(widths) == 2 else (4, 11)
-    scores = find_null(null, None, wanted(dims, draws=99)).score_heads(heads_of(factors, 4), SILENT).scores
+    scores = null_of(null, dims, draws=99).score_heads(heads_of(factors, 4), SILENT).scores
     assert scores.p_value.shape == (1, 3, len(NAMES))
     assert (scores.omnibus_p_value > 0).all()
     if len(widths) == 1:  # the elements keep their sizes
@@ -166,5 +167,5 @@ def test_a_null_that_is_not_found_ends_the_reading():
 
     weights = np.random.default_rng(0).standard_normal((200, 2, 2, 4))
     with pytest.raises(MissingFileError, match="missing"):
-        rmtbase.score_heads(weights, weights, "missing.nc", progress=Told(slow))
+        rmtbase.score_heads(weights, weights, Table("missing.nc"), progress=Told(slow))
     assert len(layers) < len(weights)

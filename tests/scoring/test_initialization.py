@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import truncnorm
 
 import rmtbase
+from rmtbase.nulls import Gaussian
 from rmtbase.nulls._initialization import KURTOSIS, initialization
 
 RNG = np.random.default_rng(20261122)
@@ -19,9 +20,7 @@ DRAWN = {
 
 
 def scores_of(draw):
-    return rmtbase.score_heads(
-        draw(size=(3, 4, 16, 64)), draw(size=(3, 4, 16, 64)), baseline="analytic", matrices="elements"
-    )
+    return rmtbase.score_heads(draw(size=(3, 4, 16, 64)), draw(size=(3, 4, 16, 64)), "analytic", matrices="elements")
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -36,9 +35,9 @@ def test_initialisation_is_told_by_the_entries(name):
 
 
 def test_of_matrices_too_small_to_tell_nothing_is_said():
-    tree = rmtbase.score_heads(*RNG.normal(size=(2, 2, 4, 8)), draws=100, matrices="elements")
+    tree = rmtbase.score_heads(*RNG.normal(size=(2, 2, 4, 8)), Gaussian(draws=100), matrices="elements")
     assert initialization(tree["matrices"].to_dataset()) == ""
 
 
 def test_a_trained_model_has_none():
-    assert initialization(rmtbase.score("demo", baseline="analytic")["matrices"].to_dataset()) == ""
+    assert initialization(rmtbase.score("demo", "analytic")["matrices"].to_dataset()) == ""

@@ -7,6 +7,7 @@ from scipy.stats import false_discovery_control, ortho_group
 
 import rmtbase
 from rmtbase.linalg import blas_threads
+from rmtbase.nulls import Table
 from rmtbase.statistics import SPECTRAL_STATISTICS, monte_carlo_p_value
 
 SCORES = ("z_score", "p_value", "q_value", "omnibus_p_value", "outliers_above", "outliers_below")
@@ -162,18 +163,20 @@ def test_integers_and_nested_lists_are_numbers_too(score_arrays):
 
 
 def test_a_model_and_its_arrays_have_the_same_scores(weights, model_folder, null_table):
-    tree = rmtbase.score(model_folder, null_table, matrices="none")
+    tree = rmtbase.score(model_folder, Table(null_table), matrices="none")
     for layer in range(2):
         here = tree["heads"].to_dataset().sel(layer=layer, drop=True)
-        there = rmtbase.score_heads(weights.queries[layer], weights.keys[layer], null_table)["heads"].isel(layer=0)
+        there = rmtbase.score_heads(weights.queries[layer], weights.keys[layer], Table(null_table))["heads"].isel(
+            layer=0
+        )
         for name in ("observed", "null_mean", "null_std", "z_score", "p_value", "omnibus_p_value", "eigenvalue"):
             np.testing.assert_allclose(here[name], there[name], rtol=1e-9, err_msg=name)
         np.testing.assert_array_equal(here["key_head"], there["key_head"])
 
 
 def test_sharding_a_checkpoint_changes_no_score(weights, tmp_path, null_table):
-    whole = rmtbase.score(weights.save(tmp_path / "whole" / "m"), null_table)
-    sharded = rmtbase.score(weights.save(tmp_path / "sharded" / "m", sharded=True), null_table)
+    whole = rmtbase.score(weights.save(tmp_path / "whole" / "m"), Table(null_table))
+    sharded = rmtbase.score(weights.save(tmp_path / "sharded" / "m", sharded=True), Table(null_table))
     assert whole.identical(sharded)
 
 
@@ -183,5 +186,5 @@ def test_scores_of_arrays_do_not_depend_on_the_threads_of_blas():
     found = []
     for threads in (1, 2):
         with blas_threads(threads):
-            found.append(rmtbase.score_heads(*heads, baseline="analytic"))
+            found.append(rmtbase.score_heads(*heads, "analytic"))
     assert found[0].identical(found[1])

@@ -66,7 +66,7 @@ def test_the_learned_part_is_near_what_was_planted(factors):
 
 
 def test_of_a_model_it_is_that_of_the_row(demo):
-    rows = signal_rows(signal(demo, circuits=("value",), matrices="none", proof=False))
+    rows = signal_rows(signal(open_model(demo, proof=False), circuits=("value",), matrices="none"))
     row = next(row for row in rows if row.what == "value" and len(row.directions) > 1)
     part = learned_part_of(demo, row.layer, "value", row.head)
     np.testing.assert_allclose(part.values, [one["shrunken"] for one in row.directions], rtol=1e-8)
@@ -123,7 +123,7 @@ def test_bad_directions_are_named(directions, demo):
 
 
 def test_readings_are_of_the_sides_in_the_stream(demo):
-    rows = signal_rows(signal(demo, circuits=("ov", "query"), matrices="none", proof=False))
+    rows = signal_rows(signal(open_model(demo, proof=False), circuits=("ov", "query"), matrices="none"))
     chosen = [next(row for row in rows if row.what == what and row.directions) for what in ("qk", "ov", "query")]
     readings = list(read_directions(demo, chosen, 0.05, 1, names=token_names(demo.path), count=2))
     sides = [(one.row.what, one.side, one.written) for one in readings]

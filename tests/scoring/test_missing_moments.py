@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 import rmtbase
-from rmtbase.nulls import GaussianNull
+from rmtbase.nulls import GaussianNull, Table
 from rmtbase.results.scores import farthest_distance, heads_csv, signed_distance, summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS, monte_carlo_p_value
 
@@ -27,7 +27,7 @@ def scored():
         table = rmtbase.baseline(d_model, D_HEAD, draws=DRAWS)
         w_q, w_k = np.random.default_rng(gap).standard_normal((2, 6, D_HEAD, d_model))
         w_q[-1, 1] = w_q[-1, 0] + 1e-5 * w_q[-1, 1]
-        tree = rmtbase.score_heads(w_q, w_k, baseline=table)
+        tree = rmtbase.score_heads(w_q, w_k, Table(table))
         return tree, GaussianNull.from_baseline(table, d_model, D_HEAD, "the test's").sample
 
     return scored
@@ -83,7 +83,7 @@ def test_what_is_far_is_said_with_the_median_and_without_a_mean(scored, tmp_path
 @pytest.mark.parametrize(("gap", "told"), [(0, False), (3, False), (8, True)])
 def test_the_condition_number_of_a_square_matrix_has_no_mean_either(gap, told):
     w_q, w_k = np.random.default_rng(0).standard_normal((2, 2, 8, 16 + gap))
-    tree = rmtbase.score_heads(w_q, w_k, baseline="analytic", matrices="spectra")
+    tree = rmtbase.score_heads(w_q, w_k, "analytic", matrices="spectra")
     matrices = tree["matrices"].to_dataset()
     assert (matrices["n_rows"] == 16).all() and (matrices["n_columns"] == 16 + gap).all()
     one, others = matrices.sel(statistic=ON_LAMBDA), matrices.drop_sel(statistic=ON_LAMBDA)

@@ -14,7 +14,7 @@ from scipy import stats
 
 import rmtbase
 from rmtbase.errors import ParameterError
-from rmtbase.nulls import kurtosis_range
+from rmtbase.nulls import find_null, kurtosis_range
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
 from harness import uniform
@@ -36,16 +36,16 @@ def p_values(tree):
     return {name: heads["p_value"].sel(statistic=name).values for name in LOOKED_AT}
 
 
-def score(w_q, w_k, **options):
-    return rmtbase.score_heads(w_q, w_k, **options)
+def score(w_q, w_k, null="gaussian", **options):
+    return rmtbase.score_heads(w_q, w_k, find_null(null, **options))
 
 
 @pytest.mark.parametrize(
     ("drawn", "options"),
     [
         ("uniform", {"initialization": "uniform", "draws": 2000}),
-        ("uniform", {"initialization": "uniform", "baseline": "analytic"}),
-        ("truncated_normal", {"initialization": "truncated_normal", "baseline": "analytic"}),
+        ("uniform", {"null": "analytic", "initialization": "uniform"}),
+        ("truncated_normal", {"null": "analytic", "initialization": "truncated_normal"}),
         ("uniform", {"null": "kurtosis"}),
         ("of kurtosis 0.76", {"null": "kurtosis"}),
     ],
@@ -59,14 +59,14 @@ def test_p_values_of_untrained_heads_are_uniform(drawn, options):
 
 def test_against_normal_entries_they_are_not():
     """The log-determinant lies 0.8 standard deviations off on average, 16 standard errors."""
-    tree = score(DRAWN["uniform"](HEADS), DRAWN["uniform"](HEADS), baseline="analytic")
+    tree = score(DRAWN["uniform"](HEADS), DRAWN["uniform"](HEADS), "analytic")
     assert 0.5 < tree["heads"]["z_score"].sel(statistic="log_determinant").mean() < 1.1
 
 
 def test_heads_of_tails_too_heavy_for_the_kurtosis_null_are_named():
     w_q, w_k = RNG.standard_normal((2, 3, 8, 64))
     w_q[2] = RNG.standard_t(3, (8, 64)) ** 3
-    tree = score(w_q, w_k, null="kurtosis")
+    tree = score(w_q, w_k, "kurtosis")
     assert np.isnan(tree["heads"]["p_value"].values[0]).all(axis=1).tolist() == [False, False, True]
     assert any("head 2" in line and "--null signs" in line for line in json.loads(tree.attrs["warnings"]))
 
@@ -74,7 +74,7 @@ def test_heads_of_tails_too_heavy_for_the_kurtosis_null_are_named():
 def test_heads_whose_level_would_not_hold_have_no_p_values():
     """Laplace entries, which were rejected in 3 % of heads at 1 %."""
     w_q, w_k = RNG.laplace(size=(2, 40, 32, 256))
-    tree = score(w_q, w_k, null="kurtosis")
+    tree = score(w_q, w_k, "kurtosis")
     scored = ~np.isnan(tree["heads"]["omnibus_p_value"].values[0])
     kurtosis = np.mean([np.mean(w**4, (1, 2)) / np.mean(w**2, (1, 2)) ** 2 - 3.0 for w in (w_q, w_k)], axis=0)
     assert (scored == (kurtosis <= kurtosis_range((256, 32, 256))[1])).all()
@@ -89,7 +89,7 @@ def test_small_heads_admit_less_kurtosis(d_head, largest):
 
 def test_one_line_names_all_heads_of_one_reason():
     w_q, w_k = RNG.standard_t(3, (2, 20, 30, 8, 16)) ** 5
-    tree = score(w_q, w_k, null="kurtosis")
+    tree = score(w_q, w_k, "kurtosis")
     (line,) = json.loads(tree.attrs["warnings"])
     assert (
         line.startswith("layer 0 head 0, layer 0 head 1, ")
@@ -98,10 +98,10 @@ def test_one_line_names_all_heads_of_one_reason():
     assert len(line) < 700
 
 
-@pytest.mark.parametrize("options", [{"null": "kurtosis"}, {"initialization": "uniform", "baseline": "analytic"}])
+@pytest.mark.parametrize("options", [{"null": "kurtosis"}, {"null": "analytic", "initialization": "uniform"}])
 def test_observed_values_are_the_heads_own_and_agree_with_z(options):
     w_q, w_k = DRAWN["uniform"]((2, 6, 16, 64))
-    plain = score(w_q, w_k, baseline="analytic")["heads"].to_dataset()
+    plain = score(w_q, w_k, "analytic")["heads"].to_dataset()
     heads = score(w_q, w_k, **options)["heads"].to_dataset()
     assert (heads["observed"].values == plain["observed"].values).all()
     z = (heads["observed"] - heads["null_mean"]) / heads["null_std"]
@@ -112,9 +112,9 @@ def test_observed_values_are_the_heads_own_and_agree_with_z(options):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"null": "signs", "baseline": "analytic"}, "baseline"),
+        ({"null": "signs", "baseline": "null.nc"}, "baseline"),
         ({"null": "kurtosis", "initialization": "uniform"}, "initialization"),
-        ({"null": "gain"}, "'gaussian', 'kurtosis', 'signs' or 'axes'"),
+        ({"null": "gain"}, "'gaussian', 'analytic', 'kurtosis', 'signs' or 'axes'"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options, named):
@@ -126,7 +126,7 @@ def test_what_does_not_go_together_is_refused(options, named):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"initialization": "uniform", "baseline": "analytic"}, "independent, uniformly distributed numbers"),
+        ({"null": "analytic", "initialization": "uniform"}, "independent, uniformly distributed numbers"),
         ({"null": "kurtosis"}, "with tails as heavy"),
     ],
 )

@@ -25,6 +25,8 @@ from rmtbase.tables import CIRCUITS
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
 from harness import uniform
 
+from rmtbase.nulls import Gaussian, find_null
+
 LEVEL = 1e-5
 LOOKED_AT = ["log_determinant", "normalized_participation_ratio", "largest_eigenvalue", "trace"]
 
@@ -39,8 +41,9 @@ def drawn(*shape, seed, dtype=torch.float32):
     return torch.stack(stored).to(dtype).float().numpy().reshape(shape)
 
 
-def score(w_q, w_k, **options):
-    return rmtbase.score_heads(w_q, w_k, initialization="orthogonal", **options)
+def score(w_q, w_k, null="gaussian", *, baseline=None, draws=None, seed=0, **options):
+    null = find_null(null, baseline=baseline, initialization="orthogonal", draws=draws, seed=seed)
+    return rmtbase.score_heads(w_q, w_k, null, **options)
 
 
 def warnings_of(tree):
@@ -77,7 +80,7 @@ def test_a_head_of_another_spectrum_is_rejected_and_named():
 def test_orthogonal_heads_are_told_under_another_null():
     w_q, w_k = drawn(1, 3, 8, 24, seed=11), drawn(1, 3, 8, 24, seed=12)
     w_q[0, 0] = np.random.default_rng(13).standard_normal((8, 24))
-    notes = json.loads(rmtbase.score_heads(w_q, w_k, baseline="analytic").attrs["notes"])
+    notes = json.loads(rmtbase.score_heads(w_q, w_k, "analytic").attrs["notes"])
     assert any(note.startswith("2 of 3 heads have equal singular values of W_QK") for note in notes)
     assert not any("equal singular" in note for note in json.loads(score(w_q, w_k).attrs["notes"]))
 
@@ -146,7 +149,9 @@ def test_a_fused_matrix_has_the_null_of_its_own_rows():
     torch.manual_seed(8)
     for block in module.h:
         torch.nn.init.orthogonal_(block.attn.c_attn.weight)
-    tree = rmtbase.score(module, initialization="orthogonal", matrices="none", draws=4000, proof=False)
+    tree = rmtbase.score(
+        open_model(module, proof=False), Gaussian(initialization="orthogonal", draws=4000), matrices="none"
+    )
     for name in LOOKED_AT:
         assert uniform(tree["heads"]["p_value"].sel(statistic=name).values, 4000) > LEVEL, name
 
@@ -154,7 +159,8 @@ def test_a_fused_matrix_has_the_null_of_its_own_rows():
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"baseline": "analytic"}, "baseline"),
+        ({"null": "analytic"}, "initialization"),
+        ({"baseline": "null.nc"}, "table"),
         ({"null": "kurtosis"}, "initialization"),
         ({"null": "axes"}, "initialization"),
         ({"why": "all"}, "initialization"),

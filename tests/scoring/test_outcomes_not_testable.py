@@ -7,6 +7,8 @@ import pytest
 import xarray as xr
 
 import rmtbase
+from rmtbase.models import open_model
+from rmtbase.nulls import Table
 from rmtbase.results.scores import summarize_scores
 from rmtbase.results.signal import (
     Module,
@@ -59,7 +61,7 @@ def random_heads(layers=1, heads=4, seed=0):
 
 
 def test_with_few_draws_a_lone_head_cannot_be_found_and_the_sentence_says_how_many_could(null):
-    summary = summarize_scores(rmtbase.score_heads(*random_heads(), baseline=null))
+    summary = summarize_scores(rmtbase.score_heads(*random_heads(), Table(null)))
     # The smallest p-value of 60 draws is 1/61, and k of 4 heads at it have q = 4/(61 k): below 5 % from k = 2 on.
     assert (summary.n_heads, summary.fewest, summary.not_testable) == (4, 2, ())
     assert "So few draws find none unless 2 or more heads leave the null together." in summary.sentences()[0]
@@ -67,20 +69,20 @@ def test_with_few_draws_a_lone_head_cannot_be_found_and_the_sentence_says_how_ma
 
 def test_draws_that_reach_the_level_by_no_statistic_leave_the_statistics_untested():
     few = rmtbase.baseline(32, 8, draws=30)  # 2/31 > 5 % of one statistic, 1/31 < 5 % of all together
-    summary = summarize_scores(rmtbase.score_heads(*random_heads(), baseline=few))
+    summary = summarize_scores(rmtbase.score_heads(*random_heads(), Table(few)))
     assert summary.n_heads == 4 and summary.flagged == {}
     assert set(summary.unscored.values()) == {"30 draws of the null give no p-value below 0.065 (40 needed)"}
 
 
 def test_levels_are_met_by_the_number_of_draws_that_is_named():
     few = rmtbase.baseline(32, 8, draws=19)
-    summary = summarize_scores(rmtbase.score_heads(*random_heads(), baseline=few))
+    summary = summarize_scores(rmtbase.score_heads(*random_heads(), Table(few)))
     assert summary.n_heads == 0 and len(summary.not_testable) == 4
     assert {one.reason for one in summary.not_testable} == {
         "19 draws of the null give no p-value below 0.05 (20 needed)"
     }
     enough = rmtbase.baseline(32, 8, draws=20)
-    assert summarize_scores(rmtbase.score_heads(*random_heads(), baseline=enough)).n_heads == 4
+    assert summarize_scores(rmtbase.score_heads(*random_heads(), Table(enough))).n_heads == 4
 
 
 def scored(null, zeros=0, heads=4):
@@ -88,7 +90,7 @@ def scored(null, zeros=0, heads=4):
     attention = np.random.default_rng(1).standard_normal((32, 3 * 8 * heads))
     attention[:, : 8 * zeros] = 0.0
     state = {"h.0.attn.c_attn.weight": attention, "h.0.attn.c_proj.weight": np.eye(32)}
-    return rmtbase.score(state, null, family="gpt2", config={"n_head": heads}, matrices="none")
+    return rmtbase.score(open_model(state, family="gpt2", config={"n_head": heads}), Table(null), matrices="none")
 
 
 def test_fdr_is_over_the_heads_that_were_tested(null):

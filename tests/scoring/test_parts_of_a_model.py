@@ -59,12 +59,12 @@ def mixture(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def scored(mixture):
-    return rmtbase.score(mixture[0], "analytic", components=["all"], proof=False)
+    return rmtbase.score(open_model(mixture[0], proof=False), "analytic", components=["all"])
 
 
 def test_what_is_not_asked_for_changes_nothing(mixture, scored):
-    plain = rmtbase.score(mixture[0], "analytic", proof=False)
-    named = rmtbase.score(mixture[0], "analytic", components=["layers", "experts"], proof=False)
+    plain = rmtbase.score(open_model(mixture[0], proof=False), "analytic")
+    named = rmtbase.score(open_model(mixture[0], proof=False), "analytic", components=["layers", "experts"])
     assert "experts" not in plain.children
     assert plain["matrices"].to_dataset().identical(named["matrices"].to_dataset())
     assert "embedding" not in plain["matrices"]["component"]
@@ -87,7 +87,9 @@ def test_experts_have_a_group_with_a_dimension_of_their_own(mixture, scored):
 
 def test_spectra_of_experts_are_those_of_their_matrices(mixture):
     folder, tensors = mixture
-    experts = rmtbase.score(folder, "analytic", components=["experts"], matrices="spectra", proof=False)["experts"]
+    experts = rmtbase.score(open_model(folder, proof=False), "analytic", components=["experts"], matrices="spectra")[
+        "experts"
+    ]
     values = np.linalg.svd(tensors["model.layers.0.block_sparse_moe.experts.1.w3.weight"], compute_uv=False) ** 2
     one = experts.to_dataset().sel(layer=0, expert=1, component="expert_in")
     np.testing.assert_allclose(one["observed"].sel(statistic="condition_number"), values[0] / values[-1], rtol=1e-4)
@@ -112,7 +114,7 @@ def test_embeddings_are_at_layer_minus_one(mixture, scored):
 
 def test_an_unembedding_that_is_the_embedding_is_scored_once(tmp_path):
     folder, _ = write_mixture(tmp_path, tied=True)
-    tree = rmtbase.score(folder, "analytic", components="embeddings", proof=False)
+    tree = rmtbase.score(open_model(folder, proof=False), "analytic", components="embeddings")
     assert tree["matrices"]["component"].values.tolist() == ["embedding"]
     line = "outside the layers unembedding: the same to the byte as outside the layers embedding, and scored as that"
     assert line in json.loads(tree.attrs["notes"])
@@ -152,9 +154,9 @@ def test_every_matrix_has_a_row_of_values(mixture, scored):
     there = experts.sel(layer=1, component="expert_out", expert=4)
     assert (one["n_rows"], one["n_columns"]) == (str(D_MODEL), str(D_FF))
     assert float(one["excess_kurtosis.q_value"]) == there["q_value"].sel(statistic="excess_kurtosis")
-    plain = rmtbase.score(mixture[0], "analytic", proof=False)
+    plain = rmtbase.score(open_model(mixture[0], proof=False), "analytic")
     assert matrices_csv(plain).startswith("layer,component,n_rows,n_columns,sigma,tail_reason,mean.observed,")
-    heads = rmtbase.score(mixture[0], "analytic", matrices="none", proof=False)
+    heads = rmtbase.score(open_model(mixture[0], proof=False), "analytic", matrices="none")
     with pytest.raises(ParameterError, match="of which matrices were scored"):
         matrices_csv(heads)
 
@@ -177,7 +179,7 @@ def test_the_picture_of_experts_has_a_cell_for_each(scored):
 @pytest.mark.parametrize(("wanted", "message"), [("expert", "layers, embeddings, experts, or all"), ("", "nothing")])
 def test_what_no_model_has_is_refused(mixture, wanted, message):
     with pytest.raises(ParameterError, match=message):
-        rmtbase.score(mixture[0], "analytic", components=[wanted] if wanted else [], proof=False)
+        rmtbase.score(open_model(mixture[0], proof=False), "analytic", components=[wanted] if wanted else [])
 
 
 def test_rows_appended_block_by_block_have_the_singular_values_of_the_whole():

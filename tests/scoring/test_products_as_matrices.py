@@ -8,6 +8,7 @@ import pytest
 import rmtbase
 from rmtbase.errors import CheckpointError
 from rmtbase.models import Place, Product, Site, Stacked, Tensor, WeightMatrices, take_rows
+from rmtbase.nulls import Axes, Gaussian
 from rmtbase.results import open_scores
 from rmtbase.results.scores import circuit_scores
 from rmtbase.results.signal import signal, signal_rows, spectral_signal
@@ -83,7 +84,7 @@ def latent_model(d_rope=D_ROPE, layers=2):
 
 @pytest.fixture(scope="module")
 def scores():
-    return rmtbase.score(latent_model(), draws=2000, circuits=("ov", "query"), matrices="none")
+    return rmtbase.score(latent_model(), Gaussian(draws=2000), circuits=("ov", "query"), matrices="none")
 
 
 @pytest.mark.parametrize("circuit", ["qk", "ov", "query"])
@@ -96,12 +97,12 @@ def test_random_heads_of_latent_attention_are_not_flagged(scores, circuit):
 
 def test_attention_is_told_to_be_latent_whatever_the_null(scores):
     assert scores.attrs["attention"] == "latent"
-    assert rmtbase.score(latent_model(), null="axes", draws=10, matrices="none").attrs["attention"] == "latent"
+    assert rmtbase.score(latent_model(), Axes(draws=10), matrices="none").attrs["attention"] == "latent"
 
 
 def test_whole_matrices_that_are_products_have_statistics_and_no_null():
     """Their elements share rows and columns of the factors: against independent ones all are far out."""
-    matrices = rmtbase.score(latent_model(), null="axes", draws=10)["matrices"].to_dataset().isel(layer=0)
+    matrices = rmtbase.score(latent_model(), Axes(draws=10))["matrices"].to_dataset().isel(layer=0)
     made, stored = (
         matrices.sel(component=["attention_query", "attention_key"]),
         matrices.sel(component="attention_output"),

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 import rmtbase
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models import open_model
-from rmtbase.nulls import AnalyticNull
+from rmtbase.nulls import AnalyticNull, Axes
 from rmtbase.results.scores import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
@@ -129,8 +129,7 @@ def _with_a_faint_head(folder, dtype, scale):
 @pytest.mark.parametrize("null", ["gaussian", "axes"])
 def test_a_head_of_which_only_rounding_is_left_is_named_and_not_scored(dtype, scale, null, untrained):
     folder = _with_a_faint_head(untrained(1.0, np.float64), dtype, scale)
-    options = {"baseline": "analytic"} if null == "gaussian" else {"null": null, "draws": 499}
-    tree = rmtbase.score(folder, **options)
+    tree = rmtbase.score(folder, "analytic" if null == "gaussian" else Axes(draws=499))
     unscored = np.isnan(tree["heads"]["omnibus_p_value"].values)
     np.testing.assert_array_equal(np.argwhere(unscored), [[0, 1]])
     assert "layer 0 head 1: W_Q is zeros, or rounding" in str(tree.attrs["warnings"])

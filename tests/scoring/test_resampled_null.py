@@ -8,6 +8,8 @@ from scipy import stats
 
 import rmtbase
 from rmtbase.errors import ParameterError
+from rmtbase.nulls import Axes, Table, find_null
+from rmtbase.progress import SILENT
 from rmtbase.results import open_scores
 from rmtbase.results.scores import heads_csv, summarize_scores
 from rmtbase.results.scores.schema import SCORES_SCHEMA
@@ -32,8 +34,8 @@ def heads(n, decay=0.0, seed=0):
     return left @ (spectrum * np.swapaxes(right, -1, -2))
 
 
-def score(w_q, w_k, null, **options):
-    tree = rmtbase.score_heads(w_q, w_k, null=null, **{"draws": DRAWS} | options)
+def score(w_q, w_k, null, *, progress=SILENT, **options):
+    tree = rmtbase.score_heads(w_q, w_k, find_null(null, **{"draws": DRAWS} | options), progress=progress)
     return tree["heads"].to_dataset().isel(layer=0, drop=True)
 
 
@@ -65,13 +67,13 @@ def test_decaying_spectra_are_explained_by_signed_permutations_and_not_by_the_ot
     w_q, w_k = heads(8, decay=0.5)
     assert (score(w_q, w_k, "axes")["omnibus_q_value"] > 0.05).all()
     assert (score(w_q, w_k, "signs")["omnibus_q_value"] < 0.05).all()
-    assert (rmtbase.score_heads(w_q, w_k, null_table)["heads"]["omnibus_q_value"] < 0.05).all()
+    assert (rmtbase.score_heads(w_q, w_k, Table(null_table))["heads"]["omnibus_q_value"] < 0.05).all()
 
 
 def test_heavy_tails_are_explained_by_random_signs_and_not_by_the_gaussian(null_table):
     w_q, w_k = np.random.default_rng(3).standard_t(1.5, (2, 8, D_HEAD, D_MODEL))
     assert (score(w_q, w_k, "signs")["omnibus_q_value"] > 0.05).all()
-    assert (rmtbase.score_heads(w_q, w_k, null_table)["heads"]["omnibus_q_value"] < 0.05).sum() >= 7
+    assert (rmtbase.score_heads(w_q, w_k, Table(null_table))["heads"]["omnibus_q_value"] < 0.05).sum() >= 7
 
 
 # Nothing else matters
@@ -171,7 +173,7 @@ def test_a_head_whose_product_is_zero_has_no_shape(null):
 
 @pytest.mark.parametrize(("draws", "level"), [(499, 1 / 500), (999, 1 / 1000), (1000, 1 / 1001), (2999, 3 / 3000)])
 def test_edges_are_order_statistics_at_the_level_they_state(draws, level, model_folder):
-    tree = rmtbase.score(model_folder, null="axes", draws=draws, matrices="none")
+    tree = rmtbase.score(model_folder, Axes(draws=draws), matrices="none")
     assert tree.attrs["edge_level"] == pytest.approx(level)
     assert tree.attrs["p_value_floor"] == pytest.approx(2 / (draws + 1))
     assert tree.attrs["null_draws"] == draws
@@ -205,7 +207,7 @@ def test_default_is_a_thousand_draws_of_each_head():
         ({"draws": True}, "draws"),
         ({"seed": -1}, "seed"),
         ({"seed": 0.5}, "seed"),
-        ({"baseline": "analytic"}, "baseline"),
+        ({"baseline": "null.nc"}, "baseline"),
         ({"baseline": 3}, "baseline"),
     ],
 )
@@ -226,7 +228,7 @@ def test_one_dimensional_heads_have_nothing_but_a_scale(null, arrays):
 
 @every_null
 def test_a_model_scores_as_its_arrays_do_and_its_file_comes_back(null, weights, model_folder, tmp_path):
-    tree = rmtbase.score(model_folder, null=null, draws=DRAWS)
+    tree = rmtbase.score(model_folder, find_null(null, draws=DRAWS))
     for layer in range(2):
         alone = score(weights.queries[layer], weights.keys[layer], null)
         for name in ("p_value", "z_score", "omnibus_p_value"):
@@ -243,7 +245,7 @@ def test_a_model_scores_as_its_arrays_do_and_its_file_comes_back(null, weights, 
 
 @every_null
 def test_a_file_says_which_null_it_is(null, model_folder):
-    tree = rmtbase.score(model_folder, null=null, draws=DRAWS, seed=3, matrices="none")
+    tree = rmtbase.score(model_folder, find_null(null, draws=DRAWS, seed=3), matrices="none")
     assert tree.attrs["null"].startswith(f"{null}: the head's own W_Q and W_K")
     assert tree.attrs["null_method"] == "resampled"
     assert tree.attrs["table"] == "each head's own matrices"
@@ -260,9 +262,9 @@ def test_a_file_says_which_null_it_is(null, model_folder):
 
 @every_null
 def test_zero_head_of_a_model_is_recorded_and_the_rest_is_scored(null, weights, tmp_path):
-    usual = rmtbase.score(weights.save(tmp_path / "usual"), null=null, draws=99, matrices="none")
+    usual = rmtbase.score(weights.save(tmp_path / "usual"), find_null(null, draws=99), matrices="none")
     weights.queries[1, 2] = 0
-    tree = rmtbase.score(weights.save(tmp_path / "zero"), null=null, draws=99, matrices="none")
+    tree = rmtbase.score(weights.save(tmp_path / "zero"), find_null(null, draws=99), matrices="none")
     assert "layer 1 head 2: W_Q is zeros, or rounding" in tree.attrs["warnings"]
     missing = np.isnan(tree["heads"]["p_value"].values).all(axis=-1)
     assert np.argwhere(missing).tolist() == [[1, 2]]

@@ -14,6 +14,7 @@ import xarray as xr
 
 import rmtbase
 from rmtbase.errors import ParameterError
+from rmtbase.nulls import Axes, Table
 from rmtbase.results import open_scores
 from rmtbase.results.figures import figures
 from rmtbase.results.scores import heads_csv, summarize_scores
@@ -34,11 +35,11 @@ def layers():
 
 @pytest.fixture
 def tree(layers, null_table):
-    return rmtbase.score_heads(*layers, null_table, model="my model", revision="step 7")
+    return rmtbase.score_heads(*layers, Table(null_table), model="my model", revision="step 7")
 
 
 def test_the_tree_is_that_of_a_scores_file(tree, weights, model_folder, null_table, tmp_path):
-    of_model = rmtbase.score(model_folder, null_table, matrices="none")
+    of_model = rmtbase.score(model_folder, Table(null_table), matrices="none")
     assert set(tree.children) == set(of_model.children) == {"heads", "null"}
     for group in tree.children:
         here, there = tree[group].to_dataset(), of_model[group].to_dataset()
@@ -56,8 +57,8 @@ def test_the_tree_is_that_of_a_scores_file(tree, weights, model_folder, null_tab
 @pytest.mark.parametrize("null", ["gaussian", "analytic", "axes"])
 def test_page_pictures_table_and_words_are_made_of_it(null, layers, null_table):
     of_own = null == "axes"
-    options = {"null": null, "draws": 99} if of_own else {"baseline": null_table if null == "gaussian" else null}
-    tree = rmtbase.score_heads(*layers, **options, model="<my> model")
+    against = Axes(draws=99) if of_own else Table(null_table) if null == "gaussian" else null
+    tree = rmtbase.score_heads(*layers, against, model="<my> model")
     page = render(tree, pictures=False)
     assert "&lt;my&gt; model" in page
     assert len(figures(tree)) == (6 if of_own else 7)
@@ -75,14 +76,14 @@ def test_rmtbase_plot_draws_its_file(tree, run, tmp_path):
 def test_q_values_are_over_the_heads_of_all_layers(tree, layers, null_table):
     heads = tree["heads"].to_dataset()
     one_by_one = [
-        rmtbase.score_heads(w_q, w_k, null_table)["heads"].to_dataset() for w_q, w_k in zip(*layers, strict=True)
+        rmtbase.score_heads(w_q, w_k, Table(null_table))["heads"].to_dataset() for w_q, w_k in zip(*layers, strict=True)
     ]
     there = xr.concat(one_by_one, dim="layer").assign_coords(layer=np.arange(N_LAYERS))
     for name in heads.data_vars:
         if not name.endswith("q_value"):
             np.testing.assert_array_equal(heads[name], there[name], err_msg=name)
     flat = rmtbase.score_heads(
-        layers[0].reshape(-1, D_HEAD, D_MODEL), layers[1].reshape(-1, D_HEAD, D_MODEL), null_table
+        layers[0].reshape(-1, D_HEAD, D_MODEL), layers[1].reshape(-1, D_HEAD, D_MODEL), Table(null_table)
     )["heads"]
     for name in ("q_value", "omnibus_q_value"):
         np.testing.assert_array_equal(heads[name].values.ravel(), flat[name].values.ravel())
@@ -92,12 +93,12 @@ def test_q_values_are_over_the_heads_of_all_layers(tree, layers, null_table):
 def test_layers_are_an_axis_or_a_list(tree, layers, null_table):
     called = {"model": "my model", "revision": "step 7"}
     for given in (map(list, layers), map(tuple, layers), (w.tolist() for w in layers)):
-        assert rmtbase.score_heads(*given, null_table, **called).identical(tree)
+        assert rmtbase.score_heads(*given, Table(null_table), **called).identical(tree)
     one = [w[1] for w in layers]
-    alone = rmtbase.score_heads(*one, null_table)
-    assert rmtbase.score_heads(*(w[None] for w in one), null_table).identical(alone)
+    alone = rmtbase.score_heads(*one, Table(null_table))
+    assert rmtbase.score_heads(*(w[None] for w in one), Table(null_table)).identical(alone)
     heads = [list(w) for w in one]  # arrays (d_head, d_model) of single heads
-    assert rmtbase.score_heads(*heads, null_table).identical(alone)
+    assert rmtbase.score_heads(*heads, Table(null_table)).identical(alone)
 
 
 def test_layers_come_from_whatever_gives_them_one_by_one(tree, layers, null_table):
@@ -106,12 +107,14 @@ def test_layers_come_from_whatever_gives_them_one_by_one(tree, layers, null_tabl
     named = ({f"layer.{place}": w for place, w in enumerate(side)}.values() for side in layers)
     generated = ((w for w in side) for side in layers)
     for given in (parameters, named, generated):
-        assert rmtbase.score_heads(*given, null_table, **called).identical(tree)
+        assert rmtbase.score_heads(*given, Table(null_table), **called).identical(tree)
 
 
 def test_one_layer_may_be_an_array_beside_a_list_of_one(layers, null_table):
     w_q, w_k = (w[0] for w in layers)
-    assert rmtbase.score_heads([w_q], w_k, null_table).identical(rmtbase.score_heads(w_q, w_k, null_table))
+    assert rmtbase.score_heads([w_q], w_k, Table(null_table)).identical(
+        rmtbase.score_heads(w_q, w_k, Table(null_table))
+    )
 
 
 @pytest.mark.parametrize("take", [heads_csv, summarize_scores, figures, render, to_pandas])
@@ -145,8 +148,8 @@ NARROW = {
 @pytest.mark.parametrize("kind", NARROW)
 def test_arrays_of_other_libraries_go_in_as_they_are(kind, layers, null_table):
     make, dtype = NARROW[kind]
-    expected = rmtbase.score_heads(*(w.astype(dtype) for w in layers), null_table)
-    assert rmtbase.score_heads(*map(make, layers), null_table).identical(expected)
+    expected = rmtbase.score_heads(*(w.astype(dtype) for w in layers), Table(null_table))
+    assert rmtbase.score_heads(*map(make, layers), Table(null_table)).identical(expected)
 
 
 def test_arrays_of_numpy_import_no_other_library():
@@ -161,7 +164,7 @@ def test_arrays_of_numpy_import_no_other_library():
 def test_nested_lists_of_tensors_are_arrays_too(layers, null_table):
     single = [w[0].astype(np.float32) for w in layers]
     nested = [[torch.from_numpy(head).requires_grad_() for head in w] for w in single]
-    assert rmtbase.score_heads(*nested, null_table).identical(rmtbase.score_heads(*single, null_table))
+    assert rmtbase.score_heads(*nested, Table(null_table)).identical(rmtbase.score_heads(*single, Table(null_table)))
 
 
 @pytest.mark.parametrize(
@@ -210,12 +213,12 @@ def test_a_bad_head_is_named_with_its_layer(layers):
 def test_layers_with_the_same_weights_are_a_warning(layers, null_table):
     w_q, w_k = layers
     w_q[2], w_k[2] = w_q[0], w_k[0]
-    (warning,) = summarize_scores(rmtbase.score_heads(w_q, w_k, null_table)).warnings
+    (warning,) = summarize_scores(rmtbase.score_heads(w_q, w_k, Table(null_table))).warnings
     assert warning.startswith("layers 0, 2 hold byte-identical query and key weights")
 
 
 def test_queries_and_keys_are_scored_as_matrices_where_asked_for(layers, null_table, tmp_path):
-    tree = rmtbase.score_heads(*layers, null_table, matrices="elements")
+    tree = rmtbase.score_heads(*layers, Table(null_table), matrices="elements")
     matrices = tree["matrices"].to_dataset()
     assert matrices["component"].values.tolist() == ["attention_query", "attention_key"]
     assert matrices["n_rows"].values.tolist() == [[N_HEADS * D_HEAD, N_KEY_HEADS * D_HEAD]] * N_LAYERS
@@ -223,14 +226,14 @@ def test_queries_and_keys_are_scored_as_matrices_where_asked_for(layers, null_ta
     assert "matrix-z-heat-map" in figures(tree)
     write_table(tree, tmp_path / "scores.nc")
     with pytest.raises(ParameterError, match="matrices = 'all'"):
-        rmtbase.score_heads(*layers, null_table, matrices="all")
+        rmtbase.score_heads(*layers, Table(null_table), matrices="all")
 
 
 def test_how_many_factors_were_factorised_orthogonally_is_recorded(layers, null_table):
     w_q, w_k = layers
     w_q[0, 1, 3] = w_q[0, 1, 2] + 1e-6 * w_q[0, 1, 3]  # of the twelve query factors and six key factors, two
     w_k[2, 0] *= np.where(np.arange(D_MODEL) < 1, 1.0, 1e-4)
-    tree = rmtbase.score_heads(w_q, w_k, null_table)
+    tree = rmtbase.score_heads(w_q, w_k, Table(null_table))
     assert json.loads(tree.attrs["provenance"])["weights"]["factorised"] == {"gram_matrix": 16, "orthogonal": 2}
 
 

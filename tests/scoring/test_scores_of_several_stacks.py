@@ -19,6 +19,8 @@ from rmtbase.tables import CIRCUITS, heads_present, layer_names, shapes_of, to_p
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plots"))  # the model is drawn there, scored here
 from several_stacks import PLANTED, STACKS, ZERO, translator
 
+from rmtbase.nulls import Axes, Gaussian
+
 EVERY = tuple(CIRCUITS)
 
 
@@ -140,7 +142,7 @@ def two_stacks():
 
 
 def test_each_shape_has_its_own_simulated_null(two_stacks):
-    scores = rmtbase.score(two_stacks, draws=60, matrices="none")
+    scores = rmtbase.score(two_stacks, Gaussian(draws=60), matrices="none")
     null = scores["null"].to_dataset()
     assert null["layer_shape"].values.tolist() == [0, 1, 1]
     sizes = (null[name].values.tolist() for name in ("d_query", "d_head", "d_key"))
@@ -150,7 +152,7 @@ def test_each_shape_has_its_own_simulated_null(two_stacks):
 
 
 def test_heads_with_a_null_each_may_differ_in_number_and_shape(two_stacks):
-    heads = rmtbase.score(two_stacks, null="axes", draws=19, matrices="none", circuits=("ov",))
+    heads = rmtbase.score(two_stacks, Axes(draws=19), matrices="none", circuits=("ov",))
     for circuit in ("qk", "ov"):
         scores = circuit_scores(heads, circuit)
         known = scores["null"]["eigenvalue_mean"].notnull().any("index").values

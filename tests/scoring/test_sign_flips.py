@@ -10,7 +10,8 @@ from scipy.stats import binom
 
 from rmtbase import laws
 from rmtbase.errors import ParameterError
-from rmtbase.models import ONE_WAY, difference
+from rmtbase.models import ONE_WAY, difference, open_model
+from rmtbase.nulls import Signs
 from rmtbase.results import open_signal
 from rmtbase.results.diff import diff
 from rmtbase.results.signal import discoveries, learned_part_of, signal, signal_groups, signal_headline, signal_rows
@@ -131,9 +132,9 @@ def test_threads_and_the_order_of_draws_change_nothing():
 
 def test_few_flips_are_refused_and_seeds_are_all_that_changes_a_count():
     with pytest.raises(ParameterError, match="at least 19"):
-        signal("demo", "step-0", null="signs", draws=18, proof=False)
+        signal(open_model("demo", "step-0", proof=False), Signs(draws=18))
     with pytest.raises(ParameterError, match="none with the null of sign flips"):
-        signal("demo", "step-0", null="signs", initialization="uniform", proof=False)
+        signal(open_model("demo", "step-0", proof=False), Signs(initialization="uniform"))
     matrix = np.random.default_rng(8).standard_normal((16, 16))
     p = {seed: SignFlips(LEVEL, 199, seed).count(matrix).p_value[0] for seed in (0, 0, 1)}
     assert p[0] == FLIPS.count(matrix.copy(order="F")).p_value[0] != p[1]
@@ -158,7 +159,7 @@ def rounded():
 
 def test_the_rounding_of_a_difference_is_not_reported_as_learning(rounded, tmp_path):
     before, after = rounded
-    tree = signal(difference(after, before), proof=False)
+    tree = signal(difference(after, before))
     assert tree.attrs["null"] == "signs" and "null = signs" in tree.attrs["notes"]
     rows = signal_rows(tree)
     assert all(row.testable for row in rows)
@@ -182,7 +183,7 @@ def test_heads_and_matrices_are_counted_as_they_are_by_themselves():
     rng = np.random.default_rng(11)
     query = rng.standard_normal((2 * 12, 48)) + planted(rng, (24, 48), 2, 40.0)
     model = model_of(rng, layers(1), heads=2, key_heads=1, d_head=12, d_model=48, t0_query=query)
-    tree, head = signal(model, circuits=("qk",), null="signs", proof=False), 1
+    tree, head = signal(model, "signs", circuits=("qk",)), 1
     factors = model.queries(0)[head], model.keys(0)[0]
     alone = FLIPS.count(*factors)
     of = tree["circuits/qk/heads"].to_dataset().isel(layer=0, head=head)
@@ -215,7 +216,7 @@ def test_rounding_to_one_side_has_directions_that_cannot_be_told(way):
     models = [
         model_of(rng, layers(1), **sizes, **{name: bf16(one) for name, one in each.items()}) for each in (before, after)
     ]
-    rows = signal_rows(signal(difference(models[1], models[0]), proof=False))
+    rows = signal_rows(signal(difference(models[1], models[0])))
     told = [row.reason == ONE_WAY for row in rows]
     assert all(told) if way != "nearest" else not any(told)
     reasons = diff(*models)["matrices"]["reason"].values

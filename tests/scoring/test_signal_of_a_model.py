@@ -6,6 +6,7 @@ import pytest
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import product_singular_values
 from rmtbase.models import ArrayModel, open_model
+from rmtbase.nulls import Gaussian
 from rmtbase.results import open_signal
 from rmtbase.results.signal import (
     discoveries,
@@ -29,13 +30,13 @@ def demo():
 
 @pytest.fixture(scope="module")
 def tree(demo):
-    return signal(demo, circuits=("ov",), matrices="none", proof=False)
+    return signal(open_model(demo, proof=False), circuits=("ov",), matrices="none")
 
 
 @pytest.fixture(scope="module")
 def untrained():
     """The bundled model before its training, whole matrices too."""
-    return signal("demo", "step-0", proof=False)
+    return signal(open_model("demo", "step-0", proof=False))
 
 
 def test_untrained_heads_have_learned_nothing(untrained):
@@ -68,7 +69,7 @@ def test_heads_and_matrices_are_those_of_their_own_spectra(demo, tree, untrained
 
 def test_noise_may_have_each_heads_own_kurtosis_or_that_of_an_initialization(tmp_path):
     model, layer, head = open_model("demo", "step-0"), 1, 3
-    own = signal(model, circuits=("qk",), null="kurtosis", proof=False)
+    own = signal(open_model(model, proof=False), "kurtosis", circuits=("qk",))
     w_q, w_k = model.queries(layer)[head], model.keys(layer)[model.key_head(head, layer)]
     eigenvalues, dims = product_singular_values(w_q, w_k) ** 2, (128, 16, 128)
     kurtosis = [np.mean(one.astype(float) ** 4) / np.mean(one.astype(float) ** 2) ** 2 - 3.0 for one in (w_q, w_k)]
@@ -80,7 +81,9 @@ def test_noise_may_have_each_heads_own_kurtosis_or_that_of_an_initialization(tmp
     of_matrix = own["matrices"].to_dataset().isel(layer=layer).sel(component="mlp_in")
     assert of_matrix["rest_p_value"] == pytest.approx(float(part.signal.rest_p_value), rel=1e-6)
     assert open_signal(write_table(own, tmp_path / "signal.nc")).attrs["null"] == "kurtosis"
-    uniform = signal(model, matrices="none", circuits=("qk",), initialization="uniform", proof=False)
+    uniform = signal(
+        open_model(model, proof=False), Gaussian(initialization="uniform"), matrices="none", circuits=("qk",)
+    )
     alone = spectral_signal(eigenvalues, dims, excess_kurtosis=-1.2)
     heads = uniform["circuits/qk/heads"].to_dataset().isel(layer=layer, head=head)
     assert heads["rest_p_value"] == pytest.approx(float(alone.rest_p_value), rel=1e-9)
@@ -160,8 +163,6 @@ def test_what_has_no_number_says_why(weights, tmp_path):
         ({"matrices": "elements"}, "matrices"),
         ({"level": 1.0}, "level"),
         ({"null": "axes"}, "null"),
-        ({"initialization": "unitary"}, "initialization"),
-        ({"null": "kurtosis", "initialization": "uniform"}, "initialization"),
         ({"circuits": ("k",)}, "circuits"),
     ],
 )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import rmtbase
+from rmtbase.nulls import Gaussian
 from rmtbase.results.scores import heads_csv, summarize_scores
 
 
@@ -20,7 +21,7 @@ def planted(make_weights, tmp_path_factory):
     folder = make_weights(0.02 * queries, 0.02 * keys).save(tmp_path_factory.mktemp("spike") / "planted")
     # 32 random heads at a false discovery rate of 5 %: the chance that any random head is called beside the planted
     # one is about 2 * 0.05 * 31/32 = 10 % over seeds; seed and draws are fixed, so the outcome is too.
-    return rmtbase.score(folder, draws=4000)
+    return rmtbase.score(folder, Gaussian(draws=4000))
 
 
 def test_only_the_planted_head_is_found(planted):

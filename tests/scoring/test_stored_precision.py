@@ -38,8 +38,11 @@ def in_float32(state):
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
 def test_scores_are_those_of_the_same_weights_in_float32_to_the_bit(dtype):
     state = state_dict(dtype)
-    options = {"family": "llama", "config": CONFIG, "baseline": "analytic", "circuits": ("ov", "key"), "proof": False}
-    narrow, wide = (rmtbase.score(one, name="model", **options) for one in (state, in_float32(state)))
+    opening = {"family": "llama", "config": CONFIG, "name": "model", "proof": False}
+    narrow, wide = (
+        rmtbase.score(open_model(one, **opening), "analytic", circuits=("ov", "key"))
+        for one in (state, in_float32(state))
+    )
     for group in ("heads", "matrices", "circuits/ov/heads", "circuits/key/heads"):
         xr.testing.assert_identical(narrow[group].to_dataset(), wide[group].to_dataset())
 

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 import rmtbase
 from rmtbase.laws import parents
-from rmtbase.models import MatrixName, Place
+from rmtbase.models import MatrixName, Place, open_model
 from rmtbase.results import open_scores
 from rmtbase.results.scores import summarize_elements
 from rmtbase.results.scores._element_scores import elements_of, summarized
@@ -30,7 +30,7 @@ def sigmas_of(n_layers, d_model):
 
 def score(tensors, **options):
     family, config = ("gpt2", GPT2_CONFIG) if "h.0.attn.c_attn.weight" in tensors else ("gpt_neox", NEOX_CONFIG)
-    return rmtbase.score(tensors, "analytic", family=family, config=config, proof=False, **options)
+    return rmtbase.score(open_model(tensors, family=family, config=config, proof=False), "analytic", **options)
 
 
 def test_planted_elements_are_found_where_they_are_in_the_order_of_their_probability(tmp_path):
@@ -193,7 +193,9 @@ def test_an_extreme_as_improbable_as_one_in_ten_to_the_seventeen_is_named():
     """There 1 - p is 1 in float64, and N p is not so small yet that it is all that is left of 1 - (1 - p)^N."""
     tensors = gpt2(1, np.random.default_rng(3))
     tensors["h.0.mlp.c_proj.weight"][5, 7] = 8.5 * 0.02
-    found = rmtbase.score(tensors, "analytic", family="gpt2", config=GPT2_CONFIG)["super_weights"].to_dataset()
+    found = rmtbase.score(open_model(tensors, family="gpt2", config=GPT2_CONFIG), "analytic")[
+        "super_weights"
+    ].to_dataset()
     assert found["component"].values.tolist() == ["mlp_out"]
     p, n = 2.0 * norm.sf(found["magnitude_over_core"].item()), 64 * 256
     assert 1.0 - p == 1.0

@@ -14,13 +14,15 @@ import pytest
 
 import rmtbase
 from rmtbase.errors import ParameterError
+from rmtbase.models import open_model
+from rmtbase.nulls import Analytic, find_null
+from rmtbase.progress import SILENT
 from rmtbase.results.scores import QUESTIONS, TESTS, summarize_why, verdict
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
 from harness import uniform
 
 D_MODEL, D_HEAD, HEADS, DRAWS = 64, 12, 24, 499
-OPTIONS = {"draws": DRAWS, "baseline": "analytic"}
 
 
 def random_heads(seed, heads=HEADS):
@@ -35,8 +37,9 @@ def directions(seed, thresholds, heads=HEADS):
     return strength * u * v / np.linalg.norm(u, axis=1, keepdims=True) / np.linalg.norm(v, axis=2, keepdims=True)
 
 
-def why(w_q, w_k, questions="all", **options):
-    return rmtbase.score_heads(w_q, w_k, why=questions, **(OPTIONS | options))
+def why(w_q, w_k, questions="all", null="analytic", *, progress=SILENT, **options):
+    against = find_null(null, **{"draws": DRAWS} | options)
+    return rmtbase.score_heads(w_q, w_k, against, why=questions, progress=progress)
 
 
 def verdicts(w_q, w_k, **options):
@@ -149,10 +152,12 @@ def test_verdicts(rejected, words):
 
 
 def test_demo_model_is_told_at_its_start_and_at_its_end(tmp_path):
-    options = {"matrices": "none", "proof": False, "baseline": "analytic", "draws": 199, "why": "all"}
-    start = summarize_why(rmtbase.score("demo", revision="step-0", **options))
+    start, tree = (
+        rmtbase.score(open_model("demo", revision, proof=False), Analytic(draws=199), matrices="none", why="all")
+        for revision in ("step-0", None)
+    )
+    start = summarize_why(start)
     assert len(start.verdicts["no difference found"]) >= 30
-    tree = rmtbase.score("demo", **options)
     rmtbase.tables.write_table(tree, tmp_path / "scores.nc")
     end = summarize_why(rmtbase.open_table(tmp_path / "scores.nc"))
     assert end.rejected["query_signs"] == end.rejected["key_signs"] == end.n_heads == 32
@@ -191,7 +196,7 @@ def test_a_factor_that_signs_leave_as_it_is_is_not_testable_and_the_others_are()
 
 def test_two_axes_have_too_few_permutations_to_tell():
     rng = np.random.default_rng(52)
-    tree = why(*rng.standard_normal((2, 3, 2, 16)), "relation", draws=99, baseline=None)
+    tree = why(*rng.standard_normal((2, 3, 2, 16)), "relation", "gaussian", draws=99)
     assert tree["why"]["p_value_floor"].sel(test="axes").item() == 0.25
 
 
@@ -204,9 +209,7 @@ def test_grouped_queries_share_the_tests_of_their_key_head():
 
 def test_the_other_law_of_an_initialisation_is_the_null_of_elements():
     rng = np.random.default_rng(54)
-    tree = rmtbase.score_heads(
-        *rng.uniform(-1.0, 1.0, (2, HEADS, D_HEAD, D_MODEL)), why="all", initialization="uniform", **OPTIONS
-    )
+    tree = why(*rng.uniform(-1.0, 1.0, (2, HEADS, D_HEAD, D_MODEL)), initialization="uniform")
     assert others(tree["why"]["verdict"].values.ravel(), "no difference found") <= 2
     assert "query" not in tree["why"]["test"]
     assert any("not testable by query, key, joint" in note for note in json.loads(tree.attrs["notes"]))

@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 from scipy import stats
 
 import rmtbase
-from rmtbase.nulls import GaussianNull
+from rmtbase.nulls import GaussianNull, Table
 from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import write_table
 
@@ -83,7 +83,7 @@ def models(table, tmp_path_factory):
     rng, work = np.random.default_rng(6), tmp_path_factory.mktemp("models")
     null = write_table(table, work / "null.nc")  # of a file, which is read once
     trees = [
-        rmtbase.score(write_random_llama(work / str(k), rng), baseline=null, matrices="spectra") for k in range(MODELS)
+        rmtbase.score(write_random_llama(work / str(k), rng), Table(null), matrices="spectra") for k in range(MODELS)
     ]
     return tuple(xr.concat([tree[room].to_dataset() for tree in trees], dim="model") for room in ("heads", "matrices"))
 

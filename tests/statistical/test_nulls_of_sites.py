@@ -14,7 +14,7 @@ import pytest
 from harness import uniform
 
 from rmtbase.laws import PROBABILITIES
-from rmtbase.nulls import AnalyticNull, Heads, LatentNull, Wanted, find_null
+from rmtbase.nulls import AnalyticNull, Gaussian, Heads, HeadShape, LatentNull
 from rmtbase.progress import SILENT
 from rmtbase.statistics import SPECTRAL_STATISTICS, LatentShape
 
@@ -87,13 +87,13 @@ def p_values(null, heads):
 
 
 def wanted(dims):
-    return Wanted(dims, HEADS, DRAWS, 7, SILENT)
+    return HeadShape(dims, HEADS)
 
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_p_values_of_chains_are_uniform(name):
     dims = CHAINS[name]
-    found = find_null("gaussian", None, wanted(dims))
+    found = Gaussian(draws=DRAWS, seed=7).for_heads(wanted(dims), SILENT)
     p = p_values(found, random_chains(dims, seed=1))
     fixed = [NAMES.index("trace")] if len(dims) == 2 else []
     assert (p[:, fixed] == 1).all()
@@ -103,7 +103,7 @@ def test_p_values_of_chains_are_uniform(name):
 @pytest.mark.parametrize("name", CHAINS)
 def test_the_laws_agree_with_the_draws_where_they_know_a_statistic(name):
     dims = CHAINS[name]
-    simulated, analytic = find_null("gaussian", None, wanted(dims)), AnalyticNull(dims=dims)
+    simulated, analytic = Gaussian(draws=DRAWS, seed=7).for_heads(wanted(dims), SILENT), AnalyticNull(dims=dims)
     known = ~np.isnan(analytic.std) & ~np.isnan(simulated.std)
     assert known.sum() >= 13 - (len(dims) == 2)
     # The laws are asymptotic in the rank, 8 or 10 here: most of all that of four factors.

@@ -9,6 +9,7 @@ import pytest
 from harness import uniform
 
 import rmtbase
+from rmtbase.nulls import find_null
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
 HEADS, D_MODEL, D_HEAD, DRAWS = 150, 12, 4, 999
@@ -33,7 +34,7 @@ def with_gains(rng):
 @pytest.mark.parametrize(("null", "weights"), CASES)
 def test_null_p_values_are_uniform(null, weights):
     make = {"gaussian": gaussian, "heavy-tailed": heavy_tailed, "gains": with_gains}[weights]
-    scores = rmtbase.score_heads(*make(np.random.default_rng(13)), null=null, draws=DRAWS)["heads"].isel(layer=0)
+    scores = rmtbase.score_heads(*make(np.random.default_rng(13)), find_null(null, draws=DRAWS))["heads"].isel(layer=0)
     p_values = {name: scores["p_value"].sel(statistic=name).values for name in SPECTRAL_STATISTICS}
     if null == "axes":  # which leaves it as it is
         assert (p_values.pop("log_determinant") == 1).all()

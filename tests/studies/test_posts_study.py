@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 import rmtbase
+from rmtbase.models import open_model
 from studies.sources import post1, post2
 from studies.sources.post1_rows import fitted_by_histogram, histogram_width
 from studies.sources.post2_rows import exponents
@@ -22,7 +23,7 @@ MOST_BYTES = 150_000
 
 @pytest.fixture(scope="module")
 def demo():
-    return rmtbase.score("demo", elements="heads", matrices="none", proof=False)
+    return rmtbase.score(open_model("demo", proof=False), elements="heads", matrices="none")
 
 
 def results(name):

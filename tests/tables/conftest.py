@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 import rmtbase
+from rmtbase.nulls import Gaussian
 from rmtbase.results import open_table
 from rmtbase.tables import KINDS, write_table
 
@@ -36,7 +37,7 @@ def table_file(table, tmp_path):
 @pytest.fixture
 def scores(model_folder) -> xr.DataTree:
     """The scores of the small model."""
-    return rmtbase.score(model_folder, draws=400, matrices="spectra", elements="heads")
+    return rmtbase.score(model_folder, Gaussian(draws=400), matrices="spectra", elements="heads")
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import xarray as xr
 
 import rmtbase
 from rmtbase.errors import MissingFileError, RmtbaseError, TableError
+from rmtbase.nulls import Table
 from rmtbase.results import open_scores, open_table
 from rmtbase.tables import open_baseline, write_bytes, write_table
 
@@ -110,7 +111,7 @@ def test_table_with_contents_that_cannot_be_is_refused(change, fragment, table, 
 def test_dataset_in_memory_is_validated_as_a_file_is(table):
     rng = np.random.default_rng(0)
     with pytest.raises(TableError, match="baseline dataset"):
-        rmtbase.score_heads(*rng.standard_normal((2, 2, 4, 16)), baseline=table.drop_attrs())
+        rmtbase.score_heads(*rng.standard_normal((2, 2, 4, 16)), Table(table.drop_attrs()))
 
 
 def test_scores_without_a_group_are_refused(scores, tmp_path):

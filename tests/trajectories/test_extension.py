@@ -7,12 +7,14 @@ import pytest
 
 import rmtbase
 from rmtbase.errors import ParameterError, TableError
+from rmtbase.models import open_model
+from rmtbase.nulls import Gaussian
 from rmtbase.results import open_trajectory
 from rmtbase.results.trajectory import failures, joined, until
 from rmtbase.tables import write_table
 from telling import Told
 
-OPTIONS = {"matrices": "none", "proof": False}
+OPTIONS = {"matrices": "none"}
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def test_checkpoints_that_the_file_lacks_are_scored_and_the_file_is_that_of_one_
     assert list(failures(open_trajectory(output))) == ["step-40"]
     shutil.copytree(run_folder / "step-20", run_folder / "step-30")
     shutil.copytree(run_folder / "step-0", run_folder / "step-50")
-    ran = run("trajectory", run_folder, "--matrices", "none", "--no-proof", "-o", output, "--json")
+    ran = run("trajectory", run_folder, "--matrices", "none", "-o", output, "--json")
     assert ran.status == 0
     assert scored == ["step-10", "step-40"]
     assert [one["step"] for one in json.loads(ran.out)["steps"]] == [0, 10, 20, 30, 40, 50]
@@ -92,9 +94,12 @@ def test_extension_that_is_stopped_leaves_the_old_file_and_goes_on(run_folder, o
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"seed": 1}, r"scored with seed = 0; expected one with seed = 1; name another output, or remove that file"),
-        ({"nulls": ("gaussian", "axes")}, "nulls = gaussian; expected one with nulls = gaussian, axes"),
-        ({"baseline": "analytic"}, "baseline = None; expected one with baseline = analytic"),
+        (
+            {"nulls": Gaussian(seed=1)},
+            r"scored with seed of gaussian = 0; expected one with seed of gaussian = 1; name another output, or remove",
+        ),
+        ({"nulls": ("gaussian", "axes")}, "nulls = gaussian, .*; expected one with nulls = gaussian, axes, "),
+        ({"nulls": "analytic"}, "nulls = gaussian, .*; expected one with nulls = analytic"),
     ],
 )
 def test_file_of_other_options_is_refused_by_name(options, said, run_folder, output):
@@ -110,7 +115,7 @@ def test_file_of_other_weights_or_of_another_model_is_refused_unless_it_is_to_be
     with pytest.raises(TableError, match="the trajectory of 'run'; expected one of 'other'"):
         rmtbase.trajectory(output.with_name("other"), output=output, **OPTIONS)
     shutil.copy(run_folder / "step-40" / "model.safetensors", run_folder / "step-20")
-    command = ("trajectory", run_folder, "--revisions", "20,40", "--matrices", "none", "--no-proof", "-o", output)
+    command = ("trajectory", run_folder, "--revisions", "20,40", "--matrices", "none", "-o", output)
     ran = run(*command)
     assert ran.status == 2
     assert "found other weights of step-20" in ran.err
@@ -127,7 +132,7 @@ def test_step_that_is_another_revisions_in_the_file_is_refused(run_folder, outpu
 
 
 def test_file_that_is_no_trajectory_is_refused(whole_run, tmp_path):
-    scores = rmtbase.score(whole_run / "step-0", matrices="none", proof=False)
+    scores = rmtbase.score(open_model(whole_run / "step-0", proof=False), matrices="none")
     path = write_table(scores, tmp_path / "scores.nc")
     with pytest.raises(TableError, match=r"kind 'scores'; expected a trajectory file .*; name another output"):
         rmtbase.trajectory(whole_run, output=path, **OPTIONS)

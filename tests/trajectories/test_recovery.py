@@ -13,7 +13,7 @@ import rmtbase
 from telling import Told
 
 MANY = 6
-OPTIONS = {"matrices": "none", "proof": False}
+OPTIONS = {"matrices": "none"}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def uninterrupted(many, tmp_path_factory):
 
 def test_run_that_is_killed_and_gone_on_with_gives_the_same_file_to_the_bit(many, uninterrupted, tmp_path):
     output, kept = tmp_path / "traj.nc", tmp_path / "traj.nc.steps"
-    command = [sys.executable, "-m", "rmtbase", "trajectory", many, "--matrices", "none", "--no-proof", "-o", output]
+    command = [sys.executable, "-m", "rmtbase", "trajectory", many, "--matrices", "none", "-o", output]
     enough = random.Random(3).randrange(2, MANY - 2)
     with subprocess.Popen(map(str, command), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as running:
         while running.poll() is None and len(list(kept.glob("*-*.nc"))) < enough:

@@ -10,6 +10,7 @@ import xarray as xr
 import rmtbase
 from rmtbase.errors import CheckpointError, MissingFileError, ParameterError, StoreError
 from rmtbase.models import find_series
+from rmtbase.nulls import Axes, Gaussian
 from rmtbase.results import open_trajectory
 from rmtbase.results.trajectory import StepName, failures, joined, one_step, summarize_trajectory, until
 from rmtbase.tables import write_table
@@ -99,8 +100,8 @@ def test_head_that_comes_back_has_left_at_some_step_and_not_for_good(tree):
 
 
 def test_several_nulls_have_departures_each_and_the_first_is_that_of_the_heads(whole_run, tree, tmp_path):
-    options = {"draws": 39, "matrices": "none"}
-    made = rmtbase.trajectory(whole_run, ["0", "40"], tmp_path / "t.nc", nulls=("axes", "gaussian"), **options)
+    nulls = (Axes(draws=39), Gaussian(draws=39))
+    made = rmtbase.trajectory(whole_run, ["0", "40"], tmp_path / "t.nc", nulls=nulls, matrices="none")
     assert open_trajectory(tmp_path / "t.nc").identical(made)
     departures = made["departures"].to_dataset()
     assert departures["null"].values.tolist() == ["axes", "gaussian"]
@@ -142,7 +143,7 @@ def test_what_cannot_be_scored_is_named_and_the_rest_goes_on(run_folder, write_s
 
 
 def test_summary_has_a_line_for_each_checkpoint(whole_run, run, tmp_path):
-    ran = run("trajectory", whole_run, "--matrices", "none", "--no-proof", "-o", tmp_path / "traj.nc")
+    ran = run("trajectory", whole_run, "--matrices", "none", "-o", tmp_path / "traj.nc")
     assert ran.status == 0
     lines = ran.out.splitlines()
     assert all(any(f" step-{step} " in line for line in lines) for step in STEPS)
@@ -237,7 +238,7 @@ def test_finished_checkpoints_of_other_options_are_refused(whole_run, tmp_path, 
         rmtbase.trajectory(whole_run, ["0", "10"], output=output, matrices="none")
     assert stopped.value.__notes__ == [f"2 finished checkpoints are kept in {output}.steps, run again to go on"]
     with pytest.raises(StoreError, match="scored with other options"):
-        rmtbase.trajectory(whole_run, ["0", "10"], output=output, matrices="none", seed=1)
+        rmtbase.trajectory(whole_run, ["0", "10"], output, nulls=Gaussian(seed=1), matrices="none")
 
 
 def test_departures_at_other_steps_are_refused(tree, tmp_path):

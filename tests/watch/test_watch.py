@@ -14,6 +14,8 @@ from tensorboardX.proto.event_pb2 import Event
 
 import rmtbase
 from rmtbase.errors import NonFiniteError, ParameterError, TableError
+from rmtbase.models import open_model
+from rmtbase.nulls import Gaussian
 from rmtbase.results import open_trajectory
 from rmtbase.results.trajectory import ALARM_LEVEL, Scoring, Spending, evidence, raised, summarize_trajectory
 from rmtbase.watch import WatchCallback, Watcher, WatchWarning
@@ -106,7 +108,7 @@ def test_run_of_the_trainer_is_followed_in_a_trajectory_and_in_tensorboard(train
 
 
 def test_last_look_is_the_scores_of_what_was_trained(trainer, folder):
-    scores = rmtbase.score(trainer.model, proof=False)
+    scores = rmtbase.score(open_model(trainer.model, proof=False))
     last = open_trajectory(folder / "run.nc")["heads"].to_dataset().isel(step=-1)
     np.testing.assert_array_equal(last["observed"].values, scores["heads"]["observed"].values)
 
@@ -223,8 +225,10 @@ def test_looks_are_not_planned_once_some_have_been_made(tmp_path):
 def test_run_that_is_scored_in_another_way_than_its_file_is_refused(tmp_path):
     Watcher(tmp_path / "run.nc", **STATE).look(state_dict(0), 0)
     before = (tmp_path / "run.nc").read_bytes()
-    with pytest.raises(TableError, match="seed = 0; expected one with seed = 3"):
-        Watcher(tmp_path / "run.nc", **STATE | {"scoring": Scoring(matrices="none", proof=False, seed=3)})
+    with pytest.raises(TableError, match="seed of gaussian = 0; expected one with seed of gaussian = 3"):
+        Watcher(
+            tmp_path / "run.nc", **STATE | {"scoring": Scoring(nulls=Gaussian(seed=3), matrices="none", proof=False)}
+        )
     assert (tmp_path / "run.nc").read_bytes() == before
 
 

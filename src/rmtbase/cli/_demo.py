@@ -18,7 +18,7 @@ def demo(
     from rmtbase.errors import OutputError
     from rmtbase.models import demo_revisions, open_model
     from rmtbase.montecarlo import baseline
-    from rmtbase.nulls import draws_for
+    from rmtbase.nulls import Table, draws_for
     from rmtbase.results.scores import heads_csv, score, summarize_elements, summarize_scores, summarize_why
     from rmtbase.results.scores.page import render
     from rmtbase.results.scores.terminal import print_elements, print_summary, print_why
@@ -66,9 +66,8 @@ def demo(
         say_written(write_table(table, table_path))
         for revision in (first, last):
             tree = score(
-                "demo",
-                table_path,
-                revision=revision,
+                open_model("demo", revision),
+                Table(table_path),
                 matrices="spectra",
                 elements="heads",
                 why="all",

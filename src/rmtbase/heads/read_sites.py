@@ -91,21 +91,26 @@ class HeadTaker(Protocol):
         ...
 
 
-class DirectionCounter(Protocol):
-    """Counts the directions of heads."""
+class Preparation(Protocol):
+    """Computes what a null needs from each head's factors while they are in memory: a ``rmtbase.nulls.Null``, say."""
 
-    def count_heads(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> tuple[Any, ...]:
-        """Count those of each head: all members of the first group, then of the next."""
+    def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any] | None:
+        """Return one entry for each head, or None if the spectrum is enough.
+
+        Heads are ordered by group, then by member. A factor shared by a group has one member.
+        """
         ...
 
-    def count_groups(
+    def prepare_groups(
         self,
         each: Shaped[np.ndarray, "group member rank width"],
         shared: Shaped[np.ndarray, "group one rank other_width"],
-        *,
         sigmas: Float[np.ndarray, "group member"],
-    ) -> tuple[Any, ...]:
-        """Count those of [A_1 ... A_g]ᵀB of each group, every A_i at one σ̂."""
+    ) -> Sequence[Any] | None:
+        """Return one entry for each product [A_1 ... A_g]ᵀB of heads that share B, or None.
+
+        ``sigmas`` are the σ̂ of the A_i.
+        """
         ...
 
 
@@ -151,21 +156,19 @@ def read_sites(
     scorer: MatrixTaker | None,
     elements: HeadTaker | None,
     progress: Progress,
-    null: str = "gaussian",
+    preparation: Preparation | None = None,
     joint: bool = False,
-    signs: DirectionCounter | None = None,
 ) -> Iterator[Future[Spectra]]:
     """For the length of a ``with`` block, read the spectra of all heads, and give the scorer all matrices of layers.
 
-    With ``elements`` those of each head, too; for the null of ``kurtosis`` with the kurtosis of each; ``joint``, heads
-    that share a matrix also as one; with ``signs`` the directions of all are counted by these. In one pass through the
-    checkpoint, while the block does something else. What is not done at its end is given up; a KeyboardInterrupt does
-    not wait for what the threads are doing, which may be the draws of a null and their compilation, and end by
-    themselves.
+    With ``elements`` the factors of each head are given to it, too; ``preparation`` computes what a null needs from
+    them; with ``joint`` heads that share a matrix are also solved as one. One pass through the checkpoint does all of
+    this while the block does something else. Work that is not done at the end of the block is given up. A
+    KeyboardInterrupt does not wait for the threads: they may be drawing a null or compiling, and end by themselves.
     """
     pool, reader, waits = ThreadPoolExecutor(available_cores()), ThreadPoolExecutor(1), True
     try:
-        yield reader.submit(_read_layers, model, circuits, scorer, elements, progress, null, joint, signs, pool)
+        yield reader.submit(_read_layers, model, circuits, scorer, elements, progress, preparation, joint, pool)
     except BaseException as error:
         waits = isinstance(error, Exception)
         model.give_up_hashing()
@@ -182,9 +185,8 @@ def _read_layers(
     scorer: MatrixTaker | None,
     elements: HeadTaker | None,
     progress: Progress,
-    null: str,
+    preparation: Preparation | None,
     joint: bool,
-    signs: DirectionCounter | None,
     pool: Executor,
 ) -> Spectra:
     advance = progress.bar("reading layers", len(model.layers))
@@ -224,7 +226,7 @@ def _read_layers(
             of_circuits = {factor: heads[factor] for factor in heads if factor in solved}
             begun = _Begun(
                 site,
-                _submit(model, layer, wanted, of_circuits, null, joint, signs, pool),
+                _submit(model, layer, wanted, of_circuits, preparation, joint, pool),
                 {} if elements is None else elements.submit(site, heads, pool),
             )
             if before is not None:
@@ -242,9 +244,8 @@ def _submit(
     layer: int,
     circuits: Sequence[Circuit],
     heads: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]],
-    null: str,
+    preparation: Preparation | None,
     joint: bool,
-    signs: DirectionCounter | None,
     pool: Executor,
 ) -> list[Future[_Solved]]:
     """A few heads at a time, with their key heads: for one small matrix NumPy does not let go of the interpreter."""
@@ -255,7 +256,7 @@ def _submit(
     by_group = [one.reshape(groups, -1, *one.shape[1:]) for one in weights]
     return [
         pool.submit(
-            _solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)), null, joint, signs
+            _solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)), preparation, joint
         )
         for part in zip(*(np.array_split(one, n_parts) for one in by_group), strict=True)
     ]
@@ -264,15 +265,13 @@ def _submit(
 def _solve(
     circuits: Sequence[Circuit],
     factors: Mapping[Factor, tuple[Shaped[np.ndarray, "group head rank width"], float]],
-    null: str,
+    preparation: Preparation | None,
     joint: bool,
-    signs: DirectionCounter | None,
 ) -> _Solved:
     reduced = {factor: triangles(np.asarray(weights)) for factor, (weights, _) in factors.items()}
     scales = {
         factor: _sigma(reduced[factor].r, weights.shape[-1], least) for factor, (weights, least) in factors.items()
     }
-    kurtoses = {factor: own_kurtosis(weights) for factor, (weights, _) in factors.items()} if null == "kurtosis" else {}
     spectra = {}
     for circuit in circuits:
         each = [reduced[factor].r for factor in circuit.factors]
@@ -290,14 +289,12 @@ def _solve(
         groups = None
         if joint and len(each) > 1 and each[0].shape[1] > each[1].shape[1] == 1:
             groups = _group(each[0], each[1][:, 0], scales[circuit.factors[0]], scales[circuit.factors[1]][:, 0])
-            if kurtoses:
-                both = tuple(kurtoses[factor].mean(axis=1) for factor in circuit.factors)
-                groups = groups._replace(kurtoses=both)
         weights = [factors[factor][0] for factor in circuit.factors]
-        counts = None if signs is None else signs.count_heads(weights)
-        if signs is not None and groups is not None:
-            groups = groups._replace(counts=signs.count_groups(*weights, sigmas=scales[circuit.factors[0]]))
-        spectra[circuit] = SiteSpectra(values, sigmas, of_heads(kurtoses) if kurtoses else None, groups, counts)
+        prepared = None if preparation is None else preparation.prepare(weights)
+        if preparation is not None and groups is not None:
+            of_groups = preparation.prepare_groups(weights[0], weights[1], scales[circuit.factors[0]])
+            groups = groups._replace(prepared=of_groups)
+        spectra[circuit] = SiteSpectra(values, sigmas, groups, prepared)
     return _Solved(spectra, np.concatenate([one.orthogonal.reshape(-1) for one in reduced.values()]))
 
 
@@ -342,14 +339,6 @@ def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Floa
     unit = np.ldexp(r, -exponent[..., None, None])
     sigma = np.ldexp(np.sqrt(np.einsum("...ij,...ij->...", unit, unit) / (r.shape[-1] * width)), exponent)
     return np.where(sigma < least, 0.0, sigma)
-
-
-def own_kurtosis(weights: Shaped[np.ndarray, "... rank width"]) -> Float[np.ndarray, "..."]:
-    """⟨w⁴⟩/⟨w²⟩² - 3 of each; NaN of zeros."""
-    with np.errstate(invalid="ignore"):
-        unit = weights.astype(np.float64) / np.abs(weights).max(axis=(-1, -2), keepdims=True)
-        squares = unit * unit
-        return np.mean(squares * squares, axis=(-1, -2)) / np.mean(squares, axis=(-1, -2)) ** 2 - 3.0
 
 
 def _joined(parts: Sequence[Future[_Solved]]) -> _Solved:

@@ -15,14 +15,12 @@ class GroupSpectra(NamedTuple):
     Attributes:
         singular_values: descending; all zero where a factor is.
         shares: of each head in the square of each of them: ‖block of A_i‖² of its left singular vector.
-        kurtoses: excess kurtosis κ̂ of the elements of the A_i and of B; None where nobody asked.
-        counts: of each their directions by sign flips; None where nobody asked.
+        prepared: what the null needs from each group besides, see ``read_sites.Preparation``; None if nothing.
     """
 
     singular_values: Float[np.ndarray, "group rank"]
     shares: Float[np.ndarray, "group rank member"]
-    kurtoses: tuple[Float[np.ndarray, " group"], ...] | None = None
-    counts: tuple[Any, ...] | None = None
+    prepared: Sequence[Any] | None = None
 
 
 class SiteSpectra(NamedTuple):
@@ -31,16 +29,14 @@ class SiteSpectra(NamedTuple):
     Attributes:
         singular_values: descending; all zero where a factor is.
         sigmas: σ̂ of each of the circuit's factors.
-        kurtoses: excess kurtosis κ̂ of the elements of each, about zero; None where nobody asked.
         groups: of heads that share a matrix; None where none do, or nobody asked.
-        counts: of each head its directions by sign flips; None where nobody asked.
+        prepared: what the null needs from each head besides, see ``read_sites.Preparation``; None if nothing.
     """
 
     singular_values: Float[np.ndarray, "head rank"]
     sigmas: tuple[Float[np.ndarray, " head"], ...]
-    kurtoses: tuple[Float[np.ndarray, " head"], ...] | None = None
     groups: GroupSpectra | None = None
-    counts: tuple[Any, ...] | None = None
+    prepared: Sequence[Any] | None = None
 
 
 def joined_spectra(parts: Sequence[SiteSpectra]) -> SiteSpectra:
@@ -48,15 +44,9 @@ def joined_spectra(parts: Sequence[SiteSpectra]) -> SiteSpectra:
     return SiteSpectra(
         np.concatenate([part.singular_values for part in parts]),
         tuple(map(np.concatenate, zip(*(part.sigmas for part in parts), strict=True))),
-        _kurtoses_of([part.kurtoses for part in parts]),
         _groups_of([part.groups for part in parts]),
-        _counts_of([part.counts for part in parts]),
+        _prepared_of([part.prepared for part in parts]),
     )
-
-
-def _kurtoses_of(parts: Sequence[tuple[Float[np.ndarray, " head"], ...] | None]) -> tuple[np.ndarray, ...] | None:
-    known = [part for part in parts if part is not None]
-    return tuple(map(np.concatenate, zip(*known, strict=True))) if known else None
 
 
 def _groups_of(parts: Sequence[GroupSpectra | None]) -> GroupSpectra | None:
@@ -66,11 +56,10 @@ def _groups_of(parts: Sequence[GroupSpectra | None]) -> GroupSpectra | None:
     return GroupSpectra(
         np.concatenate([part.singular_values for part in known]),
         np.concatenate([part.shares for part in known]),
-        _kurtoses_of([part.kurtoses for part in known]),
-        _counts_of([part.counts for part in known]),
+        _prepared_of([part.prepared for part in known]),
     )
 
 
-def _counts_of(parts: Sequence[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
+def _prepared_of(parts: Sequence[Sequence[Any] | None]) -> Sequence[Any] | None:
     known = [part for part in parts if part is not None]
-    return tuple(count for part in known for count in part) if known else None
+    return [one for part in known for one in part] if known else None

@@ -66,6 +66,7 @@ class Model(WeightMatrices):
     _raw: tuple[Site, ...] = field(repr=False, compare=False)
     _network: Network | None = field(repr=False, compare=False)
     _not_run: str | None = field(default=None, repr=False, compare=False)
+    _to_prove: bool = field(default=True, repr=False, compare=False)
     _matrices: Mapping[Place, Mapping[str, Expression]] = field(repr=False, compare=False)
     _parts: Mapping[str, Part] = field(repr=False, compare=False)
     _checkpoint: Checkpoint = field(repr=False, compare=False)
@@ -231,10 +232,12 @@ class Model(WeightMatrices):
     def prove(self) -> Model:
         """Return the model with a note that its sites were proved, or why they were not: see ``proof_of``.
 
+        A model that was proved before, or was opened with ``proof=False``, is returned as it is.
+
         Raises:
             CheckpointError: q·k in the model's own forward pass differs from what a site's W_QK gives.
         """
-        if not proof_is_wanted():
+        if not (self._to_prove and proof_is_wanted()):
             return self
         if self._not_run is None:
             stored = self._checkpoint.shapes()
@@ -242,13 +245,13 @@ class Model(WeightMatrices):
             words = proof_of(self._raw, self.config, self.path, stored, self.stored, self._network, noted)
         else:
             words = f"{NOT_PROVED}: {self._not_run}"
-        proved = replace(self, notes=(*self.notes, words))
+        proved = replace(self, notes=(*self.notes, words), _to_prove=False)
         proved.take_digests(self)
         return proved
 
-    def without_proof(self, reason: str) -> Model:
-        """Return the model marked as one that cannot be proved; :meth:`prove` then notes the reason."""
-        return replace(self, _not_run=reason)
+    def without_proof(self, reason: str | None = None) -> Model:
+        """Return the model as one that :meth:`prove` leaves as it is; or, with a reason, notes as not proved."""
+        return replace(self, _to_prove=False) if reason is None else replace(self, _not_run=reason)
 
     def fold(self, what: Iterable[str] | str) -> Model:
         """Return the model with biases, or gains of norms, folded into its queries, keys and values: see ``fold_site``.

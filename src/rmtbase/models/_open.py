@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast, overload
 
 from rmtbase.errors import (
     CheckpointError,
@@ -21,6 +21,7 @@ from rmtbase.errors import (
 from rmtbase.models._adapters import WAYS, Adapter
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._demo import demo_checkpoint
+from rmtbase.models._difference import Difference, difference
 from rmtbase.models._files import read_json_object
 from rmtbase.models._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_file, hub_id
 from rmtbase.models._layout_table import known_types as supported_architectures
@@ -30,7 +31,8 @@ from rmtbase.models._other_programs import advise_in_memory, refusal_of_file
 from rmtbase.models._sites import Site
 from rmtbase.models._state_dict import weights_in_effect
 from rmtbase.models._torch_route import Network
-from rmtbase.parameters import require_text
+from rmtbase.models._weight_matrices import WeightMatrices
+from rmtbase.parameters import require_flag, require_text
 from rmtbase.regular_files import identity
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 _NOT_THERE_ON_WINDOWS = (21, 123, 1921)  # device not ready, invalid file name, dangling link
 
 
+@overload
 def open_model(
     model: Model | str | Path | Mapping[str, Any] | torch.nn.Module,
     revision: str | None = None,
@@ -55,8 +58,45 @@ def open_model(
     inputs: Mapping[str, Any] | None = None,
     sites: Sequence[Site] | None = None,
     fold: Iterable[str] | str = (),
+    minus: None = None,
+    proof: bool = True,
     cache: Path | None = None,
-) -> Model:
+) -> Model: ...
+@overload
+def open_model(
+    model: Any,
+    revision: str | None = None,
+    *,
+    subfolder: str | None = None,
+    family: str | None = None,
+    config: Any = None,
+    name: str | None = None,
+    adapter: str | None = None,
+    base: str | Path | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    sites: Sequence[Site] | None = None,
+    fold: Iterable[str] | str = (),
+    minus: Model | str | Path | Mapping[str, Any] | torch.nn.Module,
+    proof: bool = True,
+    cache: Path | None = None,
+) -> Difference: ...
+def open_model(
+    model: Any,
+    revision: str | None = None,
+    *,
+    subfolder: str | None = None,
+    family: str | None = None,
+    config: Any = None,
+    name: str | None = None,
+    adapter: str | None = None,
+    base: str | Path | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    sites: Sequence[Site] | None = None,
+    fold: Iterable[str] | str = (),
+    minus: Any = None,
+    proof: bool = True,
+    cache: Path | None = None,
+) -> Model | Difference:
     """Open a trained model. The configuration and the headers are read and checked now, the weights when asked for.
 
     Args:
@@ -97,6 +137,12 @@ def open_model(
             under names that another program is known to use, such as TransformerLens, are refused with the lines of
             Python that make the sites.
         fold: what to fold into queries, keys and values: some of ``"biases"`` and ``"norms"``; see :meth:`Model.fold`.
+        minus: a model of the same architecture and sizes that is subtracted, matrix by matrix: an opened model, or
+            whatever this function opens; see :func:`rmtbase.models.difference`. ``fold`` applies to both.
+        proof: whether ``score``, ``signal``, ``composition`` and ``trajectory`` first compare q·k in the model's own
+            forward pass, with its weights and fresh noise, with xᵀ W_QK x′ of what was read, to rounding, where torch
+            and transformers are installed. A note says that it was proved, or why not. ``RMTBASE_PROOF=0`` in the
+            environment turns it off, too.
         cache: the folder for downloads that the hub's own cache does not hold; by default the hub's cache.
 
     Raises:
@@ -107,16 +153,37 @@ def open_model(
         CheckpointError: or one of its subclasses: the checkpoint cannot be fetched or read.
         MissingDependencyError: the weights exist only as ``.bin`` files, and torch 2.10 or later is not installed.
     """
+    opened = _opened(model, revision, subfolder, family, config, name, adapter, base, inputs, sites, cache).fold(fold)
+    if not require_flag("proof", proof):
+        opened = opened.without_proof()
+    if minus is None:
+        return opened
+    return difference(opened, minus if isinstance(minus, Model) else open_model(minus, fold=fold))
+
+
+def _opened(
+    model: Any,
+    revision: str | None,
+    subfolder: str | None,
+    family: str | None,
+    config: Any,
+    name: str | None,
+    adapter: str | None,
+    base: str | Path | None,
+    inputs: Mapping[str, Any] | None,
+    sites: Sequence[Site] | None,
+    cache: Path | None,
+) -> Model:
     if subfolder is not None:
         _require_subfolder(model, subfolder)
     if _is_in_memory(model):
-        return _from_memory(model, revision, family, config, name, inputs, sites).fold(fold)
+        return _from_memory(model, revision, family, config, name, inputs, sites)
     if sites is not None and isinstance(model, (str, Path)) and (stored := existing_folder(model)) is not None:
         for keyword, value in {"revision": revision, "adapter": adapter, "base": base}.items():
             if value is not None:
                 raise ParameterError(keyword, str(value), "none beside sites")
         stored = stored / (subfolder or "")
-        return Model.of_sites(Checkpoint.open(stored), sites, name or stored.resolve().stem, None).fold(fold)
+        return Model.of_sites(Checkpoint.open(stored), sites, name or stored.resolve().stem, None)
     in_memory = {"family": family, "config": config, "name": name, "inputs": inputs, "sites": sites}
     for keyword, value in in_memory.items():
         if value is not None:
@@ -125,7 +192,7 @@ def open_model(
     if isinstance(model, Model):
         if revision is not None:
             raise ParameterError("revision", revision, "none beside an opened model, which has its own")
-        return model.fold(fold)
+        return model
     if not isinstance(model, (str, Path)) or not str(model).strip():
         # Show only the type: the repr of a list of tensors is long and says nothing.
         found = model if model is None or isinstance(model, (str, int, float)) else type(model).__name__
@@ -133,8 +200,8 @@ def open_model(
             "model", found, "a folder, the name of a model on the hub, or 'demo'; or a module of torch or a state dict"
         )
     if adapter is not None or base is not None or _is_adapter(model):
-        return _open_adapter(model, revision, subfolder, adapter, base, cache).fold(fold)
-    return _open_stored(model, revision, subfolder, cache).fold(fold)
+        return _open_adapter(model, revision, subfolder, adapter, base, cache)
+    return _open_stored(model, revision, subfolder, cache)
 
 
 def _open_stored(
@@ -223,6 +290,18 @@ def _named_base(folder: Path) -> tuple[str, str | None]:
 
 def _unchanged(checkpoint: Checkpoint) -> Checkpoint:
     return checkpoint
+
+
+def require_model(model: Any) -> WeightMatrices:
+    """Return a model to read heads from, proved unless it was opened with ``proof=False``.
+
+    Args:
+        model: an opened model, a difference of two, or whatever :func:`open_model` opens without options.
+
+    Raises:
+        ParameterError, CheckpointError: as :func:`open_model` and :meth:`Model.prove`.
+    """
+    return (model if isinstance(model, WeightMatrices) else open_model(model)).prove()
 
 
 def _is_in_memory(model: object) -> TypeGuard[Mapping[Any, Any] | torch.nn.Module]:

@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingCheckpointFileError, ParameterError
 from rmtbase.models._demo import demo_root, demo_steps
+from rmtbase.models._folding import require_folds
 from rmtbase.models._hub import HUB_ID, fetch_refs, hub_id
 from rmtbase.models._model import Model
 from rmtbase.models._open import existing_folder, open_model
+from rmtbase.parameters import require_flag
 from rmtbase.shown import in_one_line
 
 ALL = "all"
@@ -50,22 +52,39 @@ class Series:
         revisions: the checkpoints.
         folder: the folder that holds those of the checkpoints; None for a model on the hub.
         subfolder: the subfolder that holds the model in each checkpoint.
+        fold: what is folded into the queries, keys and values of each; see :func:`open_model`.
+        proof: whether the heads of each are proved; see :func:`open_model`.
     """
 
     model: str
     revisions: tuple[Revision, ...]
     folder: Path | None
     subfolder: str | None = None
+    fold: tuple[str, ...] = ()
+    proof: bool = True
 
-    def open(self, revision: Revision, fold: Iterable[str] | str = (), cache: Path | None = None) -> Model:
-        """Open one checkpoint; see :func:`open_model` for the arguments and errors."""
-        if self.folder is None:
-            return open_model(self.model, revision.name, subfolder=self.subfolder, fold=fold, cache=cache)
-        opened = open_model(self.folder / revision.name, subfolder=self.subfolder, fold=fold)
-        return replace(opened, name=self.model, revision=revision.name)
+    def open(self, revision: Revision, cache: Path | None = None) -> Model:
+        """Open one checkpoint: see :func:`open_model`, also for what it raises."""
+        of_hub = self.folder is None
+        opened = open_model(
+            self.model if self.folder is None else self.folder / revision.name,
+            revision.name if of_hub else None,
+            subfolder=self.subfolder,
+            fold=self.fold,
+            proof=self.proof,
+            cache=cache if of_hub else None,
+        )
+        return opened if of_hub else replace(opened, name=self.model, revision=revision.name)
 
 
-def find_series(model: str | Path, revisions: str | Sequence[str] = ALL, subfolder: str | None = None) -> Series:
+def find_series(
+    model: str | Path,
+    revisions: str | Sequence[str] = ALL,
+    subfolder: str | None = None,
+    *,
+    fold: Iterable[str] | str = (),
+    proof: bool = True,
+) -> Series:
     """Find the checkpoints of a model during its training. Only the names of revisions are fetched from the hub.
 
     Args:
@@ -75,6 +94,8 @@ def find_series(model: str | Path, revisions: str | Sequence[str] = ALL, subfold
             ``checkpoint-512``, ``stage1-step512-tokens2B``. Or some of them, by name or only by number. Put the number
             of steps before any other name: ``143000:main``.
         subfolder: the subfolder that holds the model in each checkpoint.
+        fold: as of :func:`open_model`, for each checkpoint.
+        proof: as of :func:`open_model`, for each checkpoint.
 
     Raises:
         ParameterError: there is no such revision, or none at all, or two have the same step.
@@ -84,19 +105,20 @@ def find_series(model: str | Path, revisions: str | Sequence[str] = ALL, subfold
     if not isinstance(model, (str, Path)) or not str(model).strip():
         raise ParameterError("model", model, "a folder of checkpoints, the name of a model on the hub, or 'demo'")
     wanted = [revisions] if isinstance(revisions, str) else list(revisions)
+    opening = subfolder, require_folds(fold), require_flag("proof", proof)
     folder = demo_root() if model == "demo" else existing_folder(model)
     if folder is not None:
         name = "demo" if model == "demo" else folder.resolve().name
         there = demo_steps() if model == "demo" else _steps_in(folder)
         named = _chosen(wanted, there, f"checkpoints of {name}")
-        return Series(name, tuple(Revision(*one, _identity(folder / one[1])) for one in named), folder, subfolder)
+        return Series(name, tuple(Revision(*one, _identity(folder / one[1])) for one in named), folder, *opening)
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
         raise MissingCheckpointFileError(Path(model), advice="pass a folder of checkpoints, or the name of a model")
     name = hub_id(model)
     commits = _commits(name, wanted)
     steps = {ref: step for ref in commits if (step := step_of(ref)) is not None}
     named = _chosen(wanted, steps, f"revisions of {name}")
-    return Series(name, tuple(Revision(*one, commits.get(one[1], one[1])) for one in named), None, subfolder)
+    return Series(name, tuple(Revision(*one, commits.get(one[1], one[1])) for one in named), None, *opening)
 
 
 def step_of(name: str) -> int | None:

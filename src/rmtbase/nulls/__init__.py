@@ -2,17 +2,8 @@
 
 from rmtbase.nulls._analytic_null import AnalyticNull
 from rmtbase.nulls._atlas_null import AtlasNull, atlas_case, atlas_path
-from rmtbase.nulls._find_null import (
-    ANALYTIC,
-    DRAWS_PER_TEST,
-    NULLS,
-    OF_A_TABLE,
-    Wanted,
-    draws_for,
-    find_null,
-    require_null_name,
-)
 from rmtbase.nulls._fixed_spectrum import FLAT, FixedSpectrum, OrthogonalNull
+from rmtbase.nulls._gaussian import Analytic, Gaussian, Table
 from rmtbase.nulls._gaussian_null import GaussianNull, self_normalized_sample
 from rmtbase.nulls._head_null import (
     EDGE_LEVEL,
@@ -29,30 +20,42 @@ from rmtbase.nulls._head_null import (
     head_shape,
     rank_name,
 )
-from rmtbase.nulls._initialization import KURTOSIS, initialization_note, noise_kurtosis
+from rmtbase.nulls._initialization import KURTOSIS, initialization_note
 from rmtbase.nulls._joint_null import ANGLE_STATISTICS, HeadParts, JointNull, angle_statistics
-from rmtbase.nulls._kurtosis_null import LARGEST_KURTOSIS, KurtosisNull, kurtosis_range, mean_kurtosis
+from rmtbase.nulls._kurtosis import Kurtosis
+from rmtbase.nulls._kurtosis_null import LARGEST_KURTOSIS, KurtosisNull, kurtosis_range, mean_kurtosis, own_kurtosis
 from rmtbase.nulls._latent_null import LatentNull
 from rmtbase.nulls._moved import without_kurtosis
+from rmtbase.nulls._names import NULLS, OF_A_TABLE, find_null
+from rmtbase.nulls._null import DRAWS_PER_TEST, HeadShape, Null, draws_for
 from rmtbase.nulls._null_of_file import null_of_file
 from rmtbase.nulls._order_statistics import RATIO, STEP, count_bound, kept_ranks
 from rmtbase.nulls._resampled_null import ResampledNull, edge_rank, unscored_head
+from rmtbase.nulls._resampler import Axes, Resampler, Signs
 
 __all__ = [
     "LARGEST_KURTOSIS",
     "NULLS",
     "STEP",
+    "Analytic",
     "AnalyticNull",
     "AtlasNull",
+    "Axes",
+    "Gaussian",
     "GaussianNull",
     "HeadNull",
     "HeadScores",
+    "HeadShape",
     "Heads",
+    "Kurtosis",
     "KurtosisNull",
     "LatentNull",
+    "Null",
     "NullModel",
     "ScoredHeads",
     "SharedNull",
+    "Signs",
+    "Table",
     "atlas_case",
     "atlas_path",
     "count_bound",
@@ -61,7 +64,6 @@ __all__ = [
     "kept_ranks",
     "kurtosis_range",
     "mean_kurtosis",
-    "noise_kurtosis",
     "null_of_file",
     "self_normalized_sample",
 ]

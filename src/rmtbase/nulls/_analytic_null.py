@@ -57,9 +57,9 @@ class AnalyticNull(SharedNull):
         object.__setattr__(self, "source", source)
         if self._laws["largest_eigenvalue"] is None:
             raise ParameterError(
-                "baseline",
+                "null",
                 "analytic",
-                f"a table, or none to simulate one, at {rank_name(self.dims)} = {self.rank} (the laws need 8 or more)",
+                f"a table, or draws, at {rank_name(self.dims)} = {self.rank} (the laws need 8 or more)",
             )
 
     @property

@@ -5,8 +5,8 @@ statistic that uses the estimate has another (narrower) null than one that uses 
 rescaled by its own estimate too, and observed and null values are the same function of their matrices. Calibration
 depends on it.
 
-:func:`rmtbase.score` knows :class:`NullModel` alone. :class:`SharedNull` is one for all heads of a shape: simulated,
-from the atlas or analytic. A null made of each head's own matrices is drawn where JAX is, above this room.
+:func:`rmtbase.score` uses only the interface of :class:`NullModel`. A :class:`SharedNull` is one null for all heads of
+a shape: simulated, from the atlas, or analytic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import xarray as xr
@@ -71,14 +71,14 @@ class Heads:
             side): of W_QK W_Q (head, d_head, d_query) and W_K (key head, d_head, d_key), of W_OV W_Oᵀ and W_V. Head i
             reads the i // (heads / its heads)-th of a factor. Of latent attention W_Q and W_K, multiplied out.
         rope_ratio: of latent attention, :meth:`LatentShape.rope_ratio` of each head; None of any other.
-        kurtoses: excess kurtosis κ̂ of the elements of each factor; None where nobody asked.
+        prepared: what ``Null.prepare`` returned for each head, by layer; None where it returned nothing.
     """
 
     singular_values: Float[np.ndarray, "layer head rank"]
     sigmas: tuple[Float[np.ndarray, "layer head"], ...]
     factors: Callable[[int], tuple[Float[np.ndarray, "factor_head h d"], ...]]
     rope_ratio: Float[np.ndarray, "layer head"] | None = None
-    kurtoses: tuple[Float[np.ndarray, "layer head"], ...] | None = None
+    prepared: Sequence[Sequence[Any]] | None = None
 
 
 @in_one_line
@@ -121,6 +121,7 @@ class NullModel(Protocol):
         source: where it came from, in words.
         description: what it is, its name first.
         method: how it is known: ``"simulated"``, ``"analytic"`` or ``"resampled"``.
+        per_head: true if every head has a null of its own, made of its own matrices.
         draws: number of null draws of each head; 0 for an analytic null.
         edge_level: probability with which a null head has an eigenvalue beyond an edge quantile, on each side.
         p_value_floor: the smallest p-value that one statistic can have.
@@ -132,6 +133,8 @@ class NullModel(Protocol):
     def description(self) -> str: ...
     @property
     def method(self) -> str: ...
+    @property
+    def per_head(self) -> bool: ...
     @property
     def draws(self) -> int: ...
     @property
@@ -287,6 +290,7 @@ class SharedNull(HeadNull):
 
     source: str
     entries: str = "normal"
+    per_head = False
     edge_level = EDGE_LEVEL
 
     @property

@@ -8,9 +8,6 @@ from types import MappingProxyType
 import numpy as np
 import xarray as xr
 
-from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_independent_entries
-
 
 def _truncated_kurtosis(at: float) -> float:
     """Excess kurtosis of N(0, 1) between ±a: m₂ = 1 - 2aφ(a)/P, m₄ = 3 - 2(a³ + 3a)φ(a)/P, P what lies between."""
@@ -27,16 +24,6 @@ KURTOSIS = MappingProxyType(
 )
 """Excess kurtosis of independent entries by how they were drawn (``rmtbase.parameters.INITIALIZATIONS``)."""
 
-NOISES = ("gaussian", "kurtosis", "signs")
-"""The noise of ``scoring.signal``: entries of the initialisation, entries with the excess kurtosis that those of each
-head and matrix have, or random sign flips of each head and matrix."""
-
-_INSTEAD = MappingProxyType(
-    {
-        "kurtosis": "none with the null of each head's own kurtosis",
-        "signs": "none with the null of sign flips, which needs no law of the entries",
-    }
-)
 _WITHIN = 5.0  # standard errors
 _READ = ("attention_query", "attention_key")
 _WORDS = MappingProxyType(
@@ -46,22 +33,6 @@ _WORDS = MappingProxyType(
         "truncated_normal": "as by normal initialisation truncated at two standard deviations",
     }
 )
-
-
-def noise_kurtosis(null: str, initialization: str) -> float | None:
-    """The excess kurtosis of the entries of noise; None where it is each spectrum's own, 0 where nothing depends on it.
-
-    Raises:
-        ParameterError: a null that is none of :data:`NOISES`, an unknown initialization, or both at once.
-    """
-    if null not in NOISES:
-        raise ParameterError("null", null, f"one of {', '.join(NOISES)}")
-    kurtosis = KURTOSIS[require_independent_entries(initialization, "the noise")]
-    if null == "gaussian":
-        return kurtosis
-    if kurtosis:
-        raise ParameterError("initialization", initialization, _INSTEAD[null])
-    return None if null == "kurtosis" else 0.0
 
 
 def initialization(matrices: xr.Dataset) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.nulls._head_null import Heads, ScoredHeads, SharedNull, chain_scale
@@ -54,6 +54,7 @@ class KurtosisNull:
     base: SharedNull
     entries: str = ""
     kurtosis: float = np.nan
+    per_head = False
 
     @property
     def source(self) -> str:
@@ -92,8 +93,8 @@ class KurtosisNull:
         """Score heads; those whose kurtosis is outside :func:`kurtosis_range` have no scores."""
         kurtosis = np.full(heads.singular_values.shape[:2], self.kurtosis)
         if not self.entries:
-            assert heads.kurtoses is not None  # which is read for this null
-            kurtosis = mean_kurtosis(self.base.dims, heads.kurtoses)
+            assert heads.prepared is not None  # by Kurtosis.prepare
+            kurtosis = mean_kurtosis(self.base.dims, list(np.moveaxis(np.array(heads.prepared), -1, 0)))
         low, high = kurtosis_range(self.base.dims)
         scale = np.where((kurtosis < low) | (kurtosis > high), np.nan, chain_scale(heads.sigmas))
         return ScoredHeads(self.base.score(heads.singular_values, scale, kurtosis), self.base.null_group)
@@ -114,3 +115,11 @@ def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "...
     if len(each) != len(weights) or any(np.isinf(one).any() for one in each):
         raise ParameterError("kurtoses", f"{len(each)} arrays", f"{len(weights)}, one for each factor, none infinite")
     return sum(w * one for w, one in zip(weights, each, strict=True)) / sum(weights)  # type: ignore[return-value]
+
+
+def own_kurtosis(weights: Shaped[np.ndarray, "... rank width"]) -> Float[np.ndarray, "..."]:
+    """Excess kurtosis ⟨w⁴⟩/⟨w²⟩² - 3 of each matrix, about zero; NaN for zeros."""
+    with np.errstate(invalid="ignore"):
+        unit = weights.astype(np.float64) / np.abs(weights).max(axis=(-1, -2), keepdims=True)
+        squares = unit * unit
+        return np.mean(squares * squares, axis=(-1, -2)) / np.mean(squares, axis=(-1, -2)) ** 2 - 3.0

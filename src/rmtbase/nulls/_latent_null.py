@@ -47,6 +47,7 @@ class LatentNull:
     seed: int
     source = "simulated"
     method = "simulated"
+    per_head = False
     edge_level = EDGE_LEVEL
     description = (
         "gaussian: i.i.d. Gaussian factors of latent attention, drawn jointly, at the head's own sigmas, every null "

@@ -3,34 +3,119 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
+from rmtbase.errors import ParameterError
 from rmtbase.laws import PROBABILITIES
 from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION
-from rmtbase.nulls._head_null import Heads, HeadScores, ScoredHeads
+from rmtbase.nulls._gaussian import Gaussian
+from rmtbase.nulls._head_null import Heads, HeadScores, NullModel, ScoredHeads
+from rmtbase.nulls._null import DRAWS_PER_TEST, HeadShape, Null, tell_if_coarse
 from rmtbase.nulls._resampled_null import ResampledNull, edge_rank, unscored_head
 from rmtbase.progress import Progress
+from rmtbase.statistics import LatentShape
 
-RESAMPLINGS = {
-    "signs": (
-        "the head's own W_Q and W_K, each element with a random sign",
-        {1: "sign_flipped_matrix", 2: "sign_flipped_head"},
-    ),
-    "axes": (
-        "the head's own W_Q and W_K, the head axes of one in random order and sign",
-        {2: "axis_permuted_head"},
-    ),
-}
-"""By name: how other heads are drawn from a head's own matrices, in words, and by the number of its factors the name in
-:mod:`rmtbase.ensembles` of what makes the ensemble of them."""
+if TYPE_CHECKING:
+    from rmtbase.ensembles import Ensemble
 
+_DRAWS = 1_000
 
 Factors = Sequence[Float[np.ndarray, "d_head d"]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resampling(Null):
+    """Each head against draws that resample its own matrices.
+
+    Attributes:
+        words: how other heads are made from the head's matrices.
+        ensembles: name in :mod:`rmtbase.ensembles` of the function that makes the ensemble, by the number of factors.
+    """
+
+    words: ClassVar[str]
+    ensembles: ClassVar[Mapping[int, str]]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.initialization == "orthogonal":
+            expected = f"none with the {self.name} null, which keeps parts of the head"
+            raise ParameterError("initialization", self.initialization, expected)
+
+    @property
+    def independent(self) -> Gaussian:
+        """Null of independent entries with the same initialization, draws and seed."""
+        return Gaussian(initialization=self.initialization, draws=self.draws, seed=self.seed)
+
+    def ensemble(self, own: Factors) -> Ensemble:
+        """Make the ensemble of heads that are resampled from one."""
+        from rmtbase import ensembles
+
+        return getattr(ensembles, self.ensembles[len(own)])(*own)
+
+    def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
+        self._require_shape(shape)
+        found = Resampler(self, draws=self.draws or _DRAWS, seed=self.seed)
+        progress.note(f"null of each head: {found.draws} draws from its own matrices ({self.name}), seed {found.seed}")
+        both = " by one statistic, nor {:.2g} by all together (k heads: a k-th of it)"
+        tell_if_coarse(found, DRAWS_PER_TEST * shape.n_heads, shape, progress, both)
+        return found
+
+    @abstractmethod
+    def _require_shape(self, shape: HeadShape) -> None:
+        """Raise :class:`ParameterError` unless heads of that shape can be resampled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signs(Resampling):
+    """Each head against its own W_Q and W_K, every element with a random sign.
+
+    Exact for independent elements that are symmetric about 0, of any laws, with any gains of rows and columns.
+
+    Args:
+        draws: draws of each head; 1000 if None.
+        seed: seed of the draws.
+        initialization: law of the entries with which whole matrices are compared; the signs need none.
+    """
+
+    name: ClassVar[str] = "signs"
+    words: ClassVar[str] = "the head's own W_Q and W_K, each element with a random sign"
+    ensembles: ClassVar[Mapping[int, str]] = MappingProxyType({1: "sign_flipped_matrix", 2: "sign_flipped_head"})
+
+    def _require_shape(self, shape: HeadShape) -> None:
+        if shape.is_of_products:
+            what = "W_Q and W_K are products of matrices, whose elements have no independent signs"
+            raise ParameterError("null", self.name, f"'gaussian' or 'axes': {what}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes(Resampling):
+    """Each head against W_Qᵀ P W_K, P a random signed permutation of the head axes.
+
+    It keeps W_Q and W_K and asks whether they are related; exact if the rows of one are exchangeable, whatever their
+    gains.
+
+    Args:
+        draws: draws of each head; 1000 if None.
+        seed: seed of the draws.
+        initialization: law of the entries with which whole matrices are compared; the permutations need none.
+    """
+
+    name: ClassVar[str] = "axes"
+    words: ClassVar[str] = "the head's own W_Q and W_K, the head axes of one in random order and sign"
+    ensembles: ClassVar[Mapping[int, str]] = MappingProxyType({2: "axis_permuted_head"})
+
+    def _require_shape(self, shape: HeadShape) -> None:
+        if not isinstance(shape.dims, LatentShape) and len(shape.dims) == 2:
+            what = "no permutation of its rows changes the singular values of one factor"
+            raise ParameterError("null", self.name, f"'gaussian' or 'signs': {what}")
 
 
 @dataclass(frozen=True)
@@ -40,21 +125,22 @@ class Resampler:
     A head's draws are a function of its matrices, the seed and their index alone: not of its place, nor of other heads.
 
     Attributes:
-        name: how, one of :data:`RESAMPLINGS`.
+        null: what resamples the heads.
         draws: of each head.
         seed: of the draws.
     """
 
-    name: str
+    null: Resampling
     draws: int
     seed: int
     source = "each head's own matrices"
     method = "resampled"
+    per_head = True
 
     @property
     def description(self) -> str:
         """What the null is, its name first."""
-        return f"{self.name}: {RESAMPLINGS[self.name][0]}"
+        return f"{self.null.name}: {self.null.words}"
 
     @property
     def p_value_floor(self) -> float:
@@ -85,7 +171,7 @@ class Resampler:
     def record(self) -> dict[str, object]:
         """What provenance says of the nulls."""
         return {
-            "resampler": self.name,
+            "resampler": self.null.name,
             "draws_per_head": self.draws,
             "seed": self.seed,
             "key": "fold_in(fold_in(key(seed), crc32(ensemble with its shape and the sha256 of W_Q and W_K)), draw)",
@@ -110,13 +196,11 @@ class Resampler:
             yield null.score(values, scale), null.spectrum()
 
     def _draw(self, own: Factors, advance: Callable[[int], None]) -> Float[np.ndarray, "draw rank"]:
-        from rmtbase import ensembles
         from rmtbase.montecarlo import draw_spectra
 
-        ensemble = getattr(ensembles, RESAMPLINGS[self.name][1][len(own)])(*own)
         spectra = []
         # All digits of the smallest singular values: those of a trained head span decades.
-        for chunk in draw_spectra(ensemble, self.draws, self.seed, solver="svd"):
+        for chunk in draw_spectra(self.null.ensemble(own), self.draws, self.seed, solver="svd"):
             spectra.append(chunk.singular_values)
             advance(len(chunk.singular_values))
         return np.concatenate(spectra)

@@ -45,7 +45,7 @@ Minus = Annotated[
 MinusRevision = Annotated[str | None, typer.Option(help="Revision of that model.", autocompletion=revisions)]
 Baseline = Annotated[
     str | None,
-    typer.Option(help="Baseline table to take the null from, or 'analytic': from the laws, without draws."),
+    typer.Option(help="Baseline table to take the null from."),
 ]
 Circuits = Annotated[
     str,
@@ -115,14 +115,16 @@ def opened_model(
     base: str | None,
     minus: str | None,
     minus_revision: str | None,
+    proof: bool,
 ) -> tuple[Model | Difference, list[Model]]:
     """The model that these options name, or the difference, and those that are read for it."""
     from rmtbase.models import difference, open_model
 
     if minus is None and minus_revision is not None:
         raise ParameterError("minus_revision", minus_revision, "none without --minus")
-    opened = open_model(model, revision, subfolder=subfolder, adapter=adapter, base=base).fold(fold or ())
+    folds = fold or ()
+    opened = open_model(model, revision, subfolder=subfolder, adapter=adapter, base=base, fold=folds, proof=proof)
     if minus is None:
         return opened, [opened]
-    less = open_model(minus, minus_revision, fold=fold or ())
+    less = open_model(minus, minus_revision, fold=folds)
     return difference(opened, less), [opened, less]

@@ -90,7 +90,8 @@ class Watcher:
         self.planned_looks, self.level, self.budget = planned_looks, level, budget
         self.seconds: list[float] = []
         self.tree: xr.DataTree | None = None
-        self._opening, self._began, self._is_blind, self._can_name = opening, math.nan, False, True
+        self._opening = {"proof": self.scoring.proof, "fold": self.scoring.fold, **opening}
+        self._began, self._is_blind, self._can_name = math.nan, False, True
         self.tree = earlier_file(self.output, self.scoring.options)
         if self.tree is not None and "planned_looks" in self.tree.attrs:
             self.planned_looks = int(self.tree.attrs["planned_looks"]) or None
@@ -186,7 +187,7 @@ class Watcher:
         warnings.warn(
             f"from look {len(self.steps) + 1} on the alarm cannot name a lone head of {n_heads} that begins to differ "
             f"from random heads (it can name {whom}): plan the number of looks, or score against more null draws or "
-            "baseline='analytic'",
+            "null='analytic'",
             WatchWarning,
             stacklevel=3,
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -16,7 +15,7 @@ from rmtbase.heads.read_sites import read_factors
 from rmtbase.heads.residual_streams import READINGS, earlier_sites, unknown_streams
 from rmtbase.laws import HaarTrace
 from rmtbase.linalg import available_cores, single_threaded_blas, without_noise
-from rmtbase.models import Place, WeightMatrices, open_model
+from rmtbase.models import Place, WeightMatrices, require_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.composition.schema import COMPOSITION_SCHEMA, KINDS_OF_COMPOSITION
@@ -42,12 +41,9 @@ class _Directions(NamedTuple):
 
 
 def composition(
-    model: WeightMatrices | Path | str,
+    model: Any,
     kinds: Sequence[str] = tuple(KINDS_OF_COMPOSITION),
-    revision: str | None = None,
     progress: Progress = SILENT,
-    *,
-    fold: Iterable[str] | str = (),
 ) -> xr.Dataset:
     """Compare every later head of a model with every earlier one: what the one reads with what the other writes.
 
@@ -76,9 +72,7 @@ def composition(
     Args:
         model: a folder, a hub id, ``"demo"``, or an opened model.
         kinds: some of ``"q"``, ``"k"``, ``"v"``.
-        revision: of the hub id or the bundled model.
         progress: shows the layers, and is told what was recorded about the model.
-        fold: of a model that is opened here, what to fold in: some of ``"biases"`` and ``"norms"``.
 
     Returns:
         Dims kind, earlier and later, both over all heads, ``"L3H7"`` or ``"decoder L3H7"``; NaN for two heads of which
@@ -92,8 +86,7 @@ def composition(
     Source: N. Elhage et al., A Mathematical Framework for Transformer Circuits (2021), for the scores.
     """
     names = _require_kinds(kinds)
-    if not isinstance(model, WeightMatrices):
-        model = open_model(model, revision, fold=fold)
+    model = require_model(model)
     earlier = {(site, kind): earlier_sites(model, site, kind) for site in range(len(model.sites)) for kind in names}
     warnings = [*unknown_streams(model), *_without_other_widths(model, earlier)]
     if not any(earlier.values()):

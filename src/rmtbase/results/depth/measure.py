@@ -30,7 +30,6 @@ _DISTANCE_WORDS = {
 
 def depth(
     model: Model | Path | str,
-    revision: str | None = None,
     sigma: float | Sequence[float] | None = 1.0,
     depths: Iterable[int] | None = None,
     part: str = "path",
@@ -50,7 +49,6 @@ def depth(
 
     Args:
         model: a folder, a hub id, ``"demo"`` for the bundled model, or an opened model.
-        revision: of the hub id or the bundled model.
         sigma: of the blocks; this and the next seven as in :func:`rmtbase.results.depth.effective_depth`.
         depths: candidates.
         part: ``"path"`` or ``"update"``.
@@ -72,7 +70,7 @@ def depth(
         CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
     """
     fitter = depth_fitter(sigma, depths, part, distance, draws, level, width, seed)
-    model = open_model(model, revision)
+    model = open_model(model)
     names = _require_components(model, components)
     for line in model.notes:
         progress.note(line)

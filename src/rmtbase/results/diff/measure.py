@@ -37,8 +37,6 @@ _FACTORS = {f"attention_{name}": CIRCUITS[name].factors[0] for name in ("query",
 def diff(
     before: Model | Path | str,
     after: Model | Path | str,
-    revision_before: str | None = None,
-    revision_after: str | None = None,
     components: Sequence[str] | None = None,
     level: float = 0.05,
     progress: Progress = SILENT,
@@ -64,8 +62,6 @@ def diff(
     Args:
         before: a folder, a hub id, ``"demo"``, or an opened model.
         after: another one, of the same architecture and shape.
-        revision_before: of a hub id or the bundled model.
-        revision_after: the same of the other.
         components: which weight matrices; all that both have if None.
         level: of the tests by which directions are told from noise.
         progress: shows the matrices, and is told what was recorded about the models.
@@ -79,7 +75,7 @@ def diff(
         CheckpointError: a checkpoint cannot be read as it stands; its subclasses say what is wrong.
     """
     level = require_level(level)
-    opened = open_model(before, revision_before), open_model(after, revision_after)
+    opened = open_model(before), open_model(after)
     try:
         of = difference(opened[1], opened[0])
     except ParameterError as error:  # of another architecture or shape: there it is what is subtracted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from functools import reduce
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -15,7 +15,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import holds_product
 from rmtbase.laws import product_element_null
 from rmtbase.models import Site
-from rmtbase.parameters import require_independent_entries, require_initialization
+from rmtbase.parameters import require_independent_entries
 from rmtbase.results.scores._element_scores import (
     FIELDS,
     OF_PRODUCT,
@@ -42,30 +42,18 @@ _BLOCK = 1 << 20  # elements of W_QK that are made at a time
 _CIRCUITS = (*(CIRCUITS[name] for name in ("query", "key", "value", "output")), CIRCUITS["qk"])
 
 
-class ElementOptions(NamedTuple):
-    """Of which matrices the elements are scored, one of :data:`ELEMENT_MODES`, and the law of these in the null."""
+def require_element_mode(elements: object, initialization: str) -> ElementMode:
+    """Return ``elements``, or raise :class:`ParameterError` if it is no mode, or needs another initialization."""
+    if elements not in ELEMENT_MODES:
+        raise ParameterError("elements", elements, f"one of {', '.join(ELEMENT_MODES)}")
+    if elements != "matrices":
+        require_independent_entries(initialization, f"elements={elements!r}")
+    return elements
 
-    mode: str
-    initialization: str
 
-    @classmethod
-    def of(cls, elements: object, initialization: object) -> ElementOptions:
-        """Checked.
-
-        Raises:
-            ParameterError: one is none of its names.
-        """
-        if elements not in ELEMENT_MODES:
-            raise ParameterError("elements", elements, f"one of {', '.join(ELEMENT_MODES)}")
-        if elements != "matrices":
-            require_independent_entries(initialization, f"elements={elements!r}")
-        return cls(str(elements), require_initialization(initialization))
-
-    def of_heads(self, sites: Sequence[Site]) -> HeadElements | None:
-        """What scores the elements of heads, where they are wanted."""
-        if self.mode == "matrices":
-            return None
-        return HeadElements(sites, self.mode == "heads", self.initialization)
+def head_elements(elements: ElementMode, initialization: str, sites: Sequence[Site]) -> HeadElements | None:
+    """Return the scorer of the elements of heads, if they are wanted."""
+    return None if elements == "matrices" else HeadElements(sites, elements == "heads", initialization)
 
 
 class HeadElements:

@@ -117,7 +117,7 @@ def _null_scale(
 
 def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
     """What a file keeps of the nulls of all heads: its ``null`` group."""
-    if blocks[0].null.method == "resampled":
+    if blocks[0].null.per_head:
         return _own_nulls(circuit, sites, blocks)
     of_null = {id(block.null): block for block in reversed(blocks)}
     nulls = list(dict.fromkeys(id(block.null) for block in blocks))

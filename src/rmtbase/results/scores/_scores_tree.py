@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +15,11 @@ from rmtbase.heads.read_sites import SiteSpectra, read_factors, read_sites, requ
 from rmtbase.heads.stored_rows import StoredRows, stored_rows
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import WeightMatrices
-from rmtbase.nulls import Heads, NullModel, Wanted, find_null, initialization_note
+from rmtbase.nulls import Heads, HeadShape, Null, NullModel, initialization_note
 from rmtbase.progress import Progress
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.scores._attention import with_attention
-from rmtbase.results.scores._head_elements import ElementOptions
+from rmtbase.results.scores._head_elements import ElementMode, head_elements
 from rmtbase.results.scores._heads import Block, circuit_attributes, heads_dataset, null_dataset
 from rmtbase.results.scores._read_matrices import LAYERS, MatrixScores
 from rmtbase.results.scores._unscored_heads import equal_values_note, fixed_spectra, unscored_heads, unscored_lines
@@ -32,41 +31,34 @@ from rmtbase.tables import Circuit
 def scores_tree(
     model: WeightMatrices,
     function: str,
-    baseline: xr.Dataset | Path | str | None,
-    null: str,
+    null: Null,
     matrices: str,
     circuits: Sequence[str],
     components: Sequence[str],
-    elements: ElementOptions,
-    draws: int | None,
-    seed: int,
+    elements: ElementMode,
     progress: Progress,
 ) -> xr.DataTree:
-    """The scores of a model; ``function`` is the call that provenance names."""
+    """Score a model against a null; ``function`` is the call that provenance names."""
     wanted = require_circuits(model, circuits)
-    entries = elements.initialization
-    blocks_of = {circuit: _blocks(model, circuit, entries == "orthogonal") for circuit in wanted}
+    blocks_of = {circuit: _blocks(model, circuit, null) for circuit in wanted}
     n_heads = max(sum(len(sites) * one.n_heads for one, sites in blocks.items()) for blocks in blocks_of.values())
-    whole = MatrixScores(model, components, matrices == "spectra", seed, elements.initialization)
-    of_heads = elements.of_heads(model.sites)
+    whole = MatrixScores(model, components, matrices == "spectra", null.seed, null.initialization)
+    of_heads = head_elements(elements, null.initialization, model.sites)
     with single_threaded_blas():  # with more the last bits would be those of the machine's cores
         with read_sites(model, wanted, whole.layers, of_heads, progress, null) as reading:
             shapes = dict.fromkeys((one.null, one.stored) for blocks in blocks_of.values() for one in blocks)
             nulls = {
-                (shape, stored): find_null(
-                    null, baseline, Wanted(shape, n_heads, draws, seed, progress, entries, stored)
-                )
-                for shape, stored in shapes
+                (shape, stored): null.for_heads(HeadShape(shape, n_heads, stored), progress) for shape, stored in shapes
             }
             spectra, ways = reading.result()
         whole.read(progress)
-        unscored = unscored_heads(model, spectra)
+        unscored = unscored_heads(model, spectra, null)
         warnings = [*model.warnings, *unscored_lines(model, unscored), *whole.missing]
         warnings += of_heads.missing() if of_heads is not None else []
         of_matrices = whole.datasets()
-        told = null == "gaussian" and entries != "orthogonal" and whole.layers
-        drawn = initialization_note(of_matrices["/matrices"], entries) if told else None
-        flat = equal_values_note(spectra[wanted[0]]) if entries != "orthogonal" else None
+        told = null.entry_law is not None and whole.layers
+        drawn = initialization_note(of_matrices["/matrices"], str(null.entry_law)) if told else None
+        flat = None if null.needs_stored_rows else equal_values_note(spectra[wanted[0]])
         notes = (*model.notes, *whole.notes, *filter(None, (drawn, flat)))
         for line in (*notes, *warnings):
             progress.note(line)
@@ -90,7 +82,9 @@ def scores_tree(
         groups["/heads/elements"] = of_heads.dataset()
     groups["/heads"], attention = with_attention(groups["/heads"], model)
     tree = xr.DataTree.from_dict(groups | of_matrices)
-    tree.attrs = attention | _attributes(model, function, scored, matrices, components, elements, notes, warnings, ways)
+    called = {"function": function, "matrices": matrices}
+    facts = _attributes(model, called, scored, null, components, elements, notes, warnings, ways)
+    tree.attrs = attention | facts
     for circuit in wanted[1:]:
         facts = circuit_attributes(circuit, model.sites, scored[circuit])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}
@@ -106,15 +100,15 @@ class _Shape(NamedTuple):
     stored: StoredRows | None
 
 
-def _blocks(model: WeightMatrices, circuit: Circuit, orthogonal: bool) -> dict[_Shape, list[int]]:
-    """The sites whose heads have one shape and are as many; of orthogonal ones, rows of matrices of one shape."""
+def _blocks(model: WeightMatrices, circuit: Circuit, null: Null) -> dict[_Shape, list[int]]:
+    """Group the sites whose heads have one shape and one null, and are as many."""
     blocks: dict[_Shape, list[int]] = {}
     for index in sites_of(model, circuit):
         site, shape = model.sites[index], null_shape(model, index, circuit)
         if shape == (site.d_query, site.d_head, site.d_key) and site.d_head > min(site.d_query, site.d_key):
             raise ParameterError("d_head", site.d_head, f"at most d_model = {min(site.d_query, site.d_key)}")
         first, last = (getattr(site, factor.heads) for factor in (circuit.factors[0], circuit.factors[-1]))
-        stored = stored_rows(model, index, circuit) if orthogonal else None
+        stored = stored_rows(model, index, circuit) if null.needs_stored_rows else None
         blocks.setdefault(_Shape(shape, first, last, stored), []).append(index)
     return blocks
 
@@ -131,15 +125,15 @@ def _scored(
     """The heads of a block of sites, scored."""
     each = [spectra[site] for site in sites]
     sigmas = tuple(np.stack(sigma) for sigma in zip(*(one.sigmas for one in each), strict=True))
-    asked = [one.kurtoses for one in each if one.kurtoses is not None]
+    prepared = [one.prepared for one in each if one.prepared is not None]
     heads = Heads(
         np.stack([one.singular_values for one in each]),
         sigmas,
         lambda layer: read_factors(model, sites[layer], circuit),
-        kurtoses=tuple(np.stack(kurtosis) for kurtosis in zip(*asked, strict=True)) if asked else None,
+        prepared=prepared or None,
     )
     dims = tuple(getattr(model.sites[sites[0]], name) for name in circuit.dims)
-    if shape != dims and null.method != "resampled":
+    if shape != dims and not null.per_head:
         heads = _at_scales(heads, model, sites, circuit)
     return Block(sites, dims, null, heads, sigmas, *null.score_heads(heads, progress))
 
@@ -160,11 +154,11 @@ def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circui
 
 def _attributes(
     model: WeightMatrices,
-    function: str,
+    called: Mapping[str, object],
     scored: Mapping[Circuit, Sequence[Block]],
-    matrices: str,
+    null: Null,
     components: Sequence[str],
-    elements: ElementOptions,
+    elements: str,
     notes: tuple[str, ...],
     warnings: list[str],
     ways: dict[str, int],
@@ -174,18 +168,13 @@ def _attributes(
     if model.d_model is not None:
         del facts["d_query"], facts["d_key"]
         facts["d_model"] = model.d_model
-    call = {
-        "function": function,
-        "matrices": matrices,
-        "null_draws": facts.get("null_draws"),
-        "null_source": facts["table"],
-    }
+    call = {**called, "null_draws": facts.get("null_draws"), "null_source": facts["table"]}
     if components and tuple(components) != (LAYERS,):
         call["components"] = list(components)
-    if elements.mode != "matrices":
-        call["elements"] = elements.mode
-    if elements.initialization != "normal":
-        call["initialization"] = elements.initialization
+    if elements != "matrices":
+        call["elements"] = elements
+    if null.initialization != "normal":
+        call["initialization"] = null.initialization
     if further:
         call["circuits"] = [circuit.name for circuit in scored]
     weights = {"architecture": model.architecture, "query_key_sha256": model.fingerprint(), "factorised": ways}
@@ -197,7 +186,7 @@ def _attributes(
         "null": facts["null"],
         "null_method": facts["null_method"],
         "table": shown(facts["table"]),
-        "initialization": elements.initialization,
+        "initialization": null.initialization,
         "normalization": "none",
         "n_layers": model.n_layers,
         **{name: facts[name] for name in (*of_heads, *of_null) if name in facts},

@@ -9,7 +9,7 @@ import numpy as np
 
 from rmtbase.heads.read_sites import SiteSpectra
 from rmtbase.models import WeightMatrices
-from rmtbase.nulls import FLAT, FixedSpectrum, OrthogonalNull, chain_scale, kurtosis_range, mean_kurtosis
+from rmtbase.nulls import FLAT, FixedSpectrum, Null, OrthogonalNull, chain_scale
 from rmtbase.results.scores._heads import Block
 from rmtbase.tables import Circuit
 
@@ -20,15 +20,15 @@ Reasons = Mapping[tuple[int, int], str]
 
 
 def unscored_heads(
-    model: WeightMatrices, spectra: Mapping[Circuit, Mapping[int, SiteSpectra]]
+    model: WeightMatrices, spectra: Mapping[Circuit, Mapping[int, SiteSpectra]], null: Null
 ) -> dict[Circuit, dict[tuple[int, int], str]]:
-    """A factor of zeros, or a kurtosis outside the null's range."""
+    """Give the reason for each head that cannot be scored: a factor of zeros, or what the null says of it."""
     found: dict[Circuit, dict[tuple[int, int], str]] = {}
     for circuit, by_site in spectra.items():
         reasons: dict[tuple[int, int], list[str]] = {}
         for site, one in by_site.items():
             dims = tuple(getattr(model.sites[site], name) for name in circuit.dims)
-            for head, reason in (*_zeros(circuit, one), *_outside_kurtosis(dims, one)):
+            for head, reason in (*_zeros(circuit, one), *null.unscored(dims, one.prepared).items()):
                 reasons.setdefault((site, head), []).append(reason)
         found[circuit] = {place: "; ".join(each) for place, each in reasons.items()}
     return found
@@ -110,18 +110,3 @@ def _zeros(circuit: Circuit, one: SiteSpectra) -> Iterator[tuple[int, str]]:
         zero = [factor.symbol for factor, sigma in zip(circuit.factors, one.sigmas, strict=True) if sigma[head] == 0]
         if zero:
             yield head, f"{' and '.join(zero)} {'is' if len(zero) == 1 else 'are'} zeros, or rounding to them"
-
-
-def _outside_kurtosis(dims: tuple[int, ...], one: SiteSpectra) -> Iterator[tuple[int, str]]:
-    if one.kurtoses is None:
-        return
-    kurtosis, (low, high) = mean_kurtosis(dims, one.kurtoses), kurtosis_range(dims)
-    for head in np.flatnonzero((kurtosis < low) | (kurtosis > high)).tolist():
-        yield (
-            head,
-            (
-                f"elements of excess kurtosis {kurtosis[head]:.3g}, outside {low:.3g} to {high:.3g}, where p-values of "
-                f"the kurtosis null hold their level at {'x'.join(map(str, dims))}; use --null signs, exact for "
-                "independent elements of any symmetric law"
-            ),
-        )

@@ -21,6 +21,7 @@ from jaxtyping import Float
 from rmtbase.errors import ParameterError
 from rmtbase.heads.read_sites import sites_of
 from rmtbase.models import WeightMatrices
+from rmtbase.nulls import Null
 from rmtbase.progress import Progress
 from rmtbase.results.scores._head_tests import Found, of_resampled_heads, of_spectra
 from rmtbase.results.scores._heads import layer_coordinates
@@ -91,20 +92,17 @@ def require_tests(names: Sequence[str] | str) -> tuple[str, ...]:
 
 def with_why(
     tree: xr.DataTree,
-    null: str,
+    null: Null,
     model: WeightMatrices,
     tests: Sequence[str],
-    scores_by: Callable[[str, Progress], xr.DataTree],
-    entries: str,
-    draws: int | None,
-    seed: int,
+    scores_by: Callable[[Null, Progress], xr.DataTree],
     progress: Progress,
 ) -> xr.DataTree:
-    """Add the group ``/why`` to the scores of a model; ``scores_by`` makes them by another null than ``null``."""
+    """Add the group ``/why`` to the scores of a model by ``null``; ``scores_by`` scores it by another null."""
     told = _NewNotes(progress, {line for name in ("notes", "warnings") for line in json.loads(tree.attrs[name])})
 
     def of_product() -> Found:
-        scored = tree if null == "gaussian" else scores_by("gaussian", told)
+        scored = tree if null.independent is null else scores_by(null.independent, told)
         group = scored["null"].to_dataset()
         floors = (
             group["p_value_floor"].values if "p_value_floor" in group else scored.attrs.get("p_value_floor", np.nan)
@@ -113,7 +111,7 @@ def with_why(
         p_value = scored["heads"].to_dataset()["omnibus_p_value"].values
         return Found(p_value, smallest if str(scored.attrs["null_method"]) == "analytic" else smallest / 2.0)
 
-    tree["why"], notes = why(model, tests, of_product, entries, draws, seed, progress)
+    tree["why"], notes = why(model, tests, of_product, null.initialization, null.draws, null.seed, progress)
     for note in notes:
         progress.note(note)
     tree.attrs["notes"] = json.dumps([*json.loads(tree.attrs["notes"]), *notes])

@@ -34,10 +34,11 @@ def score(
     null: Annotated[
         str,
         typer.Option(
-            help="'gaussian': independent weights at each head's own sigma, as --initialization draws them; "
-            "'kurtosis': of any law with the head's own excess kurtosis; or each head's own: 'signs', random signs for "
-            "its weights; 'axes', its query axes meet its key axes in random order and sign.",
-            autocompletion=one_of("gaussian", "kurtosis", "signs", "axes"),
+            help="'gaussian': independent weights as --initialization draws them, at each head's own sigma; "
+            "'analytic': the same by law, without draws; 'kurtosis': independent weights with the head's own excess "
+            "kurtosis; 'signs': the head's own weights with random signs; 'axes': its query axes paired with its key "
+            "axes in random order and sign.",
+            autocompletion=one_of("gaussian", "analytic", "kurtosis", "signs", "axes"),
         ),
     ] = "gaussian",
     revision: Annotated[
@@ -102,6 +103,7 @@ def score(
     """
     from rmtbase.errors import OutputError, ParameterError
     from rmtbase.models import require_other_files
+    from rmtbase.nulls import find_null
     from rmtbase.terminal.endings import detail
     from rmtbase.terminal.output import is_standard_output, require_output, require_replaceable, write_output
     from rmtbase.terminal.streams import bars, out, print_json, say_written
@@ -118,7 +120,8 @@ def score(
         require_output(path, kind)
         if [other.resolve() for other in outputs].count(path.resolve()) > 1:
             raise OutputError(path, "it is named for two outputs; expected a name for each")
-    opened, read = opened_model(model, revision, subfolder, fold, adapter, base, minus, minus_revision)
+    against = find_null(null, baseline=baseline, initialization=initialization, draws=draws, seed=seed)
+    opened, read = opened_model(model, revision, subfolder, fold, adapter, base, minus, minus_revision, proof)
     for one in read:
         require_other_files(outputs, one)
     read_from = [*(one.path for one in read), *([Path(baseline)] if isinstance(baseline, str | Path) else [])]
@@ -139,18 +142,13 @@ def score(
     with bars() as progress:
         tree = score_model(
             opened,
-            baseline,
-            null,
+            against,
             matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
             circuits=words(circuits),
             components=words(components),
             elements=elements,  # type: ignore[arg-type]  # as well
-            initialization=initialization,
             why=words(why or ""),
-            draws=draws,
-            seed=seed,
             progress=progress,
-            proof=proof,
         )
     summaries = {CIRCUITS[name]: summarize_scores(circuit_scores(tree, name)) for name in circuits_of(tree)}
     of_elements = summarize_elements(tree)

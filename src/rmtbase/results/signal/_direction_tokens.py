@@ -11,6 +11,7 @@ from scipy.special import betaincc
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import MatrixName, WeightMatrices
+from rmtbase.nulls import Null
 from rmtbase.parameters import require_positive_integer, require_real_array
 from rmtbase.results.signal._learned_part import learned_part_of
 from rmtbase.results.signal.rows import SignalRow
@@ -136,8 +137,7 @@ def read_directions(
     embeddings: WeightMatrices | None = None,
     names: Mapping[int, str] | None = None,
     count: int = 5,
-    null: str = "gaussian",
-    initialization: str = "normal",
+    null: Null | str = "gaussian",
 ) -> Iterator[DirectionReading]:
     """The strongest directions of each of the rows as tokens; of sides that do not lie in the residual stream nothing.
 
@@ -149,8 +149,7 @@ def read_directions(
         embeddings: the model whose embedding it is; that one if None. Of a difference of models one of the two.
         names: of tokens by number; ``#number`` where there is none.
         count: of tokens, at either end.
-        null: at which they were made; this and the next as of :func:`signal`.
-        initialization: of the noise's entries.
+        null: with which they were made.
 
     Raises:
         ParameterError, CheckpointError: as :func:`direction_tokens`.
@@ -161,7 +160,7 @@ def read_directions(
         sides = sides_in_stream(row.what)
         if not sides:
             continue
-        part = learned_part_of(model, places[row.stack, row.layer], row.what, row.head, level, null, initialization)
+        part = learned_part_of(model, places[row.stack, row.layer], row.what, row.head, level, null)
         for side, written in sides.items():
             vectors = (part.left.T if side == "left" else part.right)[:directions]
             scores = direction_tokens(embeddings or model, vectors, written, count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -12,11 +11,12 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import null_shape
-from rmtbase.heads.read_sites import own_kurtosis, read_factors, sites_of
+from rmtbase.heads.read_sites import read_factors, sites_of
 from rmtbase.linalg import core_of_triangles, without_noise
 from rmtbase.models import WeightMatrices
-from rmtbase.nulls import mean_kurtosis, noise_kurtosis
+from rmtbase.nulls import Null, find_null
 from rmtbase.parameters import require_real_array
+from rmtbase.results.signal._noise import noise_of
 from rmtbase.results.signal._sign_flips import sign_flips, signal_of_counts
 from rmtbase.results.signal._spectral_signal import SpectralSignal, require_level, spectral_signal
 from rmtbase.tables import CIRCUITS
@@ -95,8 +95,7 @@ def learned_part_of(
     what: str,
     head: int | None = None,
     level: float = 0.05,
-    null: str = "gaussian",
-    initialization: str = "normal",
+    null: Null | str = "gaussian",
 ) -> LearnedPart:
     """The learned part of a head by a circuit, or of a whole matrix, of an opened model.
 
@@ -106,20 +105,20 @@ def learned_part_of(
         what: the name of a circuit (``"qk"``), or a component (``"mlp_in"``).
         head: of a circuit its number; of keys and values by themselves that of a key head.
         level: of each test.
-        null: the noise, ``"gaussian"``, ``"kurtosis"`` or ``"signs"``; this and the next as of :func:`signal`.
-        initialization: of its entries.
+        null: noise, as of :func:`signal`.
 
     Raises:
         ParameterError: the model has no such head or matrix, keys of which a part is rotated and not compressed; and as
             :func:`learned_part`.
     """
-    kurtosis = noise_kurtosis(null, initialization)
+    noise = noise_of(find_null(null), require_level(level))
+    signs = noise.flips is not None
     if what not in CIRCUITS:
         if head is not None:
             raise ParameterError("what", what, f"one of {', '.join(CIRCUITS)}, of a head")
         matrix = model.matrix(layer, what)
-        kurtosis = _kurtosis([matrix], matrix.shape, kurtosis)
-        return learned_part(matrix, level=level, excess_kurtosis=kurtosis, signs=null == "signs")
+        kurtosis = noise.kurtosis(matrix.shape, [matrix])
+        return learned_part(matrix, level=level, excess_kurtosis=kurtosis, signs=signs)
     circuit, sites = (
         CIRCUITS[what],
         {model.layers.index(model.sites[one].place): one for one in range(len(model.sites))},
@@ -134,13 +133,7 @@ def learned_part_of(
     if not isinstance(dims, tuple):
         raise ParameterError("what", what, "a product whose noise has a law: here a part of the keys is rotated alone")
     each = [one[head // (n_heads // len(one))] for one in read_factors(model, site, circuit)]
-    kurtosis = _kurtosis(each, dims, kurtosis)
-    return learned_part(*each, dims=dims, level=level, excess_kurtosis=kurtosis, signs=null == "signs")
-
-
-def _kurtosis(factors: Sequence[Float[np.ndarray, "row column"]], dims: tuple[int, ...], known: float | None) -> float:
-    """That of the noise's entries, of the factors themselves where it is not known."""
-    return float(mean_kurtosis(dims, [own_kurtosis(one) for one in factors])) if known is None else known
+    return learned_part(*each, dims=dims, level=level, excess_kurtosis=noise.kurtosis(dims, each), signs=signs)
 
 
 def _require_matrix(name: str, given: ArrayLike) -> Float[np.ndarray, "row column"]:

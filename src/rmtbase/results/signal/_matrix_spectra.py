@@ -11,24 +11,23 @@ from jaxtyping import Float, Shaped
 
 from rmtbase.linalg import appended_rows, matrix_singular_values
 from rmtbase.models import MatrixName
-from rmtbase.results.signal._sign_flips import SignCount, SignFlips
+from rmtbase.results.signal._noise import Noise, NoiseOfHead
 
 
 class MatrixSpectrum(NamedTuple):
-    """A whole matrix: its shape, eigenvalues, the excess kurtosis of its elements, and its directions by sign flips."""
+    """Spectrum of a whole matrix: its shape, its eigenvalues, and its noise."""
 
     shape: tuple[int, int]
     eigenvalues: Float[np.ndarray, " r"]
-    kurtosis: float
-    counted: SignCount | None
+    noise: NoiseOfHead
 
 
 class MatrixSpectrumTaker:
     """Takes the matrices of layers, and keeps what there is to say of each."""
 
-    def __init__(self, signs: SignFlips | None) -> None:
+    def __init__(self, noise: Noise) -> None:
         self.spectra: dict[MatrixName, MatrixSpectrum] = {}
-        self._signs = signs
+        self._noise = noise
 
     def add(
         self,
@@ -40,12 +39,14 @@ class MatrixSpectrumTaker:
         """Take one matrix, in blocks of rows."""
         triangle: Float[np.ndarray, "row column"] | None = None
         squares = fourths = 0.0
-        blocks = blocks if self._signs is None else list(blocks)
+        flips = self._noise.flips
+        blocks = blocks if flips is None else list(blocks)
         for block in blocks:
             triangle = appended_rows(triangle, block)
             square = np.square(block, dtype=np.float64)
             squares, fourths = squares + float(square.sum()), fourths + float(np.vdot(square, square))
         assert triangle is not None
         kurtosis = math.prod(shape) * fourths / squares**2 - 3.0 if squares**2 > 0.0 else math.nan
-        count = None if self._signs is None else self._signs.count(np.concatenate(list(blocks)), map_draws=map_spans)
-        self.spectra[name] = MatrixSpectrum(shape, matrix_singular_values(triangle) ** 2, kurtosis, count)
+        count = None if flips is None else flips.count(np.concatenate(list(blocks)), map_draws=map_spans)
+        noise = self._noise.of_head(shape, 1, (kurtosis,) if count is None else count)
+        self.spectra[name] = MatrixSpectrum(shape, matrix_singular_values(triangle) ** 2, noise)

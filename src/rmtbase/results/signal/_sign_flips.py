@@ -123,27 +123,24 @@ class SignFlips:
             number += rejected
         return SignCount(math.nan, p_values, NO_FLOOR)
 
-    def count_heads(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> tuple[SignCount, ...]:
-        """The directions of each head: all members of the first group, then of the next; a shared factor has one."""
+    def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> list[SignCount]:
+        """Count the directions of each head: all members of the first group, then of the next."""
         groups, members = len(factors[0]), max(one.shape[1] for one in factors)
-        return tuple(
+        return [
             self.count(*(one[group, member % one.shape[1]] for one in factors))
             for group in range(groups)
             for member in range(members)
-        )
+        ]
 
-    def count_groups(
+    def prepare_groups(
         self,
         each: Shaped[np.ndarray, "group member rank width"],
         shared: Shaped[np.ndarray, "group one rank other_width"],
-        *,
         sigmas: Float[np.ndarray, "group member"],
-    ) -> tuple[SignCount, ...]:
-        """The directions of [A_1 ... A_g]ᵀB of each group, every A_i at one σ̂."""
+    ) -> list[SignCount]:
+        """Count the directions of [A_1 ... A_g]ᵀB of each group, with every A_i at one σ̂."""
         scaled = each / np.where(sigmas > 0.0, sigmas, np.inf)[..., None, None]
-        return tuple(
-            self.count(np.concatenate(list(own), axis=-1), one[0]) for own, one in zip(scaled, shared, strict=True)
-        )
+        return [self.count(np.concatenate(list(own), axis=-1), one[0]) for own, one in zip(scaled, shared, strict=True)]
 
     def _enough(self, draws: int) -> int:
         """Flips with as large a value with which p is above the level, whatever the others have."""

@@ -130,6 +130,7 @@ def signal(
     """
     from rmtbase.errors import OutputError, ParameterError
     from rmtbase.models import require_other_files, token_names
+    from rmtbase.nulls import find_null
     from rmtbase.terminal.output import is_standard_output, require_output, require_replaceable, write_output
 
     printed = is_standard_output(csv)
@@ -141,7 +142,9 @@ def signal(
         require_output(path, kind)
     if len({path.resolve() for path in outputs.values()}) < len(outputs):
         raise OutputError(outputs["netCDF"], "it is named for two outputs; expected a name for each")
-    opened, files_of = opened_model(model, revision, subfolder, fold, adapter, base, minus, minus_revision)
+    opened, files_of = opened_model(model, revision, subfolder, fold, adapter, base, minus, minus_revision, proof)
+    name = null or ("gaussian" if minus is None else "signs")
+    noise = find_null(name, initialization=initialization, draws=draws, seed=seed)
     for one in files_of:
         require_other_files(list(outputs.values()), one)
     for kind, path in outputs.items():
@@ -167,12 +170,8 @@ def signal(
             circuits=None if circuits is None else words(circuits),
             matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
             level=level,
-            null=null,
-            draws=draws,
-            seed=seed,
-            initialization=initialization,
+            null=noise,
             progress=progress,
-            proof=proof,
             heavy_tails=heavy_tails,
         )
     if output is not None:
@@ -191,8 +190,7 @@ def signal(
             directions,
             files_of[0],
             names,
-            null=tree.attrs["null"],
-            initialization=initialization,
+            null=noise,
         )
         readings = list(read)
     if form is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, NamedTuple
 
@@ -14,14 +14,15 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import null_shape
 from rmtbase.heads.read_sites import SiteSpectra, read_sites, require_circuits, sites_of
 from rmtbase.linalg import single_threaded_blas
-from rmtbase.models import ONE_WAY, Difference, MatrixName, Model, WeightMatrices, open_model
-from rmtbase.nulls import LARGEST_KURTOSIS, mean_kurtosis, noise_kurtosis
-from rmtbase.parameters import require_flag, require_seed
+from rmtbase.models import ONE_WAY, Difference, MatrixName, WeightMatrices, require_model
+from rmtbase.nulls import LARGEST_KURTOSIS, Null, find_null
+from rmtbase.parameters import require_flag
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.scores import layer_coordinates, products_of, sizes_of
 from rmtbase.results.signal._matrix_spectra import MatrixSpectrum, MatrixSpectrumTaker
-from rmtbase.results.signal._sign_flips import NO_FLOOR, SignCount, SignFlips, sign_flips, signal_of_counts
+from rmtbase.results.signal._noise import Noise, NoiseOfHead, noise_of
+from rmtbase.results.signal._sign_flips import NO_FLOOR, SignCount, signal_of_counts
 from rmtbase.results.signal._signal_tails import tail_variables
 from rmtbase.results.signal._spectral_signal import (
     DIRECTION_FIELDS,
@@ -40,22 +41,13 @@ _NO_SHAPE = "all zeros, which have no shape to test"
 
 def signal(
     model: Any,
-    revision: str | None = None,
+    null: Null | str | None = None,
+    *,
     circuits: Sequence[str] | None = None,
     matrices: MatrixSpectra = "spectra",
     level: float = 0.05,
-    progress: Progress = SILENT,
-    *,
-    null: str | None = None,
-    draws: int | None = None,
-    seed: int = 0,
-    initialization: str = "normal",
-    family: str | None = None,
-    config: Mapping[str, Any] | None = None,
-    name: str | None = None,
-    fold: Iterable[str] | str = (),
-    proof: bool = True,
     heavy_tails: bool = False,
+    progress: Progress = SILENT,
 ) -> xr.DataTree:
     """Find what every head and matrix of a model has learned: how many directions, how strong, in how much noise.
 
@@ -70,30 +62,21 @@ def signal(
     (``rmtbase.models.difference``) is a model to look at, too.
 
     Args:
-        model: as of :func:`rmtbase.score`, or an opened model.
-        revision: of a hub id or the bundled model.
+        model: as of :func:`rmtbase.score`; or a difference of two models, ``open_model(…, minus=…)``.
+        null: noise in which directions are looked for, an object of :mod:`rmtbase.nulls` or its name. ``"gaussian"``:
+            entries as the null's ``initialization`` draws them. ``"kurtosis"``: entries of any law with the excess
+            kurtosis of each head's factors, or of the matrix, up to 3. ``"signs"``: random sign flips of each head's
+            factors, or of the matrix, for independent entries of any laws that are symmetric about 0; its ``draws`` are
+            the largest number of flips for each number of directions (10/level - 1 if None), so that no p-value is
+            below 1/(draws + 1). If None, signs for a difference of models, whose entries rounding has made other than
+            normal, and gaussian for any other model. With signs there are no limits of a strength, no error of the
+            noise's scale, and no test of whether the rest is noise (``rmtbase.results.signal.schema.NEED_A_LAW``).
         circuits: what of each head, as of :func:`rmtbase.score`; all that the model has if None.
         matrices: ``"spectra"``, also whole weight matrices of the layers (a full SVD of each), or ``"none"``.
-        level: of each test, and one minus the confidence of each limit.
-        progress: shows the layers read, and is told what was recorded about the model.
-        null: ``"gaussian"``: noise of entries as ``initialization`` draws them; ``"kurtosis"``: of any law with the
-            excess kurtosis that the elements of each head's factors, or of the matrix, have themselves, up to 3;
-            ``"signs"``: random sign flips of each head's factors, or of the matrix, for independent entries of any
-            laws that are symmetric about 0. None: signs of a difference of models, whose entries rounding has made
-            other than normal, and gaussian of any other model. With signs there are no limits of a strength, no error
-            of the noise's scale, and no test of whether the rest is noise
-            (``rmtbase.results.signal.schema.NEED_A_LAW``).
-        draws: sign flips that each number of directions is tested against, at most; 10/level - 1 if None. No p-value is
-            below 1/(draws + 1).
-        seed: of the sign flips.
-        initialization: ``"normal"``, ``"uniform"`` or ``"truncated_normal"``, as of :func:`rmtbase.score`.
-        family: of a model in memory; this and the next four as of :func:`rmtbase.score`.
-        config: of a model in memory.
-        name: what to call a model in memory.
-        fold: what to fold into queries, keys and values.
-        proof: whether to prove first that the heads are read rightly.
+        level: significance level of each test; limits have confidence 1 - level.
         heavy_tails: whether to fit a power law to every spectrum, too, and to say whether it is noise, spikes on a
             bulk, a power law or a residual path (:func:`rmtbase.results.signal.heavy_tails`).
+        progress: shows the layers read, and is told what was recorded about the model.
 
     Returns:
         The tree of a file of signal and noise: ``/circuits/qk/heads`` and the like with the dimensions layer, head,
@@ -107,32 +90,28 @@ def signal(
     """
     if matrices not in ("none", "spectra"):
         raise ParameterError("matrices", matrices, "'none' or 'spectra'")
-    level, seed = require_level(level), require_seed(seed)
-    if isinstance(model, Model) or not isinstance(model, WeightMatrices):
-        model = open_model(model, revision, family=family, config=config, name=name, fold=fold)
-        model = model.prove() if require_flag("proof", proof) else model
-    null = null if null is not None else "signs" if isinstance(model, Difference) else "gaussian"
-    kurtosis = noise_kurtosis(null, initialization)
-    signs = sign_flips(level, draws, seed) if null == "signs" else None
+    level, model = require_level(level), require_model(model)
+    null = find_null(null or ("signs" if isinstance(model, Difference) else "gaussian"))
+    noise = noise_of(null, level)
     held = [one for one, circuit in CIRCUITS.items() if sites_of(model, circuit)]
     wanted = require_circuits(model, held if circuits is None else circuits)
     tails = progress if require_flag("heavy_tails", heavy_tails) else None
-    whole = MatrixSpectrumTaker(signs) if matrices == "spectra" else None
-    with single_threaded_blas(), read_sites(model, wanted, whole, None, progress, null, True, signs) as reading:
+    whole = MatrixSpectrumTaker(noise) if matrices == "spectra" else None
+    with single_threaded_blas(), read_sites(model, wanted, whole, None, progress, noise, True) as reading:
         spectra, _ = reading.result()
-    notes = (*model.notes, *([] if signs is None else [signs.note]))
+    notes = (*model.notes, *([] if noise.flips is None else [noise.flips.note]))
     for line in (*notes, *model.warnings):
         progress.note(line)
     advance = progress.bar("finding directions", len(wanted) + (whole is not None))
     groups: dict[str, xr.Dataset] = {}
     for circuit in wanted:
         heads = spectra[circuit]
-        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, heads, level, kurtosis, tails)
+        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, heads, level, noise, tails)
         if any(one.groups is not None for one in heads.values()):
-            groups[f"/circuits/{circuit.name}/groups"] = _of_groups(model, circuit, heads, level, kurtosis)
+            groups[f"/circuits/{circuit.name}/groups"] = _of_groups(model, circuit, heads, level, noise)
         advance(1)
     if whole is not None:
-        groups["/matrices"] = _of_matrices(model, whole.spectra, level, kurtosis, tails)
+        groups["/matrices"] = _of_matrices(model, whole.spectra, level, noise, tails)
         advance(1)
     tree: xr.DataTree = xr.DataTree.from_dict(groups)
     tree.attrs = _attributes(
@@ -141,8 +120,7 @@ def signal(
         matrices,
         level,
         null,
-        signs,
-        initialization,
+        noise,
         tails is not None,
         notes,
     )
@@ -153,17 +131,12 @@ def signal(
 
 
 class _Spectrum(NamedTuple):
-    """One spectrum, its place in a group, its chain, and the kurtosis of its noise; or why it has no numbers.
-
-    With the null of sign flips its directions by these.
-    """
+    """One spectrum: its place in a group, the dims of its chain, and its noise."""
 
     at: tuple[int, int]
     eigenvalues: Float[np.ndarray, " r"]
     dims: tuple[int, ...]
-    kurtosis: float
-    reason: str
-    counted: SignCount | None = None
+    noise: NoiseOfHead
 
 
 def _of_heads(
@@ -171,7 +144,7 @@ def _of_heads(
     circuit: Circuit,
     spectra: Mapping[int, SiteSpectra],
     level: float,
-    known: float | None,
+    noise: Noise,
     tails: Progress | None,
 ) -> xr.Dataset:
     """The heads of all sites by one circuit."""
@@ -182,14 +155,9 @@ def _of_heads(
     for row, site in enumerate(sites):
         shape, reason = _chain(model, site, circuit)
         one = spectra[site]
-        kurtosis = np.full(len(one.singular_values), np.nan if known is None else known)
-        if one.kurtoses is not None and len(shape) == len(one.kurtoses) + 1:
-            kurtosis = mean_kurtosis(shape, one.kurtoses)
-        elif (known is None or one.counts is not None) and len(shape) != len(circuit.factors) + 1:
-            reason = reason or "a product of several matrices, whose elements are not independent"
         for head, values in enumerate(one.singular_values):
-            count = None if one.counts is None else one.counts[head]
-            found.append(_Spectrum((row, head), values**2, shape, float(kurtosis[head]), reason, count))
+            told = noise.of_head(shape, len(circuit.factors), None if one.prepared is None else one.prepared[head])
+            found.append(_Spectrum((row, head), values**2, shape, told._replace(reason=reason or told.reason)))
     coordinates = layer_coordinates([site.place for site in here]) | sizes_of(circuit, here)[1]
     return _group(
         found, (len(sites), n_heads), coordinates | {"head": np.arange(n_heads)}, level,
@@ -202,7 +170,7 @@ def _of_groups(
     circuit: Circuit,
     spectra: Mapping[int, SiteSpectra],
     level: float,
-    known: float | None,
+    noise: Noise,
 ) -> xr.Dataset:
     """The heads that share a matrix, of all sites that have such, by one circuit: of dims (g n_0, n_1, n_2)."""
     held = {site: one.groups for site, one in sorted(spectra.items()) if one.groups is not None}
@@ -212,12 +180,10 @@ def _of_groups(
         shape = (one.shares.shape[-1] * first, *others)
         if len(shape) != len(circuit.factors) + 1:
             reason = reason or "a product of several matrices, of which the heads share more than one"
-        kurtosis = np.full(len(one.singular_values), np.nan if known is None else known)
-        if one.kurtoses is not None and not reason:
-            kurtosis = mean_kurtosis(shape, one.kurtoses)
         for group, values in enumerate(one.singular_values):
-            count = None if one.counts is None else one.counts[group]
-            found.append(_Spectrum((row, group), values**2, shape, float(kurtosis[group]), reason, count))
+            prepared = None if one.prepared is None else one.prepared[group]
+            told = NoiseOfHead(np.nan) if reason else noise.of_head(shape, len(circuit.factors), prepared)
+            found.append(_Spectrum((row, group), values**2, shape, told._replace(reason=reason or told.reason)))
     size = len(held), max(len(one.shares) for one in held.values())
     places = layer_coordinates([model.sites[site].place for site in held])
     name = f"/circuits/{circuit.name}/groups"
@@ -255,7 +221,7 @@ def _of_matrices(
     model: WeightMatrices,
     spectra: Mapping[MatrixName, MatrixSpectrum],
     level: float,
-    known: float | None,
+    noise: Noise,
     tails: Progress | None,
 ) -> xr.Dataset:
     """The whole matrices of all layers."""
@@ -263,13 +229,17 @@ def _of_matrices(
     products = products_of(model)
     found = [
         _Spectrum(
-            (model.layers.index(name.place), components.index(name.component)), one.eigenvalues, one.shape,
-            one.kurtosis if known is None else known,
-            "a product of stored matrices: its heads have a law" if name in products
-            else _one_way(model, model.layers.index(name.place), name.component), one.counted,
+            (model.layers.index(name.place), components.index(name.component)),
+            one.eigenvalues,
+            one.shape,
+            one.noise._replace(
+                reason="a product of stored matrices: its heads have a law"
+                if name in products
+                else _one_way(model, model.layers.index(name.place), name.component)
+            ),
         )
         for name, one in spectra.items()
-    ]  # fmt: skip
+    ]
     size = len(model.layers), len(components)
     coordinates = layer_coordinates(model.layers) | {"component": components}
     group = _group(found, size, coordinates, level, "/matrices", tails)
@@ -298,8 +268,8 @@ def _group(
     for one in spectra:
         eigenvalue[one.at][: one.eigenvalues.size] = one.eigenvalues
         sigma[one.at] = np.sqrt(one.eigenvalues.sum() / np.prod([float(n) for n in one.dims]))
-        no_law = no_law_at(one.dims) if one.counted is None else _untold(one.counted)
-        reason[one.at] = one.reason or _zeros(one) or no_law or _too_heavy(one.kurtosis)
+        no_law = no_law_at(one.dims) if one.noise.counted is None else _untold(one.noise.counted)
+        reason[one.at] = one.noise.reason or _zeros(one) or no_law or _too_heavy(one.noise.kurtosis)
         if not reason[one.at]:
             by_dims.setdefault(one.dims, []).append(one)
     found: list[tuple[list[_Spectrum], SpectralSignal]] = []
@@ -320,7 +290,7 @@ def _group(
         for place in np.flatnonzero(without):
             reason[alike[place].at] = NO_FLOOR
     if tails is not None:
-        each = ((one.at, one.eigenvalues, one.dims, one.reason or _zeros(one)) for one in spectra)
+        each = ((one.at, one.eigenvalues, one.dims, one.noise.reason or _zeros(one)) for one in spectra)
         values |= tail_variables(each, size, level, tails.bar("comparing tails", len(spectra)))
     values |= {"eigenvalue": eigenvalue, "sigma": sigma, "reason": reason.astype(str)}
     schema = SIGNAL_SCHEMA[name]
@@ -332,10 +302,10 @@ def _group(
 def _signal_of(alike: Sequence[_Spectrum], dims: tuple[int, ...], level: float) -> SpectralSignal:
     """Signal and noise of spectra of one chain."""
     eigenvalues = np.array([one.eigenvalues for one in alike])
-    counts = [one.counted for one in alike if one.counted is not None]
+    counts = [one.noise.counted for one in alike if one.noise.counted is not None]
     if counts:
         return signal_of_counts(eigenvalues, dims, counts)
-    return spectral_signal(eigenvalues, dims, level, np.array([one.kurtosis for one in alike]))
+    return spectral_signal(eigenvalues, dims, level, np.array([one.noise.kurtosis for one in alike]))
 
 
 def _untold(count: SignCount) -> str:
@@ -359,9 +329,8 @@ def _attributes(
     circuits: list[str],
     matrices: str,
     level: float,
-    null: str,
-    signs: SignFlips | None,
-    initialization: str,
+    null: Null,
+    noise: Noise,
     heavy_tails: bool,
     notes: Sequence[str],
 ) -> dict[str, object]:
@@ -370,11 +339,11 @@ def _attributes(
         "circuits": circuits,
         "matrices": matrices,
         "level": level,
-        "null": null,
-        **({} if signs is None else {"draws": signs.draws, "seed": signs.seed}),
-        "initialization": initialization,
+        "null": null.name,
+        **({} if noise.flips is None else {"draws": noise.flips.draws, "seed": noise.flips.seed}),
+        "initialization": null.initialization,
         **({"heavy_tails": True} if heavy_tails else {}),
     }
-    of_kind = {"level": level, "null": null, "initialization": initialization}
+    of_kind = {"level": level, "null": null.name, "initialization": null.initialization}
     weights = {"query_key_sha256": model.fingerprint()}
     return file_attributes("signal", model, of_kind, notes, model.warnings, call, weights=weights)

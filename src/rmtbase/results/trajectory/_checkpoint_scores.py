@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -16,14 +16,13 @@ import xarray as xr
 
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models import Model, Revision, Series
-from rmtbase.nulls import ANALYTIC, NULLS, OF_A_TABLE
+from rmtbase.nulls import NULLS, Null, find_null
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results import open_table
 from rmtbase.results.scores import LAYERS, ElementMode, MatrixMode, score
 from rmtbase.results.trajectory._along_steps import one_step
 from rmtbase.results.trajectory._attributes import COMMIT, StepName
 from rmtbase.shown import in_one_line
-from rmtbase.tables import SCHEMA_VERSION, digest_of, provenance
+from rmtbase.tables import SCHEMA_VERSION, provenance
 
 Result = TypeVar("Result")
 
@@ -34,54 +33,61 @@ FETCHED = "rmtbase-fetched-"
 @in_one_line
 @dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """How each checkpoint is scored: the options of :func:`rmtbase.score`, and several nulls.
+    """How each checkpoint is scored: the options of :func:`rmtbase.score`, with several nulls.
 
     Attributes:
-        nulls: against which ones. Matrices, and further circuits, are scored beside the first alone.
+        nulls: objects of :mod:`rmtbase.nulls` or their names. Matrices and further circuits are scored only beside the
+            first.
+        fold, proof: how each model was opened, which is recorded with the scores.
     """
 
-    nulls: tuple[str, ...] = ("gaussian",)
-    baseline: xr.Dataset | Path | str | None = None
+    nulls: Sequence[Null | str] | Null | str = ("gaussian",)
     matrices: MatrixMode = "elements"
-    draws: int | None = None
-    seed: int = 0
     circuits: tuple[str, ...] = ("qk",)
     components: tuple[str, ...] = (LAYERS,)
     elements: ElementMode = "matrices"
-    initialization: str = "normal"
     fold: tuple[str, ...] = ()
     proof: bool = True
 
-    def __post_init__(self) -> None:
-        if not self.nulls:
-            raise ParameterError("nulls", "nothing", f"one or several of {', '.join(NULLS)}")
-        if self.baseline is not None and not set(OF_A_TABLE) & set(self.nulls):
-            raise ParameterError("baseline", str(self.baseline), f"none: no table has the null {self.nulls[0]}")
+    @cached_property
+    def by_name(self) -> dict[str, Null]:
+        """Nulls by name, in their order.
+
+        Raises:
+            ParameterError: there are none, or two with one name.
+        """
+        given = [self.nulls] if isinstance(self.nulls, Null | str) else list(self.nulls)
+        names = [one for one in given if isinstance(one, str)]
+        found = [find_null(one) for k, one in enumerate(given) if one not in names or given.index(one) == k]
+        named = {one.name: one for one in found}
+        if not named or len(named) < len(found):
+            names = ", ".join(one.name for one in found) or "nothing"
+            raise ParameterError("nulls", names, f"one or several of {', '.join(NULLS)}, each once")
+        return named
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """What decides about the scores of given weights, as plain values; of a baseline its digest.
+        """Everything that decides about the scores of given weights, as plain values; tables by their digests.
 
         Raises:
-            TableError, MissingFileError: the baseline is none.
+            TableError, MissingFileError: a table of a null cannot be read.
         """
-        table = self.baseline
-        if table is not None and not (isinstance(table, str) and table == ANALYTIC):
-            table = digest_of(table if isinstance(table, xr.Dataset) else open_table(table, "baseline", "atlas"))
-        options = {field.name: getattr(self, field.name) for field in fields(self)} | {"baseline": table}
-        return json.loads(json.dumps(options))
+        options = {field.name: getattr(self, field.name) for field in fields(self)}
+        return json.loads(
+            json.dumps(options | {"nulls": {name: null.options() for name, null in self.by_name.items()}})
+        )
 
     def key(self) -> str:
-        """Another one wherever the scores of the same weights could be others.
+        """Digest that differs wherever the scores of the same weights could differ.
 
         Raises:
-            TableError, MissingFileError: the baseline is none.
+            TableError, MissingFileError: a table of a null cannot be read.
         """
         whole = {**self.options, "schema": SCHEMA_VERSION, "made_by": provenance({})}
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
     def step(self, model: Model, at: StepName, progress: Progress = SILENT) -> xr.DataTree:
-        """The trajectory of one step: of a model as it is there.
+        """Score a model as a trajectory of one step.
 
         Raises:
             ParameterError, CheckpointError, TableError, MissingFileError: as :func:`rmtbase.score`.
@@ -89,30 +95,18 @@ class Scoring:
         return one_step(self.scores(model, progress), at, self.options)
 
     def scores(self, model: Model, progress: Progress = SILENT) -> dict[str, xr.DataTree]:
-        """The scores of a model by each null.
+        """Score a model against each null.
 
         Raises:
             ParameterError, CheckpointError, TableError: as :func:`rmtbase.score`.
         """
-        if self.proof:
-            model = model.prove()
-        return {
-            null: score(
-                model,
-                self.baseline if null in OF_A_TABLE else None,
-                null,
-                matrices=self.matrices if null == self.nulls[0] else "none",
-                circuits=self.circuits if null == self.nulls[0] else ("qk",),
-                components=self.components,
-                elements=self.elements if null == self.nulls[0] else "matrices",
-                initialization=self.initialization,
-                draws=self.draws,
-                seed=self.seed,
-                proof=False,
-                progress=progress,
-            )
-            for null in self.nulls
-        }
+        model, found = model.prove(), {}
+        for name, null in self.by_name.items():
+            beside: dict[str, Any] = {"matrices": "none"}
+            if not found:
+                beside = {"matrices": self.matrices, "circuits": self.circuits, "elements": self.elements}
+            found[name] = score(model, null, components=self.components, progress=progress, **beside)
+        return found
 
 
 class Failed(NamedTuple):
@@ -155,21 +149,20 @@ def score_checkpoint(
     def scored(model: Model, at: StepName) -> xr.DataTree | Same:
         return scoring.step(model, at, progress) if is_left(at) else Same(at)
 
-    return with_checkpoint(series, revision, scored, scoring.fold, keep, folder)
+    return with_checkpoint(series, revision, scored, keep, folder)
 
 
 def with_checkpoint(
     series: Series,
     revision: Revision,
     use: Callable[[Model, StepName], Result],
-    fold: Iterable[str] = (),
     keep: bool = False,
     folder: Path | None = None,
 ) -> Result | Failed:
     """What comes of a checkpoint that is fetched, opened, used and discarded; or why it cannot be read."""
     with _place(series, keep, folder) as cache:
         try:
-            model = series.open(revision, fold, cache)
+            model = series.open(revision, cache)
             commit = next((note.removeprefix(COMMIT) for note in model.notes if note.startswith(COMMIT)), "")
             return use(model, StepName(revision.step, revision.name, model.weights_digest(), commit))
         except CheckpointError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = N
     there = options_of(tree)
     if there is None:
         raise TableError(output, "a trajectory that does not say how it was scored", f"one that does; {_ADVICE}")
+    there, options = _flat(there), _flat(options)
     names = [name for name in {**there, **options} if there.get(name) != options.get(name)]
     if names:
         found, expected = (", ".join(f"{name} = {_short(one.get(name))}" for name in names) for one in (there, options))
@@ -53,7 +54,6 @@ def require_same_weights(
     tree: xr.DataTree,
     output: Path,
     series: Series,
-    fold: Iterable[str],
     keep: bool,
     folder: Path,
     progress: Progress,
@@ -76,13 +76,20 @@ def require_same_weights(
     checked = [one for one in series.revisions if one.name in by_name and by_name[one.name].commit != one.identity]
     advance = progress.bar("checking checkpoints", len(checked))
     for revision in checked:
-        found = with_checkpoint(series, revision, lambda model, at: at, fold, keep, folder)
+        found = with_checkpoint(series, revision, lambda model, at: at, keep, folder)
         if isinstance(found, Failed):
             progress.note(f"{revision.name} cannot be read any more, its scores stay: {found.reason}")
         elif found.fingerprint != by_name[revision.name].fingerprint:
             expected = f"those of the checkpoint that is there now, as in a file of this run; {_ADVICE}"
             raise TableError(output, f"other weights of {revision.name}", expected)
         advance(1)
+
+
+def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with those of each null by themselves: ``"seed of gaussian"``."""
+    nulls = options["nulls"]
+    of_nulls = {f"{one} of {name}": value for name, null in nulls.items() for one, value in null.items()}
+    return {**options, "nulls": list(nulls), **of_nulls}
 
 
 def _short(value: object) -> str:

@@ -96,6 +96,9 @@ def trajectory(
 
     A run of the Trainer: rmtbase trajectory runs/my-model --null gaussian,signs,axes -o traj.nc
     """
+    from rmtbase.errors import ParameterError
+    from rmtbase.models import find_series
+    from rmtbase.nulls import OF_A_TABLE, find_null
     from rmtbase.results.trajectory.measure import trajectory as follow
     from rmtbase.results.trajectory.summary import summarize_trajectory
     from rmtbase.terminal.output import require_output, require_replaceable
@@ -104,23 +107,20 @@ def trajectory(
     path = output or Path(f"{Path(model).name}-trajectory.nc")
     require_output(path, "netCDF")
     require_replaceable(path, "netCDF", overwrite, "trajectory", [Path(one) for one in (model, baseline) if one])
+    options = {"initialization": initialization, "draws": draws, "seed": seed}
+    nulls = [find_null(one, baseline=baseline if one in OF_A_TABLE else None, **options) for one in words(null)]
+    if baseline is not None and not set(OF_A_TABLE) & set(words(null)):
+        raise ParameterError("baseline", baseline, f"none: no table has the null {null}")
+    series = find_series(model, words(revisions), subfolder, fold=words(fold or ""), proof=proof)
     with bars() as progress:
         tree = follow(
-            model,
-            words(revisions),
-            path,
-            nulls=words(null),
-            baseline=baseline,
+            series,
+            output=path,
+            nulls=nulls,
             matrices=matrices,  # type: ignore[arg-type]  # checked where it is used
-            draws=draws,
-            seed=seed,
             circuits=words(circuits),
             components=words(components),
             elements=elements,  # type: ignore[arg-type]  # as well
-            initialization=initialization,
-            fold=words(fold or ""),
-            subfolder=subfolder,
-            proof=proof,
             keep=keep,
             workers=workers,
             scheduler=scheduler,

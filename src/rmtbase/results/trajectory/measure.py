@@ -12,6 +12,7 @@ import xarray as xr
 
 from rmtbase.errors import CheckpointError, OutputError
 from rmtbase.models import Revision, Series, find_series
+from rmtbase.nulls import Null
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.scores import LAYERS, ElementMode, MatrixMode
 from rmtbase.results.trajectory._along_steps import joined, renamed
@@ -29,22 +30,15 @@ if TYPE_CHECKING:
 
 
 def trajectory(
-    model: str | Path,
+    model: Series | str | Path,
     revisions: str | Sequence[str] = "all",
     output: Path | str | None = None,
     *,
-    nulls: Sequence[str] | str = ("gaussian",),
-    baseline: xr.Dataset | Path | str | None = None,
+    nulls: Sequence[Null | str] | Null | str = ("gaussian",),
     matrices: MatrixMode = "elements",
-    draws: int | None = None,
-    seed: int = 0,
     circuits: Sequence[str] = ("qk",),
     components: Sequence[str] = (LAYERS,),
     elements: ElementMode = "matrices",
-    initialization: str = "normal",
-    fold: Iterable[str] | str = (),
-    subfolder: str | None = None,
-    proof: bool = True,
     keep: bool = False,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -67,22 +61,16 @@ def trajectory(
 
     Args:
         model: a hub id or the name of a known model, whose branches and tags are its checkpoints; a folder of
-            checkpoints ``step-N`` or ``checkpoint-N``; or ``"demo"``.
+            checkpoints ``step-N`` or ``checkpoint-N``; ``"demo"``; or a series from :func:`rmtbase.models.find_series`,
+            which takes the options of opening.
         revisions: ``"all"`` whose names tell their steps, or some: see :func:`rmtbase.models.find_series`.
         output: file to write.
-        nulls: against which ones, those of :func:`rmtbase.score`; ``/heads``, ``/matrices`` and further
-            circuits are scored against the first, ``/departures`` has p- and q-values of all.
-        baseline: of the Gaussian null, as in :func:`rmtbase.score`.
-        matrices: as there.
-        draws: as there.
-        seed: as there.
-        circuits: as there.
-        components: as there.
-        elements: as there.
-        initialization: as there.
-        fold: as there.
-        proof: as there, for each checkpoint.
-        subfolder: within each checkpoint, that holds the model.
+        nulls: objects of :mod:`rmtbase.nulls` or their names. ``/heads``, ``/matrices`` and further circuits are scored
+            against the first; ``/departures`` has p- and q-values of all.
+        matrices: as of :func:`rmtbase.score`.
+        circuits: as of :func:`rmtbase.score`.
+        components: as of :func:`rmtbase.score`.
+        elements: as of :func:`rmtbase.score`.
         keep: leave what is fetched in the hub's cache; what it held before stays there in any case.
         workers: score on that many local processes through Dask, each on one core of the CPU.
         scheduler: on the workers of the Dask scheduler at that address instead; they fetch for themselves, and read
@@ -97,26 +85,22 @@ def trajectory(
     Raises:
         ParameterError: no such revision, null or option.
         CheckpointError: the hub cannot be asked, or no checkpoint at all can be scored.
-        TableError, MissingFileError: ``baseline`` is no baseline table; or the file that is there is no trajectory of
+        TableError, MissingFileError: a table of a null cannot be read; or the file that is there is no trajectory of
             this model, was scored otherwise, or of other weights. It stays.
         StoreError: the folder of finished checkpoints holds those of other options, or another run is at work.
         OutputError: something cannot be written. What is finished is kept.
         WorkerError, MissingDependencyError: of Dask, as :func:`rmtbase.montecarlo.run_plan`.
     """
+    series = model if isinstance(model, Series) else find_series(model, revisions)
     scoring = Scoring(
-        nulls=_words(nulls),
-        baseline=baseline,
+        nulls=nulls,
         matrices=matrices,
-        draws=draws,
-        seed=seed,
         circuits=_words(circuits),
         components=_words(components),
         elements=elements,
-        initialization=initialization,
-        fold=_words(fold),
-        proof=proof,
+        fold=series.fold,
+        proof=series.proof,
     )
-    series = find_series(model, revisions, subfolder)
     entering = _dask(workers, scheduler, progress)
     if output is None:
         return _gone_on_with(None, None, series, scoring, entering, keep, progress)
@@ -124,7 +108,7 @@ def trajectory(
     with finished_checkpoints(output, scoring.key()) as finished:
         before = None if overwrite else earlier_file(output, scoring.options, series.model)
         if before is not None:
-            require_same_weights(before, output, series, scoring.fold, keep, finished.folder, progress)
+            require_same_weights(before, output, series, keep, finished.folder, progress)
         tree = _gone_on_with(before, finished, series, scoring, entering, keep, progress)
         if before is not None and tree.identical(before):
             progress.note(f"{shown(output)} is the trajectory of these checkpoints already: nothing is left to score")

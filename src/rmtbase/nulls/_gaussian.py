@@ -1,0 +1,229 @@
+"""Nulls of independent entries: simulated, from the shipped atlas, from a table, or analytic.
+
+Simulating needs JAX, which only the modules that draw import.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import xarray as xr
+
+from rmtbase import nulls
+from rmtbase.errors import ParameterError, TableError
+from rmtbase.nulls._analytic_null import AnalyticNull
+from rmtbase.nulls._atlas_null import AtlasNull
+from rmtbase.nulls._fixed_spectrum import FixedSpectrum
+from rmtbase.nulls._gaussian_null import GaussianNull
+from rmtbase.nulls._head_null import ENTRIES_IN_WORDS, NullModel, SharedNull
+from rmtbase.nulls._initialization import KURTOSIS
+from rmtbase.nulls._kurtosis_null import KurtosisNull
+from rmtbase.nulls._latent_null import LatentNull
+from rmtbase.nulls._null import HeadShape, Null, draws_for, tell_if_coarse
+from rmtbase.nulls._null_of_file import null_of_file
+from rmtbase.progress import Progress
+from rmtbase.statistics import LatentShape
+from rmtbase.tables import baseline_shapes, digest_of, open_table, validate
+
+_TABLES = ("baseline", "atlas")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaussian(Null):
+    """Independent entries, Gaussian unless ``initialization`` names another law; every draw at its own estimate of σ.
+
+    Draws come from the shipped atlas if it holds the shape with this seed and enough draws, else from the cache, else
+    they are simulated. Entries of another law are drawn one by one.
+
+    Args:
+        initialization: ``"normal"``, ``"uniform"``, ``"truncated_normal"`` (cut at two standard deviations) or
+            ``"orthogonal"`` (orthonormal rows or columns, :func:`rmtbase.ensembles.orthogonal_blocks`).
+        draws: least number of draws. If None all of the atlas, or ``max(10 000, 50 · heads)`` for other shapes.
+        seed: seed of the draws.
+    """
+
+    name: ClassVar[str] = "gaussian"
+
+    @property
+    def entry_law(self) -> str | None:
+        """The initialization, if its entries are independent."""
+        return None if self.initialization == "orthogonal" else self.initialization
+
+    def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
+        if self.initialization == "orthogonal":
+            return self._orthogonal(shape, progress)
+        if self.initialization != "normal" and isinstance(shape.dims, LatentShape):
+            line = "of Gaussian entries: latent attention of another initialization has no null of its own"
+            shape.note(progress, line)
+        elif self.initialization != "normal":
+            return self._of_initialization(shape, progress)
+        return self.of_normal_entries(shape, progress)
+
+    def of_normal_entries(self, shape: HeadShape, progress: Progress) -> SharedNull | LatentNull:
+        """Make the null of normal entries."""
+        found = self._held(shape, progress) or self._simulated(shape, progress, "normal")
+        tell_if_coarse(found, draws_for(shape.n_heads), shape, progress)
+        return found
+
+    def _of_initialization(self, shape: HeadShape, progress: Progress) -> NullModel:
+        found = self._simulated(shape, progress, self.initialization)
+        tell_if_coarse(found, draws_for(shape.n_heads), shape, progress)
+        return found
+
+    def _moved(self, shape: HeadShape, progress: Progress) -> NullModel:
+        """Move the null of normal entries by the kurtosis of the initialization, to first order."""
+        found = self.of_normal_entries(shape, progress)
+        assert isinstance(found, SharedNull)  # latent attention has no null of another initialization
+        words, kurtosis = ENTRIES_IN_WORDS[self.initialization], KURTOSIS[self.initialization]
+        shape.note(progress, f"of Gaussian entries, and moved by the kurtosis of {words} ones, {kurtosis:.3g}")
+        return KurtosisNull(found, words, kurtosis)
+
+    def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
+        """Take the null of normal entries from the shipped atlas, if it holds it with this seed and enough draws."""
+        of_product = shape.of_product
+        if of_product is None:
+            return None
+        try:
+            case = nulls.atlas_case(*of_product)
+            if case is None or int(case.attrs["seed"]) != self.seed or int(case["draws"]) < (self.draws or 0):
+                return None
+            found = AtlasNull(*of_product, case)
+        except TableError as error:
+            from rmtbase.montecarlo import CacheWarning
+
+            warnings.warn(f"damaged atlas, not used; install rmtbase again: {error}", CacheWarning, stacklevel=2)
+            return None
+        shape.note(progress, f"from {found.source} ({found.draws} draws)")
+        return found
+
+    def _simulated(self, shape: HeadShape, progress: Progress, entries: str) -> SharedNull | LatentNull:
+        from rmtbase.nulls._simulated_null import cached_null
+
+        draws = self.draws or draws_for(shape.n_heads)
+        if isinstance(shape.dims, LatentShape):
+            shape.note(progress, f"{draws} draws, made at the ratios of the heads' keys, seed {self.seed}")
+            return LatentNull(shape.dims, draws, self.seed)
+        return cached_null(shape.dims, draws, self.seed, progress, entries=entries)
+
+    def _orthogonal(self, shape: HeadShape, progress: Progress) -> SharedNull:
+        """Make the null of rows of orthogonal matrices: fixed if all rows are orthonormal, else drawn."""
+        if isinstance(shape.dims, LatentShape) or len(shape.dims) > 3:
+            expected = "another: W_Q and W_K are products of matrices, whose rows are not orthonormal where these' are"
+            raise ParameterError("initialization", self.initialization, expected)
+        assert shape.stored is not None  # as needs_stored_rows asks
+        dims = shape.dims if len(shape.dims) == 3 else (min(shape.dims), max(shape.dims))
+        widths = dims[::2] if len(dims) == 3 else dims[1:]
+        rows, fused = shape.stored
+        if all(count <= width for count, width in zip(rows, widths, strict=True)):
+            line = "fixed by orthonormal rows, no draws: no statistic of the spectrum can be tested"
+            shape.note(progress, line)
+            return FixedSpectrum(dims)
+        from rmtbase.nulls._simulated_null import cached_orthogonal_null
+
+        draws = self.draws or draws_for(shape.n_heads)
+        found = cached_orthogonal_null(dims, rows, fused, draws, self.seed, progress)
+        tell_if_coarse(found, draws_for(shape.n_heads), shape, progress)
+        return found
+
+
+@dataclass(frozen=True)
+class Table(Gaussian):
+    """Independent Gaussian entries, with the draws of a given baseline table or atlas.
+
+    Shapes that the table lacks are taken as by :class:`Gaussian`, and a note says so. With another initialization the
+    draws are moved by the kurtosis of its entries to first order (:func:`rmtbase.laws.eigenvalue_displacement`).
+
+    Args:
+        table: a baseline or an atlas, as a dataset or the path of its file.
+        initialization, draws, seed: as of :class:`Gaussian`, for shapes that the table lacks.
+    """
+
+    table: xr.Dataset | Path | str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.table, xr.Dataset | Path | str):
+            raise ParameterError("table", self.table, "a baseline or atlas: a dataset, or the path of a file")
+        if self.initialization == "orthogonal":
+            expected = "none: heads of orthogonal matrices have a law of their own, which no table holds"
+            raise ParameterError("table", _shown(self.table), expected)
+
+    def options(self) -> dict[str, Any]:
+        """Return everything that decides about the null; the table by its digest."""
+        table = self.table if isinstance(self.table, xr.Dataset) else open_table(self.table, *_TABLES)
+        return {**super().options(), "table": digest_of(table)}
+
+    def _of_initialization(self, shape: HeadShape, progress: Progress) -> NullModel:
+        return self._moved(shape, progress)
+
+    def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
+        return self._given(shape, progress) or super()._held(shape, progress)
+
+    def _given(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
+        of_product = shape.of_product
+        if isinstance(self.table, xr.Dataset):
+            source = "the baseline dataset"
+            validate(self.table, source, *_TABLES)
+            found, held = _in_table(self.table, of_product, source), baseline_shapes(self.table)
+        else:
+            path, source, held = self.table, str(self.table), []
+
+            def read() -> SharedNull | None:
+                table = open_table(path, *_TABLES)
+                assert isinstance(table, xr.Dataset)  # as all kinds but scores are
+                held.extend(baseline_shapes(table))
+                return _in_table(table, of_product, source)
+
+            found = null_of_file(Path(path), of_product or (), read)
+        if found is None:
+            there, needed = ", ".join(f"({d}, {h})" for d, h in sorted(set(held))), of_product or shape.dims
+            progress.note(f"{source} holds {there} and not {needed}, which is needed: that case is taken separately")
+        else:
+            shape.note(progress, f"{found.draws} draws from {source}")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analytic(Gaussian):
+    """Independent Gaussian entries, from the laws and without draws: :class:`AnalyticNull`, for d_head ≥ 8.
+
+    With another initialization every eigenvalue is moved by the kurtosis of its entries to first order. Spectra of
+    whole matrices are still compared with simulated ones.
+    """
+
+    name: ClassVar[str] = "analytic"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.initialization == "orthogonal":
+            expected = "one of independent entries: the laws are not those of orthogonal matrices"
+            raise ParameterError("initialization", self.initialization, expected)
+
+    def _of_initialization(self, shape: HeadShape, progress: Progress) -> NullModel:
+        return self._moved(shape, progress)
+
+    def of_normal_entries(self, shape: HeadShape, progress: Progress) -> AnalyticNull:
+        """Make the null of normal entries from the laws."""
+        if isinstance(shape.dims, LatentShape):
+            expected = "another: latent attention has no law where a part of its key is rotated, and is simulated"
+            raise ParameterError("null", self.name, expected)
+        found = AnalyticNull(dims=shape.dims)
+        shape.note(progress, "analytic, no draws")
+        if found.unknown:
+            progress.note(f"without a law at this shape, and not scored: {', '.join(found.unknown)}")
+        return found
+
+
+def _in_table(table: xr.Dataset, of_product: tuple[int, int] | None, source: str) -> GaussianNull | AtlasNull | None:
+    """Make the null of a shape from a baseline or an atlas; None if it lacks the shape."""
+    if of_product is None:
+        return None
+    of_shape = GaussianNull.from_baseline if table.attrs["kind"] == "baseline" else AtlasNull.from_atlas
+    return of_shape(table, *of_product, source)
+
+
+def _shown(table: xr.Dataset | Path | str) -> str:
+    return "a dataset" if isinstance(table, xr.Dataset) else str(table)

@@ -1,0 +1,159 @@
+"""Noise in which directions are looked for, made from a null."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from rmtbase.errors import ParameterError
+from rmtbase.nulls import KURTOSIS, Gaussian, Kurtosis, Null, Signs, mean_kurtosis, own_kurtosis
+from rmtbase.parameters import require_independent_entries
+from rmtbase.results.signal._sign_flips import SignCount, SignFlips, sign_flips
+
+_PRODUCT = "a product of several matrices, whose elements are not independent"
+
+
+class NoiseOfHead(NamedTuple):
+    """Noise of one head, or of one group of heads.
+
+    Attributes:
+        kurtosis: excess kurtosis of its entries; NaN if unknown.
+        counted: directions that sign flips counted, or None.
+        reason: why nothing can be said of the head, or "".
+    """
+
+    kurtosis: float
+    counted: SignCount | None = None
+    reason: str = ""
+
+
+class Noise(ABC):
+    """Noise in which directions are looked for: a :class:`rmtbase.heads.read_sites.Preparation`."""
+
+    @property
+    def flips(self) -> SignFlips | None:
+        """Sign flips that count directions, or None."""
+        return None
+
+    def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any] | None:
+        """Return what is needed of each head."""
+        return None
+
+    def prepare_groups(
+        self,
+        each: Shaped[np.ndarray, "group member rank width"],
+        shared: Shaped[np.ndarray, "group one rank other_width"],
+        sigmas: Float[np.ndarray, "group member"],
+    ) -> Sequence[Any] | None:
+        """Return what is needed of each group of heads that share a factor."""
+        return None
+
+    @abstractmethod
+    def of_head(self, dims: tuple[int, ...], n_factors: int, prepared: Any) -> NoiseOfHead:
+        """Return the noise of a head of ``n_factors`` factors whose noise is a chain of ``dims``."""
+
+    @abstractmethod
+    def kurtosis(self, dims: tuple[int, ...], matrices: Sequence[Shaped[np.ndarray, "row column"]]) -> float:
+        """Return the excess kurtosis of the noise in a product of matrices."""
+
+
+@dataclass(frozen=True)
+class EntryNoise(Noise):
+    """Independent entries with a known excess kurtosis."""
+
+    entry_kurtosis: float
+
+    def of_head(self, dims: tuple[int, ...], n_factors: int, prepared: Any) -> NoiseOfHead:
+        """Return the known kurtosis."""
+        return NoiseOfHead(self.entry_kurtosis)
+
+    def kurtosis(self, dims: tuple[int, ...], matrices: Sequence[Shaped[np.ndarray, "row column"]]) -> float:
+        """Return the known kurtosis."""
+        return self.entry_kurtosis
+
+
+@dataclass(frozen=True)
+class OwnKurtosisNoise(Noise):
+    """Independent entries with the excess kurtosis of each head's or matrix's own."""
+
+    null: Kurtosis
+
+    def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any]:
+        """Return the kurtosis of each factor of each head."""
+        return self.null.prepare(factors)
+
+    def prepare_groups(
+        self,
+        each: Shaped[np.ndarray, "group member rank width"],
+        shared: Shaped[np.ndarray, "group one rank other_width"],
+        sigmas: Float[np.ndarray, "group member"],
+    ) -> Sequence[Any]:
+        """Return the kurtosis of both factors of each group."""
+        return self.null.prepare_groups(each, shared, sigmas)
+
+    def of_head(self, dims: tuple[int, ...], n_factors: int, prepared: Any) -> NoiseOfHead:
+        """Return the mean kurtosis of the factors."""
+        if len(dims) != n_factors + 1:
+            return NoiseOfHead(math.nan, reason=_PRODUCT)
+        return NoiseOfHead(float(mean_kurtosis(dims, list(prepared))))
+
+    def kurtosis(self, dims: tuple[int, ...], matrices: Sequence[Shaped[np.ndarray, "row column"]]) -> float:
+        """Return the mean kurtosis of the matrices."""
+        return float(mean_kurtosis(dims, [own_kurtosis(one) for one in matrices]))
+
+
+@dataclass(frozen=True)
+class SignNoise(Noise):
+    """Independent entries of any laws symmetric about 0: directions are counted against random sign flips."""
+
+    counter: SignFlips
+
+    @property
+    def flips(self) -> SignFlips:
+        """Sign flips that count directions."""
+        return self.counter
+
+    def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> list[SignCount]:
+        """Count the directions of each head."""
+        return self.flips.prepare(factors)
+
+    def prepare_groups(
+        self,
+        each: Shaped[np.ndarray, "group member rank width"],
+        shared: Shaped[np.ndarray, "group one rank other_width"],
+        sigmas: Float[np.ndarray, "group member"],
+    ) -> list[SignCount]:
+        """Count the directions of each group."""
+        return self.flips.prepare_groups(each, shared, sigmas)
+
+    def of_head(self, dims: tuple[int, ...], n_factors: int, prepared: Any) -> NoiseOfHead:
+        """Return the directions that were counted."""
+        return NoiseOfHead(0.0, prepared, "" if len(dims) == n_factors + 1 else _PRODUCT)
+
+    def kurtosis(self, dims: tuple[int, ...], matrices: Sequence[Shaped[np.ndarray, "row column"]]) -> float:
+        """Return 0: nothing depends on it."""
+        return 0.0
+
+
+def noise_of(null: Null, level: float) -> Noise:
+    """Return the noise of a null, whose directions are tested at a level.
+
+    Raises:
+        ParameterError: the null has no noise here, or its initialization has no independent entries.
+    """
+    if isinstance(null, Signs):
+        if null.initialization != "normal":
+            expected = "none with the null of sign flips, which needs no law of the entries"
+            raise ParameterError("initialization", null.initialization, expected)
+        return SignNoise(sign_flips(level, null.draws, null.seed))
+    if isinstance(null, Kurtosis):
+        return OwnKurtosisNoise(null)
+    if isinstance(null, Gaussian):
+        return EntryNoise(KURTOSIS[require_independent_entries(null.initialization, "the noise")])
+    raise ParameterError("null", null.name, "one of gaussian, kurtosis, signs")
