@@ -7,7 +7,33 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "rmtbase"
 OPENINGS = frozenset(
-    "Of What Which Whether How Where One Those When Who Whose Why That To In As By For With From At On If Not No".split()
+    [
+        "Of",
+        "What",
+        "Which",
+        "Whether",
+        "How",
+        "Where",
+        "One",
+        "Those",
+        "When",
+        "Who",
+        "Whose",
+        "Why",
+        "That",
+        "To",
+        "In",
+        "As",
+        "By",
+        "For",
+        "With",
+        "From",
+        "At",
+        "On",
+        "If",
+        "Not",
+        "No",
+    ]
 )
 """Words with which no docstring opens: a question word or a preposition puts its subject last."""
 

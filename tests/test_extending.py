@@ -1,0 +1,71 @@
+"""The kind of result of docs/extending.md: one folder, one line, and every command knows it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "examples" / "row_norms"
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory):
+    """A copy of rmtbase with the folder in results and its line in KINDS."""
+    place = tmp_path_factory.mktemp("extended")
+    package = place / "rmtbase"
+    shutil.copytree(ROOT / "src" / "rmtbase", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(FOLDER, package / "results" / "row_norms", ignore=shutil.ignore_patterns("__pycache__"))
+    kinds = package / "results" / "__init__.py"
+    text = kinds.read_text(encoding="utf-8")
+    line = '    "comparison": "comparison",\n'
+    assert text.count(line) == 1
+    kinds.write_text(text.replace(line, line + '    "row_norms": "row_norms",\n'), encoding="utf-8")
+
+    return place
+
+
+def python(place, *arguments):
+    """Run Python with the copy of rmtbase in a folder."""
+    environment = os.environ | {"PYTHONPATH": str(place), "RMTBASE_PROOF": "0"}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=place, env=environment)
+
+
+def test_it_is_a_folder_of_at_most_250_lines():
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FOLDER.glob("*.py")) <= 250
+
+
+def test_command_file_figure_and_table_work(extended, tmp_path):
+    path = tmp_path / "rows.nc"
+    ran = python(extended, "-m", "rmtbase", "row-norms", "demo", "-o", path, "--json")
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert len(found["heads"]) == 4 * (8 + 4)  # query heads and key heads of four layers
+    assert "row longer than chance" in found["sentence"]
+    for command, written in (("plot", tmp_path / "rows.svg"), ("export", tmp_path / "rows.csv")):
+        ran = python(extended, "-m", "rmtbase", command, path, "-o", written)
+        assert ran.returncode == 0, ran.stderr
+        assert written.stat().st_size > 1000
+    ran = python(extended, "-m", "rmtbase", "row-norms", "demo", "-o", path)
+    assert ran.returncode == 0, ran.stderr  # its own kind is replaced
+    ran = python(extended, "-m", "rmtbase", "signal", "demo", "-o", path, "--matrices", "none")
+    assert ran.returncode == 2  # any other kind is not
+
+
+def test_rows_of_an_untrained_model_are_not_flagged(extended):
+    code = (
+        "import rmtbase, numpy as np\n"
+        "from rmtbase.models import ArrayModel\n"
+        "from rmtbase.results.row_norms.measure import row_norms\n"
+        "rng = np.random.default_rng(0)\n"
+        "w_q, w_k = rng.standard_normal((2, 20, 16, 12, 64))\n"
+        "print(float((row_norms(ArrayModel.of(w_q, w_k, 'arrays', None))['p_value'] <= 0.05).mean()))\n"
+    )
+    ran = python(extended, "-c", code)
+    assert ran.returncode == 0, ran.stderr
+    assert 0.02 < float(ran.stdout) < 0.08  # 640 matrices: 0.05 less a little, ± 0.009
