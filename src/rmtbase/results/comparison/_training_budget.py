@@ -60,9 +60,9 @@ class Training:
 
 
 def budget_state(budget: float) -> str:
-    """Name the published state of T/τ: "saturated" above 1, "transition" below 0.2, two unbordered states between.
+    """Name the published state of T/τ: "saturated" above 1, "transition" below 0.2, and two states between these.
 
-    The source prints no border between the other two states, only examples: "near-saturated" at 0.86 and "approaching"
+    The source prints no border between these two states, only examples: "near-saturated" at 0.86 and "approaching"
     at 0.43. A budget between the examples is called "approaching or near-saturated".
 
     Raises:
