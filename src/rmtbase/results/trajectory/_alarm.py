@@ -106,7 +106,7 @@ class Spending:
         return int(np.argmax(named)) + 1 if named.any() else None
 
     def largest_p_value_named(self, seen: int = 0, departed: int = 1) -> float | None:
-        """Find the smallest detectable effect: the largest threshold such that heads whose p-value stays there are named.
+        """Find the smallest detectable effect: the largest threshold that names heads whose p-value stays there.
 
         They must be named by the last planned look, or within 100 more looks if none are planned. None if heads at the
         floor are not named either.
@@ -214,7 +214,7 @@ def without_alarm(tree: xr.DataTree) -> xr.DataTree:
 
 
 def alarm_floor(tree: xr.DataTree) -> float:
-    """Smallest omnibus p-value that the first null of a trajectory can give; the largest such floor over head shapes."""
+    """Smallest omnibus p-value that the first null of a trajectory can give, the largest floor over head shapes."""
     if str(tree.attrs["null_method"]) == "analytic":
         return ANALYTIC_FLOOR
     null = groups_of(tree)["/null"]
