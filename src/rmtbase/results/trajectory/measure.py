@@ -89,7 +89,7 @@ def trajectory(
         CheckpointError: the hub cannot be reached, or no checkpoint can be scored.
         TableError, MissingFileError: the table of a null cannot be read; or the existing file is not a trajectory of
             this model, or has other options or weights. It is left unchanged.
-        StoreError: the folder of finished checkpoints holds those of other options, or is used by another run.
+        StoreError: the folder of finished checkpoints belongs to other options, or is used by another run.
         OutputError: a file cannot be written. Finished checkpoints are kept.
         WorkerError, MissingDependencyError: Dask fails or is missing, as in :func:`rmtbase.montecarlo.run_plan`.
     """

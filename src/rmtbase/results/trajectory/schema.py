@@ -29,7 +29,7 @@ Groups = Mapping[str, xr.Dataset]
 
 STEP = "step"
 STEP_OF_ENTRY = "at_step"
-"""Coordinate with the step of each entry, in a group whose number of entries varies, as of super-weights."""
+"""Coordinate with the step of each entry, in a group whose number of entries varies, like super-weights."""
 
 KEPT_PROBABILITIES = (0.025, 0.5, 0.975)
 """Probabilities of the null quantiles that a trajectory keeps: the median and the ends of the central 95 %."""

@@ -27,7 +27,7 @@ class StepSummary(NamedTuple):
         n_heads: number of heads that could be tested against the first null.
         left: number of heads that differ from each null at this step; None if no head could be tested against it.
         tested: number of heads that could be tested against each null.
-        median_participation_ratio: median over the heads of the normalised participation ratio.
+        median_participation_ratio: median over the heads of the normalized participation ratio.
         farthest: the head farthest from the first null, in words; "" if none was scored.
         statistic: statistic by which it is farthest.
         distance: signed z-score of that statistic, or of its logarithm if the statistic is positive and unbounded.

@@ -16,7 +16,7 @@ from rmtbase.results.comparison.figures._models import component_shapes, pair_he
 
 
 def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """Return the figures of a comparison by name, those of every group that it has."""
+    """Return the figures of a comparison by name, for every group that it has."""
     drawings: dict[str, Drawing] = {}
     models, held = tree["models"].to_dataset(), dict(tree.subtree_with_keys)
     if tree["pairs"].sizes["pair"] if "pairs" in tree.children else 0:

@@ -202,7 +202,7 @@ def comparison_group(comparison: xr.DataTree, name: str, variable: str) -> xr.Da
 
 
 class _Series(NamedTuple):
-    """Style and positions of one model, or pair, at each component, next to those of the others."""
+    """Style and horizontal positions of one model or pair, next to the others at each component."""
 
     along: str
     name: str
