@@ -1,4 +1,4 @@
-"""Classes of weight matrices and of attention: by what they do, by their shape k, by how keys are shared and stored."""
+"""Classes of weight matrices by role and by Weibull shape k, and of attention by how keys are shared and stored."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from rmtbase.results.scores import attention_class, require_scores
 from rmtbase.tables import layer_names
 
 EXPERT = "expert_"
-"""How the name of a component of experts begins where they stand beside the other matrices."""
+"""Prefix of the components of experts where these stand beside the other matrices."""
 
 
 def with_experts(*components: str) -> tuple[str, ...]:
-    """Components of an MLP, and the same of experts."""
+    """Return components of an MLP, followed by the same components of experts."""
     return (*components, *(EXPERT + name for name in components))
 
 
 FUSED = ("attention_query_key_value", "attention_query_key", "attention_key_value")
-"""Components that are several in one matrix, as they are stored."""
+"""Fused projections: several components stored in one matrix."""
 _MLP_READS, _MLP_WRITES = ("mlp_gate", "mlp_in"), ("mlp_out",)
 READS = ("attention_query", "attention_key", "attention_value", *FUSED, *with_experts(*_MLP_READS))
-"""Components that read the residual stream, which Pythia's recipes draw at one σ."""
+"""Components that read the residual stream; Pythia's recipes draw all of them at one σ."""
 WRITES = ("attention_output", *with_experts(*_MLP_WRITES))
-"""Components that write to it, which they draw at another."""
+"""Components that write to the residual stream; Pythia's recipes draw them at another σ."""
 TRANSMISSION = ("attention_output", *with_experts(*_MLP_READS, *_MLP_WRITES))
-"""The Transmission Class: all of an MLP, of experts too, and attention's output projection (arXiv:2605.18898, 2.2)."""
+"""The Transmission Class: every MLP and expert matrix, and attention's output projection (arXiv:2605.18898, 2.2)."""
 SELECTION = ("attention_query", "attention_key", "attention_query_key_value", "attention_query_key")
-"""The Selection Class: queries and keys, and the fused projection as section 2.2 and Fig. 4 count it. Values are in
-neither class in section 2.2 and in the first one in Fig. 4; here in neither."""
+"""The Selection Class: queries, keys and the fused projection, as in section 2.2 and Fig. 4 of the paper. Values are in
+neither class in section 2.2, and in the Transmission Class in Fig. 4; here they are in neither."""
 
 
 class _Range(NamedTuple):
@@ -48,14 +48,14 @@ _FUSED = _Range(1.05, 1.18, "transitional")
 
 
 def published_class(shape: float, fused: bool = False) -> str:
-    """The published class of a Weibull shape k, by the ranges that the paper gives of medians of trained models.
+    """Classify a Weibull shape k by the published ranges for medians of trained models.
 
-    k in [0.76, 0.99] is "deep selection", in [1.10, 1.16] "mild selection", in [1.186, 1.204] "transmission"; of a
-    fused projection in [1.05, 1.18] "transitional". What lies between them or beside has no published class, and is
-    called by those next to it.
+    k in [0.76, 0.99] is "deep selection", in [1.10, 1.16] "mild selection", in [1.186, 1.204] "transmission"; a fused
+    projection with k in [1.05, 1.18] is "transitional". Any other k has no published class; the result then names its
+    neighbours, as in "below deep selection".
 
     Raises:
-        ParameterError: ``shape`` is no positive number.
+        ParameterError: ``shape`` is not a positive number.
 
     Source: T. Ding, arXiv:2605.18898 (2026), 3.1 and 4.3.
     """
@@ -74,14 +74,14 @@ def published_class(shape: float, fused: bool = False) -> str:
 
 
 def significant_class(z_score: float, q_value: float, level: float = 0.05) -> str:
-    """Where a shape k lies against that of untrained weights at its N: "at", "below" or "above the anchor".
+    """Compare a shape k with that of untrained weights of the same N: "at", "below" or "above the anchor".
 
-    It is "at the anchor" unless its q-value, of all matrices of the model, is under ``level``.
+    The result is "at the anchor" unless the q-value, over all matrices of the model, is below ``level``.
 
     Args:
-        z_score: of k̂ against the null.
-        q_value: of k̂; NaN is not under any level.
-        level: of false discoveries.
+        z_score: z-score of k̂ against the null.
+        q_value: q-value of k̂; NaN counts as not significant.
+        level: false discovery rate.
     """
     if not q_value < level:
         return "at the anchor"
@@ -89,13 +89,13 @@ def significant_class(z_score: float, q_value: float, level: float = 0.05) -> st
 
 
 def attention_classes(scores: xr.DataTree) -> dict[str, str]:
-    """:func:`attention_class` of each layer that has attention, by the layer's name.
+    """Return the :func:`attention_class` of each layer that has attention, by the layer's name.
 
-    As the scores say it. Of a file that does not, as of rmtbase's first ones: fused where ``/matrices`` has the
-    projection as it is stored; latent where the null of the heads is that of latent attention.
+    It is read from the scores. Early rmtbase files lack it; attention is then taken as fused if ``/matrices`` holds a
+    fused projection, and as latent if the null of the heads is that of latent attention.
 
     Raises:
-        ParameterError: it is no scores tree.
+        ParameterError: it is not a scores tree.
     """
     require_scores(scores)
     heads = scores["heads"].to_dataset()

@@ -1,4 +1,4 @@
-"""Do two models come from one initialisation? Duplicates, and heads that are in the same places."""
+"""Test of a common initialization of two models: duplicates, reordered heads, and heads alike at equal positions."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from rmtbase.shown import in_one_line
 from rmtbase.tables import heads_present
 
 LEVEL = 0.05
-"""Of the tests of two models."""
+"""Significance level of the tests of two models."""
 
-_ALIKE = 1e-3  # of the largest eigenvalue of a head: what rounding to float16 moves none by
+_ALIKE = 1e-3  # relative to the largest eigenvalue of a head; rounding to float16 moves no eigenvalue by as much
 
 
 @in_one_line
 @dataclass(frozen=True)
 class CommonOrigin:
-    """Whether two models are copies, or their heads of one place more alike than those of two seeds.
+    """Evidence that two models share an origin: copies, or heads at equal positions more alike than between seeds.
 
     Attributes:
-        duplicate: whether queries and keys are the same to the bit.
-        alignment: r, the correlation over heads of ln σ_Q, ln σ_K and ln of the eigenvalues, each less its mean over
-            the layer: 1 of a copy, 0 on average of two seeds. NaN where heads do not match in number and size, or a
-            layer has a single head.
-        p_value: one-sided, of r among those of heads put in other places; NaN where r is.
+        duplicate: whether queries and keys are bit-identical.
+        alignment: r, the correlation over heads of ln σ_Q, ln σ_K and the ln of the eigenvalues, each minus its mean
+            over the layer: 1 for a copy, 0 on average for two seeds. NaN if heads do not match in number and size, or
+            layers have a single head.
+        p_value: one-sided permutation p-value of r, with the heads of one model moved to other positions; NaN where r
+            is NaN.
         reordered: whether each layer's heads have the same eigenvalues to a part in a thousand, in another order.
-        reason: why a common origin cannot be tested by r; "" where it can.
+        reason: why a common origin cannot be tested by r; "" if it can.
     """
 
     duplicate: bool
@@ -62,24 +63,25 @@ def common_origin(
 ) -> CommonOrigin:
     """Tell duplicates and near-duplicates (fine-tuned, rounded, merged, of the same seed) from independent models.
 
-    Two models trained from independent initialisations do not know which of their heads is which: heads of a layer
-    that read their own key heads are exchangeable, key heads with all that read them likewise, and heads of one key
-    head among each other. So r with the heads of one model put in other such places at random has the law of r itself:
-    the test is exact, trained or not, and whatever the layers have in common. p = (b + 1)/(B + 1).
+    In a model that is trained from an independent initialization, the order of the heads within a layer carries no
+    information. Heads with their own key heads are exchangeable; so are key heads together with all heads that read
+    them, and heads that share a key head. Permuting the heads of one model in these ways therefore leaves the law of r
+    unchanged. The test is exact for trained and untrained models, whatever the layers have in common.
+    p = (b + 1)/(B + 1).
 
     Args:
         first: scores of a model.
-        second: those of another.
-        permutations: B.
-        seed: of these.
+        second: scores of another model.
+        permutations: B, the number of permutations.
+        seed: seed of the permutations.
 
     Raises:
-        ParameterError: they are no scores trees.
+        ParameterError: one of them is not a scores tree.
     """
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
     prints = [fingerprint(one) for one in (first, second)]
     duplicate = bool(prints[0]) and prints[0] == prints[1]
-    # In an order that is theirs, so that which is called the first does not choose the permutations.
+    # Sorted by content, so that the result does not depend on which model is given first.
     profiles = sorted((_profiles(one) for one in (first, second)), key=np.ndarray.tobytes)
     heads = [one["heads"].to_dataset().transpose("layer", "head", ...) for one in (first, second)]
     present = [heads_present(one) for one in heads]
@@ -94,7 +96,7 @@ def common_origin(
         return CommonOrigin(
             duplicate, np.nan, np.nan, reason="no head of both that differs from the others of its layer"
         )
-    similarity = np.einsum("lhf,lgf->lhg", x, y) / features  # of head h of one model and head g of the other
+    similarity = np.einsum("lhf,lgf->lhg", x, y) / features  # of head h of one model with head g of the other
     observed, null, places = 0.0, np.zeros(permutations), 1
     for layer, keys, there in zip(similarity, heads[0]["key_head"].values, present[0], strict=True):
         alike = layer[np.ix_(there, there)]
@@ -107,7 +109,7 @@ def common_origin(
 
 
 def too_few_ways(ways: int, permutations: int) -> str:
-    """Why a permutation test cannot give p < 0.05: there are too few ways to permute, or too few were drawn; or ""."""
+    """Explain why a permutation test cannot give p < 0.05 (too few permutations exist or were drawn); "" if it can."""
     if ways * LEVEL <= 1:
         return f"{ways} ways to permute the heads give no p-value below {1 / ways:.2g}"
     if (permutations + 1) * LEVEL <= 1:
@@ -116,19 +118,19 @@ def too_few_ways(ways: int, permutations: int) -> str:
 
 
 def _number_of_places(key_heads: Int[np.ndarray, " head"]) -> int:
-    """In how many ways the heads of a layer can be put in each other's places."""
+    """Count the permutations of the heads of a layer that keep heads of one key head together."""
     sizes = np.unique(key_heads, return_counts=True)[1].tolist()
     return factorial(len(sizes)) * prod(map(factorial, sizes))
 
 
 def fingerprint(scores: xr.DataTree) -> str:
-    """The SHA-256 of the queries and keys that were scored, "" where the file does not say."""
+    """SHA-256 of the queries and keys that were scored; "" if the file does not record it."""
     require_scores(scores)
     return str(json.loads(scores.attrs["provenance"]).get("weights", {}).get("query_key_sha256", ""))
 
 
 def _profiles(scores: xr.DataTree) -> Float[np.ndarray, "layer head feature"]:
-    """ln σ_Q, ln σ_K and ln of the eigenvalues, less their means over the layer; 0 of what was not scored."""
+    """ln σ_Q, ln σ_K and ln of the eigenvalues, minus their means over the layer; 0 for heads that were not scored."""
     heads = scores["heads"].to_dataset().transpose("layer", "head", "index", ...)
     parts = [heads["sigma_q"].values[..., None], heads["sigma_k"].values[..., None], heads["eigenvalue"].values]
     values = np.concatenate(parts, axis=-1)
@@ -141,9 +143,9 @@ def _profiles(scores: xr.DataTree) -> Float[np.ndarray, "layer head feature"]:
 
 
 def _reordered(first: xr.Dataset, second: xr.Dataset, present: Bool[np.ndarray, "layer head"]) -> bool:
-    """Whether the heads of each layer have one another's eigenvalues, not all in their own places.
+    """Test whether the heads of each layer have the same eigenvalues, but not all in the same order.
 
-    Eigenvalues of independent heads, all of them and in every layer, do not agree to a part in a thousand by chance.
+    All eigenvalues of independent heads in every layer do not agree to a part in a thousand by chance.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -163,14 +165,14 @@ def _reordered(first: xr.Dataset, second: xr.Dataset, present: Bool[np.ndarray, 
 def _places(
     key_heads: Int[np.ndarray, " head"], permutations: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "permutation head"]:
-    """Random places for the heads of a layer: key heads in random order, and within each its heads.
+    """Random permutations of the heads of a layer: key heads in random order, and their heads in random order.
 
-    By sorting: heads by the rank of their key head's random number, and among each other by their own.
+    Heads are sorted by a random number of their key head, then by a random number of their own.
     """
     of_groups = rng.random((permutations, int(key_heads.max()) + 1))[:, key_heads]
     own = rng.random((permutations, key_heads.size))
     order = np.lexsort((own, of_groups), axis=-1)
     places = np.empty_like(order)
-    # The heads in their new order stand where heads stood in the old one, which was key head by key head.
+    # The shuffled heads fill the positions in their old order, key head by key head.
     np.put_along_axis(places, np.broadcast_to(np.argsort(key_heads, kind="stable"), order.shape), order, axis=-1)
     return places

@@ -1,4 +1,4 @@
-"""The Weibull framework's diagnostics of one model, from its scores, each beside its null."""
+"""Diagnostics of one model by the Weibull framework, each with its null, from the scores of the model."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from rmtbase.statistics import benjamini_hochberg
 from rmtbase.tables import matrices_present
 
 WEIBULL = ("weibull_shape", "weibull_scale", "weibull_r_squared", "weibull_closure", "body_tail_gap")
-"""The statistics of ``/matrices`` that the framework is about."""
+"""The statistics of ``/matrices`` that the framework uses."""
 
 _SCORE = ("observed", "null_mean", "null_std", "z_score", "p_value", "q_value")
 _LEVEL = 0.05
 
 
 def diagnose(scores: xr.DataTree, training: Training | None = None) -> xr.Dataset:
-    """The framework's diagnostics of every weight matrix of a model, and of the model.
+    """Diagnose every weight matrix of a model, and the model, by the Weibull framework.
 
     Args:
-        scores: of a model whose matrices were scored.
-        training: its settings, for the budget.
+        scores: scores of a model whose matrices were scored.
+        training: settings of its training, for the budget.
 
     Returns:
-        Dims layer, component, statistic (:data:`WEIBULL`) and recipe, experts below the layers as
-        :func:`weight_matrices` has them: the scores of the fit as in ``/matrices``; ``scale``, λ in the units of the
-        weights; ``published_class`` and ``significant_class`` of each shape k; ``initial_sigma`` by both recipes of
-        Pythia, and ``initial_z``, (σ̂/σ − 1) √(2N) of each matrix, which is standard normal before training by that
-        recipe; ``role`` of each component. Attributes: ``attention``, the classes of its layers; ``initial_recipe``,
-        the one that no matrix contradicts ("" if there is none); with ``training``: ``budget``, ``budget_state`` and
-        ``root``, √(η/λ_wd).
+        Dataset with the dimensions layer, component, statistic (:data:`WEIBULL`) and recipe; experts stand below the
+        layers as in :func:`weight_matrices`. Variables: the scores of the fit as in ``/matrices``; ``scale``, λ in the
+        units of the weights; ``published_class`` and ``significant_class`` of each shape k; ``initial_sigma`` by both
+        recipes of Pythia, and ``initial_z``, (σ̂/σ − 1) √(2N) of each matrix, which is standard normal for initial
+        weights by that recipe; ``role`` of each component. Attributes: ``attention``, the attention classes of the
+        layers; ``initial_recipe``, the recipe that no matrix contradicts ("" if there is none); with ``training``:
+        ``budget``, ``budget_state`` and ``root``, √(η/λ_wd).
 
     Raises:
-        ParameterError: it is no scores tree, or one without these statistics.
+        ParameterError: it is not a scores tree, or lacks these statistics.
     """
     matrices = require_weibull(scores)
     found = matrices[list(_SCORE)].sel(statistic=list(WEIBULL))
@@ -87,10 +87,11 @@ def diagnose(scores: xr.DataTree, training: Training | None = None) -> xr.Datase
 
 
 def require_weibull(scores: xr.DataTree) -> xr.Dataset:
-    """:func:`weight_matrices` of a scores tree that holds the statistics of :data:`WEIBULL`.
+    """Return the :func:`weight_matrices` of a scores tree, which must hold the statistics of :data:`WEIBULL`.
 
     Raises:
-        ParameterError: it is no scores tree, its matrices were not scored, or by a version without these statistics.
+        ParameterError: it is not a scores tree, or its matrices were not scored, or were scored by a version without
+            these statistics.
     """
     require_scores(scores)
     matrices = weight_matrices(scores)
@@ -103,10 +104,10 @@ def require_weibull(scores: xr.DataTree) -> xr.Dataset:
 
 
 def weight_matrices(scores: xr.DataTree) -> xr.Dataset | None:
-    """The scores of all weight matrices: ``/matrices``, and below them ``/experts``; None where there are none.
+    """Scores of all weight matrices: ``/matrices``, and below them ``/experts``; None if there are none.
 
-    An expert's matrix stands in a row of its own, whose ``layer`` comes again for each expert, with the component
-    ``expert_mlp_in`` say; ``expert`` says which one, and is -1 of other rows.
+    The matrices of each expert have a row of their own, so that a ``layer`` is repeated for each of its experts; their
+    components are named ``expert_mlp_in`` and so on. ``expert`` is the number of the expert, and -1 in other rows.
     """
     if "matrices" not in scores.children:
         return None
@@ -129,7 +130,7 @@ def weight_matrices(scores: xr.DataTree) -> xr.Dataset | None:
 def weibull_scales(matrices: xr.Dataset) -> xr.DataArray:
     """λ of each matrix in the units of its weights: λ/rms times rms = σ̂ √(1 − 1/N + (w̄/σ̂)²).
 
-    ``matrices`` is ``/matrices`` of scores, or of a trajectory; dims as of ``sigma`` there.
+    ``matrices`` is the group ``/matrices`` of scores or a trajectory; the result has the dimensions of its ``sigma``.
     """
     of = {name: matrices["observed"].sel(statistic=name, drop=True) for name in ("weibull_scale", "mean")}
     inverse_number = 1.0 / (matrices["n_rows"] * matrices["n_columns"])
@@ -139,14 +140,15 @@ def weibull_scales(matrices: xr.Dataset) -> xr.DataArray:
 def shape_drift(first: xr.DataTree, last: xr.DataTree) -> xr.Dataset:
     """Δk = k(last) − k(first) of each weight matrix of one model at two checkpoints, with its standard error.
 
-    The error is that of two independent samples of untrained weights, √(s₁² + s₂²): too large where what is left of the
-    first weights in the last makes their fits alike, so that p-values are then too large, never too small.
+    The error is that of two independent samples of untrained weights, √(s₁² + s₂²). If some of the first weights remain
+    in the last ones, their fits are correlated and the error is too large; p-values are then too large, never too
+    small.
 
     Returns:
-        Dims layer and component: ``drift``, ``standard_error``, ``z_score``, two-sided ``p_value`` and ``q_value``.
+        Dataset by layer and component: ``drift``, ``standard_error``, ``z_score``, two-sided ``p_value``, ``q_value``.
 
     Raises:
-        ParameterError: they are no scores trees with these statistics, or not of the same matrices.
+        ParameterError: one is not a scores tree with these statistics, or their matrices differ in size.
     """
     both = [require_weibull(one).sel(statistic="weibull_shape", drop=True) for one in (first, last)]
     for size in ("n_rows", "n_columns"):
@@ -173,7 +175,7 @@ def _role(component: str) -> str:
 
 
 def _initial_scores(matrices: xr.Dataset, n_layers: int, d_model: int) -> xr.Dataset:
-    """σ by each recipe, and how far each matrix's own is from it."""
+    """σ of each component by each recipe, and z-scores of the matrices' σ̂ against it."""
     components = matrices["component"].values.tolist()
     sigma = np.full((len(RECIPES), len(components)), np.nan)
     for row, recipe in enumerate(RECIPES):
@@ -188,7 +190,7 @@ def _initial_scores(matrices: xr.Dataset, n_layers: int, d_model: int) -> xr.Dat
 
 
 def _compatible(z: xr.DataArray) -> str:
-    """The recipe by which no matrix is significantly off its σ, or "" where there is none, or nothing to tell by."""
+    """Name of the recipe from whose σ no matrix differs significantly; "" if there is none or nothing can be tested."""
     for recipe in z["recipe"].values.tolist():
         q = benjamini_hochberg(2.0 * ndtr(-abs(z.sel(recipe=recipe).values)))
         if np.isfinite(q).any() and not (q < _LEVEL).any():
@@ -197,11 +199,11 @@ def _compatible(z: xr.DataArray) -> str:
 
 
 def matrices_of(matrices: xr.Dataset, components: tuple[str, ...]) -> Bool[np.ndarray, "layer component"]:
-    """Which matrices are there, inside the layers, and of these components."""
+    """Mask of the matrices that are present, lie inside the layers and belong to these components."""
     wanted = np.isin(matrices["component"].values.astype(str), components)
     return matrices_present(matrices) & wanted & (matrices["layer"].values >= 0)[:, None]
 
 
 def of_matrices(values: xr.DataArray, chosen: Bool[np.ndarray, "layer component"]) -> Float[np.ndarray, " matrix"]:
-    """The values of the matrices chosen, in one row."""
+    """Values of the chosen matrices as a one-dimensional array."""
     return values.transpose("layer", "component").values[chosen]

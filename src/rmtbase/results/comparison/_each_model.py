@@ -1,4 +1,4 @@
-"""What a comparison says of each model by itself."""
+"""Tables of a comparison for each single model."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class _Fits(NamedTuple):
 
 @dataclass(frozen=True)
 class ComparedModel:
-    """A model that is compared.
+    """Model in a comparison.
 
     Attributes:
-        name: what it is called here.
+        name: its name in the comparison.
         scores: its scores tree.
-        diagnosis: :func:`rmtbase.results.comparison.diagnose` of it; None where its scores have no Weibull fits.
-        training: its settings, where they are known.
-        untrained: whether it is before training; None where that is not told.
-        trajectory: of which ``scores`` are those of the last step; None where there is none.
+        diagnosis: its :func:`rmtbase.results.comparison.diagnose`; None if its scores have no Weibull fits.
+        training: settings of its training, if known.
+        untrained: whether it has initial weights; None if that was not stated.
+        trajectory: the trajectory whose last step is ``scores``; None if there is none.
     """
 
     name: str
@@ -53,16 +53,16 @@ class ComparedModel:
 
     @cached_property
     def components(self) -> tuple[str, ...]:
-        """Those that were fitted."""
+        """Components that were fitted."""
         return () if self.diagnosis is None else tuple(self.diagnosis["component"].values.tolist())
 
     @cached_property
     def matrices(self) -> xr.Dataset:
-        """Its weight matrices, of a model that has a diagnosis."""
+        """Weight matrices of a model that has a diagnosis."""
         return require_weibull(self.scores)
 
     def fits(self, *components: str) -> _Fits:
-        """Those of some components, inside the layers; empty where there are none."""
+        """Fits of the matrices of some components, inside the layers; empty if there are none."""
         if self.diagnosis is None:
             return _Fits(np.empty(0), np.empty(0), np.empty(0))
         matrices, fit = self.matrices, self.diagnosis.sel(statistic="weibull_shape")
@@ -72,12 +72,12 @@ class ComparedModel:
         return _Fits(*(of_matrices(one, chosen) for one in (fit["observed"], number, fit["q_value"])))
 
     def mean(self, variable: str, component: str) -> float:
-        """The mean over layers of ``scale`` or ``sigma`` of a component; NaN where it has none."""
+        """Mean over layers of ``scale`` or ``sigma`` of a component; NaN if there is none."""
         values = self._values(None if self.diagnosis is None else self.diagnosis[variable], component)
         return float(values.mean()) if values.size else float("nan")
 
     def median(self, variable: str, statistic: str, component: str) -> float:
-        """The median over layers of ``observed`` or ``null_mean`` of a statistic; NaN where it has none."""
+        """Median over layers of ``observed`` or ``null_mean`` of a statistic of a component; NaN if there is none."""
         of = None if self.diagnosis is None else self.diagnosis[variable].sel(statistic=statistic)
         values = self._values(of, component)
         return float(np.median(values)) if values.size else float("nan")
@@ -89,13 +89,13 @@ class ComparedModel:
         return values[np.isfinite(values)]
 
     def band(self, *components: str, seed: int) -> ShapeBand | None:
-        """The median k of its matrices of some components, with its null; None where it has none."""
+        """Median k over the matrices of some components, with its null; None if there are none."""
         fits = self.fits(*components)
         return shape_band([fits.shapes], [fits.numbers], seed=seed) if fits.shapes.size else None
 
 
 def models_table(models: Sequence[ComparedModel]) -> xr.Dataset:
-    """Who they are, how many of their heads left the null, and how they were trained, as far as it was told."""
+    """Table of the models: identity, number of heads that differ from the null, and training settings if known."""
 
     def each(of: Callable[[ComparedModel], Any]) -> tuple[str, list[Any]]:
         return "model", [of(one) for one in models]
@@ -133,7 +133,7 @@ def models_table(models: Sequence[ComparedModel]) -> xr.Dataset:
 
 
 def transmission_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
-    """The Transmission Class of each: shapes pooled over components, scales averaged over layers, then components."""
+    """Transmission Class of each model: shapes pooled over components, scales averaged over layers, then components."""
     names = ("transmission_shape", "transmission_shape_null_mean", "transmission_shape_null_std", "transmission_scale")
     values = np.full((len(names), len(models)), np.nan)
     recipe = np.full(len(models), "", dtype=object)
@@ -148,7 +148,7 @@ def transmission_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset
 
 
 def components_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
-    """The median k of each component of each model, with its null and its published class, and its mean λ and σ."""
+    """Median k of each component of each model, with its null and its published class, and the mean λ and σ."""
     components = all_components(models)
     names = ("shape", "shape_null_mean", "shape_null_std", "scale", "sigma")
     values = np.full((len(names), len(models), len(components)), np.nan)
@@ -180,5 +180,5 @@ def components_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
 
 
 def all_components(models: Sequence[ComparedModel]) -> list[str]:
-    """Those that any of the models has, each once."""
+    """Components that any of the models has, each once."""
     return list(dict.fromkeys(name for one in models for name in one.components))

@@ -1,4 +1,4 @@
-"""What a comparison says of every two models."""
+"""Tables of a comparison for every pair of models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PER_STATISTIC = ("difference", "p_value", "adjusted_p_value")
 def pairs_table(
     models: Sequence[ComparedModel], permutations: int, seed: int, progress: Progress, warnings: list[str]
 ) -> xr.Dataset:
-    """Whether every two are of common origin, and whether their heads differ; why not told goes into ``warnings``."""
+    """Test every pair for a common origin and for differing heads; reasons for missing tests go into ``warnings``."""
     pairs, statistics = list(combinations(models, 2)), list(SPECTRAL_STATISTICS)
     rows, done = [], progress.bar("comparing", len(pairs))
     for first, second in pairs:
@@ -61,7 +61,7 @@ def pairs_table(
 
 
 def drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
-    """The mean Δk of each component from the first to the second of every two models of the same sizes."""
+    """Mean Δk of each component from the first to the second model of every pair of the same sizes."""
     pairs, components = list(combinations(models, 2)), all_components(models)
     names = ("drift", "standard_error", "p_value")
     values = np.full((len(names), len(pairs), len(components)), np.nan)
@@ -70,7 +70,7 @@ def drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
             continue
         try:
             each = shape_drift(first.scores, second.scores)
-        except ParameterError:  # of other sizes: there is no drift from one to the other
+        except ParameterError:  # other sizes: no drift is defined
             continue
         there = np.isfinite(each["drift"].transpose("layer", "component").values)
         for place, component in enumerate(components):

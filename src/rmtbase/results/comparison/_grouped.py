@@ -1,4 +1,4 @@
-"""What a comparison says of groups of models, at the end of training and along its steps."""
+"""Tables of a comparison of groups of models, at the end of training and along its steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Tables = dict[str, xr.Dataset]
 
 
 def require_groups(groups: Mapping[str, Sequence[str]], paired: bool) -> None:
-    """Raise :class:`~rmtbase.errors.ParameterError` unless they are 2 at least, of 2 models each, and share none."""
+    """Raise :class:`~rmtbase.errors.ParameterError` unless there are 2 or more disjoint groups of 2 or more."""
     for first, second in combinations(groups, 2):
         if both := sorted(set(groups[first]) & set(groups[second])):
             raise ParameterError("groups", both, f"models in one of {first} and {second} alone")
@@ -40,9 +40,9 @@ def grouped_tables(
     progress: Progress,
     warnings: list[str],
 ) -> Tables:
-    """``/members``, ``/between`` and ``/groups``; under ``/along`` the same at every step that all trajectories have.
+    """Return ``/members``, ``/between`` and ``/groups``, and the same under ``/along`` at each common step.
 
-    What of these cannot be said goes into ``warnings``.
+    Appends a line to ``warnings`` for everything that cannot be compared.
     """
     named = {one.name: one for one in models}
     members = [named[name] for names in groups.values() for name in names]
@@ -73,13 +73,13 @@ def grouped_tables(
 
 @dataclass(frozen=True)
 class _Measured:
-    """What was measured of models, at the end or at each step, which is tested together.
+    """Measures of several models, at the end or at each step, that are tested as one family.
 
     Attributes:
-        names: of the measures, headlines first.
-        n_headlines: how many these are.
-        steps: none at the end.
-        values, errors: of each model, (step and) measure in one row.
+        names: names of the measures, headlines first.
+        n_headlines: number of headlines.
+        steps: the steps; empty at the end of training.
+        values, errors: one row for each model; the columns run over (step and) measure.
     """
 
     names: list[str]
@@ -90,7 +90,7 @@ class _Measured:
 
     @classmethod
     def of(cls, measured: Sequence[Sequence[Mapping[str, tuple[float, float]]]], steps: Sequence[int]) -> _Measured:
-        """Of each model's measures at each step, or at the end alone."""
+        """Arrange each model's measures at each step, or only at the end, in columns."""
         every = list(dict.fromkeys(name for row in measured for one in row for name in one))
         first = headlines(every)
         names = [*first, *(name for name in every if name not in first)]
@@ -99,7 +99,7 @@ class _Measured:
         return cls(names, len(first), steps, columns[..., 0], columns[..., 1])
 
     def dataset(self, by_column: Mapping[str, np.ndarray], dim: str = "", **others: Any) -> xr.Dataset:
-        """Numbers of (``dim`` and) column as variables along step and measure, beside others."""
+        """Dataset of numbers along (``dim`` and) column as variables along step and measure, with further variables."""
         table = xr.Dataset(others, {"measure": self.names} | ({STEP: list(self.steps)} if self.steps else {}))
         shape = (*([len(self.steps)] if self.steps else []), len(self.names))
         dims = (*([STEP] if self.steps else []), "measure")
@@ -120,7 +120,7 @@ def _tables(
     permutations: int,
     seed: int,
 ) -> Tables:
-    """The tests of one set of measures, which are adjusted for together."""
+    """Test one set of measures, with p-values adjusted for all of them together."""
     sizes, values = [len(one) for one in groups.values()], measured.values
     ends = np.cumsum([0, *sizes])
     rows_of = {name: np.arange(*ends[k : k + 2]) for k, name in enumerate(groups)}

@@ -1,4 +1,4 @@
-"""Do ways of training differ by more than seeds do? Several models of each, with an error bar and exact tests."""
+"""Comparison of training recipes, several seeds of each, with error bars and exact permutation tests."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rmtbase.results.comparison._measures import measures_of
 from rmtbase.results.comparison._two_models import PERMUTATIONS, permutation_p_values
 from rmtbase.shown import in_one_line
 
-_ROUNDING = 1e-13  # relative, of numbers of which none differs but by rounding
-_AT_ONCE = 1 << 21  # permuted statistics held at a time
+_ROUNDING = 1e-13  # relative; numbers closer than this differ only by rounding
+_AT_ONCE = 1 << 21  # permuted statistics held in memory at a time
 
 Columns = Float[np.ndarray, "model column"]
 Column = Float[np.ndarray, " column"]
@@ -32,26 +32,27 @@ Statistic = Callable[[Labels, Columns, Sequence[int]], Permuted]
 @in_one_line
 @dataclass(frozen=True)
 class TwoGroups:
-    """Several models of each of two recipes: their means, and whether these differ.
+    """Means of two groups of models, one group for each recipe, and tests of their differences.
 
     Attributes:
-        measures: what was measured of each model, in the order of what follows.
-        n_first, n_second: models of each.
-        paired: whether the k-th models of both were compared with each other.
-        first_mean, second_mean: over the models of each.
-        difference: second less first.
-        standard_error: of the difference: √(s₁²/n₁ + s₂²/n₂) with s the standard deviation from seed to seed, or where
-            they are paired s/√n with that of the differences.
+        measures: names of the measures, in the order of the arrays below.
+        n_first, n_second: number of models in each group.
+        paired: whether the k-th models of both groups were compared with each other.
+        first_mean, second_mean: means over the models of each group.
+        difference: second mean minus first mean.
+        standard_error: standard error of the difference: √(s₁²/n₁ + s₂²/n₂), where s is the standard deviation from
+            seed to seed; for paired groups s/√n, where s is the standard deviation of the differences.
         seed_std: pooled standard deviation from seed to seed.
-        effect: the difference in these.
+        effect: difference divided by ``seed_std``.
         interval_low, interval_high: 95 % confidence interval of the difference, by Student's t (Welch's degrees of
-            freedom, n − 1 where paired): normal from seed to seed. NaN where no two seeds of a group differ.
-        head_error: what the spread from head to head alone would make ``seed_std``, root mean square over the models;
-            NaN of what is not a mean over heads.
-        t_p_value: two-sided, by that t: as small as it may be, but true of normal numbers only.
-        p_value, adjusted_p_value: of each measure, by permutation of the models, and adjusted for all measures
-            together: exact whatever the law, but not below the next.
-        smallest_p_value: that there can be, with so few models.
+            freedom; n − 1 if paired). It assumes that seeds are normally distributed. NaN where no two seeds of a
+            group differ.
+        head_error: value of ``seed_std`` that the spread from head to head alone would give, root mean square over the
+            models; NaN for measures that are not means over heads.
+        t_p_value: two-sided p-value by the same t. It can be arbitrarily small, but is valid only for normal numbers.
+        p_value, adjusted_p_value: p-value of each measure by permutation of the models, and the same adjusted for all
+            measures together. Exact for every law, but never below ``smallest_p_value``.
+        smallest_p_value: smallest p-value that permutations of so few models can give.
     """
 
     measures: tuple[str, ...]
@@ -76,20 +77,20 @@ class TwoGroups:
 @in_one_line
 @dataclass(frozen=True)
 class BetweenGroups:
-    """Several models of each of K recipes: how far recipes are apart, beside how far seeds are.
+    """Analysis of variance of K groups of models, one group for each recipe: spread between recipes and between seeds.
 
     Attributes:
-        measures: what was measured of each model, in the order of what follows.
-        groups: their names.
-        n_models: of each.
-        mean: over the models of each.
-        seed_std: √MS_w, the standard deviation from seed to seed within a group; where they are paired that of what
-            group and seed do not explain.
-        group_std: that between groups beyond it, √max(0, (MS_b − MS_w)/n₀).
+        measures: names of the measures, in the order of the arrays below.
+        groups: names of the groups.
+        n_models: number of models in each group.
+        mean: means over the models of each group.
+        seed_std: √MS_w, the standard deviation from seed to seed within a group; for paired groups the standard
+            deviation of the residuals after group and seed.
+        group_std: standard deviation between groups in excess of the seeds, √max(0, (MS_b − MS_w)/n₀).
         f_ratio: MS_b/MS_w.
-        p_value, adjusted_p_value: of F, by permutation of the models, and adjusted for all measures together by the
-            largest F.
-        smallest_p_value: that there can be, with so few models.
+        p_value, adjusted_p_value: p-value of F by permutation of the models, and the same adjusted for all measures
+            together by the largest F.
+        smallest_p_value: smallest p-value that permutations of so few models can give.
     """
 
     measures: tuple[str, ...]
@@ -111,26 +112,28 @@ def compare_groups(
     seed: int = 0,
     paired: bool = False,
 ) -> TwoGroups:
-    """Compare models of two recipes, several seeds of each, by :func:`measures_of` each.
+    """Compare models of two recipes, several seeds of each, by their :func:`measures_of`.
 
-    Heads are averaged within each model (the lower level), and models are put into groups at random (the upper one):
-    all ways where these are no more than ``permutations``, and then p is their share; else (b + 1)/(B + 1) of B random
-    ones. The test statistic is Welch's t, adjusted for all measures by the largest. ``paired``, the models of a pair
-    change places at random, and the statistic is that of their differences.
+    Heads are averaged within each model (the lower level), and models are assigned to groups at random (the upper
+    level). If there are at most ``permutations`` assignments, all are tried and p is the share that is as extreme;
+    otherwise p = (b + 1)/(B + 1) for B random assignments. The test statistic is Welch's t, adjusted for all measures
+    by the largest. If ``paired``, the two models of a pair swap groups at random, and the statistic is t of their
+    differences.
 
-    Null: all models are exchangeable, as independent seeds of one recipe are; paired, the two of each pair. Nothing is
-    assumed of the heads of a model, which may depend on each other in any way.
+    Null: all models are exchangeable, as independent seeds of one recipe are; if paired, the two models of each pair
+    are. Nothing is assumed about the heads of a model, which may depend on each other in any way.
 
     Args:
-        first: scores of the models of one recipe, 2 at least.
-        second: those of the other, likewise.
-        permutations: B.
-        seed: of these.
-        paired: whether the k-th of both share what a seed decides (initial weights, order of the data). Models that do
-            are not exchangeable between the groups: unpaired, the test is then the weaker, and says less than it could.
+        first: scores of the models of one recipe, at least 2.
+        second: scores of the models of the other recipe, at least 2.
+        permutations: B, the largest number of permutations.
+        seed: seed of the permutations.
+        paired: whether the k-th models of both groups share all that a seed decides (initial weights, order of the
+            data). Such models are not exchangeable between the groups, and an unpaired test of them loses power.
 
     Raises:
-        ParameterError: fewer than 2 models in a group, paired ones that are not as many, or no scores trees.
+        ParameterError: a group has fewer than 2 models, paired groups differ in size, or something is not a scores
+            tree.
 
     Source: B. L. Welch, Biometrika 34, 28 (1947); P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing
         (Wiley, 1993).
@@ -156,11 +159,12 @@ def between_groups(
 ) -> BetweenGroups:
     """Compare models of K recipes at once: does a measure differ between recipes by more than between seeds?
 
-    One-way analysis of variance of each measure; ``paired``, two-way without interaction, recipe and seed. The null of
-    F is that of all labels, or those within each seed, put on the models at random; see :func:`compare_groups`.
+    One-way analysis of variance of each measure; if ``paired``, two-way analysis by recipe and seed without
+    interaction. Under the null of F the labels are assigned to the models at random, within each seed if ``paired``;
+    see :func:`compare_groups`.
 
     Raises:
-        ParameterError: as :func:`compare_groups`, or fewer than 2 groups.
+        ParameterError: as for :func:`compare_groups`, or there are fewer than 2 groups.
 
     Source: R. A. Fisher, Statistical Methods for Research Workers (1925); M. J. Anderson and C. J. F. ter Braak, J.
         Stat. Comput. Simul. 73, 85 (2003), for the permutations.
@@ -173,7 +177,10 @@ def between_groups(
 
 
 def require_members(groups: Mapping[str, Sequence[object]], paired: bool) -> None:
-    """Raise :class:`~rmtbase.errors.ParameterError` unless these are groups of 2 models at least, as many if paired."""
+    """Raise :class:`~rmtbase.errors.ParameterError` unless there are 2 or more groups of 2 or more models.
+
+    Paired groups must have equal sizes.
+    """
     if len(groups) < 2:
         raise ParameterError("groups", list(groups), "2 groups at least")
     for name, members in groups.items():
@@ -187,14 +194,14 @@ def require_members(groups: Mapping[str, Sequence[object]], paired: bool) -> Non
 def as_columns(
     each: Sequence[Mapping[str, tuple[float, float]]],
 ) -> tuple[tuple[str, ...], Columns, Columns]:
-    """The names of the measures that all models have, with values and errors of each model."""
+    """Names of the measures that all models have, and the values and errors of each model."""
     names = tuple(name for name in each[0] if all(name in one for one in each))
     values, errors = (np.array([[one[name][k] for name in names] for one in each]) for k in (0, 1))
     return names, values, errors
 
 
 def contrast_of(values: Columns, sizes: tuple[int, int], paired: bool, permutations: int, seed: int) -> dict[str, Any]:
-    """What :class:`TwoGroups` says of each column of numbers: the first ``sizes[0]`` rows are of one group."""
+    """Compute the fields of :class:`TwoGroups` for each column; the first ``sizes[0]`` rows are the first group."""
     from scipy.special import stdtr, stdtrit
 
     first, second = values[: sizes[0]], values[sizes[0] :]
@@ -208,7 +215,7 @@ def contrast_of(values: Columns, sizes: tuple[int, int], paired: bool, permutati
             degrees = error**4 / (parts[0] ** 2 / (sizes[0] - 1) + parts[1] ** 2 / (sizes[1] - 1))
         squares = sum((n - 1) * n * part for n, part in zip(sizes, parts, strict=True))
         seed_std = np.sqrt(squares / (sum(sizes) - 2))
-        spread = error > _ROUNDING * np.abs(values).max(axis=0)  # else no two seeds differ: nothing to judge by
+        spread = error > _ROUNDING * np.abs(values).max(axis=0)  # otherwise no two seeds differ, and t is undefined
         half = np.where(spread, stdtrit(degrees, 0.975) * error, np.nan)
         t_p_value = np.where(spread, 2.0 * stdtr(degrees, -np.abs(difference / error)), np.nan)
         effect = np.where(seed_std > 0, difference / seed_std, np.nan)
@@ -230,7 +237,7 @@ def contrast_of(values: Columns, sizes: tuple[int, int], paired: bool, permutati
 
 
 def between_of(values: Columns, sizes: Sequence[int], paired: bool, permutations: int, seed: int) -> dict[str, Any]:
-    """What :class:`BetweenGroups` says of each column of numbers, the rows of its groups one after the other."""
+    """Compute the fields of :class:`BetweenGroups` for each column; the rows are sorted by group."""
     n, k = sum(sizes), len(sizes)
     freedom = (k - 1) * (sizes[0] - 1) if paired else n - k
     effective = (n - sum(size**2 for size in sizes) / n) / (k - 1)
@@ -255,7 +262,7 @@ def between_of(values: Columns, sizes: Sequence[int], paired: bool, permutations
 def _tested(
     values: Columns, sizes: Sequence[int], paired: bool, statistic: Statistic, permutations: int, seed: int
 ) -> tuple[Column, Column, float]:
-    """p and adjusted p of a statistic of labelled models, and the smallest p that there can be."""
+    """p and adjusted p of a statistic of labelled models, and the smallest possible p."""
     permutations = require_positive_integer("permutations", permutations)
     known = np.flatnonzero(np.isfinite(values).all(axis=0))
     rest = _without_seeds(values[:, known], sizes) if paired else values[:, known] - values[:, known].mean(axis=0)
@@ -268,7 +275,7 @@ def _tested(
     if known.size:
         null = (statistic(portion, rest, sizes) for portion in portions)
         p_value[known], adjusted[known] = permutation_p_values(observed, null, every)
-    alike = prod(factorial([*sizes].count(size)) for size in set(sizes))  # names of the same groups in another order
+    alike = prod(factorial([*sizes].count(size)) for size in set(sizes))  # labels of equal groups swapped
     return p_value, adjusted, alike / len(labels) if every else 1.0 / (len(labels) + 1)
 
 
@@ -277,13 +284,16 @@ def _each_group(values: Columns, sizes: Sequence[int]) -> list[Columns]:
 
 
 def _without_seeds(values: Columns, sizes: Sequence[int]) -> Columns:
-    """Paired values less the mean of each seed: row j of every group is of seed j."""
+    """Subtract the mean of each seed from paired values; row j of every group belongs to seed j."""
     cube = values.reshape(len(sizes), sizes[0], -1)
     return (cube - cube.mean(axis=0)).reshape(values.shape)
 
 
 def _labels(sizes: Sequence[int], paired: bool, permutations: int, seed: int) -> tuple[Labels, bool]:
-    """Which group each model is put into: every way, or random ones where there are more."""
+    """List assignments of the models to groups: all of them, or random ones if there are more than ``permutations``.
+
+    The flag is True if all assignments are listed.
+    """
     n, k, rng = sizes[0], len(sizes), np.random.default_rng(seed)
     if paired:
         if factorial(k) ** n <= permutations:
@@ -296,7 +306,7 @@ def _labels(sizes: Sequence[int], paired: bool, permutations: int, seed: int) ->
 
 
 def _divisions(sizes: Sequence[int], free: tuple[int, ...], label: int = 0) -> Iterator[np.ndarray]:
-    """Every way to divide models into groups of these sizes, as a label for each model."""
+    """Iterate over all divisions of the models into groups of these sizes, as a label for each model."""
     if label == len(sizes):
         yield np.empty(sum(sizes), dtype=int)
         return
@@ -307,12 +317,12 @@ def _divisions(sizes: Sequence[int], free: tuple[int, ...], label: int = 0) -> I
             yield labels
 
 
-# The statistics are t² and F as shares of all variation, t²/(t² + ν) and F/(F + ν₂/ν₁), which rise with them alike in
-# every column, lie between 0 and 1, and lose no digits where seeds hardly differ.
+# The statistics are t² and F as shares of the total variation, t²/(t² + ν) and F/(F + ν₂/ν₁). They increase with t² and
+# F in the same way in every column, lie between 0 and 1, and lose no digits where seeds hardly differ.
 
 
 def _welch(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permuted:
-    """Of Welch's t of two groups, with ν = n − 2."""
+    """Share t²/(t² + ν) of Welch's t of two groups, with ν = n − 2."""
     moments = []
     for group, size in enumerate(sizes):
         members = (labels == group).astype(float)
@@ -323,14 +333,14 @@ def _welch(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permuted:
 
 
 def _pair_t(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permuted:
-    """Of t of the differences of pairs, each with the sign that the labels give it, with ν = n − 1."""
+    """Share t²/(t² + ν) of the differences within pairs, with signs given by the labels and ν = n − 1."""
     d = values[sizes[0] :] - values[: sizes[0]]
     explained = (np.where(labels[:, : sizes[0]] == 0, 1.0, -1.0) @ d) ** 2 / sizes[0]
     return _share(explained, (d**2).sum(axis=0) - explained)
 
 
 def _explained(labels: Labels, values: Columns, sizes: Sequence[int]) -> Permuted:
-    """Of F of all groups."""
+    """Share F/(F + ν₂/ν₁) of all groups."""
     sums = [((labels == group).astype(float) @ values) ** 2 / size for group, size in enumerate(sizes)]
     between = np.sum(sums, axis=0)
     return _share(between, (values**2).sum(axis=0) - between)

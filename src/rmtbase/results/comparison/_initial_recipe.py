@@ -1,4 +1,4 @@
-"""The initial standard deviations of weights by recipe: what reads the residual stream, and what writes to it."""
+"""Initial standard deviations of weights by recipe, for matrices that read or write the residual stream."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _STD = 0.02
 
 
 class InitialSigmas(NamedTuple):
-    """Standard deviations σ of new weights.
+    """Standard deviations σ of initial weights.
 
     Attributes:
-        reads: of matrices that read the residual stream (queries, keys, values, the way into an MLP).
-        writes: of those that write to it (attention's output, the way out of an MLP).
+        reads: σ of matrices that read the residual stream (queries, keys, values, input projections of an MLP).
+        writes: σ of matrices that write to it (output projections of attention and of an MLP).
     """
 
     reads: float
@@ -30,16 +30,16 @@ class InitialSigmas(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """σ of what reads over σ of what writes: L/√10 of recipe A, √(2 L) of B."""
+        """Ratio of ``reads`` to ``writes``: L/√10 for recipe A, √(2 L) for B."""
         return self.reads / self.writes
 
 
 @cache
 def initial_sigmas(recipe: str, n_layers: int, d_model: int) -> InitialSigmas:
-    """σ by a recipe for a model of L layers and width d, from the initialisers of :mod:`rmtbase.ensembles`.
+    """Compute σ by a recipe for a model of L layers and width d, from the initializers of :mod:`rmtbase.ensembles`.
 
     Raises:
-        ParameterError: no recipe of that name, or sizes that are no positive integers.
+        ParameterError: no recipe has that name, or a size is not a positive integer.
     """
     from rmtbase.ensembles import INITIALIZERS, Initializer
 

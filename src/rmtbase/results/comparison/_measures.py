@@ -1,4 +1,4 @@
-"""What is measured of a model as a whole: numbers that several seeds of it can be compared by."""
+"""Measures of a whole model, by which several seeds can be compared."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ HEADLINES = (
     *("transmission weibull_shape", "transmission scale", "selection weibull_shape", "selection scale"),
     *(MEDIAN_NPR, "heads_departed", "departure_step"),
 )
-"""Measures that are shown first: with these beginnings, where models have them."""
+"""Measures that are shown first: those with these names or beginning with them, if models have them."""
 
 
 def headlines(measures: Sequence[str]) -> list[str]:
-    """Those of them that are :data:`HEADLINES`, in that order."""
+    """Select the measures that are :data:`HEADLINES`, in that order."""
     return [name for headline in HEADLINES for name in measures if name == headline or name.startswith(f"{headline} ")]
 
 
 def measures_of(scores: xr.DataTree) -> dict[str, tuple[float, float]]:
-    """What is measured of a model as a whole, each with its error from head to head (NaN where it is no mean of heads).
+    """Measure a whole model; each value has its standard error from head to head (NaN if it is not a mean over heads).
 
-    Of each spectral statistic the mean over key heads of the signed distance from the null, in standard deviations of
-    it; the median NPR over the heads; the share of heads that left the null, their omnibus q-value under 5 %. Of each
-    component the median over layers of each Weibull statistic and the mean ``scale`` λ in the units of the weights; the
-    same of the classes: ``transmission`` pooled, ``selection`` of queries and keys, which a fused projection stands for
-    where they were not scored by themselves.
+    The measures are, for each spectral statistic, the mean over key heads of the signed distance from the null, in
+    standard deviations of the null; the median NPR over the heads; the share of heads that differ from the null, with
+    an omnibus q-value under 5 %. For each component: the median over layers of each Weibull statistic, and the mean
+    ``scale`` λ in the units of the weights. The same for the classes: ``transmission``, pooled over its components, and
+    ``selection``, pooled over queries and keys, or over fused projections where these were not scored separately.
 
     Raises:
-        ParameterError: it is no scores tree.
+        ParameterError: it is not a scores tree.
     """
     require_scores(scores)
     units = head_units(scores)
@@ -63,13 +63,13 @@ def measures_of(scores: xr.DataTree) -> dict[str, tuple[float, float]]:
 
 
 def measures_along(trajectory: xr.DataTree, steps: Sequence[int]) -> list[dict[str, tuple[float, float]]]:
-    """:func:`measures_of` at each of those steps of a trajectory, with the share of heads that left each null."""
+    """Compute :func:`measures_of` at given steps of a trajectory, with the share of departed heads for each null."""
     departures = groups_of(trajectory)["/departures"]
     left = departures["omnibus_q_value"].sel({STEP: list(steps)}).transpose(STEP, "null", "layer", "head")
     found = []
     for place, step in enumerate(steps):
         each = measures_of(scores_at(trajectory, step))
-        del each["heads_departed"]  # of the first null, which comes by its name
+        del each["heads_departed"]  # for the first null; added below under its name
         for null, q in zip(departures["null"].values.tolist(), left.values[place], strict=True):
             each[f"heads_departed {null}"] = _alone(np.mean, (q < FOR_GOOD)[np.isfinite(q)])
         found.append(each)
@@ -77,10 +77,10 @@ def measures_along(trajectory: xr.DataTree, steps: Sequence[int]) -> list[dict[s
 
 
 def departure_measures(trajectory: xr.DataTree) -> dict[str, tuple[float, float]]:
-    """When heads left each null for good: exp ⟨ln(1 + step)⟩ − 1 over them, the geometric mean of 1 + step less 1.
+    """Mean step of departure from each null for good: exp ⟨ln(1 + step)⟩ − 1, the geometric mean of 1 + step, minus 1.
 
-    A head that has not stands with the last step scored: the mean is restricted to that time, and to heads that could
-    be tested at that step.
+    The mean is over the heads that could be tested at the last step. A head that has not departed counts with the last
+    step scored.
     """
     departures = groups_of(trajectory)["/departures"]
     last, found = float(departures[STEP].values[-1]), {}
@@ -106,7 +106,7 @@ def _of_matrices(matrices: xr.Dataset) -> dict[str, tuple[float, float]]:
         for column, values in columns.items():
             each = [of_matrices(values, matrices_of(matrices, (member,))) for member in members]
             each = [one[np.isfinite(one)] for one in each]
-            if column == "scale":  # the mean over layers, then over components, as the published ones are
+            if column == "scale":  # mean over layers, then over components, as in the paper
                 value = _alone(np.mean, np.array([one.mean() for one in each if one.size]))
             else:
                 value = _alone(np.median, np.concatenate(each) if each else np.empty(0))
@@ -116,5 +116,5 @@ def _of_matrices(matrices: xr.Dataset) -> dict[str, tuple[float, float]]:
 
 
 def _alone(of: Callable[[np.ndarray], Any], values: Float[np.ndarray, " value"]) -> tuple[float, float]:
-    """A number that has no error from head to head; NaN of nothing."""
+    """Pair a number with a NaN error from head to head; the number is NaN if there are no values."""
     return (float(of(values)) if values.size else float("nan"), float("nan"))

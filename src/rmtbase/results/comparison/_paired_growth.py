@@ -1,4 +1,4 @@
-"""The correlation of two scales over sizes and steps, and the part of it that a shared initial σ builds in."""
+"""Correlation of two Weibull scales over sizes and steps, and the part that a shared initial σ builds in."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class PairedGrowth:
     """Pearson's r of ln λ of two components over many (model, step).
 
     Attributes:
-        n, n_initial: points, and those of them that are before training.
-        correlation: of all points.
-        built_in: mean r where the initial points stand as they are, on the diagonal, and the later ones are paired at
-            random: what two components that share σ before training, and nothing after it, give.
-        built_in_95: 95 % of such r are below this.
-        p_value: that of r against those: one-sided. It assumes that under the null every pairing of the later points
-            is as likely as any. NaN where fewer than two points are later.
-        later_correlation: r of the later points alone; NaN of fewer than three.
+        n, n_initial: number of points, and number of points before training.
+        correlation: r of all points.
+        built_in: mean r if the initial points keep their place on the diagonal and the later points are paired at
+            random. This is the r of two components that share σ before training, and nothing after it.
+        built_in_95: 95 % quantile of r under such random pairings.
+        p_value: one-sided p-value of r against the random pairings. It assumes that under the null all pairings of the
+            later points are equally likely. NaN if fewer than two points are later.
+        later_correlation: r of only the later points; NaN if there are fewer than three.
     """
 
     n: int
@@ -43,22 +43,22 @@ class PairedGrowth:
 def paired_growth(
     first: ArrayLike, second: ArrayLike, initial: ArrayLike, draws: int = _DRAWS, seed: int = 0
 ) -> PairedGrowth:
-    """r of ln λ of two components, beside what their shared start builds in.
+    """Correlate ln λ of two components, and compare r with the value that their shared start builds in.
 
-    W_O and the way out of an MLP are drawn at one σ, so that before training both are λ₀ = 0.8875 σ, whatever training
-    does: those points lie on the diagonal, as far apart as the sizes' σ.
+    W_O and the output projection of an MLP are drawn at one σ, so that before training both have λ₀ = 0.8875 σ. These
+    points lie on the diagonal, spread as far as σ differs between model sizes, whatever training does later.
 
     Args:
         first: λ of one component at each point, positive.
         second: λ of the other there.
-        initial: whether the point is before training.
-        draws: random pairings of the later points.
-        seed: of these.
+        initial: whether each point is before training.
+        draws: number of random pairings of the later points.
+        seed: seed of the pairings.
 
     Raises:
-        ParameterError: not three positive numbers at least for each, or not as many flags.
+        ParameterError: fewer than three positive numbers for each, or another number of flags.
 
-    Source: T. Ding, arXiv:2605.18898 (2026), 5.3, whose function F8 gives r alone.
+    Source: T. Ding, arXiv:2605.18898 (2026), 5.3, whose function F8 gives only r.
     """
     x, y = (np.log(positive_numbers(name, values)) for name, values in (("first", first), ("second", second)))
     start = np.asarray(initial, dtype=bool)
@@ -83,18 +83,19 @@ def paired_growth(
 
 
 def built_in_correlation(starts: ArrayLike, ends: ArrayLike, n_later: int) -> float:
-    """The r of ln λ that a shared σ builds in where nothing but the mean and the spread of later values is known.
+    """Compute the r of ln λ that a shared σ builds in, from only the mean and the spread of the later values.
 
     With a_j = ln of the starts, m and s the mean and standard deviation of ln of the ends, J starts and n later points,
-    r = B / (B + (n − 1) s²), B = Σ (a_j − ā)² + (ā − m)² J n/(J + n): expectations of numerator and denominator.
+    r = B / (B + (n − 1) s²), B = Σ (a_j − ā)² + (ā − m)² J n/(J + n): the ratio of the expectations of numerator and
+    denominator.
 
     Args:
-        starts: λ before training of each model, the same for both components.
-        ends: λ of a component after training, of each model.
-        n_later: how many points are later.
+        starts: λ of each model before training, the same for both components.
+        ends: λ of a component of each model after training.
+        n_later: number of later points.
 
     Raises:
-        ParameterError: numbers that are not positive.
+        ParameterError: a number is not positive.
     """
     a, b = (np.log(positive_numbers(name, values)) for name, values in (("starts", starts), ("ends", ends)))
     n, later = a.size, require_positive_integer("n_later", n_later)

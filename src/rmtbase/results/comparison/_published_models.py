@@ -1,7 +1,7 @@
 """Published Weibull scales and training settings of twelve models, to the digits that were printed.
 
 From T. Ding, *A Two-Parameter Weibull Framework for Diagnosing Transformer Weight Distributions* (2026),
-arXiv:2605.18898v1, CC BY 4.0: table 4, and of the models that tables 2 and 3 have, max/q99 and the training budget.
+arXiv:2605.18898v1, CC BY 4.0: table 4, with max/q99 and the training budget of the models in tables 2 and 3.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rmtbase.results.comparison._training_budget import budget_state
 
 
 class PublishedModel(NamedTuple):
-    """Numbers printed for one model; NaN where a table lacks it."""
+    """Numbers printed for one model; NaN if a table lacks it."""
 
     name: str
     peak_rate: float

@@ -1,4 +1,4 @@
-"""Does the scale of trained weights follow √(η/λ_wd)? The line through the origin, the exponent, and a null."""
+"""Fit of the scale of trained weights to √(η/λ_wd): line through the origin, exponent, and a permutation test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
 from rmtbase.shown import in_one_line
 
-_LISTED = 8  # models of which all orders are tried
+_LISTED = 8  # largest number of models for which all orders are tried
 _DRAWS = 9_999
 
 
@@ -25,16 +25,16 @@ class ScaleLaw:
     """λ of n models against x = √(η/λ_wd).
 
     Attributes:
-        n: models.
-        slope: of the line through the origin, Σ x λ / Σ x².
-        r_squared: of that line, about the mean of λ: below 0 where a constant fits better.
+        n: number of models.
+        slope: slope of the line through the origin, Σ x λ / Σ x².
+        r_squared: R² of that line about the mean of λ; negative if a constant fits better.
         deviations: |line/λ − 1| of each model.
-        correlation: Pearson's r of x and λ, which belongs to the line with an intercept.
-        p_value: of r, two-sided: the share of orders of λ whose |r| is as large (all n! up to n = 8). It assumes that
-            under the null every order of the models' λ is as likely as any.
-        intercept, intercept_error: of the line with one, and its standard error.
+        correlation: Pearson's r of x and λ; it belongs to the line with an intercept.
+        p_value: two-sided p-value of r: the share of orders of λ whose |r| is as large (all n! orders up to n = 8). It
+            assumes that under the null all orders of the models' λ are equally likely.
+        intercept, intercept_error: intercept of the least-squares line with an intercept, and its standard error.
         exponent, exponent_error: b of λ ∝ x^b by least squares of logarithms, and its standard error.
-        p_value_of_one: of b = 1, by Student's t with n − 2 degrees of freedom; NaN of two models.
+        p_value_of_one: p-value of b = 1 by Student's t with n − 2 degrees of freedom; NaN for two models.
     """
 
     n: int
@@ -51,15 +51,15 @@ class ScaleLaw:
 
 
 def scale_law(roots: ArrayLike, scales: ArrayLike, seed: int = 0) -> ScaleLaw:
-    """The scale λ of models against x = √(η/λ_wd).
+    """Fit the scales λ of models to x = √(η/λ_wd).
 
     Args:
         roots: x of each model, positive, not all equal.
-        scales: λ of each.
-        seed: of the orders that are tried where there are too many for all.
+        scales: λ of each model.
+        seed: seed of the random orders, drawn if there are too many to try all.
 
     Raises:
-        ParameterError: not two positive numbers at least for each, all x or all λ equal.
+        ParameterError: fewer than two positive numbers for each, different numbers of x and λ, or all x or all λ equal.
 
     Source: T. Ding, arXiv:2605.18898 (2026), 5.4, whose function F5 fits the line through the origin.
     """
@@ -92,7 +92,7 @@ def scale_law(roots: ArrayLike, scales: ArrayLike, seed: int = 0) -> ScaleLaw:
 
 
 def positive_numbers(name: str, values: ArrayLike) -> Float[np.ndarray, " number"]:
-    """The numbers as an array; a :class:`ParameterError` unless they are positive and finite, in one dimension."""
+    """Return the numbers as an array, or raise :class:`ParameterError` unless they are positive, finite and 1-D."""
     found = require_real_numbers(name, values)
     if found.ndim != 1 or not (np.isfinite(found) & (found > 0)).all():
         raise ParameterError(name, found, "positive numbers in one dimension")
@@ -100,7 +100,7 @@ def positive_numbers(name: str, values: ArrayLike) -> Float[np.ndarray, " number
 
 
 def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, float]:
-    """Slope and intercept by least squares, and their standard errors; NaN of two points."""
+    """Slope and intercept by least squares, and their standard errors, which are NaN for two points."""
     n, dx = x.size, x - x.mean()
     square = float(dx @ dx)
     slope = float(dx @ y) / square
@@ -112,7 +112,7 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, float]:
 
 def _order_p_value(x: np.ndarray, y: np.ndarray, seed: int) -> float:
     n, dx, dy = x.size, x - x.mean(), y - y.mean()
-    observed = abs(float(dx @ dy)) * (1.0 - 1e-12)  # an order that is as good but for rounding counts
+    observed = abs(float(dx @ dy)) * (1.0 - 1e-12)  # so that orders equal up to rounding are counted
     if n <= _LISTED:
         orders = np.array(list(permutations(range(n))))
         return float((np.abs(dy[orders] @ dx) >= observed).sum()) / factorial(n)

@@ -1,4 +1,4 @@
-"""The band of Weibull shapes over models, and how narrow that of models that have learned nothing would be."""
+"""Band of median Weibull shapes over models, with the band of untrained models as its null."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _DRAWS = 4_000
 @in_one_line
 @dataclass(frozen=True)
 class ShapeBand:
-    """Medians over its matrices of each model's Weibull shape k.
+    """Median Weibull shape k of each model, the median over its matrices.
 
     Attributes:
-        medians: of each model.
-        low, high: the least and the largest of them.
-        variation: their coefficient of variation, standard deviation (n − 1) over mean; NaN of one model.
-        null_medians: means of what untrained matrices of the same N give.
-        null_errors: standard deviations of these, one for each model.
+        medians: median of each model.
+        low, high: smallest and largest median.
+        variation: coefficient of variation of the medians, standard deviation (n − 1) over mean; NaN for one model.
+        null_medians: for each model the mean of the median of untrained matrices of the same N.
+        null_errors: standard deviations of the same.
         null_variation: mean coefficient of variation of n untrained models of these sizes.
-        null_variation_95: 95 % of theirs are below this.
-        p_value: the share of untrained cohorts that vary as much, at least 1/(draws + 1).
+        null_variation_95: 95 % quantile of the same.
+        p_value: share of untrained cohorts that vary at least as much, never below 1/(draws + 1); NaN for one model.
     """
 
     medians: tuple[float, ...]
@@ -50,22 +50,23 @@ def shape_band(
     draws: int = _DRAWS,
     seed: int = 0,
 ) -> ShapeBand:
-    """The cross-model band of k, beside that of independent matrices of the same N that have learned nothing.
+    """Compute the cross-model band of k, and the band of independent untrained matrices of the same N.
 
-    Each k̂ of the null is normal with the mean and the standard deviation of :func:`rmtbase.laws.weibull_null` at its N,
-    independent of the others; medians and their variation are drawn. Asymptotic in N as that law.
+    Under the null the k̂ are independent and normal, with mean and standard deviation from
+    :func:`rmtbase.laws.weibull_null` at their N. Medians and their variation are simulated. The null is asymptotic in
+    N, as that law is.
 
     Args:
         shapes: k̂ of the matrices of each model.
-        numbers: N, how many weights each of them has.
-        distribution: of the weights before training.
-        draws: cohorts of the null.
-        seed: of these.
+        numbers: N, the number of weights of each matrix.
+        distribution: distribution of the weights before training.
+        draws: number of simulated cohorts.
+        seed: seed of the simulation.
 
     Raises:
-        ParameterError: no model, one without a matrix, shapes and numbers of different length.
+        ParameterError: no model, a model without a matrix, or shapes and numbers of different lengths.
 
-    Source: T. Ding, arXiv:2605.18898 (2026), 3.1, whose function F4 gives band and variation.
+    Source: T. Ding, arXiv:2605.18898 (2026), 3.1, whose function F4 gives the band and its variation.
     """
     observed = [np.asarray(one, dtype=float).ravel() for one in shapes]
     counts = [np.asarray(one, dtype=float).ravel() for one in numbers]

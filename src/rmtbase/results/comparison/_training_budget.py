@@ -1,4 +1,4 @@
-"""How long a model was trained, in time scales of its weight decay: T/τ = T η λ_wd, and its four published states."""
+"""Training budget in time scales of the weight decay, T/τ = T η λ_wd, and its four published states."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from rmtbase.parameters import require_positive_integer, require_positive_number
 from rmtbase.shown import in_one_line
 
 APPROACHING, NEAR_SATURATED = 0.435, 0.855
-"""Up to the first a budget that is no transition is as the published "Approaching" ones (0.43), from the second on as
-"Near-saturated" (0.86), to printed rounding: the source prints no border between them."""
+"""Upper end of "approaching" and lower end of "near-saturated". The source prints one example of each, 0.43 and 0.86,
+and no border between them; the ends allow for rounding of the printed numbers."""
 
 
 @in_one_line
 @dataclass(frozen=True)
 class Training:
-    """The settings of a training run by AdamW.
+    """Settings of a training run with AdamW.
 
     Attributes:
         peak_rate: η > 0, the largest learning rate.
         weight_decay: λ_wd > 0, decoupled, multiplied by the learning rate.
-        steps: T.
+        steps: T, the number of optimizer steps.
 
     Source: T. Ding, arXiv:2605.18898 (2026), 4.2 and A.5; X. Wang and L. Aitchison, arXiv:2405.13698 (2024).
     """
@@ -37,7 +37,7 @@ class Training:
 
     @property
     def budget(self) -> float:
-        """T/τ = T η λ_wd: steps in units of τ = 1/(η λ_wd), all at the peak rate."""
+        """T/τ = T η λ_wd: the steps in units of τ = 1/(η λ_wd), as if all were at the peak rate."""
         return self.steps * self.peak_rate * self.weight_decay
 
     @property
@@ -51,22 +51,22 @@ class Training:
         return budget_state(self.budget)
 
     def initial_share(self, mean_rate: float = 1.0) -> float:
-        """The share of each initial weight that decay alone has left, exp(−r T/τ).
+        """Share of each initial weight that remains after weight decay, exp(−r T/τ).
 
-        ``mean_rate`` is r, the mean learning rate over the peak one: 1 if constant, 0.55 for 1 % of warmup and a cosine
-        to a tenth.
+        ``mean_rate`` is r, the mean learning rate divided by the peak one: 1 if constant, 0.55 for 1 % of warmup and a
+        cosine down to a tenth.
         """
         return math.exp(-require_positive_number("mean_rate", mean_rate) * self.budget)
 
 
 def budget_state(budget: float) -> str:
-    """The published state of T/τ: "saturated" above 1, "transition" below 0.2; between them two without a border.
+    """Name the published state of T/τ: "saturated" above 1, "transition" below 0.2, and two states between these.
 
-    Of those the source gives examples alone, "near-saturated" at 0.86 and "approaching" at 0.43. A budget between the
-    examples is said to be either.
+    The source prints no border between these two states, only examples: "near-saturated" at 0.86 and "approaching"
+    at 0.43. A budget between the examples is called "approaching or near-saturated".
 
     Raises:
-        ParameterError: ``budget`` is no positive number.
+        ParameterError: ``budget`` is not a positive number.
 
     Source: T. Ding, arXiv:2605.18898 (2026), 5.2, Table 3 and Fig. 8.
     """

@@ -1,4 +1,4 @@
-"""Do two models' heads differ? Statistic by statistic, and all together, by permutation."""
+"""Permutation tests for a difference between the heads of two models, for each statistic and for all together."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of
 
 PERMUTATIONS = 9_999
-_AT_ONCE = 4_000_000  # signs held at a time
-_TIES = 1e-9  # of a test statistic: by so much may permutations that are as far be apart
+_AT_ONCE = 4_000_000  # signs held in memory at a time
+_TIES = 1e-9  # test statistics closer than this are ties
 
 
 @in_one_line
 @dataclass(frozen=True)
 class TwoModels:
-    """Whether the heads of two models differ in how far they are from random.
+    """Result of tests whether the heads of two models differ in their distances from the null.
 
     Attributes:
-        statistics: of a head's spectrum, in the order of what follows.
-        paired: whether heads were compared place by place.
-        n: units that were compared: key heads, of both models where they are not paired.
-        difference: second less first, in standard deviations of the heads' own nulls: the median over units of the
-            difference where they are paired, or the difference of the medians. NaN of a statistic without a null.
-        p_value: of each statistic, two-sided, by permutation.
-        adjusted_p_value: the same, adjusted for the number of statistics (the largest of all, as correlated as they
-            are): the probability that any of them is so far.
-        omnibus_p_value: of all together: the smallest of these.
-        ways: in how many ways their heads can be permuted, of two that are as far on either side one: no p-value is
-            below 1 / ``ways``.
+        statistics: names of the spectral statistics, in the order of the arrays below.
+        paired: whether heads at equal positions were paired.
+        n: number of units compared: pairs of key heads if paired, otherwise the key heads of both models.
+        difference: second minus first, in standard deviations of the heads' own nulls: the median over units of the
+            differences if paired, otherwise the difference of the medians. NaN for a statistic without a null.
+        p_value: two-sided permutation p-value of each statistic.
+        adjusted_p_value: the same, adjusted for all statistics by the largest, with their correlations: the
+            probability that any of them is so extreme.
+        omnibus_p_value: p-value of all statistics together, the smallest of the adjusted ones.
+        ways: number of permutations of the heads, where a permutation and its reverse count once because the test is
+            two-sided. No p-value is below 1 / ``ways``.
     """
 
     statistics: tuple[str, ...]
@@ -52,28 +52,29 @@ class TwoModels:
 
 
 def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PERMUTATIONS, seed: int = 0) -> TwoModels:
-    """Compare the heads of two models, by their signed distances from their own nulls (on a scale without σ or shape).
+    """Compare the heads of two models by their signed distances from their own nulls, a scale free of σ and shape.
 
-    The unit is a key head: heads that share one share a matrix, and their distances are averaged; or, where the models
-    have other numbers of heads for each, and so averages another spread, the first one stands for all. Where both
-    have the same layers, heads and key heads, of the same sizes, heads of one place are paired: Wilcoxon's signed-rank
-    statistic of the differences, whose signs are flipped at random, the same for all statistics of a unit. Else all
-    units are pooled: the rank-sum statistic, the models' names exchanged at random. Statistics are adjusted for
-    together, by the largest of them (Westfall and Young). p = (b + 1)/(B + 1) of B permutations.
+    The unit is a key head. Heads that share a key head share a matrix, and their distances are averaged. If the models
+    have different numbers of heads per key head, so that averages would differ in spread, only the first head of each
+    key head is used. If both models have the same layers, heads and key heads of the same sizes, heads at equal
+    positions are paired; the statistic is Wilcoxon's signed-rank statistic of the differences, with random signs that
+    are the same for all statistics of a unit. Otherwise all units are pooled, and the statistic is the rank sum, with
+    units assigned to the models at random. P-values are adjusted for all statistics together by the largest of them
+    (Westfall and Young). p = (b + 1)/(B + 1) for B permutations.
 
-    Null: paired, the two heads of a place are exchangeable, independently of those of other places; pooled, all units
-    of both models are exchangeable. Untrained models are so. Heads of trained models depend on each other within a
-    layer, and so the test asks whether these two sets of heads differ, not whether two ways of training do: for that,
-    compare several seeds of each, by :func:`compare_groups`.
+    Null: if paired, the two heads at a position are exchangeable, independently of other positions; if pooled, all
+    units of both models are exchangeable. Both hold for untrained models. Heads of trained models depend on each other
+    within a layer, so the test asks whether these two sets of heads differ, not whether two ways of training do. To
+    test the latter, compare several seeds of each by :func:`compare_groups`.
 
     Args:
         first: scores of a model.
-        second: those of another.
-        permutations: B.
-        seed: of these.
+        second: scores of another model.
+        permutations: B, the number of permutations.
+        seed: seed of the permutations.
 
     Raises:
-        ParameterError: they are no scores trees, or fewer than 2 units of a model were scored.
+        ParameterError: one of them is not a scores tree, or fewer than 2 units of a model were scored.
 
     Source: F. Wilcoxon, Biometrics Bull. 1, 80 (1945); P. H. Westfall and S. S. Young, Resampling-Based Multiple
         Testing (Wiley, 1993); B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010).
@@ -94,7 +95,7 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
             raise ParameterError("scores", f"{len(one)} key heads of {of} that were tested", "2 or more")
     difference = np.median(held[1] - held[0], axis=0) if paired else _difference_of_medians(*held)
     known = np.flatnonzero(np.isfinite(np.concatenate(held)).all(axis=0))
-    # In an order that is theirs, so that which is called the first does not choose the permutations.
+    # Sorted by content, so that the p-values do not depend on which model is given first.
     values = [one[:, known] for one in (held if paired else sorted(held, key=np.ndarray.tobytes))]
     observed, null = (_signed_rank if paired else _rank_sum)(values[0], values[1], permutations, rng)
     p_value, adjusted = np.full((2, len(names)), np.nan)
@@ -107,7 +108,7 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
         p_value=p_value,
         adjusted_p_value=adjusted,
         omnibus_p_value=float(adjusted[known].min()) if known.size else float("nan"),
-        # A test is two-sided: of every permutation its reverse is as far.
+        # The test is two-sided: every permutation is as extreme as its reverse.
         ways=(2 ** len(held[0]) if paired else comb(len(held[0]) + len(held[1]), len(held[0]))) // 2,
     )
 
@@ -115,10 +116,10 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
 def permutation_p_values(
     observed: Float[np.ndarray, " test"], null: Iterable[Float[np.ndarray, "permutation test"]], every: bool = False
 ) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"]]:
-    """Two-sided p of each test, and adjusted for all of them by the largest.
+    """Two-sided p-value of each test, and the same adjusted for all tests by the largest.
 
-    (b + 1)/(B + 1) of B random permutations, or b/B of ``every`` one there is, the observed among them. ``null`` comes
-    in portions.
+    They are (b + 1)/(B + 1) for B random permutations, or b/B if ``null`` holds ``every`` permutation, including the
+    observed one. ``null`` is an iterable of portions.
     """
     far = np.abs(observed) - _TIES
     n = itself = 0 if every else 1
@@ -132,13 +133,13 @@ def permutation_p_values(
 
 
 def head_units(scores: xr.DataTree) -> Float[np.ndarray, "unit statistic"]:
-    """The signed distances of each key head's heads, averaged, of those that were scored."""
+    """Average the signed distances of each key head's heads, for key heads that were scored."""
     units = _units(scores)
     return units[np.isfinite(units).any(axis=-1)]
 
 
 def same_places(first: xr.DataTree, second: xr.DataTree) -> bool:
-    """Whether two models have heads in the same places, of the same sizes, that share their key heads alike."""
+    """Test whether two models have the same layout: positions and sizes of heads, and how they share key heads."""
     heads, others = (one["heads"].to_dataset().transpose("layer", "head", ...) for one in (first, second))
     return (
         shapes_of(first) == shapes_of(second)
@@ -153,14 +154,14 @@ def _statistics(scores: xr.DataTree) -> list[str]:
 
 
 def _sharing(scores: xr.DataTree) -> set[int]:
-    """How many heads a key head has, of all there are."""
+    """Return the set of numbers of heads per key head in a model."""
     heads = scores["heads"].to_dataset().transpose("layer", "head", ...)
     layers = zip(heads["key_head"].values, heads_present(heads), strict=True)
     return {int(n) for key_heads, there in layers for n in np.bincount(key_heads[there]) if n}
 
 
 def _units(scores: xr.DataTree, first_alone: bool = False) -> Float[np.ndarray, "layer_key_head statistic"]:
-    """The mean distance of each key head's heads, or that of their first one, layer by layer; NaN if not scored."""
+    """Average the distances of each key head's heads, or take only the first head, by layer; NaN if not scored."""
     heads = scores["heads"].to_dataset().transpose("layer", "head", "statistic", ...)
     distance, key_head = signed_distance(heads), heads["key_head"].values
     distance = np.where(heads_present(heads)[..., None], distance, np.nan)
@@ -183,7 +184,7 @@ def _difference_of_medians(
 def _signed_rank(
     first: np.ndarray, second: np.ndarray, permutations: int, rng: np.random.Generator
 ) -> tuple[Float[np.ndarray, " statistic"], Iterator[Float[np.ndarray, "permutation statistic"]]]:
-    """Σ ± rank |d| over √Σ rank², observed and with random signs."""
+    """Signed-rank statistic Σ ± rank |d| / √Σ rank², observed and with random signs."""
     from scipy.stats import rankdata
 
     d = second - first
@@ -198,7 +199,7 @@ def _signed_rank(
 def _rank_sum(
     first: np.ndarray, second: np.ndarray, permutations: int, rng: np.random.Generator
 ) -> tuple[Float[np.ndarray, " statistic"], Iterator[Float[np.ndarray, "permutation statistic"]]]:
-    """The second model's sum of ranks among all, over its standard deviation, observed and with random names."""
+    """Rank sum of the second model over its standard deviation, observed and with random assignments to models."""
     from scipy.stats import rankdata
 
     ranks = rankdata(np.concatenate([first, second]), axis=0)
@@ -213,6 +214,6 @@ def _rank_sum(
 
 
 def _portions(permutations: int, n: int) -> list[int]:
-    """The permutations in portions that are held at once."""
+    """Split the permutations into portions that fit in memory."""
     most = max(1, _AT_ONCE // n)
     return [min(most, permutations - begun) for begun in range(0, permutations, most)]

@@ -1,4 +1,4 @@
-"""``rmtbase compare``: scored models beside each other, and beside what was published."""
+"""``rmtbase compare``: compare scored models with each other, and with published ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LISTED = 12
 _ORDER = (
     *("step", "model", "pair", "contrast", "published_model", "component", "statistic", "measure", "group"),
-)  # of the rows that are within one another
+)  # order in which the rows are nested
 
 
 def compare(
@@ -129,7 +129,7 @@ def compare(
 
 
 def _pairs(option: str, given: Sequence[str], value: str) -> list[tuple[str, str]]:
-    """NAME=VALUE, each name once."""
+    """Parse options NAME=VALUE, in which each name occurs once."""
     from rmtbase.errors import ParameterError
 
     found: dict[str, str] = {}
@@ -155,7 +155,7 @@ def _training(text: str) -> Training:
 
 
 def _names(paths: Sequence[Path]) -> dict[Path, str]:
-    """What each file is called: its name without ending, or all of it where two have the same."""
+    """Name each file by its stem, or by its whole path if two have the same stem."""
     from rmtbase.shown import shown
 
     stems = [path.stem for path in paths]
@@ -164,7 +164,7 @@ def _names(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 def _as_json(tree: xr.DataTree) -> dict[str, Any]:
-    """Each group as a list of rows, one for each entry of its first dimension; those of none as they are."""
+    """Return each group as a list of rows, one for each entry of its first dimension; scalar groups as one row."""
     from rmtbase.results.comparison.summary import summarize_comparison
 
     plain: dict[str, Any] = {}
@@ -179,7 +179,7 @@ def _as_json(tree: xr.DataTree) -> dict[str, Any]:
 
 
 def _not_testable(tree: xr.DataTree) -> list[dict[str, str]]:
-    """The tests of models, pairs, groups and measures that could not be made, each with its reason."""
+    """List the tests of models, pairs, groups and measures that could not be made, each with its reason."""
     from rmtbase.results.comparison.summary import not_testable_of
 
     return [one._asdict() for one in not_testable_of(tree)]
@@ -215,7 +215,7 @@ def _print(tree: xr.DataTree, console: Console) -> None:
 
 
 def _print_models(tree: xr.DataTree, console: Console) -> None:
-    """The models, and below them the published ones."""
+    """Print the models, and below them the published ones."""
     from rmtbase.terminal.rows import Column, print_rows
 
     table = tree["models"].to_dataset()
@@ -285,7 +285,7 @@ def _print_components(table: xr.Dataset, console: Console) -> None:
 
 
 def _print_groups(tree: xr.DataTree, console: Console) -> None:
-    """The measures that are shown first, then those that differ most: of two groups with the difference's interval."""
+    """Print headline measures, then those that differ most; for two groups with the interval of the difference."""
     from rmtbase.terminal.rows import UNTESTED, Column, print_rows
 
     between = tree["between"].to_dataset()
@@ -321,7 +321,7 @@ def _print_groups(tree: xr.DataTree, console: Console) -> None:
 
 
 def _left(found: int, tested: int, untested: int) -> str:
-    """A count of those that could be tested, and how many could not."""
+    """Format a count among those that could be tested, with the number that could not."""
     from rmtbase.terminal.rows import UNTESTED
 
     words = f"{found} of {tested}" if tested else UNTESTED

@@ -1,4 +1,4 @@
-"""Models beside each other: what is measured of each, tests of every two, of groups, and of all together."""
+"""Comparison of models: measures of each model, and tests of pairs, of groups, and of all models together."""
 
 from __future__ import annotations
 
@@ -42,30 +42,31 @@ def compare(
     progress: Progress = SILENT,
     paired: bool = False,
 ) -> xr.DataTree:
-    """Set scored models beside each other, and beside what was published.
+    """Compare scored models with each other, and with published models.
 
     Args:
-        models: scores by the name that a model shall have here; or trajectories, which stand with their last step, and
-            of groups with every step that all have.
-        groups: names of models by the name of their group, for :func:`rmtbase.results.comparison.between_groups` of all
-            and :func:`rmtbase.results.comparison.compare_groups` of every two.
-        training: settings of the training, of models where they are known.
-        initial: names of the models that are before training; if None, those of whose heads none left the null.
-        published: whether to put the twelve published models of arXiv:2605.18898 beside them.
-        permutations: of each test.
-        seed: of these, and of the band's null.
-        progress: shows the pairs compared, and is told what cannot be said and why.
-        paired: whether the k-th models of all groups share what a seed decides.
+        models: scores or trajectories, by the name of each model in the comparison. A trajectory is compared at its
+            last step; groups of trajectories are also compared at every step that all of them have.
+        groups: names of models by the name of their group. All groups are compared by
+            :func:`rmtbase.results.comparison.between_groups`, and every pair by
+            :func:`rmtbase.results.comparison.compare_groups`.
+        training: training settings of the models for which they are known.
+        initial: names of the models before training; if None, the models of which no head differs from the null.
+        published: whether to add the twelve published models of arXiv:2605.18898.
+        permutations: number of permutations of each test.
+        seed: seed of the permutations, and of the null of the band.
+        progress: shows the pairs compared, and notes what cannot be compared and why.
+        paired: whether the k-th models of all groups share all that a seed decides.
 
     Returns:
         A comparison, as :func:`rmtbase.results.open_comparison` opens it; its groups and variables are described in
-        ``rmtbase.results.comparison.schema.COMPARISON_SCHEMA``. ``/models`` and ``/components`` are of each model,
-        ``/pairs`` and ``/drifts`` of every two, ``/members``, ``/between`` and ``/groups`` of groups, with ``/along``
-        of their trajectories, ``/findings`` of all: :func:`shape_band` of two models, :func:`scale_law` of two whose
-        training is known, :func:`paired_growth` of three.
+        ``rmtbase.results.comparison.schema.COMPARISON_SCHEMA``. ``/models`` and ``/components`` describe each
+        model; ``/pairs`` and ``/drifts`` every pair; ``/members``, ``/between`` and ``/groups`` the groups, and
+        ``/along`` their trajectories; ``/findings`` all models together: :func:`shape_band` of at least two models,
+        :func:`scale_law` of at least two with known training, :func:`paired_growth` of at least three.
 
     Raises:
-        ParameterError: no model, one that is no scores tree, a group or a training of a model that is not there.
+        ParameterError: there is no model, a model is not a scores tree, or a group or training names an unknown model.
     """
     if not models:
         raise ParameterError("models", 0, "1 at least")
@@ -143,7 +144,7 @@ def _diagnosis(name: str, scores: xr.DataTree, training: Training | None, warnin
 
 
 def _findings(models: Sequence[ComparedModel], table: xr.Dataset, seed: int, warnings: list[str]) -> xr.Dataset:
-    """What is said of all models together, as far as they allow."""
+    """Compute the findings about all models together that their scores allow."""
     found: dict[str, Any] = {}
     fits = [fit for fit in (one.fits(*TRANSMISSION) for one in models) if fit.shapes.size]
     if len(fits) > 1:
@@ -164,6 +165,6 @@ def _findings(models: Sequence[ComparedModel], table: xr.Dataset, seed: int, war
 
 
 def _plain(prefix: str, result: Any) -> dict[str, Any]:
-    """The fields of a result that the schema has, each as a variable."""
+    """Return the fields of a result that the schema has, each as a variable."""
     named = {f"{prefix}_{field.name}": getattr(result, field.name) for field in fields(result)}
     return {name: value for name, value in named.items() if name in COMPARISON_SCHEMA["/findings"]}

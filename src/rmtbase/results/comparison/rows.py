@@ -13,12 +13,12 @@ from rmtbase.tables import csv_text
 
 
 def comparison_csv(comparison: xr.DataTree) -> str:
-    """One row for each model and component, in the units of the weights; of models without fits a row each.
+    """Format a row for each model and component, in the units of the weights; models without fits have one row.
 
-    ``model``, ``component``, then the variables of ``/components`` and those of ``/models``.
+    The columns are ``model``, ``component``, the variables of ``/components``, and the variables of ``/models``.
 
     Raises:
-        ParameterError: it is no comparison.
+        ParameterError: it is not a comparison.
     """
     if "models" not in comparison.children:
         raise ParameterError("comparison", list(comparison.children), "a comparison, with a group models")

@@ -1,4 +1,4 @@
-"""What a comparison file holds, group by group."""
+"""Schema of a comparison file, group by group."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from rmtbase.tables.domain import (
 _MODEL, _PAIR, _CONTRAST = ("model",), ("pair",), ("contrast",)
 _COMPONENT, _PAIR_STATISTIC = ("model", "component"), ("pair", "statistic")
 _MEASURE = ("contrast", "measure")
-_INTERVAL = "interval"  # what comparisons of an older version lack
-_WEIBULL = "weibull"  # what scores without matrices, or of an older version, lack
+_INTERVAL = "interval"  # part that comparisons by older versions lack
+_WEIBULL = "weibull"  # part that is missing for scores without matrices or by older versions
 
 _GROUPED: dict[str, Schema] = {
     "/members": {
@@ -79,7 +79,7 @@ _GROUPED: dict[str, Schema] = {
 
 
 def _along(schema: Schema) -> Schema:
-    """The schema of a group as it is along steps: of every measure."""
+    """Return the schema of a group along steps: every variable of a measure gets the dimension step."""
     stepped = {
         name: replace(one, dims=(STEP, *one.dims)) if "measure" in one.dims and name != "headline" else one
         for name, one in schema.items()
@@ -220,11 +220,11 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
     },
 }
 """The variables of each group of a comparison. ``/drifts``, ``/members``, ``/between``, ``/groups``, ``/along``,
-``/components``, ``/published`` and parts of ``/findings`` are there where there is something to say."""
+``/components``, ``/published`` and parts of ``/findings`` are optional."""
 
 
 def models_named(groups: Mapping[str, xr.Dataset]) -> Fault:
-    """Components and pairs are of the models that are compared."""
+    """Check that components, members and pairs belong to the models of ``/models``."""
     models = set(groups["/models"]["model"].values.tolist())
     for group, names in (("/components", ("model",)), ("/members", ("model",)), ("/pairs", ("first", "second"))):
         for name in names if group in groups else ():

@@ -1,4 +1,4 @@
-"""What a comparison says, in words."""
+"""Summary of a comparison in words."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rmtbase.results.comparison._common_origin import CommonOrigin
 from rmtbase.tables import NotTestable, headline, recorded
 
 _LEVEL = 0.05
-_MOST_PAIRS = 10  # of which each is told by itself
-_SHOWN = 8  # measures that are named
+_MOST_PAIRS = 10  # up to which each pair has a sentence of its own
+_SHOWN = 8  # most measures that are named
 
 
 def summarize_comparison(comparison: xr.DataTree) -> list[str]:
-    """Plain sentences: of every two models, of groups, and of all together, each with the null beside it.
+    """Summarize pairs, groups and all models together in plain sentences, each with its null.
 
     Raises:
-        ParameterError: it is no comparison.
+        ParameterError: it is not a comparison.
     """
     if "models" not in comparison.children:
         raise ParameterError("comparison", list(comparison.children), "a comparison, with a group models")
@@ -47,7 +47,7 @@ def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
 
 
 def _of_many_pairs(each: Sequence[xr.Dataset]) -> Iterator[str]:
-    """How many there are of each kind, and which are copies or of common origin."""
+    """Count the pairs of each kind, and name those that are copies or have a common origin."""
     origins = [_origin(one) for one in each]
     alike = [
         k
@@ -88,7 +88,7 @@ def _origin(pair: xr.Dataset) -> CommonOrigin:
 
 
 def _farthest(pair: xr.Dataset) -> str:
-    """The statistic with the smallest p-value, and of these with the largest difference."""
+    """Name the statistic with the smallest p-value; among equal ones that with the largest difference."""
     p, difference = pair["adjusted_p_value"].values, pair["difference"].values
     known = np.flatnonzero(np.isfinite(p))
     least = known[p[known] == p[known].min()]
@@ -122,13 +122,13 @@ def _of_all_groups(between: xr.Dataset) -> Iterator[str]:
 
 
 def _without_values(between: xr.Dataset, known: int) -> str:
-    """How many measures some model lacks."""
+    """Sentence about the number of measures that some model lacks; "" if there are none."""
     lacking = between.sizes["measure"] - known
     return f" {lacking} more cannot be tested: not all models have a value." if lacking else ""
 
 
 def _of_groups(groups: xr.Dataset) -> Iterator[str]:
-    """Of every two groups which measures differ: by t, whose p is as small as the distance says, if groups has it."""
+    """Sentences about the measures that differ between each pair of groups, by t if available and by permutation."""
     by_t = "t_q_value" in groups
     few: dict[float, list[str]] = {}
     for place in range(groups.sizes["contrast"]):
@@ -159,7 +159,7 @@ def _of_groups(groups: xr.Dataset) -> Iterator[str]:
 
 
 def _difference(one: xr.Dataset) -> str:
-    """A measure with its difference and error."""
+    """Format a measure with its difference, error and interval."""
     interval = ""
     if "interval_low" in one and np.isfinite(one["interval_low"].item()):
         interval = f" (95 % {one['interval_low'].item():+.3g} to {one['interval_high'].item():+.3g})"
@@ -167,7 +167,7 @@ def _difference(one: xr.Dataset) -> str:
 
 
 def _of_steps(between: xr.Dataset) -> Iterator[str]:
-    """From which step on groups differ, of the measures that are shown first."""
+    """Sentence about the step from which groups differ to the end, for the headline measures."""
     smallest = between["smallest_p_value"].item()
     if smallest >= _LEVEL:
         yield (
@@ -229,7 +229,7 @@ _SENTENCES = {
 
 
 def not_testable_of(comparison: xr.DataTree) -> list[NotTestable]:
-    """The tests of a comparison that could not be made, each with its reason."""
+    """List the tests of a comparison that could not be made, each with its reason."""
     held = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
     return [one for name, of in _NOT_TESTABLE.items() if name in held for one in of(held[name])]
 

@@ -1,4 +1,4 @@
-"""Trajectories: the scores of the checkpoints of a training run, and when each head differs."""
+"""Trajectories: scores of the checkpoints of a training run, and the step from which each head differs."""
 
 import lazy_loader
 

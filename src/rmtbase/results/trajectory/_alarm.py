@@ -1,31 +1,32 @@
-"""An alarm that may be asked after every look at a run: which heads have left the null, at a level over all looks.
+"""Alarm for heads that depart from the null, valid at one level over all looks at a run.
 
-Each p-value p of a head is calibrated to an e-value, a number ≥ 0 whose expectation is at most 1 while the head is at
-the null, by a mixture of steps: with thresholds c_m and shares v_m ≥ 0 that sum to 1,
+Each p-value p of a head is calibrated to an e-value, a number ≥ 0 whose expectation is at most 1 as long as the head
+follows the null. The calibrator is a mixture of steps: with thresholds c_m and shares v_m ≥ 0 that sum to 1,
 
     e(p) = Σ_m v_m 1{p ≤ c_m} / c_m,    E e(p) = Σ_m v_m P(p ≤ c_m) / c_m ≤ 1.
 
 The evidence after k looks is S_k = Σ_{j ≤ k} w_j e(p_j), with weights w_j ≥ 0 that sum to at most 1; weights,
 thresholds and shares are set before the first look. S_k rises to S_∞ = Σ_j w_j e(p_j), and E S_∞ ≤ Σ_j w_j ≤ 1
-*however the looks depend on each other*, for expectations add up whatever depends on what: of weights that hardly move
-between looks, p-values are nearly the same, and a product of e-values would not do. So P(S_k ≥ 1/α for some k) ≤ α by
-Markov's inequality.
+*however the looks depend on each other*, because expectations add up under any dependence. Weights hardly move between
+looks, so their p-values are nearly the same, and a product of e-values would not be valid. Hence
+P(S_k ≥ 1/α for some k) ≤ α by Markov's inequality.
 
-Over H heads, which may depend on each other too, the alarm is raised by the e-Benjamini–Hochberg procedure: for the j
-heads of largest evidence, with the largest j for which the j-th of them is at least H / (j α). As evidence only rises,
-who is named once stays so, and all ever named are those named by S_∞: their expected false share is at most α, and with
-no head beyond the null so is the probability of any alarm at any look.
+The H heads may depend on each other as well. The alarm is raised by the e-Benjamini–Hochberg procedure: it names the j
+heads with the largest evidence, for the largest j at which the j-th largest evidence is at least H / (j α). Evidence
+never decreases, so a head that is named stays named, and all heads ever named are those named by S_∞. Their expected
+false share is at most α; if all heads follow the null, so is the probability of any alarm at any look.
 
-The four thresholds spend α where it can be used (:meth:`Spending.of`). With T the weight of the looks that are
-planned, a lone head is named
+The four thresholds spend α where it is useful (:meth:`Spending.of`). Let T be the total weight of the planned looks. A
+single head is named
 
-* at its first look, where p ≤ α w_1 / (5 H);
-* within about √K looks, where p stays below the geometric mean of that and of the next;
-* by the last look planned, where p stays ≤ 2 α T / (5 H), the *smallest effect* that can be seen of one head; and
-* all heads together are, where they stay ≤ α T / 5.
+* at its first look, if p ≤ α w_1 / (5 H);
+* within about √K looks, if p stays below the geometric mean of this bound and the next;
+* by the last planned look, if p stays ≤ 2 α T / (5 H), the *smallest effect* of one head that can be detected;
 
-If all looks are the same, the alarm is false with probability 2 α T / 5 or more. If they are independent it is false
-far less often, for a threshold that holds for every dependence cannot be reached by chance then.
+and all heads are named together if all their p-values stay ≤ α T / 5.
+
+If all looks are identical, the probability of a false alarm is 2 α T / 5 or more. If they are independent it is far
+smaller, because a threshold that holds under every dependence is then hardly reached by chance.
 
 Sources: V. Vovk and R. Wang, Ann. Stat. 49, 1736 (2021), calibrators, and e-values merged by weighted averages; R. Wang
 and A. Ramdas, J. R. Stat. Soc. B 84, 822 (2022), e-BH under any dependence.
@@ -47,25 +48,25 @@ from rmtbase.tables import describe, groups_of, heads_present, tree_of
 
 ALARM_LEVEL = 0.05
 ANALYTIC_FLOOR = 1e-6
-"""f where the null is analytic: of a smaller p-value the order of magnitude alone is known."""
+"""Floor of p-values for an analytic null; of smaller p-values only the order of magnitude is known."""
 
 _OF_ALARM = ("planned_looks", "alarm_level")
 _FORESEEN = 10_000  # looks
-_LATER = 0.1  # share of the weight that is left for looks beyond those planned
-_OPEN_WEIGHT = 0.75  # of the first 14 looks, where none are planned
-_SHARES = (0.2, 0.2, 0.4, 0.2)  # of the level: for one look, √K, all, and all heads together
+_LATER = 0.1  # share of the weight that is reserved for looks beyond those planned
+_OPEN_WEIGHT = 0.75  # weight of the first 14 looks if none are planned
+_SHARES = (0.2, 0.2, 0.4, 0.2)  # of the level: for one look, √K looks, all looks, and all heads together
 _SOON = 100  # looks
 _ROUNDED = 1.0 + 1e-9  # sums of weights are known to rounding
 
 
 @dataclass(frozen=True)
 class Spending:
-    """How the level of an alarm is spent: set before the first look.
+    """Allocation of the level of an alarm, set before the first look.
 
     Attributes:
-        n_heads: H, heads that are looked at.
+        n_heads: H, the number of heads.
         floor: the smallest p-value that the null can give.
-        planned: looks that are planned, K; None where that is open.
+        planned: K, the number of planned looks; None if open.
         level: α.
         thresholds: c_m, ascending.
     """
@@ -78,7 +79,7 @@ class Spending:
 
     @classmethod
     def of(cls, n_heads: int, floor: float, planned: int | None = None, level: float = ALARM_LEVEL) -> Spending:
-        """The thresholds for so many heads and looks: those of the module, none below the floor."""
+        """Compute the thresholds of this module for a number of heads and looks, none below the floor."""
         whole = 1.0 - _LATER if planned is not None else _OPEN_WEIGHT
         at_once, _, at_last, together = _SHARES
         each = level / max(n_heads, 1)
@@ -87,17 +88,17 @@ class Spending:
         return cls(n_heads, floor, planned, level, tuple(max(one, floor) for one in wanted))
 
     def calibrated(self, p_value: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        """The e-value of each p-value; 0 where there is none."""
+        """Return the e-value of each p-value; 0 for NaN."""
         p_value = np.nan_to_num(p_value, nan=np.inf)
         steps = (share / one * (p_value <= one) for share, one in zip(_SHARES, self.thresholds, strict=True))
         return np.sum([*steps], axis=0)
 
     def looks_to_name(self, p_value: float = 0.0, seen: int = 0, departed: int = 1) -> int | None:
-        """How many looks it takes until the alarm is raised for heads that stay at a p-value, or at the null's floor.
+        """Count the looks until the alarm is raised for heads that stay at a p-value, or at the floor of the null.
 
-        That many of the heads leave the null together after ``seen`` looks, none of which has told anything. None: no
-        10 000 looks would, as the weights left, times the e-value, stay below n_heads / (departed α). More draws of
-        the null, or an analytic one, have a larger e-value; a plan keeps weight for later looks.
+        ``departed`` heads depart from the null together after ``seen`` looks that gave no evidence. None if 10 000
+        looks do not suffice, because the remaining weights times the e-value stay below n_heads / (departed α). More
+        draws of the null, or an analytic null, give larger e-values; a plan reserves weight for later looks.
         """
         e_value = float(self.calibrated(np.array(max(p_value, self.floor))))
         reached = np.cumsum(look_weights(seen + _FORESEEN, self.planned)[seen:]) * e_value * _ROUNDED
@@ -105,9 +106,10 @@ class Spending:
         return int(np.argmax(named)) + 1 if named.any() else None
 
     def largest_p_value_named(self, seen: int = 0, departed: int = 1) -> float | None:
-        """The smallest effect that can be seen: the largest p-value at which heads that stay there are still named.
+        """Find the smallest detectable effect: the largest threshold that names heads whose p-value stays there.
 
-        By the last look planned, or within 100 more where none are; None where not even the floor is.
+        They must be named by the last planned look, or within 100 more looks if none are planned. None if heads at the
+        floor are not named either.
         """
         within = max(self.planned - seen, 1) if self.planned is not None else _SOON
         for one in sorted(self.thresholds, reverse=True):
@@ -118,10 +120,10 @@ class Spending:
 
 
 def look_weights(looks: int, planned: int | None = None) -> Float[np.ndarray, " look"]:
-    """The weights of the first looks.
+    """Weights of the first looks.
 
-    Of all that may come they sum to 1: without a plan w_k = 1/log₂(k + 1) − 1/log₂(k + 2), which sum to the first term;
-    of K planned looks each has 0.9/K, and those beyond share the rest in that way.
+    The weights of all possible looks sum to 1. Without a plan w_k = 1/log₂(k + 1) − 1/log₂(k + 2), a telescoping sum.
+    Each of K planned looks has 0.9/K, and later looks share the rest by the same formula.
     """
     place = np.arange(1, looks + 1)
     if planned is None:
@@ -131,13 +133,13 @@ def look_weights(looks: int, planned: int | None = None) -> Float[np.ndarray, " 
 
 
 def evidence(p_value: Float[np.ndarray, "look ..."], spending: Spending) -> Float[np.ndarray, "look ..."]:
-    """S_k of every head after each look."""
+    """Evidence S_k of every head after each look."""
     weights = look_weights(len(p_value), spending.planned)
     return np.cumsum(weights.reshape(-1, *[1] * (p_value.ndim - 1)) * spending.calibrated(p_value), axis=0)
 
 
 def raised(e_value: Float[np.ndarray, " head"], level: float = ALARM_LEVEL) -> Bool[np.ndarray, " head"]:
-    """For which heads the alarm is raised: e-Benjamini–Hochberg."""
+    """Mask of the heads for which the alarm is raised, by the e-Benjamini–Hochberg procedure."""
     order = np.argsort(-e_value, kind="stable")
     rank = np.arange(1, e_value.size + 1)
     reached = np.flatnonzero(e_value[order] * rank * level * _ROUNDED >= e_value.size)
@@ -147,15 +149,15 @@ def raised(e_value: Float[np.ndarray, " head"], level: float = ALARM_LEVEL) -> B
 
 
 def with_alarm(tree: xr.DataTree, planned_looks: int | None = None, level: float = ALARM_LEVEL) -> xr.DataTree:
-    """A trajectory with the evidence against its first null after each look, and when the alarm was raised.
+    """Add to a trajectory the evidence against its first null after each look, and the step of each head's alarm.
 
     Args:
-        tree: a trajectory, each of whose steps is a look.
-        planned_looks: how many were planned before the first; None where that was open.
+        tree: a trajectory; each of its steps is a look.
+        planned_looks: number of looks planned before the first; None if it was open.
         level: α.
 
     Raises:
-        ParameterError: a level not between 0 and 1, or a number of looks that is no positive integer.
+        ParameterError: the level is not between 0 and 1, or the number of looks is not a positive integer.
     """
     level = require_finite_number("level", level)
     if not 0 < level < 1:
@@ -177,7 +179,7 @@ def with_alarm(tree: xr.DataTree, planned_looks: int | None = None, level: float
 
 
 def spending_of(tree: xr.DataTree) -> Spending | None:
-    """How the level of a trajectory's alarm is spent; None where there is no alarm."""
+    """Return the :class:`Spending` of a trajectory's alarm; None if there is no alarm."""
     if "alarm_level" not in tree.attrs:
         return None
     present = heads_present(groups_of(tree)["/heads"].isel({STEP: 0}))
@@ -186,7 +188,7 @@ def spending_of(tree: xr.DataTree) -> Spending | None:
 
 
 def alarm_sentence(tree: xr.DataTree) -> str:
-    """For how many heads the alarm was raised, and the smallest effect that it can see; "" where there is no alarm."""
+    """Sentence about the heads with an alarm and the smallest detectable effect; "" if there is no alarm."""
     spending = spending_of(tree)
     if spending is None:
         return ""
@@ -205,14 +207,14 @@ def alarm_sentence(tree: xr.DataTree) -> str:
 
 
 def without_alarm(tree: xr.DataTree) -> xr.DataTree:
-    """A trajectory as it is without one: to be joined to another."""
+    """Remove the alarm from a trajectory, so that it can be joined to another."""
     groups = groups_of(tree)
     groups["/departures"] = groups["/departures"].drop_vars(ALARM_VARIABLES, errors="ignore")
     return tree_of(groups, {name: value for name, value in tree.attrs.items() if name not in _OF_ALARM})
 
 
 def alarm_floor(tree: xr.DataTree) -> float:
-    """f of the first null of a trajectory: of the omnibus test, of several shapes of heads the largest."""
+    """Smallest omnibus p-value that the first null of a trajectory can give, the largest floor over head shapes."""
     if str(tree.attrs["null_method"]) == "analytic":
         return ANALYTIC_FLOOR
     null = groups_of(tree)["/null"]

@@ -1,4 +1,4 @@
-"""Scores of single checkpoints as a trajectory of one step, and trajectories joined to one."""
+"""Trajectories of one step from the scores of a checkpoint, and the joining of trajectories."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _OF_NULLS = ("p_value", "omnibus_p_value", "omnibus_q_value")
 
 
 def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[str, Any] | None = None) -> xr.DataTree:
-    """The trajectory of a single step.
+    """Build the trajectory of a single step.
 
     Args:
-        scores: of one checkpoint by each null, in the order in which the file is to name them; ``/heads`` is by the
-            first.
-        at: which checkpoint.
-        options: how it was scored, to be recorded.
+        scores: scores of one checkpoint against each null, in the order of the nulls in the file; ``/heads`` is scored
+            against the first.
+        at: the checkpoint.
+        options: options of the scoring, which are recorded.
     """
     first = next(iter(scores.values()))
     groups: dict[str, xr.Dataset] = {}
@@ -53,7 +53,7 @@ def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[s
 
 
 def renamed(tree: xr.DataTree, at: StepName) -> xr.DataTree:
-    """The step of a trajectory that has the weights of another, as that one."""
+    """Copy the step of a trajectory that has the same weights as ``at``, under the step and revision of ``at``."""
     part = _only(tree, [next(one.step for one in revisions_of(tree).values() if one.fingerprint == at.fingerprint)])
     groups = groups_of(part.copy(deep=True))
     for name, group in groups.items():
@@ -68,18 +68,18 @@ def renamed(tree: xr.DataTree, at: StepName) -> xr.DataTree:
 def joined(
     parts: Sequence[xr.DataTree], failed: Mapping[str, str] | None = None, like: xr.DataTree | None = None
 ) -> xr.DataTree:
-    """One trajectory of several, in the order of their steps. Those of another shape than most are left out, and named.
+    """Join trajectories in the order of their steps; those whose shape differs from most are left out and named.
 
-    Which checkpoints hold the same weights, and when each head left each null, is found out anew: the same comes of the
-    same steps, in whatever order and in how many parts they were joined.
+    Checkpoints with the same weights, and the steps at which each head departs from each null, are determined anew. The
+    result depends only on the steps, not on the order or the number of the parts.
 
     Args:
-        parts: trajectories of one model by the same nulls, of no common step.
-        failed: revisions that could not be scored, and why not.
-        like: that of them whose shape all have to have; by default most of the steps decide.
+        parts: trajectories of one model by the same nulls, without a common step.
+        failed: revisions that could not be scored, with the reasons.
+        like: the part whose shape is required; by default the shape of most steps.
 
     Raises:
-        ParameterError: there are none, or two of one step or of one revision.
+        ParameterError: there are no parts, or two have a step or a revision in common.
     """
     if not parts:
         raise ParameterError("parts", "none", "one trajectory at least")
@@ -107,21 +107,21 @@ def joined(
 
 
 def until(tree: xr.DataTree, step: int) -> xr.DataTree | None:
-    """A trajectory without its steps beyond one; None where it has no other.
+    """Drop the steps of a trajectory after a given one; None if no step is left.
 
     Args:
         tree: a trajectory.
-        step: of training, the last that stays.
+        step: the last training step to keep.
 
     Returns:
-        A trajectory whose departures and duplicates are those of its own steps.
+        A trajectory whose departures and duplicates follow from the remaining steps.
     """
     kept = [one for one in _steps(tree) if one <= step]
     return _only(tree, kept) if kept else None
 
 
 def _only(tree: xr.DataTree, steps: Sequence[int]) -> xr.DataTree:
-    """Some steps of a trajectory, as if there were no others."""
+    """Select steps of a trajectory, as if there were no others."""
     groups = groups_of(tree)
     for name, group in groups.items():
         if along := _along(group):
@@ -132,14 +132,14 @@ def _only(tree: xr.DataTree, steps: Sequence[int]) -> xr.DataTree:
 
 
 def _along(group: xr.Dataset) -> tuple[str, np.ndarray] | None:
-    """The dimension along which a group changes with the step, and the step of each of its places; None where none."""
+    """Return the dimension along which a group changes with the step, and the steps along it; None if there is none."""
     if STEP_OF_ENTRY in group.variables:
         return str(group[STEP_OF_ENTRY].dims[0]), group[STEP_OF_ENTRY].values
     return (STEP, group[STEP].values) if STEP in group.dims else None
 
 
 def _stepped(group: str, dataset: xr.Dataset, at: StepName) -> xr.Dataset:
-    """A group of scores with its first dimension ``step``, where it has one."""
+    """Add the first dimension ``step`` to those variables of a group of scores that change with the step."""
     made_of_weights = [*dataset.data_vars, *(name for name in dataset.coords if name == "null_scale")]
     moving = [name for name in made_of_weights if has_step(str(name), tuple(map(str, dataset[name].dims)))]
     if not moving:
@@ -152,7 +152,7 @@ def _stepped(group: str, dataset: xr.Dataset, at: StepName) -> xr.Dataset:
 
 
 def _entries(dataset: xr.Dataset, at: StepName) -> xr.Dataset:
-    """A group whose entries come and go: each with its step."""
+    """Add the step of each entry to a group whose number of entries varies."""
     (entry,) = dataset.dims
     return dataset.assign({STEP_OF_ENTRY: (entry, np.full(dataset.sizes[entry], at.step))})
 
@@ -162,7 +162,7 @@ def _of_step(at: StepName) -> dict[str, Any]:
 
 
 def _by_null(scores: Mapping[str, xr.DataTree], at: StepName) -> xr.Dataset:
-    """The p-values of each null, from which the departures follow."""
+    """Collect the p-values of each null, from which the departures follow."""
     each = []
     for tree in scores.values():
         heads = groups_of(tree)["/heads"]
@@ -188,10 +188,10 @@ def _with_duplicates(heads: xr.Dataset) -> xr.Dataset:
 
 
 def _concatenated(datasets: Sequence[xr.Dataset]) -> xr.Dataset:
-    """A group of all parts in the order of the steps; of what is the same at all steps that of the last."""
+    """Concatenate a group of all parts in the order of the steps; constant variables are taken from the last part."""
     if (along := _along(datasets[-1])) is None:
         return datasets[-1]
-    whole: xr.Dataset = xr.concat(  # type: ignore[assignment]  # of datasets a dataset
+    whole: xr.Dataset = xr.concat(  # type: ignore[assignment]  # the concat of datasets is a dataset
         datasets, dim=along[0], data_vars="minimal", coords="minimal", compat="override", join="override"
     )
     (dim, steps) = _along(whole) or along
@@ -199,7 +199,7 @@ def _concatenated(datasets: Sequence[xr.Dataset]) -> xr.Dataset:
 
 
 def _described(groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any]) -> xr.DataTree:
-    """The tree of those groups, with words for what a trajectory has beside scores."""
+    """Build the tree of the groups, and describe the variables that a trajectory adds to scores."""
     words = {name: DEPARTURES_SCHEMA if name == "/departures" else STEP_COORDINATES for name in groups}
     return tree_of({name: describe(one, words[name]) for name, one in groups.items()}, attributes)
 
@@ -209,16 +209,16 @@ def _steps(part: xr.DataTree) -> list[int]:
 
 
 def _shape(part: xr.DataTree) -> str:
-    """What the checkpoints of a trajectory have in common with those that they can be joined to."""
+    """Return a key that is equal for trajectories that can be joined."""
     return json.dumps(_sizes(part), sort_keys=True)
 
 
 def _sizes(part: xr.DataTree) -> dict[str, list[Any]]:
-    """Of each group what is there once: places, names, sizes."""
+    """Dimensions of the variables of each group, and the values of those that do not depend on the step."""
     sizes: dict[str, list[Any]] = {}
     for path, group in groups_of(part).items():
         if STEP not in group.dims:
-            sizes[path] = []  # a null, whose numbers follow, or entries that come and go
+            sizes[path] = []  # a null, which follows from the others, or a varying number of entries
             continue
         for name, variable in group.variables.items():
             if STEP not in variable.dims:
@@ -231,7 +231,7 @@ def _sizes(part: xr.DataTree) -> dict[str, list[Any]]:
 
 
 def differing(part: xr.DataTree, other: xr.DataTree) -> str:
-    """Where two trajectories of different shapes differ, in words; "" where their shapes are the same."""
+    """Describe in words how the shapes of two trajectories differ; "" if they are the same."""
     here, there = _sizes(part), _sizes(other)
     names = [name for name in {**there, **here} if here.get(name) != there.get(name)]
     found, expected = (groups_of(one)["/heads"].sizes for one in (part, other))

@@ -1,4 +1,4 @@
-"""What a trajectory says of how it came to be, in its attributes: of single checkpoints, and of several together."""
+"""Attributes of a trajectory that record its origin, for single checkpoints and for joined ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmtbase.shown import in_one_line
 from rmtbase.tables import groups_of
 
 COMMIT = "hub commit "
-"""How the note of a model begins that says which commit of the hub it is."""
+"""Prefix of the note that names the hub commit of a model."""
 
 SAID = ("notes", "warnings")
 _OF_REVISION = frozenset({"revision", "sha256", "sha256_of_variables"})
@@ -24,13 +24,13 @@ _INSTALLATION = ("software", "platform")
 
 @in_one_line
 class StepName(NamedTuple):
-    """What a step of a trajectory is of.
+    """Checkpoint of a step of a trajectory.
 
     Attributes:
-        step: optimizer steps taken.
-        revision: of the model, or the name of its folder.
-        fingerprint: SHA-256 of its weights.
-        commit: of the hub, if it is from there.
+        step: number of optimizer steps taken.
+        revision: revision of the model, or the name of its folder.
+        fingerprint: SHA-256 of the weights.
+        commit: commit on the hub, if the checkpoint is from there.
     """
 
     step: int
@@ -40,7 +40,7 @@ class StepName(NamedTuple):
 
 
 def revisions_of(tree: xr.DataTree) -> dict[str, StepName]:
-    """The checkpoints of a trajectory by the names of their revisions, in the order of their steps."""
+    """Return the checkpoints of a trajectory by revision, in the order of their steps."""
     heads, weights = groups_of(tree)["/heads"], json.loads(tree.attrs["provenance"])["weights"]
     steps, revisions, fingerprints = (heads[name].values.tolist() for name in (STEP, "revision", "fingerprint"))
     return {
@@ -50,17 +50,17 @@ def revisions_of(tree: xr.DataTree) -> dict[str, StepName]:
 
 
 def options_of(tree: xr.DataTree) -> dict[str, Any] | None:
-    """How the checkpoints of a trajectory were scored, as :meth:`Scoring.options` says it; None where it does not."""
+    """Return the :meth:`Scoring.options` by which the checkpoints were scored; None if they are not recorded."""
     return json.loads(tree.attrs["provenance"]).get("options")
 
 
 def failures(tree: xr.DataTree) -> dict[str, str]:
-    """The revisions that could not be scored, and why not."""
+    """Return the revisions that could not be scored, with the reasons."""
     return {one["revision"]: one["reason"] for one in json.loads(tree.attrs["failed"])}
 
 
 def attributes_of_one(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the scores of a checkpoint by the first null, with what says how those by all came to be."""
+    """Attributes of the scores of a checkpoint by the first null, with the provenance of the scores by every null."""
     first = next(iter(scores.values())).attrs
     records = {name: json.loads(tree.attrs["provenance"]) for name, tree in scores.items()}
     whole = next(iter(records.values()))
@@ -82,14 +82,14 @@ def attributes_of_one(scores: Mapping[str, xr.DataTree], at: StepName, options: 
         "kind": "trajectory",
         "nulls": json.dumps(list(scores)),
         "failed": "[]",
-        # but for the commit, which the same weights may have several of
+        # without the commit: the same weights may have several
         **{name: json.dumps([one for one in lines if not one.startswith(COMMIT)]) for name, lines in said.items()},
         "provenance": _json(provenance),
     }
 
 
 def renamed_attributes(part: xr.DataTree, at: StepName) -> dict[str, Any]:
-    """Those of a step for another one at which the weights were the same."""
+    """Attributes of a step, rewritten for another step that has the same weights."""
     record = json.loads(part.attrs["provenance"])
     (weights,) = record["weights"].values()
     weights.pop("commit", None)
@@ -100,12 +100,12 @@ def renamed_attributes(part: xr.DataTree, at: StepName) -> dict[str, Any]:
 def joined_attributes(
     parts: Sequence[xr.DataTree], revisions: Iterable[str], failed: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Those of a trajectory that is made of some revisions of others, whatever these were made of.
+    """Attributes of a trajectory that is joined from some revisions of others, however these were made.
 
     Args:
-        parts: in the order of their last steps.
-        revisions: those that it has, in the order of their steps.
-        failed: further ones that could not be scored, and why not.
+        parts: the other trajectories, in the order of their last steps.
+        revisions: revisions of the joined trajectory, in the order of their steps.
+        failed: further revisions that could not be scored, with the reasons.
     """
     records, there = [json.loads(part.attrs["provenance"]) for part in parts], list(revisions)
     weights = {name: one for record in records for name, one in record["weights"].items()}
@@ -140,7 +140,7 @@ def joined_attributes(
 
 
 def _lines(part: xr.DataTree, name: str) -> dict[str, list[str]]:
-    """What was said of each revision of a trajectory."""
+    """Collect the notes or warnings about each revision of a trajectory."""
     weights = json.loads(part.attrs["provenance"])["weights"]
     of_some = set(_of_some({key: weights[key] for key in revisions_of(part)}, name))
     of_all = [line for line in json.loads(part.attrs[name]) if line not in of_some]
@@ -152,19 +152,19 @@ def _of_all(each: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _of_some(weights: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
-    """What was said of some revisions alone, with which ones in front."""
+    """List the lines about only some revisions, prefixed with these revisions."""
     own = {key: one.get(name, ()) for key, one in weights.items()}
     return [f"{_words(own, line)}: {line}" for line in _once(line for lines in own.values() for line in lines)]
 
 
 def _words(own: Mapping[str, Sequence[str]], line: str) -> str:
-    """Of which revisions a line was said, those that follow each other by their first and last."""
+    """Name the revisions that a line is about; consecutive ones by the first and the last."""
     runs = [[key for key, _ in run] for was, run in groupby(own.items(), key=lambda one: line in one[1]) if was]
     return ", ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """By which names are sorted, step-9 before step-10."""
+    """Sort key of names in natural order, step-9 before step-10."""
     return [(int(one), "") if one.isdecimal() else (-1, one) for one in re.split(r"(\d{1,15})", name)]
 
 

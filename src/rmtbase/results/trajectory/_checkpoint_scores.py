@@ -1,4 +1,4 @@
-"""The scores of one checkpoint of a series by every null that is asked for: fetched, scored, discarded."""
+"""Scores of one checkpoint of a series against every requested null: fetched, scored, discarded."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from rmtbase.tables import SCHEMA_VERSION, provenance
 Result = TypeVar("Result")
 
 FETCHED = "rmtbase-fetched-"
-"""How the names of folders begin that what is fetched is in until it is scored."""
+"""Prefix of the temporary folders that hold fetched files until they are scored."""
 
 
 @in_one_line
 @dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """How each checkpoint is scored: the options of :func:`rmtbase.score`, with several nulls.
+    """Options by which each checkpoint is scored: those of :func:`rmtbase.score`, with several nulls.
 
     Attributes:
-        nulls: objects of :mod:`rmtbase.nulls` or their names. Matrices and further circuits are scored only beside the
+        nulls: objects of :mod:`rmtbase.nulls` or their names. Matrices and further circuits are scored only with the
             first.
-        fold, proof: how each model was opened, which is recorded with the scores.
+        fold, proof: how each model was opened; recorded with the scores.
     """
 
     nulls: Sequence[Null | str] | Null | str = ("gaussian",)
@@ -54,7 +54,7 @@ class Scoring:
         """Nulls by name, in their order.
 
         Raises:
-            ParameterError: there are none, or two with one name.
+            ParameterError: there are no nulls, or two have the same name.
         """
         given = [self.nulls] if isinstance(self.nulls, Null | str) else list(self.nulls)
         names = [one for one in given if isinstance(one, str)]
@@ -67,7 +67,7 @@ class Scoring:
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """Everything that decides about the scores of given weights, as plain values; tables by their digests.
+        """Everything that determines the scores of given weights, as plain values; tables are given by their digests.
 
         Raises:
             TableError, MissingFileError: a table of a null cannot be read.
@@ -78,7 +78,7 @@ class Scoring:
         )
 
     def key(self) -> str:
-        """Digest that differs wherever the scores of the same weights could differ.
+        """Digest that differs whenever the scores of the same weights could differ.
 
         Raises:
             TableError, MissingFileError: a table of a null cannot be read.
@@ -110,13 +110,13 @@ class Scoring:
 
 
 class Failed(NamedTuple):
-    """Why a checkpoint could not be scored."""
+    """Reason for which a checkpoint could not be scored."""
 
     reason: str
 
 
 class Same(NamedTuple):
-    """A checkpoint whose weights are those of another one, which is scored already, or by somebody else just now."""
+    """Checkpoint with the weights of another one that is already scored, or is being scored by another worker."""
 
     at: StepName
 
@@ -130,20 +130,20 @@ def score_checkpoint(
     folder: Path | None = None,
     progress: Progress = SILENT,
 ) -> xr.DataTree | Failed | Same:
-    """The trajectory of one step, or why there is none.
+    """Score one checkpoint as a trajectory of one step, or return why there is none.
 
     Args:
-        series: that the checkpoint is of.
-        revision: which.
-        scoring: how.
-        is_left: whether its weights, once they are known, are still to be scored.
-        keep: leave what is fetched in the hub's cache.
-        folder: in which it is otherwise, until it is scored; by default the system's for temporary files.
-        progress: told what was recorded about the model.
+        series: the series of the checkpoint.
+        revision: the checkpoint.
+        scoring: options of the scoring.
+        is_left: tells whether the weights, once they are known, are still to be scored.
+        keep: whether to leave fetched files in the hub's cache.
+        folder: folder for fetched files if they are not kept; by default the system's temporary folder.
+        progress: receives the notes about the model.
 
     Raises:
-        ParameterError: an option that the model does not have.
-        TableError, MissingFileError: the baseline is none.
+        ParameterError: the model does not support an option.
+        TableError, MissingFileError: the table of a null cannot be read.
     """
 
     def scored(model: Model, at: StepName) -> xr.DataTree | Same:
@@ -159,7 +159,7 @@ def with_checkpoint(
     keep: bool = False,
     folder: Path | None = None,
 ) -> Result | Failed:
-    """What comes of a checkpoint that is fetched, opened, used and discarded; or why it cannot be read."""
+    """Fetch, open, use and discard a checkpoint; return the result, or the reason why it cannot be read."""
     with _place(series, keep, folder) as cache:
         try:
             model = series.open(revision, cache)
@@ -168,15 +168,15 @@ def with_checkpoint(
         except CheckpointError as error:
             reason = str(error)
             for place in (f"{place}/" for place in (cache, series.folder) if place is not None):
-                reason = reason.replace(place, "")  # so that the same is told in the same words wherever it happens
+                reason = reason.replace(place, "")  # so that the message does not depend on the location
             return Failed(reason)
 
 
 @contextmanager
 def _place(series: Series, keep: bool, folder: Path | None) -> Iterator[Path | None]:
-    """Where a checkpoint of the hub is while it is scored; None where it is not fetched, or kept where the hub has it.
+    """Temporary folder for a fetched checkpoint; None if it is not fetched or is kept in the hub's cache.
 
-    What the hub's own cache held before is read there, and stays.
+    Files that the hub's cache already holds are read from there, and stay.
     """
     if keep or series.folder is not None:
         yield None
@@ -186,17 +186,17 @@ def _place(series: Series, keep: bool, folder: Path | None) -> Iterator[Path | N
 
 
 class NotedOnce:
-    """Progress without bars of its own, that tells what is said of several checkpoints once."""
+    """Progress without bars, which shows a note that several checkpoints share only once."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress, self._said = progress, set[str]()
 
     def bar(self, label: str, total: int) -> Any:
-        """No bar: that of the checkpoints is above it."""
+        """Return a silent bar, because the checkpoints have a bar already."""
         return SILENT.bar(label, total)
 
     def note(self, line: str) -> None:
-        """One line, the first time; of which commit a checkpoint is, the file says."""
+        """Show a line the first time; the commit of a checkpoint is recorded in the file and not shown."""
         if line not in self._said and not line.startswith(COMMIT):
             self._said.add(line)
             self._progress.note(line)

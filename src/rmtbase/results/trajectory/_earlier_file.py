@@ -1,4 +1,4 @@
-"""The file of a trajectory that is there already, to be gone on with: of the same model, scored in the same way."""
+"""Existing file of a trajectory that is to be continued: same model, same options, same weights."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _ADVICE = "name another output, or remove that file to begin anew"
 
 
 def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = None) -> xr.DataTree | None:
-    """The trajectory in a file, where it can be gone on with; None where there is no file.
+    """Open the trajectory in a file that is to be continued; None if there is no file.
 
     Args:
         output: the file.
-        options: how the checkpoints to come are scored: :attr:`Scoring.options`.
-        model: what it has to be of, where that is known.
+        options: :attr:`Scoring.options` of the further checkpoints.
+        model: model that the file must belong to, if known.
 
     Raises:
-        TableError: it is something else, is damaged, or is of another model or scored in another way. It stays.
+        TableError: the file is not a trajectory, is damaged, or belongs to another model or other options. It is left
+            unchanged.
     """
     try:
         tree = open_trajectory(output)
@@ -58,13 +59,14 @@ def require_same_weights(
     folder: Path,
     progress: Progress,
 ) -> None:
-    """Refuse to go on with a trajectory that has a checkpoint of the series with other weights than it has now.
+    """Raise an error if a checkpoint of the series has other weights now than in the trajectory.
 
-    Of the hub the commit tells; else the weights are read. What cannot be read any more is told of.
+    Checkpoints on the hub are compared by commit; otherwise the weights are read. Checkpoints that can no longer be
+    read are noted.
 
     Raises:
-        ParameterError: a revision that is another one's step in the file, or is of another step there.
-        TableError: other weights.
+        ParameterError: a step or revision of the series belongs to another revision or step in the file.
+        TableError: the weights of a checkpoint differ.
     """
     by_name = revisions_of(tree)
     by_step = {at.step: at for at in by_name.values()}
@@ -86,7 +88,7 @@ def require_same_weights(
 
 
 def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with those of each null by themselves: ``"seed of gaussian"``."""
+    """Return the options with those of each null as separate entries, such as ``"seed of gaussian"``."""
     nulls = options["nulls"]
     of_nulls = {f"{one} of {name}": value for name, null in nulls.items() for one, value in null.items()}
     return {**options, "nulls": list(nulls), **of_nulls}

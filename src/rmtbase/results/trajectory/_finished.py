@@ -1,4 +1,4 @@
-"""The checkpoints of a trajectory that are scored, kept beside it until all are: a file of one step for each."""
+"""Finished checkpoints of a trajectory, kept in a file of one step each until all are scored."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _STEP_FILE = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}\.nc", re.ASCII)
 
 @dataclass(frozen=True)
 class Finished:
-    """The folder of one trajectory's finished checkpoints; made by :func:`finished_checkpoints`.
+    """Folder of one trajectory's finished checkpoints; made by :func:`finished_checkpoints`.
 
     Attributes:
-        folder: holds them, and what is being fetched.
-        key: of how they are scored.
+        folder: the folder, which also holds files that are being fetched.
+        key: digest of the options of the scoring.
     """
 
     folder: Path
     key: str
 
     def write(self, revision: Revision, step: xr.DataTree) -> None:
-        """Keep one; it is there as a whole or not at all.
+        """Write one checkpoint, atomically.
 
         Raises:
             OutputError: it cannot be written. The others are untouched.
@@ -44,7 +44,7 @@ class Finished:
         write_table(step, self._path(revision))
 
     def read(self, revision: Revision, progress: Progress) -> xr.DataTree | None:
-        """One that was scored just so, of just those files; None where there is none. A damaged one is told of."""
+        """Read a checkpoint scored with these options from the same files; None if there is none or it is damaged."""
         try:
             return open_trajectory(self._path(revision))
         except MissingFileError:
@@ -54,21 +54,21 @@ class Finished:
             return None
 
     def count(self) -> int:
-        """How many there are."""
+        """Return the number of finished checkpoints."""
         return sum(_STEP_FILE.fullmatch(path.name) is not None for path in self.folder.iterdir())
 
     def words(self) -> str:
-        """How many are kept, and where; "" where none is."""
+        """Say how many checkpoints are kept, and where; "" if there are none."""
         count = self.count()
         if not count:
             return ""
         return f"{count} finished checkpoint{'s are' if count != 1 else ' is'} kept in {shown(self.folder)}"
 
     def remove(self) -> None:
-        """Delete them, once the trajectory is written. What is not ours stays.
+        """Delete the finished checkpoints, once the trajectory is written. Other files stay.
 
         Raises:
-            OutputError: some of it cannot be deleted.
+            OutputError: a checkpoint cannot be deleted.
         """
         try:
             for path in list(self.folder.iterdir()):
@@ -83,24 +83,25 @@ class Finished:
 
 
 def finished_folder(output: Path) -> Path:
-    """The folder of the finished checkpoints of a trajectory that is not."""
+    """Return the folder of the finished checkpoints of an unfinished trajectory."""
     return output.with_name(f"{output.name}.steps")
 
 
 @contextmanager
 def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
-    """The finished checkpoints of a trajectory, for the length of a ``with`` block, locked against other runs.
+    """Open the finished checkpoints of a trajectory for a ``with`` block, locked against other runs.
 
     Raises:
-        StoreError: the folder holds those of other options, is in use, or is something else. Nothing in it is changed.
-        OutputError: it cannot be made or locked.
+        StoreError: the folder holds checkpoints of other options or foreign files, is in use, or is not a folder.
+            Nothing in it is changed.
+        OutputError: the folder cannot be made or locked.
     """
     folder = finished_folder(output)
     _require_ours(folder, key)
     finished = Finished(folder, key)
     with locked_folder(folder, "finished checkpoints", lambda: not finished.count()):
         sweep(folder)
-        for left in folder.glob(f"{FETCHED}*"):  # by a run that was killed as it scored it
+        for left in folder.glob(f"{FETCHED}*"):  # by a run that was killed while it scored the checkpoint
             shutil.rmtree(left, ignore_errors=True)
         with said_what_is_kept(finished.words):
             yield finished

@@ -1,4 +1,4 @@
-"""``rmtbase trajectory``: the checkpoints of a training run against the null, and when each head left it."""
+"""``rmtbase trajectory``: score the checkpoints of a training run, and find when each head departs from the null."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rmtbase.results.trajectory.summary import StepSummary, TrajectorySummary
 
 LEFT_OUT = 1
-"""The status where the file is written and some checkpoints are not in it."""
+"""Exit status if the file is written without some of the checkpoints."""
 
 
 def trajectory(
@@ -153,7 +153,7 @@ def _summary_json(summary: TrajectorySummary, path: Path) -> dict[str, Any]:
 
 
 def _print_summary(summary: TrajectorySummary, console: Console) -> None:
-    """A line for each checkpoint, then when heads left each null."""
+    """Print a line for each checkpoint, then the departures from each null."""
     from rmtbase.statistics import SPECTRAL_STATISTICS
     from rmtbase.terminal.rows import UNTESTED, Column, print_rows
     from rmtbase.terminal.streams import cell
@@ -189,7 +189,7 @@ def _print_summary(summary: TrajectorySummary, console: Console) -> None:
 
 
 def _left(step: StepSummary, null: str) -> str:
-    """How many heads have left a null, and of how many where these are others than against the first null."""
+    """Format the number of heads that differ from a null, with the number tested if not that of the first null."""
     from rmtbase.terminal.rows import UNTESTED
 
     number, tested = step.left[null], step.tested[null]

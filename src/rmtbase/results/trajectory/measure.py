@@ -1,4 +1,4 @@
-"""The trajectory of a model: every checkpoint fetched, scored and discarded, one at a time or on Dask workers."""
+"""Trajectory of a model: every checkpoint is fetched, scored and discarded, one at a time or on Dask workers."""
 
 from __future__ import annotations
 
@@ -45,51 +45,53 @@ def trajectory(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> xr.DataTree:
-    """Score the checkpoints of a model, and say when each head left each null.
+    """Score the checkpoints of a model, and find the step at which each head departs from each null.
 
-    One checkpoint at a time is fetched, scored and discarded, so that disk and memory hold one, beside the scores. A
-    checkpoint that cannot be scored, or whose matrices have other sizes than those of most, is named in the attribute
-    ``failed``, and the rest goes on. Weights that are those of another revision are scored once, and the later one is
-    flagged (``duplicate_of``).
+    Checkpoints are fetched, scored and discarded one at a time, so that disk and memory hold only one, besides the
+    scores. A checkpoint that cannot be scored, or whose matrices differ in size from most, is named in the attribute
+    ``failed``, and the run continues. If several revisions have the same weights, these are scored once, and the later
+    revisions are flagged (``duplicate_of``).
 
-    With an ``output`` every checkpoint that is finished is kept in the folder ``<output>.steps`` until the trajectory
-    is written. Called again after a kill, with the same options and of the same files, it goes on where it stood. A
-    file that is whole is gone on with too: only the checkpoints that it lacks are scored, and those that could not be
-    before; what it has stays in it, even where the checkpoint is there no more. Either way the file is that of one
-    uninterrupted run, to the bit. The weights of checkpoints that are still there are read again to see that they are
-    the same, but for those of the hub, where the commit tells.
+    With an ``output``, every finished checkpoint is kept in the folder ``<output>.steps`` until the trajectory is
+    written. If a run is killed, calling the function again with the same options and files resumes it. A complete file
+    is extended: only checkpoints that it lacks, or that could not be scored before, are scored; its other steps stay,
+    even if their checkpoints no longer exist. Either way the file is bit-identical to that of one uninterrupted run.
+    The weights of checkpoints that still exist are read again to check that they are unchanged; for checkpoints on the
+    hub the commit is compared instead.
 
     Args:
         model: a hub id or the name of a known model, whose branches and tags are its checkpoints; a folder of
             checkpoints ``step-N`` or ``checkpoint-N``; ``"demo"``; or a series from :func:`rmtbase.models.find_series`,
-            which takes the options of opening.
-        revisions: ``"all"`` whose names tell their steps, or some: see :func:`rmtbase.models.find_series`.
+            which takes the options for opening.
+        revisions: ``"all"`` revisions whose names give their steps, or a selection: see
+            :func:`rmtbase.models.find_series`.
         output: file to write.
         nulls: objects of :mod:`rmtbase.nulls` or their names. ``/heads``, ``/matrices`` and further circuits are scored
-            against the first; ``/departures`` has p- and q-values of all.
-        matrices: as of :func:`rmtbase.score`.
-        circuits: as of :func:`rmtbase.score`.
-        components: as of :func:`rmtbase.score`.
-        elements: as of :func:`rmtbase.score`.
-        keep: leave what is fetched in the hub's cache; what it held before stays there in any case.
-        workers: score on that many local processes through Dask, each on one core of the CPU.
-        scheduler: on the workers of the Dask scheduler at that address instead; they fetch for themselves, and read
-            folders under the same name.
-        overwrite: begin anew where a file is there already, and replace it, whatever it is, when the new one is whole.
-        progress: shows the checkpoints scored, and is told what was recorded about them.
+            against the first; ``/departures`` has p- and q-values for all nulls.
+        matrices: as in :func:`rmtbase.score`.
+        circuits: as in :func:`rmtbase.score`.
+        components: as in :func:`rmtbase.score`.
+        elements: as in :func:`rmtbase.score`.
+        keep: whether to leave fetched files in the hub's cache; files that it held before stay in any case.
+        workers: number of local Dask processes to score on, each on one CPU core.
+        scheduler: address of a Dask scheduler, to score on its workers instead; these fetch checkpoints themselves, and
+            read folders under the same path.
+        overwrite: whether to start anew if there is a file already; it is replaced, whatever it is, once the new file
+            is complete.
+        progress: shows the checkpoints scored, and receives the notes about them.
 
     Returns:
-        The tree of a trajectory file: the groups of a scores file with a first dimension ``step``, and ``/departures``:
+        The tree of a trajectory file: the groups of a scores file with a first dimension ``step``, and ``/departures``;
         see ``rmtbase.results.trajectory.schema.DEPARTURES_SCHEMA``.
 
     Raises:
-        ParameterError: no such revision, null or option.
-        CheckpointError: the hub cannot be asked, or no checkpoint at all can be scored.
-        TableError, MissingFileError: a table of a null cannot be read; or the file that is there is no trajectory of
-            this model, was scored otherwise, or of other weights. It stays.
-        StoreError: the folder of finished checkpoints holds those of other options, or another run is at work.
-        OutputError: something cannot be written. What is finished is kept.
-        WorkerError, MissingDependencyError: of Dask, as :func:`rmtbase.montecarlo.run_plan`.
+        ParameterError: a revision, null or option does not exist.
+        CheckpointError: the hub cannot be reached, or no checkpoint can be scored.
+        TableError, MissingFileError: the table of a null cannot be read; or the existing file is not a trajectory of
+            this model, or has other options or weights. It is left unchanged.
+        StoreError: the folder of finished checkpoints belongs to other options, or is used by another run.
+        OutputError: a file cannot be written. Finished checkpoints are kept.
+        WorkerError, MissingDependencyError: Dask fails or is missing, as in :func:`rmtbase.montecarlo.run_plan`.
     """
     series = model if isinstance(model, Series) else find_series(model, revisions)
     scoring = Scoring(
@@ -135,7 +137,7 @@ def _gone_on_with(
     keep: bool,
     progress: Progress,
 ) -> xr.DataTree:
-    """The trajectory of what is in a file, what was finished beside it, and what is scored now."""
+    """Join the steps of an existing file, the finished checkpoints, and the checkpoints scored now."""
     there = {} if before is None else revisions_of(before)
     asked = [revision for revision in series.revisions if revision.name not in there]
     if there and asked:
@@ -181,7 +183,7 @@ def _outcomes(
     folder: Path | None,
     progress: Progress,
 ) -> Iterator[tuple[Revision, xr.DataTree | Failed]]:
-    """What comes of each checkpoint, as it is finished, each set of weights scored once; what fails is told."""
+    """Iterate over checkpoints and their results as they finish; equal weights are scored once, failures are noted."""
     if not left:
         return
     known = {at.fingerprint: tree for tree in before for at in revisions_of(tree).values()}
@@ -219,7 +221,7 @@ def _one_by_one(
     folder: Path | None,
     progress: Progress,
 ) -> Iterator[tuple[Revision, xr.DataTree | Failed | Same]]:
-    """In the order of the steps."""
+    """Score the checkpoints in the order of their steps."""
 
     def is_left(at: StepName) -> bool:
         return at.fingerprint not in known
@@ -236,7 +238,10 @@ def _on_workers(
     known: Mapping[str, xr.DataTree],
     keep: bool,
 ) -> Iterator[tuple[Revision, xr.DataTree | Failed | Same]]:
-    """As they are finished; of those with the same weights the one whose worker sees them first is scored."""
+    """Score the checkpoints on Dask workers, in the order in which they finish.
+
+    Among checkpoints with the same weights, the one whose worker sees the weights first is scored.
+    """
     with dask.first_come() as first_come:
         yield from dask.each(
             left,

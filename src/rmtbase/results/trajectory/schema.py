@@ -1,4 +1,4 @@
-"""What a trajectory file holds: the groups of a scores file along ``step``, and when each head left each null."""
+"""Schema of a trajectory file: the groups of a scores file along ``step``, and ``/departures`` from each null."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Groups = Mapping[str, xr.Dataset]
 
 STEP = "step"
 STEP_OF_ENTRY = "at_step"
-"""Of a group whose entries come and go, as super-weights do: the step of each."""
+"""Coordinate with the step of each entry, in a group whose number of entries varies, like super-weights."""
 
 KEPT_PROBABILITIES = (0.025, 0.5, 0.975)
-"""At which a trajectory keeps the quantiles of nulls that change with the step: the median, and where 95 % lie."""
+"""Probabilities of the null quantiles that a trajectory keeps: the median and the ends of the central 95 %."""
 
 FOR_GOOD = 0.05
-"""The false discovery rate, over the heads of a step, at which a head has left a null."""
+"""False discovery rate, over the heads of a step, at which a head counts as departed from a null."""
 
 _PLACES_AGAIN = Domain("integers of at least 0, rising", kinds="iu", least=0, order="rising")
 _ONCE = frozenset({"key_head", "n_rows", "n_columns", "layer_shape"})
@@ -45,7 +45,7 @@ STEP_COORDINATES: dict[str, Variable] = {
     "fingerprint": Variable((STEP,), "SHA-256 of all weights", TEXT),
     "duplicate_of": Variable((STEP,), "earlier revision with the same weights, or nothing", TEXT),
 }
-"""What says of which checkpoint each step is. The last two are in ``/heads`` alone."""
+"""Coordinates that identify the checkpoint of each step. The last two are only in ``/heads``."""
 
 _LAYER_HEAD = ("null", "layer", "head")
 _OF_EVERY_GROUP = {name: STEP_COORDINATES[name] for name in (STEP, "revision")}
@@ -53,18 +53,18 @@ _LEVEL = f"at most {FOR_GOOD:g}"
 
 
 def has_step(name: str, dims: tuple[str, ...]) -> bool:
-    """Whether a variable of a group of scores, with those dimensions, gets ``step`` as its first one in a trajectory.
+    """Test whether a variable of scores, with these dimensions, gets ``step`` as its first dimension in a trajectory.
 
-    What is of layers does, but for sizes.
+    Variables along layers do, except for sizes.
     """
     return dims[:1] == ("layer",) and name not in _ONCE
 
 
 def along_steps(group: str, schema: Schema) -> dict[str, Variable]:
-    """The schema of a group of scores as it is in a trajectory.
+    """Return the schema of a group of scores in a trajectory.
 
-    The null of all heads is there once; a group that is not of layers has entries of its own at each step, one after
-    the other, and says of which step each is.
+    The null of all heads is stored once. A group without layers has its own entries at each step; they are
+    concatenated, with the step of each entry.
     """
     if not any(has_step(name, one.dims) for name, one in schema.items()):
         if not schema or group.endswith("/null"):
@@ -108,21 +108,21 @@ DEPARTURES_SCHEMA: dict[str, Variable] = {
         part="alarm",
     ),
 }
-"""The variables of ``/departures``. ``omnibus_q_value`` corrects for the heads of a step, and for nothing else."""
+"""The variables of ``/departures``. ``omnibus_q_value`` corrects only for the heads of a step."""
 
 ALARM_VARIABLES = tuple(name for name, one in DEPARTURES_SCHEMA.items() if one.part == "alarm")
-"""Those of them that a run which was watched has."""
+"""The variables of ``/departures`` that only a watched run has."""
 
 
 def departure_steps(
     q_value: Float[np.ndarray, "step null layer head"], step: Int[np.ndarray, " step"]
 ) -> tuple[Float[np.ndarray, "null layer head"], Float[np.ndarray, "null layer head"]]:
-    """The first step at which each head has left the null, and the first from which on it has for good.
+    """Find the first step at which each head departs from the null, and the step from which it departs for good.
 
-    A head has left it where q ≤ :data:`FOR_GOOD`. A step at which it could not be tested says nothing of it, unless it
-    is the last: heads that have left for good are those flagged there, so that their false discovery rate is that of
-    one step. To have left at some
-    step is said without a correction over steps: of heads that are at the null, the more do the more steps there are.
+    A head departs at a step if q ≤ :data:`FOR_GOOD`. Steps at which a head could not be tested are ignored, except the
+    last one: heads that depart for good are exactly those flagged at the last step, so that their false discovery rate
+    is that of one step. The first step is not corrected for the number of steps: with more steps, more of the heads
+    that follow the null depart at some step.
     """
     untested, left = np.isnan(q_value), np.nan_to_num(q_value, nan=1.0) <= FOR_GOOD
     for_good = left & left[-1] & np.logical_and.accumulate((left | untested)[::-1])[::-1]
@@ -141,7 +141,7 @@ def _at_step(group: xr.Dataset, step: int) -> xr.Dataset:
 
 
 def scores_at(trajectory: xr.DataTree, step: int) -> xr.DataTree:
-    """The scores of one step of a trajectory, as a scores tree has them.
+    """Return one step of a trajectory as a scores tree.
 
     Raises:
         ParameterError: there is no such step.
@@ -164,7 +164,7 @@ def scores_at(trajectory: xr.DataTree, step: int) -> xr.DataTree:
 
 
 def steps_agree(groups: Groups) -> Fault:
-    """Every group along steps has the same ones."""
+    """Check that all groups have the same steps."""
     steps = groups["/heads"][STEP].values
     for name, group in groups.items():
         if STEP in group.coords and not np.array_equal(group[STEP].values, steps):

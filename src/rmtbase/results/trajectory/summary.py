@@ -1,4 +1,4 @@
-"""What a trajectory says, in words: a line for each checkpoint, and when heads left each null."""
+"""Summary of a trajectory: a line for each checkpoint, and the departures of heads from each null."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from rmtbase.tables import NotTestable, groups_of, heads_present, layer_names, n
 
 @in_one_line
 class StepSummary(NamedTuple):
-    """One checkpoint.
+    """Summary of one checkpoint.
 
     Attributes:
-        step, revision: which.
-        n_heads: heads that could be tested against the first null.
-        left: by null, how many heads have left it at this step; None where none could be tested against it.
-        tested: by null, how many could be.
-        median_participation_ratio: median over the heads of the normalised participation ratio.
-        farthest: the head farthest from the first null, in words; "" where none was scored.
-        statistic: by which it is.
-        distance: its |z|, of the logarithm where the statistic is positive and unbounded; signed.
+        step, revision: step and revision of the checkpoint.
+        n_heads: number of heads that could be tested against the first null.
+        left: number of heads that differ from each null at this step; None if no head could be tested against it.
+        tested: number of heads that could be tested against each null.
+        median_participation_ratio: median over the heads of the normalized participation ratio.
+        farthest: the head farthest from the first null, in words; "" if none was scored.
+        statistic: statistic by which it is farthest.
+        distance: signed z-score of that statistic, or of its logarithm if the statistic is positive and unbounded.
         duplicate_of: an earlier revision with the same weights, or "".
     """
 
@@ -48,16 +48,16 @@ class StepSummary(NamedTuple):
 
 @in_one_line
 class Departure(NamedTuple):
-    """When the heads of a model left a null.
+    """Steps at which the heads of a model departed from a null.
 
     Attributes:
-        null: which.
-        n_heads: heads that could be tested against it at the last step: the others cannot have left it for good.
-        left: heads that have left it for good.
-        first, half, last: steps by which the first of these had, half of all heads, and all of them; None where that
-            has not come about.
-        came_back: heads that had left it at some step, and are not beyond it at the last.
-        not_testable: the heads that could not be tested at the last step, each with its reason.
+        null: name of the null.
+        n_heads: number of heads that could be tested against it at the last step; others cannot depart for good.
+        left: number of heads that departed for good.
+        first, half, last: steps by which the first head, half of the heads and all heads departed for good; None if
+            that did not happen.
+        came_back: number of heads that departed at some step, but not for good.
+        not_testable: heads that could not be tested at the last step, each with its reason.
     """
 
     null: str
@@ -70,7 +70,7 @@ class Departure(NamedTuple):
     not_testable: tuple[NotTestable, ...] = ()
 
     def sentence(self) -> str:
-        """In words."""
+        """Describe the departures in one sentence or two."""
         found = f"left the {self.null} null for good"
         words = not_testable_words(self.not_testable, self.n_heads + len(self.not_testable), "head")
         if not self.n_heads:
@@ -92,14 +92,14 @@ class Departure(NamedTuple):
 @in_one_line
 @dataclass(frozen=True)
 class TrajectorySummary:
-    """What a trajectory says.
+    """Summary of a trajectory.
 
     Attributes:
-        model: what it is called.
-        steps: each checkpoint, in the order of training.
-        departures: of each null.
-        failed: revisions that could not be scored, and why not.
-        alarm: what the alarm of a watched run says, and what it can see; "" of a run that was not watched.
+        model: name of the model.
+        steps: summary of each checkpoint, in the order of training.
+        departures: departures from each null.
+        failed: revisions that could not be scored, with the reasons.
+        alarm: sentence about the alarm of a watched run and the smallest effect that it detects; "" for other runs.
     """
 
     model: str
@@ -109,7 +109,7 @@ class TrajectorySummary:
     alarm: str = ""
 
     def sentences(self) -> list[str]:
-        """When heads left each null, and what could not be scored."""
+        """Describe the departures from each null, the alarm, and the checkpoints that could not be scored."""
         level = (
             f"A head has left a null where its q-value, of all statistics together and over the heads of a step, is at "
             f"most {FOR_GOOD:g}; for good, where it is from then on at every step scored."
@@ -120,10 +120,10 @@ class TrajectorySummary:
 
 
 def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
-    """What a trajectory says of each checkpoint, and of each null.
+    """Summarize each checkpoint of a trajectory, and the departures from each null.
 
     Raises:
-        ParameterError: it is no trajectory.
+        ParameterError: it is not a trajectory.
     """
     if not isinstance(tree, xr.DataTree) or "departures" not in tree.children:
         raise ParameterError("tree", type(tree).__name__, "a trajectory, as rmtbase.trajectory makes it")

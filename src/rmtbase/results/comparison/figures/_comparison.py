@@ -16,7 +16,7 @@ from rmtbase.results.comparison.figures._models import component_shapes, pair_he
 
 
 def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """What draws each picture of a comparison, by name: of each group that it has."""
+    """Return the figures of a comparison by name, for every group that it has."""
     drawings: dict[str, Drawing] = {}
     models, held = tree["models"].to_dataset(), dict(tree.subtree_with_keys)
     if tree["pairs"].sizes["pair"] if "pairs" in tree.children else 0:
@@ -39,7 +39,7 @@ def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
 
 
 def _measures(tree: xr.DataTree, between: xr.DataTree, look: Look, plot: Callable[..., Axes]) -> Picture:
-    """A panel for each measure that is shown first, or for the first there is."""
+    """Draw a panel for each headline measure, or for the first measure if there are no headlines."""
     table = between.to_dataset()
     names, first = table["measure"].values, table["headline"].values == 1
     options = {name: {"table": tree, "measure": name} for name in (names[first] if first.any() else names[:1]).tolist()}

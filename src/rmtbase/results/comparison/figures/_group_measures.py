@@ -1,4 +1,4 @@
-"""What was measured of models of several recipes, seed by seed, at the end of training and along its steps."""
+"""Figures of the measures of grouped models, at the end of training and along its steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.results.comparison.figures._models import comparison_group
 from rmtbase.results.trajectory.figures import step_axis
 
-_LONGEST = 16  # characters of a group's name on an axis
+_LONGEST = 16  # most characters of a group's name on an axis
 
 
 def group_measure(
@@ -29,7 +29,7 @@ def group_measure(
 
     Args:
         comparison: a comparison tree of groups.
-        measure: of ``/members``.
+        measure: name of a measure in ``/members``.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
 
@@ -37,7 +37,7 @@ def group_measure(
         The axes: group against the measure.
 
     Raises:
-        ParameterError: no comparison of groups, or no such measure.
+        ParameterError: it is not a comparison of groups, or has no such measure.
     """
     members, between = (_of_measure(comparison, name, measure) for name in ("members", "between"))
     groups = between["group"].values.tolist()
@@ -72,14 +72,14 @@ def group_measure_by_step(
 ) -> Axes:
     """Draw the mean of a measure over each group's models along the steps, with the standard deviation of its seeds.
 
-    Arguments as in :func:`group_measure`. Marks below say at which steps groups differ, adjusted for all steps and
-    measures.
+    Arguments as in :func:`group_measure`. Marks at the bottom show the steps at which groups differ, adjusted for all
+    steps and measures.
 
     Returns:
         The axes: step against the measure.
 
     Raises:
-        ParameterError: no comparison of groups of trajectories, or no such measure.
+        ParameterError: it is not a comparison of groups of trajectories, or has no such measure.
     """
     members, between = (_of_measure(comparison, f"along/{name}", measure) for name in ("members", "between"))
     theme = as_theme(theme)
@@ -106,7 +106,7 @@ def group_measure_by_step(
 
 
 def _of_measure(comparison: xr.DataTree, name: str, measure: str) -> xr.Dataset:
-    """A group of a comparison at one measure."""
+    """Select one measure from a group of a comparison."""
     variable = "value" if name.endswith("members") else "adjusted_p_value"
     table = comparison_group(comparison, name, variable)
     if measure not in table["measure"].values:

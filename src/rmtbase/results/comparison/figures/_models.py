@@ -1,4 +1,4 @@
-"""Models beside each other: shapes of their components, drifts between them, which pairs differ, their scales."""
+"""Figures that compare models: shapes of components, drifts between models, differing pairs, and scales."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.figures import draw_published_band
 
-_LONGEST = 24  # characters of a model's name on an axis
+_LONGEST = 24  # most characters of a model's name on an axis
 
 
 def component_shapes(
@@ -29,21 +29,21 @@ def component_shapes(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the median Weibull shape of each component of every model, with what holds 95 % of untrained ones.
+    """Draw the median Weibull shape of each component of every model, with the 95 % range of untrained weights.
 
     Args:
         comparison: a comparison tree.
-        published: whether to draw the published band of shapes, :data:`rmtbase.results.scores.figures.PUBLISHED_BAND`,
-        too.
+        published: whether to draw the published band of shapes as well,
+            :data:`rmtbase.results.scores.figures.PUBLISHED_BAND`.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
-        legend: whether to draw one, below the axes.
+        legend: whether to draw a legend below the axes.
 
     Returns:
-        The axes: component against k̂; a bar behind each mark is its null.
+        The axes: component against k̂; the bar behind each mark is its null.
 
     Raises:
-        ParameterError: no comparison of models whose matrices were scored.
+        ParameterError: it is not a comparison of models whose matrices were scored.
     """
     table = comparison_group(comparison, "components", "shape")
     theme = as_theme(theme)
@@ -71,13 +71,13 @@ def shape_drifts(
 ) -> Axes:
     """Draw the mean change of the Weibull shape of each component from the first model of a pair to the second.
 
-    Arguments as in :func:`component_shapes`. The bars are ± 1.96 standard errors of untrained weights.
+    Arguments as in :func:`component_shapes`. The bars are ± 1.96 standard errors for untrained weights.
 
     Returns:
         The axes: component against the change of k̂.
 
     Raises:
-        ParameterError: no comparison of models of equal sizes whose matrices were scored.
+        ParameterError: it is not a comparison of models of equal sizes whose matrices were scored.
     """
     table = comparison_group(comparison, "drifts", "drift")
     theme = as_theme(theme)
@@ -100,19 +100,19 @@ def pair_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw which pairs of models differ, by all statistics of their heads together; duplicates have a cross.
+    """Draw the q-values of pairs of models, by all statistics of their heads together; a cross marks duplicates.
 
     Args:
         comparison: a comparison tree.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
-        colorbar: whether to draw one beside the axes.
+        colorbar: whether to draw a colour bar beside the axes.
 
     Returns:
-        The axes: one model against the other. Colours change at the q-values of all pictures.
+        The axes: one model against the other. Colours change at the same q-values as in all figures.
 
     Raises:
-        ParameterError: no comparison.
+        ParameterError: it is not a comparison.
     """
     table = comparison_group(comparison, "pairs", "omnibus_q_value")
     models = comparison_group(comparison, "models", "name")["model"].values.tolist()
@@ -157,7 +157,7 @@ def scale_law(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the Weibull scale of every model against √(η/λ_wd), the line through the origin, and the published models.
+    """Draw the Weibull scale of each model against √(η/λ_wd), with the line through the origin and published models.
 
     Arguments as in :func:`component_shapes`.
 
@@ -165,7 +165,7 @@ def scale_law(
         The axes: √(η/λ_wd) against λ̂, the mean over the Transmission Class.
 
     Raises:
-        ParameterError: no comparison of models with their scales and what they were trained with.
+        ParameterError: it is not a comparison of models with known scales and training settings.
     """
     table = comparison_group(comparison, "models", "transmission_scale")
     root, scale = table["root"].values, table["transmission_scale"].values
@@ -193,7 +193,7 @@ def scale_law(
 
 
 def comparison_group(comparison: xr.DataTree, name: str, variable: str) -> xr.Dataset:
-    """A group of a comparison that has that variable, or :class:`~rmtbase.errors.ParameterError` if there is none."""
+    """Return a group of a comparison, or raise :class:`~rmtbase.errors.ParameterError` if it lacks the variable."""
     group = dict(comparison.subtree_with_keys).get(name) if isinstance(comparison, xr.DataTree) else None
     if group is None or variable not in group or "models" not in comparison.children:
         found = sorted(comparison.children) if isinstance(comparison, xr.DataTree) else type(comparison).__name__
@@ -202,7 +202,7 @@ def comparison_group(comparison: xr.DataTree, name: str, variable: str) -> xr.Da
 
 
 class _Series(NamedTuple):
-    """What is drawn of one model, or pair, at each component: beside those of the others."""
+    """Style and horizontal positions of one model or pair, next to the others at each component."""
 
     along: str
     name: str
@@ -227,7 +227,7 @@ class _Series(NamedTuple):
 
 
 def _beside(table: xr.Dataset, along: str, theme: Theme) -> Iterator[_Series]:
-    """Each model or pair of a table; colours that come again have hollow marks."""
+    """Iterate over the models or pairs of a table; repeated colours have hollow marks."""
     names, places = table[along].values.tolist(), np.arange(table.sizes["component"])
     looks = zip(names, cycle(theme.series), cycle(MARKERS), cycle(LINE_STYLES), strict=False)
     for k, (name, colour, marker, style) in enumerate(looks):

@@ -1,4 +1,4 @@
-"""Figures of a training run along its steps, still and animated."""
+"""Figures and animations of a training run along its steps."""
 
 from rmtbase.results.trajectory.figures._along_steps import (
     departures,

@@ -1,4 +1,4 @@
-"""A training run along its steps: any statistic, spectra, and when heads leave their nulls."""
+"""Figures of a training run along its steps: statistics, spectra, and departures from the nulls."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present
 
 _MOST_LINES = 48  # beyond which heads are drawn as bands
-_SHARES = ((0.05, 0.95, 0.2), (0.25, 0.75, 0.4))  # of heads, with the opacity of their band
-_HIDDEN = 8.0  # times the null's width, beyond which an axis is logarithmic
+_SHARES = ((0.05, 0.95, 0.2), (0.25, 0.75, 0.4))  # quantiles of the heads, with the opacity of their band
+_HIDDEN = 8.0  # multiple of the null's width beyond which an axis is logarithmic
 
 
 def statistic_along_steps(
@@ -49,27 +49,28 @@ def statistic_along_steps(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw one statistic of every head, or matrix, along the steps of a training run, with 95 % of the null.
+    """Draw a statistic of every head, or matrix, along the steps of a training run, with the 95 % range of the null.
 
-    A statistic that scales with σ_Q² σ_K² is drawn over its null mean, as in :func:`statistic_by_layer`. The null's
-    band reaches from the lowest to the highest of all heads' nulls.
+    A statistic that scales with σ_Q² σ_K² is divided by its null mean, as in :func:`statistic_by_layer`. The band of
+    the null extends from the lowest to the highest end over all heads.
 
     Args:
         trajectory: a trajectory tree.
-        statistic: its name, or that of another number of the group, ``"sigma"`` say.
-        group: ``"heads"``: spectra of heads; ``"elements"``: elements of heads; ``"matrices"``: whole matrices.
-        component: of elements ``"W_QK"`` if None; of matrices a line for each if None, the median over layers.
-        show: ``"lines"``: one for each head, in the colour of its layer; ``"bands"``: the median, and what holds 50 %
-            and 90 % of the heads; lines up to 48 heads if None.
+        statistic: name of a statistic, or of another variable of the group, such as ``"sigma"``.
+        group: ``"heads"`` for spectra of heads, ``"elements"`` for their elements, ``"matrices"`` for whole matrices.
+        component: a component of the group. If None, ``"W_QK"`` for elements; for matrices a line for each component,
+            the median over layers.
+        show: ``"lines"`` draws a line for each head in the colour of its layer; ``"bands"`` draws the median and the
+            central 50 % and 90 % of the heads. If None, lines are drawn for up to 48 heads.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
-        legend: whether to draw one, below the axes.
+        legend: whether to draw a legend below the axes.
 
     Returns:
         The axes: step (logarithmic, with 0 shown) against the statistic.
 
     Raises:
-        ParameterError: no trajectory, no such group, component or statistic.
+        ParameterError: it is not a trajectory, or has no such group, component or statistic.
     """
     if show not in (None, "lines", "bands"):
         raise ParameterError("show", show, "'lines', 'bands' or None")
@@ -106,24 +107,25 @@ def spectra_along_steps(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the ordered eigenvalues of one head along the steps, a line for each rank, over the null's median.
+    """Draw the ordered eigenvalues of one head along the steps, a line for each rank, relative to the null's median.
 
-    Each is divided by the null's median at its rank and at the head's own σ̂ of the step. The band is 1–99 % of the null
-    at the first rank and at the last.
+    Each eigenvalue is divided by the null's median at its rank, for the head's own σ̂ at the step. The bands are 1–99 %
+    of the null at the first and the last rank.
 
     Args:
         trajectory: a trajectory tree.
-        layer: of the head; where both are None it is that whose largest eigenvalue ends farthest above.
-        head: its number in the layer.
+        layer: layer of the head. If ``layer`` and ``head`` are None, the head whose largest eigenvalue lies farthest
+            above the null at the last step.
+        head: number of the head in its layer.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
-        legend: whether to draw one, below the axes.
+        legend: whether to draw a legend below the axes.
 
     Returns:
-        The axes: step against λ_k over its median under the null.
+        The axes: step against λ_k divided by its median under the null.
 
     Raises:
-        ParameterError: no trajectory, no such head, or heads that have a null each.
+        ParameterError: it is not a trajectory, there is no such head, or each head has a null of its own.
     """
     heads = _stepped(trajectory, "heads", None).transpose("step", "layer", "head", ...)
     if trajectory["null"].to_dataset()["eigenvalue_quantile"].dims[:1] == ("step",):
@@ -166,22 +168,22 @@ def departures(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw from which step on each head has left each null for good: a mark for each head and null, layer by layer.
+    """Draw the step from which each head departs from each null for good: a mark for each head and null, by layer.
 
-    Heads that have not left by the last step stand beyond it, at "never", and those that could not be tested there
-    further on.
+    Heads that do not depart by the last step are drawn beyond it, at "never"; heads that could not be tested at the
+    last step are drawn farther right.
 
     Args:
-        trajectory: a trajectory tree with /departures.
+        trajectory: a trajectory tree with ``/departures``.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
-        legend: whether to draw one, below the axes.
+        legend: whether to draw a legend below the axes.
 
     Returns:
-        The axes: step against layer, in each layer its heads from top to bottom.
+        The axes: step against layer, with the heads of each layer from top to bottom.
 
     Raises:
-        ParameterError: no departures.
+        ParameterError: the tree has no ``/departures``.
     """
     group = trajectory.children["departures"].to_dataset() if "departures" in trajectory.children else None
     if group is None or "lasting_step" not in group:
@@ -228,7 +230,7 @@ def departures(
 
 
 def step_axis(ax: Axes, steps: Int[np.ndarray, " step"]) -> None:
-    """A logarithmic axis of steps on which 0, where a run begins, has its place."""
+    """Make the x axis a logarithmic axis of steps that includes step 0."""
     last = float(max(np.max(steps), 1))
     if np.min(steps) > 0:
         ax.set_xscale("log")
@@ -243,7 +245,7 @@ def step_axis(ax: Axes, steps: Int[np.ndarray, " step"]) -> None:
 
 
 class _Curves(NamedTuple):
-    """What is drawn of every head, (step, head): the statistic, and the ends of what holds 95 % of its null."""
+    """Values drawn for every head, (step, head): the statistic, and the ends of the 95 % range of its null."""
 
     value: Float[np.ndarray, "step head"]
     low: Float[np.ndarray, "step head"] | None
@@ -253,7 +255,7 @@ class _Curves(NamedTuple):
 
 
 def require_trajectory(trajectory: xr.DataTree) -> xr.Dataset:
-    """The heads of a trajectory along their steps, or :class:`~rmtbase.errors.ParameterError` if it is none."""
+    """Return the heads of a trajectory along the steps, or raise :class:`~rmtbase.errors.ParameterError`."""
     if not isinstance(trajectory, xr.DataTree) or "heads" not in trajectory.children:
         raise ParameterError("trajectory", type(trajectory).__name__, "a trajectory tree; open a file by open_table")
     if "step" not in trajectory["heads"].dims:
@@ -262,7 +264,7 @@ def require_trajectory(trajectory: xr.DataTree) -> xr.Dataset:
 
 
 def _stepped(trajectory: xr.DataTree, group: Group, component: str | None) -> xr.Dataset:
-    """A group of a trajectory, of one component where one is asked for."""
+    """Return a group of a trajectory, restricted to one component if given."""
     require_trajectory(trajectory)
     return group_of(trajectory, group, component)
 
@@ -300,7 +302,7 @@ def _curves(table: xr.Dataset, statistic: str) -> _Curves:
 
 
 def _layer_lines(ax: Axes, steps: Int[np.ndarray, " step"], curves: _Curves, theme: Theme) -> None:
-    """A line for each head; those of a layer have one colour and one style."""
+    """Draw a line for each head, with one colour and one style for each layer."""
     held = np.unique(curves.layer).tolist()
     several = len(held) > len(theme.series)
     shades = theme.sequential[2:]
@@ -327,7 +329,7 @@ def _share_bands(
 
 
 def _component_lines(ax: Axes, table: xr.Dataset, statistic: str, theme: Theme) -> None:
-    """The median over layers of each component."""
+    """Draw the median over layers for each component."""
     median = column_of(table, statistic).median("layer").transpose("component", "step")
     for k, (name, own, colour, marker, style) in enumerate(
         zip(
@@ -343,7 +345,7 @@ def _component_lines(ax: Axes, table: xr.Dataset, statistic: str, theme: Theme) 
 
 
 def _symmetric_log(ax: Axes, curves: _Curves) -> None:
-    """A logarithmic axis beyond the null's width, where heads lie so far out that its band could not be seen."""
+    """Make the y axis logarithmic beyond the null's width if heads lie so far out that its band would be invisible."""
     if curves.low is None or curves.high is None:
         return
     width = float(np.nanmax(np.abs([curves.low, curves.high])))

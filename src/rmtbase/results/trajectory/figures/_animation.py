@@ -1,4 +1,4 @@
-"""A training run as moving pictures: one frame for each step, on axes that stay as they are."""
+"""Animations of a training run, with one frame for each step on fixed axes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from rmtbase.shown import in_one_line, one_line
 from rmtbase.tables import require_replaceable, require_writable, write_bytes
 
 ANIMATION_FORMATS = ("gif", "mp4")
-"""The formats of moving pictures."""
+"""File formats of animations."""
 
 _MOST_FRAMES = 240
-_MOST_PIXELS = 4_000_000  # of a frame
+_MOST_PIXELS = 4_000_000  # most pixels of a frame
 _LAST = 2.0  # seconds that the last frame of a GIF stays
 _ENCODED = (
-    "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p",  # as players ask
-    "-fflags", "+bitexact", "-flags:v", "+bitexact", "-map_metadata", "-1",  # the same bytes each time
+    "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p",  # required by many players
+    "-fflags", "+bitexact", "-flags:v", "+bitexact", "-map_metadata", "-1",  # for reproducible bytes
     "-metadata", "comment=rmtbase",
 )  # fmt: skip
 
@@ -52,13 +52,13 @@ _ENCODED = (
 @in_one_line
 @dataclass(frozen=True)
 class Animation:
-    """The frames of a training run.
+    """Frames of a training run.
 
     Attributes:
-        steps: that of each frame.
-        draws: what draws each frame on the axes that it is given, as the functions of this room do.
-        title: of the model.
-        look: theme, and width.
+        steps: step of each frame.
+        draws: function that draws each frame, with the arguments ``ax`` and ``theme`` of rmtbase's plotting functions.
+        title: title of the model.
+        look: theme and width.
     """
 
     steps: tuple[int, ...]
@@ -70,7 +70,7 @@ class Animation:
         return len(self.steps)
 
     def frame(self, place: int) -> Picture:
-        """The picture of one step, whose axes have the place and the limits of all others."""
+        """Draw the figure of one step; its axes have the same position and limits as in all frames."""
         figure, ax = self._drawn(place)
         self._last_limits(ax)
         figure.set_size_inches(*self._layout[0])
@@ -79,7 +79,7 @@ class Animation:
         return figure
 
     def stills(self) -> Pictures:
-        """Every frame as a figure of its own, by its step, for print."""
+        """Return every frame as a separate figure, named by its step, for print."""
         width = len(str(max(self.steps)))
         return Pictures({f"step-{step:0{width}d}": self.frame(place) for place, step in enumerate(self.steps)})
 
@@ -96,7 +96,7 @@ class Animation:
 
     @cached_property
     def _reach(self) -> tuple[list[tuple[float, ...]], list[tuple[str, str]]]:
-        """Limits and scales of every frame."""
+        """Axis limits and scales of every frame."""
         limits, scales = [], []
         for place in range(len(self)):
             _, ax = self._drawn(place)
@@ -106,7 +106,7 @@ class Animation:
 
     @cached_property
     def _layout(self) -> tuple[tuple[float, float], tuple[float, float, float, float]]:
-        """Size of the figure and place of its axes, as the last frame asks for them."""
+        """Size of the figure and position of its axes, as required by the last frame."""
         figure, ax = self._drawn(len(self) - 1)
         self._last_limits(ax)
         figure.set_figheight(figure.get_figheight() + legend_height(ax, self.look.theme))
@@ -123,18 +123,18 @@ def animation(
     theme: Theme | str = "light",
     width: float | None = None,
 ) -> Animation:
-    """The moving picture of a training run, with the null in every frame.
+    """Animate a training run, with the null in every frame.
 
     Args:
-        trajectory: a trajectory tree. Of more than 240 steps as many are shown, evenly chosen, the ends among them.
-        what: ``"spectra"``: ordered eigenvalues of three heads, those that are farthest, middle and nearest at the last
-            step; ``"weibull-plane"``: the matrices in the plane of k̂ and λ̂, with the way that they came; or the name
-            of a statistic, of heads or else of matrices, layer by layer.
+        trajectory: a trajectory tree. Of more than 240 steps, 240 evenly spaced ones are shown, including the ends.
+        what: ``"spectra"`` for the ordered eigenvalues of three heads, those farthest, middle and nearest at the last
+            step; ``"weibull-plane"`` for the matrices in the plane of k̂ and λ̂, with their paths; or the name of a
+            statistic of heads, else of matrices, which is drawn layer by layer.
         theme: colours, or their name.
         width: of the frames in inches.
 
     Raises:
-        ParameterError: no trajectory, no such theme or width, or nothing of that name in it.
+        ParameterError: it is not a trajectory, or the theme, width or name is invalid.
     """
     heads = require_trajectory(trajectory)
     look, steps = look_of(theme, width), heads["step"].values.tolist()
@@ -153,17 +153,17 @@ def animation_of(
     theme: Theme | str = "light",
     width: float | None = None,
 ) -> Animation:
-    """The moving picture of frames of one's own, whose axes have the place and the limits of all of them.
+    """Animate custom frames, on axes with the same position and limits in all frames.
 
     Args:
-        steps: that of each frame.
-        draws: what draws each, called with ``ax=`` and ``theme=`` as the functions of this room are.
-        title: above every frame, before its step.
+        steps: step of each frame.
+        draws: function that draws each frame, called with ``ax=`` and ``theme=`` like rmtbase's plotting functions.
+        title: title above every frame, before its step.
         theme: colours, or their name.
         width: of the frames in inches.
 
     Raises:
-        ParameterError: not one frame for each step, none, or no such theme or width.
+        ParameterError: there is not one frame for each step, there are no frames, or the theme or width is invalid.
     """
     if not steps or len(steps) != len(draws):
         raise ParameterError("draws", len(draws), f"one for each of the {len(steps)} steps, and one at least")
@@ -180,23 +180,23 @@ def save_animation(
     overwrite: bool = False,
     inputs: Iterable[Path] = (),
 ) -> Path:
-    """Write a moving picture: a GIF, or an MP4 where ffmpeg is installed. The same frames give the same bytes.
+    """Write an animation: a GIF, or an MP4 if ffmpeg is installed. The same frames give the same bytes.
 
     Args:
-        moving: what :func:`animation` returns.
-        path: of the file.
-        format: ``"gif"`` or ``"mp4"``; by the path's suffix if None.
+        moving: an animation from :func:`animation` or :func:`animation_of`.
+        path: path of the file.
+        format: ``"gif"`` or ``"mp4"``; given by the suffix of the path if None.
         dpi: dots per inch.
-        frames_per_second: of which the last stays two seconds in a GIF.
-        overwrite: whether to replace a file that is none of that format by rmtbase.
+        frames_per_second: frame rate; the last frame of a GIF stays for two seconds.
+        overwrite: whether to replace a file that rmtbase did not write in that format.
         inputs: files that are never replaced.
 
     Returns:
         The path.
 
     Raises:
-        ParameterError: another format, an MP4 without ffmpeg, or too many dots.
-        OutputError: the file cannot be written, another kind of file is there, or ffmpeg fails.
+        ParameterError: the format is unknown, ffmpeg is missing for an MP4, or the frame rate or dpi is out of range.
+        OutputError: the file cannot be written, a file of another kind exists, or ffmpeg fails.
     """
     path = Path(path)
     kind = format or path.suffix.lower().removeprefix(".")
@@ -217,7 +217,7 @@ def save_animation(
 
 
 def _gif(moving: Animation, dpi: float, frames_per_second: float) -> bytes:
-    """The frames in one palette, that of the last, so that what does not move is not stored again."""
+    """Encode the frames with the palette of the last one, so that static parts are not stored again."""
     last = _image(moving.frame(len(moving) - 1), dpi)
     palette = last.quantize(255, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     frames = [
@@ -259,7 +259,7 @@ def _mp4(moving: Animation, dpi: float, frames_per_second: float, path: Path) ->
 
 
 def _drawing(trajectory: xr.DataTree, what: str, place: int) -> Callable[..., Axes]:
-    """What draws one frame."""
+    """Return the function that draws one frame."""
     if what == "weibull-plane":
         return partial(weibull_plane, _up_to(trajectory, place))
     scores = scores_at(trajectory, int(heads_of(trajectory)["step"].values[place]))
@@ -276,13 +276,13 @@ def _drawing(trajectory: xr.DataTree, what: str, place: int) -> Callable[..., Ax
 
 
 def _up_to(trajectory: xr.DataTree, place: int) -> xr.Dataset:
-    """The matrices of a trajectory up to one step."""
+    """Return the matrices of a trajectory up to one step."""
     matrices = matrices_of(trajectory)
     return matrices.isel(step=slice(0, place + 1)).assign_attrs(trajectory.attrs)
 
 
 def _heads_shown(trajectory: xr.DataTree) -> list[tuple[int, int]]:
-    """Those that are farthest from the null, in the middle and nearest at the last step."""
+    """Heads that are farthest from the null, in the middle and nearest at the last step."""
     last = heads_of(trajectory).isel(step=-1)
     layers, heads = last["layer"].values.tolist(), last["head"].values.tolist()
     return [(layers[i], heads[j]) for i, j in farthest_middle_nearest(last)]

@@ -21,7 +21,7 @@ from rmtbase.results.trajectory.figures._along_steps import departures, spectra_
 
 
 def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """What draws each picture of a trajectory, by name: every statistic by itself on request."""
+    """Return the figures of a trajectory by name; figures of single statistics are drawn only on request."""
     heads = heads_of(tree)
     held = heads["statistic"].values.tolist()
     main = [name for name in MAIN_STATISTICS if name in held]
