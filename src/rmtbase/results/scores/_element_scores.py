@@ -49,20 +49,20 @@ Law = Any
 
 @dataclass(frozen=True)
 class ElementSummary:
-    """What is kept of elements while they are read; that of two parts can be merged."""
+    """Summary of the elements read so far; the summaries of two parts can be merged."""
 
     sketch: ElementSketch
     largest: LargestElements
 
     def merged(self, other: ElementSummary) -> ElementSummary:
-        """Of both parts, the other behind this one."""
+        """Merge with the summary of the elements that follow these."""
         return ElementSummary(self.sketch.merged(other.sketch), self.largest.merged(other.largest))
 
 
 def summarized(
     block: Shaped[np.ndarray, "row column"], map_spans: Callable[..., Iterable[ElementSummary]] = map
 ) -> ElementSummary:
-    """The summary of a block of a matrix, whose spans of 2^21 elements ``map_spans`` can spread over threads."""
+    """Summarize a block of a matrix; ``map_spans`` can spread its spans of 2^21 elements over threads."""
     flat = np.ascontiguousarray(block).reshape(-1)
     spans = [flat[start : start + _SPAN] for start in range(0, flat.size, _SPAN)]
     return reduce(ElementSummary.merged, map_spans(_summarized_span, spans))
@@ -74,7 +74,7 @@ def _summarized_span(numbers: Shaped[np.ndarray, " number"]) -> ElementSummary:
 
 @dataclass(frozen=True)
 class Elements:
-    """What a file keeps of the elements of one matrix.
+    """Facts about the elements of one matrix that a file keeps.
 
     Attributes:
         count: how many there are.
@@ -94,7 +94,7 @@ class Elements:
 
 
 def elements_of(sketch: ElementSketch) -> Elements:
-    """What is kept of a sketch; its moments from 20 numbers on, though of fewer than 100 nothing else is known."""
+    """Return the facts about a sketch: moments from 20 elements on, everything else from 100 on."""
     moments, statistics = sketch.moments(), element_statistics(sketch)
     n, std = moments.count, moments.std
     if std > 0:
@@ -108,7 +108,7 @@ def elements_of(sketch: ElementSketch) -> Elements:
 
 
 def _reason(sketch: ElementSketch, statistics: Float[np.ndarray, " statistic"]) -> str:
-    """Why statistics are missing, those of one reason together."""
+    """Give the reasons why statistics are missing, and the statistics missing for each."""
     if sketch.moments().std == 0:
         return "constant, so the matrix has no shape and is not scored"
     why: dict[str, list[str]] = {}
@@ -137,7 +137,7 @@ def missing_lines(reasons: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def element_law(initialization: str, count: int) -> Callable[[str], Law | None]:
-    """The law of each statistic of ``count`` independent elements; None where there are too few."""
+    """Return the law of each statistic of ``count`` independent elements; it is None if there are too few."""
 
     def law(name: str) -> Law | None:
         of_moments = name in MOMENT_STATISTICS and initialization == "normal"
@@ -151,7 +151,7 @@ def element_law(initialization: str, count: int) -> Callable[[str], Law | None]:
 def against_null(
     observed: Float[np.ndarray, "... statistic"], law_of: Callable[[str], Law | None]
 ) -> Float[np.ndarray, "... statistic field"]:
-    """The values of :data:`FIELDS` of the statistics of matrices that have one null."""
+    """Return :data:`FIELDS` for the statistics of matrices that share one null."""
     scores = np.full((*observed.shape, len(FIELDS)), np.nan)
     scores[..., 0] = observed
     for k, name in enumerate(STATISTICS):
@@ -169,6 +169,6 @@ def against_null(
 
 
 def bin_coordinates() -> dict[str, Float[np.ndarray, " bin"]]:
-    """The centres of the bins of both histograms."""
+    """Return the centres of the bins of both histograms."""
     edges = {"bin": BINS, "magnitude_bin": MAGNITUDE_BINS}
     return {name: 0.5 * (each[1:] + each[:-1]) for name, each in edges.items()}

@@ -1,4 +1,4 @@
-"""What the scores of elements say, in words."""
+"""Summary of the scores of elements, in words."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NAMED = 3  # statistics, and super-weights, that have words of their own
 @in_one_line
 @dataclass(frozen=True)
 class ElementsSummary:
-    """What the elements of a model's matrices say.
+    """Summary of the scores of the elements of a model's matrices.
 
     Attributes:
         n_matrices: how many could be tested, of layers, outside of them, and of experts; fused ones are their parts.
@@ -67,7 +67,7 @@ class ElementsSummary:
     untold: str = ""
 
     def sentences(self) -> list[str]:
-        """How many matrices differ, by which statistics most, and which elements stand apart."""
+        """Say how many matrices differ, by which statistics most, and which elements stand apart."""
         law = self.initialization.replace("_", " ")
         cannot = f"cannot have independent {law} elements (false discovery rate {self.level:.0%})"
         line = f"Elements: {headline(self.n_differing, self.n_matrices, self.not_testable, 'weight matrix', cannot)}"
@@ -106,7 +106,9 @@ def _in_words(one: dict[str, Any]) -> str:
 
 
 def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> ElementsSummary | None:
-    """How many matrices differ from the null by their elements, and the super-weights; None where none was scored.
+    """Count the matrices whose elements differ from the null, and list the super-weights.
+
+    The result is None if no matrix was scored.
 
     A matrix differs when one test of all statistics of its elements, :func:`joint_p_value`, has a Benjamini–Hochberg
     q-value under ``level``. Then a model whose matrices all have independent elements of the null's law has a differing
@@ -153,13 +155,13 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
 
 
 def _untold(tree: xr.DataTree) -> str:
-    """Of the notes that which says in which matrices nothing is told by probability."""
+    """Return the note that names the matrices whose largest elements cannot be judged by probability."""
     notes = (one for one in json.loads(tree.attrs.get("notes", "[]")) if one.startswith(CANNOT_TELL))
     return next((one.removeprefix("super-weights: ") for one in notes), "")
 
 
 def _names(group: xr.Dataset, there: Bool[np.ndarray, "..."]) -> Iterator[str]:
-    """The names of the matrices that are there, in their order."""
+    """Yield the names of the matrices that are present, in their order."""
     axes = [str(dim) for dim in group["n_rows"].dims]
     stacks, numbers = layer_stacks(group), layer_numbers(group)
     for place in np.argwhere(there).tolist():
@@ -171,7 +173,7 @@ def _names(group: xr.Dataset, there: Bool[np.ndarray, "..."]) -> Iterator[str]:
 
 
 def joint_p_value(p_value: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-    """One p-value for all element statistics of a matrix: 1.15 times their Cauchy combination, at most 1."""
+    """Combine the p-values of all element statistics of a matrix: 1.15 times their Cauchy combination, at most 1."""
     return np.minimum(1.0, _EXCESS * cauchy_combination(p_value))
 
 

@@ -98,12 +98,12 @@ class HeadElements:
         )
 
     def _reasons(self, site: int, circuit: Circuit, each: Sequence[Elements]) -> list[str]:
-        """Why statistics of heads are missing, or their nulls."""
+        """Give the reason why statistics, or their nulls, are missing, for each head."""
         _, why = _law(self._sites[site], circuit, self._initialization)
         return ["; ".join(filter(None, (one.reason, why))) for one in each]
 
     def dataset(self) -> xr.Dataset:
-        """The group ``/heads/elements``: NaN where a layer has fewer heads, or key heads, or no such matrix."""
+        """Return the group ``/heads/elements``; NaN where a layer lacks a head, a key head or a matrix."""
         held = [circuit for circuit in self._circuits if any(one == circuit for _, one in self._found)]
         n_heads = max(site.n_heads for site in self._sites)
         shape = len(self._sites), n_heads, len(held)
@@ -138,7 +138,7 @@ class HeadElements:
 
 
 def _elements(*factors: Shaped[np.ndarray, "rank width"]) -> Elements:
-    """Of one matrix; or of the product AᵀB of two, in blocks of its rows.
+    """Summarize the elements of one matrix, or of the product AᵀB of two in blocks of its rows.
 
     In float32: rounding makes some 1e-7 of σ of an element that is a sum of d_head products, and of a statistic of 16.8
     million of them less than 0.02 of its standard error (``benchmarks/inventory.py``).
@@ -154,13 +154,13 @@ def _elements(*factors: Shaped[np.ndarray, "rank width"]) -> Elements:
 
 
 def _shape(site: Site, circuit: Circuit) -> tuple[int, int]:
-    """Of one head's matrix."""
+    """Return the shape of one head's matrix."""
     sizes = [getattr(site, name) for name in circuit.dims]
     return sizes[0], sizes[-1]
 
 
 def _law(site: Site, circuit: Circuit, initialization: str) -> tuple[Callable[[str], Law | None], str]:
-    """The law of each statistic of a head's matrix, and why there is none, if there is none."""
+    """Return the law of each statistic of a head's matrix, and the reason if there is no law."""
     if any(holds_product(getattr(site, factor.name)) for factor in circuit.factors):
         return lambda name: None, OF_PRODUCT
     rows, columns = _shape(site, circuit)

@@ -230,7 +230,7 @@ def _share(dims: tuple[int, ...]) -> float:
 
 
 def _least_p_value(test: str, d_head: int) -> float:
-    """One over the number of signed permutations of a few axes, of which one sign is no change."""
+    """Return 1 over the number of distinct signed permutations of a few axes; the common sign changes nothing."""
     return 1.0 / (math.factorial(d_head) * 2.0 ** (d_head - 1)) if test == "axes" and d_head < 12 else 0.0
 
 

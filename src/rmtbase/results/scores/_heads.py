@@ -57,7 +57,7 @@ class Block:
 def heads_dataset(
     circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block], reasons: Mapping[tuple[int, int], str]
 ) -> xr.Dataset:
-    """The scores of all heads of the sites as the ``heads`` group of a scores file.
+    """Return the scores of the heads at all sites as the ``heads`` group of a scores file.
 
     q-values are over all heads that could be tested; ``reasons`` says by site and head why others could not.
     """
@@ -109,14 +109,14 @@ def heads_dataset(
 def _null_scale(
     blocks: Sequence[Block], joined: Callable[[Callable[[Block], np.ndarray]], np.ndarray]
 ) -> dict[str, tuple[tuple[str, str], np.ndarray]]:
-    """Where matrices are products themselves: what the null's eigenvalues at σ = 1 are to be multiplied by."""
+    """Return the factors by which to multiply the null's eigenvalues at σ = 1, if matrices are products themselves."""
     if all(block.heads.sigmas is block.sigmas for block in blocks):
         return {}
     return {"null_scale": (("layer", "head"), joined(lambda block: chain_scale(block.heads.sigmas)))}
 
 
 def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
-    """What a file keeps of the nulls of all heads: its ``null`` group."""
+    """Return the nulls of all heads as the ``null`` group of a scores file."""
     if blocks[0].null.per_head:
         return _own_nulls(circuit, sites, blocks)
     of_null = {id(block.null): block for block in reversed(blocks)}
@@ -143,7 +143,7 @@ def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block
 
 
 def _own_nulls(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
-    """Of heads that have a null each, padded as their scores are."""
+    """Return the ``null`` group of heads that each have their own null, padded in the same way as their scores."""
     rows = {site: row for row, site in enumerate(sorted(site for block in blocks for site in block.sites))}
     groups = [([rows[site] for site in block.sites], block.null_group()) for block in blocks]
     schema, first = own_null_schema(circuit), groups[0][1]
@@ -157,7 +157,7 @@ def _own_nulls(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block])
 
 
 def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> dict[str, object]:
-    """What is one number or text for all the heads of a circuit: their sizes and their null."""
+    """Return the facts that all heads of a circuit share: their sizes and their null."""
     nulls = [block.null for block in blocks]
     facts: dict[str, object] = dict(sizes_of(circuit, [sites[site] for block in blocks for site in block.sites])[0])
     facts |= {
@@ -176,13 +176,13 @@ def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence
 
 
 def _described(null: NullModel, circuit: Circuit) -> str:
-    """What the null is, with the circuit's matrices in the place of factors in general."""
+    """Describe the null, with the names of the circuit's matrices in place of general factors."""
     words = " and ".join(factor.symbol for factor in circuit.factors)
     return null.description.replace("W_Q and W_K", words).replace("Gaussian factors", f"Gaussian {words}")
 
 
 def sizes_of(circuit: Circuit, sites: Iterable[Site]) -> tuple[dict[str, int], dict[str, tuple[str, list[int]]]]:
-    """The sizes of a circuit's matrices that are the same at all sites, and as coordinates those that are not."""
+    """Return the sizes of a circuit's matrices that all sites share, and as coordinates those that differ."""
     names = dict.fromkeys((*circuit.dims, *(factor.heads for factor in circuit.factors)))
     found = {name: [getattr(site, name) for site in sites] for name in names}
     common = {name: each[0] for name, each in found.items() if len(set(each)) == 1}
@@ -190,7 +190,7 @@ def sizes_of(circuit: Circuit, sites: Iterable[Site]) -> tuple[dict[str, int], d
 
 
 def layer_coordinates(places: Sequence[Place]) -> dict[str, Any]:
-    """Of the dimension ``layer``: the layers' own numbers, or where a model has several stacks a count of all of them.
+    """Return the coordinates of the dimension ``layer``: the layer numbers, or a running count if there are stacks.
 
     Then ``stack`` and ``stack_layer`` say which one each is.
     """
@@ -201,7 +201,7 @@ def layer_coordinates(places: Sequence[Place]) -> dict[str, Any]:
 
 
 def circuit_scores(scores: xr.DataTree, circuit: str = "qk") -> xr.DataTree:
-    """The scores of one circuit as a scores tree of its own, that every picture and summary of heads takes.
+    """Return the scores of one circuit as a scores tree, which every figure and summary of heads accepts.
 
     Args:
         scores: a scores tree.
@@ -226,7 +226,7 @@ _OF_QK = ("n_heads", "n_key_heads", "d_model", "d_head", "d_query", "d_key", "nu
 
 
 def circuits_of(scores: xr.DataTree) -> list[str]:
-    """The names of the circuits that a scores tree holds: ``qk``, and those of its group ``circuits``.
+    """List the circuits that a scores tree holds: ``qk``, and those in its group ``circuits``.
 
     Raises:
         ParameterError: it is no scores tree.
@@ -237,7 +237,7 @@ def circuits_of(scores: xr.DataTree) -> list[str]:
 
 
 def _key_heads(sites: Sequence[Site]) -> Int[np.ndarray, "layer head"]:
-    """The key head that each head reads, at sites of as many heads."""
+    """Return the key head that each head reads, at sites with equal numbers of heads."""
     return np.stack([np.arange(site.n_heads) // (site.n_heads // site.n_key_heads) for site in sites])
 
 

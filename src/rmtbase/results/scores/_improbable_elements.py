@@ -49,7 +49,7 @@ class Improbable(NamedTuple):
 
 
 def improbable(largest: LargestElements, core_sigma: float, level: float) -> Improbable:
-    """The largest elements that any of N would reach with a probability of at most ``level``.
+    """Find the largest elements that any of N would reach with a probability of at most ``level``.
 
     Args:
         largest: of the matrix.

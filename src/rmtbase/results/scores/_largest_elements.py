@@ -29,7 +29,7 @@ class LargestElements:
     value: Float[np.ndarray, " element"]
 
     def merged(self, other: LargestElements) -> LargestElements:
-        """Of both parts, the other behind this one."""
+        """Merge with the largest elements of the part that follows this one."""
         place = np.concatenate([self.place, other.place + self.count])
         value = np.concatenate([self.value, other.value])
         first = np.argsort(-np.abs(value), kind="stable")[: _TAIL + 1]
@@ -67,7 +67,7 @@ class LargestElements:
         return np.minimum(1.0, len(left) * np.exp(log_p))
 
     def without_tail(self) -> str:
-        """Why there is no tail that the largest could stand apart from, or ""."""
+        """Give the reason why the largest elements have no tail to stand apart from, or "" if they have one."""
         _, magnitude = self._tail()
         if self.count < _FEWEST * _SHARE:
             return f"{self.count} elements are too few to have a tail ({_FEWEST * _SHARE} needed)"
@@ -76,13 +76,13 @@ class LargestElements:
         return ""
 
     def _tail(self) -> tuple[int, Float[np.ndarray, " element"]]:
-        """How many spacings the tail has, and the magnitudes between which they lie."""
+        """Return the number of spacings in the tail, and the magnitudes between which they lie."""
         m = min(_TAIL, self.count // _SHARE, len(self.value) - 1)
         return m, np.abs(self.value[: m + 1])
 
 
 def largest_elements(numbers: Shaped[np.ndarray, " number"]) -> LargestElements:
-    """Of a flat array of floating-point numbers: their bits without the sign are in the order of their magnitudes."""
+    """Find the largest of a flat array of floats, whose bits without the sign sort as their magnitudes do."""
     kind = _BITS[numbers.dtype.itemsize]
     bits = numbers.view(kind) & kind(np.iinfo(kind).max >> 1)
     wanted = min(_TAIL + 1, numbers.size)

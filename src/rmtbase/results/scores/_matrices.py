@@ -160,12 +160,12 @@ class MatrixScorer:
         return missing_lines((str(name), self._reason(name)) for name in self._found)
 
     def _reason(self, name: MatrixName) -> str:
-        """Why statistics of a matrix are missing, or their null."""
+        """Give the reasons why a matrix lacks statistics or their null."""
         reasons = OF_PRODUCT * (name in self._products), OF_ORTHOGONAL * self._orthogonal
         return "; ".join(filter(None, (self._found[name].elements.reason, *reasons)))
 
     def dataset(self) -> xr.Dataset:
-        """The scores of all the matrices added, with q-values over all of them, each statistic by itself.
+        """Return the scores of all matrices added, with q-values over all of them for each statistic by itself.
 
         NaN where a layer lacks a component, or an expert.
         """
@@ -216,7 +216,7 @@ class MatrixScorer:
         return describe(dataset, experts_schema(self.spectra) if experts else of_matrices)
 
     def _scores(self, found: Sequence[_Found]) -> Float[np.ndarray, "matrix statistic field"]:
-        """Of matrices in their order: those of one size have one null."""
+        """Return the scores of matrices in their order; matrices of one size share one null."""
         counts = np.array([one.elements.count for one in found])
         observed = np.array([one.elements.statistics for one in found])
         scores = np.empty((*observed.shape, len(FIELDS)))
@@ -231,7 +231,7 @@ class MatrixScorer:
 
 
 class _Found(NamedTuple):
-    """What is known of a matrix: of its elements, of its spectrum its scores and facts, and why it has no tail."""
+    """Results for one matrix: facts about its elements, scores and facts of its spectrum, and why it has no tail."""
 
     elements: Elements
     shape: tuple[int, int]
@@ -240,14 +240,14 @@ class _Found(NamedTuple):
 
 
 def is_fused(component: str) -> bool:
-    """Whether it is a stored tensor whose rows are those of other components, too."""
+    """Test whether a component is a stored tensor that also contains the rows of other components."""
     return component in FUSED_COMPONENTS
 
 
 def q_values(
     p_value: Float[np.ndarray, "... component statistic"], fused: Bool[np.ndarray, " component"]
 ) -> Float[np.ndarray, "... component statistic"]:
-    """Over all matrices, each statistic by itself; those that hold the elements of others are a family of their own."""
+    """Correct over all matrices, each statistic by itself; fused matrices are a family of their own."""
     q_value = np.full(p_value.shape, np.nan)
     for family in (fused, ~fused):
         of_family = np.moveaxis(p_value[..., family, :], -1, 0)
@@ -262,7 +262,7 @@ def _in_order(places: Iterable[Place]) -> list[Place]:
 
 @cache
 def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[np.ndarray, " draw"]]:
-    """The null of each spectral statistic at σ̂ = 1 on λ / max(m, n), every draw at its own σ̂. Ascending."""
+    """Draw the null of each spectral statistic at σ̂ = 1 on λ / max(m, n), each draw at its own σ̂; ascending."""
     from rmtbase.montecarlo import simulate_gaussian_matrix
 
     sample = simulate_gaussian_matrix(long, rank, draws, seed)
@@ -282,7 +282,7 @@ def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[
 
 
 def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
-    """The smallest p-value of each statistic of ``/matrices`` or ``/experts``: of its law, or of its null's draws."""
+    """Return the smallest possible p-value of each statistic of ``/matrices`` or ``/experts``."""
     fused = [is_fused(str(component)) for component in matrices["component"].values]
     draws = _null_draws(int(matrices_present(matrices)[..., ~np.array(fused)].sum()))
     floors: dict[str, float] = dict.fromkeys(MATRIX_SPECTRAL_STATISTICS, 2 / (draws + 1))
@@ -290,5 +290,5 @@ def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
 
 
 def _null_draws(n_matrices: int) -> int:
-    """How many draws the null of the spectra of so many matrices has."""
+    """Return the number of null draws for the spectra of ``n_matrices`` matrices."""
     return max(_NULL_DRAWS, DRAWS_PER_TEST * n_matrices)

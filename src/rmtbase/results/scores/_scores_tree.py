@@ -92,7 +92,7 @@ def scores_tree(
 
 
 class _Shape(NamedTuple):
-    """What the heads of a block of sites have in common: the shape of their null, and how many there are."""
+    """Common properties of the heads of a block of sites: the shape of their null, and their number."""
 
     null: tuple[int, ...] | LatentShape
     n_heads: int
@@ -122,7 +122,7 @@ def _scored(
     null: NullModel,
     progress: Progress,
 ) -> Block:
-    """The heads of a block of sites, scored."""
+    """Score the heads of a block of sites."""
     each = [spectra[site] for site in sites]
     sigmas = tuple(np.stack(sigma) for sigma in zip(*(one.sigmas for one in each), strict=True))
     prepared = [one.prepared for one in each if one.prepared is not None]
@@ -139,7 +139,7 @@ def _scored(
 
 
 def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circuit: Circuit) -> Heads:
-    """The heads with σ̂ of all the factors that their null is drawn of; 0 where a matrix is zero."""
+    """Give the heads σ̂ of every factor that their null is drawn from; 0 where a matrix is zero."""
     names = [factor.name for factor in circuit.factors]
     each = [head_sigmas(model.sites[site], names, model.stored_shape, model.stored) for site in sites]
     scored = np.all([sigma > 0 for sigma in heads.sigmas], axis=0)

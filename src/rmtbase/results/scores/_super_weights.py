@@ -36,7 +36,7 @@ _POOLS = {
 
 @dataclass(frozen=True)
 class Tail:
-    """What of a matrix its super-weights are told by.
+    """Facts about a matrix that identify its super-weights.
 
     Attributes:
         name: which matrix.
@@ -59,7 +59,7 @@ class Tail:
     def of(
         cls, name: MatrixName, shape: tuple[int, int], transposed: bool, summary: ElementSummary, elements: Elements
     ) -> Tail:
-        """From what is kept of the elements, in their own units."""
+        """Collect them from the summary of the elements, in the elements' own units."""
         statistics = dict(zip(STATISTICS, elements.statistics.tolist(), strict=True))
         return cls(
             name,
@@ -77,7 +77,7 @@ class Tail:
 
     @property
     def pool(self) -> str:
-        """What the matrix is pooled with."""
+        """Pool to which the matrix belongs."""
         return _POOLS.get(self.name.component, self.name.component)
 
     def place(self, place: int) -> tuple[int, int]:
@@ -87,7 +87,7 @@ class Tail:
 
 
 def super_weights(tails: Sequence[Tail], level: float = LEVEL) -> xr.Dataset:
-    """The extremes of all matrices, the least probable under their matrix's Weibull body first.
+    """List the extremes of all matrices, those least probable under their matrix's Weibull body first.
 
     Two tests have half of ``level`` over the number of matrices that have a tail each, and list at most 32 elements of
     a matrix: those above a gap (:meth:`LargestElements.isolation`), whatever the tail; and those that are improbable
@@ -122,7 +122,7 @@ def super_weights(tails: Sequence[Tail], level: float = LEVEL) -> xr.Dataset:
 
 
 def cannot_tell(tails: Sequence[Tail], level: float = LEVEL) -> list[str]:
-    """A line of the matrices whose largest elements are improbable under their core, as is the whole of their tail."""
+    """Name the matrices whose largest elements are improbable under their core, as is their whole tail."""
     searched = [tail for tail in tails if not tail.largest.without_tail()]
     each = 0.5 * level / max(len(searched), 1)
     heavy = [str(tail.name) for tail in searched if tail.improbable(each).is_heavy]
@@ -136,7 +136,7 @@ def cannot_tell(tails: Sequence[Tail], level: float = LEVEL) -> list[str]:
 
 
 def _described(tail: Tail, rank: int, p_value: float, pool: Sequence[Tail]) -> dict[str, Any]:
-    """An element by the names of its variables."""
+    """Describe an element by the names of its variables."""
     value, (row, column) = float(tail.largest.value[rank]), tail.place(int(tail.largest.place[rank]))
     counts = np.array([one.largest.count for one in pool], dtype=float)
     sigmas = np.array([one.core_sigma for one in pool])

@@ -35,7 +35,7 @@ def unscored_heads(
 
 
 def unscored_lines(model: WeightMatrices, found: Mapping[Circuit, Reasons]) -> list[str]:
-    """The warnings of a file: a line for each circuit and reason, which names at most eight heads and counts all.
+    """Write the warnings of a file: one for each circuit and reason, with at most eight heads named and all counted.
 
     Reasons that differ only in their numbers are one, worded as the first of them.
     """

@@ -1,4 +1,4 @@
-"""What the scores say, in words."""
+"""Summary of the scores, in words."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class HeadFinding(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Which head, in words: ``layer 3 head 2``, ``decoder layer 3 head 2``."""
+        """Name of the head, such as ``layer 3 head 2`` or ``decoder layer 3 head 2``."""
         return f"{self.layer_name} {self.noun} {self.head}"
 
     @property
     def layer_name(self) -> str:
-        """Which layer, in words."""
+        """Name of the layer, such as ``decoder layer 3``."""
         return f"{self.stack} layer {self.layer}".lstrip()
 
     @property
@@ -84,7 +84,7 @@ class HeadFinding(NamedTuple):
         return float(distance_from_moments(one, self.observed, self.null_mean, self.null_std))
 
     def sentence(self) -> str:
-        """The finding as one sentence."""
+        """Write the finding as one sentence."""
         one = SPECTRAL_STATISTICS[self.statistic]
         side = "above" if self.z_score > 0 else "below"
         if math.isnan(self.null_std):
@@ -107,7 +107,7 @@ class HeadFinding(NamedTuple):
 @in_one_line
 @dataclass(frozen=True)
 class Summary:
-    """What the scores of a model say.
+    """Summary of the scores of a model.
 
     Attributes:
         n_heads: heads that could be tested at ``level``.
@@ -138,18 +138,18 @@ class Summary:
         return self.overview() + self.reasons()
 
     def reasons(self) -> list[str]:
-        """The farthest heads, a sentence for each, and how many more there are."""
+        """Describe the farthest heads, one sentence for each, and count the others."""
         lines = [finding.sentence() for finding in self.findings[:_NAMED]]
         if len(self.findings) > _NAMED:
             lines.append(f"The other {len(self.findings) - _NAMED} are in the table of {self.noun}s.")
         return lines
 
     def overview(self) -> list[str]:
-        """How many heads left the null, which, and how many are flagged by each statistic alone."""
+        """Say how many and which heads differ from the null, and how many each statistic flags by itself."""
         return [*self.verdict(), *self.by_statistic(), *self.left_out()]
 
     def verdict(self) -> list[str]:
-        """How many heads left the null, and which."""
+        """Say how many heads differ from the null, and which."""
         noun, many = self.noun, plural(self.n_heads, self.noun)
         untested = not_testable_words(self.not_testable, self.n_heads + len(self.not_testable), noun)
         if not self.n_heads:
@@ -177,7 +177,7 @@ class Summary:
         ]
 
     def by_statistic(self) -> list[str]:
-        """How many heads are flagged by each statistic alone, where any is."""
+        """Say how many heads each statistic flags by itself, if it flags any."""
         by_count: dict[int, list[str]] = {}
         for name, count in sorted(self.flagged.items(), key=lambda item: -item[1]):
             if count:
@@ -191,7 +191,7 @@ class Summary:
         return [f"{self.noun.capitalize()}s flagged by one statistic alone (q < {self.level:g}): {parts}."]
 
     def left_out(self) -> list[str]:
-        """The statistics that no head was tested by, where there are any."""
+        """Name the statistics by which no head was tested, if there are any."""
         if not self.n_heads:
             return []
         by_reason: dict[str, list[str]] = {}
@@ -221,7 +221,7 @@ def _ranges(numbers: list[int], noun: str) -> str:
 
 
 def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> Summary:
-    """Which heads left the null, how far, and by which statistic.
+    """Find the heads that differ from the null, how far, and by which statistic.
 
     A head has left the null when its omnibus q-value, one test over all statistics with their correlations, is under
     ``level``; the statistic named with it is the farthest one. Of W_QK; of another circuit, give
@@ -286,7 +286,7 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
 def _not_testable(
     heads: xr.Dataset, noun: str, floors: Float[np.ndarray, "layer head"], level: float
 ) -> list[NotTestable]:
-    """The heads that have no p-value, or none that could be small enough, each with its reason."""
+    """List the heads without a p-value, or without one that could be small enough, each with its reason."""
     names = layer_names(heads)
     omnibus = heads["omnibus_p_value"].values
     reasons = heads["reason"].values if "reason" in heads else np.full(omnibus.shape, "")
@@ -299,13 +299,13 @@ def _not_testable(
 
 
 def _too_few_draws(floor: float, level: float, times: int) -> str:
-    """Why a p-value that is ``times`` / (draws + 1) at least cannot be below a level."""
+    """Explain why a p-value of at least ``times`` / (draws + 1) cannot be below a level."""
     needed = int(times / level - 1 + 1e-9) + 1
     return f"{round(times / floor) - 1} draws of the null give no p-value below {floor:.2g} ({needed} needed)"
 
 
 def _fewest(omnibus: Float[np.ndarray, "layer head"], floors: Float[np.ndarray, "layer head"], level: float) -> int:
-    """How many heads at the smallest p-value the Benjamini–Hochberg correction takes to find any."""
+    """Count the heads with the smallest p-value that the Benjamini–Hochberg correction needs to find any."""
     tested = np.isfinite(omnibus) & (floors < level)
     if not tested.any():
         return 1
@@ -313,7 +313,7 @@ def _fewest(omnibus: Float[np.ndarray, "layer head"], floors: Float[np.ndarray, 
 
 
 def p_value_floors(attributes: Mapping[Any, Any]) -> tuple[float, float]:
-    """The smallest p-value that the null of a scores file can give: of one statistic, and of the omnibus test.
+    """Return the smallest p-value that a file's null can give, for one statistic and for the omnibus test.
 
     2 / (n + 1) and 1 / (n + 1) of n draws; of an analytic null where its p-values end. 0 where the file does not say.
     """
@@ -339,7 +339,7 @@ def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"]
 
 
 def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: ArrayLike) -> Bool[np.ndarray, "..."]:
-    """Which p-values are the floor, and so only bounds.
+    """Mark the p-values that equal the floor, and so are only bounds.
 
     Args:
         p_value: of any shape.

@@ -21,7 +21,7 @@ _LONGEST_LINE = 100_000  # characters: the heads of a large model that left the 
 
 
 def print_summary(summary: Summary, title: str, console: Console, why: WhySummary | None = None) -> None:
-    """The scores in words, and the farthest heads as a table: z is of the logarithm where the statistic is named so.
+    """Print the scores in words, and the farthest heads as a table with z of the logarithm if the name says so.
 
     Why heads left the null comes first, where that was asked.
     """
@@ -67,7 +67,7 @@ def print_why(summary: WhySummary | None, console: Console) -> None:
 
 
 def print_elements(summary: ElementsSummary | None, console: Console) -> None:
-    """The scores of elements in words, where matrices were scored."""
+    """Print the scores of elements in words, if matrices were scored."""
     for line in () if summary is None else summary.sentences():
         console.print(cell(line, longest=_LONGEST_LINE))
 
@@ -75,7 +75,7 @@ def print_elements(summary: ElementsSummary | None, console: Console) -> None:
 def summaries_json(
     summaries: Mapping[Circuit, Summary], of_elements: ElementsSummary | None, of_why: WhySummary | None = None
 ) -> dict[str, Any]:
-    """The summary of W_QK as plain data, under ``circuits`` those of further ones, under ``elements`` of elements.
+    """Return the summaries of W_QK, of further circuits (``circuits``) and of ``elements`` as plain data.
 
     Under ``why`` that of the group ``/why``: how many heads each test rejects, of how many that it can tell about, the
     heads of each verdict, and the smallest effects that the tests find.
@@ -128,6 +128,6 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
 
 
 def _finding_json(finding: HeadFinding) -> dict[str, Any]:
-    """A finding; its stack where a model has several, and what it is of where that is no head."""
+    """Return a finding as plain data; with its stack if the model has several, and its noun if not ``head``."""
     plain = finding._asdict()
     return {name: value for name, value in plain.items() if (name, value) not in {("stack", ""), ("noun", "head")}}

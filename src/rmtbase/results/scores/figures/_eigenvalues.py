@@ -274,14 +274,14 @@ def null_quantiles(tree: xr.DataTree, layer: int, head: int) -> Float[np.ndarray
 
 
 def null_scales(tree: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
-    """What the null's eigenvalues at σ = 1 are multiplied by to be at a head's own σ̂."""
+    """Return the factors that bring the null's eigenvalues at σ = 1 to each head's own σ̂."""
     if "null_scale" in heads.coords:
         return heads["null_scale"].values
     return np.prod([heads[factor.sigma].values for factor in circuit_of(tree.attrs).factors], axis=0) ** 2
 
 
 def null_medians(tree: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head index"]:
-    """The median of each ordered eigenvalue under each head's null, at the head's own σ̂."""
+    """Return the median of each ordered eigenvalue under each head's null, at the head's own σ̂."""
     scales, probability = null_scales(tree, heads), null_of(tree)["probability"].values
     middle = int(np.argmin(np.abs(probability - 0.5)))
     n_index = heads.sizes["index"]

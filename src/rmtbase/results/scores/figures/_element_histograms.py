@@ -189,7 +189,7 @@ def head_density_heatmap(
 
 
 def bin_edges(centres: Float[np.ndarray, " bin"]) -> Float[np.ndarray, " edge"]:
-    """The edges of equal bins, from their centres."""
+    """Return the edges of equal bins, given their centres."""
     half = 0.5 * float(centres[1] - centres[0])
     return np.append(centres - half, centres[-1] + half)
 
@@ -201,7 +201,7 @@ def _densities(table: xr.Dataset) -> Float[np.ndarray, "layer head bin"]:
 
 
 def _locations(table: xr.Dataset) -> tuple[Float[np.ndarray, "layer head"], Float[np.ndarray, "layer head"]]:
-    """The mean and the spread of the elements of every head."""
+    """Return the mean and the spread of the elements of every head."""
     if "sigma" not in table or "mean" not in table["statistic"].values:
         raise ParameterError("unit", "weight", "'spread': the file does not hold the heads' sigma and mean")
     sigma, mean = (column_of(table, name).transpose("layer", "head").values for name in ("sigma", "mean"))
@@ -212,25 +212,25 @@ def _locations(table: xr.Dataset) -> tuple[Float[np.ndarray, "layer head"], Floa
 def _stretched(
     density: Float[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"], factor: float
 ) -> Float[np.ndarray, " bin"]:
-    """The density of a number times a factor, in the same bins."""
+    """Return the density of a number times a factor, in the same bins."""
     below = np.concatenate([[0.0], np.cumsum(density * np.diff(edges))])
     return np.diff(np.interp(edges / factor, edges, below)) / np.diff(edges)
 
 
 def _parent(scores: xr.DataTree | xr.Dataset) -> parents.Parent:
-    """The law of initial entries that the file names; the normal law where it names none."""
+    """Return the law of initial entries that the file names, or the normal law if it names none."""
     return parents.require_parent(str(getattr(scores, "attrs", {}).get("initialization", "normal")))
 
 
 def _entry_density(scores: xr.DataTree | xr.Dataset, x: Float[np.ndarray, " point"]) -> Float[np.ndarray, " point"]:
-    """The density of an initial entry at variance 1."""
+    """Return the density of an initial entry at variance 1."""
     parent = _parent(scores)
     rms = parent.moment(2) ** 0.5
     return 0.5 * rms * np.asarray(parent.pdf(np.fmax(np.abs(x), _NEAR_ZERO) * rms))
 
 
 def _d_head(scores: xr.DataTree | xr.Dataset, layer: int) -> int | None:
-    """The number of products in an element of W_QK of a layer, where the file says it."""
+    """Return the number of products in an element of a layer's W_QK, if the file records it."""
     if not isinstance(scores, xr.DataTree):
         return None
     heads = scores["heads"].to_dataset()
@@ -240,7 +240,7 @@ def _d_head(scores: xr.DataTree | xr.Dataset, layer: int) -> int | None:
 
 
 def _size(scores: xr.DataTree | xr.Dataset) -> int | None:
-    """The number of elements of a head's matrix, where all layers have the same."""
+    """Return the number of elements of a head's matrix, if it is the same in all layers."""
     attributes = getattr(scores, "attrs", {})
     width = attributes.get("d_model")
     rank = attributes.get("d_head")
@@ -373,7 +373,7 @@ def magnitudes_along_steps(
 def _null_densities(
     scores: xr.DataTree | xr.Dataset, sigma: Float[np.ndarray, " layer"], edges: Float[np.ndarray, " edge"]
 ) -> Float[np.ndarray, "layer magnitude_bin"]:
-    """The bins' averages of the density of log₁₀|w| of initial entries with these standard deviations."""
+    """Return the density of log₁₀|w| of initial entries with these standard deviations, averaged over each bin."""
     parent = parents.require_parent(str(scores.attrs.get("initialization", "normal")))
     rms = parent.moment(2) ** 0.5
     at = np.full((sigma.size, edges.size), np.nan)
@@ -383,7 +383,7 @@ def _null_densities(
 
 
 def _reach(matrices: xr.Dataset, edges: Float[np.ndarray, " edge"]) -> tuple[float, float]:
-    """From where to where any component of the file has weights worth a colour."""
+    """Return the range of bins in which any component of the file has weights worth a colour."""
     dims = [dim for dim in ("step", "layer", "component") if dim in matrices.dims]
     highest = matrices["log_magnitude_histogram"].max(dims)
     held = np.flatnonzero(highest.values > _LEAST)

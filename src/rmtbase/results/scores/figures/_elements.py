@@ -35,7 +35,7 @@ _GRIDS = (("", "log", "spread"), ("-linear", "linear", "spread"), ("-weights", "
 
 
 def drawings_of_elements(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """What draws each picture of elements, by name; none where the file has no such groups."""
+    """Return a drawing for each figure of elements, by name; empty if the file has no such groups."""
     drawings: dict[str, Drawing] = {}
     if "matrices" in tree.children:
         drawings |= _of_matrices(tree, look)
@@ -181,7 +181,7 @@ def _density_grid(
 
 
 def _weibull_plots(tree: xr.DataTree, layer: int, component: str, look: Look) -> Picture:
-    """The probability plot and what is left of its line, side by side or below each other."""
+    """Draw the Weibull plot and its residuals, side by side or one below the other."""
     width = look.width or 9.6
     columns = 2 if width >= 2 * NARROWEST else 1
     figure = new_figure(look.theme, width, 4.0 if columns == 2 else 6.6, model_title(tree))

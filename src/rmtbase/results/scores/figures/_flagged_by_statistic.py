@@ -1,4 +1,4 @@
-"""By how many heads each statistic, alone, tells a model from random."""
+"""Bar chart of the number of heads that each statistic flags by itself."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _LEAST = 1e-9  # of the largest eigenvalue of a layer, the least that an axis re
 
 
 class _Head(NamedTuple):
-    """One head: its eigenvalues, the quantiles of its null's ordered ones at its own scale, and its name."""
+    """Head with its eigenvalues, the quantiles of its null's ordered eigenvalues at its own scale, and its name."""
 
     eigenvalue: Float[np.ndarray, " index"]
     quantile: Float[np.ndarray, "index probability"]
@@ -225,7 +225,7 @@ def _density_axes(ax: Axes, edges: Float[np.ndarray, " edge"]) -> None:
 
 
 def _range(heads: Iterable[_Head]) -> tuple[float, float]:
-    """The least and the largest eigenvalue above zero of heads or of their nulls."""
+    """Return the smallest and the largest positive eigenvalue of the heads or of their nulls."""
     values = np.concatenate([np.concatenate([one.eigenvalue, one.quantile.ravel()]) for one in heads])
     values = values[np.isfinite(values) & (values > 0)]
     if not values.size:
@@ -235,7 +235,7 @@ def _range(heads: Iterable[_Head]) -> tuple[float, float]:
 
 
 def _edges(heads: Collection[_Head]) -> Float[np.ndarray, " edge"]:
-    """The bins of ln λ that these heads share."""
+    """Return the edges of the bins of ln λ that these heads share."""
     low, high = np.log(_range(heads))
     bins = int(np.clip(4 * max(one.eigenvalue.size for one in heads) ** 0.5, 12, 64))
     return np.linspace(low - 1e-9, high + 1e-9, bins + 1)
@@ -247,7 +247,10 @@ def _share(one: _Head, edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, "
 
 
 def _expected(one: _Head, edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " bin"]:
-    """What the null expects of each bin: each ordered eigenvalue's law, linear in ln λ between its quantiles."""
+    """Return the density that the null expects in each bin.
+
+    The law of each ordered eigenvalue is interpolated linearly in ln λ between its quantiles.
+    """
     below = np.zeros(edges.size)
     for own in one.quantile:
         known = np.isfinite(own) & (own > 0)

@@ -185,7 +185,7 @@ def _z_map(
 
 
 def _legend(values: Float[np.ndarray, " cell"], level: float) -> str:
-    """What the marks of a map mean, for its title."""
+    """Explain the marks of a map, for its title."""
     hatched = f"; {bound(f'hatched: {NOT_TESTABLE}')}" if np.isnan(values).any() else ""
     return bound(f"dot: q < {level:g}") + hatched
 
@@ -201,7 +201,10 @@ def add_cells(
     level: float,
     theme: Theme,
 ) -> None:
-    """A coloured cell for each value, a dot on each that is flagged, hatched where there is none, layer 0 on top."""
+    """Draw a coloured cell for each value, layer 0 on top.
+
+    Flagged cells have a dot, and cells without a value are hatched.
+    """
     n_layers, n_across = values.shape
     places = np.arange(n_across + 1) - 0.5, np.arange(n_layers + 1) - 0.5
     cmap, norm = scale.of(theme)

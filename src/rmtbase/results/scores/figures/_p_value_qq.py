@@ -116,7 +116,7 @@ def _floors(
 
 
 def expected_p_values(n: int, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean of each ordered p-value of n independent null heads, i / (n + 1), and its central interval."""
+    """Return the mean i / (n + 1) and the central interval of each ordered p-value of n independent null heads."""
     i = np.arange(1, n + 1)
     law = scipy.stats.beta(i, n + 1 - i)
     return i / (n + 1), law.ppf((1 - coverage) / 2), law.ppf((1 + coverage) / 2)

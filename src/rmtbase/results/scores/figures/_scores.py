@@ -48,7 +48,7 @@ _ROW = 0.055  # inches of a head's row
 
 
 def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """What draws each picture of a scores tree, by name."""
+    """Return a drawing for each figure of a scores tree, by name."""
     drawings: dict[str, Drawing] = {}
     for circuit in circuits_of(tree):
         of_heads = _of_heads(circuit_scores(tree, circuit), look)
@@ -70,7 +70,7 @@ def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
 
 
 def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """What draws each picture of the heads of one circuit."""
+    """Return a drawing for each figure of the heads of one circuit, by name."""
     layers = tree["heads"].sizes.get("layer", 1)
     rows = 1.6 + _ROW * layers * tree["heads"].sizes["head"]
     height = min(max(3.4, rows), 9.0)
@@ -107,7 +107,7 @@ def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
 
 
 def _of_layers(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """Of each layer the spectra of all its heads, a panel for each."""
+    """Return, for each layer, a figure of the spectra of all its heads, with one panel per head."""
     heads = heads_of(tree).transpose("layer", "head", ...)
     there, drawings = heads_present(heads), {}
     for place in np.flatnonzero(there.any(axis=1)).tolist():
@@ -135,7 +135,10 @@ def _head_grid(plot: Callable[..., Axes], tree: xr.DataTree, layer: int, heads: 
 
 
 def _of_statistics(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """Of each statistic a figure by layer: of eigenvalues and of singular values, or as it is and over its null."""
+    """Return a figure by layer for each statistic.
+
+    Two panels compare eigenvalues with singular values, or the raw statistic with its ratio to the null.
+    """
     held, drawings = heads_of(tree)["statistic"].values.tolist(), {}
     for name in held:
         if name.removesuffix(_SINGULAR) in held and name.endswith(_SINGULAR):
@@ -172,7 +175,7 @@ def _shapes(tree: xr.DataTree, look: Look) -> Picture:
 
 
 def _null_spectra(tree: xr.DataTree, look: Look) -> Picture:
-    """The null of each shape that heads have, on axes of its own."""
+    """Draw the null of each shape of the heads on its own axes."""
     shapes = shapes_of(tree)[:_PANELS]
     if len(shapes) == 1:
         return Single(null_spectrum, look, tree, 8.0)()
@@ -192,7 +195,7 @@ def _main_statistics(tree: xr.DataTree) -> tuple[str, ...]:
 
 
 def _bars(tree: xr.DataTree, look: Look) -> Picture:
-    """The bars of all statistics, far enough apart for their names."""
+    """Draw the bars of all statistics, far enough apart for their names."""
     figure = Single(flagged_by_statistic, look, tree)()
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     lines = 1 + max(name.count("\n") for name in names)
@@ -207,7 +210,7 @@ def _map_height(layers: int) -> float:
 def _heat_maps(
     plot: Callable[..., Axes], tree: xr.DataTree, option: str, names: Sequence[str], look: Look, layers: int
 ) -> Picture:
-    """A panel for each value of one of the plot's options."""
+    """Draw one panel for each value of one of the plot's options."""
     options = {name: {"table": tree, option: name} for name in names}
     plain = partial(plot, colorbar=False)
     figure = panels(plain, options, look, 2, share_y=True, height=_map_height(layers), title=model_title(tree))

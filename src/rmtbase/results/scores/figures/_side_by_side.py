@@ -159,7 +159,7 @@ def overlay(
 
 
 def _colour(artist: Artist) -> str:
-    """What an artist is drawn in, its line or else what it is filled with; "" where it has no colour."""
+    """Return the colour of an artist, of its line or else of its fill; "" if it has none."""
     if isinstance(artist, Line2D):
         return to_hex(artist.get_color())
     if isinstance(artist, Collection | Patch):
@@ -186,7 +186,7 @@ def _mark(line: Line2D, style: Any, marker: str) -> None:
 
 
 def _is_twin(one: Artist, other: Artist) -> bool:
-    """Whether two artists of nulls show the same."""
+    """Test whether two artists of nulls look the same."""
     if type(one) is not type(other):
         return False
     outlines = []

@@ -1,4 +1,4 @@
-"""What of a head's spectrum the width of its elements settles, and what not: four statistics against σ."""
+"""Dependence of four spectral statistics of heads on the width σ of their elements."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def spectrum_and_width(
 
 
 def _sizes(scores: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
-    """How many elements the product of each head has."""
+    """Return the number of elements of each head's product."""
     shapes = [shape[0] * shape[-1] for shape in shapes_of(scores)]
     null = scores["null"].to_dataset()
     of_layers = np.asarray(null["layer_shape"].values) if "layer_shape" in null else None

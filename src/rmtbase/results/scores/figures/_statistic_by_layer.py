@@ -1,4 +1,4 @@
-"""One statistic of every head, or of every weight matrix, layer by layer, against the bands of its null."""
+"""Statistic of every head or weight matrix by layer, against the bands of its null."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def statistic_by_layer(
 
 
 class _OfHeads(NamedTuple):
-    """What is drawn of every head: values, lower end, median and upper end of the null, and what the axis says."""
+    """Data drawn for every head: values; lower end, median and upper end of the null; text of the axis."""
 
     value: Float[np.ndarray, "layer head"]
     null: Float[np.ndarray, "level layer head"]
@@ -170,7 +170,7 @@ def _of_elements(elements: xr.Dataset, statistic: str) -> _OfHeads:
 
 
 def places_in_layer(there: Bool[np.ndarray, "layer head"]) -> Float[np.ndarray, "layer head"]:
-    """Where on the axis each head stands: within its layer from left to right; NaN where there is none."""
+    """Place the heads of a layer from left to right on the axis; NaN where there is no head."""
     count, place = there.sum(axis=1, keepdims=True), np.cumsum(there, axis=1) - 1
     offset = np.where(count > 1, -0.3 + 0.6 * place / np.maximum(count - 1, 1), 0.0)
     return np.where(there, np.arange(len(there))[:, None] + offset, np.nan)
@@ -192,7 +192,7 @@ def relative_label(one: Statistic) -> str:
 
 
 def _share(table: xr.Dataset) -> str:
-    """What share of null heads lies in the band, by the quantiles that the table holds."""
+    """Return the share of null heads inside the band, given the quantiles that the table holds."""
     low, high = (float(table["probability"].sel(probability=level, method="nearest")) for level in BAND)
     return f"{100 * (high - low):.3g} %"
 
@@ -200,7 +200,7 @@ def _share(table: xr.Dataset) -> str:
 def _null_levels(
     one: Statistic, table: xr.Dataset, null_mean: Float[np.ndarray, "layer head"]
 ) -> Float[np.ndarray, "level layer head"]:
-    """The lower end, the median and the upper end of each head's null, on the figure's scale."""
+    """Return the lower end, the median and the upper end of each head's null, on the figure's scale."""
     quantile, probability = table["null_quantile"].values, table["probability"].values
     places = [int(np.argmin(np.abs(probability - level))) for level in (BAND[0], 0.5, BAND[1])]
     return np.stack([relative_to_null(one, quantile[..., place], null_mean) for place in places])
@@ -214,7 +214,7 @@ def _draw_null(
     noun: str,
     share: str,
 ) -> None:
-    """One band where one null is all heads'; a band for each run of layers whose heads share one; else bars."""
+    """Draw the null as one band if all heads share it, as a band for each run of layers that do, or as bars."""
     lower, middle, upper = levels
     scored = np.isfinite(lower) & np.isfinite(upper)
     if not scored.any():
@@ -247,14 +247,14 @@ def _draw_null(
 
 
 def _is_one(levels: Float[np.ndarray, "level layer head"], scored: Bool[np.ndarray, "layer head"]) -> bool:
-    """Whether the levels of all these heads are those of one null."""
+    """Test whether all these heads have the levels of one null."""
     return all(np.ptp(level[scored]) <= _SAME * np.abs(level[scored]).max() for level in levels)
 
 
 def _runs_of_one_null(
     levels: Float[np.ndarray, "level layer head"], scored: Bool[np.ndarray, "layer head"]
 ) -> list[tuple[int, int]] | None:
-    """The runs of layers, first and beyond the last, whose heads share a null; None where those of a layer do not."""
+    """Find the runs (first, beyond the last) of layers whose heads share a null; None if a layer's heads do not."""
     runs: list[tuple[int, int]] = []
     for layer in np.flatnonzero(scored.any(axis=1)).tolist():
         alone, longer = (layer, layer + 1), (runs[-1][0] if runs else layer, layer + 1)
@@ -268,7 +268,7 @@ def _runs_of_one_null(
 
 
 def _scale(ax: Axes, value: Float[np.ndarray, "layer head"], null: Float[np.ndarray, "level layer head"]) -> None:
-    """A logarithmic axis where a linear one would hide the null's band or the smallest values."""
+    """Choose a logarithmic axis where a linear one would hide the null's band or the smallest values."""
     if prefer_log(value, null[0], null[2]):
         log_axis(ax)
         return

@@ -1,4 +1,4 @@
-"""One statistic of heads or matrices against another: scatter, and the corner of the first four moments."""
+"""Scatter plots of two statistics of heads or matrices, and the corner plot of the first four moments."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _NULLS = 8  # of different shapes that are marked
 
 
 class _Points(NamedTuple):
-    """One statistic of every head: its values, and mean and spread of the null (NaN of what has none)."""
+    """Values of a statistic for every head, with mean and spread of the null (NaN if it has none)."""
 
     value: Float[np.ndarray, " head"]
     mean: Float[np.ndarray, " head"]
@@ -176,7 +176,7 @@ def moment_corner(
 
 
 def _symbol(name: str) -> str:
-    """A moment's symbol, which panels as small as a corner's have room for."""
+    """Return the symbol of a moment, short enough for the small panels of a corner plot."""
     return rf"${ELEMENT_STATISTICS[name].symbol}$" if name in ELEMENT_STATISTICS else r"$\sigma$"
 
 
@@ -201,7 +201,7 @@ def _scatter(
 
 
 def _nulls(ax: Axes, pairs: Sequence[tuple[_Points, _Points]], theme: Theme) -> None:
-    """Those of all tables together: the nulls of one shape are the same, and each is marked once."""
+    """Mark the nulls of all tables; heads of one shape have the same null, which is marked once."""
     own = np.concatenate([
         np.column_stack([x.mean, x.spread, y.mean, y.spread])[np.isfinite(x.value) & np.isfinite(y.value)]
         for x, y in pairs
@@ -226,7 +226,7 @@ def _nulls(ax: Axes, pairs: Sequence[tuple[_Points, _Points]], theme: Theme) -> 
 
 
 def _layers(table: xr.Dataset, name: str) -> Float[np.ndarray, " head"]:
-    """The place of the layer of each of the points."""
+    """Return the place of the layer of each point."""
     value = column_of(table, name)
     places = xr.DataArray(np.arange(float(table.sizes["layer"])), dims="layer")
     return (
@@ -262,7 +262,7 @@ def layer_bar(axes: Sequence[Axes], table: xr.Dataset, theme: Theme) -> None:
 
 
 def _bounds(ax: Axes, x: str, y: str, values: Float[np.ndarray, " head"], theme: Theme) -> None:
-    """The curve that two statistics cannot cross, or that a normal law lies on."""
+    """Draw the curve that two statistics cannot cross, or on which a normal law lies."""
     if (x, y) == ("skewness", "excess_kurtosis"):
         finite = np.abs(values[np.isfinite(values)])
         end = 2.0 ** np.ceil(np.log2(max(2.0 * finite.max(initial=0.0), 0.25)))  # the same for most files

@@ -293,7 +293,9 @@ class Magnitudes:
 def magnitudes_of(
     weights: xr.DataTree | xr.Dataset | ElementSketch, layer: int | None = None, component: str | None = None
 ) -> Magnitudes:
-    """The magnitudes of a sketch, or of one matrix of a scores file, the first component of the middle layer if None.
+    """Return the magnitudes of a sketch, or of one matrix of a scores file.
+
+    The defaults are the middle layer and the first component.
 
     Raises:
         ParameterError: no such matrix, one without a Weibull fit, or no histograms of magnitudes.
@@ -334,7 +336,7 @@ def magnitudes_of(
 
 
 def _largest(weights: xr.DataTree | xr.Dataset, one: xr.Dataset, component: str) -> tuple[float, ...]:
-    """The super-weights of a matrix; if it has none, max |w − w̄|, which is max |w| but for the mean."""
+    """Return the magnitudes of a matrix's super-weights; if it has none, max |w − w̄|, close to max |w|."""
     if isinstance(weights, xr.DataTree) and "super_weights" in weights.children:
         found = weights["super_weights"].to_dataset()
         here = (found["layer"].values == one["layer"].item()) & (found["component"].values == component)

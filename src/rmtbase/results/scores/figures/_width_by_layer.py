@@ -103,7 +103,7 @@ def width_by_layer(
 
 
 def _divergence(ax: Axes, x: Float[np.ndarray, "layer head"], table: xr.Dataset, theme: Theme, size: float) -> None:
-    """The divergence on an axis to the right, as wide as its null below its data."""
+    """Draw the divergence on an axis to the right, scaled so that its null stays below the data."""
     one = table.sel(statistic="kl_matched_normal")
     value, mean, spread = (one[name].values for name in ("observed", "null_mean", "null_std"))
     right = styled(ax.twinx(), theme)
@@ -134,7 +134,7 @@ def _range(*values: np.ndarray) -> tuple[float, float]:
 
 
 def _entropy_of(width: ArrayLike) -> ArrayLike:
-    """The entropy of a normal law of that width, in nats."""
+    """Return the entropy in nats of a normal law of that width."""
     return _UNIT + np.log(np.fmax(width, 1e-300))
 
 

@@ -1,4 +1,4 @@
-"""What each figure of a page shows, and how to read it."""
+"""Captions of a page's figures: what each shows, and how to read it."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ _OWN_NULL_CAPTIONS = _CAPTIONS | {
 
 
 def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
-    """The captions of a scores tree's figures by name.
+    """Return the captions of a scores tree's figures by name.
 
     Args:
         scores: the tree.
@@ -168,7 +168,7 @@ def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
 
 
 def of_circuit(circuit: Circuit) -> Caption:
-    """The caption of the map of a further circuit."""
+    """Return the caption of the map of a further circuit."""
     noun, symbol = circuit.noun, circuit.symbol
     return Caption(
         f"Which {noun}s look unlike random ones by {symbol}",
@@ -188,7 +188,7 @@ _CIRCUITS = {
 
 
 def circuit_words(circuit: Circuit) -> tuple[str, str]:
-    """The title of a further circuit's section, and what the circuit says."""
+    """Return the title of a further circuit's section, and a sentence about the circuit."""
     title, says = _CIRCUITS[circuit.name]
     if len(circuit.factors) > 1:
         return title, f"says {says}."
@@ -196,7 +196,7 @@ def circuit_words(circuit: Circuit) -> tuple[str, str]:
 
 
 def draws_of(scores: xr.DataTree) -> list[int]:
-    """How many draws the null of each shape has: the least and the most, or the one number."""
+    """Return the smallest and the largest number of null draws over all shapes, or their common number."""
     null = scores["null"].to_dataset()
     each = null["null_draws"].values.tolist() if "null_draws" in null else [int(scores.attrs["null_draws"])]
     return sorted({min(each), max(each)})
@@ -213,7 +213,7 @@ _WEIGHTS = {
 
 
 def null_entries(attrs: Mapping[Any, Any]) -> str:
-    """The law of the elements under the null of a scores file, one of :data:`rmtbase.parameters.INITIALIZATIONS`."""
+    """Return the law of elements under a file's null, one of :data:`rmtbase.parameters.INITIALIZATIONS`."""
     said = str(attrs["null"])
     return next((name for name, words in ENTRIES_IN_WORDS.items() if f"i.i.d. {words} " in said), "normal")
 

@@ -64,7 +64,7 @@ _UNNAMED = {
 
 
 def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: bool = True) -> str:
-    """One HTML page that says which heads left the null, how far and by which statistic, and shows it.
+    """Render one HTML page that shows which heads differ from the null, how far and by which statistic.
 
     The page needs no network and opens from disk: styles, script and figures are inside, and a content security
     policy forbids the rest. It follows the reader's choice of light or dark.
@@ -146,7 +146,7 @@ def _today() -> datetime.date:
 
 
 def _farthest(heads: xr.Dataset) -> dict[str, Any] | None:
-    """The head farthest from the null: its distance and what that is of; None where no head was scored."""
+    """Return the head farthest from the null, its distance and its statistic; None if no head was scored."""
     ordered = heads.transpose("layer", "head", ...)
     distance = np.abs(farthest_distance(ordered))
     if np.isnan(distance).all():
@@ -160,7 +160,7 @@ def _farthest(heads: xr.Dataset) -> dict[str, Any] | None:
 
 
 def _statistic_option(name: str) -> str:
-    """A statistic in words, with the scale that its distances are on where that is another."""
+    """Name a statistic in words, with the scale of its distances if that is logarithmic."""
     on_log_scale = name in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[name].on_log_scale
     return statistic_words(name) + (" (z of its ln)" if on_log_scale else "")
 
@@ -190,7 +190,7 @@ def _resource(name: str) -> str:
 
 
 def _drawings(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Markup]:
-    """The figures as SVG elements, by name: of further circuits the map alone."""
+    """Draw the figures as SVG elements, by name; further circuits have only their map."""
     maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
     captioned = {**caption, **maps}
     with page_settings() as theme:
@@ -201,7 +201,7 @@ def _drawings(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, 
 
 
 def _circuit(scores: xr.DataTree, name: str, drawings: Mapping[str, Markup]) -> dict[str, Any]:
-    """What the page says of a further circuit."""
+    """Return the page's texts and tables about a further circuit."""
     tree, circuit = circuit_scores(scores, name), CIRCUITS[name]
     summary = summarize_scores(tree)
     title, says = circuit_words(circuit)
@@ -224,7 +224,7 @@ def _circuit(scores: xr.DataTree, name: str, drawings: Mapping[str, Markup]) -> 
 
 
 def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
-    """How many layers, heads and dimensions there are, as facts at the head of the page: each a term and what it is.
+    """Return the numbers of layers, heads and dimensions as facts for the head of the page: terms and values.
 
     Of a model whose layers differ a fact for each run of layers that do not.
     """
@@ -273,7 +273,7 @@ def _sections(
 
 
 def _null(scores: xr.DataTree) -> dict[str, Any]:
-    """What the templates say of the null."""
+    """Return the variables about the null that the templates use."""
     attrs = scores.attrs
     method, resampling = attrs.get("null_method"), str(attrs["null"]).partition(":")[0]
     if method not in _NULL_METHODS or (method == "resampled" and resampling not in _RESAMPLINGS):
@@ -297,7 +297,7 @@ def _null(scores: xr.DataTree) -> dict[str, Any]:
 
 
 def _accuracies(provenance: str) -> dict[str, list[str]]:
-    """How well each statistic's law is known, by the record that the file keeps of it: the statistics of each word."""
+    """Group the statistics by the accuracy of their laws, according to the record that the file keeps."""
     statistics: dict[str, list[str]] = {}
     record = json.loads(provenance).get("null", {})
     of_shapes = list(record.values()) if all(isinstance(one, dict) for one in record.values()) else [record]
@@ -311,7 +311,7 @@ def _accuracies(provenance: str) -> dict[str, list[str]]:
 
 
 def _require_renderable(scores: xr.DataTree) -> None:
-    """What is counted and looked up must be numbers and known names; all other text is only shown."""
+    """Require numbers and known names wherever the page counts or looks up; all other text is only shown."""
     heads = scores["heads"].to_dataset()
     for name in ("layer", "head"):
         if heads[name].dtype.kind not in "iu":
