@@ -1,4 +1,4 @@
-"""The elements of a matrix against those of a null: what is kept of them, and how far their statistics are from it."""
+"""Statistics of the elements of a matrix, and their distances from a null."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ MAGNITUDE_BINS = np.linspace(-12.0, 4.0, 161)
 """Edges of the histogram of log₁₀ |w|."""
 
 OF_PRODUCT = "made of a product of matrices, of whose elements no null is known"
-"""Why a matrix that is not stored as it is has statistics and no null of them."""
+"""Reason why a matrix that is a product of stored matrices has statistics but no null."""
 
 OF_ORTHOGONAL = "drawn with orthonormal rows or columns, whose elements depend on each other: no null of them is known"
-"""Why a matrix of orthogonal initialisation has statistics and no null of them."""
+"""Reason why a matrix with orthogonal initialization has statistics but no null."""
 
-_SPAN = 1 << 21  # elements that are summarised at a time
-_NAMED = 3  # missing statistics: which they are all is seen in the file
-_FEWEST_OF_MOMENTS = 20  # numbers that the null of moments is known of
+_SPAN = 1 << 21  # elements summarized at a time
+_NAMED = 3  # missing statistics that are named; the file lists all
+_FEWEST_OF_MOMENTS = 20  # elements from which on the null of the moments is known
 
 Law = Any
-"""The law of a statistic: ``mean()``, ``std()``, ``p_value(observed)``."""
+"""Law of a statistic: ``mean()``, ``std()``, ``p_value(observed)``."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ class Elements:
     """Facts about the elements of one matrix that a file keeps.
 
     Attributes:
-        count: how many there are.
-        sigma: their standard deviation.
-        statistics: in the order of :data:`STATISTICS`; NaN where the sample does not allow one.
-        histogram: density of (w - w̄)/s in :data:`BINS`; NaN of a constant matrix.
+        count: number of elements.
+        sigma: standard deviation.
+        statistics: values in the order of :data:`STATISTICS`; NaN if the sample does not allow one.
+        histogram: density of (w - w̄)/s in :data:`BINS`; NaN for a constant matrix.
         log_magnitude_histogram: density of log₁₀ |w| in :data:`MAGNITUDE_BINS`.
-        reason: why statistics are missing; "" where none is.
+        reason: why statistics are missing; "" if none is missing.
     """
 
     count: int
@@ -94,7 +94,7 @@ class Elements:
 
 
 def elements_of(sketch: ElementSketch) -> Elements:
-    """Return the facts about a sketch: moments from 20 elements on, everything else from 100 on."""
+    """Return the facts about a sketch; moments are kept even if it has too few elements for other statistics."""
     moments, statistics = sketch.moments(), element_statistics(sketch)
     n, std = moments.count, moments.std
     if std > 0:
@@ -123,9 +123,9 @@ def _listed(names: list[str]) -> str:
 
 
 def missing_lines(reasons: Iterable[tuple[str, str]]) -> list[str]:
-    """Lines that say of which matrices, by their names, statistics are missing; those of one reason in one line.
+    """List the matrices that lack statistics, with one line for each reason.
 
-    Reasons that differ in numbers alone are one, and told by the first.
+    Reasons that differ only in their numbers count as one, in the words of the first.
     """
     alike: dict[str, list[tuple[str, str]]] = {}
     for name, reason in reasons:

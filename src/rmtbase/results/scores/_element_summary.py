@@ -31,11 +31,11 @@ from rmtbase.tables import (
 )
 
 _EXCESS = 1.15
-"""How often the Cauchy combination of a matrix's 24 p-values falls below a level, over the level, at most: they depend
-on each other, so that at levels from 0.001 to 0.05 it is not yet exact. Measured in studies/calibration
-(``fresh_matrices.json``)."""
+"""Largest ratio of the frequency at which the Cauchy combination of a matrix's 24 p-values falls below a level to that
+level. The p-values are dependent, so that the combination is not yet exact at levels from 0.001 to 0.05. Measured in
+studies/calibration (``fresh_matrices.json``)."""
 
-_NAMED = 3  # statistics, and super-weights, that have words of their own
+_NAMED = 3  # statistics, and super-weights, that are named
 
 
 @in_one_line
@@ -44,16 +44,16 @@ class ElementsSummary:
     """Summary of the scores of the elements of a model's matrices.
 
     Attributes:
-        n_matrices: how many could be tested, of layers, outside of them, and of experts; fused ones are their parts.
-        n_differing: how many differ from the null by all statistics of their elements together, at ``level``.
-        flagged: by statistic, how many have a q-value under ``level``; without those that no matrix was tested by.
-        super_weights: the isolated extremes by the names of ``rmtbase.results.scores.schema.SUPER_WEIGHTS_SCHEMA``,
-            with the name of their matrix as ``place``.
-        initialization: the law of the elements under the null.
+        n_matrices: number of matrices that could be tested, in layers, outside them and in experts, without fused ones.
+        n_differing: number that differ from the null by all statistics of their elements together, at ``level``.
+        flagged: number with a q-value under ``level``, by statistic; only statistics that tested any matrix.
+        super_weights: isolated extremes, with the keys of ``rmtbase.results.scores.schema.SUPER_WEIGHTS_SCHEMA`` and
+            the name of their matrix as ``place``.
+        initialization: law of the elements under the null.
         level: false discovery rate.
-        not_testable: the matrices that could not be tested, each with its reason.
-        without_tail: those whose largest elements could not be compared with a tail, each with its reason.
-        untold: in how many matrices it cannot be told by probability, and why; "" where it can in all.
+        not_testable: matrices that could not be tested, each with its reason.
+        without_tail: matrices whose largest elements could not be compared with a tail, each with its reason.
+        untold: number of matrices in which probability cannot identify super-weights, and why; "" if there are none.
     """
 
     n_matrices: int
@@ -110,12 +110,12 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
 
     The result is None if no matrix was scored.
 
-    A matrix differs when one test of all statistics of its elements, :func:`joint_p_value`, has a Benjamini–Hochberg
-    q-value under ``level``. Then a model whose matrices all have independent elements of the null's law has a differing
-    one with at most that probability.
+    A matrix differs if the test of all statistics of its elements, :func:`joint_p_value`, has a Benjamini–Hochberg
+    q-value under ``level``. A model whose matrices all have independent elements of the null's law then has a matrix
+    that differs with at most that probability.
 
     Raises:
-        ParameterError: it is no scores tree.
+        ParameterError: ``tree`` is not a scores tree.
     """
     require_scores(tree)
     groups = [tree[name].to_dataset() for name in ("matrices", "experts") if name in tree.children]
@@ -178,7 +178,7 @@ def joint_p_value(p_value: Float[np.ndarray, "... statistic"]) -> Float[np.ndarr
 
 
 def _super_weights(tree: xr.DataTree) -> Iterator[dict[str, Any]]:
-    """Each by the names of its variables; none of scores without matrices."""
+    """Return each super-weight by the names of its variables; empty for scores without matrices."""
     found = tree["super_weights"].to_dataset() if "super_weights" in tree.children else xr.Dataset()
     columns = {str(name): found[name].values.tolist() for name in found.data_vars}
     for row in zip(*columns.values(), strict=True):

@@ -1,4 +1,4 @@
-"""The scale of heads, and their scores by one circuit as the groups of a scores file."""
+"""Scale of heads, and their scores by one circuit as groups of a scores file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_LAW = "no statistic has a null that is known for its spectrum"
 
 
 def require_scores(scores: xr.DataTree) -> None:
-    """Raise :class:`~rmtbase.errors.ParameterError` unless it is a scores tree."""
+    """Raise :class:`~rmtbase.errors.ParameterError` unless ``scores`` is a scores tree."""
     if not isinstance(scores, xr.DataTree) or not {"heads", "null"} <= set(scores.children):
         raise ParameterError(
             "scores",
@@ -33,16 +33,16 @@ def require_scores(scores: xr.DataTree) -> None:
 
 @dataclass(frozen=True)
 class Block:
-    """Sites whose heads have one shape, and are as many, with the scores of these.
+    """Sites with equal shapes and numbers of heads, and the scores of these heads.
 
     Attributes:
-        sites: their indices.
-        dims: the sizes of the circuit's matrices there.
-        null: what the heads were scored against.
-        heads: those heads.
-        sigmas: σ̂ of the circuit's matrices, which are not those of ``heads`` where these matrices are products.
-        scores: theirs.
-        null_group: makes what a file keeps of the null.
+        sites: indices of the sites.
+        dims: sizes of the circuit's matrices at these sites.
+        null: null against which the heads were scored.
+        heads: the heads.
+        sigmas: σ̂ of the circuit's matrices; ``heads`` has other σ̂ if these matrices are products.
+        scores: scores of the heads.
+        null_group: makes the null's group of a file.
     """
 
     sites: list[int]
@@ -59,7 +59,7 @@ def heads_dataset(
 ) -> xr.Dataset:
     """Return the scores of the heads at all sites as the ``heads`` group of a scores file.
 
-    q-values are over all heads that could be tested; ``reasons`` says by site and head why others could not.
+    The q-values are over all heads that could be tested; ``reasons`` explains, by site and head, why others could not.
     """
     places = np.concatenate([block.sites for block in blocks])
     rows = {int(site): row for row, site in enumerate(np.sort(places))}
@@ -79,7 +79,7 @@ def heads_dataset(
         "eigenvalue": joined(lambda block: block.heads.singular_values**2),
     }
     reason = np.where(np.isnan(omnibus), _NO_LAW, "").astype(object)
-    reason[np.isnan(joined(lambda block: block.sigmas[0]))] = ""  # a layer that has fewer heads
+    reason[np.isnan(joined(lambda block: block.sigmas[0]))] = ""  # a layer with fewer heads
     for (site, head), why in reasons.items():
         reason[rows[site], head] = why
     for name in ("outliers_above", "outliers_below"):
@@ -121,7 +121,7 @@ def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block
         return _own_nulls(circuit, sites, blocks)
     of_null = {id(block.null): block for block in reversed(blocks)}
     nulls = list(dict.fromkeys(id(block.null) for block in blocks))
-    shapes = [of_null[null] for null in nulls]  # a block of each
+    shapes = [of_null[null] for null in nulls]  # one block for each null
     groups = [block.null_group().drop_vars("bin", errors="ignore") for block in shapes]
     if len(groups) == 1:
         return describe(groups[0], null_schema(circuit))
@@ -192,7 +192,7 @@ def sizes_of(circuit: Circuit, sites: Iterable[Site]) -> tuple[dict[str, int], d
 def layer_coordinates(places: Sequence[Place]) -> dict[str, Any]:
     """Return the coordinates of the dimension ``layer``: the layer numbers, or a running count if there are stacks.
 
-    Then ``stack`` and ``stack_layer`` say which one each is.
+    With a running count, ``stack`` and ``stack_layer`` identify each layer.
     """
     stacks, numbers = [place.stack for place in places], [place.layer for place in places]
     if len(set(stacks)) == 1 and numbers == sorted(set(numbers)):
@@ -205,10 +205,10 @@ def circuit_scores(scores: xr.DataTree, circuit: str = "qk") -> xr.DataTree:
 
     Args:
         scores: a scores tree.
-        circuit: one that it holds; see :func:`circuits_of`.
+        circuit: name of a circuit in it; see :func:`circuits_of`.
 
     Raises:
-        ParameterError: it is no scores tree, or does not hold that circuit.
+        ParameterError: ``scores`` is not a scores tree, or does not hold that circuit.
     """
     held = circuits_of(scores)
     if circuit not in held:
@@ -229,7 +229,7 @@ def circuits_of(scores: xr.DataTree) -> list[str]:
     """List the circuits that a scores tree holds: ``qk``, and those in its group ``circuits``.
 
     Raises:
-        ParameterError: it is no scores tree.
+        ParameterError: ``scores`` is not a scores tree.
     """
     require_scores(scores)
     further: Mapping[Any, Any] = scores.children.get("circuits", {})
@@ -242,7 +242,7 @@ def _key_heads(sites: Sequence[Site]) -> Int[np.ndarray, "layer head"]:
 
 
 def _padded(parts: Sequence[tuple[Sequence[int], Shaped[np.ndarray, "layer ..."]]]) -> Shaped[np.ndarray, "layer ..."]:
-    """Arrays at their rows of one that holds them all: beyond them NaN, or 0 of integers."""
+    """Put arrays into their rows of one array, padded with NaN, or with 0 for integers."""
     arrays = [array for _, array in parts]
     shape = sum(map(len, arrays)), *np.max([array.shape[1:] for array in arrays], axis=0).astype(int)
     whole = np.full(shape, np.nan if arrays[0].dtype.kind == "f" else 0, dtype=arrays[0].dtype)

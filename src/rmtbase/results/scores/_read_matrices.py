@@ -46,11 +46,11 @@ def require_components(model: WeightMatrices, wanted: Sequence[str] | str, score
 
 
 class MatrixScores:
-    """The scores of a model's matrices: made part by part, then given as the groups of a scores file.
+    """Scores of a model's matrices, made part by part and returned as groups of a scores file.
 
     Attributes:
-        layers: takes the matrices of the layers, or None where these are not wanted.
-        notes: what is to be known of the other parts.
+        layers: scorer of the layers' matrices, or None if they are not requested.
+        notes: notes on the other parts.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class MatrixScores:
             self.notes.append(f"{count} experts, {len(model.parts[EXPERTS])} matrices: not scored, unless asked for")
 
     def read(self, progress: Progress) -> None:
-        """Score what is fused, what lies outside the layers, and the experts: each matrix is read by itself."""
+        """Score fused matrices, matrices outside the layers, and experts, reading each by itself."""
         for words, group, names in (
             ("reading fused matrices", "/matrices", self._fused),
             ("reading embeddings", "/matrices", self._outside),
@@ -94,11 +94,11 @@ class MatrixScores:
 
     @property
     def missing(self) -> list[str]:
-        """The matrices of which statistics are missing, and why."""
+        """Matrices with missing statistics, and the reasons."""
         return [line for scorer in self._scorers.values() for line in scorer.missing]
 
     def datasets(self) -> dict[str, xr.Dataset]:
-        """``/matrices``, ``/experts`` where these were scored, and ``/super_weights`` of all of them."""
+        """Return ``/matrices`` and ``/experts``, if they were scored, and ``/super_weights`` of all matrices."""
         groups = {group: scorer.dataset() for group, scorer in self._scorers.items()}
         tails = [tail for scorer in self._scorers.values() for tail in scorer.tails]
         self.notes += cannot_tell(tails)
@@ -123,7 +123,7 @@ def products_of(model: WeightMatrices) -> frozenset[MatrixName]:
 
 
 def _distinct(model: WeightMatrices, names: Iterable[MatrixName]) -> tuple[tuple[MatrixName, ...], list[str]]:
-    """Drop matrices that are stored a second time, byte for byte, and list these."""
+    """Drop matrices that are stored a second time, byte for byte, and note which they are."""
     first: dict[bytes, MatrixName] = {}
     notes = []
     for name in names:

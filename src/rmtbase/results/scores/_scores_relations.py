@@ -1,4 +1,4 @@
-"""Checks of what the groups of a scores file share: each returns what is found and what is expected, or None."""
+"""Checks of the relations between groups of a scores file; each returns found and expected, or None."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def circuits_whole(groups: Groups) -> Fault:
 
 
 def sizes_known(groups: Groups) -> Fault:
-    """Each size of a circuit's matrices is an attribute, or where layers differ a coordinate of its heads."""
+    """Check that each size of a circuit's matrices is an attribute, or a coordinate of its heads if layers differ."""
     for circuit, heads, _, attributes in _scored(groups):
         for name in circuit.dims:
             one_of = {name, "d_model"} if circuit == QK and name != "d_head" else {name}

@@ -1,4 +1,4 @@
-"""The tree of a scores file: heads in blocks of one shape, each scored against the null of that shape."""
+"""Tree of a scores file: heads in blocks of one shape, each block scored against the null of that shape."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scores_tree(
     n_heads = max(sum(len(sites) * one.n_heads for one, sites in blocks.items()) for blocks in blocks_of.values())
     whole = MatrixScores(model, components, matrices == "spectra", null.seed, null.initialization)
     of_heads = head_elements(elements, null.initialization, model.sites)
-    with single_threaded_blas():  # with more the last bits would be those of the machine's cores
+    with single_threaded_blas():  # else the last bits depend on the number of cores
         with read_sites(model, wanted, whole.layers, of_heads, progress, null) as reading:
             shapes = dict.fromkeys((one.null, one.stored) for blocks in blocks_of.values() for one in blocks)
             nulls = {
@@ -101,7 +101,7 @@ class _Shape(NamedTuple):
 
 
 def _blocks(model: WeightMatrices, circuit: Circuit, null: Null) -> dict[_Shape, list[int]]:
-    """Group the sites whose heads have one shape and one null, and are as many."""
+    """Group the sites whose heads have the same shape, null and number."""
     blocks: dict[_Shape, list[int]] = {}
     for index in sites_of(model, circuit):
         site, shape = model.sites[index], null_shape(model, index, circuit)

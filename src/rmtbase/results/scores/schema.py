@@ -39,7 +39,7 @@ _Z = "(observed - null_mean) / null_std; without a null_std the z of a normal la
 def heads_schema(circuit: Circuit) -> dict[str, Variable]:
     """Return the variables of the scores of all heads by one circuit, such as ``/heads``.
 
-    A layer that has fewer heads or a smaller rank than some other is padded: by NaN, of key_head by 0, of names by "".
+    A layer with fewer heads or a smaller rank than another is padded: with NaN, key_head with 0, names with "".
     """
     sigma = {
         one.sigma: Variable(
@@ -99,7 +99,7 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
 def null_schema(circuit: Circuit, several: bool = False) -> dict[str, Variable]:
     """Return the variables of the null of all heads by one circuit, such as ``/null``.
 
-    Where the heads of a model have several shapes, each has a null, and each variable a first dimension ``shape``.
+    If the heads of a model have several shapes, each shape has a null, and each variable a first dimension ``shape``.
     """
     raw = _raw(circuit)
     of_one = {
@@ -180,7 +180,7 @@ _ELEMENTS: dict[str, Variable] = {
     "magnitude_bin": Variable(("magnitude_bin",), "log10 |w|, centre of the bin", EDGES),
     "reason": Variable(_MATRIX, "why statistics of the elements are missing; empty where none is", TEXT),
 }
-"""What is kept of the elements of each matrix beside their statistics."""
+"""Variables of the elements of each matrix, other than their statistics."""
 
 _MATRICES: dict[str, dict[str, Variable]] = {
     "matrices": {
@@ -278,7 +278,7 @@ SUPER_WEIGHTS_SCHEMA: dict[str, Variable] = {
         "normal laws",
     ),
 }
-"""The variables of ``/super_weights``: isolated extremes of the matrices scored, the least probable first."""
+"""Variables of ``/super_weights``: isolated extremes of the scored matrices, the least probable first."""
 
 _TESTED = ("layer", "head", "test")
 
@@ -299,7 +299,7 @@ WHY_SCHEMA: dict[str, Variable] = {
     "meaning": Variable(("test",), "null hypothesis of the test", TEXT),
     "effect": Variable(("test",), "effect that detectable is the size of", TEXT),
 }
-"""The variables of ``/why``: tests of the causes of each head's difference from random heads."""
+"""Variables of ``/why``: tests of the causes of each head's difference from random heads."""
 
 
 SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
@@ -311,12 +311,12 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
     "super_weights": SUPER_WEIGHTS_SCHEMA,
     "why": WHY_SCHEMA,
 }
-"""The variables of each group of a scores file, those of heads as they are of W_QK in a model of one shape: further
-circuits (:data:`rmtbase.tables.CIRCUITS`) have groups of the same kind, ``/circuits/ov/heads`` say. ``spectra`` are
-further variables of ``/matrices``, present where asked for; those of ``/experts``, which is there where experts
-were scored, are of :func:`experts_schema`; ``own_null`` stands in the place of ``null`` where each head has a
-null of its own (``null_method`` is ``"resampled"``); ``head_elements`` is ``/heads/elements``, present where asked for;
-``/super_weights`` is there where matrices were scored, ``/why`` where asked for; all else is always there."""
+"""Variables of each group of a scores file. The groups of heads are those of W_QK in a model with one shape of heads;
+further circuits (:data:`rmtbase.tables.CIRCUITS`) have groups of the same kind, such as ``/circuits/ov/heads``.
+``spectra`` are further variables of ``/matrices``, present if requested. ``/experts`` is present if experts were
+scored, and has the variables of :func:`experts_schema`. ``own_null`` replaces ``null`` if each head has its own null
+(``null_method`` is ``"resampled"``). ``head_elements`` is ``/heads/elements``, present if requested.
+``/super_weights`` is present if matrices were scored, and ``/why`` if requested. All others are always present."""
 
 _CIRCUIT_OF = {circuit_group(circuit): circuit for circuit in CIRCUITS.values()}
 _HEADS = {

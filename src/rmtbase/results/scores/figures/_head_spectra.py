@@ -1,4 +1,4 @@
-"""Single heads: their eigenvalues rank by rank and the density of these, at their own scale, with their own null."""
+"""Eigenvalues of single heads by rank, and their density, at the head's own scale and with its own null."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.results.scores.figures._eigenvalues import BANDS, farthest_middle_nearest, null_quantiles, null_scales
 from rmtbase.tables import circuit_of, heads_present, layer_names
 
-_LEAST = 1e-9  # of the largest eigenvalue of a layer, the least that an axis reaches down to
+_LEAST = 1e-9  # lower limit of an axis, relative to the largest eigenvalue of a layer
 
 
 class _Head(NamedTuple):
@@ -57,7 +57,7 @@ def head_eigenvalues(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the eigenvalues λ_k of one head by rank, with the band that holds 1–99 % of each rank's under its null.
+    """Draw the eigenvalues λ_k of one head by rank, with the band from 1 to 99 % at each rank under its null.
 
     The null is at the head's own σ̂. The axes are the same for all heads of a layer.
 
@@ -93,10 +93,10 @@ def head_eigenvalue_density(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the density of ln λ of one head's nonzero eigenvalues, with what its null expects of the same bins.
+    """Draw the density of ln λ of one head's nonzero eigenvalues, with its null's expectation in the same bins.
 
-    The null is at the head's own σ̂, of the quantiles of its ordered eigenvalues. The bins are the same for all heads of
-    a layer. The d − h zeros that the rank imposes are left out.
+    The null is computed from the quantiles of its ordered eigenvalues, at the head's own σ̂. The bins are the same for
+    all heads of a layer. The d − h zeros that the rank imposes are left out.
 
     Args:
         scores: a scores tree.
@@ -129,17 +129,17 @@ def head_spectra(
     theme: Theme | str = "light",
     width: float | None = None,
 ) -> Picture:
-    """Draw the spectra of a few heads on the same axes: by rank, and the density of ln λ, each with its own null.
+    """Draw the spectra of a few heads on the same axes, by rank and as density of ln λ, each with its own null.
 
     Args:
         scores: a scores tree.
-        heads: (layer, head) pairs, at most five. Two if None: the nearest to the null and the farthest from it, by the
-            distance of each one's farthest statistic.
+        heads: (layer, head) pairs, at most five. If None, two heads: the nearest to the null and the farthest from it,
+            by the distances of their farthest statistics.
         theme: colours, or their name.
-        width: of the figure in inches.
+        width: width of the figure in inches.
 
     Raises:
-        ParameterError: no scores tree, no such head, none or more than five.
+        ParameterError: no scores tree, no such head, no head or more than five.
     """
     look = look_of(theme, width)
     if heads is None:
@@ -173,7 +173,7 @@ def head_spectra(
 
 
 def _heads_of_layers(scores: xr.DataTree, layers: Iterable[int]) -> dict[tuple[int, int], _Head]:
-    """All heads of these layers, by layer and head."""
+    """Collect all heads of these layers, by layer and head."""
     null, heads = null_of(scores), heads_of(scores).transpose("layer", "head", ...)
     there, scales, names = heads_present(heads), null_scales(scores, heads), layer_names(heads)
     places, probability = heads["layer"].values.tolist(), null["probability"].values
