@@ -5,8 +5,8 @@ u(x) = 2 Φ(-x/σ), and any of N independent elements is so large with probabili
 the tail of the body, but the law is fitted to the core. So the tail must first be shown to fall off as that of a normal
 law, or faster. For N independent elements, u(x₍ₘ₎) of the m-th largest is the m-th smallest of N uniform numbers,
 N u ~ Gamma(m). Given u(x₍ₘ₎), the ratio u(x₍ₖ₎)/u(x₍ₘ₎) for the k-th largest is Beta(k, m - k). A body with heavier
-tails (Laplace, t, a mixture of scales) has larger elements there, and u is too small. If one of the two p-values is below
-0.01, probability cannot separate elements from the tail; a gap still can (:meth:`LargestElements.isolation`).
+tails (Laplace, t, a mixture of scales) has larger elements there, and u is too small. If one of the two p-values is
+below 0.01, probability cannot separate elements from the tail; a gap still can (:meth:`LargestElements.isolation`).
 
 σ is raised, if necessary, until the m-th largest element is at its expected place, so that a tail slightly heavier than
 the core's makes no element improbable. Lighter tails (uniform, truncated) make u too large, so that fewer elements are

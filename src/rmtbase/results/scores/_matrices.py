@@ -67,8 +67,8 @@ class MatrixScorer:
 
     Under the null, elements are independent draws of ``initialization`` with the matrix's own standard deviation. The
     null of element statistics is analytic. The null of the spectrum is that of normal elements, simulated once per
-    shape from its exact bidiagonal form, and corrected to first order for the kurtosis of other laws. No null is known for
-    ``products``, the matrices that are products of stored matrices.
+    shape from its exact bidiagonal form, and corrected to first order for the kurtosis of other laws. No null is known
+    for ``products``, the matrices that are products of stored matrices.
     """
 
     def __init__(

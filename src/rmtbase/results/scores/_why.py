@@ -2,7 +2,8 @@
 
 Is the spectrum that of independent entries of the initial law (*spectrum*, *entries*)? Is there anything beyond the
 sizes of single weights (*directions*)? Are W_Q and W_K related (*relation*)? A cause is named only where the test whose
-null excludes it rejects; a test that does not reject names no cause, and ``detectable`` gives the effects that it could miss.
+null excludes it rejects; a test that does not reject names no cause, and ``detectable`` gives the effects that it could
+miss.
 """
 
 from __future__ import annotations
@@ -277,8 +278,8 @@ def _rejected(p_value: np.ndarray, q_value: np.ndarray, floors: np.ndarray) -> F
 def verdict(rejected: Mapping[str, float]) -> str:
     """Combine the tests of one head into a verdict.
 
-    A direction in a factor, or a relation, also changes spectra and elements. So elements are named as a cause only in a
-    factor without a direction, and a spectrum that differs for no known cause is unresolved.
+    A direction in a factor, or a relation, also changes spectra and elements. So elements are named as a cause only in
+    a factor without a direction, and a spectrum that differs for no known cause is unresolved.
 
     Args:
         rejected: by name of the test, 1 if it rejects, 0 if not, NaN if it cannot decide.

@@ -37,9 +37,9 @@ def ordered_eigenvalues(
 ) -> Axes:
     """Draw the null's ordered eigenvalues with quantile bands (1-99 % and 16-84 %), and heads of a model on top.
 
-    Each eigenvalue is divided by the null's median at its rank, so that all ranks are equally visible, and each rank has
-    its own band, which a head can leave at any rank. The null has the scale of the head's own σ̂_Q² σ̂_K². Heads with
-    their own nulls, or with several shapes, are drawn over their own bands (1-99 %).
+    Each eigenvalue is divided by the null's median at its rank, so that all ranks are equally visible, and each rank
+    has its own band, which a head can leave at any rank. The null has the scale of the head's own σ̂_Q² σ̂_K². Heads
+    with their own nulls, or with several shapes, are drawn over their own bands (1-99 %).
 
     Args:
         table: a baseline table (only the null) or a scores tree.
@@ -163,9 +163,9 @@ def eigenvalue_heatmap(
 
     Args:
         scores: a scores tree.
-        over: ``"null"``: λ_k over its median under the null at the head's own σ̂, which makes all ranks equally visible;
-            ``"mean"``: λ_k over the mean eigenvalue of all heads, which shows scales and decay, with a row for the null
-            (the median of the heads' medians) on top.
+        over: ``"null"``: λ_k over its median under the null at the head's own σ̂, which makes all ranks equally
+            visible; ``"mean"``: λ_k over the mean eigenvalue of all heads, which shows scales and decay, with a row for
+            the null (the median of the heads' medians) on top.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         colorbar: whether to draw one beside the axes.

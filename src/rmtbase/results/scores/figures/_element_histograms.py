@@ -20,7 +20,7 @@ from rmtbase.tables import layer_numbers
 
 _REACH = 8.0  # standard deviations shown, to either side
 _POINTS = 401
-_NEAR_ZERO = 1e-9  # stands for zero, where log-magnitudes do not exist
+_NEAR_ZERO = 1e-9  # replaces magnitudes below it in the density
 _LEFT, _MIDDLE, _RIGHT = -0.46, 0.16, 0.46  # relative to a layer's place: its weights, then the null's column
 _LEAST = 1e-5  # density below which a bin does not extend the axis
 _STEPS_NAMED = 7
@@ -61,7 +61,8 @@ def head_density(
         The axes: (w − w̄)/s, or w, against its density.
 
     Raises:
-        ParameterError: no elements of heads, no such head, component, scale or unit, or no spreads to convert to weights.
+        ParameterError: no elements of heads, no such head, component, scale or unit, or no spreads to convert to
+            weights.
     """
     if scale not in ("log", "linear"):
         raise ParameterError("scale", scale, "'log' or 'linear'")
@@ -140,8 +141,8 @@ def head_density_heatmap(
     Args:
         scores: a scores tree with /heads/elements.
         component: as in :func:`head_density`.
-        unit: ``"spread"``: (w − w̄)/s, so that shapes can be compared; ``"weight"``: w over the spread of all heads, which
-            shows how widths differ.
+        unit: ``"spread"``: (w − w̄)/s, so that shapes can be compared; ``"weight"``: w over the spread of all heads,
+            which shows how widths differ.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         colorbar: whether to draw one beside the axes.

@@ -1,4 +1,4 @@
-"""The figures of a scores tree."""
+"""Figures of a scores tree."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of
 
 MAIN_STATISTICS = ("normalized_participation_ratio", "effective_rank", "largest_eigenvalue", "log_determinant")
-"""What the standard figures of a model show: how many directions carry the spectrum (on λ and on s), its largest
-eigenvalue, and all of them together."""
+"""Statistics in the standard figures of a model: the number of directions that carry the spectrum (by λ and by s), its
+largest eigenvalue, and all eigenvalues together."""
 
 MAIN_ELEMENT_STATISTICS = (
     "mean", "skewness", "excess_kurtosis", "largest_magnitude", "entropy_residual", "weibull_shape",
 )  # fmt: skip
-"""What they show of the elements of matrices."""
+"""Statistics of the elements of matrices in the standard figures."""
 
-_SINGULAR = "_singular"  # the end of the name of a statistic of singular values
-_PANELS = 12  # of one figure of spectra
-_SCALE, _UPRIGHT = 4.2, 0.8  # inches: the least of a colour scale of z and its titles; of upright names
-_ROW = 0.055  # inches of a head's row
+_SINGULAR = "_singular"  # suffix of the names of statistics of singular values
+_PANELS = 12  # most panels in one figure of spectra
+_SCALE, _UPRIGHT = 4.2, 0.8  # inches: least height for a colour scale of z and its titles; height of vertical names
+_ROW = 0.055  # inches per row of a head
 
 
 def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
@@ -137,7 +137,7 @@ def _head_grid(plot: Callable[..., Axes], tree: xr.DataTree, layer: int, heads: 
 def _of_statistics(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
     """Return a figure by layer for each statistic.
 
-    Two panels compare eigenvalues with singular values, or the raw statistic with its ratio to the null.
+    Two panels compare eigenvalues with singular values, or the raw statistic with its ratio to the null, if both exist.
     """
     held, drawings = heads_of(tree)["statistic"].values.tolist(), {}
     for name in held:
@@ -163,7 +163,7 @@ def _side_by_side(tree: xr.DataTree, options: Sequence[dict], look: Look) -> Pic
 
 
 def _shapes(tree: xr.DataTree, look: Look) -> Picture:
-    """Entropy against participation of spectra, of eigenvalues and of singular values, layers by colour."""
+    """Draw entropy against participation of the spectra, by λ and by s, with layers in colour."""
     names = [f"{{}}{ending}" for ending in ("", _SINGULAR)]
     of = {"x": "normalized_participation_ratio", "y": "spectral_entropy"}
     options = {one: {"table": tree, **{axis: one.format(name) for axis, name in of.items()}} for one in names}
@@ -187,7 +187,7 @@ def _null_spectra(tree: xr.DataTree, look: Look) -> Picture:
 
 
 def _main_statistics(tree: xr.DataTree) -> tuple[str, ...]:
-    """:data:`MAIN_STATISTICS`, the trace in the place of one that the null holds fixed."""
+    """Return :data:`MAIN_STATISTICS`, with the trace in place of a statistic that the null fixes."""
     spread = tree["heads"].to_dataset()["null_std"]
     fixed, unscored = spread == 0, spread.isnull()
     held = spread["statistic"].values[(fixed.any(("layer", "head")) & (fixed | unscored).all(("layer", "head"))).values]

@@ -13,12 +13,12 @@ from rmtbase.tables import Circuit, heads_present, not_testable_words, shapes_of
 
 
 class Caption(NamedTuple):
-    """The words of a figure.
+    """Texts of a figure.
 
     Attributes:
-        title: what it shows.
-        reading: how to read it.
-        description: what a reader who cannot see it is told.
+        title: subject of the figure.
+        reading: explanation of how to read it.
+        description: alternative text for readers who cannot see it.
     """
 
     title: str
@@ -158,8 +158,8 @@ def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
     """Return the captions of a scores tree's figures by name.
 
     Args:
-        scores: the tree.
-        by_statistic: what the bars of the statistics show, in words.
+        scores: scores tree.
+        by_statistic: description of the bars of the statistics.
     """
     of = {"analytic": _ANALYTIC_CAPTIONS, "resampled": _OWN_NULL_CAPTIONS}
     named = of.get(scores.attrs["null_method"], _CAPTIONS)
@@ -219,7 +219,7 @@ def null_entries(attrs: Mapping[Any, Any]) -> str:
 
 
 def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
-    """Two sentences for a reader who knows no statistics: what was compared with what, and what came of it."""
+    """Write two sentences for a reader without statistics: the comparison, and its result."""
     attrs = scores.attrs
     shapes = shapes_of(scores)
     shape = "of its own shape"

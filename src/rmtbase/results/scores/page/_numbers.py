@@ -1,4 +1,4 @@
-"""Numbers and formulas as a page shows them."""
+"""Formats of numbers and formulas on a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Score tables: fixed columns, and five columns that show whichever statistic the reader picks."""
+"""Score tables with fixed columns, and with five columns for a statistic that the reader selects."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ SCORE_COLUMNS = {
     "p": "how often the null gives so extreme a value; ≤: the smallest that so many draws can show",
     "q": "the share of chance findings to expect among all rows whose q is as small",
 }
-"""The five columns of a statistic, with what they mean."""
+"""The five columns of a statistic, with their meanings."""
 
 
 UNKNOWN = -1
-"""The place of the colour of a z-score that is not known: hatched, on no place of the scale."""
+"""Colour index of an unknown z-score, which is hatched and not on the scale."""
 
 
 class ZScore(NamedTuple):
-    """A z-score as text, and the place of its colour on the heat maps' scale."""
+    """z-score as text, with the index of its colour on the scale of the heat maps."""
 
     text: str
     colour: int
@@ -51,10 +51,10 @@ class Column:
     """A fixed column.
 
     Attributes:
-        title: its header.
-        cells: each row's: texts or numbers, z-scores, or statistics (None: a dash).
-        kind: which of these; words and statistics sort as words and stand on the left.
-        tip: what the header means.
+        title: header.
+        cells: one cell per row: texts or numbers, z-scores, or statistics (None: a dash).
+        kind: kind of the cells; texts and statistics are sorted as words and aligned left.
+        tip: meaning of the header.
     """
 
     title: str
@@ -79,13 +79,13 @@ class ScoreTable:
     """A table of scores.
 
     Attributes:
-        name: unique on the page.
-        caption: what it lists.
+        name: name, unique on the page.
+        caption: caption of the table.
         fixed: columns that do not depend on the statistic.
-        texts: by statistic, the other columns.
-        flagged: the rows that the filter keeps.
-        filter_label: words of the filter.
-        first: the statistic shown first.
+        texts: texts of the other columns, by statistic.
+        flagged: whether the filter keeps each row.
+        filter_label: label of the filter.
+        first: statistic shown first.
     """
 
     name: str
@@ -99,7 +99,7 @@ class ScoreTable:
     def packed(self) -> dict[str, dict[str, list[Any]]]:
         """Join the five columns of each statistic into strings separated by bars, by the names of the options.
 
-        A column with the same text in every row has it only once. Names that are not harmless in HTML are escaped.
+        A column with the same text in every row has it only once. Names are escaped by ``shown``.
         """
         return {shown(name): _packed(texts) for name, texts in self.texts.items()}
 
@@ -150,7 +150,7 @@ def _numbers(values: Iterable[Any], digits: int = 4) -> list[str]:
 
 
 def _bounded(values: Float[np.ndarray, " row"], p_value: Float[np.ndarray, " row"], floor: ArrayLike) -> list[str]:
-    """Numbers, those whose p-value is the floor as "≤ 2e−5"."""
+    """Format numbers; those whose p-value is the floor become bounds, such as "≤ 2e−5"."""
     at_floor = at_p_value_floor(p_value, floor)
     return [f"≤ {text}" if bound else text for text, bound in zip(_numbers(values, 2), at_floor, strict=True)]
 
