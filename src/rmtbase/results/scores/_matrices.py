@@ -104,7 +104,7 @@ class MatrixScorer:
             blocks: all of its elements, in order.
             shape: (outputs, inputs).
             map_spans: an ordered ``map``, such as that of an executor, which spreads a large matrix over its workers.
-            transposed: whether the rows are those of its transpose.
+            transposed: whether the rows belong to the transpose.
         """
         summary: ElementSummary | None = None
         triangle: Float[np.ndarray, "row column"] | None = None

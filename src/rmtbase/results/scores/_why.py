@@ -1,9 +1,9 @@
 """Causes of a head's difference from random heads: tests of three questions, and a verdict from the answers.
 
-Is the spectrum that of independent entries of the initial law (*spectrum*, *entries*)? Is there anything beyond the
-sizes of single weights (*directions*)? Are W_Q and W_K related (*relation*)? A cause is named only where the test whose
-null excludes it rejects; a test that does not reject names no cause, and ``detectable`` gives the effects that it could
-miss.
+Does the spectrum agree with independent entries of the initial law (*spectrum*, *entries*)? Is there any structure
+beyond the sizes of single weights (*directions*)? Are W_Q and W_K related (*relation*)? A cause is named only if the
+test whose null excludes it rejects. A test that does not reject names no cause; ``detectable`` gives the effects that
+it could miss.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ TOO_FEW_DRAWS = "cannot tell with so few draws"
 
 
 def require_tests(names: Sequence[str] | str) -> tuple[str, ...]:
-    """Give the tests of those questions, in the order of :data:`TESTS`; ``"all"`` stands for all questions.
+    """Return the tests of the named questions, in the order of :data:`TESTS`; ``"all"`` stands for all questions.
 
     Raises:
         ParameterError: a name is not in :data:`QUESTIONS`.
