@@ -1,4 +1,4 @@
-"""How the heads of a layer share their keys."""
+"""Names for the way in which the heads of a layer share keys."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rmtbase.tables import CIRCUITS, describe
 
 
 def attention_class(n_heads: int, n_key_heads: int, fused: bool = False, latent: bool = False) -> str:
-    """How heads share keys: "MHA", each its own; "GQA", several one; "MQA", all one; "latent", by a shared projection.
+    """Name the sharing of keys: "MHA" (none), "GQA" (groups), "MQA" (all heads), "latent" (a shared projection).
 
     ``fused`` adds that queries, keys and values are stored as one matrix: "MHA, fused".
 
     Raises:
-        ParameterError: numbers that are no positive integers, or heads that are no multiple of key heads.
+        ParameterError: a number is not a positive integer, or ``n_heads`` is not a multiple of ``n_key_heads``.
 
     Source: J. Ainslie et al., EMNLP (2023); DeepSeek-AI, arXiv:2405.04434 (2024) for latent attention.
     """
@@ -35,9 +35,9 @@ def attention_class(n_heads: int, n_key_heads: int, fused: bool = False, latent:
 
 
 def with_attention(heads: xr.Dataset, model: WeightMatrices) -> tuple[xr.Dataset, dict[str, str]]:
-    """The scores of a model's heads, and ``attention``, the :func:`attention_class` of all by what is stored of them.
+    """Add ``attention``, the :func:`attention_class` of the stored matrices, to the scores of a model's heads.
 
-    Where layers differ it is a coordinate of the heads, and no attribute.
+    It is an attribute if it is the same in all layers, and otherwise a coordinate of the heads.
     """
     found = []
     for site in model.sites:

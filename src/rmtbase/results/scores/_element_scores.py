@@ -1,4 +1,4 @@
-"""The elements of a matrix against those of a null: what is kept of them, and how far their statistics are from it."""
+"""Statistics of the elements of a matrix, and their distances from a null."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ MAGNITUDE_BINS = np.linspace(-12.0, 4.0, 161)
 """Edges of the histogram of log₁₀ |w|."""
 
 OF_PRODUCT = "made of a product of matrices, of whose elements no null is known"
-"""Why a matrix that is not stored as it is has statistics and no null of them."""
+"""Reason why a matrix that is a product of stored matrices has statistics but no null."""
 
 OF_ORTHOGONAL = "drawn with orthonormal rows or columns, whose elements depend on each other: no null of them is known"
-"""Why a matrix of orthogonal initialisation has statistics and no null of them."""
+"""Reason why a matrix with orthogonal initialization has statistics but no null."""
 
-_SPAN = 1 << 21  # elements that are summarised at a time
-_NAMED = 3  # missing statistics: which they are all is seen in the file
-_FEWEST_OF_MOMENTS = 20  # numbers that the null of moments is known of
+_SPAN = 1 << 21  # elements summarized at a time
+_NAMED = 3  # missing statistics that are named; the file lists all
+_FEWEST_OF_MOMENTS = 20  # elements from which on the null of the moments is known
 
 Law = Any
-"""The law of a statistic: ``mean()``, ``std()``, ``p_value(observed)``."""
+"""Law of a statistic: ``mean()``, ``std()``, ``p_value(observed)``."""
 
 
 @dataclass(frozen=True)
 class ElementSummary:
-    """What is kept of elements while they are read; that of two parts can be merged."""
+    """Summary of the elements read so far; the summaries of two parts can be merged."""
 
     sketch: ElementSketch
     largest: LargestElements
 
     def merged(self, other: ElementSummary) -> ElementSummary:
-        """Of both parts, the other behind this one."""
+        """Merge with the summary of the elements that follow these."""
         return ElementSummary(self.sketch.merged(other.sketch), self.largest.merged(other.largest))
 
 
 def summarized(
     block: Shaped[np.ndarray, "row column"], map_spans: Callable[..., Iterable[ElementSummary]] = map
 ) -> ElementSummary:
-    """The summary of a block of a matrix, whose spans of 2^21 elements ``map_spans`` can spread over threads."""
+    """Summarize a block of a matrix; ``map_spans`` can spread its spans of 2^21 elements over threads."""
     flat = np.ascontiguousarray(block).reshape(-1)
     spans = [flat[start : start + _SPAN] for start in range(0, flat.size, _SPAN)]
     return reduce(ElementSummary.merged, map_spans(_summarized_span, spans))
@@ -74,15 +74,15 @@ def _summarized_span(numbers: Shaped[np.ndarray, " number"]) -> ElementSummary:
 
 @dataclass(frozen=True)
 class Elements:
-    """What a file keeps of the elements of one matrix.
+    """Facts about the elements of one matrix that a file keeps.
 
     Attributes:
-        count: how many there are.
-        sigma: their standard deviation.
-        statistics: in the order of :data:`STATISTICS`; NaN where the sample does not allow one.
-        histogram: density of (w - w̄)/s in :data:`BINS`; NaN of a constant matrix.
+        count: number of elements.
+        sigma: standard deviation.
+        statistics: values in the order of :data:`STATISTICS`; NaN if the sample does not allow one.
+        histogram: density of (w - w̄)/s in :data:`BINS`; NaN for a constant matrix.
         log_magnitude_histogram: density of log₁₀ |w| in :data:`MAGNITUDE_BINS`.
-        reason: why statistics are missing; "" where none is.
+        reason: why statistics are missing; "" if none is missing.
     """
 
     count: int
@@ -94,7 +94,7 @@ class Elements:
 
 
 def elements_of(sketch: ElementSketch) -> Elements:
-    """What is kept of a sketch; its moments from 20 numbers on, though of fewer than 100 nothing else is known."""
+    """Return the facts about a sketch; moments are kept even if it has too few elements for other statistics."""
     moments, statistics = sketch.moments(), element_statistics(sketch)
     n, std = moments.count, moments.std
     if std > 0:
@@ -108,7 +108,7 @@ def elements_of(sketch: ElementSketch) -> Elements:
 
 
 def _reason(sketch: ElementSketch, statistics: Float[np.ndarray, " statistic"]) -> str:
-    """Why statistics are missing, those of one reason together."""
+    """Give the reasons why statistics are missing, and the statistics missing for each."""
     if sketch.moments().std == 0:
         return "constant, so the matrix has no shape and is not scored"
     why: dict[str, list[str]] = {}
@@ -123,9 +123,9 @@ def _listed(names: list[str]) -> str:
 
 
 def missing_lines(reasons: Iterable[tuple[str, str]]) -> list[str]:
-    """Lines that say of which matrices, by their names, statistics are missing; those of one reason in one line.
+    """List the matrices that lack statistics, with one line for each reason.
 
-    Reasons that differ in numbers alone are one, and told by the first.
+    Reasons that differ only in their numbers count as one, in the words of the first.
     """
     alike: dict[str, list[tuple[str, str]]] = {}
     for name, reason in reasons:
@@ -137,7 +137,7 @@ def missing_lines(reasons: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def element_law(initialization: str, count: int) -> Callable[[str], Law | None]:
-    """The law of each statistic of ``count`` independent elements; None where there are too few."""
+    """Return the law of each statistic of ``count`` independent elements; it is None if there are too few."""
 
     def law(name: str) -> Law | None:
         of_moments = name in MOMENT_STATISTICS and initialization == "normal"
@@ -151,7 +151,7 @@ def element_law(initialization: str, count: int) -> Callable[[str], Law | None]:
 def against_null(
     observed: Float[np.ndarray, "... statistic"], law_of: Callable[[str], Law | None]
 ) -> Float[np.ndarray, "... statistic field"]:
-    """The values of :data:`FIELDS` of the statistics of matrices that have one null."""
+    """Return :data:`FIELDS` for the statistics of matrices that share one null."""
     scores = np.full((*observed.shape, len(FIELDS)), np.nan)
     scores[..., 0] = observed
     for k, name in enumerate(STATISTICS):
@@ -169,6 +169,6 @@ def against_null(
 
 
 def bin_coordinates() -> dict[str, Float[np.ndarray, " bin"]]:
-    """The centres of the bins of both histograms."""
+    """Return the centres of the bins of both histograms."""
     edges = {"bin": BINS, "magnitude_bin": MAGNITUDE_BINS}
     return {name: 0.5 * (each[1:] + each[:-1]) for name, each in edges.items()}

@@ -1,4 +1,4 @@
-"""What the scores of elements say, in words."""
+"""Summary of the scores of elements, in words."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ from rmtbase.tables import (
 )
 
 _EXCESS = 1.15
-"""How often the Cauchy combination of a matrix's 24 p-values falls below a level, over the level, at most: they depend
-on each other, so that at levels from 0.001 to 0.05 it is not yet exact. Measured in studies/calibration
-(``fresh_matrices.json``)."""
+"""Largest ratio of the frequency at which the Cauchy combination of a matrix's 24 p-values falls below a level to that
+level. The p-values are dependent, so that the combination is not yet exact at levels from 0.001 to 0.05. Measured in
+studies/calibration (``fresh_matrices.json``)."""
 
-_NAMED = 3  # statistics, and super-weights, that have words of their own
+_NAMED = 3  # statistics, and super-weights, that are named
 
 
 @in_one_line
 @dataclass(frozen=True)
 class ElementsSummary:
-    """What the elements of a model's matrices say.
+    """Summary of the scores of the elements of a model's matrices.
 
     Attributes:
-        n_matrices: how many could be tested, of layers, outside of them, and of experts; fused ones are their parts.
-        n_differing: how many differ from the null by all statistics of their elements together, at ``level``.
-        flagged: by statistic, how many have a q-value under ``level``; without those that no matrix was tested by.
-        super_weights: the isolated extremes by the names of ``rmtbase.results.scores.schema.SUPER_WEIGHTS_SCHEMA``,
-            with the name of their matrix as ``place``.
-        initialization: the law of the elements under the null.
+        n_matrices: number of matrices that could be tested, in layers, outside them and in experts, without fused ones.
+        n_differing: number that differ from the null by all statistics of their elements together, at ``level``.
+        flagged: number with a q-value under ``level``, by statistic; only statistics that tested any matrix.
+        super_weights: isolated extremes, with the keys of ``rmtbase.results.scores.schema.SUPER_WEIGHTS_SCHEMA`` and
+            the name of their matrix as ``place``.
+        initialization: law of the elements under the null.
         level: false discovery rate.
-        not_testable: the matrices that could not be tested, each with its reason.
-        without_tail: those whose largest elements could not be compared with a tail, each with its reason.
-        untold: in how many matrices it cannot be told by probability, and why; "" where it can in all.
+        not_testable: matrices that could not be tested, each with its reason.
+        without_tail: matrices whose largest elements could not be compared with a tail, each with its reason.
+        untold: number of matrices in which probability cannot identify super-weights, and why; "" if there are none.
     """
 
     n_matrices: int
@@ -67,7 +67,7 @@ class ElementsSummary:
     untold: str = ""
 
     def sentences(self) -> list[str]:
-        """How many matrices differ, by which statistics most, and which elements stand apart."""
+        """Say how many matrices differ, by which statistics most, and which elements stand apart."""
         law = self.initialization.replace("_", " ")
         cannot = f"cannot have independent {law} elements (false discovery rate {self.level:.0%})"
         line = f"Elements: {headline(self.n_differing, self.n_matrices, self.not_testable, 'weight matrix', cannot)}"
@@ -106,14 +106,16 @@ def _in_words(one: dict[str, Any]) -> str:
 
 
 def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> ElementsSummary | None:
-    """How many matrices differ from the null by their elements, and the super-weights; None where none was scored.
+    """Count the matrices whose elements differ from the null, and list the super-weights.
 
-    A matrix differs when one test of all statistics of its elements, :func:`joint_p_value`, has a Benjamini–Hochberg
-    q-value under ``level``. Then a model whose matrices all have independent elements of the null's law has a differing
-    one with at most that probability.
+    The result is None if no matrix was scored.
+
+    A matrix differs if the test of all statistics of its elements, :func:`joint_p_value`, has a Benjamini–Hochberg
+    q-value under ``level``. A model whose matrices all have independent elements of the null's law then has a matrix
+    that differs with at most that probability.
 
     Raises:
-        ParameterError: it is no scores tree.
+        ParameterError: ``tree`` is not a scores tree.
     """
     require_scores(tree)
     groups = [tree[name].to_dataset() for name in ("matrices", "experts") if name in tree.children]
@@ -153,13 +155,13 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
 
 
 def _untold(tree: xr.DataTree) -> str:
-    """Of the notes that which says in which matrices nothing is told by probability."""
+    """Return the note that names the matrices whose largest elements cannot be judged by probability."""
     notes = (one for one in json.loads(tree.attrs.get("notes", "[]")) if one.startswith(CANNOT_TELL))
     return next((one.removeprefix("super-weights: ") for one in notes), "")
 
 
 def _names(group: xr.Dataset, there: Bool[np.ndarray, "..."]) -> Iterator[str]:
-    """The names of the matrices that are there, in their order."""
+    """Yield the names of the matrices that are present, in their order."""
     axes = [str(dim) for dim in group["n_rows"].dims]
     stacks, numbers = layer_stacks(group), layer_numbers(group)
     for place in np.argwhere(there).tolist():
@@ -171,12 +173,12 @@ def _names(group: xr.Dataset, there: Bool[np.ndarray, "..."]) -> Iterator[str]:
 
 
 def joint_p_value(p_value: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-    """One p-value for all element statistics of a matrix: 1.15 times their Cauchy combination, at most 1."""
+    """Combine the p-values of all element statistics of a matrix: 1.15 times their Cauchy combination, at most 1."""
     return np.minimum(1.0, _EXCESS * cauchy_combination(p_value))
 
 
 def _super_weights(tree: xr.DataTree) -> Iterator[dict[str, Any]]:
-    """Each by the names of its variables; none of scores without matrices."""
+    """Return each super-weight by the names of its variables; empty for scores without matrices."""
     found = tree["super_weights"].to_dataset() if "super_weights" in tree.children else xr.Dataset()
     columns = {str(name): found[name].values.tolist() for name in found.data_vars}
     for row in zip(*columns.values(), strict=True):

@@ -1,4 +1,4 @@
-"""The elements of each head's matrices, and of its W_QK, against those of random ones."""
+"""Statistics of the elements of each head's matrices and of its W_QK, against those of random matrices."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from rmtbase.tables import CIRCUITS, Circuit, Factor, describe
 ElementMode = Literal["matrices", "factors", "heads"]
 ELEMENT_MODES = ("matrices", "factors", "heads")
 
-_BLOCK = 1 << 20  # elements of W_QK that are made at a time
+_BLOCK = 1 << 20  # elements of W_QK computed at a time
 _CIRCUITS = (*(CIRCUITS[name] for name in ("query", "key", "value", "output")), CIRCUITS["qk"])
 
 
 def require_element_mode(elements: object, initialization: str) -> ElementMode:
-    """Return ``elements``, or raise :class:`ParameterError` if it is no mode, or needs another initialization."""
+    """Return ``elements``, or raise :class:`ParameterError` if it is not a mode, or needs another initialization."""
     if elements not in ELEMENT_MODES:
         raise ParameterError("elements", elements, f"one of {', '.join(ELEMENT_MODES)}")
     if elements != "matrices":
@@ -52,15 +52,16 @@ def require_element_mode(elements: object, initialization: str) -> ElementMode:
 
 
 def head_elements(elements: ElementMode, initialization: str, sites: Sequence[Site]) -> HeadElements | None:
-    """Return the scorer of the elements of heads, if they are wanted."""
+    """Return the scorer of the elements of heads, if they are requested."""
     return None if elements == "matrices" else HeadElements(sites, elements == "heads", initialization)
 
 
 class HeadElements:
-    """Scores the elements of each head's W_Q, W_K, W_V and W_O, as far as a site has them, and of its W_QK.
+    """Scorer of the elements of each head's W_Q, W_K, W_V and W_O, if a site has them, and of its W_QK.
 
-    The null of the first four is independent elements of one law; of W_QK the product of two such matrices, whose
-    elements are dependent where they share a row or a column. Each at its own standard deviation.
+    The null of the first four has independent elements of one law. The null of W_QK is the product of two such
+    matrices, whose elements are dependent if they share a row or a column. Each null has the matrix's own standard
+    deviation.
     """
 
     def __init__(self, sites: Sequence[Site], products: bool, initialization: str) -> None:
@@ -71,7 +72,7 @@ class HeadElements:
     def submit(
         self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
     ) -> dict[Circuit, list[Future[Elements]]]:
-        """Begin with a site: a head at a time, of W_QK in blocks of its rows."""
+        """Begin with a site, one head at a time; W_QK is computed in blocks of its rows."""
         submitted: dict[Circuit, list[Future[Elements]]] = {}
         for circuit in self._circuits:
             held = [factors[factor] for factor in circuit.factors if factor in factors]
@@ -85,12 +86,12 @@ class HeadElements:
         return submitted
 
     def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Elements]]]) -> None:
-        """Wait for a site."""
+        """Wait for a site, and keep its results."""
         for circuit, heads in submitted.items():
             self._found[site, circuit] = [head.result() for head in heads]
 
     def missing(self) -> list[str]:
-        """Lines that say of which heads statistics are missing, or their nulls, and why."""
+        """List the heads that lack statistics or their nulls, with the reasons."""
         return missing_lines(
             (f"{self._sites[site].place} {circuit.noun} {head}, {circuit.symbol}", reason)
             for (site, circuit), each in self._found.items()
@@ -98,12 +99,12 @@ class HeadElements:
         )
 
     def _reasons(self, site: int, circuit: Circuit, each: Sequence[Elements]) -> list[str]:
-        """Why statistics of heads are missing, or their nulls."""
+        """Give the reason why statistics, or their nulls, are missing, for each head."""
         _, why = _law(self._sites[site], circuit, self._initialization)
         return ["; ".join(filter(None, (one.reason, why))) for one in each]
 
     def dataset(self) -> xr.Dataset:
-        """The group ``/heads/elements``: NaN where a layer has fewer heads, or key heads, or no such matrix."""
+        """Return the group ``/heads/elements``; NaN where a layer lacks a head, a key head or a matrix."""
         held = [circuit for circuit in self._circuits if any(one == circuit for _, one in self._found)]
         n_heads = max(site.n_heads for site in self._sites)
         shape = len(self._sites), n_heads, len(held)
@@ -138,10 +139,10 @@ class HeadElements:
 
 
 def _elements(*factors: Shaped[np.ndarray, "rank width"]) -> Elements:
-    """Of one matrix; or of the product AᵀB of two, in blocks of its rows.
+    """Summarize the elements of one matrix, or of the product AᵀB of two in blocks of its rows.
 
-    In float32: rounding makes some 1e-7 of σ of an element that is a sum of d_head products, and of a statistic of 16.8
-    million of them less than 0.02 of its standard error (``benchmarks/inventory.py``).
+    The product is computed in float32. Rounding changes an element, a sum of d_head products, by about 1e-7 σ, and a
+    statistic of 16.8 million elements by less than 0.02 of its standard error (``benchmarks/inventory.py``).
     """
     if len(factors) == 1:
         summary = summarized(factors[0])
@@ -154,13 +155,13 @@ def _elements(*factors: Shaped[np.ndarray, "rank width"]) -> Elements:
 
 
 def _shape(site: Site, circuit: Circuit) -> tuple[int, int]:
-    """Of one head's matrix."""
+    """Return the shape of one head's matrix."""
     sizes = [getattr(site, name) for name in circuit.dims]
     return sizes[0], sizes[-1]
 
 
 def _law(site: Site, circuit: Circuit, initialization: str) -> tuple[Callable[[str], Law | None], str]:
-    """The law of each statistic of a head's matrix, and why there is none, if there is none."""
+    """Return the law of each statistic of a head's matrix, and the reason if there is no law."""
     if any(holds_product(getattr(site, factor.name)) for factor in circuit.factors):
         return lambda name: None, OF_PRODUCT
     rows, columns = _shape(site, circuit)

@@ -1,4 +1,4 @@
-"""The scale of heads, and their scores by one circuit as the groups of a scores file."""
+"""Scale of heads, and their scores by one circuit as groups of a scores file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_LAW = "no statistic has a null that is known for its spectrum"
 
 
 def require_scores(scores: xr.DataTree) -> None:
-    """Raise :class:`~rmtbase.errors.ParameterError` unless it is a scores tree."""
+    """Raise :class:`~rmtbase.errors.ParameterError` unless ``scores`` is a scores tree."""
     if not isinstance(scores, xr.DataTree) or not {"heads", "null"} <= set(scores.children):
         raise ParameterError(
             "scores",
@@ -33,16 +33,16 @@ def require_scores(scores: xr.DataTree) -> None:
 
 @dataclass(frozen=True)
 class Block:
-    """Sites whose heads have one shape, and are as many, with the scores of these.
+    """Sites with equal shapes and numbers of heads, and the scores of these heads.
 
     Attributes:
-        sites: their indices.
-        dims: the sizes of the circuit's matrices there.
-        null: what the heads were scored against.
-        heads: those heads.
-        sigmas: σ̂ of the circuit's matrices, which are not those of ``heads`` where these matrices are products.
-        scores: theirs.
-        null_group: makes what a file keeps of the null.
+        sites: indices of the sites.
+        dims: sizes of the circuit's matrices at these sites.
+        null: null against which the heads were scored.
+        heads: the heads.
+        sigmas: σ̂ of the circuit's matrices; ``heads`` has other σ̂ if these matrices are products.
+        scores: scores of the heads.
+        null_group: makes the null's group of a file.
     """
 
     sites: list[int]
@@ -57,9 +57,9 @@ class Block:
 def heads_dataset(
     circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block], reasons: Mapping[tuple[int, int], str]
 ) -> xr.Dataset:
-    """The scores of all heads of the sites as the ``heads`` group of a scores file.
+    """Return the scores of the heads at all sites as the ``heads`` group of a scores file.
 
-    q-values are over all heads that could be tested; ``reasons`` says by site and head why others could not.
+    The q-values are over all heads that could be tested; ``reasons`` explains, by site and head, why others could not.
     """
     places = np.concatenate([block.sites for block in blocks])
     rows = {int(site): row for row, site in enumerate(np.sort(places))}
@@ -79,7 +79,7 @@ def heads_dataset(
         "eigenvalue": joined(lambda block: block.heads.singular_values**2),
     }
     reason = np.where(np.isnan(omnibus), _NO_LAW, "").astype(object)
-    reason[np.isnan(joined(lambda block: block.sigmas[0]))] = ""  # a layer that has fewer heads
+    reason[np.isnan(joined(lambda block: block.sigmas[0]))] = ""  # a layer with fewer heads
     for (site, head), why in reasons.items():
         reason[rows[site], head] = why
     for name in ("outliers_above", "outliers_below"):
@@ -109,19 +109,19 @@ def heads_dataset(
 def _null_scale(
     blocks: Sequence[Block], joined: Callable[[Callable[[Block], np.ndarray]], np.ndarray]
 ) -> dict[str, tuple[tuple[str, str], np.ndarray]]:
-    """Where matrices are products themselves: what the null's eigenvalues at σ = 1 are to be multiplied by."""
+    """Return the factors by which to multiply the null's eigenvalues at σ = 1, if matrices are products themselves."""
     if all(block.heads.sigmas is block.sigmas for block in blocks):
         return {}
     return {"null_scale": (("layer", "head"), joined(lambda block: chain_scale(block.heads.sigmas)))}
 
 
 def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
-    """What a file keeps of the nulls of all heads: its ``null`` group."""
+    """Return the nulls of all heads as the ``null`` group of a scores file."""
     if blocks[0].null.per_head:
         return _own_nulls(circuit, sites, blocks)
     of_null = {id(block.null): block for block in reversed(blocks)}
     nulls = list(dict.fromkeys(id(block.null) for block in blocks))
-    shapes = [of_null[null] for null in nulls]  # a block of each
+    shapes = [of_null[null] for null in nulls]  # one block for each null
     groups = [block.null_group().drop_vars("bin", errors="ignore") for block in shapes]
     if len(groups) == 1:
         return describe(groups[0], null_schema(circuit))
@@ -143,7 +143,7 @@ def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block
 
 
 def _own_nulls(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
-    """Of heads that have a null each, padded as their scores are."""
+    """Return the ``null`` group of heads that each have their own null, padded in the same way as their scores."""
     rows = {site: row for row, site in enumerate(sorted(site for block in blocks for site in block.sites))}
     groups = [([rows[site] for site in block.sites], block.null_group()) for block in blocks]
     schema, first = own_null_schema(circuit), groups[0][1]
@@ -157,7 +157,7 @@ def _own_nulls(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block])
 
 
 def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> dict[str, object]:
-    """What is one number or text for all the heads of a circuit: their sizes and their null."""
+    """Return the facts that all heads of a circuit share: their sizes and their null."""
     nulls = [block.null for block in blocks]
     facts: dict[str, object] = dict(sizes_of(circuit, [sites[site] for block in blocks for site in block.sites])[0])
     facts |= {
@@ -176,13 +176,13 @@ def circuit_attributes(circuit: Circuit, sites: Sequence[Site], blocks: Sequence
 
 
 def _described(null: NullModel, circuit: Circuit) -> str:
-    """What the null is, with the circuit's matrices in the place of factors in general."""
+    """Describe the null, with the names of the circuit's matrices in place of general factors."""
     words = " and ".join(factor.symbol for factor in circuit.factors)
     return null.description.replace("W_Q and W_K", words).replace("Gaussian factors", f"Gaussian {words}")
 
 
 def sizes_of(circuit: Circuit, sites: Iterable[Site]) -> tuple[dict[str, int], dict[str, tuple[str, list[int]]]]:
-    """The sizes of a circuit's matrices that are the same at all sites, and as coordinates those that are not."""
+    """Return the sizes of a circuit's matrices that all sites share, and as coordinates those that differ."""
     names = dict.fromkeys((*circuit.dims, *(factor.heads for factor in circuit.factors)))
     found = {name: [getattr(site, name) for site in sites] for name in names}
     common = {name: each[0] for name, each in found.items() if len(set(each)) == 1}
@@ -190,9 +190,9 @@ def sizes_of(circuit: Circuit, sites: Iterable[Site]) -> tuple[dict[str, int], d
 
 
 def layer_coordinates(places: Sequence[Place]) -> dict[str, Any]:
-    """Of the dimension ``layer``: the layers' own numbers, or where a model has several stacks a count of all of them.
+    """Return the coordinates of the dimension ``layer``: the layer numbers, or a running count if there are stacks.
 
-    Then ``stack`` and ``stack_layer`` say which one each is.
+    With a running count, ``stack`` and ``stack_layer`` identify each layer.
     """
     stacks, numbers = [place.stack for place in places], [place.layer for place in places]
     if len(set(stacks)) == 1 and numbers == sorted(set(numbers)):
@@ -201,14 +201,14 @@ def layer_coordinates(places: Sequence[Place]) -> dict[str, Any]:
 
 
 def circuit_scores(scores: xr.DataTree, circuit: str = "qk") -> xr.DataTree:
-    """The scores of one circuit as a scores tree of its own, that every picture and summary of heads takes.
+    """Return the scores of one circuit as a scores tree, which every figure and summary of heads accepts.
 
     Args:
         scores: a scores tree.
-        circuit: one that it holds; see :func:`circuits_of`.
+        circuit: name of a circuit in it; see :func:`circuits_of`.
 
     Raises:
-        ParameterError: it is no scores tree, or does not hold that circuit.
+        ParameterError: ``scores`` is not a scores tree, or does not hold that circuit.
     """
     held = circuits_of(scores)
     if circuit not in held:
@@ -226,10 +226,10 @@ _OF_QK = ("n_heads", "n_key_heads", "d_model", "d_head", "d_query", "d_key", "nu
 
 
 def circuits_of(scores: xr.DataTree) -> list[str]:
-    """The names of the circuits that a scores tree holds: ``qk``, and those of its group ``circuits``.
+    """List the circuits that a scores tree holds: ``qk``, and those in its group ``circuits``.
 
     Raises:
-        ParameterError: it is no scores tree.
+        ParameterError: ``scores`` is not a scores tree.
     """
     require_scores(scores)
     further: Mapping[Any, Any] = scores.children.get("circuits", {})
@@ -237,12 +237,12 @@ def circuits_of(scores: xr.DataTree) -> list[str]:
 
 
 def _key_heads(sites: Sequence[Site]) -> Int[np.ndarray, "layer head"]:
-    """The key head that each head reads, at sites of as many heads."""
+    """Return the key head that each head reads, at sites with equal numbers of heads."""
     return np.stack([np.arange(site.n_heads) // (site.n_heads // site.n_key_heads) for site in sites])
 
 
 def _padded(parts: Sequence[tuple[Sequence[int], Shaped[np.ndarray, "layer ..."]]]) -> Shaped[np.ndarray, "layer ..."]:
-    """Arrays at their rows of one that holds them all: beyond them NaN, or 0 of integers."""
+    """Put arrays into their rows of one array, padded with NaN, or with 0 for integers."""
     arrays = [array for _, array in parts]
     shape = sum(map(len, arrays)), *np.max([array.shape[1:] for array in arrays], axis=0).astype(int)
     whole = np.full(shape, np.nan if arrays[0].dtype.kind == "f" else 0, dtype=arrays[0].dtype)

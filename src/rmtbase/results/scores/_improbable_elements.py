@@ -1,22 +1,23 @@
-"""Elements that are improbable under the body of their own matrix, where its tail shows what body that is.
+"""Elements that are improbable under the body of their own matrix, if its tail agrees with the body.
 
-With σ of the normal law that is fitted to the core, an element at distance x has the tail probability
-u(x) = 2 Φ(-x/σ), and any of N independent ones is so large with 1 - (1 - u)^N. That is a statement about the tail of
-the body, and the fit is one to its core: so the tail must first be seen to fall off as that of a normal law, or faster.
-Of N independent elements u(x₍ₘ₎), of the m-th largest, is the m-th smallest of N uniform numbers, N u ~ Gamma(m); and
-given it, u(x₍ₖ₎)/u(x₍ₘ₎) of the k-th largest is Beta(k, m - k). A body with heavier tails (Laplace, t, a mixture of
-scales) has larger elements there, and u too small. Where one of the two p-values is below 0.01, elements cannot be told
-from the tail by their probability; a gap may still tell them (:meth:`LargestElements.isolation`).
+If σ is the width of the normal law fitted to the core, an element at distance x has the tail probability
+u(x) = 2 Φ(-x/σ), and any of N independent elements is so large with probability 1 - (1 - u)^N. This concerns
+the tail of the body, but the law is fitted to the core. So the tail must first be shown to fall off as that of a normal
+law, or faster. For N independent elements, u(x₍ₘ₎) of the m-th largest is the m-th smallest of N uniform numbers,
+N u ~ Gamma(m). Given u(x₍ₘ₎), the ratio u(x₍ₖ₎)/u(x₍ₘ₎) for the k-th largest is Beta(k, m - k). A body with heavier
+tails (Laplace, t, a mixture of scales) has larger elements there, and u is too small. If one of the two p-values is
+below 0.01, probability cannot separate elements from the tail; a gap still can (:meth:`LargestElements.isolation`).
 
-σ is no less than what brings the m-th largest element to its expected place, so that a tail slightly heavier than the
-core's makes none improbable. Lighter ones (uniform, truncated) make u too large: fewer are listed.
+σ is raised, if necessary, until the m-th largest element is at its expected place, so that a tail slightly heavier than
+the core's makes no element improbable. Lighter tails (uniform, truncated) make u too large, so that fewer elements are
+listed.
 
-Measured by studies/element_nulls/improbable.py, 150 matrices of 4 096 elements at a level of 2.5 %: an element is
-listed in 1.3 ± 0.9 % of normal ones; in none of uniform, logistic, Laplace's and Student's t₃ and t₁₀ (of the last four
-nothing can be told in 97 to 100 %); and in 5 to 6 ± 2 % where the tail is only a little heavier (t₂₀, t₅₀, two scales
-of which one is 1.2 times the other): there the level is exceeded. One element of 7 to 12 σ among 16 384 normal ones is
-listed in 94 to 100 % of 50 matrices, at the level that a model of twelve matrices leaves; of the others it is said that
-nothing can be told.
+Measured by studies/element_nulls/improbable.py on 150 matrices of 4 096 elements at a level of 2.5 %: an element is
+listed in 1.3 ± 0.9 % of normal matrices, and in none with uniform, logistic, Laplace, Student t₃ or t₁₀ elements (for
+the last four, 97 to 100 % of the tails are too heavy to decide). If the tail is only slightly heavier (t₂₀, t₅₀, or two
+scales with ratio 1.2), an element is listed in 5 to 6 ± 2 %, above the level. One element of 7 to 12 σ among 16 384
+normal elements is listed in 94 to 100 % of 50 matrices, at the level for a model of twelve matrices; the other matrices
+are reported as undecided.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from scipy.stats import beta, gamma, norm
 
 from rmtbase.results.scores._largest_elements import LargestElements
 
-_TAIL, _SHARE, _FEWEST = 64, 64, 16  # largest elements; of the elements at most one in so many; with fewer none is told
-_INNER = 8  # elements below those that are listed, by which the course of the tail is seen
-_HEAVY = 0.01  # p-value of the tail below which it is no normal one's
+_TAIL, _SHARE, _FEWEST = 64, 64, 16  # largest elements used; at most one element in so many; fewest that decide
+_INNER = 8  # elements below the listed ones, which show the shape of the tail
+_HEAVY = 0.01  # p-value below which a tail is not that of a normal law
 
 
 class Improbable(NamedTuple):
-    """Elements by their probability.
+    """Probabilities of the largest elements.
 
     Attributes:
-        p_value: of the largest elements, descending, that any of N is so large under the body; empty where nothing is
-            so large that it would be listed, or its tail has too few elements.
-        is_heavy: whether the tail is heavier than the body's, so that nothing can be told of these.
+        p_value: probability that any of N elements is so large under the body, for the largest elements in descending
+            order; empty if no element is large enough to be listed, or the tail has too few elements.
+        is_heavy: whether the tail is heavier than the body's, so that these elements cannot be judged.
     """
 
     p_value: Float[np.ndarray, " rank"]
@@ -49,12 +50,12 @@ class Improbable(NamedTuple):
 
 
 def improbable(largest: LargestElements, core_sigma: float, level: float) -> Improbable:
-    """The largest elements that any of N would reach with a probability of at most ``level``.
+    """Find the largest elements that any of N would reach with a probability of at most ``level``.
 
     Args:
-        largest: of the matrix.
-        core_sigma: σ.
-        level: of the matrix.
+        largest: largest elements of the matrix.
+        core_sigma: σ of the normal law fitted to the core.
+        level: level of the matrix.
     """
     count, m = largest.count, min(_TAIL, largest.count // _SHARE, len(largest.value) - 1)
     if m < _FEWEST or not core_sigma > 0 or not abs(largest.value[m]) > 0:
@@ -64,7 +65,7 @@ def improbable(largest: LargestElements, core_sigma: float, level: float) -> Imp
         return Improbable(np.empty(0), False)
     sigma = max(core_sigma, magnitude[m - 1] / float(norm.isf(0.5 * m / count)))
     p_value = _of_any(_log_tail(magnitude, sigma), count)
-    listed = int(np.searchsorted(p_value, level, side="right"))  # they rise
+    listed = int(np.searchsorted(p_value, level, side="right"))  # p-values ascend
     if listed > m // 2:
         return Improbable(p_value[:listed], True)
     left = m - listed
@@ -76,11 +77,11 @@ def improbable(largest: LargestElements, core_sigma: float, level: float) -> Imp
 
 
 def _log_tail(magnitude: Float[np.ndarray, "..."], sigma: float) -> Float[np.ndarray, "..."]:
-    """ln P(|w| ≥ x) of N(0, σ²)."""
+    """Return ln P(|w| ≥ x) of N(0, σ²)."""
     return np.log(2.0) + log_ndtr(-magnitude / sigma)
 
 
 def _of_any(log_probability: Float[np.ndarray, "..."], count: int) -> Float[np.ndarray, "..."]:
-    """1 - (1 - p)^N."""
+    """Return 1 - (1 - p)^N."""
     with np.errstate(divide="ignore"):
         return -np.expm1(count * np.log1p(-np.exp(log_probability)))

@@ -1,4 +1,4 @@
-"""The elements of largest magnitude of a matrix, and how many of them stand apart from its own tail."""
+"""Largest elements of a matrix by magnitude, and the number that stand apart from its own tail."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-_TAIL = 64  # spacings of the upper tail that are looked at
-_SHARE = 64  # of the elements at most one in so many is tail
-_FEWEST = 8  # spacings that tell what a tail is like
-_STRIDE, _RANK = 256, 16  # of the sample that tells where the tail begins, and which of its largest does
+_TAIL = 64  # spacings of the upper tail that are used
+_SHARE = 64  # at most one element in so many belongs to the tail
+_FEWEST = 8  # spacings needed to describe a tail
+_STRIDE, _RANK = 256, 16  # stride of the sample, and the rank in it that bounds the tail
 _BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 @dataclass(frozen=True)
 class LargestElements:
-    """The 65 elements of largest magnitude, descending; of equal ones the first.
+    """The 65 elements of largest magnitude, descending; the first come first among equal ones.
 
     Attributes:
-        count: of how many elements.
-        place: of each among them, from 0.
-        value: of each.
+        count: number of all elements.
+        place: place of each among all elements, from 0.
+        value: value of each.
     """
 
     count: int
@@ -29,27 +29,28 @@ class LargestElements:
     value: Float[np.ndarray, " element"]
 
     def merged(self, other: LargestElements) -> LargestElements:
-        """Of both parts, the other behind this one."""
+        """Merge with the largest elements of the part that follows this one."""
         place = np.concatenate([self.place, other.place + self.count])
         value = np.concatenate([self.value, other.value])
         first = np.argsort(-np.abs(value), kind="stable")[: _TAIL + 1]
         return LargestElements(self.count + other.count, place[first], value[first])
 
     def isolation(self) -> Float[np.ndarray, " rank"]:
-        """p-values of the gaps below the largest element, the second, …: whether so many stand apart from the rest.
+        """Return p-values of the gaps below the largest element, the second, …, to find how many stand apart.
 
         In a tail that falls off as a power or faster, the spacings of x₍₁₎ ≥ x₍₂₎ ≥ … ,
 
             D_k = k (ln x₍ₖ₎ - ln x₍ₖ₊₁₎),   k = 1, …, m,
 
-        are independent and exponential with one mean, or of a mean that grows with k (Rényi): so is a heavy tail, whose
-        largest elements belong to it. Under that null a gap above the m - k spacings below it has
+        are independent and exponential, with one mean or with a mean that grows with k (Rényi). This includes heavy
+        tails, whose largest elements belong to the tail. Under this null, a gap above m - k spacings has
 
             P(D_k / Σ_{j > k} D_j ≥ r) ≤ (1 + r)^-(m - k),
 
-        m = 64, or one in 64 of the elements where these are fewer; tested are the gaps k ≤ m/2, and the p-values are
-        times their number. Stored numbers are rounded: from each gap the smallest step between those in the tail is
-        taken away, so that a step of the format is no gap. Empty where fewer than 8 of the spacings are no ties.
+        where m is 64, or 1/64 of the number of elements if that is less. The gaps k ≤ m/2 are tested, and the p-values
+        are multiplied by their number. Stored numbers are rounded, so the smallest step between numbers in the tail is
+        subtracted from each gap; a step of the number format then is not a gap. The result is empty if fewer than 8
+        spacings are free of ties.
 
         Source: A. Rényi, Acta Math. Acad. Sci. Hung. 4, 191 (1953); V. F. Pisarenko and D. Sornette, Eur. Phys. J.
             Spec. Top. 205, 95 (2012).
@@ -67,7 +68,7 @@ class LargestElements:
         return np.minimum(1.0, len(left) * np.exp(log_p))
 
     def without_tail(self) -> str:
-        """Why there is no tail that the largest could stand apart from, or ""."""
+        """Give the reason why the largest elements have no tail to stand apart from, or "" if they have one."""
         _, magnitude = self._tail()
         if self.count < _FEWEST * _SHARE:
             return f"{self.count} elements are too few to have a tail ({_FEWEST * _SHARE} needed)"
@@ -76,13 +77,13 @@ class LargestElements:
         return ""
 
     def _tail(self) -> tuple[int, Float[np.ndarray, " element"]]:
-        """How many spacings the tail has, and the magnitudes between which they lie."""
+        """Return the number of spacings in the tail, and the magnitudes between which they lie."""
         m = min(_TAIL, self.count // _SHARE, len(self.value) - 1)
         return m, np.abs(self.value[: m + 1])
 
 
 def largest_elements(numbers: Shaped[np.ndarray, " number"]) -> LargestElements:
-    """Of a flat array of floating-point numbers: their bits without the sign are in the order of their magnitudes."""
+    """Find the largest of a flat array of floats, whose bits without the sign sort as their magnitudes do."""
     kind = _BITS[numbers.dtype.itemsize]
     bits = numbers.view(kind) & kind(np.iinfo(kind).max >> 1)
     wanted = min(_TAIL + 1, numbers.size)

@@ -1,4 +1,4 @@
-"""Scoring whole weight matrices: their elements always, their spectrum where asked."""
+"""Scoring of whole weight matrices: always by their elements, and on request by their spectrum."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ MATRIX_SPECTRAL_STATISTICS = (
     "stable_rank",
     "log_determinant",
 )
-"""Statistics of a whole matrix's spectrum, at σ̂ = 1 and on λ / max(m, n); all from the extremes and the traces, so that
-the null costs O(min(m, n)) a draw."""
+"""Statistics of a whole matrix's spectrum, at σ̂ = 1 and on λ / max(m, n). All of them follow from the extremes and the
+traces, so that the null costs O(min(m, n)) per draw."""
 
 _SPECTRAL_FACTS = ("outliers_above", "outliers_below", "marchenko_pastur_distance")
 _NULL_DRAWS = 5_000
 
 
 class MatrixScorer:
-    """Scores matrices one at a time, then gives the dataset ``/matrices``, or of experts ``/experts``.
+    """Scorer of matrices, one at a time, which then returns the dataset ``/matrices`` or ``/experts``.
 
-    The null is independent elements of ``initialization``, with the matrix's own standard deviation: of the elements'
-    statistics known analytically; of the spectrum that of normal ones, simulated once per shape from its exact
-    bidiagonal form, and moved by the kurtosis of others to first order. Of ``products``, those that are products of
-    stored matrices, no null is known.
+    Under the null, elements are independent draws of ``initialization`` with the matrix's own standard deviation. The
+    null of element statistics is analytic. The null of the spectrum is that of normal elements, simulated once per
+    shape from its exact bidiagonal form, and corrected to first order for the kurtosis of other laws. No null is known
+    for ``products``, the matrices that are products of stored matrices.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class MatrixScorer:
         initialization: str = "normal",
         products: Collection[MatrixName] = (),
     ) -> None:
-        if spectra:  # before threads begin: SciPy asks whether arrays are JAX's, and fails while another imports it
+        if spectra:  # before threads start: SciPy's check for JAX arrays fails during an import of JAX
             import rmtbase.montecarlo  # noqa: F401
         self.names, self.spectra, self.seed, self.initialization = names, spectra, seed, initialization
         self._products, self._orthogonal = products, initialization == "orthogonal"
@@ -95,16 +95,16 @@ class MatrixScorer:
         map_spans: Callable[..., Iterable[ElementSummary]] = map,
         transposed: bool = False,
     ) -> None:
-        """Score one matrix, given in blocks of rows, or of the rows of its transpose. A constant one has no shape: NaN.
+        """Score one matrix, given in blocks of its rows or of its transpose's rows; a constant matrix scores NaN.
 
-        One block, some four times as much as its width squared, and of the spectrum's solver as much again are held.
+        Memory holds one block, about four times its width squared, and as much again for the spectrum's solver.
 
         Args:
-            name: one of the names.
+            name: one of ``names``.
             blocks: all of its elements, in order.
             shape: (outputs, inputs).
-            map_spans: does what ``map`` does, in order: ``map`` of an executor spreads a large matrix over its workers.
-            transposed: whether the rows are those of its transpose.
+            map_spans: an ordered ``map``, such as that of an executor, which spreads a large matrix over its workers.
+            transposed: whether the rows belong to the transpose.
         """
         summary: ElementSummary | None = None
         triangle: Float[np.ndarray, "row column"] | None = None
@@ -116,7 +116,7 @@ class MatrixScorer:
         assert summary is not None
         elements = elements_of(summary.sketch)
         spectrum = None if triangle is None else self._spectrum(matrix_singular_values(triangle), shape)
-        fused = is_fused(name.component)  # its elements are those of its parts
+        fused = is_fused(name.component)  # its elements belong to its parts
         self._found[name] = _Found(elements, shape, spectrum, "" if fused else summary.largest.without_tail())
         if not fused:
             self.tails.append(Tail.of(name, shape, transposed, summary, elements))
@@ -127,7 +127,7 @@ class MatrixScorer:
         rank, long = min(shape), max(shape)
         if values[0] == 0:
             return [(np.nan,) * len(FIELDS)] * len(MATRIX_SPECTRAL_STATISTICS), (0.0, 0.0, np.nan)
-        # At σ̂ = 1, where Σλ = m n, and per long dimension, so that the bulk lies between (1 ± √(r/N))².
+        # Scaled to σ̂ = 1 (Σλ = m n) and divided by the long dimension, so that the bulk lies between (1 ± √(r/N))².
         standard = values / np.sqrt((values**2).sum() / rank)
         observed = spectral_statistics(standard, MATRIX_SPECTRAL_STATISTICS)
         eigenvalues, as_of_normal, kurtosis = standard**2, observed, KURTOSIS.get(self.initialization, 0.0)
@@ -156,18 +156,18 @@ class MatrixScorer:
 
     @property
     def missing(self) -> list[str]:
-        """Lines that say of which matrices statistics are missing, and why."""
+        """Lines that name the matrices with missing statistics, and the reasons."""
         return missing_lines((str(name), self._reason(name)) for name in self._found)
 
     def _reason(self, name: MatrixName) -> str:
-        """Why statistics of a matrix are missing, or their null."""
+        """Give the reasons why a matrix lacks statistics or their null."""
         reasons = OF_PRODUCT * (name in self._products), OF_ORTHOGONAL * self._orthogonal
         return "; ".join(filter(None, (self._found[name].elements.reason, *reasons)))
 
     def dataset(self) -> xr.Dataset:
-        """The scores of all the matrices added, with q-values over all of them, each statistic by itself.
+        """Return the scores of all matrices added, with q-values over all of them for each statistic by itself.
 
-        NaN where a layer lacks a component, or an expert.
+        Scores are NaN if a layer lacks a component or an expert.
         """
         experts = sorted({name.expert for name in self.names if name.expert is not None})
         axes: dict[str, list[Any]] = {
@@ -216,7 +216,7 @@ class MatrixScorer:
         return describe(dataset, experts_schema(self.spectra) if experts else of_matrices)
 
     def _scores(self, found: Sequence[_Found]) -> Float[np.ndarray, "matrix statistic field"]:
-        """Of matrices in their order: those of one size have one null."""
+        """Return the scores of matrices in their order; matrices of one size share one null."""
         counts = np.array([one.elements.count for one in found])
         observed = np.array([one.elements.statistics for one in found])
         scores = np.empty((*observed.shape, len(FIELDS)))
@@ -231,7 +231,7 @@ class MatrixScorer:
 
 
 class _Found(NamedTuple):
-    """What is known of a matrix: of its elements, of its spectrum its scores and facts, and why it has no tail."""
+    """Results for one matrix: facts about its elements, scores and facts of its spectrum, and why it has no tail."""
 
     elements: Elements
     shape: tuple[int, int]
@@ -240,14 +240,14 @@ class _Found(NamedTuple):
 
 
 def is_fused(component: str) -> bool:
-    """Whether it is a stored tensor whose rows are those of other components, too."""
+    """Test whether a component is a stored tensor that also contains the rows of other components."""
     return component in FUSED_COMPONENTS
 
 
 def q_values(
     p_value: Float[np.ndarray, "... component statistic"], fused: Bool[np.ndarray, " component"]
 ) -> Float[np.ndarray, "... component statistic"]:
-    """Over all matrices, each statistic by itself; those that hold the elements of others are a family of their own."""
+    """Correct over all matrices, each statistic by itself; fused matrices are a family of their own."""
     q_value = np.full(p_value.shape, np.nan)
     for family in (fused, ~fused):
         of_family = np.moveaxis(p_value[..., family, :], -1, 0)
@@ -256,13 +256,13 @@ def q_values(
 
 
 def _in_order(places: Iterable[Place]) -> list[Place]:
-    """Each once: what lies outside the layers first, then as they come."""
+    """List each place once: places outside the layers first, then the others in order of appearance."""
     return sorted(dict.fromkeys(places), key=lambda place: place.layer >= 0)
 
 
 @cache
 def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[np.ndarray, " draw"]]:
-    """The null of each spectral statistic at σ̂ = 1 on λ / max(m, n), every draw at its own σ̂. Ascending."""
+    """Draw the null of each spectral statistic at σ̂ = 1 on λ / max(m, n), each draw at its own σ̂; ascending."""
     from rmtbase.montecarlo import simulate_gaussian_matrix
 
     sample = simulate_gaussian_matrix(long, rank, draws, seed)
@@ -282,7 +282,7 @@ def matrix_null(long: int, rank: int, draws: int, seed: int) -> dict[str, Float[
 
 
 def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
-    """The smallest p-value of each statistic of ``/matrices`` or ``/experts``: of its law, or of its null's draws."""
+    """Return the smallest possible p-value of each statistic of ``/matrices`` or ``/experts``."""
     fused = [is_fused(str(component)) for component in matrices["component"].values]
     draws = _null_draws(int(matrices_present(matrices)[..., ~np.array(fused)].sum()))
     floors: dict[str, float] = dict.fromkeys(MATRIX_SPECTRAL_STATISTICS, 2 / (draws + 1))
@@ -290,5 +290,5 @@ def matrix_p_value_floors(matrices: xr.Dataset) -> dict[str, float]:
 
 
 def _null_draws(n_matrices: int) -> int:
-    """How many draws the null of the spectra of so many matrices has."""
+    """Return the number of null draws for the spectra of ``n_matrices`` matrices."""
     return max(_NULL_DRAWS, DRAWS_PER_TEST * n_matrices)

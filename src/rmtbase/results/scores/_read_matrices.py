@@ -1,4 +1,4 @@
-"""Which of a model's matrices are scored, and the reading of those that no layer's pass comes by."""
+"""Choice of the matrices to score, and reading of those that do not belong to a layer's pass."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ALL = "all"
 
 
 def require_components(model: WeightMatrices, wanted: Sequence[str] | str, scored: bool = True) -> tuple[str, ...]:
-    """The parts of those names in the order of :data:`COMPONENTS`; of ``"all"`` those that the model has.
+    """Return the named parts in the order of :data:`COMPONENTS`; ``"all"`` means all that the model has.
 
-    None where no matrix is ``scored``.
+    The result is empty if no matrix is ``scored``.
 
     Raises:
-        ParameterError: a name that is none, a part that the model does not have, or parts where none is scored.
+        ParameterError: an unknown name, a part that the model does not have, or parts although none is scored.
     """
     names = [wanted] if isinstance(wanted, str) else list(wanted)
     if not scored:
@@ -46,11 +46,11 @@ def require_components(model: WeightMatrices, wanted: Sequence[str] | str, score
 
 
 class MatrixScores:
-    """The scores of a model's matrices: made part by part, then given as the groups of a scores file.
+    """Scores of a model's matrices, made part by part and returned as groups of a scores file.
 
     Attributes:
-        layers: takes the matrices of the layers, or None where these are not wanted.
-        notes: what is to be known of the other parts.
+        layers: scorer of the layers' matrices, or None if they are not requested.
+        notes: notes on the other parts.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class MatrixScores:
             self.notes.append(f"{count} experts, {len(model.parts[EXPERTS])} matrices: not scored, unless asked for")
 
     def read(self, progress: Progress) -> None:
-        """Score what is fused, what lies outside the layers, and the experts: each matrix is read by itself."""
+        """Score fused matrices, matrices outside the layers, and experts, reading each by itself."""
         for words, group, names in (
             ("reading fused matrices", "/matrices", self._fused),
             ("reading embeddings", "/matrices", self._outside),
@@ -94,11 +94,11 @@ class MatrixScores:
 
     @property
     def missing(self) -> list[str]:
-        """The matrices of which statistics are missing, and why."""
+        """Matrices with missing statistics, and the reasons."""
         return [line for scorer in self._scorers.values() for line in scorer.missing]
 
     def datasets(self) -> dict[str, xr.Dataset]:
-        """``/matrices``, ``/experts`` where these were scored, and ``/super_weights`` of all of them."""
+        """Return ``/matrices`` and ``/experts``, if they were scored, and ``/super_weights`` of all matrices."""
         groups = {group: scorer.dataset() for group, scorer in self._scorers.items()}
         tails = [tail for scorer in self._scorers.values() for tail in scorer.tails]
         self.notes += cannot_tell(tails)
@@ -113,7 +113,7 @@ def _of_layers(model: WeightMatrices) -> Iterator[MatrixName]:
 
 
 def products_of(model: WeightMatrices) -> frozenset[MatrixName]:
-    """The matrices of heads that are products of stored ones, as those of latent attention are."""
+    """Return the matrices of heads that are products of stored ones, as in latent attention."""
     return frozenset(
         MatrixName(site.place, component)
         for site in model.sites
@@ -123,7 +123,7 @@ def products_of(model: WeightMatrices) -> frozenset[MatrixName]:
 
 
 def _distinct(model: WeightMatrices, names: Iterable[MatrixName]) -> tuple[tuple[MatrixName, ...], list[str]]:
-    """The matrices without those that are stored a second time, to the byte, and which these are."""
+    """Drop matrices that are stored a second time, byte for byte, and note which they are."""
     first: dict[bytes, MatrixName] = {}
     notes = []
     for name in names:
@@ -135,14 +135,14 @@ def _distinct(model: WeightMatrices, names: Iterable[MatrixName]) -> tuple[tuple
 
 
 class _Rows:
-    """Counts among the stored rows of a matrix those that are zero, and those that are copies of an earlier one."""
+    """Counter of the stored rows of a matrix that are zero, and of those that are copies of an earlier row."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
         self._rows = self._zero = self._copies = 0
 
     def watched(self, blocks: Iterable[Shaped[np.ndarray, "row column"]]) -> Iterator[Shaped[np.ndarray, "row column"]]:
-        """The same blocks."""
+        """Pass the blocks through, counting their rows."""
         for block in blocks:
             there = block.any(axis=1)
             self._rows += len(block)
@@ -154,7 +154,7 @@ class _Rows:
             yield block
 
     def notes(self, name: MatrixName) -> list[str]:
-        """What was counted, in words."""
+        """Put the counts into words."""
         found = {"are exactly zero": self._zero, "are copies of another row, and were not trained apart": self._copies}
         of = f"of {self._rows} stored rows"
         return [

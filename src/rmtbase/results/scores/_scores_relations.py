@@ -1,4 +1,4 @@
-"""Checks of what the groups of a scores file share: each returns what is found and what is expected, or None."""
+"""Checks of the relations between groups of a scores file; each returns found and expected, or None."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class _Scored(NamedTuple):
 
 
 def circuit_group(circuit: Circuit) -> str:
-    """The group that holds ``heads`` and ``null`` of a circuit: for W_QK the root, ""."""
+    """Return the group that holds ``heads`` and ``null`` of a circuit; for W_QK the root, ""."""
     return "" if circuit == QK else f"/circuits/{circuit.name}"
 
 
 def circuits_whole(groups: Groups) -> Fault:
-    """A further circuit has heads, a null, and attributes that name it."""
+    """Check that each further circuit has heads, a null, and an attribute that names it."""
     for circuit in CIRCUITS.values():
         place = circuit_group(circuit)
         needed = [place, f"{place}/heads", f"{place}/null"]
@@ -41,7 +41,7 @@ def circuits_whole(groups: Groups) -> Fault:
 
 
 def sizes_known(groups: Groups) -> Fault:
-    """Each size of a circuit's matrices is an attribute, or where layers differ a coordinate of its heads."""
+    """Check that each size of a circuit's matrices is an attribute, or a coordinate of its heads if layers differ."""
     for circuit, heads, _, attributes in _scored(groups):
         for name in circuit.dims:
             one_of = {name, "d_model"} if circuit == QK and name != "d_head" else {name}
@@ -51,7 +51,7 @@ def sizes_known(groups: Groups) -> Fault:
 
 
 def shapes_fit(groups: Groups) -> Fault:
-    """Where heads have several shapes, each layer of them has one that there is a null for."""
+    """Check that each layer has a shape with a null, if heads have several shapes."""
     for _, heads, null, _ in _scored(groups):
         if "layer_shape" not in null:
             continue
@@ -64,7 +64,7 @@ def shapes_fit(groups: Groups) -> Fault:
 
 
 def _scored(groups: Groups) -> Iterator[_Scored]:
-    """The circuits that the file has the scores of."""
+    """Yield the circuits whose scores the file has."""
     for circuit in CIRCUITS.values():
         place = circuit_group(circuit)
         if f"{place}/heads" in groups:

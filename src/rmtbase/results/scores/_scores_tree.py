@@ -1,4 +1,4 @@
-"""The tree of a scores file: heads in blocks of one shape, each scored against the null of that shape."""
+"""Tree of a scores file: heads in blocks of one shape, each block scored against the null of that shape."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scores_tree(
     n_heads = max(sum(len(sites) * one.n_heads for one, sites in blocks.items()) for blocks in blocks_of.values())
     whole = MatrixScores(model, components, matrices == "spectra", null.seed, null.initialization)
     of_heads = head_elements(elements, null.initialization, model.sites)
-    with single_threaded_blas():  # with more the last bits would be those of the machine's cores
+    with single_threaded_blas():  # else the last bits depend on the number of cores
         with read_sites(model, wanted, whole.layers, of_heads, progress, null) as reading:
             shapes = dict.fromkeys((one.null, one.stored) for blocks in blocks_of.values() for one in blocks)
             nulls = {
@@ -92,7 +92,7 @@ def scores_tree(
 
 
 class _Shape(NamedTuple):
-    """What the heads of a block of sites have in common: the shape of their null, and how many there are."""
+    """Common properties of the heads of a block of sites: the shape of their null, and their number."""
 
     null: tuple[int, ...] | LatentShape
     n_heads: int
@@ -101,7 +101,7 @@ class _Shape(NamedTuple):
 
 
 def _blocks(model: WeightMatrices, circuit: Circuit, null: Null) -> dict[_Shape, list[int]]:
-    """Group the sites whose heads have one shape and one null, and are as many."""
+    """Group the sites whose heads have the same shape, null and number."""
     blocks: dict[_Shape, list[int]] = {}
     for index in sites_of(model, circuit):
         site, shape = model.sites[index], null_shape(model, index, circuit)
@@ -122,7 +122,7 @@ def _scored(
     null: NullModel,
     progress: Progress,
 ) -> Block:
-    """The heads of a block of sites, scored."""
+    """Score the heads of a block of sites."""
     each = [spectra[site] for site in sites]
     sigmas = tuple(np.stack(sigma) for sigma in zip(*(one.sigmas for one in each), strict=True))
     prepared = [one.prepared for one in each if one.prepared is not None]
@@ -139,7 +139,7 @@ def _scored(
 
 
 def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circuit: Circuit) -> Heads:
-    """The heads with σ̂ of all the factors that their null is drawn of; 0 where a matrix is zero."""
+    """Give the heads σ̂ of every factor that their null is drawn from; 0 where a matrix is zero."""
     names = [factor.name for factor in circuit.factors]
     each = [head_sigmas(model.sites[site], names, model.stored_shape, model.stored) for site in sites]
     scored = np.all([sigma > 0 for sigma in heads.sigmas], axis=0)

@@ -20,10 +20,10 @@ from rmtbase.results.scores.schema import SUPER_WEIGHTS_SCHEMA
 from rmtbase.tables import describe
 
 LEVEL = 0.05
-"""Probability that any element at all of a model is called a super-weight where none stands apart."""
+"""Probability that any element of a model is called a super-weight although none stands apart."""
 
 CANNOT_TELL = "super-weights: cannot tell by probability"
-"""Begins the note of matrices whose tails are heavier than their cores."""
+"""Beginning of the note on matrices whose tails are heavier than their cores."""
 
 _NAMED = 3  # matrices
 
@@ -36,15 +36,15 @@ _POOLS = {
 
 @dataclass(frozen=True)
 class Tail:
-    """What of a matrix its super-weights are told by.
+    """Facts about a matrix that identify its super-weights.
 
     Attributes:
-        name: which matrix.
+        name: name of the matrix.
         shape: (outputs, inputs).
-        transposed: whether places are those in its transpose.
+        transposed: whether places count elements of the transpose.
         largest: its largest elements.
         core_sigma: standard deviation of the normal law that is fitted to the core.
-        weibull_shape, weibull_scale: of the law that is fitted to the body's magnitudes.
+        weibull_shape, weibull_scale: parameters of the law that is fitted to the magnitudes of the body.
     """
 
     name: MatrixName
@@ -59,7 +59,7 @@ class Tail:
     def of(
         cls, name: MatrixName, shape: tuple[int, int], transposed: bool, summary: ElementSummary, elements: Elements
     ) -> Tail:
-        """From what is kept of the elements, in their own units."""
+        """Collect them from the summary of the elements, in the elements' own units."""
         statistics = dict(zip(STATISTICS, elements.statistics.tolist(), strict=True))
         return cls(
             name,
@@ -72,37 +72,38 @@ class Tail:
         )
 
     def improbable(self, level: float) -> Improbable:
-        """Its elements that are improbable under its body."""
+        """Find the elements that are improbable under the body of the matrix."""
         return improbable(self.largest, self.core_sigma, level)
 
     @property
     def pool(self) -> str:
-        """What the matrix is pooled with."""
+        """Pool to which the matrix belongs."""
         return _POOLS.get(self.name.component, self.name.component)
 
     def place(self, place: int) -> tuple[int, int]:
-        """(row, column) of an element by its place among those that were read."""
+        """Return (row, column) of an element, given its place in the order of reading."""
         outer, inner = divmod(place, self.shape[0 if self.transposed else 1])
         return (inner, outer) if self.transposed else (outer, inner)
 
 
 def super_weights(tails: Sequence[Tail], level: float = LEVEL) -> xr.Dataset:
-    """The extremes of all matrices, the least probable under their matrix's Weibull body first.
+    """List the extremes of all matrices, those least probable under their matrix's Weibull body first.
 
-    Two tests have half of ``level`` over the number of matrices that have a tail each, and list at most 32 elements of
-    a matrix: those above a gap (:meth:`LargestElements.isolation`), whatever the tail; and those that are improbable
-    under the body (:func:`improbable`), where the tail is a normal one's. Of other matrices :func:`cannot_tell` speaks.
-    Their tail probabilities are those that any of N independent elements is so large, 1 - (1 - P(|w| ≥ x))^N, as log₁₀:
+    Each of two tests has half of ``level`` divided by the number of matrices that have a tail, and lists at most 32
+    elements of a matrix: elements above a gap (:meth:`LargestElements.isolation`), whatever the tail; and elements that
+    are improbable under the body (:func:`improbable`), if the tail is that of a normal law. :func:`cannot_tell` names
+    the other matrices. The tail probabilities are log₁₀ of the probability 1 - (1 - P(|w| ≥ x))^N that any of N
+    independent elements is so large:
 
-    * under the normal law of the matrix's own core, P = 2 Φ(-x/σ_core), and N its number of elements;
-    * under the Weibull law of its body, P = exp(-(x/λ)^k), extrapolated as the source does;
-    * under the mixture of the core laws of all matrices of its pool that have one, P = Σ_c N_c/N 2 Φ(-x/σ_c). What is
-      pooled from components of different σ has heavy tails without any training: excess kurtosis 1.08 of Pythia-70m's
-      W_O and MLPs at step 0, 3.47 of Pythia-410m's.
+    * under the normal law of the matrix's own core, P = 2 Φ(-x/σ_core), where N is its number of elements;
+    * under the Weibull law of its body, P = exp(-(x/λ)^k), extrapolated as in the source;
+    * under the mixture of the core laws of all matrices of its pool that have one, P = Σ_c N_c/N 2 Φ(-x/σ_c). A pool
+      of components with different σ has heavy tails without any training: the excess kurtosis of W_O and MLPs at step 0
+      is 1.08 in Pythia-70m and 3.47 in Pythia-410m.
 
     Args:
-        tails: of all matrices scored.
-        level: the probability to name any element where none stands apart.
+        tails: tails of all matrices scored.
+        level: probability of naming any element although none stands apart.
     """
     found, searched = [], [tail for tail in tails if not tail.largest.without_tail()]
     each = 0.5 * level / max(len(searched), 1)
@@ -122,7 +123,7 @@ def super_weights(tails: Sequence[Tail], level: float = LEVEL) -> xr.Dataset:
 
 
 def cannot_tell(tails: Sequence[Tail], level: float = LEVEL) -> list[str]:
-    """A line of the matrices whose largest elements are improbable under their core, as is the whole of their tail."""
+    """Name the matrices whose largest elements are improbable under their core, as is their whole tail."""
     searched = [tail for tail in tails if not tail.largest.without_tail()]
     each = 0.5 * level / max(len(searched), 1)
     heavy = [str(tail.name) for tail in searched if tail.improbable(each).is_heavy]
@@ -136,7 +137,7 @@ def cannot_tell(tails: Sequence[Tail], level: float = LEVEL) -> list[str]:
 
 
 def _described(tail: Tail, rank: int, p_value: float, pool: Sequence[Tail]) -> dict[str, Any]:
-    """An element by the names of its variables."""
+    """Describe an element by the names of its variables."""
     value, (row, column) = float(tail.largest.value[rank]), tail.place(int(tail.largest.place[rank]))
     counts = np.array([one.largest.count for one in pool], dtype=float)
     sigmas = np.array([one.core_sigma for one in pool])
@@ -161,12 +162,12 @@ def _described(tail: Tail, rank: int, p_value: float, pool: Sequence[Tail]) -> d
 
 
 def _log_normal_sf(value: float, sigma: Float[np.ndarray, "..."] | float) -> Float[np.ndarray, "..."]:
-    """ln P(|w| ≥ |value|) of N(0, σ²)."""
+    """Return ln P(|w| ≥ |value|) of N(0, σ²)."""
     return math.log(2.0) + log_ndtr(-abs(value) / np.asarray(sigma))
 
 
 def log10_of_any(log_probability: float, count: float) -> float:
-    """log₁₀(1 - (1 - p)^N) of ln p: that any of N independent elements does what one does with probability p."""
+    """Return log₁₀(1 - (1 - p)^N), given ln p: any of N independent events, each with probability p, occurs."""
     if log_probability + math.log(count) < -30.0:  # N p to rounding
         return (log_probability + math.log(count)) / math.log(10.0)
     probability = math.exp(log_probability)

@@ -1,4 +1,4 @@
-"""The heads of a model that cannot be tested, and why."""
+"""Heads of a model that cannot be tested, and the reasons."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rmtbase.nulls import FLAT, FixedSpectrum, Null, OrthogonalNull, chain_scale
 from rmtbase.results.scores._heads import Block
 from rmtbase.tables import Circuit
 
-_NAMED = 8  # heads that one line names: the file has all of them
+_NAMED = 8  # heads named in one line; the file lists all
 
 Reasons = Mapping[tuple[int, int], str]
-"""Why heads of a circuit cannot be tested, by site and head."""
+"""Reasons why heads of a circuit cannot be tested, by site and head."""
 
 
 def unscored_heads(
     model: WeightMatrices, spectra: Mapping[Circuit, Mapping[int, SiteSpectra]], null: Null
 ) -> dict[Circuit, dict[tuple[int, int], str]]:
-    """Give the reason for each head that cannot be scored: a factor of zeros, or what the null says of it."""
+    """Give the reason for each head that cannot be scored: a factor of zeros, or a reason from the null."""
     found: dict[Circuit, dict[tuple[int, int], str]] = {}
     for circuit, by_site in spectra.items():
         reasons: dict[tuple[int, int], list[str]] = {}
@@ -35,9 +35,9 @@ def unscored_heads(
 
 
 def unscored_lines(model: WeightMatrices, found: Mapping[Circuit, Reasons]) -> list[str]:
-    """The warnings of a file: a line for each circuit and reason, which names at most eight heads and counts all.
+    """Write the warnings of a file: one for each circuit and reason, with at most eight heads named and all counted.
 
-    Reasons that differ only in their numbers are one, worded as the first of them.
+    Reasons that differ only in their numbers count as one, in the words of the first.
     """
     lines = []
     for circuit, reasons in found.items():
@@ -54,9 +54,10 @@ def unscored_lines(model: WeightMatrices, found: Mapping[Circuit, Reasons]) -> l
 def fixed_spectra(
     model: WeightMatrices, scored: Mapping[Circuit, Sequence[Block]]
 ) -> tuple[dict[Circuit, dict[tuple[int, int], str]], list[str]]:
-    """Heads whose spectrum orthogonal initialisation fixes: why those that agree with it cannot be tested, and lines.
+    """Give the reasons why heads with a spectrum fixed by orthogonal initialization cannot be tested, and warnings.
 
-    The lines name the heads that cannot have been drawn so, and the statistics that are the same in every draw.
+    The warnings name the heads that cannot come from this initialization, and the statistics that are equal in every
+    draw.
     """
     agree: dict[Circuit, dict[tuple[int, int], str]] = {circuit: {} for circuit in scored}
     lines = []
@@ -86,7 +87,7 @@ def fixed_spectra(
 
 
 def equal_values_note(spectra: Mapping[int, SiteSpectra]) -> str | None:
-    """Words on heads all of whose singular values of W_QK are equal to 1 %, as orthogonal initialisation makes them."""
+    """Write a note on heads whose singular values of W_QK agree to 1 %, as after orthogonal initialization."""
     values = [one for site in spectra.values() for one in site.singular_values if one[-1] > 0.0]
     flat = sum(one[0] <= (1.0 + 0.5 * FLAT) * one[-1] for one in values)
     if not flat:

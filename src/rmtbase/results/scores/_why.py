@@ -1,8 +1,9 @@
-"""Causes of a head's difference from random heads: tests of three questions, and the verdict of their answers.
+"""Causes of a head's difference from random heads: tests of three questions, and a verdict from the answers.
 
-Is the spectrum that of independent entries of the initial law (*spectrum*, *entries*)? Is there anything beyond the
-sizes of single weights (*directions*)? Are W_Q and W_K related (*relation*)? A cause is named only where the test whose
-null excludes it rejects; a test that does not reject names nothing, and ``detectable`` says what it would have missed.
+Does the spectrum agree with independent entries of the initial law (*spectrum*, *entries*)? Is there any structure
+beyond the sizes of single weights (*directions*)? Are W_Q and W_K related (*relation*)? A cause is named only if the
+test whose null excludes it rejects. A test that does not reject names no cause; ``detectable`` gives the effects that
+it could miss.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ TESTS: Mapping[str, str] = MappingProxyType(
         "subspaces": "W_Q and W_K read unrelated subspaces: random signs of W_K change no angles",
     }
 )
-"""Null hypothesis of each test, in the order in which they are told."""
+"""Null hypothesis of each test, in the order of reports."""
 
 QUESTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -68,7 +69,7 @@ EFFECTS: Mapping[str, str] = MappingProxyType(
         "subspaces": "excess of the mean cos² of the angles between what W_Q and W_K read",
     }
 )
-"""Effect whose smallest size a test finds is told, by test."""
+"""Effect whose smallest detectable size is reported, by test."""
 
 LEVEL = 0.05
 NOTHING = "no difference found"
@@ -77,10 +78,10 @@ TOO_FEW_DRAWS = "cannot tell with so few draws"
 
 
 def require_tests(names: Sequence[str] | str) -> tuple[str, ...]:
-    """Give the tests of those questions, in the order of :data:`TESTS`; ``"all"`` stands for all questions.
+    """Return the tests of the named questions, in the order of :data:`TESTS`; ``"all"`` stands for all questions.
 
     Raises:
-        ParameterError: a name that is none of :data:`QUESTIONS`.
+        ParameterError: a name is not in :data:`QUESTIONS`.
     """
     wanted: set[str] = set()
     for name in [names] if isinstance(names, str) else names:
@@ -98,7 +99,7 @@ def with_why(
     scores_by: Callable[[Null, Progress], xr.DataTree],
     progress: Progress,
 ) -> xr.DataTree:
-    """Add the group ``/why`` to the scores of a model by ``null``; ``scores_by`` scores it by another null."""
+    """Add the group ``/why`` to a model's scores against ``null``; ``scores_by`` scores it against another null."""
     told = _NewNotes(progress, {line for name in ("notes", "warnings") for line in json.loads(tree.attrs[name])})
 
     def of_product() -> Found:
@@ -119,7 +120,7 @@ def with_why(
 
 
 class _NewNotes(NamedTuple):
-    """A progress that tells no note twice."""
+    """Progress that passes on each note only once."""
 
     of: Progress
     told: set[str]
@@ -142,15 +143,15 @@ def why(
     seed: int,
     progress: Progress,
 ) -> tuple[xr.Dataset, list[str]]:
-    """Make the group ``/why`` of a scores file, and notes of tests that the model does not allow.
+    """Make the group ``/why`` of a scores file, and notes on tests that the model does not allow.
 
     Args:
-        model: whose heads were scored.
-        tests: some of :data:`TESTS`.
+        model: model whose heads were scored.
+        tests: names in :data:`TESTS`.
         of_product: scores W_QK against independent entries.
         entries: the initial law of the elements, one of ``rmtbase.parameters.INITIALIZATIONS``.
-        draws: of each test; 10 000 of spectra and 999 of resampled heads if None.
-        seed: of these.
+        draws: number of draws of each test; if None, 10 000 for spectra and 999 for resampled heads.
+        seed: seed of the draws.
         progress: shows the draws.
     """
     found: dict[str, Found] = {}
@@ -211,13 +212,13 @@ class WhySummary:
     """Summary of the group ``/why`` of a scores file.
 
     Attributes:
-        tests: their names.
-        rejected: how many heads each test rejects at a false discovery rate of 5 %.
-        testable: how many heads each test could tell about.
-        n_heads: how many there are.
+        tests: names of the tests.
+        rejected: number of heads that each test rejects at a false discovery rate of 5 %.
+        testable: number of heads that each test could decide.
+        n_heads: number of heads.
         verdicts: every verdict with the heads that have it, the most frequent first.
-        rows: each head's name, 1 (rejected), 0 (not rejected) or NaN (cannot tell) for each test, and the verdict.
-        missed: effects, and the smallest size that is found with probability 0.95, the median over heads.
+        rows: each head's name, 1 (rejected), 0 (not rejected) or NaN (undecided) for each test, and the verdict.
+        missed: effects, and the median over heads of the smallest size that is found with probability 0.95.
     """
 
     tests: tuple[str, ...]
@@ -229,7 +230,7 @@ class WhySummary:
     missed: tuple[tuple[str, float], ...]
 
     def sentences(self) -> list[str]:
-        """Tell how many heads have each verdict, what each test found, and which effects it would have missed."""
+        """Report how many heads have each verdict, what each test found, and which effects it could miss."""
         heads = f"{self.n_heads} head{'s' * (self.n_heads != 1)}"
         lines = [f"{len(names)} of {heads}: {words}." for words, names in self.verdicts.items()]
         each = ", ".join(f"{name} {self.rejected[name]} of {self.testable[name]}" for name in self.tests)
@@ -243,7 +244,7 @@ class WhySummary:
 
 
 def summarize_why(scores: xr.DataTree) -> WhySummary | None:
-    """Summarise the group ``/why``; None where a scores tree has none."""
+    """Summarize the group ``/why``; None if the scores tree has none."""
     if "why" not in scores.children:
         return None
     group = scores["why"].to_dataset().transpose("layer", "head", "test", ...)
@@ -251,7 +252,7 @@ def summarize_why(scores: xr.DataTree) -> WhySummary | None:
     rejected = _rejected(group["p_value"].values, group["q_value"].values, group["p_value_floor"].values)
     names, verdicts, rows = layer_names(group), dict[str, list[str]](), []
     for (layer, head), words in np.ndenumerate(group["verdict"].values):
-        if words:  # there is such a head
+        if words:  # the head exists
             name = f"{names[layer]} head {group['head'].values[head]}"
             verdicts.setdefault(str(words), []).append(name)
             rows.append((name, tuple(rejected[layer, head].tolist()), str(words)))
@@ -269,19 +270,19 @@ def summarize_why(scores: xr.DataTree) -> WhySummary | None:
 
 
 def _rejected(p_value: np.ndarray, q_value: np.ndarray, floors: np.ndarray) -> Float[np.ndarray, "layer head test"]:
-    """1 where a test rejects, 0 where not; NaN where a head is not testable, or where so few draws cannot tell."""
+    """Return 1 if a test rejects and 0 if not; NaN if a head is not testable, or the draws are too few to decide."""
     rejected = np.where(q_value < LEVEL, 1.0, np.where(p_value <= floors * (1.0 + 1e-9), np.nan, 0.0))
     return np.where(np.isnan(p_value), np.nan, rejected)
 
 
 def verdict(rejected: Mapping[str, float]) -> str:
-    """Tell what the tests of one head say together.
+    """Combine the tests of one head into a verdict.
 
-    A direction in a factor, or a relation, also moves spectra and elements: elements are blamed only in a factor where
-    no direction was found, and a spectrum that differs without a cause found is unresolved.
+    A direction in a factor, or a relation, also changes spectra and elements. So elements are named as a cause only in
+    a factor without a direction, and a spectrum that differs for no known cause is unresolved.
 
     Args:
-        rejected: by the name of a test 1 where it rejects, 0 where not, NaN where it cannot tell.
+        rejected: by name of the test, 1 if it rejects, 0 if not, NaN if it cannot decide.
     """
 
     def yes(name: str) -> bool:

@@ -127,7 +127,7 @@ def score(
     read_from = [*(one.path for one in read), *([Path(baseline)] if isinstance(baseline, str | Path) else [])]
     for kind, path in files.items():
         require_replaceable(path, kind, overwrite, "scores", read_from)
-    opened.hash_ahead()  # while what follows is imported, which takes about as long
+    opened.hash_ahead()  # during the imports below, which take about as long
 
     from rmtbase.results.scores._element_summary import summarize_elements
     from rmtbase.results.scores._heads import circuit_scores, circuits_of

@@ -1,4 +1,4 @@
-"""Scores of a model: every head's W_QK and every weight matrix against a null."""
+"""Scoring of every head's W_QK and every weight matrix of a model against a null."""
 
 from __future__ import annotations
 
@@ -33,45 +33,46 @@ def score(
     why: Sequence[str] | str = (),
     progress: Progress = SILENT,
 ) -> xr.DataTree:
-    """Score every head and weight matrix of a checkpoint against a null. One matrix at a time is in memory.
+    """Score every head and weight matrix of a checkpoint against a null, with one matrix at a time in memory.
 
     Args:
         model: an opened model, or whatever :func:`rmtbase.open_model` opens without options: a folder, a hub id, the
-            name of a known model (``"pythia-70m"``), ``"demo"``, a module of transformers. Before it is scored, q·k of
-            its own forward pass is compared with what was read, unless it was opened with ``proof=False``.
+            name of a known model (``"pythia-70m"``), ``"demo"``, a module of transformers. Before scoring, q·k of the
+            model's own forward pass is compared with q·k of the weights read, unless it was opened with
+            ``proof=False``.
         null: an object of :mod:`rmtbase.nulls`, or its name: ``"gaussian"`` and ``"analytic"``, independent Gaussian
-            entries, drawn or by law; ``"kurtosis"``, independent entries with each head's own kurtosis; ``"signs"`` and
-            ``"axes"``, each head against draws made of its own matrices. Whole matrices are compared with matrices of
-            the null's ``initialization`` in each case.
-        circuits: products and factors of each head to score. ``"qk"``, W_QK = W_QᵀW_K, always is. ``"ov"`` is
-            W_OV = W_OᵀW_V with W_O (d_value, d_output) the head's own part; ``"query"``, ``"key"``, ``"value"`` and
-            ``"output"`` are its single matrices, keys and values once for each key head.
-        matrices: what to do with whole weight matrices: ``"none"``; ``"elements"``, statistics, histograms and largest
-            elements (``rmtbase.statistics.ELEMENT_STATISTICS``); ``"spectra"``, also their spectra against
-            Marchenko–Pastur, which takes a full SVD of each.
-        components: which whole matrices: ``"layers"``, those of attention, MLPs, shared experts and routers;
+            entries, simulated or by analytic laws; ``"kurtosis"``, independent entries with each head's own kurtosis;
+            ``"signs"`` and ``"axes"``, draws made from each head's own matrices. Whole matrices are always compared
+            with matrices of the null's ``initialization``.
+        circuits: products and factors of each head to score. ``"qk"``, W_QK = W_QᵀW_K, is always scored.
+            ``"ov"`` is W_OV = W_OᵀW_V, where W_O (d_value, d_output) is the head's own part; ``"query"``, ``"key"``,
+            ``"value"`` and ``"output"`` are its single matrices, with keys and values once for each key head.
+        matrices: what to do with whole weight matrices: ``"none"``; ``"elements"``, score statistics
+            (``rmtbase.statistics.ELEMENT_STATISTICS``), histograms and largest elements; ``"spectra"``, also compare
+            their spectra with Marchenko–Pastur, which takes a full SVD of each matrix.
+        components: the whole matrices to score: ``"layers"``, matrices of attention, MLPs, shared experts and routers;
             ``"embeddings"``, W_E, W_pos and W_U, in ``/matrices`` at layer -1 (an unembedding tied to the embedding is
-            scored once); ``"experts"``, those of each expert of a mixture, in ``/experts``; or ``"all"``. Embeddings
-            and experts are large and take their time.
-        elements: whose elements to score: ``"matrices"``, those of whole matrices; ``"factors"``, also those of each
-            head's W_Q, W_K, W_V and W_O, in ``/heads/elements``; ``"heads"``, also the d_query · d_key elements of each
-            W_QK, which takes some ten minutes for a thousand heads of width 4096.
+            scored once); ``"experts"``, matrices of each expert of a mixture, in ``/experts``; or ``"all"``.
+            Embeddings and experts are large and take longer.
+        elements: elements to score: ``"matrices"``, only elements of whole matrices; ``"factors"``, also elements of
+            each head's W_Q, W_K, W_V and W_O, in ``/heads/elements``; ``"heads"``, also the d_query · d_key elements of
+            each W_QK, which takes about ten minutes for a thousand heads of width 4096.
         why: questions to ask about the cause of a difference, in the group ``/why``: some of
             :data:`rmtbase.results.scores.QUESTIONS` (``"spectrum"``, ``"entries"``, ``"directions"``, ``"relation"``),
             or ``"all"``.
-        progress: shows the layers read and the draws of a null, and is told where the null came from and what was
-            recorded about the model.
+        progress: shows the layers read and the draws of a null, and receives notes on the source of the null and on the
+            model.
 
     Returns:
         The tree of a scores file: ``/heads``, ``/matrices`` with ``/super_weights``, and ``/null``; see
         ``rmtbase.results.scores.schema.SCORES_SCHEMA``. Each further circuit is a group of the same kind,
-        ``/circuits/ov`` for instance, which ``rmtbase.results.scores.circuit_scores`` returns by itself. The dimension
-        ``layer`` of heads runs over layers with attention, that of matrices over all layers.
+        such as ``/circuits/ov``, which ``rmtbase.results.scores.circuit_scores`` returns by itself. The dimension
+        ``layer`` of heads runs over layers with attention; for matrices it runs over all layers.
 
     Raises:
         ParameterError: an unknown null or mode, or a null that does not apply to the model's heads.
         CheckpointError: the checkpoint cannot be read, a head's weights are so small or so large that the squares of
-            its eigenvalues leave float64, or its q·k is not what was read.
+            its eigenvalues leave float64, or its q·k differs from q·k of the weights read.
         TableError, MissingFileError: a table of the null cannot be read.
     """
     null = find_null(null)
@@ -95,20 +96,20 @@ def score_heads(
     why: Sequence[str] | str = (),
     progress: Progress = SILENT,
 ) -> xr.DataTree:
-    """Score heads given as arrays against the null of their shape, as :func:`score` does those of a checkpoint.
+    """Score heads given as arrays against the null of their shape, as :func:`score` does for a checkpoint.
 
-    Arrays may be of NumPy, JAX or torch (parameters, on any device and in half precision, too). One layer at a time is
-    held in float64. :func:`rmtbase.models.split_qkv` cuts fused weights.
+    The arrays may come from NumPy, JAX or torch (also parameters, on any device, in half precision). One layer at a
+    time is held in float64. :func:`rmtbase.models.split_qkv` splits fused weights.
 
-    The p-values are calibrated for the null's ``initialization``. Independent entries of another law with excess
-    kurtosis κ move sums over the spectrum by an amount of the order of their spread at any size, the log-determinant by
-    -κ/√2 standard deviations: of untrained heads with uniform entries (κ = -1.2, as by ``torch.nn.Linear``) at
-    (768, 64) 13 % have p < 0.05 by the log-determinant against the null of normal entries, measured in
-    studies/calibration. All heads whose factors are products with a shared matrix, as in multi-head latent attention,
-    are rejected by it.
+    The p-values are calibrated for the null's ``initialization``. Independent entries of another law, with excess
+    kurtosis κ, shift sums over the spectrum by about as much as their spread at any size, and the log-determinant by
+    -κ/√2 standard deviations. For example, 13 % of untrained heads with uniform entries (κ = -1.2, as in
+    ``torch.nn.Linear``) at (768, 64) have p < 0.05 by the log-determinant against the null of normal entries, measured
+    in studies/calibration. That test rejects all heads whose factors are products with a shared matrix, as in
+    multi-head latent attention.
 
-    p-values of heads of one shape are read off one sample. With the shipped atlas they take some 270 values, valid and
-    right in size but not uniform (:class:`rmtbase.nulls.AtlasNull`).
+    The p-values of all heads of one shape come from the same sample. With the shipped atlas they take about 270 values,
+    which are valid and of the right size, but not uniform (:class:`rmtbase.nulls.AtlasNull`).
 
     Args:
         w_q: query factors, so that q = W_Q x: (head, d_head, d_model) for one layer, (layer, head, d_head, d_model), or
@@ -117,20 +118,20 @@ def score_heads(
             heads (grouped queries), query head i reads key head i // (heads / key heads).
         null: as in :func:`score`. With orthogonal initialization the heads of a layer fill a stored matrix of
             orthonormal rows, or of orthonormal columns where it has more rows than columns, as
-            ``torch.nn.init.orthogonal_`` draws it. Orthonormal rows of W_Q and of W_K fix the spectrum of W_QK: then
-            nothing of it can be tested, ``warnings`` say so, and heads with another spectrum are rejected.
-        model: what the scores and their report call the model.
-        revision: of the model, if it has one.
-        circuits: as in :func:`score`, of those that queries and keys make.
-        matrices: as in :func:`score`, of all queries and all keys of a layer as one matrix each.
+            ``torch.nn.init.orthogonal_`` draws it. Orthonormal rows of W_Q and of W_K fix the spectrum of W_QK:
+            then it cannot be tested, ``warnings`` say so, and heads with another spectrum are rejected.
+        model: name of the model in the scores and their report.
+        revision: revision of the model, if it has one.
+        circuits: as in :func:`score`, but only circuits of queries and keys.
+        matrices: as in :func:`score`; all queries of a layer are one matrix, and all keys another.
         elements: as in :func:`score`.
         why: as in :func:`score`.
         progress: as in :func:`score`.
 
     Returns:
         The tree of a scores file, as from :func:`score`: ``tree["heads"]`` has dims layer, head, statistic,
-        probability, index, and q-values over the heads of all layers. ``observed`` is of the raw product; the null is
-        brought to each head's own σ.
+        probability, index, and q-values over the heads of all layers. ``observed`` belongs to the raw product; the null
+        is rescaled to each head's own σ.
 
     Raises:
         ParameterError: wrong shapes, a value that is not finite, a factor that is zero, factors so small or so large
@@ -154,7 +155,7 @@ def _with_why(
     elements: ElementMode,
     progress: Progress,
 ) -> xr.DataTree:
-    """Add the group ``/why`` to scores, if tests are asked for."""
+    """Add the group ``/why`` to scores, if tests are requested."""
     if not tests:
         return tree
     require_independent_entries(null.initialization, "why")

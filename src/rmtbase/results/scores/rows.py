@@ -1,4 +1,4 @@
-"""The scores of heads, and of matrices, as comma-separated values, one row for each."""
+"""Scores of heads and of matrices as comma-separated values, with one row for each."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _OF_MATRICES = ("matrices", "experts")
 
 
 def heads_csv(tree: xr.DataTree) -> str:
-    """One row per head: layer, head, its σ's and outliers, then ``STATISTIC.VARIABLE`` for each statistic.
+    """Write one row per head: layer, head, σ's and outliers, then ``STATISTIC.VARIABLE`` for each statistic.
 
-    Numbers and texts as :func:`rmtbase.tables.csv_text` writes them. Of a model of several stacks ``layer`` is the
-    number in its ``stack``; sizes in which layers differ have columns, and where further circuits were scored the rows
-    of each follow, told apart by ``circuit``, with nothing where it has no such number.
+    Numbers and texts are formatted by :func:`rmtbase.tables.csv_text`. If the model has several stacks, ``layer`` is
+    the number within its ``stack``. Sizes that differ between layers have columns. The rows of further circuits follow,
+    with the name in ``circuit``; cells that do not apply to a circuit are empty.
 
     Raises:
-        ParameterError: it is no scores tree.
+        ParameterError: ``tree`` is not a scores tree.
     """
     groups = {name: circuit_scores(tree, name)["heads"].to_dataset() for name in circuits_of(tree)}
     rows = [row for name, heads in groups.items() for row in _rows(name if len(groups) > 1 else "", heads)]
@@ -39,11 +39,11 @@ def heads_csv(tree: xr.DataTree) -> str:
 
 
 def matrices_csv(tree: xr.DataTree) -> str:
-    """One row per matrix: layer, component, its size, σ and outliers, then ``STATISTIC.VARIABLE`` for each statistic.
+    """Write one row per matrix: layer, component, size, σ, outliers; ``STATISTIC.VARIABLE`` for each statistic.
 
-    Last is the reason why statistics are missing. Those of the layers, of what lies outside of them (layer −1) and of
-    experts, as far as they were scored; where experts were, a column ``expert`` has their number, and nothing for the
-    others. Otherwise as :func:`heads_csv`.
+    The last column gives the reason why statistics are missing. The rows are the matrices that were scored: of the
+    layers, outside the layers (layer −1), and of experts. If experts were scored, the column ``expert`` has their
+    number, and is empty for other matrices. Numbers and texts are as in :func:`heads_csv`.
 
     Raises:
         ParameterError: no matrices were scored.
@@ -56,7 +56,7 @@ def matrices_csv(tree: xr.DataTree) -> str:
 
 
 def _matrix_rows(matrices: xr.Dataset, with_experts: bool) -> Iterator[dict[str, Any]]:
-    """The cells of each matrix by their titles."""
+    """Yield the cells of each matrix by their titles."""
     sizes = [name for name in map(str, matrices.coords) if matrices[name].dims == ("layer",)]
     sizes = [name for name in sizes if name not in ("layer", "stack_layer")]
     axes = ("layer", *(("expert",) if "expert" in matrices.dims else ()), "component")
@@ -83,7 +83,7 @@ def _matrix_rows(matrices: xr.Dataset, with_experts: bool) -> Iterator[dict[str,
 
 
 def _rows(circuit: str, heads: xr.Dataset) -> Iterator[dict[str, Any]]:
-    """The cells of each head by their titles."""
+    """Yield the cells of each head by their titles."""
     sigma = [name for name in map(str, heads.data_vars) if name.startswith("sigma_")]
     sizes = [name for name in map(str, heads.coords) if name != "layer" and heads[name].dims == ("layer",)]
     sizes = [name for name in sizes if name != "stack_layer"]
@@ -101,5 +101,5 @@ def _rows(circuit: str, heads: xr.Dataset) -> Iterator[dict[str, Any]]:
 
 
 def _whole(name: str, value: Any) -> Any:
-    """A count as an integer, where it is known."""
+    """Return a count as an integer, if it is known."""
     return int(value) if name.startswith("outliers_") and value == value else value

@@ -1,4 +1,4 @@
-"""What a scores file holds, group by group."""
+"""Schema of a scores file, group by group."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _Z = "(observed - null_mean) / null_std; without a null_std the z of a normal la
 
 
 def heads_schema(circuit: Circuit) -> dict[str, Variable]:
-    """The variables of the scores of all heads by one circuit, ``/heads`` say.
+    """Return the variables of the scores of all heads by one circuit, such as ``/heads``.
 
-    A layer that has fewer heads or a smaller rank than some other is padded: by NaN, of key_head by 0, of names by "".
+    A layer with fewer heads or a smaller rank than another is padded: with NaN, key_head with 0, names with "".
     """
     sigma = {
         one.sigma: Variable(
@@ -97,9 +97,9 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
 
 
 def null_schema(circuit: Circuit, several: bool = False) -> dict[str, Variable]:
-    """The variables of the null of all heads by one circuit, ``/null`` say.
+    """Return the variables of the null of all heads by one circuit, such as ``/null``.
 
-    Where the heads of a model have several shapes, each has a null, and each variable a first dimension ``shape``.
+    If the heads of a model have several shapes, each shape has a null, and each variable a first dimension ``shape``.
     """
     raw = _raw(circuit)
     of_one = {
@@ -139,7 +139,7 @@ def null_schema(circuit: Circuit, several: bool = False) -> dict[str, Variable]:
 
 
 def own_null_schema(circuit: Circuit) -> dict[str, Variable]:
-    """The variables of ``/null`` where each head has a null of its own."""
+    """Return the variables of ``/null`` if each head has its own null."""
     raw, scale = _raw(circuit), " ".join(f"{factor.sigma}^2" for factor in circuit.factors)
     return {
         "eigenvalue_mean": Variable(
@@ -180,7 +180,7 @@ _ELEMENTS: dict[str, Variable] = {
     "magnitude_bin": Variable(("magnitude_bin",), "log10 |w|, centre of the bin", EDGES),
     "reason": Variable(_MATRIX, "why statistics of the elements are missing; empty where none is", TEXT),
 }
-"""What is kept of the elements of each matrix beside their statistics."""
+"""Variables of the elements of each matrix, other than their statistics."""
 
 _MATRICES: dict[str, dict[str, Variable]] = {
     "matrices": {
@@ -223,7 +223,7 @@ _MATRICES: dict[str, dict[str, Variable]] = {
 
 
 def experts_schema(spectra: bool = True) -> dict[str, Variable]:
-    """The variables of ``/experts``: those of ``/matrices``, with or without spectra, of each expert of a layer."""
+    """Return the variables of ``/experts``: those of ``/matrices`` for each expert, with or without spectra."""
     of_experts = _with_axes({"layer": ("layer", "expert")}, _MATRICES["matrices"])
     of_experts |= _with_axes({"layer": ("layer", "expert")}, _MATRICES["spectra"]) if spectra else {}
     words = "Benjamini-Hochberg q-value over all matrices of experts, each statistic by itself"
@@ -231,7 +231,7 @@ def experts_schema(spectra: bool = True) -> dict[str, Variable]:
 
 
 def _with_axes(axes: Mapping[str, tuple[str, ...]], schema: Mapping[str, Variable]) -> dict[str, Variable]:
-    """The variables with other dimensions in the place of some."""
+    """Replace some dimensions of the variables by others."""
     return {
         name: replace(one, dims=tuple(new for dim in one.dims for new in axes.get(dim, (dim,))))
         for name, one in schema.items()
@@ -239,7 +239,7 @@ def _with_axes(axes: Mapping[str, tuple[str, ...]], schema: Mapping[str, Variabl
 
 
 def head_elements_schema() -> dict[str, Variable]:
-    """The variables of ``/heads/elements``: those of ``/matrices``, of W_Q, W_K, W_V, W_O and W_QK of each head."""
+    """Return the variables of ``/heads/elements``: those of ``/matrices``, for W_Q, W_K, W_V, W_O, W_QK of heads."""
     axes = {"layer": _HEAD, "statistic": ("element_statistic",)}
     of_heads = _with_axes(axes, {name: one for name, one in _MATRICES["matrices"].items() if name != "tail_reason"})
     words = "Benjamini-Hochberg q-value over all heads of the model, each component and statistic by itself"
@@ -278,7 +278,7 @@ SUPER_WEIGHTS_SCHEMA: dict[str, Variable] = {
         "normal laws",
     ),
 }
-"""The variables of ``/super_weights``: isolated extremes of the matrices scored, the least probable first."""
+"""Variables of ``/super_weights``: isolated extremes of the scored matrices, the least probable first."""
 
 _TESTED = ("layer", "head", "test")
 
@@ -299,7 +299,7 @@ WHY_SCHEMA: dict[str, Variable] = {
     "meaning": Variable(("test",), "null hypothesis of the test", TEXT),
     "effect": Variable(("test",), "effect that detectable is the size of", TEXT),
 }
-"""The variables of ``/why``: tests of the causes of each head's difference from random heads."""
+"""Variables of ``/why``: tests of the causes of each head's difference from random heads."""
 
 
 SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
@@ -311,12 +311,12 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
     "super_weights": SUPER_WEIGHTS_SCHEMA,
     "why": WHY_SCHEMA,
 }
-"""The variables of each group of a scores file, those of heads as they are of W_QK in a model of one shape: further
-circuits (:data:`rmtbase.tables.CIRCUITS`) have groups of the same kind, ``/circuits/ov/heads`` say. ``spectra`` are
-further variables of ``/matrices``, present where asked for; those of ``/experts``, which is there where experts
-were scored, are of :func:`experts_schema`; ``own_null`` stands in the place of ``null`` where each head has a
-null of its own (``null_method`` is ``"resampled"``); ``head_elements`` is ``/heads/elements``, present where asked for;
-``/super_weights`` is there where matrices were scored, ``/why`` where asked for; all else is always there."""
+"""Variables of each group of a scores file. The groups of heads are those of W_QK in a model with one shape of heads;
+further circuits (:data:`rmtbase.tables.CIRCUITS`) have groups of the same kind, such as ``/circuits/ov/heads``.
+``spectra`` are further variables of ``/matrices``, present if requested. ``/experts`` is present if experts were
+scored, and has the variables of :func:`experts_schema`. ``own_null`` replaces ``null`` if each head has its own null
+(``null_method`` is ``"resampled"``). ``head_elements`` is ``/heads/elements``, present if requested.
+``/super_weights`` is present if matrices were scored, and ``/why`` if requested. All others are always present."""
 
 _CIRCUIT_OF = {circuit_group(circuit): circuit for circuit in CIRCUITS.values()}
 _HEADS = {
@@ -337,7 +337,7 @@ OF_HEADS = {
 
 
 def _schema_of(group: str, groups: Mapping[str, Outline]) -> Schema:
-    """Schema of a group; that of a null depends on whether each head has its own, and on how many shapes there are."""
+    """Return the schema of a group; a null's depends on the number of shapes, and on whether heads share it."""
     if not group.endswith("/null"):
         return SCORES.groups[group]
     circuit = _CIRCUIT_OF[group.removesuffix("/null")]

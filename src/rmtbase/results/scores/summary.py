@@ -1,4 +1,4 @@
-"""What the scores say, in words."""
+"""Summary of the scores, in words."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from rmtbase.tables import (
 )
 
 FALSE_DISCOVERY_RATE = 0.05
-_NAMED = 5  # heads that have a sentence of their own
+_NAMED = 5  # heads with their own sentence
 
 
 @in_one_line
 class HeadFinding(NamedTuple):
-    """A head that left the null.
+    """Head that differs from random heads.
 
     Attributes:
-        layer, head: which.
+        layer, head: numbers of the layer and of the head.
         statistic: the statistic farthest from the null, by its distance.
-        observed, null_mean, null_std, z_score: of that statistic; without a ``null_std`` z is that of the p-value.
-        omnibus_q_value: over all statistics and heads.
+        observed, null_mean, null_std, z_score: of that statistic; without a ``null_std``, z is that of the p-value.
+        omnibus_q_value: q-value of the test of all statistics, over all heads.
         outliers_above, outliers_below: eigenvalues beyond the null's edge quantiles.
-        at_floor: whether its omnibus p-value is the smallest there can be, so that its q-value is only a bound.
-        null_median: of that statistic.
-        stack: that the layer is in, of a model that has several.
-        noun: what the row is, ``head`` or of some circuits ``key head``.
+        at_floor: whether its omnibus p-value is the smallest possible one, so that its q-value is only a bound.
+        null_median: median of that statistic under the null.
+        stack: name of the layer's stack, if the model has several stacks.
+        noun: ``head``, or ``key head`` for some circuits.
     """
 
     layer: int
@@ -67,24 +67,24 @@ class HeadFinding(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Which head, in words: ``layer 3 head 2``, ``decoder layer 3 head 2``."""
+        """Name of the head, such as ``layer 3 head 2`` or ``decoder layer 3 head 2``."""
         return f"{self.layer_name} {self.noun} {self.head}"
 
     @property
     def layer_name(self) -> str:
-        """Which layer, in words."""
+        """Name of the layer, such as ``decoder layer 3``."""
         return f"{self.stack} layer {self.layer}".lstrip()
 
     @property
     def distance(self) -> float:
-        """|z| of the statistic, of its logarithm where it is positive and unbounded and its null has a spread."""
+        """|z| of the statistic, or of its logarithm if it is positive and unbounded and its null has a spread."""
         if math.isnan(self.null_std):
             return abs(self.z_score)
         one = SPECTRAL_STATISTICS[self.statistic]
         return float(distance_from_moments(one, self.observed, self.null_mean, self.null_std))
 
     def sentence(self) -> str:
-        """The finding as one sentence."""
+        """Write the finding as one sentence."""
         one = SPECTRAL_STATISTICS[self.statistic]
         side = "above" if self.z_score > 0 else "below"
         if math.isnan(self.null_std):
@@ -107,19 +107,19 @@ class HeadFinding(NamedTuple):
 @in_one_line
 @dataclass(frozen=True)
 class Summary:
-    """What the scores of a model say.
+    """Summary of the scores of a model.
 
     Attributes:
         n_heads: heads that could be tested at ``level``.
-        findings: heads with an omnibus q-value under ``level``, the smallest first and of equal ones the farthest.
-        flagged: by statistic, how many heads have a q-value under ``level``; without those that no head was tested by.
-        unscored: by statistic that no head was tested by, why not.
+        findings: heads with an omnibus q-value under ``level``, by increasing q-value, then by decreasing distance.
+        flagged: number of heads with a q-value under ``level``, by statistic; only statistics that tested any head.
+        unscored: reasons why some statistics tested no head, by statistic.
         level: false discovery rate.
-        warnings: what was recorded about the checkpoint.
-        layers: the names of the layers, in their order.
-        noun: what was scored: ``head``, or of some circuits ``key head``.
-        not_testable: the heads that could not be tested, each with its reason.
-        fewest: how many heads at the smallest p-value that the null's draws give it takes for any to be found.
+        warnings: warnings recorded about the checkpoint.
+        layers: names of the layers, in order.
+        noun: name of the scored objects: ``head``, or ``key head`` for some circuits.
+        not_testable: heads that could not be tested, each with its reason.
+        fewest: number of heads at the smallest p-value of the null's draws that are needed for any to be found.
     """
 
     n_heads: int
@@ -134,22 +134,22 @@ class Summary:
     fewest: int = 1
 
     def sentences(self) -> list[str]:
-        """Plain sentences: which heads left the null, by which statistics, and the farthest of them one by one."""
+        """Describe the heads that differ from the null, the statistics that flag them, and the farthest heads."""
         return self.overview() + self.reasons()
 
     def reasons(self) -> list[str]:
-        """The farthest heads, a sentence for each, and how many more there are."""
+        """Describe the farthest heads, one sentence for each, and count the others."""
         lines = [finding.sentence() for finding in self.findings[:_NAMED]]
         if len(self.findings) > _NAMED:
             lines.append(f"The other {len(self.findings) - _NAMED} are in the table of {self.noun}s.")
         return lines
 
     def overview(self) -> list[str]:
-        """How many heads left the null, which, and how many are flagged by each statistic alone."""
+        """Say how many and which heads differ from the null, and how many each statistic flags by itself."""
         return [*self.verdict(), *self.by_statistic(), *self.left_out()]
 
     def verdict(self) -> list[str]:
-        """How many heads left the null, and which."""
+        """Say how many heads differ from the null, and which."""
         noun, many = self.noun, plural(self.n_heads, self.noun)
         untested = not_testable_words(self.not_testable, self.n_heads + len(self.not_testable), noun)
         if not self.n_heads:
@@ -177,7 +177,7 @@ class Summary:
         ]
 
     def by_statistic(self) -> list[str]:
-        """How many heads are flagged by each statistic alone, where any is."""
+        """Say how many heads each statistic flags by itself, if it flags any."""
         by_count: dict[int, list[str]] = {}
         for name, count in sorted(self.flagged.items(), key=lambda item: -item[1]):
             if count:
@@ -191,7 +191,7 @@ class Summary:
         return [f"{self.noun.capitalize()}s flagged by one statistic alone (q < {self.level:g}): {parts}."]
 
     def left_out(self) -> list[str]:
-        """The statistics that no head was tested by, where there are any."""
+        """Name the statistics by which no head was tested, if there are any."""
         if not self.n_heads:
             return []
         by_reason: dict[str, list[str]] = {}
@@ -209,7 +209,7 @@ class Summary:
 
 
 def _ranges(numbers: list[int], noun: str) -> str:
-    """Sorted numbers with runs of three or more drawn together: 0-3, 5, 7."""
+    """List sorted numbers, with runs of three or more abbreviated: 0-3, 5, 7."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -221,14 +221,14 @@ def _ranges(numbers: list[int], noun: str) -> str:
 
 
 def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> Summary:
-    """Which heads left the null, how far, and by which statistic.
+    """Find the heads that differ from the null, how far, and by which statistic.
 
-    A head has left the null when its omnibus q-value, one test over all statistics with their correlations, is under
-    ``level``; the statistic named with it is the farthest one. Of W_QK; of another circuit, give
-    :func:`rmtbase.results.scores.circuit_scores` of it.
+    A head differs from the null if its omnibus q-value is under ``level``; the omnibus test combines all statistics and
+    accounts for their correlations. The statistic named with a head is its farthest one. The summary is about W_QK; for
+    another circuit, pass the tree from :func:`rmtbase.results.scores.circuit_scores`.
 
     Raises:
-        ParameterError: it is no scores tree.
+        ParameterError: ``tree`` is not a scores tree.
     """
     require_scores(tree)
     heads = tree["heads"].to_dataset()
@@ -286,7 +286,7 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
 def _not_testable(
     heads: xr.Dataset, noun: str, floors: Float[np.ndarray, "layer head"], level: float
 ) -> list[NotTestable]:
-    """The heads that have no p-value, or none that could be small enough, each with its reason."""
+    """List the heads without a p-value, or without one that could be small enough, each with its reason."""
     names = layer_names(heads)
     omnibus = heads["omnibus_p_value"].values
     reasons = heads["reason"].values if "reason" in heads else np.full(omnibus.shape, "")
@@ -299,13 +299,13 @@ def _not_testable(
 
 
 def _too_few_draws(floor: float, level: float, times: int) -> str:
-    """Why a p-value that is ``times`` / (draws + 1) at least cannot be below a level."""
+    """Explain why a p-value of at least ``times`` / (draws + 1) cannot be below a level."""
     needed = int(times / level - 1 + 1e-9) + 1
     return f"{round(times / floor) - 1} draws of the null give no p-value below {floor:.2g} ({needed} needed)"
 
 
 def _fewest(omnibus: Float[np.ndarray, "layer head"], floors: Float[np.ndarray, "layer head"], level: float) -> int:
-    """How many heads at the smallest p-value the Benjamini–Hochberg correction takes to find any."""
+    """Return the number of heads at the smallest p-value that the Benjamini–Hochberg correction needs to find any."""
     tested = np.isfinite(omnibus) & (floors < level)
     if not tested.any():
         return 1
@@ -313,9 +313,10 @@ def _fewest(omnibus: Float[np.ndarray, "layer head"], floors: Float[np.ndarray, 
 
 
 def p_value_floors(attributes: Mapping[Any, Any]) -> tuple[float, float]:
-    """The smallest p-value that the null of a scores file can give: of one statistic, and of the omnibus test.
+    """Return the smallest p-value that a file's null can give, for one statistic and for the omnibus test.
 
-    2 / (n + 1) and 1 / (n + 1) of n draws; of an analytic null where its p-values end. 0 where the file does not say.
+    These are 2 / (n + 1) and 1 / (n + 1) for n draws, the smallest p-value of an analytic null, or 0 if the file does
+    not record them.
     """
     if attributes.get("null_method") == "analytic":
         floor = float(attributes.get("p_value_floor", 0.0))
@@ -325,7 +326,7 @@ def p_value_floors(attributes: Mapping[Any, Any]) -> tuple[float, float]:
 
 
 def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"], Float[np.ndarray, " layer"]]:
-    """:func:`p_value_floors` of each layer's heads: of several shapes, each has a null of its own."""
+    """Return the :func:`p_value_floors` of each layer's heads; each shape of heads has its own null."""
     null = tree["null"].to_dataset()
     n_layers = tree["heads"].sizes.get("layer", 1)
     if "layer_shape" not in null:
@@ -339,28 +340,28 @@ def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"]
 
 
 def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: ArrayLike) -> Bool[np.ndarray, "..."]:
-    """Which p-values are the floor, and so only bounds.
+    """Mark the p-values that equal the floor, and so are only bounds.
 
     Args:
-        p_value: of any shape.
-        floor: the least that so many null draws can give, 2 / (n + 1); one, or of a shape that broadcasts with them.
+        p_value: p-values, in any shape.
+        floor: smallest p-value that n null draws can give, 2 / (n + 1); a number, or an array that broadcasts.
 
     Returns:
-        In the shape of both.
+        True where a p-value equals its floor, in the broadcast shape.
 
     Raises:
-        ParameterError: p-values outside [0, 1]; NaN, where no test was made, is no floor.
+        ParameterError: p-values outside [0, 1]. NaN means that no test was made, and is not a floor.
     """
     return require_p_values("p_value", p_value) <= np.asarray(floor) * (1 + 1e-9)
 
 
 def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
-    """z of each statistic, of its logarithm where it is positive and unbounded: the one measure of "how far".
+    """Return z of each statistic, or of its logarithm if it is positive and unbounded, as the measure of distance.
 
-    Where the null has no standard deviation, z is that of a normal law at the p-value.
+    If the null has no standard deviation, z is the normal quantile of the p-value.
 
     Args:
-        scores: with z_score, observed, null_mean and null_std, whose shape the distances have.
+        scores: dataset with z_score, observed, null_mean and null_std; the distances have their shape.
     """
     parts = (scores[name] for name in ("z_score", "statistic", "observed", "null_mean", "null_std"))
     z, names, value, mean, std = (part.values for part in xr.broadcast(*parts))
@@ -374,7 +375,7 @@ def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
 
 
 def farthest_distance(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
-    """:func:`signed_distance` of each head's farthest statistic; NaN where a head was not scored."""
+    """Return the :func:`signed_distance` of each head's farthest statistic; NaN if a head was not scored."""
     ordered = heads.transpose("layer", "head", "statistic", ...)
     return _of_farthest(ordered, signed_distance(ordered))
 
@@ -383,6 +384,6 @@ def _of_farthest(
     heads: xr.Dataset, values: Float[np.ndarray, "layer head statistic"]
 ) -> Float[np.ndarray, "layer head"]:
     names = heads["statistic"].values.tolist()
-    # A head that was not scored has no farthest statistic; its values are NaN whichever is taken.
+    # An unscored head has no farthest statistic; all its values are NaN, so any index will do.
     place = np.array([[names.index(name) if name else 0 for name in row] for row in heads["farthest_statistic"].values])
     return np.take_along_axis(values, place[..., None], axis=-1)[..., 0]

@@ -1,4 +1,4 @@
-"""Tables for the terminal, and the same as JSON."""
+"""Summaries as tables for the terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rmtbase.terminal.rows import Column, number_text, print_rows
 from rmtbase.terminal.streams import cell
 
 _LISTED = 12
-_LONGEST_LINE = 100_000  # characters: the heads of a large model that left the null are all named
+_LONGEST_LINE = 100_000  # characters: all heads of a large model that differ from the null are named
 
 
 def print_summary(summary: Summary, title: str, console: Console, why: WhySummary | None = None) -> None:
-    """The scores in words, and the farthest heads as a table: z is of the logarithm where the statistic is named so.
+    """Print the scores in words, and the farthest heads as a table with z of the logarithm if the name says so.
 
-    Why heads left the null comes first, where that was asked.
+    The causes come first, if they were requested.
     """
     console.print(cell(title, "bold"))
     for line in [*([] if why is None else why.sentences()), *summary.overview()]:
@@ -55,7 +55,7 @@ def print_summary(summary: Summary, title: str, console: Console, why: WhySummar
 
 
 def print_why(summary: WhySummary | None, console: Console) -> None:
-    """Print the causes of each head, where that was asked and any test rejected."""
+    """Print the causes for each head, if they were requested and any test rejected."""
     if summary is None or not any(summary.rejected.values()):
         return
     columns = [Column("head", "left"), *(Column(name.replace("_", " ")) for name in summary.tests)]
@@ -67,7 +67,7 @@ def print_why(summary: WhySummary | None, console: Console) -> None:
 
 
 def print_elements(summary: ElementsSummary | None, console: Console) -> None:
-    """The scores of elements in words, where matrices were scored."""
+    """Print the scores of elements in words, if matrices were scored."""
     for line in () if summary is None else summary.sentences():
         console.print(cell(line, longest=_LONGEST_LINE))
 
@@ -75,10 +75,10 @@ def print_elements(summary: ElementsSummary | None, console: Console) -> None:
 def summaries_json(
     summaries: Mapping[Circuit, Summary], of_elements: ElementsSummary | None, of_why: WhySummary | None = None
 ) -> dict[str, Any]:
-    """The summary of W_QK as plain data, under ``circuits`` those of further ones, under ``elements`` of elements.
+    """Return the summaries of W_QK, of further circuits (``circuits``) and of ``elements`` as plain data.
 
-    Under ``why`` that of the group ``/why``: how many heads each test rejects, of how many that it can tell about, the
-    heads of each verdict, and the smallest effects that the tests find.
+    The key ``why`` holds the summary of the group ``/why``: the numbers of heads that each test rejects and can decide,
+    the heads with each verdict, and the smallest effects that the tests find.
     """
     first, *others = summaries
     further = {circuit.name: _summary_json(summaries[circuit]) for circuit in others}
@@ -97,7 +97,7 @@ def _why_json(summary: WhySummary) -> dict[str, Any]:
 
 
 def _elements_json(summary: ElementsSummary) -> dict[str, Any]:
-    """Numbers that are none, of an element whose matrix has no fit, as null."""
+    """Return a summary as plain data; numbers of an element whose matrix has no fit are null if not finite."""
     extremes = [
         {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in one.items()}
         for one in summary.super_weights
@@ -128,6 +128,6 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
 
 
 def _finding_json(finding: HeadFinding) -> dict[str, Any]:
-    """A finding; its stack where a model has several, and what it is of where that is no head."""
+    """Return a finding as plain data; with its stack if the model has several, and its noun if not ``head``."""
     plain = finding._asdict()
     return {name: value for name, value in plain.items() if (name, value) not in {("stack", ""), ("noun", "head")}}

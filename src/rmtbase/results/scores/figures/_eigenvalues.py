@@ -1,4 +1,4 @@
-"""The eigenvalues of heads over the null's: a few heads rank by rank, or every head of a model at a glance."""
+"""Eigenvalues of heads relative to the null: a few heads rank by rank, or all heads of a model in one map."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def ordered_eigenvalues(
 ) -> Axes:
     """Draw the null's ordered eigenvalues with quantile bands (1-99 % and 16-84 %), and heads of a model on top.
 
-    Each eigenvalue is divided by the null's median at its rank, so that every rank is seen alike, and has its own band:
-    a head can leave it at any rank. A head's eigenvalues are at the scale of its own σ̂_Q² σ̂_K², as those of the null
-    are. Heads that have a null each, or several shapes, stand in front of their own bands (1-99 %).
+    Each eigenvalue is divided by the null's median at its rank, so that all ranks are equally visible, and each rank
+    has its own band, which a head can leave at any rank. The null has the scale of the head's own σ̂_Q² σ̂_K². Heads
+    with their own nulls, or with several shapes, are drawn over their own bands (1-99 %).
 
     Args:
-        table: a baseline table (the null alone) or a scores tree.
-        heads: (layer, head) pairs of a scores tree, at most five. Three if None: the head farthest from the null, the
-            middle one and the nearest, by the distance of each one's farthest statistic.
-        case: which row of a baseline table.
+        table: a baseline table (only the null) or a scores tree.
+        heads: (layer, head) pairs of a scores tree, at most five. If None, three heads: the farthest from the null, the
+            middle one and the nearest, by the distances of their farthest statistics.
+        case: row of a baseline table.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
@@ -54,7 +54,7 @@ def ordered_eigenvalues(
         The axes: rank k of the eigenvalue against λ_k over its median under the null (dimensionless).
 
     Raises:
-        ParameterError: no such head or case, more than five heads, heads asked of a baseline table.
+        ParameterError: no such head or case, more than five heads, or heads of a baseline table requested.
     """
     lines: dict[str, Float[np.ndarray, " index"]] = {}
     own_nulls = False
@@ -80,7 +80,7 @@ def ordered_eigenvalues(
     theme = as_theme(theme)
     ax = own_axes(ax, theme, table)
     k = np.arange(1, rank + 1)
-    across = k if rank > 1 else np.array([0.6, 1.4])  # the bands of one rank have some width
+    across = k if rank > 1 else np.array([0.6, 1.4])  # gives the bands of a single rank some width
     if own_nulls:
         lower, upper, alpha = BANDS[0]
         names = [f"the {noun_of(table)}'s null, {lower * 100:g}–{upper * 100:g} %", *[None] * len(bands)]
@@ -108,7 +108,7 @@ def ordered_eigenvalues(
 
 
 def _over(values: Float[np.ndarray, "index ..."], median: Float[np.ndarray, "index ..."]) -> np.ndarray:
-    """Values over the null's median; NaN where that is zero."""
+    """Divide values by the null's median; NaN where the median is zero."""
     return values / np.where(median > 0, median, np.nan)
 
 
@@ -119,7 +119,7 @@ def _at(
 
 
 def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None, noun: str) -> dict[tuple[int, int], str]:
-    """Place and label of the heads to draw."""
+    """Return the places and labels of the heads to draw."""
     layers, places = heads["layer"].values.tolist(), heads["head"].values.tolist()
     names, there = layer_names(heads), heads_present(heads)
     if chosen is None:
@@ -137,7 +137,7 @@ def _picked(heads: xr.Dataset, chosen: Sequence[tuple[int, int]] | None, noun: s
 
 
 def farthest_middle_nearest(heads: xr.Dataset) -> dict[tuple[int, int], str]:
-    """Places of the head farthest from the null, the middle one and the nearest, each with words that say which."""
+    """Return the places of the heads farthest from the null, in the middle and nearest, each with its description."""
     distance = farthest_distance(heads)
     order = [k for k in np.argsort(-np.abs(distance), axis=None) if not np.isnan(distance.flat[k])]
     if not order:
@@ -148,7 +148,7 @@ def farthest_middle_nearest(heads: xr.Dataset) -> dict[tuple[int, int], str]:
 
 
 EIGENVALUE_SCALES = {"null": RATIO, "mean": SHARE}
-"""The colours of the map, by what eigenvalues are shown over."""
+"""Colour scales of the map, by the denominator of the eigenvalues."""
 
 
 def eigenvalue_heatmap(
@@ -159,19 +159,19 @@ def eigenvalue_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw every eigenvalue λ_k of every head, a row for each head, layer 0 on top.
+    """Draw every eigenvalue λ_k of every head, one row per head, with layer 0 on top.
 
     Args:
         scores: a scores tree.
-        over: ``"null"``: λ_k over its median under the null at the head's own σ̂, so that every rank is seen alike;
-            ``"mean"``: over the mean eigenvalue of all heads, which shows scales and decay, with a row of the null
-            (the median of the heads' medians) on top.
+        over: ``"null"``: λ_k over its median under the null at the head's own σ̂, which makes all ranks equally
+            visible; ``"mean"``: λ_k over the mean eigenvalue of all heads, which shows scales and decay, with a row for
+            the null (the median of the heads' medians) on top.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         colorbar: whether to draw one beside the axes.
 
     Returns:
-        The axes: rank k of the eigenvalue against head. Colours change at the same ratios in every picture.
+        The axes: rank k of the eigenvalue against head. Colours change at the same ratios in every figure.
 
     Raises:
         ParameterError: no scores tree, or another ``over``.
@@ -217,11 +217,11 @@ def eigenvalue_density_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw the density of ln λ of every head, a row for each, with the median head of the null on top.
+    """Draw the density of ln λ of every head, one row per head, with the median head of the null on top.
 
-    Eigenvalues are over the mean of all heads, so that widths and gaps can be compared. Each row is the share of its
-    head's nonzero eigenvalues in a bin over the bin's width in ln λ; the null's is that of the medians of its ordered
-    eigenvalues, at the heads' median scale.
+    Eigenvalues are divided by the mean of all heads, so that widths and gaps can be compared. Each row is the share of
+    the head's nonzero eigenvalues in a bin, divided by the bin's width in ln λ. The row of the null uses the medians of
+    its ordered eigenvalues, at the heads' median scale.
 
     Args:
         scores: a scores tree.
@@ -230,7 +230,7 @@ def eigenvalue_density_heatmap(
         colorbar: whether to draw one beside the axes.
 
     Returns:
-        The axes: eigenvalue (logarithmic) against head. Colours change at the same densities in every picture.
+        The axes: eigenvalue (logarithmic) against head. Colours change at the same densities in every figure.
 
     Raises:
         ParameterError: no scores tree, or one whose eigenvalues are all zero.
@@ -265,7 +265,7 @@ def eigenvalue_density_heatmap(
 
 
 def null_quantiles(tree: xr.DataTree, layer: int, head: int) -> Float[np.ndarray, "index probability"]:
-    """Quantiles of the ordered eigenvalues of one head's null, at σ = 1; layer and head by their places."""
+    """Return the quantiles of one head's ordered null eigenvalues at σ = 1; layer and head are places."""
     null = null_of(tree)
     quantile = null["eigenvalue_quantile"].values
     if "layer_shape" in null:
@@ -274,14 +274,14 @@ def null_quantiles(tree: xr.DataTree, layer: int, head: int) -> Float[np.ndarray
 
 
 def null_scales(tree: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
-    """What the null's eigenvalues at σ = 1 are multiplied by to be at a head's own σ̂."""
+    """Return the factors that bring the null's eigenvalues at σ = 1 to each head's own σ̂."""
     if "null_scale" in heads.coords:
         return heads["null_scale"].values
     return np.prod([heads[factor.sigma].values for factor in circuit_of(tree.attrs).factors], axis=0) ** 2
 
 
 def null_medians(tree: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head index"]:
-    """The median of each ordered eigenvalue under each head's null, at the head's own σ̂."""
+    """Return the median of each ordered eigenvalue under each head's null, at the head's own σ̂."""
     scales, probability = null_scales(tree, heads), null_of(tree)["probability"].values
     middle = int(np.argmin(np.abs(probability - 0.5)))
     n_index = heads.sizes["index"]

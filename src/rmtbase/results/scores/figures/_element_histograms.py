@@ -1,4 +1,4 @@
-"""The elements of heads and matrices: densities of one head, of every head, and of the magnitudes of every layer."""
+"""Densities of the elements of one head or of every head, and of the magnitudes in every layer."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rmtbase.tables import layer_numbers
 
 _REACH = 8.0  # standard deviations shown, to either side
 _POINTS = 401
-_NEAR_ZERO = 1e-9  # where a density is that at zero, which is no magnitude
-_LEFT, _MIDDLE, _RIGHT = -0.46, 0.16, 0.46  # of a layer's place: its weights, then the null's column
-_LEAST = 1e-5  # density, below which nothing makes the axis longer
+_NEAR_ZERO = 1e-9  # replaces magnitudes below it in the density
+_LEFT, _MIDDLE, _RIGHT = -0.46, 0.16, 0.46  # relative to a layer's place: its weights, then the null's column
+_LEAST = 1e-5  # density below which a bin does not extend the axis
 _STEPS_NAMED = 7
 
 
@@ -38,19 +38,19 @@ def head_density(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the density of the elements w of one matrix of a head, with the laws of a random one.
+    """Draw the density of the elements w of one matrix of a head, with the laws of a random matrix.
 
-    The laws are that of the initial entries and, of W_QK = W_Qᵀ W_K with normal entries, that of one element of a
-    random product of this d_head (:class:`rmtbase.laws.ProductElement`), at the head's own mean and spread. Of a matrix
-    of independent entries the band holds 95 % of random ones in each bin. The axes are the same for all heads of a
-    file; in units of weights for those of a layer.
+    The laws are the law of the initial entries and, for W_QK = W_Qᵀ W_K with normal entries, the law of one element of
+    a random product with this d_head (:class:`rmtbase.laws.ProductElement`), at the head's own mean and spread. For a
+    matrix of independent entries, the band holds 95 % of random matrices in each bin. All heads of a file have the same
+    axes; in units of weights, all heads of a layer have.
 
     Args:
         scores: a scores tree with /heads/elements.
         layer: its coordinate.
-        head: its coordinate; of ``W_K`` and ``W_V`` the key head.
+        head: its coordinate; the key head for ``W_K`` and ``W_V``.
         component: ``"W_Q"``, ``"W_K"``, ``"W_V"``, ``"W_O"`` or ``"W_QK"``.
-        scale: of the axis of densities.
+        scale: scale of the axis of densities.
         unit: ``"spread"``: (w − w̄)/s, so that shapes can be compared; ``"weight"``: w itself, which shows how widths
             differ.
         ax: where to draw; new axes if None.
@@ -61,7 +61,8 @@ def head_density(
         The axes: (w − w̄)/s, or w, against its density.
 
     Raises:
-        ParameterError: no elements of heads, no such head, component, scale or unit, or no spreads to tell weights by.
+        ParameterError: no elements of heads, no such head, component, scale or unit, or no spreads to convert to
+            weights.
     """
     if scale not in ("log", "linear"):
         raise ParameterError("scale", scale, "'log' or 'linear'")
@@ -135,22 +136,22 @@ def head_density_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw the density of the elements of one matrix of every head, a row for each, with the null's own row on top.
+    """Draw the density of the elements of one matrix of every head, one row per head, with a row of the null on top.
 
     Args:
         scores: a scores tree with /heads/elements.
         component: as in :func:`head_density`.
-        unit: ``"spread"``: (w − w̄)/s, so that shapes can be compared; ``"weight"``: w itself over the spread of all,
+        unit: ``"spread"``: (w − w̄)/s, so that shapes can be compared; ``"weight"``: w over the spread of all heads,
             which shows how widths differ.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         colorbar: whether to draw one beside the axes.
 
     Returns:
-        The axes: element against head, layer 0 on top. Colours change at the same densities in every picture.
+        The axes: element against head, layer 0 on top. Colours change at the same densities in every figure.
 
     Raises:
-        ParameterError: no elements of heads, no such component or unit, or no spreads to tell weights by.
+        ParameterError: no elements of heads, no such component or unit, or no spreads to convert to weights.
     """
     if unit not in ("spread", "weight"):
         raise ParameterError("unit", unit, "'spread' or 'weight'")
@@ -189,7 +190,7 @@ def head_density_heatmap(
 
 
 def bin_edges(centres: Float[np.ndarray, " bin"]) -> Float[np.ndarray, " edge"]:
-    """The edges of equal bins, from their centres."""
+    """Return the edges of equal bins, given their centres."""
     half = 0.5 * float(centres[1] - centres[0])
     return np.append(centres - half, centres[-1] + half)
 
@@ -201,36 +202,36 @@ def _densities(table: xr.Dataset) -> Float[np.ndarray, "layer head bin"]:
 
 
 def _locations(table: xr.Dataset) -> tuple[Float[np.ndarray, "layer head"], Float[np.ndarray, "layer head"]]:
-    """The mean and the spread of the elements of every head."""
+    """Return the mean and the spread of the elements of every head."""
     if "sigma" not in table or "mean" not in table["statistic"].values:
         raise ParameterError("unit", "weight", "'spread': the file does not hold the heads' sigma and mean")
     sigma, mean = (column_of(table, name).transpose("layer", "head").values for name in ("sigma", "mean"))
-    sigma = np.where(sigma > 0, sigma, np.nan)  # of zeros, which have no histogram either
+    sigma = np.where(sigma > 0, sigma, np.nan)  # matrices of zeros, which have no histogram either
     return mean * sigma, sigma
 
 
 def _stretched(
     density: Float[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"], factor: float
 ) -> Float[np.ndarray, " bin"]:
-    """The density of a number times a factor, in the same bins."""
+    """Return the density of a number times a factor, in the same bins."""
     below = np.concatenate([[0.0], np.cumsum(density * np.diff(edges))])
     return np.diff(np.interp(edges / factor, edges, below)) / np.diff(edges)
 
 
 def _parent(scores: xr.DataTree | xr.Dataset) -> parents.Parent:
-    """The law of initial entries that the file names; the normal law where it names none."""
+    """Return the law of initial entries that the file names, or the normal law if it names none."""
     return parents.require_parent(str(getattr(scores, "attrs", {}).get("initialization", "normal")))
 
 
 def _entry_density(scores: xr.DataTree | xr.Dataset, x: Float[np.ndarray, " point"]) -> Float[np.ndarray, " point"]:
-    """The density of an initial entry at variance 1."""
+    """Return the density of an initial entry at variance 1."""
     parent = _parent(scores)
     rms = parent.moment(2) ** 0.5
     return 0.5 * rms * np.asarray(parent.pdf(np.fmax(np.abs(x), _NEAR_ZERO) * rms))
 
 
 def _d_head(scores: xr.DataTree | xr.Dataset, layer: int) -> int | None:
-    """The number of products in an element of W_QK of a layer, where the file says it."""
+    """Return the number of products in an element of a layer's W_QK, if the file records it."""
     if not isinstance(scores, xr.DataTree):
         return None
     heads = scores["heads"].to_dataset()
@@ -240,7 +241,7 @@ def _d_head(scores: xr.DataTree | xr.Dataset, layer: int) -> int | None:
 
 
 def _size(scores: xr.DataTree | xr.Dataset) -> int | None:
-    """The number of elements of a head's matrix, where all layers have the same."""
+    """Return the number of elements of a head's matrix, if it is the same in all layers."""
     attributes = getattr(scores, "attrs", {})
     width = attributes.get("d_model")
     rank = attributes.get("d_head")
@@ -255,9 +256,9 @@ def magnitude_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw the density of log₁₀|w| of one component, a column for each layer with that of the null at its σ̂ beside.
+    """Draw the density of log₁₀|w| of one component, one column per layer, beside that of the null at the same σ̂.
 
-    The null is the law of the initial entries: half-normal, or as the file's ``initialization`` says. The axis of
+    The null is the law of the initial entries: half-normal, or the law of the file's ``initialization``. The axis of
     magnitudes is the same for all components of a file, so that panels can be compared.
 
     Args:
@@ -268,7 +269,7 @@ def magnitude_heatmap(
         colorbar: whether to draw one beside the axes.
 
     Returns:
-        The axes: layer against log₁₀|w|. Colours change at the same densities in every picture.
+        The axes: layer against log₁₀|w|. Colours change at the same densities in every figure.
 
     Raises:
         ParameterError: no matrices with histograms of their magnitudes, or no such component.
@@ -313,10 +314,10 @@ def magnitudes_along_steps(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw the density of log₁₀|w| of one matrix along the steps of a training run, a column for each step.
+    """Draw the density of log₁₀|w| of one matrix along the steps of a training run, one column per step.
 
-    The lines are quantiles of the null at the matrix's own σ̂ of the step: of |w| 0.1 %, 50 % and 99.9 % are below them,
-    by the law of the initial entries.
+    The lines are the 0.1 %, 50 % and 99.9 % quantiles of |w| under the null, the law of the initial entries, at the
+    matrix's own σ̂ at each step.
 
     Args:
         trajectory: a trajectory tree with /matrices.
@@ -328,7 +329,7 @@ def magnitudes_along_steps(
 
     Returns:
         The axes: step, in the order of the file, against log₁₀|w|. Colours change at the same densities in every
-        picture.
+        figure.
 
     Raises:
         ParameterError: no trajectory with histograms of magnitudes, or no such component or layer.
@@ -373,7 +374,7 @@ def magnitudes_along_steps(
 def _null_densities(
     scores: xr.DataTree | xr.Dataset, sigma: Float[np.ndarray, " layer"], edges: Float[np.ndarray, " edge"]
 ) -> Float[np.ndarray, "layer magnitude_bin"]:
-    """The bins' averages of the density of log₁₀|w| of initial entries with these standard deviations."""
+    """Return the density of log₁₀|w| of initial entries with these standard deviations, averaged over each bin."""
     parent = parents.require_parent(str(scores.attrs.get("initialization", "normal")))
     rms = parent.moment(2) ** 0.5
     at = np.full((sigma.size, edges.size), np.nan)
@@ -383,7 +384,7 @@ def _null_densities(
 
 
 def _reach(matrices: xr.Dataset, edges: Float[np.ndarray, " edge"]) -> tuple[float, float]:
-    """From where to where any component of the file has weights worth a colour."""
+    """Return the range of bins in which any component of the file has weights worth a colour."""
     dims = [dim for dim in ("step", "layer", "component") if dim in matrices.dims]
     highest = matrices["log_magnitude_histogram"].max(dims)
     held = np.flatnonzero(highest.values > _LEAST)

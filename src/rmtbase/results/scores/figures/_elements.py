@@ -1,4 +1,4 @@
-"""The figures of the elements of heads and matrices, where a scores tree holds their statistics and histograms."""
+"""Figures of the elements of heads and matrices, if a scores tree holds their statistics and histograms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rmtbase.results.scores.figures._weibull_plane import body_and_tail, weibull
 from rmtbase.results.scores.figures._weibull_plot import tail_counts, trim_noise, weibull_plot, weibull_residuals
 from rmtbase.results.scores.figures._width_by_layer import width_by_layer
 
-_ROW = 0.055  # inches of a head's row
+_ROW = 0.055  # inches per row of a head
 _BY_LAYER = ("sigma", "kl_matched_normal", "entropy_residual", "weibull_shape")
 _WIDTHS = (
     ("width-and-entropy", ("entropy_residual",), "entropy"),
@@ -31,11 +31,11 @@ _LAWS = ("weibull_shape", "weibull_scale")
 
 
 _GRIDS = (("", "log", "spread"), ("-linear", "linear", "spread"), ("-weights", "linear", "weight"))
-"""How a layer's heads are drawn, by the ending of the name: the scale of densities, and in which unit elements are."""
+"""Variants of the figures of a layer's heads: ending of the name, scale of densities, unit of the elements."""
 
 
 def drawings_of_elements(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """What draws each picture of elements, by name; none where the file has no such groups."""
+    """Return a drawing for each figure of elements, by name; empty if the file has no such groups."""
     drawings: dict[str, Drawing] = {}
     if "matrices" in tree.children:
         drawings |= _of_matrices(tree, look)
@@ -181,7 +181,7 @@ def _density_grid(
 
 
 def _weibull_plots(tree: xr.DataTree, layer: int, component: str, look: Look) -> Picture:
-    """The probability plot and what is left of its line, side by side or below each other."""
+    """Draw the Weibull plot and its residuals, side by side or one below the other."""
     width = look.width or 9.6
     columns = 2 if width >= 2 * NARROWEST else 1
     figure = new_figure(look.theme, width, 4.0 if columns == 2 else 6.6, model_title(tree))
@@ -197,6 +197,6 @@ def _weibull_plots(tree: xr.DataTree, layer: int, component: str, look: Look) ->
 
 
 def _entitle(figure: Picture, look: Look, *parts: str) -> None:
-    """Give the figure the lines of its title that there are."""
+    """Give the figure the nonempty lines of its title."""
     size = look.theme.points("axes.titlesize")
     figure.suptitle("\n".join(part for part in parts if part), fontsize=size, color=look.theme.muted)

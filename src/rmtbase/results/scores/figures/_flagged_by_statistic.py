@@ -1,4 +1,4 @@
-"""By how many heads each statistic, alone, tells a model from random."""
+"""Bar chart of the number of heads that each statistic flags by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rmtbase.drawing.not_testable import NOT_TESTABLE
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.tables import heads_present
 
-_NAMES = 0.44  # of the figure's width, what the names of statistics may take
+_NAMES = 0.44  # largest share of the figure's width for the names of statistics
 
 
 def flagged_by_statistic(
@@ -23,16 +23,16 @@ def flagged_by_statistic(
     ax: Axes | None = None,
     theme: Theme | str = "light",
 ) -> Axes:
-    """Draw how many heads leave the null by each statistic alone, those of most heads on top.
+    """Draw the number of heads that each statistic flags by itself, with the largest number on top.
 
     Args:
         scores: a scores tree, or its /heads.
-        level: heads with a q-value of a statistic under it count.
+        level: heads count if their q-value of a statistic is under it.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
 
     Returns:
-        The axes: number of heads against statistics; "not testable" where no head has a p-value by one.
+        The axes: number of heads against statistics; "not testable" for a statistic without p-values.
 
     Raises:
         ParameterError: no scores of heads.

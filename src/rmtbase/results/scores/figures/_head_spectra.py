@@ -1,4 +1,4 @@
-"""Single heads: their eigenvalues rank by rank and the density of these, at their own scale, with their own null."""
+"""Eigenvalues of single heads by rank, and their density, at the head's own scale and with its own null."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from rmtbase.errors import ParameterError
 from rmtbase.results.scores.figures._eigenvalues import BANDS, farthest_middle_nearest, null_quantiles, null_scales
 from rmtbase.tables import circuit_of, heads_present, layer_names
 
-_LEAST = 1e-9  # of the largest eigenvalue of a layer, the least that an axis reaches down to
+_LEAST = 1e-9  # lower limit of an axis, relative to the largest eigenvalue of a layer
 
 
 class _Head(NamedTuple):
-    """One head: its eigenvalues, the quantiles of its null's ordered ones at its own scale, and its name."""
+    """Head with its eigenvalues, the quantiles of its null's ordered eigenvalues at its own scale, and its name."""
 
     eigenvalue: Float[np.ndarray, " index"]
     quantile: Float[np.ndarray, "index probability"]
@@ -57,7 +57,7 @@ def head_eigenvalues(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the eigenvalues λ_k of one head by rank, with the band that holds 1–99 % of each rank's under its null.
+    """Draw the eigenvalues λ_k of one head by rank, with the band from 1 to 99 % at each rank under its null.
 
     The null is at the head's own σ̂. The axes are the same for all heads of a layer.
 
@@ -93,10 +93,10 @@ def head_eigenvalue_density(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the density of ln λ of one head's nonzero eigenvalues, with what its null expects of the same bins.
+    """Draw the density of ln λ of one head's nonzero eigenvalues, with its null's expectation in the same bins.
 
-    The null is at the head's own σ̂, of the quantiles of its ordered eigenvalues. The bins are the same for all heads of
-    a layer. The d − h zeros that the rank imposes are left out.
+    The null is computed from the quantiles of its ordered eigenvalues, at the head's own σ̂. The bins are the same for
+    all heads of a layer. The d − h zeros that the rank imposes are left out.
 
     Args:
         scores: a scores tree.
@@ -129,17 +129,17 @@ def head_spectra(
     theme: Theme | str = "light",
     width: float | None = None,
 ) -> Picture:
-    """Draw the spectra of a few heads on the same axes: by rank, and the density of ln λ, each with its own null.
+    """Draw the spectra of a few heads on the same axes, by rank and as density of ln λ, each with its own null.
 
     Args:
         scores: a scores tree.
-        heads: (layer, head) pairs, at most five. Two if None: the nearest to the null and the farthest from it, by the
-            distance of each one's farthest statistic.
+        heads: (layer, head) pairs, at most five. If None, two heads: the nearest to the null and the farthest from it,
+            by the distances of their farthest statistics.
         theme: colours, or their name.
-        width: of the figure in inches.
+        width: width of the figure in inches.
 
     Raises:
-        ParameterError: no scores tree, no such head, none or more than five.
+        ParameterError: no scores tree, no such head, no head or more than five.
     """
     look = look_of(theme, width)
     if heads is None:
@@ -173,7 +173,7 @@ def head_spectra(
 
 
 def _heads_of_layers(scores: xr.DataTree, layers: Iterable[int]) -> dict[tuple[int, int], _Head]:
-    """All heads of these layers, by layer and head."""
+    """Collect all heads of these layers, by layer and head."""
     null, heads = null_of(scores), heads_of(scores).transpose("layer", "head", ...)
     there, scales, names = heads_present(heads), null_scales(scores, heads), layer_names(heads)
     places, probability = heads["layer"].values.tolist(), null["probability"].values
@@ -225,7 +225,7 @@ def _density_axes(ax: Axes, edges: Float[np.ndarray, " edge"]) -> None:
 
 
 def _range(heads: Iterable[_Head]) -> tuple[float, float]:
-    """The least and the largest eigenvalue above zero of heads or of their nulls."""
+    """Return the smallest and the largest positive eigenvalue of the heads or of their nulls."""
     values = np.concatenate([np.concatenate([one.eigenvalue, one.quantile.ravel()]) for one in heads])
     values = values[np.isfinite(values) & (values > 0)]
     if not values.size:
@@ -235,7 +235,7 @@ def _range(heads: Iterable[_Head]) -> tuple[float, float]:
 
 
 def _edges(heads: Collection[_Head]) -> Float[np.ndarray, " edge"]:
-    """The bins of ln λ that these heads share."""
+    """Return the edges of the bins of ln λ that these heads share."""
     low, high = np.log(_range(heads))
     bins = int(np.clip(4 * max(one.eigenvalue.size for one in heads) ** 0.5, 12, 64))
     return np.linspace(low - 1e-9, high + 1e-9, bins + 1)
@@ -247,7 +247,10 @@ def _share(one: _Head, edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, "
 
 
 def _expected(one: _Head, edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " bin"]:
-    """What the null expects of each bin: each ordered eigenvalue's law, linear in ln λ between its quantiles."""
+    """Return the density that the null expects in each bin.
+
+    The law of each ordered eigenvalue is interpolated linearly in ln λ between its quantiles.
+    """
     below = np.zeros(edges.size)
     for own in one.quantile:
         known = np.isfinite(own) & (own > 0)

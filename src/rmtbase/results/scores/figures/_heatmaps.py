@@ -1,4 +1,4 @@
-"""Heat maps: every head, or every weight matrix, of a model at a glance."""
+"""Heat maps of all heads, or of all weight matrices, of a model."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def omnibus_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw the q-value of every head by all statistics together, layer by head; heads that left the null are dotted.
+    """Draw the q-value of every head by all statistics together, layer by head, with a dot for heads that differ.
 
     Args:
         scores: a scores tree, or its /heads.
-        level: heads with an omnibus q-value under it carry a dot.
+        level: heads with an omnibus q-value under it have a dot.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         colorbar: whether to draw one beside the axes.
@@ -82,15 +82,15 @@ def z_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw z of every head, layer by head, in colours that are symmetric about the null; flagged heads are dotted.
+    """Draw z of every head, layer by head, in colours symmetric about the null, with a dot for flagged heads.
 
-    Of a statistic that is positive and unbounded it is z of its logarithm, which the title says: the distance by which
-    the farthest head is named everywhere.
+    For a statistic that is positive and unbounded, z is that of its logarithm, as the title says. The farthest head is
+    always named by this distance.
 
     Args:
         scores: a scores tree, or its /heads.
         statistic: its name.
-        level: heads with a q-value of this statistic under it carry a dot.
+        level: heads with a q-value of this statistic under it have a dot.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         colorbar: whether to draw one beside the axes.
@@ -119,7 +119,7 @@ def matrix_z_heatmap(
 ) -> Axes:
     """Draw z of every weight matrix, layer by component; arguments, axes and errors as in :func:`z_heatmap`.
 
-    Where a layer lacks a component there is no cell.
+    There is no cell if a layer lacks a component.
     """
     matrices, theme = matrices_of(scores).transpose("layer", "component", ...), as_theme(theme)
     there, ax = matrices_present(matrices), own_axes(ax, theme, scores)
@@ -129,7 +129,7 @@ def matrix_z_heatmap(
 
 
 def components_axis(ax: Axes, components: Sequence[str], theme: Theme) -> None:
-    """Ticks along x that name components, upright where there is no room for them."""
+    """Label ticks along x with components, vertically if there is too little room."""
     upright = panel_size(ax)[0] < _UPRIGHT_BELOW * len(components)
     breaks = " " if upright else "\n"
     parts = [[part.replace("_", " ") for part in one.rsplit("_", 1)] for one in components]
@@ -185,7 +185,7 @@ def _z_map(
 
 
 def _legend(values: Float[np.ndarray, " cell"], level: float) -> str:
-    """What the marks of a map mean, for its title."""
+    """Explain the marks of a map, for its title."""
     hatched = f"; {bound(f'hatched: {NOT_TESTABLE}')}" if np.isnan(values).any() else ""
     return bound(f"dot: q < {level:g}") + hatched
 
@@ -201,7 +201,10 @@ def add_cells(
     level: float,
     theme: Theme,
 ) -> None:
-    """A coloured cell for each value, a dot on each that is flagged, hatched where there is none, layer 0 on top."""
+    """Draw a coloured cell for each value, layer 0 on top.
+
+    Flagged cells have a dot, and cells without a value are hatched.
+    """
     n_layers, n_across = values.shape
     places = np.arange(n_across + 1) - 0.5, np.arange(n_layers + 1) - 0.5
     cmap, norm = scale.of(theme)

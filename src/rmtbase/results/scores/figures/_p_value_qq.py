@@ -1,4 +1,4 @@
-"""Observed against expected p-values of all heads."""
+"""Plot of observed against expected p-values of all heads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rmtbase.tables import heads_present
 
 OMNIBUS = "omnibus"
 QQ_STATISTICS = (OMNIBUS, "normalized_participation_ratio", "largest_eigenvalue", "smallest_eigenvalue")
-"""What the figure shows unless told: the test of all statistics together, and three by themselves."""
+"""Default statistics of the figure: the test of all statistics together, and three statistics by themselves."""
 
 _EVERY = 200  # smallest p-values that are all drawn; beyond, ranks are thinned evenly on the figure's scale
 
@@ -38,9 +38,8 @@ def p_value_qq(
 
     The band holds 95 % of null models at each rank: the i-th smallest of n independent uniform p-values has the law
     Beta(i, n + 1 - i). Heads that read the same key head are dependent, so for grouped-query models the true band is
-    somewhat wider. No Monte Carlo p-value is below its floor, 2 / (draws + 1), which a dashed line shows; the omnibus
-    test, one-sided, has a floor of its own, half of that. The floor of an analytic null is drawn where a head lies on
-    it.
+    somewhat wider. No Monte Carlo p-value is below its floor, 2 / (draws + 1), which a dashed line shows. The
+    omnibus test is one-sided and has half that floor. The floor of an analytic null is drawn if a head lies on it.
 
     Args:
         scores: a scores tree, or its /heads.
@@ -64,7 +63,7 @@ def p_value_qq(
     n = max((column.size for column in columns.values()), default=0)
     if n:
         expected, lower, upper = expected_p_values(n)
-        wide = 8.0 if n == 1 else 0.0  # points: the band and the line of one rank have no width of their own
+        wide = 8.0 if n == 1 else 0.0  # points: a band and line of a single rank would have no width
         ax.fill_between(
             -np.log10(expected), -np.log10(upper), -np.log10(lower), color=theme.null, alpha=0.28, linewidth=wide,
             label="null, 95 % at each rank",
@@ -93,10 +92,10 @@ def p_value_qq(
 def _floors(
     draws: int | None, scores: xr.DataTree | xr.Dataset, columns: Mapping[str, Float[np.ndarray, " n"]]
 ) -> Iterator[tuple[float, str, str]]:
-    """Each floor of what is drawn, with its name and the style of its line.
+    """Return each floor of the drawn statistics, with its name and the style of its line.
 
-    Of so many draws, or of a scores file, where shapes may have several; that of an analytic null only if one of the
-    columns begins on it.
+    The floors follow from the number of draws, or from a scores file, whose shapes may have different floors. The floor
+    of an analytic null is included only if one of the columns begins on it.
     """
     if draws is None and isinstance(scores, xr.DataTree):
         single, joint = (sorted(set(each.tolist())) for each in layer_p_value_floors(scores))
@@ -116,7 +115,7 @@ def _floors(
 
 
 def expected_p_values(n: int, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean of each ordered p-value of n independent null heads, i / (n + 1), and its central interval."""
+    """Return the mean i / (n + 1) and the central interval of each ordered p-value of n independent null heads."""
     i = np.arange(1, n + 1)
     law = scipy.stats.beta(i, n + 1 - i)
     return i / (n + 1), law.ppf((1 - coverage) / 2), law.ppf((1 + coverage) / 2)

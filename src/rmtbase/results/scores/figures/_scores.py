@@ -1,4 +1,4 @@
-"""The figures of a scores tree."""
+"""Figures of a scores tree."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of
 
 MAIN_STATISTICS = ("normalized_participation_ratio", "effective_rank", "largest_eigenvalue", "log_determinant")
-"""What the standard figures of a model show: how many directions carry the spectrum (on λ and on s), its largest
-eigenvalue, and all of them together."""
+"""Statistics in the standard figures of a model: the number of directions that carry the spectrum (by λ and by s), its
+largest eigenvalue, and all eigenvalues together."""
 
 MAIN_ELEMENT_STATISTICS = (
     "mean", "skewness", "excess_kurtosis", "largest_magnitude", "entropy_residual", "weibull_shape",
 )  # fmt: skip
-"""What they show of the elements of matrices."""
+"""Statistics of the elements of matrices in the standard figures."""
 
-_SINGULAR = "_singular"  # the end of the name of a statistic of singular values
-_PANELS = 12  # of one figure of spectra
-_SCALE, _UPRIGHT = 4.2, 0.8  # inches: the least of a colour scale of z and its titles; of upright names
-_ROW = 0.055  # inches of a head's row
+_SINGULAR = "_singular"  # suffix of the names of statistics of singular values
+_PANELS = 12  # most panels in one figure of spectra
+_SCALE, _UPRIGHT = 4.2, 0.8  # inches: least height for a colour scale of z and its titles; height of vertical names
+_ROW = 0.055  # inches per row of a head
 
 
 def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """What draws each picture of a scores tree, by name."""
+    """Return a drawing for each figure of a scores tree, by name."""
     drawings: dict[str, Drawing] = {}
     for circuit in circuits_of(tree):
         of_heads = _of_heads(circuit_scores(tree, circuit), look)
@@ -70,7 +70,7 @@ def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
 
 
 def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """What draws each picture of the heads of one circuit."""
+    """Return a drawing for each figure of the heads of one circuit, by name."""
     layers = tree["heads"].sizes.get("layer", 1)
     rows = 1.6 + _ROW * layers * tree["heads"].sizes["head"]
     height = min(max(3.4, rows), 9.0)
@@ -107,7 +107,7 @@ def _of_heads(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
 
 
 def _of_layers(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """Of each layer the spectra of all its heads, a panel for each."""
+    """Return, for each layer, a figure of the spectra of all its heads, with one panel per head."""
     heads = heads_of(tree).transpose("layer", "head", ...)
     there, drawings = heads_present(heads), {}
     for place in np.flatnonzero(there.any(axis=1)).tolist():
@@ -135,7 +135,10 @@ def _head_grid(plot: Callable[..., Axes], tree: xr.DataTree, layer: int, heads: 
 
 
 def _of_statistics(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """Of each statistic a figure by layer: of eigenvalues and of singular values, or as it is and over its null."""
+    """Return a figure by layer for each statistic.
+
+    Two panels compare eigenvalues with singular values, or the raw statistic with its ratio to the null, if both exist.
+    """
     held, drawings = heads_of(tree)["statistic"].values.tolist(), {}
     for name in held:
         if name.removesuffix(_SINGULAR) in held and name.endswith(_SINGULAR):
@@ -160,7 +163,7 @@ def _side_by_side(tree: xr.DataTree, options: Sequence[dict], look: Look) -> Pic
 
 
 def _shapes(tree: xr.DataTree, look: Look) -> Picture:
-    """Entropy against participation of spectra, of eigenvalues and of singular values, layers by colour."""
+    """Draw entropy against participation of the spectra, by λ and by s, with layers in colour."""
     names = [f"{{}}{ending}" for ending in ("", _SINGULAR)]
     of = {"x": "normalized_participation_ratio", "y": "spectral_entropy"}
     options = {one: {"table": tree, **{axis: one.format(name) for axis, name in of.items()}} for one in names}
@@ -172,7 +175,7 @@ def _shapes(tree: xr.DataTree, look: Look) -> Picture:
 
 
 def _null_spectra(tree: xr.DataTree, look: Look) -> Picture:
-    """The null of each shape that heads have, on axes of its own."""
+    """Draw the null of each shape of the heads on its own axes."""
     shapes = shapes_of(tree)[:_PANELS]
     if len(shapes) == 1:
         return Single(null_spectrum, look, tree, 8.0)()
@@ -184,7 +187,7 @@ def _null_spectra(tree: xr.DataTree, look: Look) -> Picture:
 
 
 def _main_statistics(tree: xr.DataTree) -> tuple[str, ...]:
-    """:data:`MAIN_STATISTICS`, the trace in the place of one that the null holds fixed."""
+    """Return :data:`MAIN_STATISTICS`, with the trace in place of a statistic that the null fixes."""
     spread = tree["heads"].to_dataset()["null_std"]
     fixed, unscored = spread == 0, spread.isnull()
     held = spread["statistic"].values[(fixed.any(("layer", "head")) & (fixed | unscored).all(("layer", "head"))).values]
@@ -192,7 +195,7 @@ def _main_statistics(tree: xr.DataTree) -> tuple[str, ...]:
 
 
 def _bars(tree: xr.DataTree, look: Look) -> Picture:
-    """The bars of all statistics, far enough apart for their names."""
+    """Draw the bars of all statistics, far enough apart for their names."""
     figure = Single(flagged_by_statistic, look, tree)()
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     lines = 1 + max(name.count("\n") for name in names)
@@ -207,7 +210,7 @@ def _map_height(layers: int) -> float:
 def _heat_maps(
     plot: Callable[..., Axes], tree: xr.DataTree, option: str, names: Sequence[str], look: Look, layers: int
 ) -> Picture:
-    """A panel for each value of one of the plot's options."""
+    """Draw one panel for each value of one of the plot's options."""
     options = {name: {"table": tree, option: name} for name in names}
     plain = partial(plot, colorbar=False)
     figure = panels(plain, options, look, 2, share_y=True, height=_map_height(layers), title=model_title(tree))

@@ -1,4 +1,4 @@
-"""Several tables in one picture: side by side on shared axes, or on top of each other on one pair of axes."""
+"""Several tables in one figure: side by side on shared axes, or overlaid on one pair of axes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from rmtbase.results.scores.figures._element_histograms import head_density_heat
 from rmtbase.results.scores.figures._flagged_by_statistic import flagged_by_statistic
 from rmtbase.results.scores.figures._heatmaps import expert_z_heatmap, matrix_z_heatmap, omnibus_heatmap, z_heatmap
 
-_NULL = "#fe02fe"  # which stands for the null's colour while a table is drawn, so that its artists can be told
+_NULL = "#fe02fe"  # replaces the null's colour while a table is drawn, so that its artists are recognized
 _MOST_COLUMNS = 4
 _SCALES = dict.fromkeys((z_heatmap, matrix_z_heatmap, expert_z_heatmap), Z) | {
     omnibus_heatmap: Q,
@@ -51,12 +51,12 @@ def compare(
     width: float | None = None,
     **options: Any,
 ) -> Figure:
-    """Draw several tables beside each other with one plot function, on shared axes, so that panels can be compared.
+    """Draw several tables side by side with one plot function, on shared axes, so that panels can be compared.
 
     Args:
-        plot: a function of this room, ``statistic_by_layer`` say, but not ``flagged_by_statistic``, which sorts the
-            bars of each table by themselves.
-        tables: what to draw by title: models, revisions or baselines. More than four take further rows.
+        plot: a function of this package, such as ``statistic_by_layer``, but not ``flagged_by_statistic``, which
+            sorts the bars of each table separately.
+        tables: models, revisions or baselines to draw, by title. More than four take further rows.
         theme: colours, or their name.
         width: of the figure in inches.
         **options: passed on to ``plot``.
@@ -80,7 +80,7 @@ def compare(
         return ax
 
     figure = panels(noted, shown, look, -(-len(shown) // rows), share_y=True)
-    # What one sets the others of a shared axis have: it reaches as far as any.
+    # Limits set on one of the shared axes apply to all, so they must include the limits of each panel.
     reach_all(figure.axes[0], limits, [(figure.axes[0].get_xscale(), figure.axes[0].get_yscale())] * len(limits))
     for ax, title in zip(figure.axes, shown, strict=True):
         what, *facts = ax.get_title().split("\n")
@@ -106,18 +106,18 @@ def overlay(
 ) -> Axes:
     """Draw several tables on one pair of axes, each in its own colour and marks, with the null band of each.
 
-    A band, a law or a median that several tables have in common is drawn once, in the null's colour.
+    A band, law or median that several tables share is drawn once, in the null's colour.
 
     Args:
-        plot: a function of this room that draws lines and marks, ``statistic_by_layer`` or ``null_spectrum`` say.
-        tables: what to draw by title, at most five.
+        plot: a function of this package that draws lines and marks, such as ``statistic_by_layer``.
+        tables: tables to draw, by title; at most five.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
         **options: passed on to ``plot``.
 
     Returns:
-        The axes, from the least to the largest that any of the tables asks for.
+        The axes, whose limits include those of every table.
 
     Raises:
         ParameterError: no tables or more than five, a heat map, or what ``plot`` raises.
@@ -159,7 +159,7 @@ def overlay(
 
 
 def _colour(artist: Artist) -> str:
-    """What an artist is drawn in, its line or else what it is filled with; "" where it has no colour."""
+    """Return the colour of an artist, of its line or else of its fill; "" if it has none."""
     if isinstance(artist, Line2D):
         return to_hex(artist.get_color())
     if isinstance(artist, Collection | Patch):
@@ -186,7 +186,7 @@ def _mark(line: Line2D, style: Any, marker: str) -> None:
 
 
 def _is_twin(one: Artist, other: Artist) -> bool:
-    """Whether two artists of nulls show the same."""
+    """Test whether two artists of nulls look the same."""
     if type(one) is not type(other):
         return False
     outlines = []

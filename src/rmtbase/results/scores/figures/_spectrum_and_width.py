@@ -1,4 +1,4 @@
-"""What of a head's spectrum the width of its elements settles, and what not: four statistics against σ."""
+"""Dependence of four spectral statistics of heads on the width σ of their elements."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rmtbase.errors import ParameterError
 from rmtbase.results.scores.figures._statistic_by_layer import BAND
 from rmtbase.tables import circuit_of, heads_present, shapes_of
 
-_MOST_BANDS = 8  # of shapes of heads; where there are more nulls, each head has a bar
+_MOST_BANDS = 8  # most shapes of heads with a band; with more nulls, each head has a bar
 _Numbers = Float[np.ndarray, " head"]
 
 
 class _Panel(NamedTuple):
-    """A statistic of eigenvalues, and what it is of ‖W‖² and of one that is free of scale."""
+    """Statistic of eigenvalues, and its formula in terms of ‖W‖² and of a scale-free statistic."""
 
     label: str
     of: Callable[[Float[np.ndarray, "head index"]], _Numbers]
@@ -61,17 +61,18 @@ def spectrum_and_width(
     theme: Theme | str = "light",
     width: float | None = None,
 ) -> Picture:
-    """Draw the largest value, the sum, the sum of squares and the entropy of spectra against σ of the elements.
+    """Draw the largest value, the sum, the sum of squares and the entropy of spectra against the elements' σ.
 
-    σ is the root mean square of the elements, so that Σλ = Σs² = d_q d_k σ² is an identity, drawn as a line. Given σ
-    all the rest is free of scale: λ₁ = Σλ/r_s, Σλ² = (Σλ)²/PR, Σs = √(Σλ PR⁽ˢ⁾). The bands hold 99 % of random heads
-    of that σ. Heads on a line parallel to the band differ in scale alone; what is off it is shape.
+    σ is the root mean square of the elements, so that Σλ = Σs² = d_q d_k σ² is an identity, drawn as a line. Given σ,
+    the other statistics depend only on scale-free ones: λ₁ = Σλ/r_s, Σλ² = (Σλ)²/PR, Σs = √(Σλ PR⁽ˢ⁾). The bands hold
+    99 % of random heads with that σ. Heads on a line parallel to the band differ only in scale; deviations from such a
+    line are differences of shape.
 
     Args:
         scores: a scores tree.
         convention: ``"eigenvalue"``: λ = s²; ``"singular value"``: s.
         theme: colours, or their name.
-        width: of the figure in inches.
+        width: width of the figure in inches.
 
     Raises:
         ParameterError: no scores tree, or another convention.
@@ -105,7 +106,7 @@ def spectrum_and_width(
 
 
 def _sizes(scores: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
-    """How many elements the product of each head has."""
+    """Return the number of elements of each head's product."""
     shapes = [shape[0] * shape[-1] for shape in shapes_of(scores)]
     null = scores["null"].to_dataset()
     of_layers = np.asarray(null["layer_shape"].values) if "layer_shape" in null else None
@@ -123,7 +124,7 @@ def _of_coordinates(scores: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray,
 
 
 def _levels(heads: xr.Dataset, there: np.ndarray, free: str | None) -> Float[np.ndarray, "head level"]:
-    """Lower end and upper end of the null of each head of a statistic free of scale; 1 of what needs none."""
+    """Return the null's lower and upper end for each head, for a scale-free statistic; 1 if none is needed."""
     if free is None:
         return np.ones((int(there.sum()), 2))
     one = heads.sel(statistic=free)
@@ -136,7 +137,7 @@ def _draw(
     ax: Axes, panel: _Panel, sigma: _Numbers, size: _Numbers, value: _Numbers,
     levels: Float[np.ndarray, "head level"], theme: Theme, noun: str,
 ) -> None:  # fmt: skip
-    """Heads, and the band of each null along σ."""
+    """Draw heads, and the band of each null along σ."""
     reach = np.geomspace(0.9 * sigma.min(), 1.1 * sigma.max(), 50)
     own = np.column_stack([size, levels])
     kinds = np.unique(np.round(own[np.isfinite(own).all(axis=1)], 9), axis=0)

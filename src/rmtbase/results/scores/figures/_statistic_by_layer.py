@@ -1,4 +1,4 @@
-"""One statistic of every head, or of every weight matrix, layer by layer, against the bands of its null."""
+"""Statistic of every head or weight matrix by layer, against the bands of its null."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from rmtbase.statistics import Statistic, get_statistic
 from rmtbase.tables import heads_present
 
 BAND = (0.005, 0.995)
-"""The null band of the figure: 99 % of null heads lie in it."""
+"""Null band of the figure, which contains 99 % of null heads."""
 
 PUBLISHED_BAND = (1.186, 1.204)
-"""The Weibull shapes that T. Ding, arXiv:2605.18898 (2026), calls the transmission band: medians of 12 models."""
+"""Weibull shapes that T. Ding, arXiv:2605.18898 (2026), calls the transmission band: medians of 12 models."""
 
-_HIDDEN = 15.0  # times the null's band, from which a linear axis hides it
-_SAME = 1e-6  # up to which heads' null levels, relative to their means, are those of one null
+_HIDDEN = 15.0  # widths of the null's band beyond which a linear axis hides the band
+_SAME = 1e-6  # relative difference up to which null levels of heads belong to one null
 
 
 def statistic_by_layer(
@@ -57,23 +57,24 @@ def statistic_by_layer(
 ) -> Axes:
     """Draw every head as a point at its layer, the layers' medians, and the band that holds 99 % of null heads.
 
-    Of the elements of heads, whose null is known by its mean and its spread, the band holds 95 %: their mean ± 1.96
-    standard deviations. Their σ, of which there is no null, has σ_fit, that of the normal law of the core, beside it.
+    For the elements of heads, only the mean and the spread of the null are known, so the band holds 95 %: the mean ±
+    1.96 standard deviations. σ of the elements has no null; it is drawn beside σ_fit, the width of the normal law
+    fitted to the core.
 
-    Where heads have several shapes, each layer has the band of its own. Where each head has a null of its own, each has
-    its own band, a bar behind its point. Within a layer, heads stand from left to right in their order. A statistic
-    that scales with σ_Q² σ_K², of which each head has its own, is drawn over its null mean (the log-determinant: minus
-    its null mean), and the axis says so. Where heads lie so far out that the band could not be seen, the axis is
-    logarithmic, beyond the band's width if values may be negative.
+    If heads have several shapes, each layer has its own band. If each head has its own null, its band is a bar behind
+    its point. Within a layer, heads are drawn from left to right in order. A statistic that scales with each head's own
+    σ_Q² σ_K² is divided by its null mean (for the log-determinant, the null mean is subtracted), and the axis says so.
+    If heads lie so far out that the band could not be seen, the axis is logarithmic; if values may be negative, it is
+    logarithmic only beyond the band's width.
 
     Args:
         scores: a scores tree, or its /heads.
         statistic: its name.
         level: heads with a q-value of this statistic under it are drawn filled.
-        group: ``"heads"``: spectra of heads; ``"elements"``: elements of heads, and of these ``"sigma"``, too.
-        component: of elements; ``"W_QK"`` if None.
-        over: ``"null"``: a statistic that scales over its null mean; ``"nothing"``: every one as it is, where each head
-            has a band at its own scale.
+        group: ``"heads"``: spectra of heads; ``"elements"``: elements of heads, including ``"sigma"``.
+        component: matrix of the elements; ``"W_QK"`` if None.
+        over: ``"null"``: divide a statistic that scales by its null mean; ``"nothing"``: draw the values themselves, so
+            that each head has a band at its own scale.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
@@ -82,7 +83,7 @@ def statistic_by_layer(
         The axes: layer against the statistic.
 
     Raises:
-        ParameterError: no scores of heads, or not of this statistic, or no such group, component or ``over``.
+        ParameterError: no scores of heads or of this statistic, or no such group, component or ``over``.
     """
     if group not in ("heads", "elements"):
         raise ParameterError("group", group, "heads or elements")
@@ -137,7 +138,7 @@ def statistic_by_layer(
 
 
 class _OfHeads(NamedTuple):
-    """What is drawn of every head: values, lower end, median and upper end of the null, and what the axis says."""
+    """Data drawn for every head: values; lower end, median and upper end of the null; text of the axis."""
 
     value: Float[np.ndarray, "layer head"]
     null: Float[np.ndarray, "level layer head"]
@@ -170,7 +171,7 @@ def _of_elements(elements: xr.Dataset, statistic: str) -> _OfHeads:
 
 
 def places_in_layer(there: Bool[np.ndarray, "layer head"]) -> Float[np.ndarray, "layer head"]:
-    """Where on the axis each head stands: within its layer from left to right; NaN where there is none."""
+    """Place the heads of a layer from left to right on the axis; NaN where there is no head."""
     count, place = there.sum(axis=1, keepdims=True), np.cumsum(there, axis=1) - 1
     offset = np.where(count > 1, -0.3 + 0.6 * place / np.maximum(count - 1, 1), 0.0)
     return np.where(there, np.arange(len(there))[:, None] + offset, np.nan)
@@ -192,7 +193,7 @@ def relative_label(one: Statistic) -> str:
 
 
 def _share(table: xr.Dataset) -> str:
-    """What share of null heads lies in the band, by the quantiles that the table holds."""
+    """Return the share of null heads inside the band, given the quantiles that the table holds."""
     low, high = (float(table["probability"].sel(probability=level, method="nearest")) for level in BAND)
     return f"{100 * (high - low):.3g} %"
 
@@ -200,7 +201,7 @@ def _share(table: xr.Dataset) -> str:
 def _null_levels(
     one: Statistic, table: xr.Dataset, null_mean: Float[np.ndarray, "layer head"]
 ) -> Float[np.ndarray, "level layer head"]:
-    """The lower end, the median and the upper end of each head's null, on the figure's scale."""
+    """Return the lower end, the median and the upper end of each head's null, on the figure's scale."""
     quantile, probability = table["null_quantile"].values, table["probability"].values
     places = [int(np.argmin(np.abs(probability - level))) for level in (BAND[0], 0.5, BAND[1])]
     return np.stack([relative_to_null(one, quantile[..., place], null_mean) for place in places])
@@ -214,7 +215,7 @@ def _draw_null(
     noun: str,
     share: str,
 ) -> None:
-    """One band where one null is all heads'; a band for each run of layers whose heads share one; else bars."""
+    """Draw the null as one band if all heads share it, as a band for each run of layers that do, or as bars."""
     lower, middle, upper = levels
     scored = np.isfinite(lower) & np.isfinite(upper)
     if not scored.any():
@@ -247,14 +248,14 @@ def _draw_null(
 
 
 def _is_one(levels: Float[np.ndarray, "level layer head"], scored: Bool[np.ndarray, "layer head"]) -> bool:
-    """Whether the levels of all these heads are those of one null."""
+    """Test whether all these heads have the levels of one null."""
     return all(np.ptp(level[scored]) <= _SAME * np.abs(level[scored]).max() for level in levels)
 
 
 def _runs_of_one_null(
     levels: Float[np.ndarray, "level layer head"], scored: Bool[np.ndarray, "layer head"]
 ) -> list[tuple[int, int]] | None:
-    """The runs of layers, first and beyond the last, whose heads share a null; None where those of a layer do not."""
+    """Find the runs (first, beyond the last) of layers whose heads share a null; None if a layer's heads do not."""
     runs: list[tuple[int, int]] = []
     for layer in np.flatnonzero(scored.any(axis=1)).tolist():
         alone, longer = (layer, layer + 1), (runs[-1][0] if runs else layer, layer + 1)
@@ -268,7 +269,7 @@ def _runs_of_one_null(
 
 
 def _scale(ax: Axes, value: Float[np.ndarray, "layer head"], null: Float[np.ndarray, "level layer head"]) -> None:
-    """A logarithmic axis where a linear one would hide the null's band or the smallest values."""
+    """Choose a logarithmic axis where a linear one would hide the null's band or the smallest values."""
     if prefer_log(value, null[0], null[2]):
         log_axis(ax)
         return
@@ -285,7 +286,7 @@ def _layer_medians(value: Float[np.ndarray, "layer head"]) -> Float[np.ndarray, 
 
 
 def draw_published_band(ax: Axes, theme: Theme) -> None:
-    """Draw :data:`PUBLISHED_BAND` across axes whose height is a shape."""
+    """Draw :data:`PUBLISHED_BAND` on axes that show a shape vertically."""
     low, high = PUBLISHED_BAND
     label = f"published band [{low:g}, {high:g}]"
     ax.axhspan(low, high, facecolor=theme.naive, edgecolor=theme.naive, alpha=0.4, linestyle="--", label=label)
@@ -301,16 +302,16 @@ def matrix_statistic_by_layer(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw one statistic of every matrix by layer, a line for each component, with 95 % of the null at its own size.
+    """Draw one statistic of every matrix by layer, a line for each component, with 95 % of the null at its size.
 
-    The band is null_mean ± 1.96 null_std: of the Weibull shape that of the anchor at this number of weights. Where it
-    is narrower than a line, a line it is.
+    The band is null_mean ± 1.96 null_std; for the Weibull shape, these belong to the anchor at this number of weights.
+    A band narrower than a line is drawn as a line.
 
     Args:
         scores: a scores tree with /matrices, or its /matrices.
-        statistic: its name, or that of another number of matrices, ``"sigma"`` say.
-        components: which; all if None.
-        published: whether to draw :data:`PUBLISHED_BAND`, too.
+        statistic: its name, or the name of another number of matrices, such as ``"sigma"``.
+        components: components to draw; all if None.
+        published: whether to draw also :data:`PUBLISHED_BAND`.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
@@ -350,7 +351,7 @@ def matrix_statistic_by_layer(
     ):
         own = value.sel(component=name).values
         there = np.isfinite(own)
-        again = k >= len(theme.series)  # colours come again: then marks are hollow
+        again = k >= len(theme.series)  # colours repeat, with hollow marks
         ax.plot(
             (places + width * (k - 0.5 * (len(names) - 1)))[there], own[there], color=colour, marker=marker,
             linestyle=style, linewidth=0.8, markersize=4.0, markerfacecolor=theme.surface if again else colour,

@@ -1,4 +1,4 @@
-"""One statistic of heads or matrices against another: scatter, and the corner of the first four moments."""
+"""Scatter plots of two statistics of heads or matrices, and the corner plot of the first four moments."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from rmtbase.laws import pearson_bound
 from rmtbase.statistics import ELEMENT_STATISTICS
 
 MOMENTS = ("mean", "sigma", "skewness", "excess_kurtosis")
-"""What a corner plot shows: w̄/s, s, and the two standardised moments above them."""
+"""Statistics of a corner plot: w̄/s, s, and the next two standardized moments."""
 
 _BINS = 24
-_NARROW = 6.0  # inches of a corner, below which each axis has few ticks
-_NULLS = 8  # of different shapes that are marked
+_NARROW = 6.0  # inches; axes of a narrower corner plot have few ticks
+_NULLS = 8  # most nulls of different shapes that are marked
 
 
 class _Points(NamedTuple):
-    """One statistic of every head: its values, and mean and spread of the null (NaN of what has none)."""
+    """Values of a statistic for every head, with mean and spread of the null (NaN if it has none)."""
 
     value: Float[np.ndarray, " head"]
     mean: Float[np.ndarray, " head"]
@@ -65,21 +65,21 @@ def statistic_scatter(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw one statistic of every head, or matrix, against another, with the null's mean and what holds 95 % of it.
+    """Draw one statistic of every head or matrix against another, with the null's mean and its 95 % range.
 
-    Of skewness and excess kurtosis the line is Pearson's bound, which no sample crosses
-    (:func:`rmtbase.laws.pearson_bound`); of σ and entropy it is that of a normal law, ½ ln(2πe σ²).
+    For skewness and excess kurtosis, the line is Pearson's bound, which no sample crosses
+    (:func:`rmtbase.laws.pearson_bound`). For σ and entropy, it is the normal law's ½ ln(2πe σ²).
 
     Args:
         scores: a scores tree, or one of its groups. For several files: ``overlay(statistic_scatter, {...})``.
-        x: name of a statistic, or of another number of the group, ``"sigma"`` say.
-        y: the same, of the other axis.
+        x: name of a statistic, or of another number of the group, such as ``"sigma"``.
+        y: the same for the other axis.
         group: ``"heads"``: spectra of heads; ``"elements"``: elements of heads; ``"matrices"``: whole matrices.
-        component: of elements ``"W_QK"`` if None; of matrices all if None.
-        by_layer: whether marks have the colour of their layer, the first one the strongest.
+        component: matrix to draw; if None, ``"W_QK"`` for elements, and all components for matrices.
+        by_layer: whether marks have the colour of their layer, strongest for the first layer.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
-        legend: whether to draw one, below the axes, and with ``by_layer`` a scale of layers beside them.
+        legend: whether to draw one below the axes and, with ``by_layer``, a scale of layers beside them.
 
     Returns:
         The axes: x against y.
@@ -115,13 +115,13 @@ def moment_corner(
 ) -> Picture:
     """Draw the first four moments of the elements of every head against one another, with Pearson's bound.
 
-    The diagonal holds the histogram of each; of the others each panel is a :func:`statistic_scatter`.
+    The diagonal holds the histograms; each other panel is a :func:`statistic_scatter`.
 
     Args:
         tables: a scores tree with /heads/elements, or several by title, at most five.
-        component: of the heads.
+        component: matrix of the heads.
         theme: colours, or their name.
-        width: of the figure in inches.
+        width: width of the figure in inches.
 
     Raises:
         ParameterError: no elements of heads, no such component, no tables or more than five.
@@ -176,7 +176,7 @@ def moment_corner(
 
 
 def _symbol(name: str) -> str:
-    """A moment's symbol, which panels as small as a corner's have room for."""
+    """Return the symbol of a moment, short enough for the small panels of a corner plot."""
     return rf"${ELEMENT_STATISTICS[name].symbol}$" if name in ELEMENT_STATISTICS else r"$\sigma$"
 
 
@@ -201,7 +201,7 @@ def _scatter(
 
 
 def _nulls(ax: Axes, pairs: Sequence[tuple[_Points, _Points]], theme: Theme) -> None:
-    """Those of all tables together: the nulls of one shape are the same, and each is marked once."""
+    """Mark the nulls of all tables; heads of one shape have the same null, which is marked once."""
     own = np.concatenate([
         np.column_stack([x.mean, x.spread, y.mean, y.spread])[np.isfinite(x.value) & np.isfinite(y.value)]
         for x, y in pairs
@@ -226,7 +226,7 @@ def _nulls(ax: Axes, pairs: Sequence[tuple[_Points, _Points]], theme: Theme) -> 
 
 
 def _layers(table: xr.Dataset, name: str) -> Float[np.ndarray, " head"]:
-    """The place of the layer of each of the points."""
+    """Return the place of the layer of each point."""
     value = column_of(table, name)
     places = xr.DataArray(np.arange(float(table.sizes["layer"])), dims="layer")
     return (
@@ -252,7 +252,7 @@ def _colour_layers(
 
 
 def layer_bar(axes: Sequence[Axes], table: xr.Dataset, theme: Theme) -> None:
-    """Draw the scale of layers beside axes, once for all of them."""
+    """Draw one scale of layers beside all axes."""
     bar = axes[0].get_figure().colorbar(_colours_of_layers(table, theme), ax=axes, shrink=0.8)  # type: ignore[union-attr]  # axes always lie in a figure
     layer_axis(bar.ax, "y", table, theme)
     bar.ax.invert_yaxis()
@@ -262,10 +262,10 @@ def layer_bar(axes: Sequence[Axes], table: xr.Dataset, theme: Theme) -> None:
 
 
 def _bounds(ax: Axes, x: str, y: str, values: Float[np.ndarray, " head"], theme: Theme) -> None:
-    """The curve that two statistics cannot cross, or that a normal law lies on."""
+    """Draw the curve that two statistics cannot cross, or on which a normal law lies."""
     if (x, y) == ("skewness", "excess_kurtosis"):
         finite = np.abs(values[np.isfinite(values)])
-        end = 2.0 ** np.ceil(np.log2(max(2.0 * finite.max(initial=0.0), 0.25)))  # the same for most files
+        end = 2.0 ** np.ceil(np.log2(max(2.0 * finite.max(initial=0.0), 0.25)))  # equal for most files
         at = np.linspace(-end, end, 401)
         bound, (left, right) = pearson_bound(at) - 3.0, ax.get_xlim()
         ax.plot(at, bound, color=theme.free_law, linewidth=1.3, label="Pearson's bound", scaley=False)

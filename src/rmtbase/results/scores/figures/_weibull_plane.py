@@ -1,4 +1,4 @@
-"""The Weibull fits of a model's matrices: the plane of shape and scale, and what the tail takes from the shape."""
+"""Weibull fits of a model's matrices: the plane of shape and scale, and the effect of the tail on the shape."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def weibull_plane(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw λ̂ against k̂ of every matrix, in its component's colour, with 95 % of the null's k̂ at each size.
+    """Draw λ̂ against k̂ of every matrix in its component's colour, with 95 % of the null's k̂ at each size.
 
-    Of a trajectory a line leads from the first step to the last through the median of each component's layers, which
-    begins at an open mark; the matrices are those of the last step.
+    For a trajectory, a line follows the median over each component's layers, from an open mark at the first step to the
+    last step, whose matrices are drawn.
 
     Args:
         scores: a scores tree or a trajectory, with /matrices and their Weibull fits.
@@ -85,14 +85,15 @@ def body_and_tail(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the Weibull shape of the body beside that of all weights, of every matrix of each component.
+    """Draw the Weibull shape of the body beside that of all weights, for every matrix of each component.
 
-    k̂ of the middle 80 % of magnitudes, and k̂ without a trim: what the tail takes from it. The lines are what the law of
-    the initial entries gives to either, the anchors. For several models: ``compare(body_and_tail, {...})``.
+    k̂ of the middle 80 % of magnitudes and k̂ without a trim differ by the effect of the tail. The lines are the
+    anchors: the values of both for the law of the initial entries.
+    For several models: ``compare(body_and_tail, {...})``.
 
     Args:
         scores: a scores tree with /matrices, or its /matrices.
-        published: whether to draw :data:`PUBLISHED_BAND`, too.
+        published: whether to draw also :data:`PUBLISHED_BAND`.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
@@ -132,7 +133,7 @@ def body_and_tail(
 def shape_and_scale(
     matrices: xr.Dataset,
 ) -> tuple[Float[np.ndarray, "step layer component"], Float[np.ndarray, "step layer component"]]:
-    """k̂ and λ̂ of every matrix, λ̂ in the units of the weights: λ̂ over the root mean square times that of (w̄, s)."""
+    """Return k̂ and λ̂ of every matrix, with λ̂ rescaled by the root mean square to the units of the weights."""
     dims = ("step", "layer", "component")
     shape, ratio, mean = (matrices["observed"].sel(statistic=name).transpose(*dims).values for name in _NEEDED)
     return shape, ratio * matrices["sigma"].transpose(*dims).values * np.hypot(1.0, mean)

@@ -1,4 +1,4 @@
-"""The Weibull probability plot of one matrix, what is left of its line, and its largest weights beside the body's."""
+"""Weibull probability plot of one matrix, its residuals, and its largest weights against the body's law."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from rmtbase.statistics import ElementSketch
 from rmtbase.tables import layer_numbers
 
 TRIM = 0.1
-"""The share at either end that the body's fit leaves out."""
+"""Share at either end that the fit of the body omits."""
 
-_POINTS = 120  # of a sketch's distribution
+_POINTS = 120  # points of a sketch's distribution
 _STATISTICS = ("weibull_shape", "weibull_scale", "mean")
-_PERCENT = (0.5, 0.99, 0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6, 0.9, 0.9999, 1 - 1e-6)  # those that matter first
-_APART = {"x": 0.11, "y": 0.05}  # of the axis, the least distance of two ticks
-_BODY_ENDS = 0.9  # share of the weights from which on their numbers are shown
+_PERCENT = (0.5, 0.99, 0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6, 0.9, 0.9999, 1 - 1e-6)  # most important ticks first
+_APART = {"x": 0.11, "y": 0.05}  # least distance of two ticks, relative to the axis
+_BODY_ENDS = 0.9  # share of the weights beyond which their numbers are shown
 
 
 def weibull_plot(
@@ -42,15 +42,15 @@ def weibull_plot(
 ) -> Axes:
     """Draw the Weibull probability plot of one matrix: ln(−ln(1 − F)) against ln |w|, in which a Weibull law is a line.
 
-    The line is the least-squares fit between the trims, which are dotted. The null is the law of the initial entries at
+    The line is the least-squares fit between the trims, the dotted lines. The null is the law of the initial entries at
     the matrix's own root mean square, with 95 % of each order statistic of as many independent entries
     (:func:`rmtbase.laws.weibull_quantile_noise`).
 
     Args:
-        weights: a sketch of the matrix; or a scores tree with /matrices, whose histograms tell F at ten magnitudes of
-            each decade, exactly.
-        layer: of a scores tree; the middle one that has the component if None.
-        component: of a scores tree; the first if None.
+        weights: a sketch of the matrix; or a scores tree with /matrices, whose histograms give F exactly at ten
+            magnitudes per decade.
+        layer: layer in a scores tree; if None, the middle one that has the component.
+        component: component in a scores tree; the first if None.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
@@ -95,13 +95,13 @@ def weibull_residuals(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw what is left of the Weibull plot when its line is taken away, Y − k̂ ln(|w|/λ̂), with the null's own curve.
+    """Draw the residuals of the Weibull plot, Y − k̂ ln(|w|/λ̂), with the null's own curve.
 
-    The null is not straight either: its curve is that of the initial entries about the anchor's line, with 95 % at each
-    rank. Arguments, data and errors as in :func:`weibull_plot`.
+    The null is curved, too: its curve shows the residuals of the initial entries about the anchor's line, with 95 % at
+    each rank. Arguments, data and errors as in :func:`weibull_plot`.
 
     Returns:
-        The axes: the share of weights below (on the Weibull plot's scale) against the residual.
+        The axes: the share of smaller weights (on the Weibull plot's scale) against the residual.
     """
     found = magnitudes_of(weights, layer, component)
     anchor = weibull_anchor(TRIM, found.parent)
@@ -137,24 +137,25 @@ def trim_noise(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw how noisy each quantile is on the Weibull plot, which is why a fit of the body leaves its ends out.
+    """Draw the noise of each quantile on the Weibull plot, the reason why a fit of the body omits the ends.
 
-    Var ln(−ln(1 − F)) of an order statistic at share p of n is p / ((1 − p) ln²(1 − p)) / n to first order; drawn over
-    its least, at p = 0.797, with what the trims leave out shaded. Beside it the variance of ln |w|, over its least, of
-    the initial entries, whose Weibull plot is no line (:func:`rmtbase.laws.weibull_quantile_noise`).
+    Var ln(−ln(1 − F)) of an order statistic at share p of n is p / ((1 − p) ln²(1 − p)) / n to first order. It is drawn
+    relative to its minimum, at p = 0.797, with the trimmed ends shaded. Beside it is the variance of ln |w| of the
+    initial entries, also relative to its minimum; their Weibull plot is not a line
+    (:func:`rmtbase.laws.weibull_quantile_noise`).
 
     Args:
         scores: a scores tree, whose ``initialization`` names the law of the entries; normal ones if None.
-        trim: the share at either end.
+        trim: share at either end.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
 
     Returns:
-        The axes: share p of weights below against the variance over its least (logarithmic).
+        The axes: share p of smaller weights against the variance over its minimum (logarithmic).
 
     Raises:
-        ParameterError: a trim that is none.
+        ParameterError: ``trim`` is not a valid share.
     """
     trim = float(require_trim(trim))
     parent = parents.require_parent(str(scores.attrs.get("initialization", "normal"))) if scores is not None else None
@@ -188,10 +189,10 @@ def tail_counts(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw how many weights are larger than a magnitude, beyond their 90 % quantile, against the body's Weibull law.
+    """Draw the number of weights above each magnitude beyond the 90 % quantile, against the body's Weibull law.
 
-    N exp(−(|w|/λ̂)^k̂) is what the fit of the body promises, N S(|w|) what as many initial entries do; where either
-    falls below one weight none is expected. Arguments, data and errors as in :func:`weibull_plot`.
+    The fit of the body predicts N exp(−(|w|/λ̂)^k̂) weights, and as many initial entries N S(|w|). If a prediction
+    falls below one weight, none is expected. Arguments, data and errors as in :func:`weibull_plot`.
 
     Returns:
         The axes: |w| over its root mean square against the number of weights beyond it, both logarithmic.
@@ -225,7 +226,7 @@ def tail_counts(
 
 
 def _hazard(p: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """ln(−ln(1 − p))."""
+    """Return ln(−ln(1 − p))."""
     with np.errstate(divide="ignore"):
         return np.log(-np.log1p(-p))
 
@@ -233,7 +234,7 @@ def _hazard(p: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 def _null(
     found: Magnitudes,
 ) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, " point"], Float[np.ndarray, " point"]]:
-    """Shares, the null's quantile of each over its root mean square, and 1.96 standard deviations of its logarithm."""
+    """Return shares, the null's quantiles over its root mean square, and 1.96 standard deviations of their ln."""
     n = found.number
     least, most = max(found.below.min() / 2, 0.5 / n), min(1 - 0.5 / n, 1 - (1 - found.below.max()) / 2)
     y = np.linspace(float(_hazard(np.array(least))), float(_hazard(np.array(most))), 200)
@@ -248,7 +249,7 @@ def _trims(ax: Axes, theme: Theme) -> None:
 
 
 def _shares(ax: Axes, which: str) -> None:
-    """Ticks of an axis of ln(−ln(1 − F)) that name F, none so near another that it would lie on it."""
+    """Label ticks of an axis of ln(−ln(1 − F)) with F, so that no two labels overlap."""
     low, high = ax.get_xlim() if which == "x" else ax.get_ylim()
     ticks: dict[float, str] = {}
     for share in _PERCENT:
@@ -266,17 +267,17 @@ def _title(found: Magnitudes) -> str:
 @in_one_line
 @dataclass(frozen=True)
 class Magnitudes:
-    """The distribution of |w| over N weights, and the Weibull law fitted to its body.
+    """Distribution of |w| over N weights, and the Weibull law fitted to its body.
 
     Attributes:
-        magnitude: ascending |w|.
-        below: the share of the weights below each.
+        magnitude: |w|, ascending.
+        below: share of the weights below each magnitude.
         number: N.
         rms: root mean square of the weights.
         shape, scale: k̂ and λ̂, in the units of the weights, at a trim of 0.1.
         parent: law of the initial entries.
-        title: what matrix it is.
-        largest: the largest |w| that are known, the very largest first.
+        title: name of the matrix.
+        largest: largest known |w|, descending.
     """
 
     magnitude: Float[np.ndarray, " point"]
@@ -293,7 +294,9 @@ class Magnitudes:
 def magnitudes_of(
     weights: xr.DataTree | xr.Dataset | ElementSketch, layer: int | None = None, component: str | None = None
 ) -> Magnitudes:
-    """The magnitudes of a sketch, or of one matrix of a scores file, the first component of the middle layer if None.
+    """Return the magnitudes of a sketch, or of one matrix of a scores file.
+
+    The defaults are the middle layer and the first component.
 
     Raises:
         ParameterError: no such matrix, one without a Weibull fit, or no histograms of magnitudes.
@@ -321,7 +324,7 @@ def magnitudes_of(
         raise ParameterError("component", component, f"one whose Weibull fit is known, in layer {layer}")
     edges = bin_edges(one["magnitude_bin"].values)
     share = one["log_magnitude_histogram"].values * np.diff(edges)
-    above = np.append(np.cumsum(share[::-1])[::-1], 0.0)  # a zero lies in no bin, but below all
+    above = np.append(np.cumsum(share[::-1])[::-1], 0.0)  # zeros are in no bin, but lie below all bins
     count = number * above
     known = (count > 0.5) & (count < number - 0.5)
     rms = sigma * float(np.hypot(1.0, mean))
@@ -334,7 +337,7 @@ def magnitudes_of(
 
 
 def _largest(weights: xr.DataTree | xr.Dataset, one: xr.Dataset, component: str) -> tuple[float, ...]:
-    """The super-weights of a matrix; if it has none, max |w − w̄|, which is max |w| but for the mean."""
+    """Return the magnitudes of a matrix's super-weights; if it has none, max |w − w̄|, close to max |w|."""
     if isinstance(weights, xr.DataTree) and "super_weights" in weights.children:
         found = weights["super_weights"].to_dataset()
         here = (found["layer"].values == one["layer"].item()) & (found["component"].values == component)
@@ -348,7 +351,7 @@ def _largest(weights: xr.DataTree | xr.Dataset, one: xr.Dataset, component: str)
 def _of_sketch(sketch: ElementSketch) -> Magnitudes:
     fit, n = sketch.body, sketch.count
     low, high = np.log(-np.log1p(-np.array([1.0, n - 1.0]) / n)).tolist()
-    body = -np.expm1(-np.exp(np.linspace(low, high, _POINTS)))  # evenly on the Weibull plot
+    body = -np.expm1(-np.exp(np.linspace(low, high, _POINTS)))  # evenly spaced on the Weibull plot
     tail = 1.0 - np.geomspace(0.1, 1.0 / n, _POINTS // 2)
     below = np.union1d(body, tail)
     magnitude = sketch.magnitude_quantile(below)

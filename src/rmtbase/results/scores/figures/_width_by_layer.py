@@ -1,4 +1,4 @@
-"""The width of the elements of every head by layer, with their entropy, or how far they are from a normal law."""
+"""Width of the elements of every head by layer, with their entropy or their divergence from a normal law."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.results.scores.figures._statistic_by_layer import places_in_layer
 
 _UNIT = 0.5 * np.log(2 * np.pi * np.e)  # nats, the entropy of a normal law of width 1
-_APART = 0.8  # of its own range, by which each axis reaches beyond its data, towards the other's
+_APART = 0.8  # share of its own range by which each axis extends beyond its data, towards the other's
 
 
 def width_by_layer(
@@ -30,13 +30,13 @@ def width_by_layer(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw σ of the elements of every head that has any by layer, and beside it a second quantity.
+    """Draw σ of the elements of every head by layer, and a second quantity beside it.
 
-    With ``"entropy"`` both axes are one: a head stands at σ, and at the σ of the normal law that has its entropy S,
-    which the right axis gives in nats. Where the elements are normal the two marks lie on each other; S is lower
-    otherwise. With ``"kl_matched_normal"`` there is σ_fit, the width of the normal law of the core, too, and to the
-    right the divergence from the normal law of the same mean and σ, with the band that holds 95 % of random heads. The
-    two axes reach beyond their data, σ downwards and the divergence upwards, so that neither hides the other.
+    With ``"entropy"`` the two axes have the same scale: a head has a mark at σ, and one at the σ of the normal law with
+    its entropy S, which the right axis gives in nats. The two marks coincide if the elements are normal; otherwise S is
+    lower. With ``"kl_matched_normal"`` the left axis also shows σ_fit, the width of the normal law fitted to the core,
+    and the right axis the divergence from the normal law with the same mean and σ, with a band of 95 % of random heads.
+    The axes extend beyond their data, σ downwards and the divergence upwards, so that neither hides the other.
 
     Args:
         scores: a scores tree with /heads/elements.
@@ -47,7 +47,7 @@ def width_by_layer(
         legend: whether to draw one, below the axes.
 
     Returns:
-        The left axes: layer against σ. Those to the right are the last of the figure's.
+        The left axes: layer against σ. The right axes are the last ones of the figure.
 
     Raises:
         ParameterError: no elements of heads with their σ, no such component, or another quantity.
@@ -103,7 +103,7 @@ def width_by_layer(
 
 
 def _divergence(ax: Axes, x: Float[np.ndarray, "layer head"], table: xr.Dataset, theme: Theme, size: float) -> None:
-    """The divergence on an axis to the right, as wide as its null below its data."""
+    """Draw the divergence on an axis to the right, extended upwards so that it lies below σ."""
     one = table.sel(statistic="kl_matched_normal")
     value, mean, spread = (one[name].values for name in ("observed", "null_mean", "null_std"))
     right = styled(ax.twinx(), theme)
@@ -134,10 +134,10 @@ def _range(*values: np.ndarray) -> tuple[float, float]:
 
 
 def _entropy_of(width: ArrayLike) -> ArrayLike:
-    """The entropy of a normal law of that width, in nats."""
+    """Return the entropy in nats of a normal law of that width."""
     return _UNIT + np.log(np.fmax(width, 1e-300))
 
 
 def _width_of(entropy: ArrayLike) -> ArrayLike:
-    """Its inverse."""
+    """Return the width of a normal law with that entropy."""
     return np.exp(np.clip(np.asarray(entropy) - _UNIT, -600.0, 600.0))

@@ -1,4 +1,4 @@
-"""What each figure of a page shows, and how to read it."""
+"""Captions of a page's figures: what each shows, and how to read it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rmtbase.tables import Circuit, heads_present, not_testable_words, shapes_of
 
 
 class Caption(NamedTuple):
-    """The words of a figure.
+    """Texts of a figure.
 
     Attributes:
-        title: what it shows.
-        reading: how to read it.
-        description: what a reader who cannot see it is told.
+        title: subject of the figure.
+        reading: explanation of how to read it.
+        description: alternative text for readers who cannot see it.
     """
 
     title: str
@@ -155,11 +155,11 @@ _OWN_NULL_CAPTIONS = _CAPTIONS | {
 
 
 def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
-    """The captions of a scores tree's figures by name.
+    """Return the captions of a scores tree's figures by name.
 
     Args:
-        scores: the tree.
-        by_statistic: what the bars of the statistics show, in words.
+        scores: scores tree.
+        by_statistic: description of the bars of the statistics.
     """
     of = {"analytic": _ANALYTIC_CAPTIONS, "resampled": _OWN_NULL_CAPTIONS}
     named = of.get(scores.attrs["null_method"], _CAPTIONS)
@@ -168,7 +168,7 @@ def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
 
 
 def of_circuit(circuit: Circuit) -> Caption:
-    """The caption of the map of a further circuit."""
+    """Return the caption of the map of a further circuit."""
     noun, symbol = circuit.noun, circuit.symbol
     return Caption(
         f"Which {noun}s look unlike random ones by {symbol}",
@@ -188,7 +188,7 @@ _CIRCUITS = {
 
 
 def circuit_words(circuit: Circuit) -> tuple[str, str]:
-    """The title of a further circuit's section, and what the circuit says."""
+    """Return the title of a further circuit's section, and a sentence about the circuit."""
     title, says = _CIRCUITS[circuit.name]
     if len(circuit.factors) > 1:
         return title, f"says {says}."
@@ -196,7 +196,7 @@ def circuit_words(circuit: Circuit) -> tuple[str, str]:
 
 
 def draws_of(scores: xr.DataTree) -> list[int]:
-    """How many draws the null of each shape has: the least and the most, or the one number."""
+    """Return the smallest and the largest number of null draws over all shapes, or their common number."""
     null = scores["null"].to_dataset()
     each = null["null_draws"].values.tolist() if "null_draws" in null else [int(scores.attrs["null_draws"])]
     return sorted({min(each), max(each)})
@@ -213,13 +213,13 @@ _WEIGHTS = {
 
 
 def null_entries(attrs: Mapping[Any, Any]) -> str:
-    """The law of the elements under the null of a scores file, one of :data:`rmtbase.parameters.INITIALIZATIONS`."""
+    """Return the law of elements under a file's null, one of :data:`rmtbase.parameters.INITIALIZATIONS`."""
     said = str(attrs["null"])
     return next((name for name, words in ENTRIES_IN_WORDS.items() if f"i.i.d. {words} " in said), "normal")
 
 
 def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
-    """Two sentences for a reader who knows no statistics: what was compared with what, and what came of it."""
+    """Write two sentences for a reader without statistics: the comparison, and its result."""
     attrs = scores.attrs
     shapes = shapes_of(scores)
     shape = "of its own shape"

@@ -1,4 +1,4 @@
-"""Numbers and formulas as a page shows them."""
+"""Formats of numbers and formulas on a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number with that many significant digits; a dash where there is none."""
+    """Format a number with ``digits`` significant digits; NaN is a dash."""
     if math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -25,7 +25,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def mean_and_std(mean: float, std: float) -> str:
-    """A mean to the second digit of its standard deviation, and that."""
+    """Format a mean to the second digit of its standard deviation, followed by that deviation."""
     if not (math.isfinite(mean) and math.isfinite(std) and 1e-4 <= std < 1e5 and abs(mean) < 1e6):
         return f"{number(mean, 3)} ± {number(std, 2)}"
     decimals = max(0, 1 - math.floor(math.log10(std)))
@@ -37,7 +37,7 @@ def _fixed(value: float, decimals: int) -> str:
 
 
 def z_text(value: float) -> str:
-    """A z-score with one decimal; beyond a thousand with three digits."""
+    """Format a z-score with one decimal, or with three digits beyond a thousand."""
     if not math.isfinite(value) or abs(value) >= 1000:
         return number(value, 3)
     return _fixed(value, 1)
@@ -60,7 +60,7 @@ _TOKENS = (
 
 
 def formula(latex: str) -> Markup:
-    """The registry's simple LaTeX as HTML with sub- and superscripts."""
+    """Convert the registry's simple LaTeX to HTML with sub- and superscripts."""
     text = str(escape(latex)).replace("\\sum_", "\\sum _").replace("\\Sigma\\", "\\Sigma \\")
     text = re.sub(r"(\\[A-Za-z]+)_", r"\1 _", text)
     for pattern, replacement in _TOKENS:

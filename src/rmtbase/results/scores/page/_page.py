@@ -1,4 +1,4 @@
-"""The page: what the templates are given, and how they put it in."""
+"""Rendering of the page: variables for the templates, and the environment that inserts them."""
 
 from __future__ import annotations
 
@@ -54,30 +54,30 @@ _FACTORS = {
     "orthogonal": "rows of orthogonal matrices",
 }
 _NO_LAW = "none is known at this shape, so that no head is scored on it"
-_LONGEST = 100_000  # characters of one text
-_MOST_RUNS = 8  # of layers that differ from those before, told one by one
+_LONGEST = 100_000  # most characters in one text
+_MOST_RUNS = 8  # most runs of equal layers that are listed one by one
 _UNNAMED = {
     "": "these arrays",
     "arrays": "these arrays",
     "state dict": "this state dict",
-}  # what has no name of its own
+}  # names for models without one
 
 
 def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: bool = True) -> str:
-    """One HTML page that says which heads left the null, how far and by which statistic, and shows it.
+    """Render one HTML page that shows which heads differ from the null, how far and by which statistic.
 
-    The page needs no network and opens from disk: styles, script and figures are inside, and a content security
-    policy forbids the rest. It follows the reader's choice of light or dark.
+    The page opens from disk and needs no network: it contains its styles, script and figures, and a content security
+    policy forbids everything else. It follows the reader's preference for light or dark.
 
     Args:
         scores: the tree that ``rmtbase.score`` or ``rmtbase.score_heads`` returns, or ``rmtbase.results.open_scores``
             reads.
-        date: the date on the page; today's if None, or that of the environment's SOURCE_DATE_EPOCH.
-        pictures: whether the figures are drawn, which takes nearly all of the time; without them the page has its words
-            and tables alone.
+        date: date on the page; if None, the date of the environment's SOURCE_DATE_EPOCH or today.
+        pictures: whether to draw the figures, which takes nearly all of the time; without them the page has only its
+            text and tables.
 
     Raises:
-        ParameterError: it is no scores tree, or holds what no scores hold.
+        ParameterError: ``scores`` is not a scores tree, or holds invalid values.
     """
     require_scores(scores)
     _require_renderable(scores)
@@ -134,7 +134,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
 
 
 def _today() -> datetime.date:
-    """Today in UTC, or the day that a reproducible build asks for."""
+    """Return today's date in UTC, or the date of a reproducible build."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     if not epoch:
         return datetime.datetime.now(datetime.UTC).date()
@@ -146,7 +146,7 @@ def _today() -> datetime.date:
 
 
 def _farthest(heads: xr.Dataset) -> dict[str, Any] | None:
-    """The head farthest from the null: its distance and what that is of; None where no head was scored."""
+    """Return the head farthest from the null, its distance and its statistic; None if no head was scored."""
     ordered = heads.transpose("layer", "head", ...)
     distance = np.abs(farthest_distance(ordered))
     if np.isnan(distance).all():
@@ -160,13 +160,13 @@ def _farthest(heads: xr.Dataset) -> dict[str, Any] | None:
 
 
 def _statistic_option(name: str) -> str:
-    """A statistic in words, with the scale that its distances are on where that is another."""
+    """Name a statistic in words, with the scale of its distances if that is logarithmic."""
     on_log_scale = name in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[name].on_log_scale
     return statistic_words(name) + (" (z of its ln)" if on_log_scale else "")
 
 
 def _environment() -> Environment:
-    """Templates in which all that is put in is harmless text, escaped, unless a template made it."""
+    """Return the templates, which escape all inserted text and make it harmless, unless a template made it."""
     environment = Environment(
         loader=PackageLoader("rmtbase.results.scores.page"),
         autoescape=True,
@@ -190,7 +190,7 @@ def _resource(name: str) -> str:
 
 
 def _drawings(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Markup]:
-    """The figures as SVG elements, by name: of further circuits the map alone."""
+    """Draw the figures as SVG elements, by name; further circuits have only their map."""
     maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
     captioned = {**caption, **maps}
     with page_settings() as theme:
@@ -201,7 +201,7 @@ def _drawings(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, 
 
 
 def _circuit(scores: xr.DataTree, name: str, drawings: Mapping[str, Markup]) -> dict[str, Any]:
-    """What the page says of a further circuit."""
+    """Return the page's texts and tables about a further circuit."""
     tree, circuit = circuit_scores(scores, name), CIRCUITS[name]
     summary = summarize_scores(tree)
     title, says = circuit_words(circuit)
@@ -224,9 +224,9 @@ def _circuit(scores: xr.DataTree, name: str, drawings: Mapping[str, Markup]) -> 
 
 
 def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
-    """How many layers, heads and dimensions there are, as facts at the head of the page: each a term and what it is.
+    """Return the numbers of layers, heads and dimensions as facts for the head of the page: terms and values.
 
-    Of a model whose layers differ a fact for each run of layers that do not.
+    If layers differ, there is one fact for each run of equal layers.
     """
     attrs, heads = scores.attrs, scores["heads"].to_dataset()
     names = ("n_heads", "n_key_heads", "d_query", "d_head", "d_key")
@@ -273,7 +273,7 @@ def _sections(
 
 
 def _null(scores: xr.DataTree) -> dict[str, Any]:
-    """What the templates say of the null."""
+    """Return the variables about the null that the templates use."""
     attrs = scores.attrs
     method, resampling = attrs.get("null_method"), str(attrs["null"]).partition(":")[0]
     if method not in _NULL_METHODS or (method == "resampled" and resampling not in _RESAMPLINGS):
@@ -297,13 +297,13 @@ def _null(scores: xr.DataTree) -> dict[str, Any]:
 
 
 def _accuracies(provenance: str) -> dict[str, list[str]]:
-    """How well each statistic's law is known, by the record that the file keeps of it: the statistics of each word."""
+    """Group the statistics by the accuracy of their laws, according to the record that the file keeps."""
     statistics: dict[str, list[str]] = {}
     record = json.loads(provenance).get("null", {})
     of_shapes = list(record.values()) if all(isinstance(one, dict) for one in record.values()) else [record]
     for of_shape in of_shapes:
         for name, accuracy in of_shape.items():
-            if name not in SPECTRAL_STATISTICS:  # what else a record says
+            if name not in SPECTRAL_STATISTICS:  # other entries of a record
                 continue
             names = statistics.setdefault(_NO_LAW if accuracy == "none" else accuracy, [])
             names += [name] if name not in names else []
@@ -311,7 +311,7 @@ def _accuracies(provenance: str) -> dict[str, list[str]]:
 
 
 def _require_renderable(scores: xr.DataTree) -> None:
-    """What is counted and looked up must be numbers and known names; all other text is only shown."""
+    """Require numbers and known names wherever the page counts or looks up; all other text is only shown."""
     heads = scores["heads"].to_dataset()
     for name in ("layer", "head"):
         if heads[name].dtype.kind not in "iu":

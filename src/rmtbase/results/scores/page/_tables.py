@@ -1,4 +1,4 @@
-"""Score tables: fixed columns, and five columns that show whichever statistic the reader picks."""
+"""Score tables with fixed columns, and with five columns for a statistic that the reader selects."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ SCORE_COLUMNS = {
     "p": "how often the null gives so extreme a value; ≤: the smallest that so many draws can show",
     "q": "the share of chance findings to expect among all rows whose q is as small",
 }
-"""The five columns of a statistic, with what they mean."""
+"""The five columns of a statistic, with their meanings."""
 
 
 UNKNOWN = -1
-"""The place of the colour of a z-score that is not known: hatched, on no place of the scale."""
+"""Colour index of an unknown z-score, which is hatched and not on the scale."""
 
 
 class ZScore(NamedTuple):
-    """A z-score as text, and the place of its colour on the heat maps' scale."""
+    """z-score as text, with the index of its colour on the scale of the heat maps."""
 
     text: str
     colour: int
@@ -51,10 +51,10 @@ class Column:
     """A fixed column.
 
     Attributes:
-        title: its header.
-        cells: each row's: texts or numbers, z-scores, or statistics (None: a dash).
-        kind: which of these; words and statistics sort as words and stand on the left.
-        tip: what the header means.
+        title: header.
+        cells: one cell per row: texts or numbers, z-scores, or statistics (None: a dash).
+        kind: kind of the cells; texts and statistics are sorted as words and aligned left.
+        tip: meaning of the header.
     """
 
     title: str
@@ -65,7 +65,7 @@ class Column:
 
 @dataclass(frozen=True)
 class ScoreTexts:
-    """What the five columns show for one statistic, row by row."""
+    """Texts of the five columns for one statistic, row by row."""
 
     observed: list[str]
     null: list[str]
@@ -79,13 +79,13 @@ class ScoreTable:
     """A table of scores.
 
     Attributes:
-        name: unique on the page.
-        caption: what it lists.
+        name: name, unique on the page.
+        caption: caption of the table.
         fixed: columns that do not depend on the statistic.
-        texts: by statistic, the other columns.
-        flagged: the rows that the filter keeps.
-        filter_label: words of the filter.
-        first: the statistic shown first.
+        texts: texts of the other columns, by statistic.
+        flagged: whether the filter keeps each row.
+        filter_label: label of the filter.
+        first: statistic shown first.
     """
 
     name: str
@@ -97,9 +97,9 @@ class ScoreTable:
     first: str
 
     def packed(self) -> dict[str, dict[str, list[Any]]]:
-        """The five columns of each statistic as strings joined by a bar; one that is the same in every row only once.
+        """Join the five columns of each statistic into strings separated by bars, by the names of the options.
 
-        By the names that the options have, where a name is not harmless as it stands.
+        A column with the same text in every row has it only once. Names are escaped by ``shown``.
         """
         return {shown(name): _packed(texts) for name, texts in self.texts.items()}
 
@@ -113,7 +113,7 @@ def _packed(texts: ScoreTexts) -> dict[str, list[Any]]:
 
 
 def _score_texts(scores: xr.Dataset, floors: Mapping[str, ArrayLike]) -> dict[str, ScoreTexts]:
-    """By statistic, of observed, null_mean, null_std, z_score, p_value and q_value, (row, statistic).
+    """Format the scores of each statistic, given their variables with dimensions (row, statistic).
 
     A p-value that is its statistic's floor, and its q-value, are shown as bounds.
     """
@@ -139,7 +139,7 @@ def _null(mean: float, std: float, median: float) -> str:
 
 
 def _medians(one: xr.Dataset) -> Float[np.ndarray, " row"]:
-    """Of the null; NaN of whole matrices, whose quantiles are not kept."""
+    """Return the median of the null; NaN for whole matrices, whose quantiles are not kept."""
     if "null_quantile" not in one:
         return np.full(one.sizes["row"], np.nan)
     return one["null_quantile"].sel(probability=0.5).values
@@ -150,7 +150,7 @@ def _numbers(values: Iterable[Any], digits: int = 4) -> list[str]:
 
 
 def _bounded(values: Float[np.ndarray, " row"], p_value: Float[np.ndarray, " row"], floor: ArrayLike) -> list[str]:
-    """Numbers, those whose p-value is the floor as "≤ 2e−5"."""
+    """Format numbers; those whose p-value is the floor become bounds, such as "≤ 2e−5"."""
     at_floor = at_p_value_floor(p_value, floor)
     return [f"≤ {text}" if bound else text for text, bound in zip(_numbers(values, 2), at_floor, strict=True)]
 
@@ -163,7 +163,7 @@ def _z_scores(z: Float[np.ndarray, " row"]) -> list[ZScore]:
 
 
 def heads_table(scores: xr.DataTree, level: float, first: str, statistics: Sequence[str] | None = None) -> ScoreTable:
-    """The table of heads, with the statistics named, or all."""
+    """Return the table of heads, with the named statistics or all of them."""
     circuit, heads = circuit_of(scores.attrs), scores["heads"].to_dataset().transpose("layer", "head", ...)
     there = heads_present(heads)
     single, joint = (np.broadcast_to(each[:, None], there.shape)[there] for each in layer_p_value_floors(scores))
@@ -204,13 +204,13 @@ def heads_table(scores: xr.DataTree, level: float, first: str, statistics: Seque
 
 
 def _rows(group: xr.Dataset, across: str, there: Bool[np.ndarray, "layer across"]) -> xr.Dataset:
-    """What a group holds of the heads or matrices that are there, one row for each."""
+    """Flatten a group to one row for each head or matrix that is present."""
     flat = group.stack(row=("layer", across)).transpose("row", ...).reset_index("row")
     return flat if there.all() else flat.isel(row=np.flatnonzero(there))
 
 
 def _place(group: xr.Dataset, there: Bool[np.ndarray, "layer across"]) -> list[Column]:
-    """The columns that say which layer a row is of."""
+    """Return the columns that name the layer of a row."""
     rows = np.nonzero(there)[0].tolist()
     numbers, stacks = layer_numbers(group), layer_stacks(group)
     layer = Column("layer", [numbers[row] for row in rows], tip="−1: outside the layers" if -1 in numbers else "")
@@ -218,7 +218,7 @@ def _place(group: xr.Dataset, there: Bool[np.ndarray, "layer across"]) -> list[C
 
 
 def _shapes(scores: xr.DataTree, circuit: Circuit, there: Bool[np.ndarray, "layer head"]) -> list[Column]:
-    """The column of the sizes of each head's matrices, where these differ."""
+    """Return the column of the sizes of each head's matrices, if they differ."""
     null, shapes = scores["null"].to_dataset(), shapes_of(scores)
     if "layer_shape" not in null:
         return []
@@ -228,7 +228,7 @@ def _shapes(scores: xr.DataTree, circuit: Circuit, there: Bool[np.ndarray, "laye
 
 
 def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable:
-    """The table of weight matrices, with what is known of their spectra."""
+    """Return the table of weight matrices, with the known facts about their spectra."""
     matrices = matrices.transpose("layer", "component", ...)
     there = matrices_present(matrices)
     flat = _rows(matrices, "component", there)
@@ -241,7 +241,7 @@ def matrices_table(matrices: xr.Dataset, level: float, first: str) -> ScoreTable
 
 
 def experts_table(experts: xr.Dataset, level: float, first: str) -> ScoreTable:
-    """The table of experts: of each layer and component how many there are, how many differ, and the farthest."""
+    """Return the table of experts: for each layer and component their number, how many differ, and the farthest."""
     experts = experts.transpose("layer", "expert", "component", ...)
     distance = np.nan_to_num(np.abs(experts["z_score"].values), nan=-1.0).max(axis=-1)
     farthest = experts.isel(expert=xr.DataArray(distance.argmax(axis=1), dims=("layer", "component")))
@@ -268,13 +268,13 @@ def experts_table(experts: xr.Dataset, level: float, first: str) -> ScoreTable:
 
 
 def _of_tested(found: np.ndarray, tested: np.ndarray, all_of_them: np.ndarray) -> list[Any]:
-    """Counts, with how many could be tested where these are not all; ? where none could."""
+    """Format counts, with the number of tested ones if not all were tested; "?" if none was."""
     each = zip(found.tolist(), tested.tolist(), all_of_them.tolist(), strict=True)
     return ["?" if not n else k if n == total else f"{k} of {n}" for k, n, total in each]
 
 
 def _of_matrices(matrices: xr.Dataset, flat: xr.Dataset, there: Bool[np.ndarray, "layer component"]) -> list[Column]:
-    """Where each matrix of a table is, what it is, and the facts of its spectrum where these are known."""
+    """Return the columns for the place and name of each matrix, and for the facts of its spectrum if known."""
     shape = [
         "–" if np.isnan(rows) else f"{int(rows)} × {int(columns)}"
         for rows, columns in zip(flat["n_rows"].values, flat["n_columns"].values, strict=True)
