@@ -46,8 +46,8 @@ def diff(
     The change ΔW = W' - W is described by its norm over W's; the cosine between ΔW and W, negative where weights have
     shrunk; its effective rank; and the number of its directions that stand out of noise, at ``level``. Directions are
     counted against random sign flips of the change, as :func:`rmtbase.results.signal.signal` does with
-    ``null="signs"``. So rounded weights, whose noise is not normal, still have a direction in only a share ``level`` of
-    changes without any.
+    ``null="signs"``: rounding makes the noise of weights other than normal, yet a change without directions still has
+    one with probability ``level``.
 
     The second question is whether its directions are old ones, on the side of inputs (rows of W) and of outputs. The
     old directions are W's k strongest, where k is its effective rank (ΣS²)²/ΣS⁴ rounded up. The share of ‖ΔW‖_F² along

@@ -42,7 +42,7 @@ class Noise(ABC):
         return None
 
     def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any] | None:
-        """Return what :meth:`of_head` needs to know about each head."""
+        """Return what ``of_head`` needs to know about each head."""
         return None
 
     def prepare_groups(
@@ -51,7 +51,7 @@ class Noise(ABC):
         shared: Shaped[np.ndarray, "group one rank other_width"],
         sigmas: Float[np.ndarray, "group member"],
     ) -> Sequence[Any] | None:
-        """Return what :meth:`of_head` needs to know about each group of heads that share a factor."""
+        """Return what ``of_head`` needs to know about each group of heads that share a factor."""
         return None
 
     @abstractmethod

@@ -29,7 +29,7 @@ TAIL_VERDICTS = ("noise", "spikes", "power law", "effective depth", "not told ap
 NEED_A_LAW = (
     "strength_low", "strength_high", "rest_p_value", "noise_floor", "noise_scale_std", "detectable_strength"
 )  # fmt: skip
-"""Variables that are NaN with the null of sign flips: the scatter of eigenvalues and the test of the rest need a law."""
+"""Variables that are NaN with sign flips: the scatter of eigenvalues and the test of the rest need a law."""
 
 _LIMIT = "confidence limit of the mean strength, over the noise of the other factors"
 _TAILS = "heavy_tails"
