@@ -54,8 +54,8 @@ def diff(
     them is compared with the share under a random rotation of ΔW, whose mean is k/n of the n dimensions and whose law
     is :class:`rmtbase.laws.HaarTrace`. A change that is independent of the old matrix has uniform p-values, whatever
     its spectrum. A change that removes the old matrix depends on it: the difference of two independent matrices lies
-    along the old directions, at a cosine of -0.7. The last numbers are the largest |cos| of the first direction of ΔW
-    with any of W's r directions, and its p-value: for a random direction P(largest > c) is nearly
+    along the old directions, at a cosine of -0.7. The last numbers are the largest absolute cosine of the first
+    direction of ΔW with any of W's r directions, and its p-value: for a random direction P(largest > c) is nearly
     1 - (1 - P(β > c²))^r, with β a Beta variable of 1/2 and (n - 1)/2.
 
     One matrix at a time is in memory, with full decompositions of it and of its change. A head's W_O is

@@ -31,7 +31,7 @@ class TokenScores(NamedTuple):
         z_above, z_below: their scores √d cos(e_t, u), which have mean 0 and standard deviation 1 for a random
             direction, exactly.
         p_value: bound on the probability that any token's embedding lies as near to a random direction:
-            P(max |z| ≥ observed) is at most the number of tokens times P(|z_t| ≥ observed), whatever their dependence.
+            ``P(max |z| ≥ c)`` is at most the number of tokens times ``P(|z_t| ≥ c)``, whatever their dependence.
     """
 
     above: Int[np.ndarray, "direction token"]
