@@ -51,7 +51,7 @@ def diff(
 
     The second question is whether its directions are old ones, on the side of inputs (rows of W) and of outputs. The
     old directions are W's k strongest, where k is its effective rank (ΣS²)²/ΣS⁴ rounded up. The share of ‖ΔW‖_F² along
-    them is compared with the share under a random rotation of ΔW, whose mean is k/n of the n dimensions and whose law
+    them is compared with the share under a random rotation of ΔW, whose mean is k/n for n dimensions and whose law
     is :class:`rmtbase.laws.HaarTrace`. A change that is independent of the old matrix has uniform p-values, whatever
     its spectrum. A change that removes the old matrix depends on it: the difference of two independent matrices lies
     along the old directions, at a cosine of -0.7. The last numbers are the largest absolute cosine of the first
