@@ -111,7 +111,7 @@ def _as_json(table: xr.Dataset, summary: CompositionSummary) -> dict[str, Any]:
 
 
 def _kind_json(kind: KindSummary) -> dict[str, Any]:
-    """The counts of a kind; null where no pair of it could be tested."""
+    """Convert the counts of a kind for JSON; null where no pair of it could be tested."""
     sizes = ("kind", "pairs", "not_testable", "overlaps")
     return {
         name: value if name in sizes or (kind.overlaps if name == "overlapping" else kind.pairs) else None
@@ -120,7 +120,7 @@ def _kind_json(kind: KindSummary) -> dict[str, Any]:
 
 
 def _print_summary(table: xr.Dataset, summary: CompositionSummary, listed: int, console: Console) -> None:
-    """How many pairs of each kind compose beyond chance, and the strongest of them."""
+    """Print how many pairs of each kind compose beyond chance, and the strongest pairs."""
     from rmtbase.tables import not_testable_words
 
     attributes, level = table.attrs, f"{summary.level:g}"

@@ -1,4 +1,4 @@
-"""Composition: every earlier head against every later one, and the graph of the pairs that compose beyond chance."""
+"""Figures of composition: every earlier head against every later one, and the graph of pairs that compose."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from rmtbase.errors import ParameterError
 from rmtbase.results.composition.summary import ComposedPair, summarize_composition
 
 MOST_EDGES = 120
-"""Of a graph: the strongest of the pairs that survive."""
+"""Largest number of pairs in a graph: the strongest of those that survive."""
 
 _READS = {"q": "queries", "k": "keys", "v": "values"}
-_BEND = {"q": -0.12, "k": 0.0, "v": 0.12}  # of an edge to the side, so that three between two heads stay apart
-_POINTS = 24  # of an edge
-_NAMED = 48  # nodes, beyond which their numbers would not be read
+_BEND = {"q": -0.12, "k": 0.0, "v": 0.12}  # sideways bend of an edge, so that three between two heads stay apart
+_POINTS = 24  # points of an edge
+_NAMED = 48  # nodes beyond which their numbers would not be legible
 _MOST_TICKS = 13
 
 
@@ -40,7 +40,7 @@ def composition_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw z of the squared composition score of every two heads; those that survive are dotted.
+    """Draw z of the squared composition score of every two heads, with a dot for pairs that survive.
 
     Args:
         table: the dataset of ``rmtbase.results.composition.composition``.
@@ -54,7 +54,7 @@ def composition_heatmap(
         The axes: earlier head against later head, the first layer at the bottom and to the left.
 
     Raises:
-        ParameterError: no compositions, or not of this kind.
+        ParameterError: the table is not of compositions, or has no such kind.
     """
     summarize_composition(table, level)
     held = table["kind"].values.tolist()
@@ -104,12 +104,12 @@ def composition_graph(
 ) -> Axes:
     """Draw the pairs of heads that compose beyond chance as lines from the earlier head up to the later one.
 
-    Kinds have a colour and a style of line each, and bend to different sides; the larger z, the stronger the line. Of
-    more than :data:`MOST_EDGES` pairs the strongest are drawn, and the title says so.
+    Each kind has its own colour and line style, and bends to its own side; the larger z, the thicker the line. If there
+    are more than :data:`MOST_EDGES` pairs, only the strongest are drawn, and the title says so.
 
     Args:
         table: the dataset of ``rmtbase.results.composition.composition``.
-        level: of the false discovery rate.
+        level: false discovery rate.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one.
@@ -118,7 +118,7 @@ def composition_graph(
         The axes: head against layer, the first layer at the bottom.
 
     Raises:
-        ParameterError: no compositions, or a level that is no probability.
+        ParameterError: the table is not of compositions, or the level is no probability.
     """
     summary = summarize_composition(table, level)
     theme = as_theme(theme)
@@ -173,13 +173,13 @@ def composition_graph(
 
 
 def _strength(pairs: list[ComposedPair]) -> Float[np.ndarray, " pair"]:
-    """Widths of lines, by z on a logarithmic scale; thinner where they are many."""
+    """Widths of lines, by z on a logarithmic scale; thinner if there are many."""
     most = 3.2 if len(pairs) <= _NAMED else 2.0
     return np.clip(0.7 + (most - 0.7) * np.log10([max(pair.z_score, 1.0) for pair in pairs]) / 2.0, 0.7, most)
 
 
 def _edge(start: tuple[float, float], end: tuple[float, float], bend: float) -> Float[np.ndarray, "point 2"]:
-    """A quadratic curve between two heads, bent to the side."""
+    """Compute a quadratic curve between two heads, bent to the side."""
     (x0, y0), (x1, y1), t = start, end, np.linspace(0.0, 1.0, _POINTS)
     x = 0.5 * (x0 + x1) + bend * 4.0 * abs(y1 - y0) ** 0.5
     y = 0.5 * (y0 + y1)
@@ -189,14 +189,14 @@ def _edge(start: tuple[float, float], end: tuple[float, float], bend: float) -> 
 
 
 def _places(table: xr.Dataset) -> list[tuple[str, int]]:
-    """The stack and the layer of each head."""
+    """Stack and layer of each head."""
     layers = table["later_layer"].values.tolist()
     stacks = table["later_stack"].values.tolist() if "later_stack" in table.coords else [""] * len(layers)
     return list(zip(map(str, stacks), layers, strict=True))
 
 
 def _rows(table: xr.Dataset) -> tuple[list[float], list[int]]:
-    """The place of each head in its layer, layers centred above one another, and its row."""
+    """Position of each head within its layer, with layers centred above one another, and its row."""
     x: list[float] = []
     y: list[int] = []
     for row, (_, heads) in enumerate(groupby(_places(table))):
@@ -208,7 +208,7 @@ def _rows(table: xr.Dataset) -> tuple[list[float], list[int]]:
 
 
 def _rows_up(ax: Axes, table: xr.Dataset, rows: list[int]) -> None:
-    """A y axis that names each row of heads."""
+    """Name each row of heads on the y axis."""
     names = dict(zip(rows, (f"{stack} {layer}".lstrip() for stack, layer in _places(table)), strict=True))
     step = -(-len(names) // (2 * _MOST_TICKS))
     ticks = list(names)[::step]
@@ -217,7 +217,7 @@ def _rows_up(ax: Axes, table: xr.Dataset, rows: list[int]) -> None:
 
 
 def _heads_along(ax: Axes, table: xr.Dataset, rows: tuple[list[float], list[int]]) -> None:
-    """An x axis of the heads' numbers, where those of one number stand above each other; else without any."""
+    """Set head numbers as ticks of the x axis if heads of one number are aligned; otherwise set no ticks."""
     places, last = rows[0], max(rows[0])
     ticks = range(0, round(last) + 1, -(-(round(last) + 1) // (2 * _MOST_TICKS)))
     ax.set_xticks(list(ticks) if places == table["later_head"].values.tolist() else [])
@@ -225,7 +225,7 @@ def _heads_along(ax: Axes, table: xr.Dataset, rows: tuple[list[float], list[int]
 
 
 def _layers_along(ax: Axes, which: str, table: xr.Dataset, theme: Theme) -> None:
-    """An axis of heads on which layers are named at their middle, and set apart by thin lines."""
+    """Name each layer at its middle on an axis of heads, and separate layers by thin lines."""
     first, ticks = 0, {}
     for (stack, layer), heads in groupby(_places(table)):
         count = len(list(heads))
@@ -249,7 +249,7 @@ def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
 
 
 def _composition_maps(table: xr.Dataset, look: Look) -> Picture:
-    """A map for each kind, with one scale of colours."""
+    """Draw a map for each kind, with a common colour scale."""
     options = {kind: {"table": table, "kind": kind} for kind in table["kind"].values.tolist()}
     plot = partial(composition_heatmap, colorbar=False)
     figure = panels(plot, options, look, len(options), share_y=True, height=4.4, title=model_title(table), panel=4.2)

@@ -1,4 +1,4 @@
-"""Composition of all pairs of heads: how much of what an earlier head writes a later one reads, against chance."""
+"""Composition of all pairs of heads: how much of an earlier head's output a later head reads, against chance."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from rmtbase.shown import shown
 from rmtbase.statistics import benjamini_hochberg, benjamini_yekutieli, holm
 from rmtbase.tables import CIRCUITS, describe
 
-_HELD = 2**29  # bytes of earlier heads in memory at a time
-_WRITES_NOTHING, _READS_NOTHING, _SAME = 1, 2, 3  # of NOT_TESTABLE_PAIRS
-_AT_ONCE = 2**25  # numbers of a product of the directions of two sites
+_HELD = 2**29  # bytes of earlier heads that are held in memory
+_WRITES_NOTHING, _READS_NOTHING, _SAME = 1, 2, 3  # indices of NOT_TESTABLE_PAIRS
+_AT_ONCE = 2**25  # entries of one product of the directions of two sites
 
 
 class _Directions(NamedTuple):
-    """One side of a circuit of all heads of a site, in its singular directions.
+    """Singular directions on one side of a circuit, for all heads of a site.
 
     Attributes:
-        vectors: unit vectors, one below the other; zero where the circuit has no further rank.
-        share: the squared singular values over their sum; zeros of heads without weights.
+        vectors: unit vectors as rows; zero beyond the rank of the circuit.
+        share: squared singular values over their sum; zeros for heads without weights.
     """
 
     vectors: Float64[np.ndarray, "head rank width"]
@@ -45,29 +45,30 @@ def composition(
     kinds: Sequence[str] = tuple(KINDS_OF_COMPOSITION),
     progress: Progress = SILENT,
 ) -> xr.Dataset:
-    """Compare every later head of a model with every earlier one: what the one reads with what the other writes.
+    """Compare what every later head of a model reads with what every earlier head writes.
 
-    The composition score is C = ‖A B‖_F / (‖A‖_F ‖B‖_F), B = W_OV of the earlier head and A = W_QKᵀ (``"q"``), W_QK
-    (``"k"``) or W_OV (``"v"``) of the later one. Under the null the later head's directions have nothing to do with
-    the earlier one's: A O B with O Haar-distributed on O(d), all singular values kept. Of C² mean and variance are
-    exact and p-values numerical, erring upwards (:class:`rmtbase.laws.HaarTrace`). Heads that are independent Gaussian
-    matrices, as at initialisation, have that law given their singular values, so the p-values hold for both nulls; at
-    width 256 uniform, Laplace, Rademacher, Student-t₅ and orthogonal matrices keep the level too. Coordinates of the
-    stream that all heads read and write more strongly than others are composition of all with all: at spreads of 10 %
-    of such gains 19 % of pairs have p < 0.05.
+    The composition score is C = ‖A B‖_F / (‖A‖_F ‖B‖_F), with B = W_OV of the earlier head and A = W_QKᵀ (``"q"``),
+    W_QK (``"k"``) or W_OV (``"v"``) of the later head. Under the null, the directions of the two heads are unrelated:
+    the product is A O B with O Haar-distributed on O(d), and all singular values are kept. The mean and variance of C²
+    are exact; p-values are numerical and err upwards (:class:`rmtbase.laws.HaarTrace`). Heads that are independent
+    Gaussian matrices, as at initialisation, have that law given their singular values, so the p-values hold for both
+    nulls. At width 256, uniform, Laplace, Rademacher, Student-t₅ and orthogonal matrices keep the level, too. If all
+    heads read and write some coordinates of the stream more strongly than others, all of them compose: with a spread of
+    10 % in such gains, 19 % of pairs have p < 0.05.
 
-    The overlap of the two subspaces is the mean cos² of their principal angles, whatever the strengths: the same law,
-    of equal singular values.
+    The overlap of the two subspaces is the mean cos² of their principal angles. It ignores strengths, and has the same
+    law with equal singular values.
 
-    Pairs are of heads that share a residual stream, of one layer before the other: of a decoder its self-attention and
-    the queries of its cross-attention; the keys and values of that read what the encoder wrote. Matrices are raw, as in
-    :func:`rmtbase.score`: W_QK is the content part, and gains of norms in between are left out unless folded in.
+    Pairs are heads that share a residual stream, one in an earlier layer than the other. In a decoder these are heads
+    of its self-attention and the queries of its cross-attention; keys and values of cross-attention read what the
+    encoder wrote. Matrices are raw, as in :func:`rmtbase.score`: W_QK is the content part, and gains of norms in
+    between are left out unless folded in.
 
-    Pairs that share a head are dependent, so that ``q_value`` is Benjamini and Yekutieli's, over all pairs and kinds;
-    beside it Benjamini and Hochberg's, and Holm's family-wise p-values.
+    Pairs that share a head are dependent, so ``q_value`` is by Benjamini and Yekutieli, over all pairs and kinds. The
+    table also has q-values by Benjamini and Hochberg, and Holm's family-wise p-values.
 
-    Each two layers meet in one product of matrices of directions: 2 d d_head² operations for a pair and kind, and as
-    many layers are held at a time as fit into half a gigabyte.
+    Each two layers take one product of matrices of directions: 2 d d_head² operations for a pair and kind. As many
+    layers are held at a time as fit into half a gigabyte.
 
     Args:
         model: a folder, a hub id, ``"demo"``, or an opened model.
@@ -75,12 +76,12 @@ def composition(
         progress: shows the layers, and is told what was recorded about the model.
 
     Returns:
-        Dims kind, earlier and later, both over all heads, ``"L3H7"`` or ``"decoder L3H7"``; NaN for two heads of which
-        the later does not read what the earlier wrote. Its variables are described in
-        ``rmtbase.results.composition.schema.COMPOSITION_SCHEMA``.
+        A dataset with the dims kind, earlier and later, the last two over all heads, ``"L3H7"`` or ``"decoder L3H7"``.
+        It is NaN for two heads if the later one does not read what the earlier one wrote. Its variables are described
+        in ``rmtbase.results.composition.schema.COMPOSITION_SCHEMA``.
 
     Raises:
-        ParameterError: other kinds, or a model no two heads of which share a stream, or whose outputs are not known.
+        ParameterError: other kinds, or a model in which no two heads share a stream or whose outputs are not known.
         CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
 
     Source: N. Elhage et al., A Mathematical Framework for Transformer Circuits (2021), for the scores.
@@ -111,7 +112,7 @@ def _require_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
 
 
 def _without_other_widths(model: WeightMatrices, earlier: dict[tuple[int, str], list[int]]) -> list[str]:
-    """Leave out what writes another width than is read, in place, and say so."""
+    """Remove, in place, writers whose width differs from the width read, and say so."""
     found = {}
     for (site, kind), writers in earlier.items():
         width = getattr(model.sites[site], READINGS[kind].width)
@@ -123,7 +124,7 @@ def _without_other_widths(model: WeightMatrices, earlier: dict[tuple[int, str], 
 
 
 class _Pairs:
-    """The pairs of heads of a model, being filled."""
+    """Variables of a model's pairs of heads while they are filled in."""
 
     def __init__(self, model: WeightMatrices, kinds: Sequence[str]) -> None:
         self.model, self.kinds = model, tuple(kinds)
@@ -143,7 +144,7 @@ class _Pairs:
         self.shares: dict[tuple[int, str], Float64[np.ndarray, "head rank"]] = {}
 
     def read(self, earlier: Mapping[tuple[int, str], list[int]], pool: Executor, progress: Progress) -> None:
-        """Fill in squared scores, and sums of squared cosines, of all pairs: those of two sites on each core."""
+        """Fill in squared scores and sums of squared cosines of all pairs; each core treats two sites at a time."""
         blocks = list(self._blocks(sorted({writer for writers in earlier.values() for writer in writers})))
         later = sorted({site for (site, _), writers in earlier.items() if writers})
         advance = progress.bar("comparing layers", len(blocks) * len(later))
@@ -166,7 +167,7 @@ class _Pairs:
                 advance(1)
 
     def _blocks(self, writers: Sequence[int]) -> Iterator[list[int]]:
-        """As many sites at a time as may be held."""
+        """Split the writing sites into blocks that fit into memory."""
         block: list[int] = []
         size = 0
         for writer in writers:
@@ -180,7 +181,7 @@ class _Pairs:
         yield block
 
     def _meet(self, kind: str, later: tuple[int, _Directions], earlier: tuple[int, _Directions]) -> None:
-        """Σ p_i q_j cos²_ij and Σ cos²_ij of each two heads, cos_ij between their singular directions i and j."""
+        """Fill in Σ p_i q_j cos²_ij and Σ cos²_ij of each two heads, cos_ij between singular directions i and j."""
         (site, reads), (writer, writes) = later, earlier
         n_earlier, rank, width = writes.vectors.shape
         written = writes.vectors.reshape(-1, width)
@@ -198,7 +199,7 @@ class _Pairs:
             self.values["overlap"][(*place, heads)] = by_head[:, 1].sum(axis=-1).T
 
     def judge(self, earlier: Mapping[tuple[int, str], list[int]], progress: Progress) -> None:
-        """Turn these into scores and overlaps with their p-values, then all p-values into q-values."""
+        """Turn the sums into scores and overlaps with p-values, then all p-values into q-values."""
         advance = progress.bar("p-values", len(self.shares))
         for (site, kind), share in self.shares.items():
             width = getattr(self.model.sites[site], READINGS[kind].width)
@@ -261,7 +262,7 @@ class _Pairs:
         self.values[code][place] = np.where(np.isnan(self.values[p][place]), reason, 0)
 
     def dataset(self) -> xr.Dataset:
-        """All of it, by the names of heads."""
+        """Make a dataset of all variables, labelled by the names of heads."""
         sites = self.model.sites
         places = [site.place for site in sites for _ in range(site.n_heads)]
         numbers = [head for site in sites for head in range(site.n_heads)]
@@ -277,7 +278,7 @@ class _Pairs:
 
 
 def _label(place: Place, head: int) -> str:
-    """As TransformerLens calls a head, after its stack."""
+    """Name a head as TransformerLens does, after its stack."""
     return f"{place.stack} L{place.layer}H{head}".lstrip()
 
 
@@ -287,9 +288,10 @@ def _participation(share: Float64[np.ndarray, "head rank"]) -> Float64[np.ndarra
 
 
 def _directions(model: WeightMatrices, site: int, circuit: str) -> tuple[_Directions, _Directions]:
-    """The left and the right singular directions of a circuit of all heads of a site, from thin factorisations.
+    """Compute left and right singular directions of a circuit, for all heads of a site, from thin factorisations.
 
-    With Aᵀ = O_A R_A, AᵀB = O_A (R_A R_Bᵀ) O_Bᵀ, and the singular vectors of the small core are turned by O_A and O_B.
+    With Aᵀ = O_A R_A and Bᵀ = O_B R_B, AᵀB = O_A (R_A R_Bᵀ) O_Bᵀ, and O_A and O_B rotate the singular vectors of the
+    small core.
     """
     of = CIRCUITS[circuit]
     factors = (
@@ -299,7 +301,7 @@ def _directions(model: WeightMatrices, site: int, circuit: str) -> tuple[_Direct
         for factor, weights in zip(of.factors, read_factors(model, site, of), strict=True)
     )
     (left_basis, left_r), (right_basis, right_r) = factors
-    repeats = len(left_r) // len(right_r)  # of a key head that several heads read
+    repeats = len(left_r) // len(right_r)  # several heads may read one key head
     right_basis, right_r = (np.repeat(one, repeats, axis=0) for one in (right_basis, right_r))
     u, s, vh = np.linalg.svd(left_r @ np.swapaxes(right_r, 1, 2), full_matrices=False)
     s = without_noise(s)
@@ -314,7 +316,7 @@ def _directions(model: WeightMatrices, site: int, circuit: str) -> tuple[_Direct
 def _orthonormal(
     weights: np.ndarray, least: float
 ) -> tuple[Float64[np.ndarray, "head width rank"], Float64[np.ndarray, "head rank d_head"]]:
-    """O and R of Wᵀ = O R, W over its largest element; R of zeros where that leaves rounding alone."""
+    """Factor Wᵀ = O R, with W divided by its largest element; R is zero where W is no more than rounding."""
     w = np.swapaxes(weights.astype(np.float64), 1, 2)
     largest = np.abs(w).max(axis=(1, 2), keepdims=True)
     present = np.sqrt(np.mean(np.square(w / np.where(largest > 0.0, largest, 1.0)), axis=(1, 2))) * largest[:, 0, 0]

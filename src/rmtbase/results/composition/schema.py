@@ -1,4 +1,4 @@
-"""What a file of compositions holds: every earlier head against every later one."""
+"""Schema of a file of compositions: every earlier head against every later one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmtbase.tables import COORDINATES, EVERY_FILE, Fault, Kind, Variable, regis
 from rmtbase.tables.domain import ANY, COUNT, JSON_LIST, NON_NEGATIVE_OR_NAN, PROBABILITY, TEXT, Domain
 
 KINDS_OF_COMPOSITION: Mapping[str, str] = {"q": "W_QK^T W_OV", "k": "W_QK W_OV", "v": "W_OV W_OV"}
-"""What is multiplied: of the later head, and from the right W_OV of the earlier one."""
+"""Product of each kind: a matrix of the later head times W_OV of the earlier head."""
 
 NOT_TESTABLE_PAIRS = (
     "",
@@ -19,7 +19,7 @@ NOT_TESTABLE_PAIRS = (
     "the later head reads nothing: its product is zeros, or rounding to them",
     "every rotation gives the same number: the directions of one of the two fill the whole space",
 )
-"""Why a pair has no test, by its code; 0 of pairs that have one, and of those that share no stream."""
+"""Reasons why a pair has no test, by code; 0 for pairs that have one, and for pairs that share no stream."""
 
 _PAIR = ("kind", "earlier", "later")
 _SHARE = Domain("numbers from 0 to 1, or NaN", least=0, most=1 + 1e-9, missing=True)
@@ -69,11 +69,11 @@ COMPOSITION_SCHEMA: dict[str, Variable] = {
         ("earlier",), "participation ratio of the spectrum by which the earlier head writes", NON_NEGATIVE_OR_NAN
     ),
 }
-"""The variables of a file of compositions, one entry for each kind and each two heads."""
+"""Variables of a file of compositions, with one entry for each kind and each two heads."""
 
 
 def same_heads(groups: Mapping[str, xr.Dataset]) -> Fault:
-    """Both dimensions of pairs are over the same heads."""
+    """Check that both dimensions of pairs are over the same heads."""
     table = groups[""]
     for name in ("", "_layer", "_head", "_stack"):
         sides = [

@@ -1,4 +1,4 @@
-"""Which pairs of heads of a model compose beyond chance."""
+"""Summary of the pairs of heads of a model that compose beyond chance."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rmtbase.tables import NotTestable, headline
 @in_one_line
 @dataclass(frozen=True)
 class ComposedPair:
-    """Two heads, the later of which reads what the earlier writes.
+    """Pair of heads, the later of which reads what the earlier writes.
 
     Attributes:
         kind: ``"q"``, ``"k"`` or ``"v"``.
-        earlier, later: the heads by name.
-        score, expected_score, z_score, p_value, q_value, holm_p_value, overlap, overlap_q_value: as the table has them.
+        earlier, later: names of the heads.
+        score, expected_score, z_score, p_value, q_value, holm_p_value, overlap, overlap_q_value: as in the table.
     """
 
     kind: str
@@ -42,19 +42,19 @@ class ComposedPair:
 @in_one_line
 @dataclass(frozen=True)
 class KindSummary:
-    """What is found of the pairs of one kind.
+    """Numbers of pairs of one kind of composition.
 
     Attributes:
-        kind: of composition.
-        pairs: that could be tested.
-        not_testable: that could not.
-        overlaps: whose overlap could be tested.
-        small: with a p-value below the level; ``pairs`` times the level of them by chance.
-        surviving: with a Benjamini–Yekutieli q-value below it.
-        surviving_independent: with a Benjamini–Hochberg one below it.
-        surviving_family: with Holm's p-value below it.
-        avoiding: whose score is too small, by the q-value of the lower side.
-        overlapping: whose subspaces overlap beyond chance, by q-value.
+        kind: kind of composition.
+        pairs: pairs that could be tested.
+        not_testable: pairs that could not be tested.
+        overlaps: pairs whose overlap could be tested.
+        small: pairs with a p-value below the level; chance gives ``pairs`` times the level.
+        surviving: pairs with a Benjamini–Yekutieli q-value below the level.
+        surviving_independent: pairs with a Benjamini–Hochberg q-value below the level.
+        surviving_family: pairs with a p-value by Holm below the level.
+        avoiding: pairs whose score is too small, by the q-value of the lower side.
+        overlapping: pairs whose subspaces overlap beyond chance, by q-value.
     """
 
     kind: str
@@ -72,14 +72,14 @@ class KindSummary:
 @in_one_line
 @dataclass(frozen=True)
 class CompositionSummary:
-    """What is found of a model's pairs of heads.
+    """Summary of a model's pairs of heads.
 
     Attributes:
-        level: of the false discovery rate, and of Holm's family-wise error.
-        kinds: of each kind.
-        surviving: the pairs that compose beyond chance, by p-value; of equal ones the farthest first.
+        level: level of the false discovery rate, and of Holm's family-wise error.
+        kinds: numbers of each kind.
+        surviving: the pairs that compose beyond chance, by p-value; at equal p-values, the largest z first.
         not_testable: the pairs whose score could not be tested, each with its reason.
-        overlaps_not_testable: those whose overlap could not.
+        overlaps_not_testable: the pairs whose overlap could not be tested, each with its reason.
     """
 
     level: float
@@ -89,7 +89,7 @@ class CompositionSummary:
     overlaps_not_testable: tuple[NotTestable, ...] = ()
 
     def headline(self) -> str:
-        """How many of the pairs that could be tested compose beyond chance, and why others could not be tested."""
+        """Say how many of the testable pairs compose beyond chance, and why others could not be tested."""
         tested = sum(one.pairs for one in self.kinds)
         found = f"of heads compose beyond chance, at a false discovery rate of {self.level:g} whatever their dependence"
         return headline(len(self.surviving), tested, self.not_testable, "pair", found)
@@ -99,11 +99,11 @@ def summarize_composition(table: xr.Dataset, level: float = 0.05) -> Composition
     """Count the pairs of each kind that compose beyond chance, and list them.
 
     Args:
-        table: of :func:`composition`.
-        level: of false discoveries.
+        table: the dataset of :func:`composition`.
+        level: false discovery rate.
 
     Raises:
-        ParameterError: another table, or a level that is no probability between 0 and 1.
+        ParameterError: ``table`` is another table, or ``level`` is not between 0 and 1.
     """
     if not isinstance(table, xr.Dataset) or table.attrs.get("kind") != "composition":
         raise ParameterError(
@@ -141,7 +141,7 @@ def summarize_composition(table: xr.Dataset, level: float = 0.05) -> Composition
 
 
 def _pairs_of(names: Sequence[Sequence[str]], codes: Int[np.ndarray, "kind earlier later"]) -> tuple[NotTestable, ...]:
-    """The pairs that have a code, in words."""
+    """List the pairs that have a code above 0, in words."""
     kinds, earlier, later = names
     return tuple(
         NotTestable(f"{kinds[k]}: {earlier[i]} to {later[j]}", NOT_TESTABLE_PAIRS[codes[k, i, j]])

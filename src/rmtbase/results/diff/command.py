@@ -87,7 +87,7 @@ def diff(
 
 
 def _summaries(group: xr.Dataset, level: float) -> list[dict[str, Any]]:
-    """Of each component what its matrices have in the median, and how many are flagged."""
+    """Summarize each component: medians over its matrices, and the number of flagged ones."""
     found = []
     for name in group["component"].values.tolist():
         one = group.sel(component=name)
@@ -117,7 +117,7 @@ _OF = {
 
 
 def _not_testable(group: xr.Dataset) -> dict[str, list[NotTestable]]:
-    """By test, the matrices of a group that it could not be made of, each with its reason."""
+    """List, for each test, the matrices of a group that could not be tested, each with its reason."""
     from rmtbase.tables import NotTestable, layer_names
 
     found = {}
@@ -185,7 +185,7 @@ _FORMS = {"relative_change": ".3g", "cosine": "+.2f", "effective_rank": ".1f", "
 
 
 def _alike(untested: dict[str, list[NotTestable]]) -> dict[str, list[NotTestable]]:
-    """Tests that could not be made of the same matrices for the same reasons, under one name."""
+    """Join tests that are not possible for the same matrices and the same reasons under one name."""
     names: dict[tuple[NotTestable, ...], list[str]] = {}
     for what, each in untested.items():
         names.setdefault(tuple(each), []).append(what)
@@ -193,7 +193,7 @@ def _alike(untested: dict[str, list[NotTestable]]) -> dict[str, list[NotTestable
 
 
 def _of_tested(flagged: int | None, tested: int, all_of_them: int) -> str:
-    """How many are flagged, and of how many where some could not be tested."""
+    """Format the number of flagged matrices, with the number tested if some could not be tested."""
     if flagged is None:
         return UNTESTED
     return str(flagged) if tested == all_of_them else f"{flagged} of {tested}"

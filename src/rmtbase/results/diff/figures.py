@@ -1,4 +1,4 @@
-"""What changed between two checkpoints: along old directions, or along new ones."""
+"""Figures of the change between two checkpoints: along old directions, or along new ones."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def change_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw how far the share of each change along old directions is above that of a random rotation, in its z.
+    """Draw how far each change's share along old directions is above that of a random rotation, as a z-score.
 
     Args:
-        tree: of ``rmtbase.results.diff.diff``.
+        tree: the tree of ``rmtbase.results.diff.diff``.
         side: ``"in"``, old directions of the inputs, or ``"out"``, of the outputs.
-        component: a matrix of heads, ``"attention_query"`` say, head by head; whole matrices if None.
+        component: a matrix of heads, for example ``"attention_query"``, drawn by head; whole matrices if None.
         level: changes with a q-value below it carry a dot.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
@@ -47,7 +47,7 @@ def change_heatmap(
         The axes: component or head against layer, layer 0 on top.
 
     Raises:
-        ParameterError: no changes, or not of that side or component.
+        ParameterError: the tree is not of changes, or has no such side or component.
     """
     if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "changes":
         raise ParameterError("tree", type(tree).__name__, "changes, as rmtbase.results.diff.diff makes them")
@@ -77,7 +77,7 @@ def change_heatmap(
 
 
 def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """What draws each picture of changes: of whole matrices, and of heads on the side of the residual stream."""
+    """Map the name of each figure of changes to its drawing: matrices, and heads on the residual stream's side."""
     sides = {side: {"table": tree, "side": side} for side in _SIDES}
     found = {"changes": Drawing(partial(_maps, tree, sides, look))}
     if heads := _of_heads(tree):

@@ -1,4 +1,4 @@
-"""What changed from one checkpoint to another: how much, of which rank, and along old directions or new ones."""
+"""Change from one checkpoint to another: how much, of which rank, and along old directions or new ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rmtbase.tables import CIRCUITS, describe
 
 _SIDES = ("in", "out")
 _FILLED = "old directions or the change fill all {} dimensions, so that every rotation has the same share"
-_TURNED = "attention_output"  # of which heads are columns
+_TURNED = "attention_output"  # its heads are columns
 _NOTE = (
     "directions of the changes are counted against up to {} random sign flips of each, which have the rounding of the "
     "stored weights in them"
@@ -41,29 +41,31 @@ def diff(
     level: float = 0.05,
     progress: Progress = SILENT,
 ) -> xr.DataTree:
-    """Compare every weight matrix of two checkpoints of one model, and the parts of it that are each head's.
+    """Compare every weight matrix of two checkpoints of one model, and each head's part of it.
 
-    Of the change ΔW = W' - W: its norm over W's; the cosine of both, negative where weights have shrunk; its effective
-    rank, and how many of its directions stand out of noise, at ``level``. That is counted against random sign flips of
-    the change, as :func:`rmtbase.results.signal.signal` does with ``null="signs"``: of weights that were rounded the
-    noise is not normal, and without directions their change has one in a share ``level`` all the same.
+    The change ΔW = W' - W is described by its norm over W's; the cosine between ΔW and W, negative where weights have
+    shrunk; its effective rank; and the number of its directions that stand out of noise, at ``level``. Directions are
+    counted against random sign flips of the change, as :func:`rmtbase.results.signal.signal` does with
+    ``null="signs"``: rounding makes the noise of weights other than normal, yet a change without directions still has
+    one with probability ``level``.
 
-    Then whether its directions are old ones, on the side of inputs (rows of W) and of outputs. The old directions are
-    W's k strongest, k its effective rank (ΣS²)²/ΣS⁴ up to the next integer. The share of ‖ΔW‖_F² along them is compared
-    with that under a random rotation of ΔW, k/n of the n dimensions in the mean, whose law is that of
-    :class:`rmtbase.laws.HaarTrace`: a change that does not know the old matrix has uniform p-values, whatever its
-    spectrum. What takes the old matrix away knows it: of two independent matrices each is along old directions of the
-    other less itself, at a cosine of -0.7. And of the first direction of ΔW the largest |cos| with any of W's r
-    directions: for a random one P(largest > c) = 1 - (1 - P(β > c²))^r, nearly, β a Beta variable of 1/2 and (n - 1)/2.
+    The second question is whether its directions are old ones, on the side of inputs (rows of W) and of outputs. The
+    old directions are W's k strongest, where k is its effective rank (ΣS²)²/ΣS⁴ rounded up. The share of ‖ΔW‖_F² along
+    them is compared with the share under a random rotation of ΔW, whose mean is k/n for n dimensions and whose law
+    is :class:`rmtbase.laws.HaarTrace`. A change that is independent of the old matrix has uniform p-values, whatever
+    its spectrum. A change that removes the old matrix depends on it: the difference of two independent matrices lies
+    along the old directions, at a cosine of -0.7. The last numbers are the largest absolute cosine of the first
+    direction of ΔW with any of W's r directions, and its p-value: for a random direction P(largest > c) is nearly
+    1 - (1 - P(β > c²))^r, with β a Beta variable of 1/2 and (n - 1)/2.
 
-    One matrix at a time is in memory, and a full decomposition made of it and of its change. A head's W_O is
-    (d_output, d_value), as its place in the whole matrix.
+    One matrix at a time is in memory, with full decompositions of it and of its change. A head's W_O is
+    (d_output, d_value), as in the whole matrix.
 
     Args:
         before: a folder, a hub id, ``"demo"``, or an opened model.
         after: another one, of the same architecture and shape.
-        components: which weight matrices; all that both have if None.
-        level: of the tests by which directions are told from noise.
+        components: names of the weight matrices; all that both have if None.
+        level: level of the tests for directions beyond noise.
         progress: shows the matrices, and is told what was recorded about the models.
 
     Returns:
@@ -71,14 +73,14 @@ def diff(
         component); its variables are described in ``rmtbase.results.diff.schema.CHANGES_SCHEMA``.
 
     Raises:
-        ParameterError: models of other architectures or shapes, or components that are none.
+        ParameterError: the models differ in architecture or shape, or a component does not exist.
         CheckpointError: a checkpoint cannot be read as it stands; its subclasses say what is wrong.
     """
     level = require_level(level)
     opened = open_model(before), open_model(after)
     try:
         of = difference(opened[1], opened[0])
-    except ParameterError as error:  # of another architecture or shape: there it is what is subtracted
+    except ParameterError as error:  # other architecture or shape; ``difference`` names the wrong argument
         raise ParameterError("before", error.found, error.expected) from None
     names = _require_components(of, components)
     signs = sign_flips(level)
@@ -120,12 +122,12 @@ def _require_components(of: Difference, wanted: Sequence[str] | None) -> list[st
 
 
 def _has_heads(site: Site, name: str) -> bool:
-    """Whether a site has the sizes of a matrix of its heads."""
+    """Return True if a site knows the sizes of a matrix of its heads."""
     return all(getattr(site, size) is not None for size in (_FACTORS[name].rank, _FACTORS[name].width))
 
 
 class _Filled:
-    """The variables of a group, being filled."""
+    """Variables of a group while they are filled in."""
 
     def __init__(self, group: str, shape: tuple[int, ...], signs: SignFlips) -> None:
         self.schema = CHANGES_SCHEMA[group]
@@ -143,7 +145,7 @@ class _Filled:
         rounding: float,
         reason: str,
     ) -> None:
-        """Fill in one matrix; with a ``reason`` why its directions cannot be counted."""
+        """Fill in one matrix; a ``reason`` says why its directions cannot be counted."""
         for name, value in _of_matrix(old, change, rounding).items():
             self.values[name][place] = value
         nothing = _nothing_to_test(old, change)
@@ -162,7 +164,7 @@ class _Filled:
             self.values["reason"][place] = counted.reason
 
     def dataset(self, coords: dict[str, object]) -> xr.Dataset:
-        """All of them, with the q-values."""
+        """Make a dataset of all variables, with q-values."""
         for name in self.schema:
             if name.startswith("reason"):
                 self.values[name] = self.values[name].astype(str)
@@ -173,7 +175,7 @@ class _Filled:
 
 
 def _nothing_to_test(old: Float64[np.ndarray, "row column"], change: Float64[np.ndarray, "row column"]) -> str:
-    """Why a change has no test at all, or ""."""
+    """Say why a change has no test at all, or return ""."""
     if not old.any():
         return "all zeros before, which have no directions"
     return "" if change.any() else "the same in both, so there is no change to test"
@@ -182,7 +184,7 @@ def _nothing_to_test(old: Float64[np.ndarray, "row column"], change: Float64[np.
 def _of_matrix(
     old: Float64[np.ndarray, "row column"], change: Float64[np.ndarray, "row column"], rounding: float
 ) -> dict[str, float]:
-    """What is known of one change but its directions beyond noise; of none its norm alone."""
+    """Compute the numbers of one change, except its directions beyond noise; for a zero change, only its norm."""
     norms = [float(np.linalg.norm(one)) for one in (old, change)]
     found: dict[str, float] = {"n_rows": old.shape[0], "n_columns": old.shape[1]}
     if norms[0] == 0.0:
@@ -208,7 +210,7 @@ def _of_matrix(
 def _of_side(
     new: Float64[np.ndarray, "rank n"], s: Float64[np.ndarray, " rank"], old: Float64[np.ndarray, "old n"], k: int
 ) -> dict[str, float]:
-    """Where the directions of a change lie beside old ones, strongest first."""
+    """Compare the directions of a change with old ones, strongest first."""
     n = new.shape[1]
     cosines = new @ old[:k].T
     share = float(s**2 @ (cosines**2).sum(axis=1))

@@ -1,4 +1,4 @@
-"""What a file of changes holds: every matrix of one checkpoint, and of its heads, beside that of another."""
+"""Schema of a file of changes: every matrix, and every head's part of it, compared between two checkpoints."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ CHANGES_SCHEMA: dict[str, Schema] = {
     "/matrices": _schema(("layer", "component")),
     "/heads": _schema(("layer", "head", "component")),
 }
-"""The variables of each group of a file of changes: of whole matrices, and of the parts of each head."""
+"""Variables of each group of a file of changes: whole matrices, and the parts of each head."""
 
 
 CHANGES = register(

@@ -1,4 +1,4 @@
-"""What was learned, for those who go on training: which modules to give low-rank adapters or to unfreeze."""
+"""Decisions for further training: which modules to give low-rank adapters, and which to unfreeze."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ class Module(NamedTuple):
     """A module of a model with a weight matrix, and what was learned in it.
 
     Attributes:
-        name: of the module, that of its tensor without ``.weight``.
-        n_directions: learned directions; where the tensor is several matrices, of all of them; NaN without a floor.
-        share: of the squared norm that was learned; NaN without a floor.
-        p_value: of no directions at all; of several matrices the smallest times their number.
-        q_value: over all modules that could be tested (Benjamini & Hochberg).
-        reason: why it could not be tested, or ""; then no number is known.
+        name: name of the module: the name of its tensor without ``.weight``.
+        n_directions: number of learned directions, summed where the tensor holds several matrices; NaN without a noise
+            floor.
+        share: learned share of the squared norm; NaN without a noise floor.
+        p_value: p-value of no learned direction; where the tensor holds several matrices, the smallest of theirs times
+            their number.
+        q_value: q-value over all modules that could be tested (Benjamini & Hochberg).
+        reason: why the module could not be tested, or ""; its numbers are then not known.
     """
 
     name: str
@@ -43,14 +45,14 @@ class Module(NamedTuple):
 
 
 def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module]:
-    """The modules of a model with what was learned in each, the largest learned share first; untested ones last.
+    """List the modules of a model with what was learned in each: largest learned share first, untested ones last.
 
     Args:
-        tree: of signal and noise of that model, its whole matrices among it; of an adapter W_QK, which is an update.
-        model: opened.
+        tree: signal and noise of that model, with its whole matrices; for an adapter, with W_QK, which is an update.
+        model: the opened model.
 
     Raises:
-        ParameterError: no whole matrices in the tree, or none with numbers.
+        ParameterError: the tree has no whole matrices, or none that could be tested.
     """
     of = model.of if isinstance(model, Difference) else model
     places = {(place.stack, place.layer): layer for layer, place in enumerate(of.layers)}
@@ -85,12 +87,13 @@ def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module
 
 
 def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:
-    """The modules that have learned something, q < level, as ``"peft"`` or ``"yaml"``; of a random model none.
+    """Format the modules that have learned something (q < level) as ``"peft"`` or ``"yaml"``.
 
-    ``"peft"``: what ``peft.LoraConfig`` takes, ``rank_pattern`` with the number of learned directions of each module.
-    Modules without a noise floor, whose number is not known, are left out of it. ``"yaml"``: patterns of parameters to
-    unfreeze, the largest learned share first, as recipes for fine-tuning some layers take them. The false discovery
-    rate over all modules is ``level``: of a model that learned nothing nothing is named, but for a share ``level``.
+    ``"peft"``: arguments of ``peft.LoraConfig``, with the number of learned directions of each module in
+    ``rank_pattern``. Modules without a noise floor are left out, because that number is not known. ``"yaml"``: patterns
+    of the parameters to unfreeze, largest learned share first, as recipes for fine-tuning some layers take them. The
+    false discovery rate over all modules is ``level``: among models that learned nothing, only a share ``level`` have
+    any module named.
 
     Raises:
         ParameterError: another format.
@@ -119,14 +122,14 @@ def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:
 
 
 def modules_not_testable(modules: Sequence[Module]) -> list[NotTestable]:
-    """The modules that could not be tested, each with its reason."""
+    """List the modules that could not be tested, each with its reason."""
     return [NotTestable(one.name, one.reason) for one in modules if one.reason]
 
 
 def left_out_of(modules: Sequence[Module], level: float, form: str) -> list[str]:
-    """Say of which modules the text of :func:`decisions_text` says nothing: they are no finding of nothing.
+    """Describe the modules that :func:`decisions_text` leaves out, which does not mean that they learned nothing.
 
-    That of ``"yaml"`` says so itself.
+    The ``"yaml"`` text says so itself.
     """
     if form != "peft":
         return []

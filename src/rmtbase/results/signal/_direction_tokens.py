@@ -26,11 +26,12 @@ class TokenScores(NamedTuple):
     """The tokens whose embeddings lie nearest to directions, the nearest first on each side.
 
     Attributes:
-        above: numbers of tokens with the largest scores.
-        below: with the lowest: a direction's sign is nobody's choice.
-        z_above, z_below: their scores √d cos(e_t, u): of a random direction mean 0 and standard deviation 1, exactly.
-        p_value: of a random direction having one token's embedding as near, of all tokens: P(max |z| ≥ observed) is at
-            most the number of tokens times P(|z_t| ≥ observed), whatever their dependence.
+        above: numbers of the tokens with the largest scores.
+        below: numbers of the tokens with the lowest scores, since the sign of a direction is arbitrary.
+        z_above, z_below: their scores √d cos(e_t, u), which have mean 0 and standard deviation 1 for a random
+            direction, exactly.
+        p_value: bound on the probability that any token's embedding lies as near to a random direction:
+            ``P(max |z| ≥ c)`` is at most the number of tokens times ``P(|z_t| ≥ c)``, whatever their dependence.
     """
 
     above: Int[np.ndarray, "direction token"]
@@ -41,9 +42,9 @@ class TokenScores(NamedTuple):
 
 
 def sides_in_stream(what: str) -> dict[str, bool]:
-    """Which sides of a circuit's or component's directions lie in the residual stream, and whether it is written there.
+    """Sides of a circuit's or component's directions that lie in the residual stream; True if written to it.
 
-    ``{"left": True, "right": False}`` of W_OV: its left directions are written, its right ones read.
+    W_OV has ``{"left": True, "right": False}``: its left directions are written, its right ones read.
     """
     return dict.fromkeys(_READ.get(what, ()), False) | dict.fromkeys(_WRITTEN.get(what, ()), True)
 
@@ -51,15 +52,15 @@ def sides_in_stream(what: str) -> dict[str, bool]:
 def direction_tokens(model: WeightMatrices, directions: object, written: bool = False, count: int = 5) -> TokenScores:
     """Read directions of the residual stream as tokens, through the model's own embedding.
 
-    What is read is compared with W_E, what is written with W_U, or W_E where the two are one. Norms between the stream
-    and the matrices are left out, as they are from W_QK. Against a direction that is uniform on the sphere of R^d,
-    cos² has a Beta(1/2, (d - 1)/2) law.
+    Directions that are read are compared with W_E; directions that are written, with W_U, or with W_E where the two are
+    tied. Norms between the stream and the matrices are left out, as they are from W_QK. For a direction uniform on the
+    sphere of R^d, cos² has a Beta(1/2, (d - 1)/2) law.
 
     Args:
         model: an opened model.
-        directions: (direction, d_model), of any length.
-        written: whether they are written to the stream.
-        count: of tokens, on each side.
+        directions: (direction, d_model), with any norms.
+        written: whether the directions are written to the stream; they are read from it if False.
+        count: number of tokens on each side.
 
     Raises:
         ParameterError: directions of another width, zero or not finite, or a model without a known embedding.
@@ -95,10 +96,10 @@ def direction_tokens(model: WeightMatrices, directions: object, written: bool = 
 
 
 def embedding_of(model: WeightMatrices, written: bool = False) -> MatrixName:
-    """The matrix of a row for each token that what is read, or written, is compared with.
+    """Find the matrix, with one row per token, that directions read or written are compared with.
 
     Raises:
-        ParameterError: none is known.
+        ParameterError: the model has no such known matrix.
     """
     held = {name.component: name for name in model.parts.get("embeddings", ())}
     wanted = ("unembedding", "embedding") if written else ("embedding",)
@@ -109,15 +110,15 @@ def embedding_of(model: WeightMatrices, written: bool = False) -> MatrixName:
 
 
 class DirectionReading(NamedTuple):
-    """One direction of one head or matrix, on a side that lies in the residual stream, as tokens.
+    """Direction of a head or matrix, on a side that lies in the residual stream, read as tokens.
 
     Attributes:
         row: the head or matrix.
-        direction: its number, from 0.
-        side: ``"left"`` or ``"right"``, of its singular vector.
-        written: whether it is written to the stream, not read.
-        above, below: the names of the nearest tokens with their z, at either end.
-        p_value: as of :class:`TokenScores`.
+        direction: number of the direction, from 0.
+        side: ``"left"`` or ``"right"``, the side of its singular vector.
+        written: whether the direction is written to the stream; it is read from it if False.
+        above, below: names of the nearest tokens with their z, on each side.
+        p_value: as in :class:`TokenScores`.
     """
 
     row: SignalRow
@@ -139,20 +140,20 @@ def read_directions(
     count: int = 5,
     null: Null | str = "gaussian",
 ) -> Iterator[DirectionReading]:
-    """The strongest directions of each of the rows as tokens; of sides that do not lie in the residual stream nothing.
+    """Read the strongest directions of each row as tokens, on every side that lies in the residual stream.
 
     Args:
-        model: an opened model, the rows' own.
-        rows: of :func:`rmtbase.results.signal.signal_rows`.
-        level: at which they were made.
-        directions: of each, at most.
-        embeddings: the model whose embedding it is; that one if None. Of a difference of models one of the two.
-        names: of tokens by number; ``#number`` where there is none.
-        count: of tokens, at either end.
-        null: with which they were made.
+        model: the opened model of the rows.
+        rows: rows from :func:`rmtbase.results.signal.signal_rows`.
+        level: level at which the rows were made.
+        directions: largest number of directions of each row.
+        embeddings: model whose embedding is used; ``model`` if None. For a difference of models, one of the two.
+        names: names of tokens by number; a token without a name is ``#number``.
+        count: number of tokens on each side.
+        null: null with which the rows were made.
 
     Raises:
-        ParameterError, CheckpointError: as :func:`direction_tokens`.
+        ParameterError, CheckpointError: as in :func:`direction_tokens`.
     """
     places = {(place.stack, place.layer): layer for layer, place in enumerate(model.layers)}
     names = names or {}
@@ -176,13 +177,13 @@ def read_directions(
 
 
 def nearer_than_chance(readings: Sequence[DirectionReading], level: float) -> list[DirectionReading]:
-    """The readings with a token nearer than chance, at a false discovery rate of ``level`` over all of them."""
+    """Select the readings with a token nearer than chance, at a false discovery rate of ``level`` over all of them."""
     q_value = benjamini_hochberg(np.array([one.p_value for one in readings]))
     return [one for one, q in zip(readings, q_value.tolist(), strict=True) if q < level]
 
 
 def readings_headline(readings: Sequence[DirectionReading], level: float) -> str:
-    """How many of the directions point at tokens beyond chance, in one sentence."""
+    """Say in one sentence how many of the directions point at tokens beyond chance."""
     found, total = len(nearer_than_chance(readings, level)), len(readings)
     if not total:
         return "No direction was read as tokens: none that was found lies in the residual stream."

@@ -1,4 +1,4 @@
-"""Random sign flips of what directions leave of a matrix, or of a product of two, and their largest singular value."""
+"""Largest singular values of random sign flips of a matrix, or of a product of two, without its first directions."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from jaxtyping import Float, Float64, Int
 from scipy.linalg import eigh
 
 PRECISION = 1e-5
-"""Relative, of the largest eigenvalue of a flip, which is computed in float32: values nearer to each other are ties."""
+"""Relative precision of a flip's largest eigenvalue, which is computed in float32: closer values are ties."""
 
-_SMALL = 256  # rows up to which all eigenvalues of a Gram matrix are computed, to have the largest
+_SMALL = 256  # rows up to which all eigenvalues of a Gram matrix are computed to get the largest
 _LARGE = 1024  # rows beyond which the Gram matrix is not formed
-_RESIDUAL = 3e-4  # relative, at which Lanczos' iteration ends: the eigenvalue is off by its square over the gap
-_STEPS = 200  # of it, at most; noise of 4096 rows takes about 60
+_RESIDUAL = 3e-4  # relative residual that ends Lanczos' iteration: the eigenvalue is off by its square over the gap
+_STEPS = 200  # largest number of Lanczos steps; noise of 4096 rows takes about 60
 
 Matrix = Float[np.ndarray, "rank width"]
 Vector = Float[np.ndarray, " n"]
 
 
 class Flippable(Protocol):
-    """A matrix, or a product, whose rest can be flipped.
+    """Matrix, or product of two, whose remainder below k directions can have its signs flipped.
 
     Attributes:
-        dims: (rows, columns), or (columns, rows, columns) of a product.
+        dims: (rows, columns) of a matrix, or (columns, rows, columns) of the factors of a product.
     """
 
     dims: tuple[int, ...]
@@ -36,17 +36,17 @@ class Flippable(Protocol):
         ...
 
     def flipped(self, k: int, seed: int) -> Callable[[int], float]:
-        """The function of a draw's index that gives λ_1/Σλ of a flip of what k singular components leave."""
+        """Return the function from a draw's index to λ_1/Σλ of a flip of what k singular components leave."""
         ...
 
 
 def flippable(*factors: Matrix) -> Flippable:
-    """F_0, or F_0ᵀF_1, of factors (rank, width) that are finite."""
+    """Wrap F_0, or F_0ᵀF_1, given finite factors (rank, width)."""
     return _One(*factors) if len(factors) == 1 else _Two(*factors)
 
 
 class _One:
-    """One matrix."""
+    """A single matrix."""
 
     def __init__(self, matrix: Matrix) -> None:
         unit = _unit(matrix)
@@ -73,9 +73,10 @@ class _One:
 
 
 class _Two:
-    """F_0ᵀF_1, of which both factors are flipped.
+    """Product F_0ᵀF_1, both factors of which are flipped.
 
-    Without k singular components it is F_0'ᵀF_1', F' = F (1 - V Vᵀ) with the singular vectors V on its side.
+    Without its first k singular components it is F_0'ᵀF_1', where F' = F (1 - V Vᵀ) and V are the singular vectors on
+    the factor's side.
     """
 
     def __init__(self, *factors: Matrix) -> None:
@@ -107,7 +108,7 @@ class _Two:
 
 
 def _largest_share(gram: Float[np.ndarray, "n n"]) -> float:
-    """λ_1/Σλ of a Gram matrix; 1 of zeros."""
+    """λ_1/Σλ of a Gram matrix; 1 if it is zero."""
     whole = float(np.trace(gram, dtype=np.float64))
     if not whole > 0.0:
         return 1.0
@@ -115,10 +116,10 @@ def _largest_share(gram: Float[np.ndarray, "n n"]) -> float:
 
 
 def _lanczos(apply: Callable[[Vector], Vector], n: int) -> float:
-    """The largest eigenvalue of a symmetric n × n matrix, by Lanczos' iteration with full orthogonalisation."""
+    """Compute the largest eigenvalue of a symmetric n × n matrix by Lanczos' iteration with full orthogonalisation."""
     steps = min(n, _STEPS)
     basis = np.empty((steps + 1, n), dtype=np.float32)
-    start = 1.0 + np.random.Philox(n).random_raw(n) / 2.0**64  # any that has a part along every direction
+    start = 1.0 + np.random.Philox(n).random_raw(n) / 2.0**64  # any with a component along every direction
     start *= 1.0 - 2.0 * (np.random.Philox(n + 1).random_raw(n) % 2)
     basis[0] = start / np.linalg.norm(start)
     diagonal, beside = np.zeros(steps), np.zeros(steps)
@@ -154,7 +155,7 @@ def _root(gram: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
 
 
 def _unit(matrix: Matrix) -> Float64[np.ndarray, "rank width"]:
-    """The matrix with a largest element of 1, as its squares may leave float32."""
+    """Scale a matrix to a largest element of 1, since its squares may leave the range of float32."""
     wide = np.asarray(matrix, dtype=np.float64)
     return wide / (float(np.abs(wide).max(initial=0.0)) or 1.0)
 
@@ -166,13 +167,13 @@ def _digest(matrix: Float64[np.ndarray, "row column"]) -> Int[np.ndarray, " word
 
 
 def _bits(seed: int, digest: Int[np.ndarray, " word"], k: int, place: int, draw: int) -> np.random.Philox:
-    """The random bits of one flip: a function of the seed, the matrix, the rest, the factor and the draw alone."""
+    """Random bits of one flip: a function of only the seed, the matrix, the rest, the factor and the draw."""
     entropy = [seed & 0xFFFFFFFF, seed >> 32, *digest.tolist(), k, place, draw]
     return np.random.Philox(np.random.SeedSequence(entropy))
 
 
 def _flipped(matrix: Float[np.ndarray, "row column"], bits: np.random.Philox) -> Float[np.ndarray, "row column"]:
-    """The matrix with signs of its elements by random bits."""
+    """Flip the signs of a matrix's elements by random bits."""
     words = bits.random_raw(-(-matrix.size // 64)).astype("<u8", copy=False)
     signs = np.unpackbits(words.view(np.uint8), count=matrix.size, bitorder="little").astype(np.uint32) << 31
     return (matrix.reshape(-1).view(np.uint32) ^ signs).view(np.float32).reshape(matrix.shape)

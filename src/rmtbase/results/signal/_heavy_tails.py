@@ -1,4 +1,4 @@
-"""Heavy tails, tested: the power law in a matrix's eigenvalues beside that in noise, and beside what else it may be."""
+"""Test of heavy tails: the power law in a matrix's eigenvalues against noise, and against other candidates."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from rmtbase.shown import in_one_line
 from rmtbase.statistics import PowerLawFit, hill_exponent, power_law_fit, power_law_p_value
 
 FEWEST = 16
-"""Eigenvalues that a spectrum must have: half of them a power law's tail of as few as that may be."""
+"""Fewest eigenvalues of a spectrum: twice as many as the shortest tail of a power law has."""
 
 _HILL_SHARE = 0.1
 _EQUAL = 1e-9  # relative
-_LEAST = 1e-150  # of the largest singular value: its square and that of its inverse are doubles
+_LEAST = 1e-150  # for the largest singular value: its square and that of its inverse must be doubles
 
 Values = Float[np.ndarray, " r"]
 
@@ -39,20 +39,20 @@ Values = Float[np.ndarray, " r"]
 @in_one_line
 @dataclass(frozen=True, eq=False)
 class HeavyTails:
-    """The power law that is fitted to the eigenvalues λ = s² of one spectrum, and how it stands to chance.
+    """Power law fitted to the eigenvalues λ = s² of one spectrum, and how it compares with chance.
 
     Attributes:
-        fit: by maximum likelihood with its own x_min (:func:`rmtbase.statistics.power_law_fit`).
+        fit: maximum-likelihood fit with its own x_min (:func:`rmtbase.statistics.power_law_fit`).
         hill: Hill's exponent of the largest tenth of the eigenvalues.
-        p_value: of a tail as heavy, by the fitted exponent, in noise: (b + 1)/(draws + 1), b of the draws with an
+        p_value: p-value of a tail as heavy in noise, by the fitted exponent: (b + 1)/(draws + 1), where b draws have an
             exponent as small.
         hill_p_value: the same by Hill's exponent.
-        goodness: the p-value of the power law itself (:func:`rmtbase.statistics.power_law_p_value`), of independent
-            values: eigenvalues repel each other and lie closer to any smooth law, so that a small one rules the power
-            law out and a large one says little.
-        comparison: noise, spikes on a bulk, a power law and effective depth by one likelihood.
-        null_exponent, null_hill: the exponents of the draws of noise.
-        shape, draws, level: of the matrix (the dims of a chain), and as asked for.
+        goodness: p-value of the power law itself (:func:`rmtbase.statistics.power_law_p_value`), which assumes
+            independent values. Eigenvalues repel each other and lie closer to any smooth law, so a small p-value rules
+            the power law out and a large one says little.
+        comparison: noise, spikes on a bulk, a power law and effective depth, compared by one likelihood.
+        null_exponent, null_hill: exponents of the draws of noise.
+        shape, draws, level: shape of the matrix (dims of a chain), and the number of draws and level asked for.
     """
 
     fit: PowerLawFit
@@ -69,14 +69,14 @@ class HeavyTails:
 
     @property
     def is_power_law(self) -> bool:
-        """Heavier than chance makes it (p_value ≤ level), and not ruled out (goodness > level).
+        """True if the tail is heavier than by chance (p_value ≤ level) and not ruled out (goodness > level).
 
-        Of matrices that learned nothing at most the share ``level`` is called so.
+        Among matrices that learned nothing, this is true of at most the share ``level``.
         """
         return self.p_value <= self.level and self.goodness > self.level
 
     def summary(self) -> str:
-        """The finding in words."""
+        """Describe the finding in words."""
         low, middle, high = np.quantile(self.null_exponent, (0.025, 0.5, 0.975))
         found = (
             f"The {self.fit.tail} largest eigenvalues have the exponent {self.fit.exponent:.3g} "
@@ -99,32 +99,33 @@ def heavy_tails(
     *,
     dims: tuple[int, ...] | None = None,
 ) -> HeavyTails:
-    """Test the power law in the eigenvalues λ = s² of a matrix against noise, and ask what else they may be.
+    """Test the power law in the eigenvalues λ = s² of a matrix against noise, and compare it with other candidates.
 
-    The exponent is that of heavy-tailed self-regularisation (Martin and Mahoney), which a fit gives of any matrix: of
-    95 % of Gaussian ones of 60 × 90 one between 2.4 and 9.0. It does not change when the matrix is rescaled or
-    transposed, so that no σ enters. The null is simulated once for each shape, number of draws and seed; what matrices
-    of one shape share of it makes their p-values dependent, each valid.
+    The exponent is the one of heavy-tailed self-regularisation (Martin and Mahoney). The fit gives an exponent for any
+    matrix: for 95 % of Gaussian matrices of 60 × 90 it lies between 2.4 and 9.0. It does not change when the matrix is
+    rescaled or transposed, so no σ enters. The null is simulated once for each shape, number of draws and seed.
+    Matrices of one shape share these draws, so their p-values are dependent, but each is valid.
 
-    What the spectrum is, noise, spikes on a bulk, a power law's tail on a bulk or a residual path, is asked of all
-    eigenvalues by one likelihood,
+    One likelihood of all eigenvalues compares four candidates for the spectrum: noise, spikes on a bulk, a power law's
+    tail on a bulk, and a residual path,
 
-        ℓ = Σ_i ln f(ln λ_i) - (p/2) ln r,    f the candidate's density, p what was fitted of it,
+        ℓ = Σ_i ln f(ln λ_i) - (p/2) ln r,    f the candidate's density, p the number of its fitted parameters.
 
-    and its differences are judged by draws of each candidate, fitted anew by all: a candidate is ruled out where the
-    best of the others is farther ahead of it than in all but ``level`` of its own draws. ``comparison.verdict`` is
-    noise wherever that is not ruled out; several candidates may stand, or none. Measured in studies/heavy_tails.
+    Differences of ℓ are judged by draws of each candidate, to which all candidates are fitted anew. A candidate is
+    ruled out if the best of the others is farther ahead of it than in all but a share ``level`` of its own draws.
+    ``comparison.verdict`` is noise unless noise is ruled out; several candidates may stand, or none. Measured in
+    studies/heavy_tails.
 
     Args:
-        matrix: of at least :data:`FEWEST` singular values, or, with ``dims``, those of a product.
-        draws: of each candidate; at least 1/level - 1.
-        level: of the tests, and of the count of spikes; below 1/2.
-        seed: of the draws.
+        matrix: matrix with at least :data:`FEWEST` singular values; with ``dims``, the singular values of a product.
+        draws: number of draws of each candidate; at least 1/level - 1.
+        level: level of the tests and of the count of spikes; below 1/2.
+        seed: seed of the draws.
         progress: shows the draws.
-        dims: of the chain that the noise is, with singular values: (d_model, d_head, d_model) of a W_QK.
+        dims: dims of the noise's chain, if singular values are given: (d_model, d_head, d_model) for W_QK.
 
     Raises:
-        ParameterError: an argument outside its domain; a matrix that is not finite, or of less than full rank.
+        ParameterError: an argument is outside its domain, or the matrix is not finite or has less than full rank.
 
     Source: C. H. Martin and M. W. Mahoney, J. Mach. Learn. Res. 22, 165 (2021), for the exponent; A. Clauset, C. R.
         Shalizi and M. E. J. Newman, SIAM Review 51, 661 (2009), for its fit; Q. H. Vuong, Econometrica 57, 307 (1989),
@@ -153,7 +154,7 @@ def heavy_tails(
 
 
 def _require_values(given: ArrayLike, dims: tuple[int, ...] | None) -> tuple[Values, tuple[int, ...]]:
-    """Singular values, descending, and the dims of their noise."""
+    """Check the matrix or singular values; return singular values, descending, and the dims of their noise."""
     name = "matrix"
     array = require_real_array(name, given).astype(np.float64)
     if not np.isfinite(array).all():
@@ -181,7 +182,7 @@ def _require_values(given: ArrayLike, dims: tuple[int, ...] | None) -> tuple[Val
 
 
 def _fits(eigenvalues: Values) -> tuple[PowerLawFit, float]:
-    """The fit and Hill's exponent."""
+    """Fit a power law, and compute Hill's exponent."""
     return power_law_fit(eigenvalues), hill_exponent(eigenvalues, math.ceil(_HILL_SHARE * eigenvalues.size))
 
 

@@ -1,4 +1,4 @@
-"""The learned part of one matrix or product, factored: its directions, each at the strength that noise has left it."""
+"""Learned part of one matrix or product, factored into its directions with shrunken singular values."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from rmtbase.results.signal._sign_flips import sign_flips, signal_of_counts
 from rmtbase.results.signal._spectral_signal import SpectralSignal, require_level, spectral_signal
 from rmtbase.tables import CIRCUITS
 
-_LEAST = 1e-75  # of the largest singular value: its fourth power, and that of its inverse, are doubles
+_LEAST = 1e-75  # for the largest singular value: its fourth power and that of its inverse must be doubles
 
 
 class LearnedPart(NamedTuple):
-    """Ŝ = left · diag(values) · right, which is nearest to what was learned in ‖·‖_F, of the directions found.
+    """Learned part Ŝ = left · diag(values) · right, nearest in ‖·‖_F to what was learned along the directions found.
 
     Attributes:
         left: orthonormal columns: singular vectors of W on the side of its rows.
-        values: shrunken singular values, as :attr:`SpectralSignal.shrunken`; 0 of a direction at the threshold.
-        right: orthonormal rows.
-        signal: what is known of the directions, and of the noise.
+        values: shrunken singular values, as in :attr:`SpectralSignal.shrunken`; 0 for a direction at the threshold.
+        right: orthonormal rows: singular vectors of W on the side of its columns.
+        signal: the directions and the noise in numbers.
     """
 
     left: Float[np.ndarray, "d_left direction"]
@@ -48,21 +48,21 @@ def learned_part(
     excess_kurtosis: float = 0.0,
     signs: bool = False,
 ) -> LearnedPart:
-    """The learned part of W = AᵀB, or of W = A where there is no B; the d × d product is never formed.
+    """Estimate the learned part of W = AᵀB, or of W = A without B; the d × d product is never formed.
 
     Args:
-        a: (h, d_left), W_Q say; alone the matrix (rows, columns).
-        b: (h, d_right), W_K say.
-        dims: of the chain whose noise is looked for, where the factors are products themselves: see
-            :func:`spectral_signal`; (d_left, h, d_right) or (rows, columns) if None.
-        level: of each test.
-        excess_kurtosis: of the entries of the noise, as of :func:`spectral_signal`.
-        signs: whether directions are counted against random sign flips of the factors, as with ``null="signs"`` of
-            :func:`signal`.
+        a: first factor (h, d_left), for example W_Q; without ``b``, the matrix (rows, columns).
+        b: second factor (h, d_right), for example W_K.
+        dims: dims of the noise's chain, needed where the factors are products themselves (see
+            :func:`spectral_signal`); (d_left, h, d_right) or (rows, columns) if None.
+        level: level of each test.
+        excess_kurtosis: excess kurtosis of the entries of the noise, as in :func:`spectral_signal`.
+        signs: whether to count directions against random sign flips of the factors, as ``null="signs"`` of
+            :func:`signal` does.
 
     Raises:
-        ParameterError: no matrices, of several numbers of rows, not finite, zeros, or so large or small that
-            eigenvalues leave float64; and as :func:`spectral_signal`.
+        ParameterError: a factor is not a matrix, not finite or zero, the factors differ in their number of rows, or
+            values are so large or small that eigenvalues leave float64; and as in :func:`spectral_signal`.
     """
     factors = [_require_matrix("a", a)] + ([] if b is None else [_require_matrix("b", b)])
     if len(factors) == 1:
@@ -97,19 +97,19 @@ def learned_part_of(
     level: float = 0.05,
     null: Null | str = "gaussian",
 ) -> LearnedPart:
-    """The learned part of a head by a circuit, or of a whole matrix, of an opened model.
+    """Estimate the learned part of one head's circuit, or of a whole matrix, of an opened model.
 
     Args:
         model: an opened model.
-        layer: by its index in ``model.layers``.
-        what: the name of a circuit (``"qk"``), or a component (``"mlp_in"``).
-        head: of a circuit its number; of keys and values by themselves that of a key head.
-        level: of each test.
-        null: noise, as of :func:`signal`.
+        layer: index of the layer in ``model.layers``.
+        what: name of a circuit (``"qk"``) or of a component (``"mlp_in"``).
+        head: number of the head of a circuit; of the key head for keys or values by themselves.
+        level: level of each test.
+        null: the noise, as in :func:`signal`.
 
     Raises:
-        ParameterError: the model has no such head or matrix, keys of which a part is rotated and not compressed; and as
-            :func:`learned_part`.
+        ParameterError: the model has no such head or matrix, or a part of its keys is rotated and not compressed; and
+            as in :func:`learned_part`.
     """
     noise = noise_of(find_null(null), require_level(level))
     signs = noise.flips is not None

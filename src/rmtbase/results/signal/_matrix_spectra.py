@@ -1,4 +1,4 @@
-"""Spectra of whole matrices, taken as they are read."""
+"""Spectra of whole matrices, computed as the matrices are read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MatrixSpectrum(NamedTuple):
 
 
 class MatrixSpectrumTaker:
-    """Takes the matrices of layers, and keeps what there is to say of each."""
+    """Collector of the spectra of layers' matrices, each with its noise."""
 
     def __init__(self, noise: Noise) -> None:
         self.spectra: dict[MatrixName, MatrixSpectrum] = {}
@@ -36,7 +36,7 @@ class MatrixSpectrumTaker:
         shape: tuple[int, int],
         map_spans: Callable[..., Iterable[Any]] = map,
     ) -> None:
-        """Take one matrix, in blocks of rows."""
+        """Add the spectrum of one matrix, given in blocks of rows."""
         triangle: Float[np.ndarray, "row column"] | None = None
         squares = fourths = 0.0
         flips = self._noise.flips

@@ -24,7 +24,7 @@ class NoiseOfHead(NamedTuple):
 
     Attributes:
         kurtosis: excess kurtosis of its entries; NaN if unknown.
-        counted: directions that sign flips counted, or None.
+        counted: directions counted by sign flips, or None.
         reason: why nothing can be said of the head, or "".
     """
 
@@ -42,7 +42,7 @@ class Noise(ABC):
         return None
 
     def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any] | None:
-        """Return what is needed of each head."""
+        """Return what ``of_head`` needs to know about each head."""
         return None
 
     def prepare_groups(
@@ -51,12 +51,12 @@ class Noise(ABC):
         shared: Shaped[np.ndarray, "group one rank other_width"],
         sigmas: Float[np.ndarray, "group member"],
     ) -> Sequence[Any] | None:
-        """Return what is needed of each group of heads that share a factor."""
+        """Return what ``of_head`` needs to know about each group of heads that share a factor."""
         return None
 
     @abstractmethod
     def of_head(self, dims: tuple[int, ...], n_factors: int, prepared: Any) -> NoiseOfHead:
-        """Return the noise of a head of ``n_factors`` factors whose noise is a chain of ``dims``."""
+        """Return the noise of a head with ``n_factors`` factors, whose noise is a chain of ``dims``."""
 
     @abstractmethod
     def kurtosis(self, dims: tuple[int, ...], matrices: Sequence[Shaped[np.ndarray, "row column"]]) -> float:
@@ -80,7 +80,7 @@ class EntryNoise(Noise):
 
 @dataclass(frozen=True)
 class OwnKurtosisNoise(Noise):
-    """Independent entries with the excess kurtosis of each head's or matrix's own."""
+    """Independent entries with the excess kurtosis of the head or matrix itself."""
 
     null: Kurtosis
 

@@ -1,8 +1,8 @@
 """Directions of a matrix, or of a product of two, counted against random sign flips of what is left without them.
 
-If the elements of W are independent and symmetric about 0, of whatever laws, then W ∘ R with random signs R has the law
-of W: an exact null, for any tails, any gains of rows and columns, any zeros, and for the difference of two rounded
-checkpoints. A direction u vᵀ that is spread over many elements is destroyed; a giant element is kept.
+If the elements of W are independent and symmetric about 0, whatever their laws, then W ∘ R with random signs R has the
+law of W. This null is exact for any tails, any gains of rows and columns, any zeros, and for the difference of two
+rounded checkpoints. Flips destroy a direction u vᵀ that is spread over many elements, but keep a giant element.
 
 Source: D. Hong, Y. Sheng and E. Dobriban, arXiv:2012.02985.
 """
@@ -27,10 +27,10 @@ MapDraws = Callable[..., Iterable[Any]]
 
 _SPREAD = 2**17  # elements beyond which flips are spread over threads
 _AT_ONCE = 8
-_SPARSE = 4  # elements that are not zero, for each row and column: with fewer, flips have ties
-_MOST_TIED = 0.5  # of the flips drawn with the largest value: beyond it all are drawn, and their ties looked at
-_LATER = 3  # flips with as large a value that keep H_1 and those after it
-_ATTAINED = 0.6  # of the level: what a test must be able to reach beside ties
+_SPARSE = 4  # nonzero elements for each row and column: with fewer, flips have ties
+_MOST_TIED = 0.5  # share of flips tied for the largest value; beyond it, all flips are drawn and their ties examined
+_LATER = 3  # flips with as large a value that keep H_1 and later hypotheses
+_ATTAINED = 0.6  # share of the level that a test with ties must be able to reach
 
 NO_FLOOR = "no noise floor, so the number is not known: too few eigenvalues are left below the directions"
 
@@ -41,11 +41,11 @@ TIED = (
 
 
 class SignCount(NamedTuple):
-    """Directions of one spectrum by sign flips.
+    """Directions of one spectrum, counted by sign flips.
 
     Attributes:
-        number: of directions; NaN where there is a ``reason``.
-        p_value: of H_0, H_1, ..., as far as they were tested; the last is that of the hypothesis that was kept.
+        number: number of directions; NaN where there is a ``reason``.
+        p_value: p-values of H_0, H_1, ..., as far as they were tested; the last belongs to the hypothesis kept.
         reason: why there is no number, or "".
     """
 
@@ -56,27 +56,28 @@ class SignCount(NamedTuple):
 
 @dataclass(frozen=True)
 class SignFlips:
-    """Counts directions against sign flips.
+    """Counter of directions against sign flips.
 
     H_k, "no more than k directions", is tested by λ_(k+1), the (k+1)-th squared singular value, against the largest of
-    random flips of the rest, W without its first k singular components. By Weyl λ_(k+1)(N + S) ≤ λ_1(N) for any S of
-    rank k; flips of the rest stand for N, brought to its sum of squares, which is Π n_l/Π (n_l - k) of the rest's. So p
-    is (b + 1)/(n + 1) by b of n flips that have one as large; drawing ends at the b with which p > ``level`` is
-    certain, and then p is b over the flips drawn (Besag & Clifford 1991). Hypotheses after H_0 have fewer flips, 59 at
-    a level of 0.05.
+    random flips of the rest, W without its first k singular components. By Weyl, λ_(k+1)(N + S) ≤ λ_1(N) for any S of
+    rank k. Flips of the rest stand for N; they are scaled to its sum of squares, the rest's times Π n_l/Π (n_l - k).
+    If b of n flips have a value as large, p = (b + 1)/(n + 1). Drawing ends at the b with which p > ``level`` is
+    certain, and p is then b over the number of flips drawn (Besag & Clifford 1991). Hypotheses after H_0 have fewer
+    flips, 59 at a level of 0.05.
 
-    Flips of one rest are an upper bound for those of every later one, which has less in it. So all hypotheses that one
-    set of flips rejects are rejected at once, and the next set is drawn from what all of these leave.
+    Flips of one rest are an upper bound for flips of every later rest, which has less in it. So all hypotheses that one
+    set of flips rejects are rejected at once, and the next set is drawn from what they leave.
 
-    H_0 is exact: noise alone has a direction in 5.2 ± 0.3 % of differences of rounded matrices at a level of 0.05. With
-    directions in normal noise the count is too large in 0 to 4 % (100 or 50 draws each of (64, 64) and (32, 128), 1 at
-    1.5, 4 at 2 and 8 at 3 thresholds of one factor; studies/rounded_differences). In noise of heavy tails flips of the
-    rest are not exact: it was too large in up to 10 ± 7 % of differences of which a tenth of the elements changed.
+    The test of H_0 is exact: at a level of 0.05, noise alone has a direction in 5.2 ± 0.3 % of differences of rounded
+    matrices. With directions in normal noise the count is too large in 0 to 4 % (100 or 50 draws each of (64, 64) and
+    (32, 128), 1 at 1.5, 4 at 2 and 8 at 3 thresholds of one factor; studies/rounded_differences). In noise with heavy
+    tails, flips of the rest are not exact: the count was too large in up to 10 ± 7 % of differences in which a tenth of
+    the elements changed.
 
     Attributes:
-        level: of each test.
-        draws: flips of W itself.
-        seed: of the signs, which are a function of it, the matrix, the rest and the draw's index alone.
+        level: level of each test.
+        draws: largest number of flips of W itself.
+        seed: seed of the signs, which are a function of only the seed, the matrix, the rest and the draw's index.
     """
 
     level: float
@@ -85,7 +86,7 @@ class SignFlips:
 
     @property
     def note(self) -> str:
-        """What is to be known of numbers that were had by them."""
+        """Note for results that were computed with sign flips."""
         return (
             f"null = signs: the noise is up to {self.draws} random sign flips of each head and matrix, exact for "
             "independent entries of any laws symmetric about 0; no p-value is below "
@@ -94,11 +95,11 @@ class SignFlips:
         )
 
     def count(self, *factors: Matrix, map_draws: MapDraws = map) -> SignCount:
-        """The directions of F_0, or of F_0ᵀF_1: factors (rank, width).
+        """Count the directions of F_0, or of F_0ᵀF_1, given factors (rank, width).
 
         ``map_draws`` may spread the flips of large matrices over threads, as an executor's ``map`` does.
         """
-        with single_threaded_blas():  # which gives the same bits on any number of cores
+        with single_threaded_blas():  # gives the same bits on any number of cores
             return self._count(factors, map_draws if sum(one.size for one in factors) > _SPREAD else map)
 
     def _count(self, factors: Sequence[Matrix], map_draws: MapDraws) -> SignCount:
@@ -143,11 +144,11 @@ class SignFlips:
         return [self.count(np.concatenate(list(own), axis=-1), one[0]) for own, one in zip(scaled, shared, strict=True)]
 
     def _enough(self, draws: int) -> int:
-        """Flips with as large a value with which p is above the level, whatever the others have."""
+        """Return how many flips with as large a value put p above the level, whatever the other flips give."""
         return math.floor(self.level * (draws + 1) * (1.0 + 1e-12))
 
     def _tells(self, largest: Float64[np.ndarray, " draw"], observed: float) -> bool:
-        """Whether the test could reject nearly as often as the level says, of values of which some are tied."""
+        """Return True if the test can reject nearly as often as the level says, although some values are tied."""
         if largest.size < self.draws:
             return True
         order = np.sort(np.append(largest, observed))[::-1]
@@ -158,9 +159,9 @@ class SignFlips:
     def _largest(
         self, chain: Flippable, k: int, values: Float64[np.ndarray, " r"], draws: int, whole: bool, map_draws: MapDraws
     ) -> Float64[np.ndarray, " draw"]:
-        """The largest squared singular value of each flip, up to that at which H_k is certain to be kept.
+        """Largest squared singular value of each flip, up to the flip at which H_k is certain to be kept.
 
-        All of them with ``whole``, and where most of those of H_0 are tied.
+        All flips are drawn with ``whole``, and where most flips of H_0 are tied.
         """
         total = values[k:].sum() / math.prod(1.0 - k / n for n in chain.dims)
         found: list[float] = []
@@ -177,7 +178,7 @@ class SignFlips:
 
 
 def _in_order(map_draws: MapDraws, share: Callable[[int], float], draws: int) -> Iterator[float]:
-    """The shares of all draws, a few at a time, as the later ones may not be wanted."""
+    """Yield the shares of all draws, computed a few at a time, since later ones may not be needed."""
     for first in range(0, draws, _AT_ONCE):
         yield from map_draws(share, range(first, min(first + _AT_ONCE, draws)))
 
@@ -185,21 +186,23 @@ def _in_order(map_draws: MapDraws, share: Callable[[int], float], draws: int) ->
 def _p_values(
     values: Float64[np.ndarray, " r"], largest: Float64[np.ndarray, " draw"], draws: int
 ) -> Float64[np.ndarray, " r"]:
-    """Of each value, by flips that it should be above."""
+    """p-value of each value, by the largest values of flips."""
     exceeded = largest.size - np.searchsorted(np.sort(largest), values * (1.0 - PRECISION), side="left")
     return exceeded / largest.size if largest.size < draws else (exceeded + 1) / (draws + 1)
 
 
 def _allowing(exceeded: int, level: float) -> int:
-    """The draws with which p ≤ ``level`` with fewer than so many that have as large a value."""
+    """Return the number of draws with p ≤ ``level`` if fewer than ``exceeded`` of them have as large a value."""
     return math.ceil(exceeded / level - 1e-9) - 1
 
 
 def sign_flips(level: float, draws: int | None = None, seed: int = 0) -> SignFlips:
-    """Sign flips of a level; 10/level - 1 draws, of which p = ``level`` takes nine with as large a value, if None.
+    """Make sign flips for tests at a level.
+
+    If ``draws`` is None, there are 10/level - 1, so that p = ``level`` if nine draws have as large a value.
 
     Raises:
-        ParameterError: so few draws that no p-value is as small as the level.
+        ParameterError: too few draws for a p-value as small as the level.
     """
     if draws is None:
         return SignFlips(level, _allowing(10, level), seed)
@@ -215,14 +218,14 @@ def signal_of_counts(
 ) -> SpectralSignal:
     """Describe directions that were counted by sign flips.
 
-    Strengths, overlaps and shrunken values, the noise's scale and its threshold are those of independent entries of one
-    variance: where outliers lie depends on no more of their law. How far they scatter does, so that
+    Strengths, overlaps, shrunken values, the noise's scale and its threshold are computed for independent entries of
+    one variance: the places of outliers depend on nothing else in the law of the entries. Their scatter does, so that
     :data:`rmtbase.results.signal.schema.NEED_A_LAW` are NaN.
 
     Args:
         values: eigenvalues (spectrum, r), descending.
-        dims: of the chain.
-        counts: of each spectrum.
+        dims: dims of the chain.
+        counts: count of each spectrum.
     """
     number = np.array([one.number for one in counts])
     p_value = np.full((len(counts), max(one.p_value.size for one in counts)), np.nan)

@@ -1,4 +1,4 @@
-"""Heavy tails of the spectra of a model: exponents beside those of noise, and what each spectrum is."""
+"""Heavy tails of the spectra of a model: exponents compared with noise, and a verdict on each spectrum."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TAIL_NUMBERS = (
     "power_law_p_value", "depth_p_value", "noise_log_likelihood", "spikes_log_likelihood", "power_law_log_likelihood",
     "depth_log_likelihood",
 )  # fmt: skip
-"""The numbers of one spectrum, by the names of ``SIGNAL_SCHEMA``."""
+"""Numbers of one spectrum, by their names in ``SIGNAL_SCHEMA``."""
 
 TAIL_TEXTS = ("tail_verdict", "tail_reason")
 
@@ -39,7 +39,7 @@ def tail_variables(
     level: float,
     advance: Callable[[int], None],
 ) -> dict[str, np.ndarray]:
-    """The variables of a group whose spectra (place, eigenvalues, dims, why there are none) are looked at."""
+    """Compute the variables of a group from its spectra (place, eigenvalues, dims, reason why it has no numbers)."""
     values: dict[str, np.ndarray] = {name: np.full(size, np.nan) for name in TAIL_NUMBERS}
     texts = {name: np.full(size, "", dtype=object) for name in TAIL_TEXTS}
     if level < _LEAST_LEVEL:
@@ -84,15 +84,15 @@ def _numbers(found: HeavyTails) -> dict[str, float]:
 
 
 class TailSummary(NamedTuple):
-    """The tails of one kind of spectra.
+    """Tails of the spectra of one circuit or component.
 
     Attributes:
-        what: the name of the circuit or the component.
-        spectra: how many have numbers.
+        what: name of the circuit or component.
+        spectra: number of spectra that have numbers.
         exponent: median of the fitted exponents.
-        null_low, null_high: medians of the ends of the band that holds 95 % of those of noise.
-        heavier: of how many the exponent is smaller than chance makes it, at the level.
-        verdicts: how many of each of ``TAIL_VERDICTS``.
+        null_low, null_high: medians of the ends of the band that holds 95 % of the exponents of noise.
+        heavier: number of spectra whose exponent is smaller than by chance, at the level.
+        verdicts: number of spectra with each of ``TAIL_VERDICTS``.
     """
 
     what: str
@@ -105,7 +105,7 @@ class TailSummary(NamedTuple):
 
 
 def summarize_tails(rows: Sequence[SignalRow], level: float) -> list[TailSummary]:
-    """One line for each circuit and component with tails, in their order."""
+    """Summarize each circuit and component with tails, in their order."""
     found = []
     for what in dict.fromkeys(row.what for row in rows):
         own = [row.tails for row in rows if row.what == what and row.tails.get("tail_verdict")]

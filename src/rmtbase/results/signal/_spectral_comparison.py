@@ -1,4 +1,4 @@
-"""Which of the candidates of one likelihood a spectrum leaves standing, by draws of each."""
+"""Comparison of four candidates for a spectrum by one likelihood, tested by draws of each candidate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rmtbase.shown import in_one_line
 DRAWING_SPECTRA, DRAWING_PATHS = "drawing Gaussian spectra", "drawing residual paths"
 
 PATH_SIGMA = 1.0
-"""σ of the residual paths, as of :func:`rmtbase.results.depth.effective_depth`."""
+"""σ of the residual paths, as in :func:`rmtbase.results.depth.effective_depth`."""
 
 NOISE, SPIKES, POWER_LAW, DEPTH = range(len(CANDIDATES))
 
@@ -30,17 +30,18 @@ class SpectralComparison:
     """Noise, spikes on a bulk, a power law and effective depth, compared on all eigenvalues of one matrix.
 
     Attributes:
-        log_likelihood: ℓ of each of :data:`CANDIDATES`, after Schwarz's price of what was fitted; -inf of spikes where
-            none was found, or where no bulk is left below them.
-        p_value: of each candidate, by draws of it: that the others are as far ahead. NaN where there is none.
-        pair_p_value: of the candidate of each row against that of each column: that ℓ of the second is as far ahead of
-            the first's in draws of the first. NaN on the diagonal, and where there is none.
+        log_likelihood: ℓ of each of :data:`CANDIDATES`, with Schwarz's penalty for fitted parameters; -inf for spikes
+            if none was found, or if no bulk is left below them.
+        p_value: p-value of each candidate: the probability, by draws of it, that the best of the others is as far
+            ahead. NaN where there is none.
+        pair_p_value: p-value of each row's candidate against each column's: the probability, by draws of the first,
+            that ℓ of the second is as far ahead. NaN on the diagonal, and where there is none.
         directions: k, the number of spikes.
-        tail, exponent: how many eigenvalues are the power law's, and its α, by this likelihood (its x_min is the one at
-            which the likelihood of the whole spectrum is largest, where :func:`rmtbase.statistics.power_law_fit` takes
-            the nearest in distance).
+        tail, exponent: number of eigenvalues in the power law's tail, and its α, by this likelihood. Its x_min
+            maximises the likelihood of the whole spectrum, whereas :func:`rmtbase.statistics.power_law_fit` takes the
+            x_min of the smallest distance.
         depth: L of the residual path.
-        level: of the tests.
+        level: level of the tests.
     """
 
     log_likelihood: Float[np.ndarray, " candidate"]
@@ -54,14 +55,14 @@ class SpectralComparison:
 
     @property
     def standing(self) -> tuple[str, ...]:
-        """The candidates that are not ruled out at the level."""
+        """Candidates that are not ruled out at the level."""
         return tuple(name for name, p in zip(CANDIDATES, self.p_value.tolist(), strict=True) if p > self.level)
 
     @property
     def verdict(self) -> str:
-        """Noise where that stands, else the one that does, several or none: one of :data:`.TAIL_VERDICTS`.
+        """Noise if it stands, else the only candidate that stands, several or none: one of :data:`.TAIL_VERDICTS`.
 
-        Of matrices that learned nothing at most the share ``level`` is called anything but noise.
+        Among matrices that learned nothing, at most the share ``level`` is called anything but noise.
         """
         if "noise" in self.standing:
             return "noise"
@@ -70,7 +71,7 @@ class SpectralComparison:
         return "not told apart" if self.standing else "none of them"
 
     def summary(self) -> str:
-        """The verdict in words, and what is ruled out by which p-value."""
+        """Describe the verdict in words, and which candidates are ruled out by which p-value."""
         words = {
             "noise": "noise",
             "spikes": f"spikes on a bulk ({self.directions} direction{'s' if self.directions > 1 else ''})",
@@ -98,17 +99,19 @@ def compare_spectrum(
     eigenvalues: Float[np.ndarray, " r"],
     of: Setting,
 ) -> SpectralComparison:
-    """Compare the candidates of :mod:`rmtbase.results.signal._spectral_likelihood` on one spectrum, descending.
+    """Compare the candidates of :mod:`rmtbase.results.signal._spectral_likelihood` on one descending spectrum.
 
-    Eigenvalues repel each other, so that a difference of composite likelihoods follows no normal law (Vuong's is that
-    of independent values). Its law is drawn: matrices of each fitted candidate, fitted anew by all of them. M's
-    p-value is (b + 1)/(draws + 1), b of the draws of M in which the likeliest of the others is as far ahead of M as in
-    the matrix. It is exact of noise, whatever its scale; of the others but for what was fitted.
+    Eigenvalues repel each other, so a difference of composite likelihoods does not follow a normal law (Vuong's law is
+    for independent values). Its law is simulated: matrices of each fitted candidate are drawn, and all candidates are
+    fitted to them anew. The p-value of candidate M is (b + 1)/(draws + 1), where b draws of M have the likeliest of the
+    others as far ahead of M as the matrix has. It is exact for noise at any scale; for the other candidates it is exact
+    except for the fitted parameters.
 
-    Draws are, of noise, the chain's own spectra; of spikes the bulk of the chain of dims n_l - k with outliers of their
-    own spread; of the power law independent values of the tail above such a bulk, cut there; of depth residual paths.
-    Bulks are noise's spectra, moved by their distribution function to the bulk's law, so that they are as rigid. Paths
-    are drawn at most 512 wide; differences are compared per eigenvalue then, which makes the p-value approximate.
+    Draws of noise are the chain's own spectra. Draws of spikes are a bulk of the chain of dims n_l - k with outliers of
+    their own spread. Draws of the power law are independent values of the tail above a bulk of noise that is cut where
+    the tail starts. Draws of depth are residual paths. Bulks are spectra of noise that are mapped by their distribution
+    function to the bulk's law, which keeps their rigidity. Paths are drawn at most 512 wide; differences are then
+    compared per eigenvalue, which makes the p-value approximate.
 
     Source: Q. H. Vuong, Econometrica 57, 307 (1989), for the question; D. R. Cox, J. R. Statist. Soc. B 24, 406 (1962),
         for the law of a ratio under either hypothesis.
@@ -147,13 +150,13 @@ def compare_spectrum(
 
 @dataclass(frozen=True)
 class Setting:
-    """Of what draws are made; how their progress is told makes no other ones.
+    """Settings of the draws, compared without ``progress``, which does not change them.
 
     Attributes:
-        dims: of the chain, in one of its two directions: see :func:`undirected`.
-        draws, seed: of them.
-        level: of the sequential test for spikes.
-        progress: shows them.
+        dims: dims of the chain, in one of its two directions (see :func:`undirected`).
+        draws, seed: number of the draws, and their seed.
+        level: level of the sequential test for spikes.
+        progress: shows the draws.
     """
 
     dims: tuple[int, ...]
@@ -164,13 +167,13 @@ class Setting:
 
 
 def undirected(dims: tuple[int, ...]) -> tuple[int, ...]:
-    """The dims of a chain or of its transpose, whichever begins with more: both have the same spectra."""
+    """Dims of a chain or of its transpose, whichever begins with the larger one: both have the same spectra."""
     return max(dims, dims[::-1])
 
 
 @lru_cache(maxsize=64)
 def noise_spectra(of: Setting) -> Spectra:
-    """ln λ of draws of a chain at σ = 1."""
+    """Draw spectra of a chain at σ = 1, as ln λ."""
     from rmtbase.ensembles import gaussian_chain
     from rmtbase.montecarlo import draw_spectra
 
@@ -188,9 +191,10 @@ def noise_spectra(of: Setting) -> Spectra:
 
 
 def _matrix_eigenvalues(long: int, rank: int, rng: np.random.Generator) -> Float[np.ndarray, " r"]:
-    """Of one Gaussian matrix, descending, in O(r²): those of the bidiagonal one of ``ensembles``, B, by way of B Bᵀ.
+    """Draw the eigenvalues of one Gaussian matrix, descending, in O(r²), from B Bᵀ of its bidiagonal form B.
 
-    No dense solver does that: 99 draws of rank 4096 would take it an hour. The smallest one keeps 7 digits there.
+    B is that of ``ensembles``. A dense solver would take an hour for 99 draws of rank 4096. The smallest eigenvalue
+    keeps 7 digits there.
     """
     diagonal = np.sqrt(rng.chisquare(long - np.arange(rank)))
     below = np.sqrt(rng.chisquare(np.arange(rank - 1, 0, -1)))
@@ -201,14 +205,14 @@ def _matrix_eigenvalues(long: int, rank: int, rng: np.random.Generator) -> Float
 
 @lru_cache(maxsize=64)
 def _noise_fits(of: Setting) -> Fits:
-    """The candidates fitted to draws of noise."""
+    """Fit the candidates to draws of noise."""
     y = noise_spectra(of)
     return fit_candidates(y, of.dims, of.level, PATH_SIGMA)
 
 
 @lru_cache(maxsize=256)
 def _path_likelihood(of: Setting, width: int, depth: int) -> Float[np.ndarray, "draw candidate"]:
-    """ℓ of the candidates in draws of a residual path, multiplied here: compiling each depth would take longer."""
+    """ℓ of the candidates in draws of a residual path, multiplied in NumPy: compiling each depth would take longer."""
     advance, rng = of.progress.bar(DRAWING_PATHS, of.draws), np.random.default_rng((of.seed, DEPTH, width, depth))
     y = np.empty((of.draws, width))
     for row in y:
@@ -216,14 +220,14 @@ def _path_likelihood(of: Setting, width: int, depth: int) -> Float[np.ndarray, "
         for _ in range(depth):
             path += scale * (rng.standard_normal((width, width)) @ path)
         values = singular_values(path)
-        row[:] = 2.0 * np.log(np.maximum(values, values[0] * np.finfo(float).eps))  # what is smaller is rounding
+        row[:] = 2.0 * np.log(np.maximum(values, values[0] * np.finfo(float).eps))  # smaller values are rounding
         advance(1)
     dims = tuple(max(width, round(n * width / min(of.dims))) for n in of.dims)
     return fit_candidates(y, dims, of.level, PATH_SIGMA).log_likelihood
 
 
 def _levels(of: Setting) -> Spectra:
-    """Distribution function of noise at its own draws, descending: as evenly spread as eigenvalues are."""
+    """Distribution function of noise at its own draws, descending: values as evenly spread as eigenvalues are."""
     return np.exp(noise_law(of.dims).logcdf(noise_spectra(of)))
 
 
@@ -253,7 +257,7 @@ def _heavy(of: Setting, fits: Fits, y: Float[np.ndarray, " r"]) -> Spectra:
 def _p_values(
     observed: Float[np.ndarray, " candidate"], drawn: Float[np.ndarray, "draw candidate"], one: int, others: list[int]
 ) -> tuple[float, Float[np.ndarray, " other"]]:
-    """Of one candidate: that the best of the others is as far ahead, and that each is."""
+    """p-values of one candidate: that the best of the others is as far ahead, and that each of them is."""
     every = np.vstack([observed, drawn])
     ahead = every[:, others] - every[:, [one]]
     best = ahead.max(axis=1)

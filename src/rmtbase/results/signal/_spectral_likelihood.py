@@ -1,12 +1,12 @@
-"""One likelihood of a whole spectrum under four candidates: noise, spikes on a bulk, a power law, effective depth.
+"""Likelihood of a whole spectrum under four candidates: noise, spikes on a bulk, a power law, effective depth.
 
-Of the data y_i = ln λ_i, all r eigenvalues of one matrix, each candidate is a density f on the whole line, and
+The data are y_i = ln λ_i, for all r eigenvalues of one matrix. Each candidate is a density f on the whole line, and
 
-    ℓ = Σ_i ln f(y_i) - (p/2) ln r,    p the numbers that were fitted
+    ℓ = Σ_i ln f(y_i) - (p/2) ln r,    p the number of fitted parameters
 
-is its likelihood: that of independent values (composite, as eigenvalues repel each other), with Schwarz's price. With
-g(y; q) = 1/r Σ_i K((y - q_i)/h_i)/h_i a law's density smeared by its own spacing, q_i its quantiles at (i - ½)/r, h_i
-their spacing and K the logistic density of variance 1,
+is its log-likelihood for independent values (composite, as eigenvalues repel each other), with Schwarz's penalty. Let
+g(y; q) = 1/r Σ_i K((y - q_i)/h_i)/h_i be a law's density smeared by its own spacing, with q_i its quantiles at
+(i - ½)/r, h_i their spacing and K the logistic density of variance 1. Then f is
 
     noise        g(y - s; chain)                                                             p = 1: s
     spikes       (1 - k/r) g(y - s; chain of dims n_l - k) + 1/r Σ_j N(y; y_j, τ_j²)         p = 1 + k
@@ -14,9 +14,9 @@ their spacing and K the logistic density of variance 1,
                  m/r (α - 1) e^(-(α - 1)(y - y_m)) from it on                                p = 4: s, m, α, y_m
     depth        g(y - s; residual path of depth L)                                          p = 2: s, L
 
-Scales s, L, m and y_m are where ℓ is largest; k is that of the sequential test of
-:func:`rmtbase.results.signal.spectral_signal`, the spike j standing at the j-th largest eigenvalue with that one's
-spread τ_j.
+The shift s, L, m and y_m maximise ℓ; k comes from the sequential test of
+:func:`rmtbase.results.signal.spectral_signal`. Spike j stands at y_j, the j-th largest value, with the spread τ_j of
+that eigenvalue.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ from rmtbase.results.signal._remaining_noise import noise_left
 from rmtbase.results.signal._spectral_signal import count_directions
 
 CANDIDATES = ("noise", "spikes", "power law", "effective depth")
-"""In the order of every axis of candidates."""
+"""Candidates, in the order of every axis of candidates."""
 
 LEAST_TAIL = 8
-"""Eigenvalues of a power law's tail: fewer are as well so many spikes."""
+"""Fewest eigenvalues in a power law's tail: fewer could equally well be spikes."""
 
 Values = Float[np.ndarray, "..."]
 Spectra = Float[np.ndarray, "draw r"]
 
 _KERNEL = math.sqrt(3.0) / math.pi  # the scale of the logistic density of standard deviation 1
 _DENSE = 128  # quantiles at either end, and between, at which a table has nodes
-_BLOCK = 2**22  # numbers of one array
+_BLOCK = 2**22  # numbers in one array
 _BEYOND = np.geomspace(0.05, 400.0, 60)
 _COARSE, _FINE, _REFINEMENTS = 33, 9, 3
 _DEPTHS, _TRIED = (1, 2, 4, 8, 16, MAX_DEPTH), 3
-_LOWEST = -600.0  # of ln λ below the largest: their ratios stay finite
+_LOWEST = -600.0  # ln λ relative to the largest, so that ratios stay finite
 
 
 @dataclass(frozen=True, eq=False)
 class SmearedLaw:
-    """A law of y = ln λ as one matrix of r eigenvalues shows it: each quantile smeared by the spacing there.
+    """Law of y = ln λ as one matrix of r eigenvalues shows it: each quantile smeared by the spacing there.
 
     Attributes:
-        quantile: at (i - ½)/r, descending.
-        node, log_density, log_cdf: a table of ln g and ln G, ascending in y; linear between and beyond, as the tails of
-            the kernels are.
+        quantile: quantiles at (i - ½)/r, descending.
+        node, log_density, log_cdf: table of ln g and ln G, ascending in y; linear between the nodes and beyond them, as
+            the tails of the kernels are.
     """
 
     quantile: Float[np.ndarray, " r"]
@@ -71,7 +71,7 @@ class SmearedLaw:
 
     @classmethod
     def of(cls, quantile: Float[np.ndarray, " r"]) -> SmearedLaw:
-        """The table; ln g is good to 0.01 between its nodes."""
+        """Tabulate a law from its quantiles; ln g is good to 0.01 between nodes."""
         spacing = np.abs(np.gradient(quantile))
         scale = np.maximum(_KERNEL * spacing, 1e-9)
         end = min(_DENSE, quantile.size)
@@ -99,8 +99,8 @@ class SmearedLaw:
         return np.interp(y, self.node, self.log_cdf)
 
     def ppf(self, mass: Values) -> Values:
-        """The y with G(y) = ``mass``."""
-        level, first = np.unique(self.log_cdf, return_index=True)  # it is flat from where nothing is left above
+        """Return the y with G(y) = ``mass``."""
+        level, first = np.unique(self.log_cdf, return_index=True)  # log_cdf is flat where nothing is left above
         return np.interp(np.log(mass), level, self.node[first])
 
     @property
@@ -111,27 +111,27 @@ class SmearedLaw:
 
 @lru_cache(maxsize=1024)
 def noise_law(dims: tuple[int, ...]) -> SmearedLaw:
-    """Of a Gaussian chain at σ = 1."""
+    """Smeared law of a Gaussian chain at σ = 1."""
     levels = (np.arange(min(dims)) + 0.5) / min(dims)
     return SmearedLaw.of(np.log(laws.GaussianChain(dims=dims, normalization="none").isf(levels)))
 
 
 @lru_cache(maxsize=256)
 def path_law(rank: int, depth: int, sigma: float) -> SmearedLaw:
-    """Of a residual path."""
+    """Smeared law of a residual path."""
     levels = (np.arange(rank) + 0.5) / rank
     found = np.asarray(laws.ResidualPath(depth, sigma).log_eigenvalue.isf(levels))
     return SmearedLaw.of(np.maximum(found, found[0] + _LOWEST))
 
 
 class Fits(NamedTuple):
-    """The candidates fitted to spectra of one shape.
+    """Candidates fitted to spectra of one shape.
 
     Attributes:
-        log_likelihood: ℓ of each candidate; -inf where there is none: spikes without one, or without a bulk below.
+        log_likelihood: ℓ of each candidate; -inf for spikes if none was found, or if there is no bulk below them.
         shift: s of each candidate.
         directions: k.
-        spread: τ of each eigenvalue, NaN of those that are no spikes.
+        spread: τ of each eigenvalue; NaN if it is not a spike.
         tail, slope: m and α - 1.
         depth: L.
     """
@@ -146,13 +146,13 @@ class Fits(NamedTuple):
 
 
 def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float, sigma: float) -> Fits:
-    """Fit every candidate to spectra, each descending.
+    """Fit every candidate to descending spectra.
 
     Args:
         log_eigenvalues: ln λ, (draw, r).
-        dims: of the chain that the noise is.
-        level: of the sequential test for spikes.
-        sigma: of the residual paths.
+        dims: dims of the noise's chain.
+        level: level of the sequential test for spikes.
+        sigma: σ of the residual paths.
     """
     y = log_eigenvalues
     draws, rank = y.shape
@@ -168,13 +168,13 @@ def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float
 
 
 def _shifted(y: Spectra, law: SmearedLaw) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"]]:
-    """(Σ ln g(y_i - s), s) at the best s, which lies between those that bring two quantiles of both together."""
+    """Return (Σ ln g(y_i - s), s) at the best s, which lies among the shifts that align one quantile each."""
     found = np.empty((2, len(y)))
     apart = np.sort(y - law.quantile[: y.shape[1]], axis=1)
     step = law.edge_width
     for row, one in enumerate(y):
         grid = np.linspace(apart[row, 0] - step, apart[row, -1] + step, _COARSE)
-        # Nine tenths of the differences lie closer together as a rule: the grid is dense there.
+        # Nine tenths of the differences usually lie close together: the grid is dense there.
         grid = np.union1d(grid, np.quantile(apart[row], np.linspace(0.05, 0.95, _COARSE)))
         found[:, row] = _best(one, law, grid)
     return found[0], found[1]
@@ -192,8 +192,8 @@ def _best(one: Float[np.ndarray, " r"], law: SmearedLaw, grid: Float[np.ndarray,
 def _spikes(
     y: Spectra, dims: tuple[int, ...], level: float
 ) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Int[np.ndarray, " draw"], Spectra]:
-    """(Σ ln f, s, k, τ); -inf without a spike, or where no hypothesis of the sequential test was kept."""
-    eigenvalues = np.exp(np.maximum(y - y[:, :1], _LOWEST))  # of any unit
+    """Return (Σ ln f, s, k, τ); -inf without a spike, or where the sequential test kept no hypothesis."""
+    eigenvalues = np.exp(np.maximum(y - y[:, :1], _LOWEST))  # in any unit
     counted = count_directions(eigenvalues, dims, level)
     likelihood, shift = np.full(len(y), -np.inf), np.full(len(y), np.nan)
     spread = np.full(y.shape, np.nan)
@@ -201,7 +201,7 @@ def _spikes(
     units = eigenvalues / np.where(counted.kept, counted.scale, 1.0)[:, None]
     spike = np.arange(y.shape[1]) < number[:, None]
     if spike.any():
-        _, std = noise_left(dims, 0).direction(units[spike])  # those of the chain without the others hardly differ
+        _, std = noise_left(dims, 0).direction(units[spike])  # laws without the other spikes hardly differ
         spread[spike] = np.fmax(std / units[spike], noise_law(dims).edge_width)
     for row in np.flatnonzero(number > 0).tolist():
         k, rank = int(number[row]), y.shape[1]
@@ -219,14 +219,14 @@ def spiked_density(
     shift: float,
     rank: int,
 ) -> Values:
-    """ln f(y) of spikes at those places above a bulk, of a spectrum of ``rank`` eigenvalues."""
+    """ln f(y) for spikes at given places above a bulk, in a spectrum of ``rank`` eigenvalues."""
     each = np.exp(-0.5 * ((y[..., None] - at) / spread) ** 2) / (math.sqrt(2.0 * math.pi) * spread)
     density = (1.0 - at.size / rank) * np.exp(bulk.logpdf(y - shift)) + each.sum(axis=-1) / rank
     return np.log(np.maximum(density, np.finfo(float).tiny))
 
 
 def heavy_density(y: Values, start: float, slope: float, share: float, bulk: SmearedLaw, shift: float) -> Values:
-    """ln f(y) of a power law of that share from ``start`` on, λ^-(slope + 1), above a bulk that ends there."""
+    """ln f(y) for a power law λ^-(slope + 1) that holds ``share`` from ``start`` on, above a bulk that ends there."""
     with np.errstate(divide="ignore"):  # all may be tail
         below = np.log(1.0 - share) + bulk.logpdf(y - shift) - bulk.logcdf(np.array(start - shift))
     return np.where(y >= start, np.log(share * slope) - slope * (y - start), below)
@@ -237,7 +237,7 @@ def _power_law(
 ) -> tuple[
     Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Int[np.ndarray, " draw"], Float[np.ndarray, " draw"]
 ]:
-    """(Σ ln f, s, m, α - 1) at the best s and m."""
+    """Return (Σ ln f, s, m, α - 1) at the best s and m."""
     rank = y.shape[1]
     found, tail = np.empty((3, len(y))), np.empty(len(y), dtype=np.int64)
     m = np.arange(LEAST_TAIL, rank + 1)
@@ -271,7 +271,7 @@ def _power_law(
 def _depth(
     y: Spectra, sigma: float
 ) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Int[np.ndarray, " draw"]]:
-    """(Σ ln g, s, L) at the best s and L; the likeliest depths are sought with the medians brought together."""
+    """Return (Σ ln g, s, L) at the best s and L; the likeliest depths are searched for with the medians aligned."""
 
     def aligned(rows: Int[np.ndarray, " row"], depth: int) -> Float[np.ndarray, " row"]:
         law = path_law(y.shape[1], depth, sigma)
@@ -294,6 +294,6 @@ def _depth(
 
 
 def ordered_at(levels: NDArray[np.float64], count: int) -> Float[np.ndarray, " count"]:
-    """So many ordered values in the place of those given: of the same rigidity, between neighbours where they fall."""
+    """Resample ordered values to ``count`` of them with the same rigidity, interpolating between neighbours."""
     place = (np.arange(count) + 0.5) * (levels.size / max(count, 1)) - 0.5
     return np.interp(place, np.arange(levels.size), levels)

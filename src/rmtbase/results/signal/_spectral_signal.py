@@ -1,16 +1,16 @@
 """Signal and noise of spectra: how many directions stand out of a random product, how strong, and is the rest noise?
 
-W = N + S. N is a Gaussian chain of dims (n_0, ..., n_L) at an unknown scale v = Π σ_l², and S was learned in one of
-its factors, or of all of W where there is one: each of its directions a spike θ u vᵀ. With ψ the chain's moment
+W = N + S. N is a Gaussian chain of dims (n_0, ..., n_L) at an unknown scale v = Π σ_l². S was learned in one of the
+factors, or in W itself if it is the only factor; each of its directions is a spike θ u vᵀ. With ψ the chain's moment
 generating function and m = E Σλ / r the mean eigenvalue of N, a direction whose image in W has strength θ puts an
 eigenvalue at
 
     θ² = m/ψ,    λ = m Π_l (1 + c_l ψ)/ψ,    c_l = r/n_l        (laws.RankOneSpike, factor=0; any factor gives the same)
 
-so that Σλ = E Σλ(N) + Σθ² in the mean. Directions that were learned in two factors alike, u aᵀ in one and a vᵀ in the
-next, put their eigenvalue where a direction of one factor with the same image norm would.
+so that Σλ = E Σλ(N) + Σθ² in the mean. A direction that was learned in two factors at once, as u aᵀ in one and a vᵀ in
+the next, puts its eigenvalue where a direction of one factor with the same image norm would.
 
-What k directions leave of the noise: :class:`RemainingNoise`.
+:class:`RemainingNoise` is the noise that k directions leave.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _LEAST_LEVEL = 1e-12
 _REPULSION, _SOFTENED = 1.25, 0.5  # see spectral_signal
 
 FLOOR_LEVEL = 1e-3
-"""A rest whose p-value is less is no noise floor."""
+"""p-value of the rest below which it is no noise floor."""
 
 LEAST_REST = 8
-"""Eigenvalues that must be left: with fewer no law of the largest of them is known."""
+"""Fewest eigenvalues that must be left: with fewer, no law of the largest of them is known."""
 
 REST_STATISTICS = (
     "stable_rank",
@@ -48,45 +48,45 @@ REST_STATISTICS = (
     "normalized_participation_ratio_singular",
     "spectral_entropy_singular",
 )
-"""By which the rest is compared with noise: functions of the shape of a spectrum alone, not of its scale."""
+"""Statistics by which the rest is compared with noise; they depend on the shape of a spectrum, not on its scale."""
 
 DIRECTION_FIELDS = (
     "p_value", "strength", "strength_low", "strength_high", "overlap_left", "overlap_right", "shrunken"
 )  # fmt: skip
-"""What is known of each direction, by the names of :class:`SpectralSignal`."""
+"""Numbers of each direction, by the names of :class:`SpectralSignal`."""
 
 
 @in_one_line
 @dataclass(frozen=True)
 class SpectralSignal:
-    """Signal and noise of spectra of one shape; the leading axes ... are theirs.
+    """Signal and noise of spectra of one shape; the leading axes ... are those of the spectra.
 
-    Strengths, scales and singular values are in the units of W. NaN where a number is not known: of directions beyond
-    ``n_directions``, and everything but the first two p-values where no noise floor was reached.
+    Strengths, scales and singular values are in the units of W. Numbers that are not known are NaN: those of directions
+    beyond ``n_directions``, and everything but the first two p-values where no noise floor was reached.
 
     Attributes:
         n_directions: k, the number of learned directions that are seen. The confidence set of their true number is
             k, k + 1, ...: there are at least so many with confidence 1 - level, and directions below the threshold
             leave no trace in the eigenvalues. A further one of ``detectable_strength`` would have been seen.
-        first_p_value: of the hypothesis that there is none.
-        next_p_value: of the hypothesis that there are no more than k; of the last one tested where none was kept.
-        rest_p_value: of the hypothesis that the other eigenvalues are those of noise.
-        noise_floor: whether they are: at least :data:`LEAST_REST` are left, and their p-value is at least
-            :data:`FLOOR_LEVEL`.
-        noise_scale, noise_scale_std: the product of the standard deviations of the factors' elements that the noise
-            has, and its standard error.
-        threshold: the strength beyond which a further direction leaves the bulk.
-        detectable_strength: that which a further direction needs to be found with probability 1 - level.
+        first_p_value: p-value of the hypothesis that there is no direction.
+        next_p_value: p-value of the hypothesis that there are no more than k; of the last one tested if none was kept.
+        rest_p_value: p-value of the hypothesis that the other eigenvalues are noise.
+        noise_floor: whether the other eigenvalues are noise: at least :data:`LEAST_REST` are left, and their p-value is
+            at least :data:`FLOOR_LEVEL`.
+        noise_scale, noise_scale_std: product of the standard deviations of the factors' elements in the noise, and its
+            standard error.
+        threshold: strength beyond which a further direction leaves the bulk.
+        detectable_strength: strength that a further direction needs to be found with probability 1 - level.
         signal_share: Σθ²/‖W‖_F² of the directions found; at most 1.
-        raw_share: Σs²/‖W‖_F² of their singular values as they are, which noise has inflated.
-        p_value: of each direction: of the hypothesis that there are none but those before it.
-        strength: θ, the singular value of its part of S.
+        raw_share: Σs²/‖W‖_F² of their uncorrected singular values, which noise has inflated.
+        p_value: p-value, for each direction, of the hypothesis that only the directions before it exist.
+        strength: θ, the singular value of the direction's part of S.
         strength_low, strength_high: confidence limits at 1 - level, for each direction by itself, of the *mean*
-            strength: the root mean square of θ over the noise of the other factors, θ_Q σ_K √d of θ_Q a uᵀ in W_Q. What
-            that noise does to θ is in them. The realised θ, ‖θ_Q W_Kᵀ a‖, is within them more often than 1 - level, in
-            98 to 100 % at 95 %: they are too wide for it. Of one matrix both are the same.
-        overlap_left, overlap_right: squared cosine of W's singular vector with the direction, learned on that side.
-        shrunken: θ cos_u cos_v, the singular value that brings it nearest to its part of S in ‖·‖_F.
+            strength: the root mean square of θ over the noise of the other factors, θ_Q σ_K √d for θ_Q a uᵀ in W_Q. The
+            limits include the effect of that noise on θ. They are therefore too wide for the realised θ,
+            ‖θ_Q W_Kᵀ a‖: at 95 % it is within them in 98 to 100 % of cases. For one matrix both strengths are the same.
+        overlap_left, overlap_right: squared cosine of W's singular vector with the direction learned on that side.
+        shrunken: θ cos_u cos_v, the singular value that brings the direction nearest to its part of S in ‖·‖_F.
     """
 
     n_directions: Float[np.ndarray, "..."]
@@ -119,37 +119,38 @@ def spectral_signal(
 ) -> SpectralSignal:
     """Find the learned directions of spectra, one after the other, each against the noise that is left without it.
 
-    H_k, "no more than k directions", is tested for k = 0, 1, 2, ... by the largest eigenvalue that is left over the sum
-    of all that are left, λ_(k+1)/Σ_(i>k) λ_i: no scale is needed. Its law is that of the stable rank of the chain of
-    dims n_l - k (``laws.null``), with the sum first brought to what it would be of directions beyond all bounds. The
-    first H_k with p > ``level`` is kept. So the number is too large with probability ``level`` (Kritchman & Nadler 2009
-    do so for one Wishart matrix, with the scale estimated); directions below :attr:`SpectralSignal.threshold` cannot be
-    seen by any test of eigenvalues.
+    H_k, "no more than k directions", is tested for k = 0, 1, 2, ... by the ratio of the largest remaining eigenvalue to
+    the sum of all remaining ones, λ_(k+1)/Σ_(i>k) λ_i, which needs no scale. Its law is the law of the stable rank of
+    the chain of dims n_l - k (``laws.null``); the sum is first corrected to its value for infinitely strong directions.
+    The first H_k with p > ``level`` is kept. So the number is too large with probability ``level`` (Kritchman & Nadler
+    2009 do so for one Wishart matrix, with the scale estimated). Directions below :attr:`SpectralSignal.threshold`
+    cannot be seen by any test of eigenvalues.
 
-    Eigenvalues of directions of nearly equal strength repel each other, as those of a k × k matrix of the Gaussian
-    orthogonal ensemble whose elements have the variance τ² of an outlier on the diagonal: limits of a strength are the
-    outermost of those of λ_j and of λ_j with the repulsion of the others taken off, 5/4 τ² Σ_i g/(g² + τ²/2) with g
-    the gaps and τ² the smaller of two (τ² Σ 1/g where such a spectrum is likeliest; the numbers chosen by simulation).
+    Eigenvalues of directions of nearly equal strength repel each other, as in a k × k matrix of the Gaussian orthogonal
+    ensemble whose diagonal elements have the variance τ² of an outlier. Limits of a strength are therefore the
+    outermost of two pairs of limits: from λ_j, and from λ_j without the repulsion of the others,
+    5/4 τ² Σ_i g/(g² + τ²/2), with g the gaps and τ² the smaller of two (it is τ² Σ 1/g where such a spectrum is
+    likeliest; the numbers were chosen by simulation).
 
-    Measured for four shapes and eleven other chains in studies/signal. The noise is of normal entries, or of others
-    whose ``excess_kurtosis`` is given: every eigenvalue is then first moved back to where it would lie with normal
-    ones, to first order, at the scale of the noise (:func:`rmtbase.laws.eigenvalue_displacement`). At κ from -1.2
-    (uniform) to 1.2 (logistic) untrained heads then have a direction as often as the level says, single matrices of
-    rank 64, too, of less in up to 6.5 %. That is not so of Laplace's entries (κ = 3): 4 to 12 % at 0.05, and 13 to 24 %
-    as if they were normal; of these, uniform ones have one in 2 to 4 %.
+    Measured for four shapes and eleven other chains in studies/signal. The noise has normal entries, or entries with a
+    given ``excess_kurtosis``: every eigenvalue is then first moved back to its place for normal entries, to first
+    order, at the scale of the noise (:func:`rmtbase.laws.eigenvalue_displacement`). At κ from -1.2 (uniform) to 1.2
+    (logistic), untrained heads then have a direction as often as the level says; so do single matrices of rank 64, and
+    those of lower rank in up to 6.5 %. Laplace entries (κ = 3) do not keep the level: they have a direction in 4 to
+    12 % at 0.05, and in 13 to 24 % if treated as normal. Uniform entries treated as normal have one in 2 to 4 %.
 
     Args:
-        eigenvalues: (..., r), of Wᵀ W, descending, the structural zeros left out.
-        dims: of the chain: (d_model, d_head, d_model) of W_QK, (rows, columns) of one matrix.
-        level: of each test, and one minus the confidence of each limit.
-        excess_kurtosis: κ of the entries of all factors, of all spectra or (...) of each; where those of the factors
-            differ see :func:`rmtbase.nulls.mean_kurtosis`.
+        eigenvalues: eigenvalues of Wᵀ W (..., r), descending, without the structural zeros.
+        dims: dims of the chain: (d_model, d_head, d_model) for W_QK, (rows, columns) for one matrix.
+        level: significance level of each test; limits have confidence 1 - level.
+        excess_kurtosis: κ of the entries of all factors, one for all spectra or (...) one for each. If the factors
+            differ, see :func:`rmtbase.nulls.mean_kurtosis`.
 
     Raises:
-        ParameterError: eigenvalues that are not finite, negative, ascending or not min(dims) of them, dims that are no
-            dimensions, fewer than :data:`LEAST_REST` eigenvalues, dims at which the law of the largest eigenvalue is
-            not known (many factors of few eigenvalues), a level outside (0, 1/2), or an excess kurtosis that is not
-            from -2 to :data:`rmtbase.nulls.LARGEST_KURTOSIS`.
+        ParameterError: eigenvalues are not finite, negative, ascending or not min(dims) in number; dims are no
+            dimensions; there are fewer than :data:`LEAST_REST` eigenvalues; the law of the largest eigenvalue is not
+            known at these dims (many factors of few eigenvalues); the level is outside (0, 1/2); or the excess kurtosis
+            is not from -2 to :data:`rmtbase.nulls.LARGEST_KURTOSIS`.
     """
     shape = require_dims(dims)
     values = _require_spectra(eigenvalues, shape)
@@ -168,7 +169,7 @@ def spectral_signal(
 
 
 def no_law_at(dims: tuple[int, ...]) -> str:
-    """Why a spectrum of noise of these dims has no test, or ""."""
+    """Say why a spectrum of noise of these dims has no test, or return ""."""
     if min(dims) < LEAST_REST:
         values = "1 value" if min(dims) == 1 else f"{min(dims)} values"
         return f"a spectrum of {values} is too short for any law ({LEAST_REST} needed)"
@@ -187,7 +188,7 @@ def require_level(level: object) -> float:
 
 
 def _require_kurtosis(given: ArrayLike, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
-    """One of each spectrum."""
+    """Check an excess kurtosis, and return one for each spectrum."""
     array = require_real_array("excess_kurtosis", given).astype(np.float64)
     if array.shape not in {(), shape}:
         raise ParameterError("excess_kurtosis", array.shape, f"one number, or one for each spectrum, shape {shape}")
@@ -203,7 +204,7 @@ def _as_of_normal(
     kurtosis: Float[np.ndarray, " spectrum"],
     scale: Float[np.ndarray, " spectrum"],
 ) -> Float[np.ndarray, "spectrum r"]:
-    """The eigenvalues where entries of no excess kurtosis would have them, at the scale of the noise, else of all."""
+    """Move eigenvalues to their places without excess kurtosis, at the scale of the noise, or of all if unknown."""
     unit = np.where(np.isnan(scale), values.sum(axis=1) / math.prod(dims), scale)[:, None]
     moved = unit[:, 0] > 0.0
     found = values.copy()
@@ -212,14 +213,14 @@ def _as_of_normal(
 
 
 class CountedDirections(NamedTuple):
-    """What the tests leave of spectra.
+    """Result of the sequential test of spectra.
 
     Attributes:
-        number: of directions.
-        kept: whether a hypothesis was kept, not only all rejected that there is a test of.
-        p_value: of H_0, H_1, ..., as far as they were tested.
+        number: number of directions.
+        kept: whether a hypothesis was kept; False if every hypothesis that has a test was rejected.
+        p_value: p-values of H_0, H_1, ..., as far as they were tested.
         scale: v of the noise.
-        deflation: by the directions found, at v = 1.
+        deflation: deflation of the sum of the rest by the directions found, at v = 1.
     """
 
     number: Int[np.ndarray, " spectrum"]
@@ -230,7 +231,7 @@ class CountedDirections(NamedTuple):
 
 
 def count_directions(values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], level: float) -> CountedDirections:
-    """The sequential test of :func:`spectral_signal`, of eigenvalues (spectrum, r) that are known to be good."""
+    """Run the sequential test of :func:`spectral_signal` on eigenvalues (spectrum, r) that were checked before."""
     sums = np.cumsum(values[:, ::-1], axis=1)[:, ::-1]  # of λ_k and all below
     number, kept = np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=bool)
     deflation = np.zeros(len(values))
@@ -264,7 +265,7 @@ def at_last_scale(
     number: Int[np.ndarray, " spectrum"],
     deflation: Float[np.ndarray, " spectrum"],
 ) -> CountedDirections:
-    """All directions at the scale that is left by all of them; without p-values."""
+    """Evaluate all directions at the scale that all of them leave; without p-values."""
     scale = _scales(sums, dims, kept, number, deflation)
     deflation = np.zeros(len(values))
     for k in range(int(number[kept].max(initial=0))):
@@ -282,7 +283,7 @@ def _scales(
     number: Int[np.ndarray, " spectrum"],
     deflation: Float[np.ndarray, " spectrum"],
 ) -> Float[np.ndarray, " spectrum"]:
-    """v of the spectra that are kept, each below its number of directions."""
+    """v of the spectra that are kept, each from the eigenvalues below its directions."""
     scale = np.full(len(sums), np.nan)
     for k in np.unique(number[kept]).tolist():
         rows = np.flatnonzero(kept & (number == k))
@@ -297,7 +298,7 @@ def _scale(
     k: int,
     deflation: Float[np.ndarray, " spectrum"],
 ) -> Float[np.ndarray, " row"]:
-    """v from the eigenvalues below the k-th; not positive where nothing can be left of them."""
+    """v from the eigenvalues below the k-th; not positive if nothing can be left of them."""
     if k >= sums.shape[1]:
         return np.zeros(rows.size)
     return sums[rows, k] / (math.prod(n - k for n in dims) - deflation[rows])
@@ -310,7 +311,7 @@ def described(
     found: CountedDirections,
     normal: bool = True,
 ) -> dict[str, np.ndarray]:
-    """The numbers of :class:`SpectralSignal` by name; without ``normal`` those that need the law of entries are NaN."""
+    """Compute the fields of :class:`SpectralSignal`; without ``normal``, those that need the law of entries are NaN."""
     number, kept = found.number, found.kept
     longest = int(number[kept].max(initial=0))
     each = {name: np.full((len(values), longest), np.nan) for name in DIRECTION_FIELDS}
@@ -362,7 +363,7 @@ def described(
 def _repulsion(
     eigenvalue: Float[np.ndarray, "spectrum direction"], std: Float[np.ndarray, "spectrum direction"]
 ) -> Float[np.ndarray, "spectrum direction"]:
-    """By how much each is pushed away by the others; NaN among them counts for nothing."""
+    """Shift of each eigenvalue by the repulsion of the others; NaN among them counts for nothing."""
     pushed = np.zeros(eigenvalue.shape)
     for j in range(eigenvalue.shape[1]):
         gap = eigenvalue[:, j, None] - eigenvalue
@@ -373,7 +374,7 @@ def _repulsion(
 
 
 def _last(p_value: Float[np.ndarray, "spectrum hypothesis"]) -> Float[np.ndarray, " spectrum"]:
-    """The last of each row that is a number."""
+    """Take the last entry of each row that is not NaN."""
     known = ~np.isnan(p_value)
     if not known.any():
         return np.full(len(p_value), np.nan)
@@ -382,7 +383,7 @@ def _last(p_value: Float[np.ndarray, "spectrum hypothesis"]) -> Float[np.ndarray
 
 
 def _rest_p_value(rest: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...]) -> Float[np.ndarray, " spectrum"]:
-    """Of each statistic two-sided by its law, and of all together (Cauchy's combination)."""
+    """p-value of the rest: two-sided for each statistic by its law, and combined over all by Cauchy's combination."""
     observed = spectral_statistics(np.sqrt(rest), REST_STATISTICS)
     p_values = []
     for k, name in enumerate(REST_STATISTICS):

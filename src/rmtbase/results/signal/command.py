@@ -264,7 +264,7 @@ def _reading_json(reading: DirectionReading) -> dict[str, Any]:
 
 
 def _plain(name: str, value: float) -> float | int | bool:
-    """A value in its own type; of NaN JSON's null is made where it is printed."""
+    """Convert a value to its own type; printing turns NaN into JSON's null."""
     if math.isnan(value) or name not in ("n_directions", "noise_floor"):
         return value
     return bool(value) if name == "noise_floor" else int(value)

@@ -51,36 +51,38 @@ def signal(
 ) -> xr.DataTree:
     """Find what every head and matrix of a model has learned: how many directions, how strong, in how much noise.
 
-    Each spectrum by itself, as :func:`rmtbase.results.signal.spectral_signal` does, which says what the numbers mean
-    and how well they hold. The noise is of independent entries, normal unless ``null`` or ``initialization`` say
-    otherwise: gains, and tails heavier than a logistic law's, are learned directions as far as these numbers go. Heads
-    that share a key head (of W_OV, values) are not independent. What they have learned together shows in [W_Q1 ...
-    W_Qg]ᵀ W_K, a chain of dims (g d_model, d_head, d_model), with every W_Qi at the σ̂ that they have
-    together: there a direction that all of them read counts once, its strength the root of the sum of their squares,
-    and ``head_share`` is each head's part of it, (1 - ``overlap_left``)/g of which is noise's.
-    A low-rank update of rank r is a chain (d_out, r, d_in) and its heads are the modules; a difference of checkpoints
-    (``rmtbase.models.difference``) is a model to look at, too.
+    Each spectrum is treated by itself, by :func:`rmtbase.results.signal.spectral_signal`, which says what the numbers
+    mean and how well they hold. The noise has independent entries, normal unless ``null`` or its ``initialization``
+    say otherwise: these numbers count gains, and tails heavier than a logistic law's, as learned directions.
+
+    Heads that share a key head (values, for W_OV) are not independent. What they have learned together shows in
+    [W_Q1 ... W_Qg]ᵀ W_K, a chain of dims (g d_model, d_head, d_model), with every W_Qi scaled to their common σ̂. There
+    a direction that all of them read counts once. Its strength is the root of the sum of their squared strengths, and
+    ``head_share`` is each head's part of it, of which (1 - ``overlap_left``)/g is due to noise.
+
+    A low-rank update of rank r is a chain (d_out, r, d_in), and its heads are the modules. A difference of checkpoints
+    (``rmtbase.models.difference``) can be given as a model, too.
 
     Args:
-        model: as of :func:`rmtbase.score`; or a difference of two models, ``open_model(…, minus=…)``.
+        model: as in :func:`rmtbase.score`; or a difference of two models, ``open_model(…, minus=…)``.
         null: noise in which directions are looked for, an object of :mod:`rmtbase.nulls` or its name. ``"gaussian"``:
             entries as the null's ``initialization`` draws them. ``"kurtosis"``: entries of any law with the excess
             kurtosis of each head's factors, or of the matrix, up to 3. ``"signs"``: random sign flips of each head's
             factors, or of the matrix, for independent entries of any laws that are symmetric about 0; its ``draws`` are
             the largest number of flips for each number of directions (10/level - 1 if None), so that no p-value is
-            below 1/(draws + 1). If None, signs for a difference of models, whose entries rounding has made other than
-            normal, and gaussian for any other model. With signs there are no limits of a strength, no error of the
+            below 1/(draws + 1). If None, signs for a difference of models, whose entries are not normal because of
+            rounding, and gaussian for any other model. With signs there are no limits of a strength, no error of the
             noise's scale, and no test of whether the rest is noise (``rmtbase.results.signal.schema.NEED_A_LAW``).
-        circuits: what of each head, as of :func:`rmtbase.score`; all that the model has if None.
-        matrices: ``"spectra"``, also whole weight matrices of the layers (a full SVD of each), or ``"none"``.
+        circuits: circuits of each head, as in :func:`rmtbase.score`; all that the model has if None.
+        matrices: ``"spectra"`` to include whole weight matrices of the layers (a full SVD of each), or ``"none"``.
         level: significance level of each test; limits have confidence 1 - level.
         heavy_tails: whether to fit a power law to every spectrum, too, and to say whether it is noise, spikes on a
             bulk, a power law or a residual path (:func:`rmtbase.results.signal.heavy_tails`).
         progress: shows the layers read, and is told what was recorded about the model.
 
     Returns:
-        The tree of a file of signal and noise: ``/circuits/qk/heads`` and the like with the dimensions layer, head,
-        direction, index; where heads share, ``/circuits/qk/groups`` with layer, key_head, direction, member, index; and
+        The tree of a signal file: ``/circuits/qk/heads`` and the like, with the dimensions layer, head, direction,
+        index; where heads share a key head, ``/circuits/qk/groups`` with layer, key_head, direction, member, index; and
         ``/matrices`` with layer, component, direction, index. Its variables are described in
         ``rmtbase.results.signal.schema.SIGNAL_SCHEMA``.
 
@@ -131,7 +133,7 @@ def signal(
 
 
 class _Spectrum(NamedTuple):
-    """One spectrum: its place in a group, the dims of its chain, and its noise."""
+    """Spectrum with its place in a group, the dims of its chain, and its noise."""
 
     at: tuple[int, int]
     eigenvalues: Float[np.ndarray, " r"]
@@ -147,7 +149,7 @@ def _of_heads(
     noise: Noise,
     tails: Progress | None,
 ) -> xr.Dataset:
-    """The heads of all sites by one circuit."""
+    """Compute the variables of one circuit's heads at all sites."""
     sites = sorted(spectra)
     here = [model.sites[site] for site in sites]
     n_heads = max(getattr(site, circuit.heads) for site in here)
@@ -172,7 +174,7 @@ def _of_groups(
     level: float,
     noise: Noise,
 ) -> xr.Dataset:
-    """The heads that share a matrix, of all sites that have such, by one circuit: of dims (g n_0, n_1, n_2)."""
+    """Compute the variables of one circuit's groups of heads that share a matrix, of dims (g n_0, n_1, n_2)."""
     held = {site: one.groups for site, one in sorted(spectra.items()) if one.groups is not None}
     found = []
     for row, (site, one) in enumerate(held.items()):
@@ -199,7 +201,7 @@ def _of_groups(
 
 
 def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[int, ...], str]:
-    """The dims of the noise of a site's heads; where no law is known those of their matrices, and why."""
+    """Return the dims of the noise of a site's heads; if it has no known law, the dims of their matrices, and why."""
     try:
         shape = null_shape(model, site, circuit)
     except ParameterError as error:
@@ -212,7 +214,7 @@ def _chain(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[tuple[in
 
 
 def _one_way(model: WeightMatrices, layer: int, *components: str) -> str:
-    """Why the rounding of a difference has directions of its own, or ""."""
+    """Say why the rounding of a difference has directions of its own, or return ""."""
     of = isinstance(model, Difference) and any(model.rounds_one_way(layer, one) for one in components)
     return ONE_WAY if of else ""
 
@@ -224,7 +226,7 @@ def _of_matrices(
     noise: Noise,
     tails: Progress | None,
 ) -> xr.Dataset:
-    """The whole matrices of all layers."""
+    """Compute the variables of the whole matrices of all layers."""
     components = [one for one in model.components if any(name.component == one for name in spectra)]
     products = products_of(model)
     found = [
@@ -260,7 +262,7 @@ def _group(
     name: str,
     tails: Progress | None,
 ) -> xr.Dataset:
-    """All variables of a group but the sizes of matrices; those of one chain are looked at together."""
+    """Compute all variables of a group but the sizes of matrices; spectra of one chain are tested together."""
     longest = max(one.eigenvalues.size for one in spectra)
     eigenvalue = np.full((*size, longest), np.nan)
     sigma, reason = np.full(size, np.nan), np.full(size, "", dtype=object)
@@ -300,7 +302,7 @@ def _group(
 
 
 def _signal_of(alike: Sequence[_Spectrum], dims: tuple[int, ...], level: float) -> SpectralSignal:
-    """Signal and noise of spectra of one chain."""
+    """Compute signal and noise of spectra of one chain."""
     eigenvalues = np.array([one.eigenvalues for one in alike])
     counts = [one.noise.counted for one in alike if one.noise.counted is not None]
     if counts:
@@ -309,7 +311,7 @@ def _signal_of(alike: Sequence[_Spectrum], dims: tuple[int, ...], level: float) 
 
 
 def _untold(count: SignCount) -> str:
-    """Why sign flips tell nothing of a spectrum, or ""."""
+    """Say why sign flips cannot test a spectrum, or return ""."""
     return "" if count.p_value.size else count.reason
 
 
@@ -318,7 +320,7 @@ def _zeros(spectrum: _Spectrum) -> str:
 
 
 def _too_heavy(kurtosis: float) -> str:
-    """Why entries of that kurtosis have no numbers, or ""."""
+    """Say why entries of this excess kurtosis have no numbers, or return ""."""
     if kurtosis <= LARGEST_KURTOSIS:
         return ""
     return f"elements of excess kurtosis above {LARGEST_KURTOSIS:g}, for which no law is known; null = signs is"

@@ -1,4 +1,4 @@
-"""Signal and noise of a model row by row: what printing, JSON and CSV are made of."""
+"""Signal and noise of a model as rows, the source of printed tables, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _NUMBERS = (
 
 
 class SignalRow(NamedTuple):
-    """One head by one circuit, or one matrix.
+    """Signal and noise of one circuit of a head, or of one matrix.
 
     Attributes:
-        stack, layer: where it is; the stack "" where a model has one alone.
-        what: the circuit's name, or the component's.
-        head: its number, or None of a matrix.
-        numbers: by the names of ``SIGNAL_SCHEMA``, and ``squared_norm``, ‖W‖_F²; NaN where there is none.
-        directions: of each the same, the strongest first.
+        stack, layer: place of the spectrum; the stack is "" if the model has only one.
+        what: name of the circuit or the component.
+        head: number of the head; None for a matrix.
+        numbers: numbers by the names of ``SIGNAL_SCHEMA``, and ``squared_norm``, ‖W‖_F²; NaN where there is none.
+        directions: numbers of each direction by the names of ``SIGNAL_SCHEMA``, the strongest first.
         reason: why there are no numbers, or "".
-        tails: of heavy tails, by the names of ``SIGNAL_SCHEMA``; empty where they were not looked at.
+        tails: numbers of heavy tails by the names of ``SIGNAL_SCHEMA``; empty if these were not computed.
 
-    ``testable`` is whether the hypothesis of no direction could be tested; a spectrum without a noise floor was tested,
-    and only the number of its directions is unknown.
+    ``testable`` says whether the hypothesis of no direction could be tested. A spectrum without a noise floor was
+    tested; only the number of its directions is unknown.
     """
 
     stack: str
@@ -54,15 +54,15 @@ class SignalRow(NamedTuple):
 
     @property
     def testable(self) -> bool:
-        """Whether it could be tested at all."""
+        """True if the hypothesis of no direction could be tested."""
         return not np.isnan(self.numbers["first_p_value"])
 
 
 def signal_rows(tree: xr.DataTree) -> list[SignalRow]:
-    """Every head by every circuit, then every matrix, in the order of the model; no groups, whose heads these are.
+    """List every circuit of every head, then every matrix, in the order of the model; groups of heads are left out.
 
     Raises:
-        ParameterError: it is no tree of signal and noise.
+        ParameterError: ``tree`` is no tree of signal and noise.
     """
     if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "signal":
         raise ParameterError(
@@ -75,11 +75,11 @@ def signal_rows(tree: xr.DataTree) -> list[SignalRow]:
 
 
 class GroupRow(NamedTuple):
-    """Heads that share a key head, or values, by one circuit.
+    """Heads that share a key head, or values, in one circuit.
 
     Attributes:
-        row: what they have learned as one; its ``head`` is the number of what they share.
-        head_share: of each direction, the share of each head.
+        row: what they have learned together; its ``head`` is the number of the shared key head.
+        head_share: share of each head in each direction.
     """
 
     row: SignalRow
@@ -87,7 +87,7 @@ class GroupRow(NamedTuple):
 
 
 def signal_groups(tree: xr.DataTree) -> list[GroupRow]:
-    """Every group of heads by every circuit, in the order of the model; none where heads do not share."""
+    """List every group of heads of every circuit, in the order of the model; none if heads do not share."""
     found = []
     for name, group in _held(tree, "groups"):
         share = group["head_share"].values[group["sigma"].notnull().values]
@@ -98,7 +98,7 @@ def signal_groups(tree: xr.DataTree) -> list[GroupRow]:
 
 
 def _held(tree: xr.DataTree, what: str) -> list[tuple[str, xr.Dataset]]:
-    """By every circuit, what there is of its heads, or their groups."""
+    """List the circuits that the tree has, each with the dataset of its heads, or of their groups."""
     held = tree.children["circuits"].children if "circuits" in tree.children else {}
     return [(name, held[name][what].to_dataset()) for name in CIRCUITS if name in held and what in held[name].children]
 
@@ -126,14 +126,14 @@ def _rows(group: xr.Dataset, of: str, circuit: str) -> Iterator[SignalRow]:
 
 
 def signal_csv(tree: xr.DataTree) -> str:
-    """One row for each head by each circuit, and each matrix: its numbers, and those of its strongest direction.
+    """Write one CSV row for each circuit of each head, and each matrix, with its numbers and its strongest direction.
 
-    These are called ``strongest_p_value`` and so on; numbers of tails follow where they were looked at. ``head`` is
-    empty of a matrix; groups have no rows. Otherwise as
+    Columns of the strongest direction are ``strongest_p_value`` and so on; numbers of tails follow if these were
+    computed. ``head`` is empty for a matrix, and groups have no rows. Otherwise as in
     :func:`rmtbase.results.scores.heads_csv`.
 
     Raises:
-        ParameterError: it is no tree of signal and noise.
+        ParameterError: ``tree`` is no tree of signal and noise.
     """
     rows = signal_rows(tree)
     stack = ["stack"] if any(row.stack for row in rows) else []
@@ -151,18 +151,18 @@ def _cells(row: SignalRow) -> dict[str, Any]:
 
 
 class SignalSummary(NamedTuple):
-    """The spectra of one kind: of one circuit, or one component.
+    """Summary of the spectra of one circuit, or of one component.
 
     Attributes:
-        what: the name of the circuit or the component.
-        spectra: how many.
-        testable: how many of them could be tested; all further numbers are of these.
-        without: in how many no direction was found.
-        no_floor: how many have no noise floor; NaN where that was tested of none.
-        unknown: in how many the number of directions is not known, but that it is at least 1.
-        median: of the number of directions; NaN where it is one that is not known.
-        most: the largest number of directions, where some are unknown the least that it can be; NaN of none.
-        share: median share of the squared norm that was learned; NaN where it is one that is not known.
+        what: name of the circuit or the component.
+        spectra: number of spectra.
+        testable: number of spectra that could be tested; all further numbers are over these.
+        without: number of spectra in which no direction was found.
+        no_floor: number of spectra without a noise floor; NaN if this was tested for none.
+        unknown: number of spectra with at least one direction, but an unknown number of them.
+        median: median number of directions; NaN if the median falls on an unknown one.
+        most: largest number of directions, a lower bound if some are unknown; NaN if none could be tested.
+        share: median learned share of the squared norm; NaN if the median falls on an unknown one.
     """
 
     what: str
@@ -177,18 +177,18 @@ class SignalSummary(NamedTuple):
 
 
 def discoveries(rows: Sequence[SignalRow], level: float) -> int:
-    """In how many of the testable spectra something was learned, at a false discovery rate of ``level`` over these."""
+    """Count the testable spectra in which something was learned, at a false discovery rate of ``level``."""
     q_value = benjamini_hochberg(np.array([row.numbers["first_p_value"] for row in rows]))
     return int((q_value < level).sum())
 
 
 def signal_not_testable(rows: Sequence[SignalRow]) -> list[NotTestable]:
-    """The spectra that could not be tested, each with its reason."""
+    """List the spectra that could not be tested, each with its reason."""
     return [NotTestable(row.place, recorded(row.reason)) for row in rows if not row.testable]
 
 
 def signal_headline(rows: Sequence[SignalRow], level: float) -> str:
-    """In how many spectra a learned direction was found, of how many that could be tested, and why others could not."""
+    """Say in how many of the testable spectra a learned direction was found, and why others could not be tested."""
     left_out, tested = signal_not_testable(rows), [row for row in rows if row.testable]
     floors = sum(row.numbers["noise_floor"] == 0 for row in tested)
     without = f" ({floors} have no noise floor)" if floors else ""
@@ -202,7 +202,7 @@ def signal_headline(rows: Sequence[SignalRow], level: float) -> str:
 
 
 def groups_not_testable(groups: Sequence[GroupRow]) -> list[NotTestable]:
-    """The groups of heads that could not be tested as one, each with its reason."""
+    """List the groups of heads that could not be tested as one, each with its reason."""
     return [
         NotTestable(one.row.place.replace(" head ", " heads of key head "), recorded(one.row.reason))
         for one in groups
@@ -211,14 +211,14 @@ def groups_not_testable(groups: Sequence[GroupRow]) -> list[NotTestable]:
 
 
 def groups_headline(groups: Sequence[GroupRow]) -> str:
-    """In how many groups of heads, as one, a direction was found, of how many that could be tested."""
+    """Say in how many of the testable groups of heads, each taken as one, a direction was found."""
     tested = [one.row for one in groups if one.row.testable]
     found = sum(bool(row.directions) or np.isnan(row.numbers["n_directions"]) for row in tested)
     return headline(found, len(tested), groups_not_testable(groups), "group", "have a direction")
 
 
 def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
-    """One line for each circuit and component, in their order."""
+    """Summarize each circuit and component, in their order."""
     found = []
     for what in dict.fromkeys(row.what for row in rows):
         own = [row for row in rows if row.what == what]
@@ -244,6 +244,6 @@ def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
 
 
 def _median(values: Float[np.ndarray, " spectrum"]) -> float:
-    """The median of values of which the unknown ones are larger than all others; NaN where it is one of these."""
+    """Compute the median, with unknown values above all others; NaN if it falls on an unknown one."""
     median = float(np.median(np.nan_to_num(values, nan=np.inf))) if values.size else np.nan
     return median if np.isfinite(median) else float("nan")

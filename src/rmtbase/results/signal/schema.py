@@ -1,4 +1,4 @@
-"""What a file of signal and noise holds."""
+"""Schema of a file of signal and noise."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from rmtbase.tables.domain import (
 )
 
 TAIL_VERDICTS = ("noise", "spikes", "power law", "effective depth", "not told apart", "none of them")
-"""What a spectrum may be found to be: one of the four candidates, several of them, or none."""
+"""Verdicts on a spectrum: one of the four candidates, several of them, or none."""
 
 NEED_A_LAW = (
     "strength_low", "strength_high", "rest_p_value", "noise_floor", "noise_scale_std", "detectable_strength"
 )  # fmt: skip
-"""What is NaN with the null of sign flips: how far eigenvalues scatter, and which rest is noise, needs a law of it."""
+"""Variables that are NaN with sign flips: the scatter of eigenvalues and the test of the rest need a law."""
 
 _LIMIT = "confidence limit of the mean strength, over the noise of the other factors"
 _TAILS = "heavy_tails"
@@ -60,14 +60,14 @@ _OF_TAILS = (
     ),
     ("tail_reason", "why there are no numbers of tails; empty where there are", TEXT),
 )  # fmt: skip
-"""What is there of spectra whose tails were looked at."""
+"""Variables of spectra whose tails were tested: name, long name, domain."""
 
 
 def signal_schema(*of_spectrum: str) -> Schema:
-    """The variables of spectra that those dimensions place: of heads ``layer, head``, of matrices the component.
+    """Make the schema of spectra with these dimensions: ``layer, head`` for heads, ``layer, component`` for matrices.
 
-    Strengths, scales and singular values are in the units of the product W. NaN where there is no noise floor, or no
-    such direction.
+    Strengths, scales and singular values are in the units of the product W. Numbers are NaN where there is no noise
+    floor, or no such direction.
     """
 
     def of(name: str, words: str, domain: object, *further: str, part: str = "") -> tuple[str, Variable]:
@@ -131,20 +131,20 @@ SIGNAL_SCHEMA: dict[str, Schema] = {
         "n_columns": Variable(("layer", "component"), "columns (inputs)", SIZE_OR_NAN),
     },
 }
-"""The groups of a file of signal and noise; each is there where there is something of it.
+"""Groups of a file of signal and noise; a group without contents is left out.
 
-``/circuits/qk/groups`` is of heads that share a key head, as one: of [W_Q1 ... W_Qg]ᵀ W_K, every W_Qi at the σ̂ that
-they have together; ``ov`` likewise of heads that share values.
+``/circuits/qk/groups`` holds heads that share a key head, taken as one: [W_Q1 ... W_Qg]ᵀ W_K, with every W_Qi scaled to
+their common σ̂; ``ov`` likewise for heads that share values.
 """
 
 
 def signals_whole(groups: Mapping[str, xr.Dataset]) -> Fault:
-    """There are heads or matrices."""
+    """Check that there are heads or matrices."""
     return None if any(True for _ in _each(groups)) else ("neither heads nor matrices", "a group of either")
 
 
 def directions_held(groups: Mapping[str, xr.Dataset]) -> Fault:
-    """There is an entry for each direction of each spectrum."""
+    """Check that each direction of each spectrum has an entry."""
     for name, group in _each(groups):
         if (group["n_directions"].values > group.sizes["direction"]).any():
             return f"more n_directions in {quoted(name)} than there is room for", "an entry of direction for each"

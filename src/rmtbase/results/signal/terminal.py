@@ -1,4 +1,4 @@
-"""The tables that ``rmtbase signal`` prints."""
+"""Tables that ``rmtbase signal`` prints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rmtbase.results.signal.rows import GroupRow, SignalRow
 
 LISTED = 12
-"""Spectra, and groups, that are told by themselves."""
+"""Largest number of spectra, and of groups, that get a line of their own."""
 
 _LONGEST_TOKEN = 20  # characters
 _LONGEST_LINE = 10_000
@@ -28,7 +28,7 @@ _LONGEST_LINE = 10_000
 def print_signal(
     rows: Sequence[SignalRow], strongest: Sequence[SignalRow], title: str, level: float, console: Console
 ) -> None:
-    """A line for each circuit and component, then the spectra in which the most was learned."""
+    """Print a line for each circuit and component, then the spectra in which the most was learned."""
     from rmtbase.results.signal.rows import signal_headline, summarize_signal
 
     console.print(cell(title, "bold"))
@@ -91,7 +91,7 @@ def _print_strongest(rows: Sequence[SignalRow], level: float, console: Console) 
 
 
 def _number(row: SignalRow) -> tuple[str, ...]:
-    """Where a spectrum is, and how many directions it has, in brackets where they stand out of no noise floor."""
+    """Format the place of a spectrum and its number of directions, in brackets if there is no noise floor."""
     number = f"{row.numbers['n_directions']:g}"
     return *_place(row), number if row.numbers["noise_floor"] else f"({number})"
 
@@ -101,14 +101,14 @@ def _place(row: SignalRow) -> tuple[str, str, str]:
 
 
 def _strongest(row: SignalRow) -> tuple[str, str, str]:
-    """The strength of its first direction, with its limits and over the threshold."""
+    """Format the strength of the first direction, its limits, and its ratio to the threshold."""
     first = row.directions[0]
     limits = _known(first["strength_low"], f"{{:.3g}}–{first['strength_high']:.3g}", UNTESTED)
     return f"{first['strength']:.3g}", limits, f"{first['strength'] / row.numbers['threshold']:.3g}"
 
 
 def print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: float, console: Console) -> None:
-    """Heads that share a key head, or values, as one, beside what each of them shows by itself."""
+    """Print heads that share a key head, or values, as one, beside the directions of each head by itself."""
     from rmtbase.results.signal.rows import groups_headline
 
     alone = {(row.stack, row.layer, row.what, row.head): row.numbers["n_directions"] for row in rows}
@@ -145,7 +145,7 @@ def _count(number: float) -> str:
 
 
 def _print_tails(rows: Sequence[SignalRow], level: float, console: Console) -> None:
-    """A line for each circuit and component: exponents, and what its spectra are."""
+    """Print a line for each circuit and component: exponents, and the verdicts on its spectra."""
     from rmtbase.results.signal._signal_tails import summarize_tails
 
     found = summarize_tails(rows, level)
@@ -176,7 +176,7 @@ def _print_tails(rows: Sequence[SignalRow], level: float, console: Console) -> N
 
 
 def _print_reasons(lacking: str, reasons: Sequence[str], console: Console) -> None:
-    """How many spectra lack something, by each reason; "" is none."""
+    """Print how many spectra lack something for each reason; "" is no reason."""
     for reason, count in Counter(filter(None, reasons)).items():
         console.print(cell(f"{count} {'spectrum' if count == 1 else 'spectra'} without {lacking}: {reason}"))
 

@@ -27,18 +27,18 @@ def learned_directions(
     """Draw the strength of every learned direction with its limits, layer by layer, over the threshold of visibility.
 
     Args:
-        tree: of signal and noise, as ``rmtbase.results.signal.signal`` makes it.
-        what: the name of a circuit, of whose heads each has its place within its layer, or ``"matrices"``.
+        tree: tree of signal and noise, as ``rmtbase.results.signal.signal`` makes it.
+        what: name of a circuit, each of whose heads has its place within its layer, or ``"matrices"``.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one.
 
     Returns:
-        The axes: layer against strength over threshold. Directions stand grey where the rest is not noise; spectra that
-        cannot be tested have a cross at the foot, and those without a number are told in the title.
+        The axes: layer against strength over threshold. Directions are grey where the rest is not noise. Spectra that
+        cannot be tested have a cross at the foot, and the title counts the spectra without a noise floor.
 
     Raises:
-        ParameterError: no signal and noise, or not of that.
+        ParameterError: the tree is not of signal and noise, or has no such circuit or matrices.
     """
     held = groups_of_signal(tree)
     if what not in held:
@@ -49,7 +49,7 @@ def learned_directions(
     unit = group["threshold"].values[..., None]
     height, low, high = (group[name].values / unit for name in ("strength", "strength_low", "strength_high"))
     floor = (group["noise_floor"].values != 0)[..., None] & np.isfinite(height)
-    by_law = bool(group["noise_floor"].notnull().any())  # with the null of sign flips nobody asked
+    by_law = bool(group["noise_floor"].notnull().any())  # the null of sign flips does not test the floor
     x = places_in_layers(group, of)[..., None] + np.zeros(height.shape)
     for there, colour, words in (
         (np.isfinite(height) & ~floor, theme.null, "the rest is not noise"),
@@ -78,7 +78,7 @@ def learned_directions(
 
 
 def groups_of_signal(tree: xr.DataTree) -> dict[str, xr.Dataset]:
-    """The groups of a tree of signal and noise by circuit, and the matrices."""
+    """Collect the groups of heads of a tree of signal and noise by circuit, and the matrices."""
     if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "signal":
         return {}
     circuits = tree.children["circuits"].children if "circuits" in tree.children else {}
@@ -87,19 +87,19 @@ def groups_of_signal(tree: xr.DataTree) -> dict[str, xr.Dataset]:
 
 
 def places_in_layers(group: xr.Dataset, of: str) -> Float[np.ndarray, "layer _"]:
-    """Where on the axis each spectrum stands: within its layer from left to right."""
+    """Position of each spectrum on the axis: within its layer from left to right."""
     count = group.sizes[of]
     offset = np.linspace(-0.3, 0.3, count) if count > 1 else np.zeros(1)
     return np.arange(group.sizes["layer"])[:, None] + offset
 
 
 def spectra_of(what: str) -> str:
-    """What the spectra of a group are, in a word."""
+    """Name what the spectra of a group belong to, in the plural."""
     return "matrices" if what == MATRICES else f"{CIRCUITS[what].noun}s"
 
 
 def finished_by_layer(ax: Axes, group: xr.Dataset, what: str, said: str, theme: Theme, legend: bool) -> Axes:
-    """The axes of spectra that stand in their layers from left to right, and what is said of them."""
+    """Finish axes of spectra that stand in their layers from left to right, with a title."""
     layer_axis(ax, "x", group, theme)
     ax.set_xlim(-0.5, group.sizes["layer"] - 0.5)
     ax.set_xlabel("layer")

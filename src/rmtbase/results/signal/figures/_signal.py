@@ -1,4 +1,4 @@
-"""The figures of signal and noise: learned directions, and exponents of heavy tails where they were looked at."""
+"""Figures of signal and noise: learned directions, and exponents of heavy tails if these were computed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rmtbase.results.signal.figures._tail_exponents import tail_exponents
 
 
 def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """What draws each picture of signal and noise: of each circuit, and of whole matrices."""
+    """Map the name of each figure of signal and noise to its drawing: each circuit, and whole matrices."""
     held = groups_of_signal(tree)
     directions = {f"directions-{what}": Drawing(Single(learned_directions, look, tree, what=what)) for what in held}
     tails = {

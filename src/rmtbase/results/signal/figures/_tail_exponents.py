@@ -1,4 +1,4 @@
-"""Exponents of heavy tails beside those of noise: of every head or matrix, layer by layer."""
+"""Exponents of heavy tails compared with noise, for every head or matrix, layer by layer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rmtbase.results.signal.figures._learned_directions import (
 )
 from rmtbase.results.signal.schema import TAIL_VERDICTS
 
-_BAND = 0.6  # of a layer, which all its spectra share
+_BAND = 0.6  # part of a layer's width that its spectra share
 
 
 def tail_exponents(
@@ -31,21 +31,21 @@ def tail_exponents(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the exponent of the power law fitted to every spectrum, layer by layer, over the band of those of noise.
+    """Draw the exponent of the power law fitted to every spectrum, layer by layer, over the band of noise exponents.
 
     Args:
-        tree: of signal and noise, as ``rmtbase.results.signal.signal(..., heavy_tails=True)`` makes it.
-        what: the name of a circuit, of whose heads each has its place within its layer, or ``"matrices"``.
+        tree: tree of signal and noise, as ``rmtbase.results.signal.signal(..., heavy_tails=True)`` makes it.
+        what: name of a circuit, each of whose heads has its place within its layer, or ``"matrices"``.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one.
 
     Returns:
-        The axes: layer against exponent; the band holds 95 % of the exponents of matrices of the shape that learned
-        nothing. A mark's shape and colour say what the likelihood of the whole spectrum leaves standing.
+        The axes: layer against exponent. The band holds 95 % of the exponents of matrices of the same shape that
+        learned nothing. A mark's shape and colour show the verdict by the likelihood of the whole spectrum.
 
     Raises:
-        ParameterError: no signal and noise with heavy tails, or not of that.
+        ParameterError: the tree is not of signal and noise with heavy tails, or has no such circuit or matrices.
     """
     held = {name: group for name, group in groups_of_signal(tree).items() if "tail_verdict" in group}
     if what not in held:
