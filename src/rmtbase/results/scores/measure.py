@@ -105,8 +105,8 @@ def score_heads(
     kurtosis κ, shift sums over the spectrum by about as much as their spread at any size, and the log-determinant by
     -κ/√2 standard deviations. For example, 13 % of untrained heads with uniform entries (κ = -1.2, as in
     ``torch.nn.Linear``) at (768, 64) have p < 0.05 by the log-determinant against the null of normal entries, measured
-    in studies/calibration. That test rejects all heads whose factors are products with a shared matrix, as in
-    multi-head latent attention.
+    in studies/calibration. Against that null all heads whose factors are products with a shared matrix, as in
+    multi-head latent attention, are rejected.
 
     The p-values of all heads of one shape come from the same sample. With the shipped atlas they take about 270 values,
     which are valid and of the right size, but not uniform (:class:`rmtbase.nulls.AtlasNull`).
