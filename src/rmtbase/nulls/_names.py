@@ -42,7 +42,8 @@ def find_null(
         seed: seed of the draws.
 
     Raises:
-        ParameterError: no null has that name, it is taken from no table, or an option is outside its domain.
+        ParameterError: no null has that name, a baseline is given for a null that cannot use one, or an option is
+            outside its domain.
     """
     if isinstance(null, Null):
         return null

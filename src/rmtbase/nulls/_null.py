@@ -86,7 +86,7 @@ class Null(ABC):
 
     @property
     def entry_law(self) -> str | None:
-        """Initialization that the p-values assume of the entries; None if they hold for others, too."""
+        """Initialization that the p-values assume; None if they hold for other initializations, too."""
         return None
 
     @property
