@@ -126,28 +126,29 @@ def effective_depth(
     remaining growth (4 to 12 % per doubling) is measured between width 256 and 512 and extrapolated linearly in ln n.
     Such a p-value is approximate, and such an interval is too wide. Use ``width=n`` if that matters.
 
-    The law is that of square matrices. A rectangular matrix is compared with the square law at min(rows, columns), as
-    in the source: what its shape alone does to the spectrum (a gap above zero) counts against the fit.
+    The law holds for square matrices. A rectangular matrix is compared with the square law at min(rows, columns), as
+    in the source: the effect of its shape on the spectrum (a gap above zero) counts against the fit.
 
     Args:
-        matrix_or_singular_values: a matrix, or a vector of its singular values, structural zeros left out.
-        sigma: σ of the blocks. 1 is the source's critical initialisation, entries of variance 1/d, under which the
-            norm of every product of blocks keeps its expectation. A sequence, or None for :data:`SIGMAS`: the best of
-            these; depth and σ are then hard to tell apart, as small-σ laws depend on L σ² alone.
+        matrix_or_singular_values: a matrix, or a vector of its singular values without structural zeros.
+        sigma: σ of the blocks. 1 is the source's critical initialization, with entries of variance 1/d, under which the
+            norm of every product of blocks keeps its expectation. With a sequence, or None for :data:`SIGMAS`, the
+            best of them is found; depth and σ are then hard to tell apart, as small-σ laws depend only on L σ².
         depths: candidates; 1 to 32 if None, for the update as far as its law goes (17 at σ = 1).
-        part: ``"path"``, P itself, or ``"update"``, P - I: what the blocks add. The update of one block is Gaussian.
+        part: ``"path"`` for P itself, or ``"update"`` for P - I, which the blocks add. The update of one block is
+            Gaussian.
         distance: ``"wasserstein"`` or ``"kolmogorov_smirnov"``.
-        draws: of the fitted ensemble; at least 1/level - 1.
-        level: of the test, and one minus the interval's confidence.
-        width: of the draws, at least 4; the matrix's own, at most 512, if None.
-        seed: of the draws.
+        draws: number of draws of the fitted ensemble; at least 1/level - 1.
+        level: significance level of the test; the interval has confidence 1 − level.
+        width: width of the draws, at least 4; if None, the matrix's own, up to 512.
+        seed: seed of the draws.
         progress: shows the draws.
 
     Raises:
         ParameterError: an argument outside its domain; a matrix that is not finite, is zero, or has one singular value.
 
-    Source: the question is that of Conjecture's follow-up post on language model internals through training, which
-        compares histograms by eye. Parametric bootstrap: A. C. Davison and D. V. Hinkley, Bootstrap Methods and their
+    Source: Conjecture's follow-up post on language model internals through training asks the question, and compares
+        histograms by eye. Parametric bootstrap: A. C. Davison and D. V. Hinkley, Bootstrap Methods and their
         Application (1997), chapters 2, 4 and 5.
     """
     values, shape = _require_spectrum(matrix_or_singular_values)

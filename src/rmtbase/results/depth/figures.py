@@ -1,4 +1,4 @@
-"""Figures of effective depth: the distance of a weight matrix from the law of each depth, and its spectrum with laws."""
+"""Figures of effective depth: distance of a weight matrix from the law of each depth, and its spectrum with laws."""
 
 from __future__ import annotations
 
