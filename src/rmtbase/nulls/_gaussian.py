@@ -133,9 +133,8 @@ class Gaussian(Null):
 class Table(Gaussian):
     """Independent Gaussian entries, with the draws of a given baseline table or atlas.
 
-    For shapes that the table lacks the null is that of :class:`Gaussian`, and a note says so. With another
-    initialization the draws are moved by the kurtosis of its entries to first order
-    (:func:`rmtbase.laws.eigenvalue_displacement`).
+    Shapes that the table lacks get the null of :class:`Gaussian`, and a note says so. With another initialization the
+    draws are moved by the kurtosis of its entries to first order (:func:`rmtbase.laws.eigenvalue_displacement`).
 
     Args:
         table: a baseline or an atlas, as a dataset or the path of its file.

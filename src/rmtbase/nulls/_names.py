@@ -32,7 +32,7 @@ def find_null(
     draws: int | None = None,
     seed: int = 0,
 ) -> Null:
-    """Return a null as it is, or make the one with that name and these options.
+    """Return the given null, or make the null with the given name and these options.
 
     Args:
         null: a null, or one of :data:`NULLS`.

@@ -15,7 +15,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
 
 RATIO = 1.03
-"""A p-value from the kept ranks is at most this many times that of the full sample, except for rounding."""
+"""Largest ratio of a p-value from the kept ranks to the p-value of the full sample, except for rounding."""
 
 STEP = 2.0**-16
 """Kept values are multiples of this, in standard deviations, rounded away from the observed values."""
