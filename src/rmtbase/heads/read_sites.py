@@ -92,7 +92,7 @@ class HeadTaker(Protocol):
 
 
 class Preparation(Protocol):
-    """Preparation of what a null needs from each head's factors, while they are in memory; ``nulls.Null`` has it."""
+    """Interface by which ``rmtbase.nulls.Null`` computes what it needs from each head's factors while they are read."""
 
     def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any] | None:
         """Return one entry for each head, or None if the spectrum is enough.

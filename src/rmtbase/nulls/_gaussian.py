@@ -113,7 +113,7 @@ class Gaussian(Null):
         if isinstance(shape.dims, LatentShape) or len(shape.dims) > 3:
             expected = "another: W_Q and W_K are products of matrices, whose rows are not orthonormal where these' are"
             raise ParameterError("initialization", self.initialization, expected)
-        assert shape.stored is not None  # as needs_stored_rows asks
+        assert shape.stored is not None  # because needs_stored_rows is True
         dims = shape.dims if len(shape.dims) == 3 else (min(shape.dims), max(shape.dims))
         widths = dims[::2] if len(dims) == 3 else dims[1:]
         rows, fused = shape.stored

@@ -10,7 +10,7 @@ import xarray as xr
 
 
 def _truncated_kurtosis(at: float) -> float:
-    """Excess kurtosis of N(0, 1) cut at ±a: m₂ = 1 - 2aφ(a)/P, m₄ = 3 - 2(a³ + 3a)φ(a)/P, with P = P(|x| < a)."""
+    """Excess kurtosis of N(0, 1) cut at ±a: m₂ = 1 - 2aφ(a)/P, m₄ = 3 - 2(a³ + 3a)φ(a)/P, with P = P(-a < x < a)."""
     density = 2.0 * math.exp(-0.5 * at**2) / math.sqrt(2.0 * math.pi) / math.erf(at / math.sqrt(2.0))
     return (3.0 - (at**3 + 3.0 * at) * density) / (1.0 - at * density) ** 2 - 3.0
 

@@ -94,7 +94,7 @@ class KurtosisNull:
         """Score heads; a head whose kurtosis is outside :func:`kurtosis_range` has no scores."""
         kurtosis = np.full(heads.singular_values.shape[:2], self.kurtosis)
         if not self.entries:
-            assert heads.prepared is not None  # by Kurtosis.prepare
+            assert heads.prepared is not None  # Kurtosis.prepare returns it
             kurtosis = mean_kurtosis(self.base.dims, list(np.moveaxis(np.array(heads.prepared), -1, 0)))
         low, high = kurtosis_range(self.base.dims)
         scale = np.where((kurtosis < low) | (kurtosis > high), np.nan, chain_scale(heads.sigmas))

@@ -40,7 +40,7 @@ def cached_null(
     if shape is not None:
         file = baseline_file(*shape, draws, seed)
     else:
-        chain = dims if len(dims) > 2 else sorted(dims, reverse=True)  # W and Wᵀ share one
+        chain = dims if len(dims) > 2 else sorted(dims, reverse=True)  # W and Wᵀ share a table
         of_law = {} if gaussian else {"entries": entries}
         name = "gaussian_chain" if gaussian else "independent_chain"
         file = spectra_file(name, {"dims": chain, **of_law}, draws, seed)

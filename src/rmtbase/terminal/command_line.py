@@ -53,7 +53,7 @@ class Command(TyperCommand):
         if not ctx.resilient_parsing:
             self._refuse_repeated(ctx, args)
         left = super().parse_args(ctx, args)
-        for name in SHARED:  # their callbacks have done it all
+        for name in SHARED:  # their callbacks have been called
             ctx.params.pop(name, None)
         return left
 

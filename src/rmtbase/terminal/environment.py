@@ -23,7 +23,7 @@ _SETTINGS = {
 }
 """Package -> prefixes of the environment variables that it reads as it starts."""
 
-_STARTS = ("xla_bridge.py", "config.py", "rcsetup.py")  # files that run at the start, besides imported modules
+_STARTS = ("xla_bridge.py", "config.py", "rcsetup.py")  # files that run at the start, in addition to code at import
 _KNOWN = re.compile(r"(\s*--xla_force_host_platform_device_count=\d+)+\s*")
 TRIED = "RMTBASE_XLA_FLAGS_TRIED"
 """Environment variable that holds the XLA_FLAGS with which JAX is known to start."""
