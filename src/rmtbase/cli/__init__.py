@@ -17,11 +17,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command in this process; whatever goes wrong is one line on stderr.
 
     Args:
-        arguments: of the command line; those of the process if None.
+        arguments: arguments of the command line; the arguments of the process if None.
 
     Raises:
-        SystemExit: always, with the status. 0: done; 2: the input cannot be used as it is; 70: a fault of rmtbase's
-            own; 128 and the signal's number: stopped.
+        SystemExit: always, with the status. 0: done; 2: the input cannot be used; 70: a bug in rmtbase; 128 plus the
+            signal's number: stopped by a signal.
     """
     import sys
 

@@ -1,4 +1,4 @@
-"""The commands, and one run of one of them."""
+"""All commands, and the run of one of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rmtbase.terminal.endings import VERBOSITY, Verbosity, detail, ended_by
 from rmtbase.terminal.environment import require_settings
 from rmtbase.terminal.streams import warnings_as_notes
 
-_COMPLETION = "_RMTBASE_COMPLETE"  # by which the shell's script asks what a word may become
+_COMPLETION = "_RMTBASE_COMPLETE"  # variable by which the shell's script asks for completions
 _built = cache(typer.main.get_command)
 
 app = typer.Typer(
@@ -107,13 +107,13 @@ def _command(arguments: list[str]) -> int:
         if "\0" in argument:
             raise ParameterError("argument", argument, "text without NUL characters, which no name holds")
     require_settings()
-    # Neither of click's own main, which ends lines and prints tracebacks its way when it is interrupted.
+    # click's own main is not used: it prints line ends and tracebacks in its own way when it is interrupted.
     command = _built(app)
     if _COMPLETION in os.environ:
         asked, expected = os.environ[_COMPLETION], "what rmtbase --show-completion puts there; unset it"
         try:
             status = shell_complete(command, {}, "rmtbase", _COMPLETION, asked)
-        except (KeyError, ValueError) as error:  # the words so far, which the shell gives in other variables
+        except (KeyError, ValueError) as error:  # the words typed so far, which the shell gives in other variables
             raise ParameterError(_COMPLETION, asked, f"{expected} ({shown(str(error))})") from error
         if status:
             raise ParameterError(_COMPLETION, asked, expected)
@@ -123,6 +123,6 @@ def _command(arguments: list[str]) -> int:
             command.invoke(context)
     except typer.Exit as left:
         return left.exit_code
-    except SystemExit as left:  # of --show-completion and --install-completion
+    except SystemExit as left:  # raised by --show-completion and --install-completion
         return int(left.code or 0)
     return 0

@@ -1,4 +1,4 @@
-"""``rmtbase cite``: how to cite rmtbase, and the results that its constants stand for."""
+"""``rmtbase cite``: how to cite rmtbase, and the literature of its constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rmtbase constants``: every number of the null that one may want to cite."""
+"""``rmtbase constants``: every number of the null that may be worth citing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMATS = ("text", "json", "latex", "latex-rows", "bibtex")
 _LISTED_DIGITS = 15
 _NAMED_DIGITS = 30
 _SENTENCE_DIGITS = 6
-_WIDE = 130  # columns from which a description stands beside its value, not below its name
+_WIDE = 130  # number of columns from which a description stands next to its value, not below its name
 
 
 def constants(
@@ -139,7 +139,7 @@ def _given(**options: Any) -> dict[str, Any]:
 def _at(
     entry: Constant | ConstantFunction, shape: dict[str, int], scale: dict[str, Any], named: bool
 ) -> Constant | ConstantFunction:
-    """The entry with its shape put in, where there is one; in a list of all, where it has a value at that shape."""
+    """Evaluate an entry at the given shape, if any; in a list of all entries, only if it has a value at that shape."""
     from rmtbase.constants import Constant
     from rmtbase.errors import ParameterError
 
@@ -157,7 +157,7 @@ def _at(
 def _refuse_unused(
     entries: tuple[Constant | ConstantFunction, ...], shape: dict[str, int], scale: dict[str, Any]
 ) -> None:
-    """Refuse a shape or a scale of which none of the entries is a function."""
+    """Refuse a shape or a scale on which no entry depends."""
     from rmtbase.constants import ConstantFunction
     from rmtbase.errors import ParameterError
 
@@ -177,7 +177,7 @@ def _conditions(entries: list[Constant | ConstantFunction]) -> list[str]:
 
 
 def _latex(entry: Constant | ConstantFunction, digits: int) -> str:
-    """Its sentence, after a comment with its conditions; of a function without a shape the comment alone."""
+    """Write an entry's sentence after a comment with its conditions; only the comment if it lacks its shape."""
     from rmtbase.constants import Constant, as_latex_sentence
 
     (comment,) = _conditions([entry])
@@ -197,7 +197,7 @@ def _value(entry: Constant | ConstantFunction, digits: int, shape: dict[str, int
 def _print_all(
     sections: dict[str, list[Constant | ConstantFunction]], digits: int, shape: dict[str, int], console: Console
 ) -> None:
-    """Name, value and description of each, under the headings."""
+    """Print the name, value and description of each entry, under the headings."""
     wide = console.width >= _WIDE
     widths = [len(entry.name) for section in sections.values() for entry in section]
     for heading, entries in sections.items():
@@ -218,7 +218,7 @@ def _print_all(
 
 
 def _errors(entry: Constant, digits: int) -> list[tuple[str, str]]:
-    """Its uncertainty as numbers, with what they are, and its bounds."""
+    """Format an entry's uncertainty in numbers, the kind of its error, and its bounds."""
     from rmtbase.constants import KINDS_OF_ERROR, shown_enclosure
 
     numbers = f"absolute {entry.error:.1e}, relative {entry.relative_error:.1e}" if entry.relative_error else "0"
@@ -226,7 +226,7 @@ def _errors(entry: Constant, digits: int) -> list[tuple[str, str]]:
 
 
 def _print_one(entry: Constant | ConstantFunction, digits: int, sentence_digits: int, console: Console) -> None:
-    """Everything that is known of one."""
+    """Print everything that is known about one entry."""
     from rmtbase.constants import Constant, as_sentence, bibliography, software
 
     uncertainty = entry.uncertainty if isinstance(entry.uncertainty, str) else "depends on the shape"

@@ -52,7 +52,7 @@ def demo(
         reason = "a file that the demo did not write is there; expected another folder (--out)"
         raise OutputError(error.path, reason) from error
     final = open_model("demo", last)
-    site = final.sites[0]  # as all the others
+    site = final.sites[0]  # all sites have the same shape
     with bars() as progress:
         draws = draws_for(final.n_layers * site.n_heads)
         table = baseline(

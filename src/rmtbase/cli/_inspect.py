@@ -1,4 +1,4 @@
-"""``rmtbase inspect``: what a model is made of, and what of it is scored."""
+"""``rmtbase inspect``: the parts of a model, and which of them are scored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rmtbase law``: every analytic number of the null of one shape, without a single draw."""
+"""``rmtbase law``: every analytic number of the null of one shape, without draws."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rmtbase.terminal.completion import one_of
 _DIGITS = 6
 _WIDEST_NOTE = 100
 _SINGULAR = "_singular"
-_WIDTHS = (30, 10, 8, 10, 10, 1)  # of the statistics: name, mean, sd, two quantiles, note
+_WIDTHS = (30, 10, 8, 10, 10, 1)  # of the columns of statistics: name, mean, sd, two quantiles, note
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -122,7 +122,7 @@ def _print_spectrum(spectrum: dict[str, Any], console: Console) -> None:
 
 
 def _edges(law: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Rows of λ, s and the edge's scale."""
+    """Make rows of λ, s and the scale of the edge."""
     (low, high), (low_s, high_s) = law["support"], law["support_singular_values"]
     low_scale, high_scale = law["edge_scale"]
     return [
@@ -189,7 +189,7 @@ def _print_statistics(statistics: dict[str, Any], self_normalized: bool, console
 
 
 def _print_missing_moments(values: dict[str, Any], console: Console) -> None:
-    """Of each statistic that has no mean or no variance: why, and where its quantiles are."""
+    """Print for each statistic without mean or variance the reason, and where to find its quantiles."""
     from rmtbase.statistics import (
         SPECTRAL_STATISTICS,
         ExtremeMoments,
@@ -269,7 +269,7 @@ def _print_factor(factor: dict[str, Any], console: Console) -> None:
 
 
 def _condition(reason: str, statistic: str) -> str:
-    """What a law needs, without the statistic and what follows from it."""
+    """Shorten the reason why a law is missing to its condition."""
     return re.split("[,:]", reason.replace(f" for the {statistic}", ""), maxsplit=1)[0]
 
 
@@ -288,7 +288,7 @@ def _note(text: str, console: Console, hang: int = 0) -> None:
 def _print_table(
     heading: Sequence[str], rows: Iterable[Sequence[Any]], console: Console, widths: Sequence[int] = ()
 ) -> None:
-    """Labels to the left, numbers to the right of their columns, everything else as it is."""
+    """Print a table with labels aligned left and numbers aligned right; texts are not formatted."""
     rows = list(rows)
     shown = Table(
         box=None, show_header=bool(heading), header_style="dim", pad_edge=False, padding=(0, 1 if widths else 3, 0, 0)
@@ -306,7 +306,7 @@ def _print_table(
 
 
 def _number(value: float | None, digits: int = _DIGITS) -> str:
-    """``digits`` significant digits, or a whole number with no more; exponents without their padding."""
+    """Format a number with ``digits`` significant digits, whole numbers without decimals, exponents without padding."""
     if value is None:
         return "–"
     if math.isclose(value, round(value), rel_tol=1e-14) and abs(value) < 10**digits:
@@ -321,6 +321,6 @@ def _percent(probability: str | float) -> str:
 
 
 def _formula(python: str) -> str:
-    """A formula in Python's notation for the eye: powers raised, products by juxtaposition."""
+    """Typeset a formula in Python's notation: powers as superscripts, products by juxtaposition."""
     raised = re.sub(r"\*\*(\d+)", lambda power: power[1].translate(_SUPERSCRIPTS), python)
     return raised.replace("sigma_q", "σ_Q").replace("sigma_k", "σ_K").replace("sigma", "σ").replace("*", " ")

@@ -1,4 +1,4 @@
-"""``rmtbase plot``: the pictures of any table, and a training run as a moving one."""
+"""``rmtbase plot``: the figures of any table, and an animation of a training run."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def plot(
 
 
 def _figures(table: Any, only: list[str] | None, **look: Any) -> Any:
-    """The figures of a table: the standard ones, or those asked for."""
+    """Draw the figures of a table: the standard figures, or the requested ones."""
     import re
     from fnmatch import fnmatchcase
 
@@ -134,6 +134,6 @@ def _figures(table: Any, only: list[str] | None, **look: Any) -> Any:
     patterns, names = [name for given in only for name in words(given)], figure_names(table)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            kinds = dict.fromkeys(re.sub(r"-\d+(?=-|$)", "-N", name) for name in names)  # one for all layers
+            kinds = dict.fromkeys(re.sub(r"-\d+(?=-|$)", "-N", name) for name in names)  # one name for all layers
             raise ParameterError("--only", pattern, f"one of {', '.join(kinds)}")
     return figures(table, names=patterns, **look)

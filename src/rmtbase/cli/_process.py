@@ -1,4 +1,4 @@
-"""One command as a process of its own: its signals, its streams, and how it ends."""
+"""Run of a command as a separate process: its signals, its streams, and its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run() -> NoReturn:
         from rmtbase.cli._app import run as run_command
 
         status = run_command(sys.argv[1:])
-    except BaseException as error:  # while the command line itself was being imported
+    except BaseException as error:  # raised while the command line itself was being imported
         from rmtbase.terminal.endings import ended_by
 
         status = ended_by(error, "--debug" in sys.argv)
@@ -33,11 +33,11 @@ def run() -> NoReturn:
 
 
 def _prepare_streams() -> None:
-    """Streams that can show any text: what their encoding lacks as its escape; and that are there."""
+    """Make sure that stdout and stderr exist, and can show any text, with escapes for what their encoding lacks."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # closed by who started the process; else the next file opened took its place
-            # What is written to stdout is a result, and lost: that is an error, which a file for reading raises.
+        if stream is None:  # closed by the parent process; without a replacement the next opened file took its place
+            # A result written to a closed stdout is lost. That must be an error, which a read-only file raises.
             mode = os.O_RDONLY if name == "stdout" else os.O_WRONLY
             setattr(sys, name, os.fdopen(os.open(os.devnull, mode), "w", encoding="utf-8"))
         else:
@@ -45,16 +45,16 @@ def _prepare_streams() -> None:
 
 
 def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
-    """A warning of a library as one line, without its place in the code."""
+    """Print a library's warning as one line, without its place in the code."""
     from rmtbase.terminal.endings import note
 
     note(f"warning: {message}")
 
 
 def _leave(status: int) -> NoReturn:
-    """End the process without taking the interpreter apart, under which threads of JAX and its compiler may still run.
+    """End the process without finalizing the interpreter, as threads of JAX and its compiler may still run.
 
-    A command that was stopped leaves them where they are; at any other end they are asked to finish first.
+    A stopped command does not wait for these threads; at any other end the exit functions let them finish first.
     """
     if received() is None:
         atexit._run_exitfuncs()
@@ -63,6 +63,6 @@ def _leave(status: int) -> NoReturn:
 
         status = finished_all_the_same()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # nobody reads: the command has said so, or has nothing to say
+        with suppress(OSError, ValueError):  # nobody reads: the command has reported it, or it does not matter
             stream.flush()
     os._exit(status)

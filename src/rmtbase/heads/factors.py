@@ -1,8 +1,8 @@
-"""What the heads of a site are products of: the shape of their null, and σ̂ of each factor.
+"""Factors of the heads of a site: the shape of their null, and σ̂ of each factor.
 
-A head's W_K can be rows of one stored matrix, rows of one times another (the latent of keys), or some of each
-(``[W_UK W_DKV; W_KR]``), and likewise the others. How it is written down, as one product of stacked rows or as many
-stacked products, makes no difference here: each row is followed to the matrix that it is a row of.
+A head's W_K can be rows of a stored matrix, rows of a matrix times another (the latent of keys), or some of both
+(``[W_UK W_DKV; W_KR]``); the other matrices likewise. One product of stacked rows and many stacked products are treated
+alike: each row is followed to the matrix that it is a row of.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Shapes = Callable[[str], tuple[int, ...]]
 
 
 class _Source(NamedTuple):
-    """A matrix of which rows are taken, and the matrices that they are multiplied by from the right."""
+    """Matrix whose rows are used, and the matrices that multiply them from the right."""
 
     outer: Expression
     inner: tuple[Expression, ...]
 
 
 class _Followed(NamedTuple):
-    """The rows of an expression, each by its source and its place there."""
+    """Rows of an expression, each by its source and its index there."""
 
     sources: list[_Source]
     source: Int[np.ndarray, " row"]
@@ -38,7 +38,7 @@ class _Followed(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Some rows of each head: for each of them a matrix and its rows, and what all of these are multiplied by."""
+    """Some rows of each head: a matrix and its rows for each head, and the matrices that multiply them all."""
 
     outer: Sequence[tuple[Expression | _Transposed, Int[np.ndarray, " row"]]]
     inner: tuple[Expression, ...]
@@ -49,20 +49,20 @@ class _Part(NamedTuple):
 
 
 def head_dims(site: Site, names: Sequence[str], shapes: Shapes) -> tuple[int, ...] | LatentShape:
-    """The dims of the null of a site's heads.
+    """Find the dims of the null of a site's heads.
 
     Args:
-        site: with the expressions named.
-        names: of the expressions whose product a head is, the first transposed: ``("query", "key")`` for W_QK,
-            ``("output", "value")`` for W_OV (the output as it is), or one of them alone.
-        shapes: of the stored tensors.
+        site: a site that has the named expressions.
+        names: names of the expressions whose product is a head, the first transposed: ``("query", "key")`` for W_QK,
+            ``("output", "value")`` for W_OV (with the output not transposed), or only one name.
+        shapes: gives the shape of a stored tensor.
 
     Returns:
-        (n_0, …, n_L) with the ranks of latents among them, (d_model, q_rank, d_head, kv_rank, d_model) say; or the
+        (n_0, …, n_L) including the ranks of latents, for example (d_model, q_rank, d_head, kv_rank, d_model); or the
         shape of latent attention where a part of the keys is rotated and not compressed.
 
     Raises:
-        ParameterError: rows of a head are of several matrices in a way whose null is not known.
+        ParameterError: rows of a head come from several matrices in a way whose null is not known.
     """
     parts = [_parts(site, name, shapes) for name in names]
     ends = [_width(site, name, of, shapes) for name, of in zip(names, parts, strict=True)]
@@ -79,7 +79,7 @@ def head_dims(site: Site, names: Sequence[str], shapes: Shapes) -> tuple[int, ..
 
 
 def null_shape(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[int, ...] | LatentShape:
-    """What the null of a circuit at a site is wanted for: more than the circuit's sizes where a matrix is a product."""
+    """Find the shape of a circuit's null at a site; it has more dims than the circuit if a matrix is a product."""
     at, names = model.sites[site], [factor.name for factor in circuit.factors]
     if not any(holds_product(getattr(at, name)) for name in names):
         return tuple(getattr(at, name) for name in circuit.dims)
@@ -87,22 +87,22 @@ def null_shape(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[int,
 
 
 def holds_product(expression: Expression | None) -> bool:
-    """Whether a matrix is a product, or made of matrices of which one is."""
+    """Test whether a matrix is a product, or is made of matrices one of which is a product."""
     of = getattr(expression, "of", ())
     return isinstance(expression, Product) or any(map(holds_product, of if isinstance(of, tuple) else (of,)))
 
 
 def has_latent_keys(site: Site, shapes: Shapes) -> bool:
-    """Whether keys are rows of a projection of what another one has made of the inputs, all or some of them."""
+    """Test whether all or some keys are projections of a latent, which another matrix computes from the inputs."""
     return holds_product(site.key) and any(part.inner for part in _parts(site, "key", shapes))
 
 
 def head_sigmas(
     site: Site, names: Sequence[str], shapes: Shapes, read: Read
 ) -> tuple[tuple[Float[np.ndarray, " head"], ...], Float[np.ndarray, " head"] | None]:
-    """σ̂ of each factor of :func:`head_dims` and, of latent attention, each head's rope_ratio: what ``Heads`` hold.
+    """Estimate σ̂ of each factor of :func:`head_dims` and, for latent attention, each head's rope_ratio.
 
-    Arguments and errors as there; ``read`` gives a stored tensor by its name.
+    Arguments and errors are those of :func:`head_dims`; ``read`` gives a stored tensor by its name.
     """
     n_heads = max(len(part.outer) for name in names for part in _parts(site, name, shapes))
     parts = [_parts(site, name, shapes) for name in names]
@@ -129,7 +129,7 @@ def head_sigmas(
 def _of_latent_attention(
     site: Site, names: Sequence[str], parts: list[list[_Part]]
 ) -> tuple[tuple[_Part], tuple[_Part, _Part]]:
-    """(query), (latent, rotated) of keys [W_UK W_DKV; W_KR]."""
+    """Return the parts (query), (latent, rotated) of keys [W_UK W_DKV; W_KR]."""
     if tuple(names) == ("query", "key") and [len(of) for of in parts] == [1, 2]:
         latent, rotated = sorted(parts[1], key=lambda part: -len(part.inner))
         if (len(latent.inner), len(rotated.inner)) == (1, 0):
@@ -145,9 +145,9 @@ def _unknown(site: Site, found: str) -> ParameterError:
 
 
 def _parts(site: Site, name: str, shapes: Shapes) -> list[_Part]:
-    """The parts of each head's rows, in the order in which the first head has them."""
+    """Split the rows of each head into parts, in the order in which the first head has them."""
     expression = getattr(site, name)
-    if name == "output":  # heads are its columns
+    if name == "output":  # its heads are columns
         return [_output(site, expression, shapes)]
     followed = _follow(expression, shapes)
     n_heads = site.n_heads if name == "query" else site.n_key_heads
@@ -172,7 +172,7 @@ def _output(site: Site, expression: Expression, shapes: Shapes) -> _Part:
 
 
 class _Transposed(NamedTuple):
-    """A matrix whose columns are wanted as rows."""
+    """Matrix whose columns are used as rows."""
 
     of: Expression
 
@@ -185,7 +185,7 @@ class _Transposed(NamedTuple):
 
 
 def _width(site: Site, name: str, parts: list[_Part], shapes: Shapes) -> int:
-    """How many inputs all parts have; of an output, how many outputs."""
+    """Return the number of inputs, which all parts share; for an output, the number of outputs."""
     found = {(part.inner[-1] if part.inner else part.outer[0][0]).shape(shapes)[1] for part in parts}
     if len(found) > 1:
         raise _unknown(site, f"{name} parts of the widths {sorted(found)}")
@@ -197,7 +197,7 @@ def _root_mean_square(matrix: Float[np.ndarray, "row column"]) -> float:
 
 
 def _follow(expression: Expression, shapes: Shapes) -> _Followed:
-    """Each row of an expression to the matrix that it is a row of."""
+    """Follow each row of an expression to the matrix that it is a row of."""
     if isinstance(expression, Rows):
         of = _follow(expression.of, shapes)
         taken = np.concatenate([np.arange(*run) for run in expression.runs])
@@ -228,7 +228,7 @@ def _follow(expression: Expression, shapes: Shapes) -> _Followed:
 
 
 def _gained(source: _Source, gained: Gained) -> _Source:
-    """Gains of the inputs are of the matrix that acts first."""
+    """Apply gains of the inputs to the matrix that acts first."""
     if not source.inner:
         return source._replace(outer=Gained(source.outer, gained.gain, gained.offset))
     *before, last = source.inner

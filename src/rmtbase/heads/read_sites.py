@@ -1,6 +1,6 @@
-"""Reading a model, layer by layer: the spectrum and the scale of every head by every circuit.
+"""Read a model layer by layer: the spectrum and the scale of every head by every circuit.
 
-All of it is done by other threads than the caller's. A site's factors are read while the heads of the one before are
+Other threads than the caller's do all the work. A site's factors are read while the heads of the previous site are
 being solved.
 """
 
@@ -23,22 +23,22 @@ from rmtbase.tables import CIRCUITS, Circuit, Factor
 
 _FACTORS = tuple(CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output"))
 _HEADS_PER_PART = 4  # at least
-_PARTS_PER_CORE = 2  # of a site, at most: each takes memory anew
-_LEAST = 1e-60  # beyond it, or its inverse, squares of eigenvalues leave float64, whatever the shape
+_PARTS_PER_CORE = 2  # parts of a site, at most: each needs memory of its own
+_LEAST = 1e-60  # below it, or above its inverse, squares of eigenvalues leave float64, whatever the shape
 
 
 class _Solved(NamedTuple):
-    """Some heads of one site by every circuit, and which of its factors were factorised orthogonally."""
+    """Spectra of some heads of one site by every circuit, and a mask of the orthogonally factorized factors."""
 
     spectra: Mapping[Circuit, SiteSpectra]
     orthogonal: Bool[np.ndarray, " factor"]
 
 
 def require_circuits(model: WeightMatrices, wanted: Sequence[str]) -> tuple[Circuit, ...]:
-    """The circuits of those names, W_QK first, which is always among them.
+    """Return the named circuits, after W_QK, which is always among them.
 
     Raises:
-        ParameterError: a name that is none, or a circuit of matrices that the model's sites do not have.
+        ParameterError: a name of no circuit, or a circuit of matrices that the model's sites do not have.
     """
     names = [wanted] if isinstance(wanted, str) else list(wanted)
     for name in names:
@@ -51,7 +51,7 @@ def require_circuits(model: WeightMatrices, wanted: Sequence[str]) -> tuple[Circ
 
 
 def sites_of(model: WeightMatrices, circuit: Circuit) -> list[int]:
-    """The sites whose heads have all the matrices of a circuit."""
+    """Find the sites whose heads have all matrices of a circuit."""
     return [
         index
         for index, site in enumerate(model.sites)
@@ -63,14 +63,14 @@ def sites_of(model: WeightMatrices, circuit: Circuit) -> list[int]:
 
 
 def _is_known(site: Site, factor: Factor) -> bool:
-    """Whether a site has the sizes of a matrix of its heads."""
+    """Test whether the sizes of a matrix of a site's heads are known."""
     return getattr(site, factor.rank) is not None and getattr(site, factor.width) is not None
 
 
 def read_factors(
     model: WeightMatrices, site: int, circuit: Circuit
 ) -> tuple[Float[np.ndarray, "factor_head rank width"], ...]:
-    """The matrices that a circuit is made of, of all heads of a site."""
+    """Read the matrices of a circuit, for all heads of a site."""
     layer = model.layers.index(model.sites[site].place)
     return tuple(
         model.by_head(site, factor.name, model.matrix(layer, f"attention_{factor.name}")) for factor in circuit.factors
@@ -78,7 +78,7 @@ def read_factors(
 
 
 class HeadTaker(Protocol):
-    """Takes the factors of the heads of each site while they are read."""
+    """Consumer of the factors of each site's heads while they are read."""
 
     def submit(
         self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
@@ -87,12 +87,12 @@ class HeadTaker(Protocol):
         ...
 
     def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Any]]]) -> None:
-        """Wait for the work on one site, and keep what it gave."""
+        """Wait for the work on one site, and keep its results."""
         ...
 
 
 class Preparation(Protocol):
-    """Computes what a null needs from each head's factors while they are in memory: a ``rmtbase.nulls.Null``, say."""
+    """Interface by which ``rmtbase.nulls.Null`` computes what it needs from each head's factors while they are read."""
 
     def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any] | None:
         """Return one entry for each head, or None if the spectrum is enough.
@@ -115,7 +115,7 @@ class Preparation(Protocol):
 
 
 class MatrixTaker(Protocol):
-    """What is given every matrix of the layers as it is read: a ``MatrixScorer``, say."""
+    """Consumer of every matrix of the layers as it is read, such as a ``MatrixScorer``."""
 
     def add(
         self,
@@ -129,7 +129,7 @@ class MatrixTaker(Protocol):
 
 
 class _Begun(NamedTuple):
-    """A site whose matrices have been read, and whose heads are being solved."""
+    """Site whose matrices have been read, and whose heads are being solved."""
 
     site: int
     parts: list[Future[_Solved]]
@@ -137,11 +137,11 @@ class _Begun(NamedTuple):
 
 
 class Spectra(NamedTuple):
-    """The heads of all sites.
+    """Spectra of the heads of all sites.
 
     Attributes:
-        by_circuit: for each circuit, by the index of a site, what :func:`read_factors` would give there, as spectra.
-        ways: how many factors were factorised through their Gram matrix, and how many orthogonally: see
+        by_circuit: for each circuit and index of a site, the spectra of the factors that :func:`read_factors` reads.
+        ways: how many factors were factorized through their Gram matrix, and how many orthogonally: see
             ``linalg.triangles``.
     """
 
@@ -159,11 +159,11 @@ def read_sites(
     preparation: Preparation | None = None,
     joint: bool = False,
 ) -> Iterator[Future[Spectra]]:
-    """For the length of a ``with`` block, read the spectra of all heads, and give the scorer all matrices of layers.
+    """Read the spectra of all heads during a ``with`` block, and give the scorer all matrices of the layers.
 
-    With ``elements`` the factors of each head are given to it, too; ``preparation`` computes what a null needs from
-    them; with ``joint`` heads that share a matrix are also solved as one. One pass through the checkpoint does all of
-    this while the block does something else. Work that is not done at the end of the block is given up. A
+    ``elements``, if given, receives the factors of each head; ``preparation`` computes what a null needs from them;
+    with ``joint``, heads that share a matrix are also solved as one. One pass through the checkpoint does all of this
+    while the block does something else. Work that is not finished at the end of the block is abandoned. A
     KeyboardInterrupt does not wait for the threads: they may be drawing a null or compiling, and end by themselves.
     """
     pool, reader, waits = ThreadPoolExecutor(available_cores()), ThreadPoolExecutor(1), True
@@ -206,7 +206,7 @@ def _read_layers(
         if elements is not None:
             elements.keep(site, begun.elements)
 
-    warned = pool.submit(lambda: model.warnings)  # which the model keeps: its tensors are hashed meanwhile
+    warned = pool.submit(lambda: model.warnings)  # hashes tensors in the meantime; the model keeps the result
     before: _Begun | None = None  # the site being solved while the next one is read
     for layer, place in enumerate(model.layers):
         site = places.get(place, -1)
@@ -248,7 +248,7 @@ def _submit(
     joint: bool,
     pool: Executor,
 ) -> list[Future[_Solved]]:
-    """A few heads at a time, with their key heads: for one small matrix NumPy does not let go of the interpreter."""
+    """Solve a few heads at a time, with their key heads: for one small matrix NumPy does not release the GIL."""
     factors, weights = list(heads), list(heads.values())
     least = [model.least_sigma(layer, f"attention_{factor.name}") for factor in factors]
     groups = min(map(len, weights))
@@ -304,7 +304,10 @@ def _group(
     sigmas: Float[np.ndarray, "group member"],
     sigma: Float[np.ndarray, " group"],
 ) -> GroupSpectra:
-    """From the triangles of the A_i, RᵀR = A_i A_iᵀ, and of B: ‖A_iᵀ y‖ = ‖R_i y‖, y = B v of a right vector v."""
+    """Solve a group from the triangles of the A_i, RᵀR = A_i A_iᵀ, and of B.
+
+    ‖A_iᵀ y‖ = ‖R_i y‖ with y = B v for a right singular vector v.
+    """
     known = (sigmas > 0.0).all(axis=1) & (sigma > 0.0)
     together = np.sqrt(np.mean(sigmas**2, axis=1, keepdims=True))
     weights = np.divide(together, sigmas, out=np.zeros(sigmas.shape), where=known[:, None])
@@ -321,7 +324,7 @@ def _group(
 def _core(
     r_q: Float[np.ndarray, "group member rank rows"], r_k: Float[np.ndarray, "group member rank rows"]
 ) -> Float[np.ndarray, "group member rank rank"]:
-    """The cores R_Q R_Kᵀ, zeros where one leaves float64: such heads are refused by their norms."""
+    """Compute the cores R_Q R_Kᵀ, with zeros where one leaves float64: such heads are refused by their norms."""
     with np.errstate(over="ignore", invalid="ignore"):
         core = r_q @ np.swapaxes(r_k, -1, -2)
     beyond = ~np.isfinite(core).all(axis=(-1, -2))
@@ -331,9 +334,9 @@ def _core(
 
 
 def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Float[np.ndarray, "..."]:
-    """σ̂ = √(‖W‖_F² / (rank · width)) of factors from their triangles, which have their norms.
+    """Estimate σ̂ = √(‖W‖_F² / (rank · width)) of factors from their triangles, which have the same norms.
 
-    0 where weights are so small that what is stored of them is rounding, and not their shape.
+    0 where weights are so small that their stored values hold only rounding.
     """
     exponent = np.frexp(np.abs(r).max(axis=(-1, -2)))[1]  # a power of two changes no bit, and lets no square overflow
     unit = np.ldexp(r, -exponent[..., None, None])
@@ -348,7 +351,7 @@ def _joined(parts: Sequence[Future[_Solved]]) -> _Solved:
 
 
 def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: SiteSpectra) -> None:
-    """Heads of zeros have no scale: they are recorded, and not scored."""
+    """Raise an error if a head's norm is out of range; heads of zeros have no scale and are recorded, not scored."""
     at = model.sites[site]
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.prod(
@@ -369,10 +372,10 @@ def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: 
 
 
 def first_out_of_range(norms: Float[np.ndarray, " head"], present: Bool[np.ndarray, " head"] | bool) -> int | None:
-    """The first of the heads ``present`` whose spectrum's statistics cannot be held in float64.
+    """Find the first of the heads ``present`` whose spectral statistics cannot be held in float64.
 
-    No eigenvalue is over Π‖W‖_F²; of W_Q and W_K at right angles, what is left is under 1e-16 of that. So the product
-    of the norms decides, and every shape has the same limits.
+    No eigenvalue exceeds Π‖W‖_F²; if W_Q and W_K are orthogonal to each other, rounding leaves less than 1e-16 of that.
+    So the product of the norms decides, and every shape has the same limits.
     """
     beyond = np.flatnonzero(~((norms > _LEAST) & (norms < 1.0 / _LEAST)) & present)
     return int(beyond[0]) if beyond.size else None

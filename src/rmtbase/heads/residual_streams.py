@@ -1,4 +1,4 @@
-"""Which heads of a model read what which others wrote: the residual streams that they share."""
+"""Residual streams through which heads of a model read what other heads wrote."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _CROSS = "cross"
 
 
 class Reading(NamedTuple):
-    """A side of a later head's circuit.
+    """Side of a later head's circuit.
 
     Attributes:
-        circuit: which it is of: ``"qk"`` or ``"ov"``.
-        side: 0 for the left factor, 1 for the right one, of (W_Q, W_K) and (W_O, W_V).
-        width: the name of its size.
+        circuit: name of the circuit: ``"qk"`` or ``"ov"``.
+        side: 0 for the left factor, 1 for the right factor, of (W_Q, W_K) or (W_O, W_V).
+        width: name of the dimension of that side.
     """
 
     circuit: str
@@ -26,14 +26,14 @@ class Reading(NamedTuple):
 
 
 READINGS = {"q": Reading("qk", 0, "d_query"), "k": Reading("qk", 1, "d_key"), "v": Reading("ov", 1, "d_key")}
-"""By the kind of composition, what the later head reads by."""
+"""Side by which the later head reads, for each kind of composition."""
 
 
 def earlier_sites(model: WeightMatrices, site: int, kind: str) -> list[int]:
-    """The sites whose heads write into the stream that a kind of composition reads at a site, before it does.
+    """Find the earlier sites whose heads write into the stream that a kind of composition reads at a site.
 
-    Of a decoder's stream a layer's self-attention comes before its cross-attention, whose queries read that stream, and
-    whose keys and values read what all of the encoder has left.
+    In a decoder's stream a layer's self-attention comes before its cross-attention. The queries of cross-attention read
+    the decoder's stream; its keys and values read the output of the whole encoder.
     """
     reading, later = READINGS[kind], model.sites[site]
     stream = _read(later, kind)
@@ -48,7 +48,7 @@ def earlier_sites(model: WeightMatrices, site: int, kind: str) -> list[int]:
 
 
 def unknown_streams(model: WeightMatrices) -> list[str]:
-    """What is to be told of sites no pairs of which can be made, since their streams or matrices are not known."""
+    """Tell which sites cannot be paired because their streams or matrices are not known, one line for each."""
     writers = sites_of(model, CIRCUITS["ov"])
     found = []
     for index, site in enumerate(model.sites):
@@ -60,19 +60,19 @@ def unknown_streams(model: WeightMatrices) -> list[str]:
 
 
 def _written(model: WeightMatrices, site: Site) -> str | None:
-    """The stream that a site writes to."""
+    """Name of the stream that a site writes to; None if it is not known."""
     if site.place.stack != _CROSS:
         return site.place.stack
     return "decoder" if any(one.place.stack == "decoder" for one in model.sites) else None
 
 
 def _read(site: Site, kind: str) -> str | None:
-    """The stream that a site reads from."""
+    """Name of the stream that a site reads from."""
     if site.place.stack != _CROSS:
         return site.place.stack
     return "decoder" if kind == "q" else "encoder"
 
 
 def _order(site: Site) -> tuple[int, bool]:
-    """Within a stream."""
+    """Order of a site within its stream."""
     return site.place.layer, site.place.stack == _CROSS

@@ -10,12 +10,12 @@ from jaxtyping import Float
 
 
 class GroupSpectra(NamedTuple):
-    """The heads of one site that share a matrix, as one: [A_1 ... A_g]ᵀB, each A_i at the σ̂ that they have together.
+    """Spectra of heads of one site that share a matrix, as one product [A_1 ... A_g]ᵀB, each A_i at their common σ̂.
 
     Attributes:
-        singular_values: descending; all zero where a factor is.
-        shares: of each head in the square of each of them: ‖block of A_i‖² of its left singular vector.
-        prepared: what the null needs from each group besides, see ``read_sites.Preparation``; None if nothing.
+        singular_values: singular values, descending; all zero where a factor is zero.
+        shares: share of each head in the square of each singular value: ‖block of A_i‖² of its left singular vector.
+        prepared: what else the null needs from each group, see ``read_sites.Preparation``; None if nothing.
     """
 
     singular_values: Float[np.ndarray, "group rank"]
@@ -24,13 +24,13 @@ class GroupSpectra(NamedTuple):
 
 
 class SiteSpectra(NamedTuple):
-    """The heads of one site by one circuit.
+    """Spectra of the heads of one site by one circuit.
 
     Attributes:
-        singular_values: descending; all zero where a factor is.
+        singular_values: singular values, descending; all zero where a factor is zero.
         sigmas: σ̂ of each of the circuit's factors.
-        groups: of heads that share a matrix; None where none do, or nobody asked.
-        prepared: what the null needs from each head besides, see ``read_sites.Preparation``; None if nothing.
+        groups: spectra of heads that share a matrix; None if none do, or if they were not requested.
+        prepared: what else the null needs from each head, see ``read_sites.Preparation``; None if nothing.
     """
 
     singular_values: Float[np.ndarray, "head rank"]
@@ -40,7 +40,7 @@ class SiteSpectra(NamedTuple):
 
 
 def joined_spectra(parts: Sequence[SiteSpectra]) -> SiteSpectra:
-    """All heads of a site from parts of them."""
+    """Join the spectra of all heads of a site from parts."""
     return SiteSpectra(
         np.concatenate([part.singular_values for part in parts]),
         tuple(map(np.concatenate, zip(*(part.sigmas for part in parts), strict=True))),

@@ -1,4 +1,4 @@
-"""The stored matrices that the factors of a head are rows of, which decide the law of orthogonal ones."""
+"""Stored matrices that the factors of a head are rows of; these determine the null of orthogonal initialization."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _FUSED_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 class StoredRows(NamedTuple):
-    """Rows of the stored matrix of each factor, along which heads are stacked.
+    """Number of rows of the stored matrix of each factor, along which heads are stacked.
 
     Attributes:
-        rows: the number of heads times the rows of each; of a fused matrix those of the others, too.
+        rows: the number of heads times the rows of each head; for a fused matrix, all of its rows.
         fused: whether all factors are rows of one stored matrix.
     """
 
@@ -32,7 +32,7 @@ class StoredRows(NamedTuple):
 
 
 def stored_rows(model: WeightMatrices, site: int, circuit: Circuit) -> StoredRows:
-    """What a circuit's factors at a site are rows of."""
+    """Find the stored matrices that a circuit's factors at a site are rows of."""
     at, fused = model.sites[site], model.parts.get("fused", ())
     names = [
         next((name for one in _FUSED_WITH[factor.name] if (name := MatrixName(at.place, one)) in fused), None)

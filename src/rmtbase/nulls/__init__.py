@@ -1,4 +1,4 @@
-"""What heads are scored against, and where a table of a null is evaluated. Reads tables; no JAX."""
+"""Null distributions that heads are scored against. Reads tables of nulls, and needs no JAX."""
 
 from rmtbase.nulls._analytic_null import AnalyticNull
 from rmtbase.nulls._atlas_null import AtlasNull, atlas_case, atlas_path

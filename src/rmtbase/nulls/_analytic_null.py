@@ -1,4 +1,4 @@
-"""The null of one shape without a single draw."""
+"""Null of one shape from the laws, without draws."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rmtbase.laws import PROBABILITIES, histogram_edges
 from rmtbase.nulls._head_null import EDGE_LEVEL, SMALLEST_P_VALUE, SharedNull, distance_from_moments, rank_name
 from rmtbase.statistics import SPECTRAL_STATISTICS, cauchy_combination
 
-_WIDEST = 0.5  # relative spread for which ln x has the moments that x has to second order
+_WIDEST = 0.5  # largest relative spread for which the moments of ln x follow from those of x to second order
 _NORMAL_IQR = 1.3489795003921634
 
 
 @dataclass(frozen=True, init=False)
 class AnalyticNull(SharedNull):
-    """The null from the laws, of W_QK of a shape or of any chain.
+    """Analytic null of W_QK at one shape, or of any chain.
 
     Every statistic has its distribution at its own estimate of σ (:func:`rmtbase.laws.null`). p-values are continuous
-    down to :data:`SMALLEST_P_VALUE`. Where a statistic has no analytic null at the shape its scores are NaN: the
+    down to :data:`SMALLEST_P_VALUE`. A statistic without an analytic null at the shape has NaN scores. These are the
     trace of one factor, which its estimate fixes, and the smallest eigenvalue and the condition numbers where more than
     five dimensions of a chain are nearly equal.
 
@@ -35,7 +35,7 @@ class AnalyticNull(SharedNull):
         dims: (n_0, …, n_L) of a chain.
 
     Attributes:
-        dims: (d_model, d_head, d_model), or those given; the smallest of them, the rank, is 8 or more.
+        dims: (d_model, d_head, d_model), or the given dims; the smallest of them, the rank, is 8 or more.
 
     Raises:
         ParameterError: no such shape, or d_head or the rank < 8.
@@ -69,7 +69,7 @@ class AnalyticNull(SharedNull):
 
     @property
     def draws(self) -> int:
-        """None: 0."""
+        """Number of null draws: 0."""
         return 0
 
     @cached_property
@@ -90,13 +90,13 @@ class AnalyticNull(SharedNull):
 
     @cached_property
     def edge_quantiles(self) -> tuple[float, float]:
-        """From the laws of the extreme eigenvalues; no lower edge, 0, where the law of the smallest is not known."""
+        """Quantiles of the laws of the extreme eigenvalues; the lower one is 0 if the smallest has no known law."""
         smallest, largest = self._laws["smallest_eigenvalue"], self._laws["largest_eigenvalue"]
         assert largest is not None  # checked at the start
         return 0.0 if smallest is None else float(smallest.ppf(EDGE_LEVEL)), float(largest.isf(EDGE_LEVEL))
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z|, of ln x to second order in its relative spread; where that is large, by the law's quartiles."""
+        """|z|, of ln x to second order in the relative spread of x; where that is large, from the law's quartiles."""
         columns = []
         for k, (one, law, mean, std) in enumerate(
             zip(SPECTRAL_STATISTICS.values(), self._laws.values(), self.mean, self.std, strict=True)
@@ -110,23 +110,23 @@ class AnalyticNull(SharedNull):
         return np.stack(columns, axis=-1)
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """Two-sided, 2 min(P(T ≤ t), P(T ≥ t))."""
+        """Two-sided p-values, 2 min(P(T ≤ t), P(T ≥ t))."""
         return np.maximum(self._tail(standard), SMALLEST_P_VALUE)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """The Cauchy combination of the statistics' p-values before their floor, which is its own too.
+        """Cauchy combination of the statistics' p-values before their floor; the same floor is then applied to it.
 
-        Size measured on null draws where 16 ≤ d_head ≤ d_model / 2: 0.053 to 0.056 at the level 0.05, 0.010 to 0.012 at
-        0.01; at d_head = 8 or d_head = d_model up to 0.076 and 0.038, at (8, 8).
+        Measured rejection rate of null draws where 16 ≤ d_head ≤ d_model / 2: 0.053 to 0.056 at the level 0.05, 0.010
+        to 0.012 at 0.01; at d_head = 8 or d_head = d_model up to 0.076 and 0.038, reached at (8, 8).
         """
         return np.maximum(cauchy_combination(self._tail(standard)), SMALLEST_P_VALUE)
 
     def spectrum(self) -> xr.Dataset:
-        """Each eigenvalue's quantiles, and the limiting density as the null's own.
+        """Quantiles of each eigenvalue, with the limiting density as the density of the null.
 
-        The extreme eigenvalues have their own laws, the others the gamma law with their mean and standard deviation:
-        within 0.2 standard deviations from 1 % to 99 % where 16 ≤ d_head ≤ d_model / 2, 0.3 at d_head = 8, more at a
-        hard edge.
+        The extreme eigenvalues have their own laws; the others have the gamma law with their mean and standard
+        deviation. Its quantiles from 1 % to 99 % are right within 0.2 standard deviations where
+        16 ≤ d_head ≤ d_model / 2, and within 0.3 at d_head = 8; the error is larger at a hard edge.
         """
         ordered = laws.ordered_eigenvalues(dims=self.dims, self_normalized=True, normalization="none")
         law = laws.GaussianChain(dims=self.dims, normalization="none")
@@ -150,7 +150,7 @@ class AnalyticNull(SharedNull):
         )
 
     def record(self) -> dict[str, object]:
-        """How each statistic's null is known."""
+        """Return the method and accuracy of each statistic's null."""
         return {name: "none" if law is None else f"{law.method}: {law.accuracy}" for name, law in self._laws.items()}
 
     def _tail(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
@@ -172,5 +172,5 @@ class AnalyticNull(SharedNull):
 
 
 def _finite(moments: Sequence[float]) -> Float[np.ndarray, " statistic"]:
-    """NaN in place of infinities."""
+    """Replace infinities by NaN."""
     return np.where(np.isfinite(moments), moments, np.nan)

@@ -1,6 +1,6 @@
-"""The null of one shape from an atlas: some of a simulation's order statistics stand for its draws.
+"""Null of one shape from an atlas, in which some order statistics of a simulation stand for its draws.
 
-And the reading of the atlas that is shipped; ``sims/make_atlas.py`` makes it.
+This module also reads the shipped atlas, which ``sims/make_atlas.py`` makes.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from rmtbase.tables import open_atlas_case
 
 @dataclass(frozen=True, init=False)
 class AtlasNull(SharedNull):
-    """The Gaussian null of a shape that an atlas holds.
+    """Gaussian null of a shape that an atlas holds.
 
-    z, its mean, standard deviation and quantiles are those of the full sample. A p-value is never smaller than the full
-    sample's and at most 3 % larger, 1.4 % on average: the kept order statistics bound the number of draws beyond the
-    observed value. (A value within 2^-16 standard deviations of a draw may be counted one rank further in.) So p-values
-    are valid and right in size, and take some 270 values: they are not uniform, and Fisher's combination, estimates of
-    the share of true nulls and QQ plots need care.
+    The mean, standard deviation and quantiles, and so z, are those of the full sample. A p-value is never smaller than
+    the full sample's and at most 3 % larger, 1.4 % on average: the kept order statistics bound the number of draws
+    beyond the observed value. (A value within 2^-16 standard deviations of a draw may be counted one rank further in.)
+    So p-values are valid and right in size, but take only some 270 values. They are not uniform: Fisher's combination,
+    estimates of the share of true nulls and QQ plots need care.
 
-    Coupling: every head of the shape is read off the same draws, whose error (relative 1/√(n p) at level p) they
-    share, however many they are; the statistics of one draw stay together only in the kept largest distances, from
-    which the omnibus p-value comes. The case's numbers mean something only beside code of the same version: its rows
-    are in the order of ``SPECTRAL_STATISTICS`` and ``PROBABILITIES`` (checked), its distances were centred on the scale
-    of :func:`rmtbase.statistics.on_distance_scale`, its outliers are counted at ``EDGE_LEVEL``, one of the
-    probabilities, and its density lies in the bins of :func:`rmtbase.laws.histogram_edges`, which the laws give
-    anew.
+    Coupling: all heads of the shape are compared with the same draws, and share their error (relative 1/√(n p) at
+    level p), however many heads there are. The statistics of one draw stay together only in the kept largest distances,
+    from which the omnibus p-value comes. The numbers of a case need code of the same version: the rows are in the
+    order of ``SPECTRAL_STATISTICS`` and ``PROBABILITIES`` (checked), the distances were centred on the scale
+    of :func:`rmtbase.statistics.on_distance_scale`, outliers are counted at ``EDGE_LEVEL``, one of the
+    probabilities, and the density lies in the bins of :func:`rmtbase.laws.histogram_edges`, which are computed again
+    from the laws.
 
-    Cache: what is read off the case (``mean``, ``std``, ``quantile``, ``edge_quantiles``) is kept as long as the
-    object; the case itself, where it is the shipped atlas's, is kept by the process, up to 32 shapes, and given to
-    every caller: it must not be changed in place.
+    Cache: values computed from the case (``mean``, ``std``, ``quantile``, ``edge_quantiles``) are kept as long as the
+    object. Cases of the shipped atlas are kept by the process, up to 32 shapes, and given to every caller: do not
+    change them in place.
 
     Attributes:
         dims: (d_model, d_head, d_model).
-        case: the atlas's case, :data:`rmtbase.tables.ATLAS_SCHEMA` without its first dimension.
-        source: which atlas, in words.
+        case: case of the atlas, :data:`rmtbase.tables.ATLAS_SCHEMA` without its first dimension.
+        source: the atlas, in words.
 
     Raises:
         TableError: the atlas lacks a statistic that this version scores, or was made for other probabilities or bins.
@@ -70,7 +70,7 @@ class AtlasNull(SharedNull):
 
     @classmethod
     def from_atlas(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> AtlasNull | None:
-        """The null of that shape from an atlas, or None if it is not there."""
+        """Make the null of a shape from an atlas, or None if the atlas lacks the shape."""
         case = case_of_shape(table, d_model, d_head)
         return None if case is None else cls(d_model, d_head, case, source)
 
@@ -81,7 +81,7 @@ class AtlasNull(SharedNull):
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Mean of the full sample; NaN where the null's is infinite."""
+        """Mean of the full sample; NaN where the null's mean is infinite."""
         return self._moments[0]
 
     @cached_property
@@ -106,7 +106,7 @@ class AtlasNull(SharedNull):
         return np.abs(self._on_scale(standard))
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """Two-sided Monte Carlo p-values, 2 (b + 1) / (n + 1), b the largest count that the kept ranks allow.
+        """Two-sided Monte Carlo p-values, 2 (b + 1) / (n + 1), where b is the largest count that the kept ranks allow.
 
         Source: B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010), for the rule.
         """
@@ -119,13 +119,13 @@ class AtlasNull(SharedNull):
         return np.where(np.isnan(z), np.nan, p)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """That of the largest distance, from the kept ranks of the draws' own largest."""
+        """p-value of the largest distance, from the kept ranks of the draws' own largest distances."""
         observed = self.distance(standard).max(axis=-1)
         p = (self._count(-observed, -self.case["largest_distance"].values) + 1) / (self.draws + 1)
         return np.where(np.isnan(observed), np.nan, p)
 
     def spectrum(self) -> xr.Dataset:
-        """The ``/null`` group: the case's own, and what the laws give."""
+        """Make the ``/null`` group: quantiles and density of the case, bins and limiting density from the laws."""
         h, case = self.d_head, self.case
         edges = histogram_edges(self.d_model, h)
         law = laws.low_rank_product(self.d_model, h, normalization="none")
@@ -142,7 +142,7 @@ class AtlasNull(SharedNull):
         )
 
     def record(self) -> dict[str, object]:
-        """The atlas, and how its draws of this shape were made."""
+        """Return the atlas's identity, and how its draws of this shape were made."""
         made = json.loads(self.case.attrs["provenance"])
         shape = [self.d_model, self.d_head]
         mine = [one for one in made["simulations"] if any(which[:2] == shape for which in one["shapes"])]
@@ -165,12 +165,14 @@ class AtlasNull(SharedNull):
 
 
 def atlas_path() -> Path:
-    """The atlas shipped with rmtbase."""
+    """Path of the atlas shipped with rmtbase."""
     return Path(str(files("rmtbase.nulls").joinpath("atlas", "atlas.nc")))
 
 
 def atlas_case(d_model: int, d_head: int, path: Path | str | None = None) -> xr.Dataset | None:
-    """One shape of the atlas shipped with rmtbase, or of that in a file, read alone and once; None if it is not there.
+    """Read one shape of the shipped atlas, or of the atlas in a file; None if it is not there.
+
+    Only this shape is read, and only once in a process.
 
     Raises:
         TableError: the atlas is damaged.

@@ -1,4 +1,4 @@
-"""Nulls of heads whose initialisation fixes their spectrum, or some statistics of it: what is fixed is not tested."""
+"""Nulls of heads whose initialization fixes their spectrum, or some of its statistics, which are then not tested."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from rmtbase.nulls._head_null import SMALLEST_P_VALUE, SharedNull
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
 FLAT = 0.02
-"""Relative deviation of an eigenvalue from a fixed one that rounding explains: in W_QK bfloat16 makes up to 0.007."""
+"""Largest relative deviation from a fixed eigenvalue that counts as rounding: bfloat16 makes up to 0.007 in W_QK."""
 
 
 class OrthogonalNull(GaussianNull):
-    """The null simulated of rows of orthogonal matrices; statistics that are the same in every draw have no p-values.
+    """Simulated null of rows of orthogonal matrices; statistics that are the same in every draw have no p-values.
 
-    The trace of W_QK is such a one where the rows of one factor are orthonormal, and that of one factor always.
+    The trace of W_QK is such a statistic where the rows of one factor are orthonormal, and the trace of one factor
+    always is.
     """
 
     @property
@@ -31,16 +32,16 @@ class OrthogonalNull(GaussianNull):
 
     @cached_property
     def std(self) -> Float[np.ndarray, " statistic"]:
-        """Standard deviation of the draws; NaN of what is the same in every one."""
+        """Standard deviation of the draws; NaN for statistics that are the same in every draw."""
         std = self._moments[1]
         return np.where(std == 0.0, np.nan, std)
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z| on the scale of the draws; 0 of what is the same in every one."""
+        """|z| on the scale of the draws; 0 for statistics that are the same in every draw."""
         return np.where(self._is_fixed, 0.0, super().distance(standard))
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """Two-sided Monte Carlo p-values; NaN of what is the same in every draw."""
+        """Two-sided Monte Carlo p-values; NaN for statistics that are the same in every draw."""
         return np.where(self._is_fixed, np.nan, super().p_value(standard))
 
     @cached_property
@@ -50,11 +51,12 @@ class OrthogonalNull(GaussianNull):
 
 @dataclass(frozen=True)
 class FixedSpectrum(SharedNull):
-    """All eigenvalues are equal: those of a block X of orthonormal rows, X Xᵀ = c 1, and of X_1ᵀ X_2 of two such.
+    """Null under which all eigenvalues are equal: a block X of orthonormal rows, X Xᵀ = c 1, or X_1ᵀ X_2 of two blocks.
 
-    At σ̂ = 1 a block of h rows of n columns has c = n, so that λ = n of one block and λ = n_0 n_2 of X_1ᵀ X_2.
-    A head whose eigenvalues are equal to 2 % agrees with this, and has no p-values: no statistic of its spectrum varies
-    under the null. One with others cannot have been drawn so, and its p-values are :data:`SMALLEST_P_VALUE`.
+    At σ̂ = 1 a block of h rows and n columns has c = n, so that λ = n for one block and λ = n_0 n_2 for X_1ᵀ X_2.
+    A head whose eigenvalues equal λ within 2 % agrees with this null and has no p-values: no statistic of its spectrum
+    varies under the null. A head with other eigenvalues cannot have been drawn from it, and its p-values are
+    :data:`SMALLEST_P_VALUE`.
 
     Attributes:
         dims: (h, n), or (n_0, h, n_2).
@@ -67,23 +69,23 @@ class FixedSpectrum(SharedNull):
 
     @property
     def rank(self) -> int:
-        """The rows h of a block."""
+        """Number of rows h of a block."""
         return self.dims[0] if len(self.dims) == 2 else self.dims[1]
 
     @property
     def description(self) -> str:
-        """What the null is, its name first."""
+        """Description of the null, its name first."""
         factors = "factors" if len(self.dims) == 2 else "W_Q and W_K"
         return f"orthogonal: {factors} of orthonormal rows, which fix the spectrum: no statistic of it can be tested"
 
     @property
     def draws(self) -> int:
-        """None: 0."""
+        """Number of null draws: 0."""
         return 0
 
     @property
     def eigenvalue(self) -> float:
-        """Every λ, at σ̂ = 1."""
+        """The common value of all λ, at σ̂ = 1."""
         return float(self.dims[1] if len(self.dims) == 2 else self.dims[0] * self.dims[2])
 
     @cached_property
@@ -107,7 +109,7 @@ class FixedSpectrum(SharedNull):
         return self.eigenvalue * (1.0 - FLAT), self.eigenvalue * (1.0 + FLAT)
 
     def agrees(self, eigenvalues: Float[np.ndarray, "... rank"]) -> Bool[np.ndarray, "..."]:
-        """Whether eigenvalues at σ̂ = 1 are the fixed ones, to rounding."""
+        """Test whether eigenvalues at σ̂ = 1 equal the fixed one, up to rounding."""
         return np.asarray(np.abs(eigenvalues / self.eigenvalue - 1.0).max(axis=-1) <= FLAT)
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
@@ -115,16 +117,16 @@ class FixedSpectrum(SharedNull):
         return np.abs(standard / np.where(self.mean == 0.0, 1.0, self.mean) - 1.0)
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """NaN of a head that agrees; else the smallest there is."""
+        """NaN for a head that agrees with the null, else :data:`SMALLEST_P_VALUE`."""
         known = np.repeat(self._differs(standard)[..., None], standard.shape[-1], axis=-1)
         return np.where(known, SMALLEST_P_VALUE, np.nan)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """Likewise."""
+        """NaN for a head that agrees with the null, else :data:`SMALLEST_P_VALUE`."""
         return np.where(self._differs(standard), SMALLEST_P_VALUE, np.nan)
 
     def spectrum(self) -> xr.Dataset:
-        """The eigenvalue, and a histogram of one full bin."""
+        """Return the eigenvalue, and a histogram with a single full bin."""
         edges = self.eigenvalue * np.linspace(0.0, 2.0, BINS + 2)
         density = np.zeros(BINS + 1)
         density[BINS // 2] = 1.0 / (edges[1] - edges[0])
@@ -143,11 +145,11 @@ class FixedSpectrum(SharedNull):
         )
 
     def record(self) -> dict[str, object]:
-        """How each statistic's null is known."""
+        """Return how each statistic's null is known, and the tolerance."""
         return {**dict.fromkeys(SPECTRAL_STATISTICS, "exact: fixed by orthonormal rows"), "tolerance": FLAT}
 
     def _differs(self, standard: Float[np.ndarray, "... statistic"]) -> Bool[np.ndarray, "..."]:
-        """By the extreme eigenvalues; False of a head without scores."""
+        """Test by the extreme eigenvalues whether heads differ from the null; False for a head without scores."""
         names = list(SPECTRAL_STATISTICS)
         extremes = standard[..., [names.index("smallest_eigenvalue"), names.index("largest_eigenvalue")]]
         return ~np.isnan(extremes).any(axis=-1) & ~self.agrees(extremes)

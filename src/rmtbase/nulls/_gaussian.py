@@ -41,7 +41,7 @@ class Gaussian(Null):
     Args:
         initialization: ``"normal"``, ``"uniform"``, ``"truncated_normal"`` (cut at two standard deviations) or
             ``"orthogonal"`` (orthonormal rows or columns, :func:`rmtbase.ensembles.orthogonal_blocks`).
-        draws: least number of draws. If None all of the atlas, or ``max(10 000, 50 · heads)`` for other shapes.
+        draws: least number of draws. If None, all draws of the atlas, or ``max(10 000, 50 · heads)`` for other shapes.
         seed: seed of the draws.
     """
 
@@ -113,7 +113,7 @@ class Gaussian(Null):
         if isinstance(shape.dims, LatentShape) or len(shape.dims) > 3:
             expected = "another: W_Q and W_K are products of matrices, whose rows are not orthonormal where these' are"
             raise ParameterError("initialization", self.initialization, expected)
-        assert shape.stored is not None  # as needs_stored_rows asks
+        assert shape.stored is not None  # because needs_stored_rows is True
         dims = shape.dims if len(shape.dims) == 3 else (min(shape.dims), max(shape.dims))
         widths = dims[::2] if len(dims) == 3 else dims[1:]
         rows, fused = shape.stored
@@ -133,12 +133,12 @@ class Gaussian(Null):
 class Table(Gaussian):
     """Independent Gaussian entries, with the draws of a given baseline table or atlas.
 
-    Shapes that the table lacks are taken as by :class:`Gaussian`, and a note says so. With another initialization the
+    Shapes that the table lacks get the null of :class:`Gaussian`, and a note says so. With another initialization the
     draws are moved by the kurtosis of its entries to first order (:func:`rmtbase.laws.eigenvalue_displacement`).
 
     Args:
         table: a baseline or an atlas, as a dataset or the path of its file.
-        initialization, draws, seed: as of :class:`Gaussian`, for shapes that the table lacks.
+        initialization, draws, seed: as for :class:`Gaussian`, for shapes that the table lacks.
     """
 
     table: xr.Dataset | Path | str
@@ -152,7 +152,7 @@ class Table(Gaussian):
             raise ParameterError("table", _shown(self.table), expected)
 
     def options(self) -> dict[str, Any]:
-        """Return everything that decides about the null; the table by its digest."""
+        """Return everything that determines the null; the table by its digest."""
         table = self.table if isinstance(self.table, xr.Dataset) else open_table(self.table, *_TABLES)
         return {**super().options(), "table": digest_of(table)}
 
@@ -173,7 +173,7 @@ class Table(Gaussian):
 
             def read() -> SharedNull | None:
                 table = open_table(path, *_TABLES)
-                assert isinstance(table, xr.Dataset)  # as all kinds but scores are
+                assert isinstance(table, xr.Dataset)  # both kinds of table are
                 held.extend(baseline_shapes(table))
                 return _in_table(table, of_product, source)
 

@@ -1,4 +1,4 @@
-"""The null of one shape simulated: a table's draws of W_QK or of any chain, each at its own estimate of σ."""
+"""Simulated null of one shape: draws of W_QK or of any chain from a table, each at its own estimate of σ."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
 
 @dataclass(frozen=True)
 class GaussianNull(SampleNull, SharedNull):
-    """The null simulated: independent draws of the product, each at its own estimate of σ.
+    """Simulated null: independent draws of the product, each at its own estimate of σ.
 
-    A statistic that the estimate fixes, as it does Σλ = ‖W‖_F² of one factor, is the same in every draw but for
-    rounding, which is taken off: then z is 0 and p is 1.
+    A statistic that the estimate fixes, such as Σλ = ‖W‖_F² of one factor, is the same in every draw except for
+    rounding, which is removed: then z is 0 and p is 1.
 
     Attributes:
-        dims: (d_model, d_head, d_model) of W_QK, or those of the chain.
-        sample: in the registry's order.
+        dims: (d_model, d_head, d_model) for W_QK, or the dims of the chain.
+        sample: statistics of each draw, in the registry's order.
         source: where the draws came from, in words.
-        row: the table's row that it came from, for pictures.
+        row: row of the table with these draws, for figures.
         entries: see :class:`SharedNull`.
     """
 
@@ -40,7 +40,7 @@ class GaussianNull(SampleNull, SharedNull):
 
     @classmethod
     def from_baseline(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | None:
-        """The null of that shape from a baseline table at whatever σ and normalization, or None if it is not there."""
+        """Make the null of a shape from a baseline table at any σ and normalization; None if the table lacks it."""
         row = case_of_shape(table, d_model, d_head)
         if row is None:
             return None
@@ -51,7 +51,7 @@ class GaussianNull(SampleNull, SharedNull):
     def from_spectra(
         cls, table: xr.Dataset, dims: tuple[int, ...], source: str, entries: str = "normal"
     ) -> GaussianNull:
-        """The null of a chain from the first case of a table of its spectra, made for a null."""
+        """Make the null of a chain from the first case of a table of its spectra that was made for a null."""
         row = table.isel(case=0).rename(density_law="density_free").assign_coords(sigma_q=1.0, sigma_k=1.0)
         sample = _sample(_complete(row, source), row["scale_estimate"].values, min(dims))
         constant = np.ptp(sample, axis=0) <= ROUNDING * np.abs(sample[0])
@@ -59,7 +59,7 @@ class GaussianNull(SampleNull, SharedNull):
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Mean of the draws; NaN where the null's is infinite."""
+        """Mean of the draws; NaN where the null's mean is infinite."""
         return self._moments[0]
 
     @cached_property
@@ -84,11 +84,11 @@ class GaussianNull(SampleNull, SharedNull):
         """|z| on the scale of the draws themselves."""
         mean, std = self._distance_scale
         on_scale = on_distance_scale(standard)
-        with np.errstate(invalid="ignore", divide="ignore"):  # of a statistic that the null holds fixed
+        with np.errstate(invalid="ignore", divide="ignore"):  # a statistic that the null holds fixed has no spread
             return np.where(on_scale == mean, 0.0, np.abs((on_scale - mean) / std))
 
     def spectrum(self) -> xr.Dataset:
-        """The ``/null`` group, from the table's row."""
+        """Make the ``/null`` group from the table's row."""
         row, h = self.row, self.rank
         # The factor that brings an eigenvalue of the row to σ = 1 and the raw product.
         unit = float(_divisor(row) / (row["sigma_q"] * row["sigma_k"]) ** 2)
@@ -105,7 +105,7 @@ class GaussianNull(SampleNull, SharedNull):
         )
 
     def record(self) -> dict[str, object]:
-        """The provenance of the table."""
+        """Return the provenance of the table."""
         return {"table": json.loads(self.row.attrs["provenance"])}
 
     @cached_property
@@ -118,16 +118,16 @@ class GaussianNull(SampleNull, SharedNull):
 
 
 def _moments_of(sample: Float[np.ndarray, "draw statistic"]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation; where all draws are the same, that value and 0."""
+    """Mean and standard deviation; where all draws are equal, their value and 0."""
     fixed = (sample == sample[0]).all(axis=0)
     return np.where(fixed, sample[0], sample.mean(axis=0)), np.where(fixed, 0.0, sample.std(axis=0, ddof=1))
 
 
 def self_normalized_sample(row: xr.Dataset) -> Float[np.ndarray, "draw statistic"]:
-    """Every statistic of every draw, in the registry's order, of the raw product at σ̂_Q = σ̂_K = 1.
+    """Statistics of every draw for the raw product at σ̂_Q = σ̂_K = 1, in the registry's order.
 
     Args:
-        row: one case of a baseline table with its sample, at whatever σ and normalization.
+        row: one case of a baseline table with its sample, at any σ and normalization.
     """
     own_scale = (row["sigma_q_estimate"] * row["sigma_k_estimate"]).values ** 2 / _divisor(row)
     return _sample(row, own_scale, int(row["d_head"]))
@@ -139,7 +139,7 @@ def _sample(row: xr.Dataset, own_scale: Float[np.ndarray, " draw"], rank: int) -
 
 
 def _complete(row: xr.Dataset, source: str) -> xr.Dataset:
-    """The row, or a TableError if it lacks a statistic."""
+    """Return the row, or raise a TableError if it lacks a statistic."""
     lacking = [name for name in SPECTRAL_STATISTICS if name not in row["statistic"].values]
     if lacking:
         raise TableError(source, f"no statistic {', '.join(lacking)}", "all that this version scores; make it again")
@@ -147,5 +147,5 @@ def _complete(row: xr.Dataset, source: str) -> xr.Dataset:
 
 
 def _divisor(row: xr.Dataset) -> float:
-    """What the table's normalization has divided the eigenvalues of the raw product by."""
+    """Divisor of the raw product's eigenvalues under the table's normalization."""
     return float(row["d_model"]) if row.attrs["normalization"] == "sqrt_d" else 1.0

@@ -1,9 +1,8 @@
-"""What heads are scored against: the null distribution of one head's statistics, and who has one for every head.
+"""Null distributions of one head's statistics, and models that provide one for every head.
 
-A trained head's σ is unknown and estimated from the head's own factors, σ̂² = ‖X‖_F²/(m n) of each m × n factor X. A
-statistic that uses the estimate has another (narrower) null than one that uses the true σ; so every null draw is
-rescaled by its own estimate too, and observed and null values are the same function of their matrices. Calibration
-depends on it.
+A trained head's σ is unknown, and is estimated from the head's own factors: σ̂² = ‖X‖_F²/(m n) for each m × n factor X.
+A statistic that uses the estimate has a narrower null than one that uses the true σ. So every null draw is rescaled by
+its own estimate, too: observed and null values are the same function of their matrices. Calibration depends on this.
 
 :func:`rmtbase.score` uses only the interface of :class:`NullModel`. A :class:`SharedNull` is one null for all heads of
 a shape: simulated, from the atlas, or analytic.
@@ -45,17 +44,17 @@ EDGE_LEVEL = 1e-3
 """Probability with which a null head has an eigenvalue beyond an edge quantile, on each side."""
 
 SMALLEST_P_VALUE = 1e-16
-"""Floor of a p-value that comes from a law. Those beyond 1e-4 are extrapolations of the right order of magnitude; below
-this nothing is claimed."""
+"""Floor of a p-value that comes from a law. p-values below 1e-4 are extrapolations of the right order of magnitude;
+below this floor nothing is claimed."""
 
 ENTRIES_IN_WORDS = MappingProxyType(
     {"normal": "Gaussian", "uniform": "uniform", "truncated_normal": "truncated normal", "orthogonal": "orthogonal"}
 )
 
-ROUNDING = 1e-9  # relative; what a null holds fixed comes out of LAPACK equal to far more digits than these
+ROUNDING = 1e-9  # relative; statistics that a null holds fixed come out of LAPACK equal to far more digits
 
 _OF_ZEROS = np.array([{0: np.nan, "additive": -np.inf}.get(one.scaling, 0.0) for one in SPECTRAL_STATISTICS.values()])
-_LARGEST_SINGULAR_VALUE = 1e75  # its fourth power, and that of its inverse, are in float64
+_LARGEST_SINGULAR_VALUE = 1e75  # its fourth power and that of its inverse are within the range of float64
 
 
 @in_one_line
@@ -64,13 +63,15 @@ class Heads:
     """The heads of a model, layer by layer.
 
     Attributes:
-        singular_values: of each raw product, descending, as many as it has rank; all zero where a factor is.
-        sigmas: σ̂ of each factor, in the order of the product: of W_QK (σ̂_Q of the head, σ̂_K of its key head); of latent
-            attention σ̂ of W_UQ, W_DQ, W_UK and W_DKV, or of W_Q, W_UK and W_DKV.
-        factors: reads the factors of one layer, for a null that is made of them, each (its heads, rank side, other
-            side): of W_QK W_Q (head, d_head, d_query) and W_K (key head, d_head, d_key), of W_OV W_Oᵀ and W_V. Head i
-            reads the i // (heads / its heads)-th of a factor. Of latent attention W_Q and W_K, multiplied out.
-        rope_ratio: of latent attention, :meth:`LatentShape.rope_ratio` of each head; None of any other.
+        singular_values: singular values of each raw product, descending, as many as its rank; all zero where a factor
+            is zero.
+        sigmas: σ̂ of each factor, in the order of the product: for W_QK (σ̂_Q of the head, σ̂_K of its key head); for
+            latent attention σ̂ of W_UQ, W_DQ, W_UK and W_DKV, or of W_Q, W_UK and W_DKV.
+        factors: reads the factors of one layer, for a null that is made from them. Each has the shape (its heads, rank
+            side, other side): for W_QK they are W_Q (head, d_head, d_query) and W_K (key head, d_head, d_key), for W_OV
+            W_Oᵀ and W_V. Head i uses entry i // (heads / its heads) of a factor. For latent attention they are W_Q and
+            W_K, multiplied out.
+        rope_ratio: :meth:`LatentShape.rope_ratio` of each head of latent attention; None for other heads.
         prepared: what ``Null.prepare`` returned for each head, by layer; None where it returned nothing.
     """
 
@@ -86,7 +87,7 @@ class Heads:
 class HeadScores:
     """Scores of heads against a null.
 
-    ``farthest`` is the place of the statistic with the largest distance, see :meth:`HeadNull.distance`.
+    ``farthest`` is the index of the statistic with the largest distance, see :meth:`HeadNull.distance`.
     """
 
     observed: Float[np.ndarray, "... statistic"]
@@ -106,8 +107,8 @@ class ScoredHeads(NamedTuple):
     """The scores of all heads of a model.
 
     Attributes:
-        scores: with the leading axes (layer, head).
-        null_group: makes the ``/null`` group of a scores file, which only a file needs.
+        scores: scores with the leading axes (layer, head).
+        null_group: makes the ``/null`` group of a scores file; only a file needs it.
     """
 
     scores: HeadScores
@@ -115,13 +116,13 @@ class ScoredHeads(NamedTuple):
 
 
 class NullModel(Protocol):
-    """What the heads of a model are scored against.
+    """Null that the heads of a model are scored against.
 
     Attributes:
-        source: where it came from, in words.
-        description: what it is, its name first.
-        method: how it is known: ``"simulated"``, ``"analytic"`` or ``"resampled"``.
-        per_head: true if every head has a null of its own, made of its own matrices.
+        source: where the null came from, in words.
+        description: what the null is, its name first.
+        method: how the null is known: ``"simulated"``, ``"analytic"`` or ``"resampled"``.
+        per_head: true if every head has a null of its own, made from its own matrices.
         draws: number of null draws of each head; 0 for an analytic null.
         edge_level: probability with which a null head has an eigenvalue beyond an edge quantile, on each side.
         p_value_floor: the smallest p-value that one statistic can have.
@@ -147,34 +148,34 @@ class NullModel(Protocol):
         ...
 
     def record(self) -> dict[str, object]:
-        """What provenance says of it."""
+        """Return the entry of this null in the provenance."""
         ...
 
 
 class HeadNull(ABC):
-    """The null distribution of a head's statistics, every draw at its own estimate of σ.
+    """Null distribution of a head's statistics, with every draw at its own estimate of σ.
 
     Values of statistics are those of the raw product at σ̂_Q = σ̂_K = 1, in the registry's order.
 
     Attributes:
-        dims: (n_0, …, n_L) of the chain of factors, (d_model, d_head, d_model) of W_QK.
+        dims: (n_0, …, n_L) of the chain of factors; (d_model, d_head, d_model) for W_QK.
     """
 
     dims: tuple[int, ...]
 
     @property
     def rank(self) -> int:
-        """How many eigenvalues are structurally nonzero: the smallest dimension."""
+        """Number of structurally nonzero eigenvalues: the smallest dimension."""
         return min(self.dims)
 
     @property
     def d_model(self) -> int:
-        """n_0: of W_QK the width of the residual stream."""
+        """n_0: for W_QK the width of the residual stream."""
         return self.dims[0]
 
     @property
     def d_head(self) -> int:
-        """The rank: of W_QK the head dimension."""
+        """The rank: for W_QK the head dimension."""
         return self.rank
 
     @property
@@ -185,12 +186,12 @@ class HeadNull(ABC):
     @cached_property
     @abstractmethod
     def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Null mean of each statistic; NaN where it is infinite, or the null of a statistic is not known."""
+        """Null mean of each statistic; NaN where it is infinite or the statistic's null is not known."""
 
     @cached_property
     @abstractmethod
     def std(self) -> Float[np.ndarray, " statistic"]:
-        """Null standard deviation of each statistic; NaN, too, where draws do not tell it."""
+        """Null standard deviation of each statistic; NaN as for the mean, and where draws cannot estimate it."""
 
     @cached_property
     @abstractmethod
@@ -200,13 +201,16 @@ class HeadNull(ABC):
     @cached_property
     @abstractmethod
     def edge_quantiles(self) -> tuple[float, float]:
-        """What a null head's smallest eigenvalue is below, and its largest above, with the edge level's probability."""
+        """Bounds below and above which a null head has its extreme eigenvalues, each with the edge level's probability.
+
+        The smallest eigenvalue is below the first, and the largest above the second, with that probability.
+        """
 
     @abstractmethod
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z| of each statistic, of ln x for the positive ones without an upper bound.
+        """|z| of each statistic; of ln x for positive statistics without an upper bound.
 
-        On a linear scale a condition number, whose null is long-tailed, would always be the farthest.
+        On a linear scale a condition number, whose null has a long tail, would always be the farthest statistic.
         """
 
     @abstractmethod
@@ -215,11 +219,11 @@ class HeadNull(ABC):
 
     @abstractmethod
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """One p-value for all statistics together."""
+        """Combine all statistics in a single p-value."""
 
     @abstractmethod
     def spectrum(self) -> xr.Dataset:
-        """What pictures show of the null: the ``/null`` group but for its edge quantiles and coordinates."""
+        """Spectrum of the null, as figures show it: the ``/null`` group without edge quantiles and coordinates."""
 
     def score(
         self, singular_values: Float[np.ndarray, "... d_head"], scale: ArrayLike, kurtosis: ArrayLike = 0.0
@@ -227,16 +231,16 @@ class HeadNull(ABC):
         """Score heads.
 
         Args:
-            singular_values: of the raw products, descending.
-            scale: each head's Π σ̂², of W_QK σ̂_Q² σ̂_K². NaN where a head cannot be scored.
-            kurtosis: each head's excess kurtosis under the null, where it is not that of the null's draws: every
+            singular_values: singular values of the raw products, descending.
+            scale: each head's Π σ̂², which is σ̂_Q² σ̂_K² for W_QK. NaN where a head cannot be scored.
+            kurtosis: each head's excess kurtosis under the null, where it differs from that of the null's draws. Every
                 eigenvalue is moved back by :func:`rmtbase.laws.eigenvalue_displacement` before it is compared, and the
                 null's mean and quantiles are moved as far the other way.
 
         Returns:
-            The scores. Where the null has no standard deviation, z is the normal score of the p-value. NaN also where
-            the largest singular value is so small or so large that trace_of_square leaves float64. What an infinity or
-            a zero of overflow would score is no finding.
+            The scores. Where the null has no standard deviation, z is the normal score of the p-value. Scores are also
+            NaN where the largest singular value is so small or so large that trace_of_square leaves float64: an
+            infinity or a zero from overflow is no finding.
         """
         scale = require_real_numbers("scale", scale)
         singular_values = require_real_numbers("singular_values", singular_values)
@@ -245,7 +249,7 @@ class HeadNull(ABC):
         top = singular_values[..., 0]
         lost = (top > 0) & ~((top > 1.0 / _LARGEST_SINGULAR_VALUE) & (top < _LARGEST_SINGULAR_VALUE))
         scale = np.where(lost | ~((scale > 0.0) & (scale < np.inf)), np.nan, scale)
-        # A head of zeros has no shape, and a statistic may be the same in every null draw: NaN, or infinitely far.
+        # A head of zeros has no shape (NaN), and a statistic may be the same in every null draw (infinitely far).
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             statistics = np.where(np.isnan(scale)[..., None], np.nan, statistics_of(singular_values))
             standard = rescaled(statistics, 1.0 / scale, self.rank)
@@ -281,10 +285,10 @@ class HeadNull(ABC):
 
 
 class SharedNull(HeadNull):
-    """One null for all heads of a shape, each at its own σ: a :class:`NullModel`.
+    """Null shared by all heads of a shape, each at its own σ: a :class:`NullModel`.
 
     Attributes:
-        source: where it came from, in words.
+        source: where the null came from, in words.
         entries: the law of the factors' elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`.
     """
 
@@ -295,7 +299,7 @@ class SharedNull(HeadNull):
 
     @property
     def description(self) -> str:
-        """What the null is, its name first."""
+        """Description of the null, its name first."""
         factors = "factors" if head_shape(self.dims) is None else "W_Q and W_K"
         entries = ENTRIES_IN_WORDS[self.entries]
         if self.entries == "orthogonal":
@@ -311,47 +315,47 @@ class SharedNull(HeadNull):
 
     @property
     def p_value_floor(self) -> float:
-        """2 / (n + 1), and half of it for all statistics together; of laws :data:`SMALLEST_P_VALUE` for both."""
+        """2 / (n + 1), and half of it for all statistics together; :data:`SMALLEST_P_VALUE` for both without draws."""
         return 2.0 / (self.draws + 1) if self.draws else SMALLEST_P_VALUE
 
     @abstractmethod
     def record(self) -> dict[str, object]:
-        """What provenance says of it."""
+        """Return the entry of this null in the provenance."""
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score heads; those of which a factor is zero have no scale, and no scores."""
+        """Score heads; a head with a zero factor has no scale, and no scores."""
         return ScoredHeads(self.score(heads.singular_values, chain_scale(heads.sigmas)), self.null_group)
 
     def _told(self, mean: ArrayLike, std: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the draws, as far as they tell those of the chain."""
+        """Mean and standard deviation of the draws; NaN where the chain has no such moment for them to estimate."""
         extremes = ExtremeMoments(smallest=inverse_moment_order(self.dims))
         orders = [moment_order(one, extremes, self.rank) for one in SPECTRAL_STATISTICS.values()]
         return drawn_moments(mean, std, orders)
 
     def null_group(self) -> xr.Dataset:
-        """The ``/null`` group of a scores file."""
+        """Make the ``/null`` group of a scores file."""
         lower, upper = self.edge_quantiles
         group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
         return group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.rank))
 
 
 def head_shape(dims: tuple[int, ...]) -> tuple[int, int] | None:
-    """(d_model, d_head) where the dims are (d_model, d_head, d_model), the chain of W_QK, or None."""
+    """(d_model, d_head) if the dims are those of W_QK, (d_model, d_head, d_model) with d_head ≤ d_model; else None."""
     return dims[:2] if len(dims) == 3 and dims[1] <= dims[0] == dims[2] else None
 
 
 def rank_name(dims: tuple[int, ...]) -> str:
-    """What the smallest dimension is called."""
+    """Name of the smallest dimension: ``"d_head"`` for W_QK, else ``"rank"``."""
     return "rank" if head_shape(dims) is None else "d_head"
 
 
 def chain_scale(sigmas: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
-    """Π σ̂_l², by which the eigenvalues of a product of those factors are larger than at σ = 1.
+    """Π σ̂_l², the factor by which the eigenvalues of a product exceed those at σ = 1.
 
-    NaN where one is 0, or where it leaves float64.
+    NaN where a σ̂_l is 0, or where the product leaves float64.
 
     Raises:
-        ParameterError: standard deviations that are negative, infinite or no real numbers.
+        ParameterError: standard deviations that are negative, infinite or not real numbers.
     """
     checked = [require_real_numbers(f"sigmas[{place}]", one) for place, one in enumerate(sigmas)]
     for place, one in enumerate(checked):
@@ -363,7 +367,10 @@ def chain_scale(sigmas: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray,
 
 
 def statistics_of(singular_values: Float[np.ndarray, "... rank"]) -> Float[np.ndarray, "... statistic"]:
-    """Spectral statistics where some spectra may be zeros, which have no shape: NaN; or not known: NaN."""
+    """Spectral statistics of spectra, some of which may be unknown (NaN) or all zeros, which have no shape.
+
+    Statistics of an unknown spectrum are NaN. For zeros, scale-free statistics are NaN and others have their limits.
+    """
     top = singular_values[..., :1]
     some = np.isfinite(top) & (top > 0.0)
     if some.all():
@@ -375,13 +382,13 @@ def statistics_of(singular_values: Float[np.ndarray, "... rank"]) -> Float[np.nd
 def rescaled(
     statistics: Float[np.ndarray, "... statistic"], factor: ArrayLike, rank: int
 ) -> Float[np.ndarray, "... statistic"]:
-    """Statistics, in the registry's order, of the spectra whose eigenvalues are ``factor`` times as large."""
+    """Statistics, in the registry's order, of spectra whose eigenvalues are ``factor`` times as large."""
     parts = [one.rescale(statistics[..., k], factor, rank) for k, one in enumerate(SPECTRAL_STATISTICS.values())]
     return np.stack(np.broadcast_arrays(*parts), axis=-1)
 
 
 def case_of_shape(table: xr.Dataset, d_model: int, d_head: int) -> xr.Dataset | None:
-    """The first case of a table that has the shape, or None."""
+    """Return the first case of a table with the shape, or None."""
     cases = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
     return table.isel(case=int(cases[0])) if cases.size else None
 
@@ -389,19 +396,20 @@ def case_of_shape(table: xr.Dataset, d_model: int, d_head: int) -> xr.Dataset | 
 def distance_from_moments(
     one: Statistic, value: ArrayLike, mean: ArrayLike, std: ArrayLike
 ) -> Float[np.ndarray, "..."]:
-    """:meth:`HeadNull.distance` of one statistic from its null's moments alone.
+    """:meth:`HeadNull.distance` of one statistic, from only the moments of its null.
 
-    To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c. NaN, of what is
-    not known, gives NaN.
+    To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c. NaN, for an
+    unknown value, gives NaN.
 
     Raises:
-        ParameterError: what is no real numbers; a negative spread, or value of a statistic that is positive.
+        ParameterError: values that are not real numbers, a negative spread, or a negative value of a positive
+            statistic.
     """
     given = {"value": value, "mean": mean, "std": std}
     value, mean, std = (require_real_numbers(name, part) for name, part in given.items())
     if (std < 0.0).any() or (one.on_log_scale and (value < 0.0).any()):
         raise ParameterError("value, std", "negative ones", "spreads that are not negative, and such values")
-    # A zero eigenvalue is infinitely far from the null, and reported so; NaN at the mean itself where nothing spreads.
+    # A zero eigenvalue is infinitely far from the null, and reported so; at the mean of a null without spread: NaN.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if not one.on_log_scale:
             return np.abs(value - mean) / std

@@ -1,4 +1,4 @@
-"""Which initialisation the entries of a model still look like: the Gaussian null is that of normal entries."""
+"""Initialization that the entries of a model still look like; the Gaussian null assumes normal entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import xarray as xr
 
 
 def _truncated_kurtosis(at: float) -> float:
-    """Excess kurtosis of N(0, 1) between ±a: m₂ = 1 - 2aφ(a)/P, m₄ = 3 - 2(a³ + 3a)φ(a)/P, P what lies between."""
+    """Excess kurtosis of N(0, 1) cut at ±a: m₂ = 1 - 2aφ(a)/P, m₄ = 3 - 2(a³ + 3a)φ(a)/P, with P = P(-a < x < a)."""
     density = 2.0 * math.exp(-0.5 * at**2) / math.sqrt(2.0 * math.pi) / math.erf(at / math.sqrt(2.0))
     return (3.0 - (at**3 + 3.0 * at) * density) / (1.0 - at * density) ** 2 - 3.0
 
@@ -36,11 +36,11 @@ _WORDS = MappingProxyType(
 
 
 def initialization(matrices: xr.Dataset) -> str:
-    """The initialisation that all query and key matrices of a model are compatible with, or "" where none is.
+    """Find the initialization that all query and key matrices of a model are compatible with, or "" if there is none.
 
-    By the excess kurtosis of their entries, each within 5 standard errors √(24 / N) of that of one law of
-    :data:`KURTOSIS`, N entries. Training moves it: a model that has learned something is compatible with none,
-    unless it was trained so little that its entries do not show it.
+    A matrix of N entries is compatible with a law of :data:`KURTOSIS` if the excess kurtosis of its entries lies within
+    5 standard errors √(24 / N) of that of the law. Training moves the kurtosis: a trained model is compatible with no
+    law, unless it was trained so little that its entries do not show it.
 
     Args:
         matrices: the ``/matrices`` group of a scores file.
@@ -54,13 +54,13 @@ def initialization(matrices: xr.Dataset) -> str:
         return ""
     fits = {name: (abs(kurtosis - expected) < _WITHIN * error) | ~scored for name, expected in KURTOSIS.items()}
     compatible = [name for name, each in fits.items() if bool(each.all())]
-    return compatible[0] if len(compatible) == 1 else ""  # of tiny matrices several are
+    return compatible[0] if len(compatible) == 1 else ""  # tiny matrices are compatible with several
 
 
 def initialization_note(matrices: xr.Dataset, of_null: str = "normal") -> str | None:
-    """What to know of the p-values by the initialisation at hand, in words; None where it is none that is known.
+    """Tell in words what the initialization of a model means for its p-values; None if it is not a known one.
 
-    ``of_null`` is the one that the null is of.
+    ``of_null`` is the initialization that the null assumes.
     """
     name = initialization(matrices)
     if not name:

@@ -1,4 +1,4 @@
-"""The null of a head and its factors together: product, W_Q, W_K and the angles between what they read."""
+"""Joint null of a head and its factors: the product, W_Q, W_K, and the angles between the row spaces of W_Q and W_K."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from rmtbase.shown import in_one_line
 from rmtbase.statistics import on_distance_scale, upper_p_value_among_sorted
 
 ANGLE_STATISTICS = ("mean_squared_cosine", "mean_fourth_power_of_cosine", "largest_squared_cosine")
-"""Of the principal angles between the row spaces of W_Q and W_K; the last where 2 d_head ≤ d_model: else these meet."""
+"""Statistics of the principal angles between the row spaces of W_Q and W_K.
+
+The last is used only where 2 d_head ≤ d_model: otherwise the row spaces always intersect."""
 
 
 @in_one_line
 class HeadParts(NamedTuple):
-    """Statistics of heads and of what they are made of, each at its own σ̂, in the registry's order.
+    """Statistics of heads and of their parts, each at its own σ̂, in the registry's order.
 
-    The leading axes are those of draws or of heads, the same for all.
+    The leading axes are axes of draws or of heads, the same for all parts.
 
     Attributes:
-        product: of W_QᵀW_K, raw.
-        query, key: of W_Q and of W_K.
-        angles: of the cosines of the principal angles, :data:`ANGLE_STATISTICS`.
+        product: statistics of the raw W_QᵀW_K.
+        query, key: statistics of W_Q and of W_K.
+        angles: :data:`ANGLE_STATISTICS` of the cosines of the principal angles.
     """
 
     product: Float[np.ndarray, "... statistic"]
@@ -41,9 +43,9 @@ class HeadParts(NamedTuple):
 class JointNull:
     """Joint null of normal heads, from draws: p-values of W_Q, of W_K, and of all parts at once.
 
-    Product and factors depend on each other; the angles between row spaces depend on neither. The test of a part is its
-    largest distance against the draws' own largest, ``joint`` that of all parts: each has its level exactly,
-    p = (b + 1)/(n + 1), whatever the parts have in common.
+    Product and factors depend on each other; the angles between row spaces depend on neither. The test of a part
+    compares its largest distance with the draws' own largest distances; ``joint`` does so for all parts together. Each
+    test, p = (b + 1)/(n + 1), has its level exactly, however the parts depend on each other.
 
     Attributes:
         drawn: the draws.
@@ -64,7 +66,7 @@ class JointNull:
 
     @cached_property
     def _scales(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Mean and standard deviation of each statistic over the draws, on the scale of distances; inf where fixed."""
+        """Mean and standard deviation of each statistic over the draws, on the scale of distances; inf if constant."""
         scales = {}
         for name, sample in self.drawn._asdict().items():
             values = _on_scale(name, sample).reshape(-1, sample.shape[-1])
@@ -74,7 +76,7 @@ class JointNull:
         return scales
 
     def _distances(self, heads: HeadParts) -> dict[str, np.ndarray]:
-        """The largest distance of each part, and of all."""
+        """Largest distance of each part, and of all parts together."""
         found = {}
         for name, values in heads._asdict().items():
             center, spread = self._scales[name]
@@ -86,10 +88,10 @@ class JointNull:
 def angle_statistics(
     cosines: Float[np.ndarray, "... d_head"], d_model: int
 ) -> Float[np.ndarray, "... angle_statistic"]:
-    """:data:`ANGLE_STATISTICS` of cosines, descending; the last is 0 where the largest cosine is 1 in any case.
+    """:data:`ANGLE_STATISTICS` of cosines, descending; the last is 0 at shapes where the largest cosine is always 1.
 
     Raises:
-        ParameterError: what is no array of such cosines.
+        ParameterError: no array of cosines, or negative or infinite values.
     """
     values = require_real_numbers("cosines", cosines)
     if values.ndim == 0 or values.shape[-1] == 0 or (values < 0.0).any() or np.isinf(values).any():

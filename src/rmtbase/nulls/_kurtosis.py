@@ -1,4 +1,4 @@
-"""Null of independent entries with the excess kurtosis of each head's own."""
+"""Null of independent entries with the excess kurtosis of each head's own entries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Kurtosis(Null):
     Args:
         base: null of normal entries that is moved: a :class:`Gaussian`, :class:`Table` or :class:`Analytic`; by default
             a :class:`Gaussian` with these draws and this seed.
-        draws, seed: as of :class:`Gaussian`; those of the base where one is given.
+        draws, seed: as for :class:`Gaussian`; if a base is given, its draws and seed are used.
     """
 
     name: ClassVar[str] = "kurtosis"
@@ -56,7 +56,7 @@ class Kurtosis(Null):
         shared: Shaped[np.ndarray, "group one rank other_width"],
         sigmas: Float[np.ndarray, "group member"],
     ) -> Sequence[Any]:
-        """Return the excess kurtosis of the A_i, their mean, and of B, (group, factor)."""
+        """Return the mean excess kurtosis of the A_i, and that of B, (group, factor)."""
         return list(np.stack([own_kurtosis(one).mean(axis=1) for one in (each, shared)], axis=-1))
 
     def unscored(self, dims: tuple[int, ...], prepared: Sequence[Any] | None) -> dict[int, str]:

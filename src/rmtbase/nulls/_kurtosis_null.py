@@ -1,4 +1,4 @@
-"""The null of elements whose law is not that of the draws at hand: by its fourth cumulant."""
+"""Null of elements with another law than the draws at hand, by its fourth cumulant."""
 
 from __future__ import annotations
 
@@ -16,39 +16,40 @@ from rmtbase.parameters import require_dims, require_real_numbers
 from rmtbase.progress import Progress
 
 LARGEST_KURTOSIS = 3.0
-"""Largest excess kurtosis with which eigenvalues are moved at all. At 3 the first order leaves a quarter of a standard
-deviation, at 1.2 less than a tenth. p-values of heads need more: :func:`kurtosis_range`."""
+"""Largest excess kurtosis with which eigenvalues are moved at all. First order leaves an error of a quarter of a
+standard deviation at 3, and of less than a tenth at 1.2. p-values of heads have a stricter limit:
+:func:`kurtosis_range`."""
 
 _RANGE = -1.75, 1.0
 _ADDED_VARIANCE = 0.1
 
 
 def kurtosis_range(dims: Sequence[int]) -> tuple[float, float]:
-    """Smallest and largest excess kurtosis κ of a head's elements with which its p-values hold their level.
+    """Smallest and largest excess kurtosis κ of a head's elements at which its p-values hold their level.
 
-    The largest is 1, or where that is less the κ with ((1 + κ/2)² - 1)/r = 0.1, r the rank: the squared norms of the
-    r rows of a factor spread by 2 + κ where those of normal elements spread by 2, and what this adds to the variance
-    of the log-determinant is that share of it. Moving the eigenvalues corrects their mean, not their variance. The
-    smallest is -1.75: elements of nearly one size, ±w, are outside.
+    The largest is 1 or, if smaller, the κ with ((1 + κ/2)² - 1)/r = 0.1, where r is the rank. The squared norms of the
+    r rows of a factor spread by 2 + κ, where those of normal elements spread by 2; this adds that share to the variance
+    of the log-determinant. Moving the eigenvalues corrects their mean, not their variance. The smallest is -1.75:
+    elements of nearly equal size, ±w, are outside.
 
-    Measured in studies/calibration (``kurtosis.json``), 4 000 heads of each law of entries, 16 of them at (64, 12) and
-    12 at (256, 32): of those admitted the omnibus test rejects 0.6 to 1.3 % at 1 %.
+    Measured in studies/calibration (``kurtosis.json``) with 4 000 heads of each law of entries, 16 laws at (64, 12) and
+    12 at (256, 32): for the admitted laws the omnibus test rejects 0.6 to 1.3 % at 1 %.
     """
     return _RANGE[0], min(_RANGE[1], 2.0 * (math.sqrt(1.0 + _ADDED_VARIANCE * min(dims)) - 1.0))
 
 
 @dataclass(frozen=True)
 class KurtosisNull:
-    """Scores heads against a Gaussian null that is moved by the excess kurtosis κ of their elements: a ``NullModel``.
+    """Gaussian null that is moved by the excess kurtosis κ of the heads' elements: a ``NullModel``.
 
-    To first order in κ nothing else of the law of independent elements enters a spectrum, see
-    :func:`rmtbase.laws.eigenvalue_displacement`: so every eigenvalue is moved back to where it would lie with normal
-    elements, and compared with these.
+    To first order in κ, a spectrum depends on the law of its independent elements only through κ, see
+    :func:`rmtbase.laws.eigenvalue_displacement`. So every eigenvalue is moved back to where it would lie with normal
+    elements, and then compared with the null of normal elements.
 
     Attributes:
         base: the null of normal elements.
-        entries: the law of the elements, in words; "" for any, with each head's own κ̂.
-        kurtosis: of that law; NaN for any.
+        entries: the law of the elements, in words; "" for any law, with each head's own κ̂.
+        kurtosis: excess kurtosis of that law; NaN for any law.
     """
 
     base: SharedNull
@@ -58,12 +59,12 @@ class KurtosisNull:
 
     @property
     def source(self) -> str:
-        """That of the base."""
+        """Source of the base."""
         return self.base.source
 
     @property
     def description(self) -> str:
-        """What the null is, its name first."""
+        """Description of the null, its name first."""
         if self.entries:
             return f"{self.base.description.replace('Gaussian', self.entries, 1)}; from Gaussian ones by their kurtosis"
         factors = self.base.description.partition("Gaussian ")[2]
@@ -71,44 +72,47 @@ class KurtosisNull:
 
     @property
     def method(self) -> str:
-        """That of the base."""
+        """Method of the base."""
         return self.base.method
 
     @property
     def draws(self) -> int:
-        """That of the base."""
+        """Number of draws of the base."""
         return self.base.draws
 
     @property
     def edge_level(self) -> float:
-        """That of the base."""
+        """Edge level of the base."""
         return self.base.edge_level
 
     @property
     def p_value_floor(self) -> float:
-        """That of the base."""
+        """Smallest p-value of the base."""
         return self.base.p_value_floor
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score heads; those whose kurtosis is outside :func:`kurtosis_range` have no scores."""
+        """Score heads; a head whose kurtosis is outside :func:`kurtosis_range` has no scores."""
         kurtosis = np.full(heads.singular_values.shape[:2], self.kurtosis)
         if not self.entries:
-            assert heads.prepared is not None  # by Kurtosis.prepare
+            assert heads.prepared is not None  # Kurtosis.prepare returns it
             kurtosis = mean_kurtosis(self.base.dims, list(np.moveaxis(np.array(heads.prepared), -1, 0)))
         low, high = kurtosis_range(self.base.dims)
         scale = np.where((kurtosis < low) | (kurtosis > high), np.nan, chain_scale(heads.sigmas))
         return ScoredHeads(self.base.score(heads.singular_values, scale, kurtosis), self.base.null_group)
 
     def record(self) -> dict[str, object]:
-        """What provenance says of it."""
+        """Return the entry of this null in the provenance."""
         return {**self.base.record(), "kurtosis": self.kurtosis if self.entries else "of each head"}
 
 
 def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray, "..."]:
-    """That of all factors which moves the spectrum as much as one for each: their mean with weights 1/(n_{l-1} n_l).
+    """Mean excess kurtosis of the factors with weights 1/(n_{l-1} n_l), for a chain of dims (n_0, …, n_L).
+
+    Factors that all have this kurtosis move the spectrum as much as factors with their own. NaN, for a factor of zeros,
+    gives NaN.
 
     Raises:
-        ParameterError: not one for each factor; what is no real numbers, or infinite. NaN, of zeros, gives NaN.
+        ParameterError: not one array for each factor, values that are not real numbers, or infinite ones.
     """
     weights = [1.0 / (m * n) for m, n in pairwise(require_dims(dims))]
     each = [require_real_numbers(f"kurtoses[{place}]", one) for place, one in enumerate(kurtoses)]
@@ -118,7 +122,7 @@ def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "...
 
 
 def own_kurtosis(weights: Shaped[np.ndarray, "... rank width"]) -> Float[np.ndarray, "..."]:
-    """Excess kurtosis ⟨w⁴⟩/⟨w²⟩² - 3 of each matrix, about zero; NaN for zeros."""
+    """Excess kurtosis ⟨w⁴⟩/⟨w²⟩² - 3 of each matrix, about zero; NaN for a matrix of zeros."""
     with np.errstate(invalid="ignore"):
         unit = weights.astype(np.float64) / np.abs(weights).max(axis=(-1, -2), keepdims=True)
         squares = unit * unit

@@ -1,4 +1,4 @@
-"""The null of latent attention's heads, each at its own ratio of the two parts of its keys."""
+"""Null of heads of latent attention, each at its own ratio between the two parts of its keys."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from rmtbase.montecarlo import LatentAttentionSample
 
 _STEP = 1.0 / 16.0
-_POINTS = np.arange(-1, 3)  # of a cubic, from the node below
+_POINTS = np.arange(-1, 3)  # the four nodes of a cubic, counted from the node below
 
 
 @dataclass(frozen=True)
 class LatentNull:
-    """Scores heads of latent attention against joint draws of their five factors: a :class:`rmtbase.nulls.NullModel`.
+    """Null of heads of latent attention, from joint draws of their five factors: a :class:`rmtbase.nulls.NullModel`.
 
     The spectrum of a head depends on its shape and on the ``rope_ratio`` of its own estimates, see
-    :class:`rmtbase.ensembles.LatentAttention`. Every draw is made at the ratios e^(j/16) around those of the heads, and
-    its statistics are interpolated to the ratio of each head, by cubics in ln ratio on the scale of
+    :class:`rmtbase.ensembles.LatentAttention`. Every draw is made at the ratios e^(j/16) around those of the heads. Its
+    statistics are interpolated to the ratio of each head by cubics in ln ratio, on the scale of
     :func:`rmtbase.statistics.on_distance_scale`.
 
-    Heads of a layer share W_DQ, W_DKV and W_KR: each p-value is right by itself, and they depend on each other.
+    Heads of a layer share W_DQ, W_DKV and W_KR: each p-value is valid by itself, but they depend on each other.
 
     Attributes:
-        shape: of the heads.
-        draws: for every head the same.
-        seed: of the draws.
+        shape: shape of the heads.
+        draws: number of draws, the same for every head.
+        seed: seed of the draws.
     """
 
     shape: LatentShape
@@ -60,7 +60,7 @@ class LatentNull:
         return 2.0 / (self.draws + 1)
 
     def record(self) -> dict[str, object]:
-        """What provenance says of it."""
+        """Return the entry of this null in the provenance."""
         return {
             "latent_attention": asdict(self.shape),
             "draws": self.draws,
@@ -72,8 +72,8 @@ class LatentNull:
         }
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score heads; those of which a factor is zero have no scale or no ratio, and no scores."""
-        assert heads.rope_ratio is not None  # which heads of this shape have
+        """Score heads; a head with a zero factor has no scale or no ratio, and no scores."""
+        assert heads.rope_ratio is not None  # heads of this shape have one
         scale, ratio = chain_scale(heads.sigmas), heads.rope_ratio
         scale = np.where(np.isfinite(ratio) & (ratio > 0), scale, np.nan)
         place = np.log(np.where(np.isnan(scale), 1.0, ratio)) / _STEP
@@ -111,12 +111,12 @@ class LatentNull:
 
 
 def _cubic(at: float) -> Float[np.ndarray, " point"]:
-    """The weights of the points -1, 0, 1, 2 in Lagrange's cubic, at ``at``."""
+    """Weights of the points -1, 0, 1, 2 in Lagrange's cubic at ``at``."""
     return np.array([np.prod([(at - other) / (one - other) for other in _POINTS if other != one]) for one in _POINTS])
 
 
 def _group(eigenvalues: Float[np.ndarray, "draw rank"]) -> xr.Dataset:
-    """The ``/null`` group, at the ratio next to the median of the heads'."""
+    """Make the ``/null`` group, at the node nearest to the median of the heads' ratios."""
     edges = np.linspace(0.0, 1.05 * eigenvalues.max(), BINS + 1)
     counts = np.stack([np.histogram(one, edges)[0] for one in eigenvalues])
     density = counts / (eigenvalues.shape[1] * np.diff(edges))

@@ -1,4 +1,4 @@
-"""What the excess kurtosis of its elements does to a head, and taking it back."""
+"""Effect of the elements' excess kurtosis on a head's spectrum and statistics, and its removal."""
 
 from __future__ import annotations
 
@@ -18,30 +18,33 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 def without_kurtosis(
     eigenvalues: Float[np.ndarray, "... rank"], kurtosis: ArrayLike, dims: Sequence[int]
 ) -> Float[np.ndarray, "... rank"]:
-    """The eigenvalues at σ̂ = 1 as they would be with elements of no excess kurtosis, to first order in it.
+    """Eigenvalues at σ̂ = 1 as they would be with elements of no excess kurtosis, to first order in the kurtosis.
+
+    NaN, for an unknown kurtosis, gives NaN.
 
     Args:
-        eigenvalues: of the raw product, descending.
-        kurtosis: of the elements, (...): see :func:`mean_kurtosis` where those of the factors differ.
-        dims: of the chain.
+        eigenvalues: eigenvalues of the raw product, descending.
+        kurtosis: excess kurtosis of the elements, (...); see :func:`mean_kurtosis` if it differs between factors.
+        dims: dims of the chain.
 
     Raises:
-        ParameterError: what is no real numbers, or an infinite excess kurtosis; NaN, of what is not known, gives NaN.
+        ParameterError: values that are not real numbers, or an infinite excess kurtosis.
     """
     eigenvalues, kurtosis = require_real_numbers("eigenvalues", eigenvalues), require_real_numbers("kurtosis", kurtosis)
     if np.isinf(kurtosis).any():
         raise ParameterError("kurtosis", "infinite", "finite excess kurtosis, NaN where not known")
     share = eigenvalue_displacement(eigenvalues, 1.0, dims=dims, normalization="none")
     back = -np.sort(-eigenvalues * np.exp(-kurtosis[..., None] * share), axis=-1)
-    if len(dims) == 2:  # whose own σ̂ fixes the sum
+    if len(dims) == 2:  # the σ̂ of a single factor fixes the sum
         back *= eigenvalues.sum(axis=-1, keepdims=True) / back.sum(axis=-1, keepdims=True)
     return back
 
 
 class Moved(NamedTuple):
-    """Where values of the null of other elements lie: those of positive, unbounded statistics that many times as far.
+    """Map of statistics from the null of the draws to the null of elements with another kurtosis.
 
-    So a z-score and a p-value are the same of the one value among the others, and of the moved value among the moved.
+    Positive statistics without an upper bound are multiplied by ``times``; ``plus`` is added to the others. z-scores
+    and p-values stay the same if the observed value and the null are mapped together.
     """
 
     times: Float[np.ndarray, "... statistic"]
@@ -53,7 +56,10 @@ class Moved(NamedTuple):
 
     @classmethod
     def between(cls, values: Float[np.ndarray, "... statistic"], moved: Float[np.ndarray, "... statistic"]) -> Moved:
-        """What takes the values to the moved ones, both finite and not zero; nothing of the others."""
+        """Make the map from values to moved values; it is the identity where a value or the map is not usable.
+
+        A statistic is mapped only if its ratio and difference are finite and its ratio is positive.
+        """
         on_log_scale = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
         times, plus = moved / values, moved - values
         sound = np.isfinite(times) & np.isfinite(plus) & (times > 0)

@@ -32,7 +32,7 @@ def find_null(
     draws: int | None = None,
     seed: int = 0,
 ) -> Null:
-    """Return a null as it is, or make the one with that name and these options.
+    """Return the given null, or make the null with the given name and these options.
 
     Args:
         null: a null, or one of :data:`NULLS`.
@@ -42,7 +42,8 @@ def find_null(
         seed: seed of the draws.
 
     Raises:
-        ParameterError: no null has that name, it is taken from no table, or an option is outside its domain.
+        ParameterError: no null has that name, a baseline is given for a null that cannot use one, or an option is
+            outside its domain.
     """
     if isinstance(null, Null):
         return null

@@ -32,7 +32,7 @@ class HeadShape(NamedTuple):
     """Shape of the heads that a null is made for.
 
     Attributes:
-        dims: (n_0, …, n_L) of the chain of factors whose product a head is: (d_model, d_head, d_model) for W_QK,
+        dims: (n_0, …, n_L) of the chain of factors of a head: (d_model, d_head, d_model) for W_QK,
             (d_query, d_head, d_key) where queries and keys read different streams, (d_output, d_value, d_key) for
             W_OV, (d_head, d_model) for a single factor, (d_output, r, d_input) for a low-rank update; or the shape of
             latent attention.
@@ -86,7 +86,7 @@ class Null(ABC):
 
     @property
     def entry_law(self) -> str | None:
-        """Initialization that the p-values assume of the entries; None if they hold for others, too."""
+        """Initialization that the p-values assume; None if they are also valid for other initializations."""
         return None
 
     @property

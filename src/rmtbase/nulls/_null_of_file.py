@@ -1,4 +1,4 @@
-"""Nulls made of files, kept by the process for as long as the files stay the same."""
+"""Nulls made from files, kept by the process as long as the files stay the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from rmtbase.nulls._head_null import SharedNull
 from rmtbase.regular_files import open_regular
 
-_ROOM = 2**25  # bytes of the files together; their nulls take some four times as many
+_ROOM = 2**25  # bytes of all files together; their nulls take about four times as many
 
 Null = TypeVar("Null", bound=SharedNull)
 
@@ -27,18 +27,18 @@ _lock = Lock()
 
 
 def null_of_file(path: Path, dims: tuple[int, ...], make: Callable[[], Null | None]) -> Null | None:
-    """The null of that shape that ``make`` makes of a file, made once while the file's contents are the same.
+    """Return the null of a shape that ``make`` makes from a file, made only once while the file's contents stay.
 
-    So a file is checked, and the moments and ranks of its draws are worked out, once in a process. Its contents are
-    compared at every call. The nulls used last are kept, of files of 32 MiB together.
+    So a file is checked, and the moments and ranks of its draws are computed, only once in a process. Its contents are
+    compared at every call. The most recently used nulls are kept, up to 32 MiB of files.
     """
     key, before = (path, dims), _contents(path)
     with _lock:
         if before is not None and key in _kept and _kept[key][0] == before:
             _kept.move_to_end(key)
-            return _kept[key][1]  # type: ignore[return-value]  # who asks for it again makes it as before
+            return _kept[key][1]  # type: ignore[return-value]  # the same call makes the same type of null
     null = make()
-    if null is not None and before is not None and before == _contents(path):  # and not exchanged while it was read
+    if null is not None and before is not None and before == _contents(path):  # not replaced while it was read
         with _lock:
             _kept.pop(key, None)
             _kept[key] = before, null
@@ -48,7 +48,7 @@ def null_of_file(path: Path, dims: tuple[int, ...], make: Callable[[], Null | No
 
 
 def _contents(path: Path) -> _Contents | None:
-    """None of a file that is larger than what is kept, or cannot be read: whoever opens it says why."""
+    """Size and digest of a file; None if it is too large to keep or cannot be read, which opening it will report."""
     try:
         with open_regular(path) as file:
             found = file.read(_ROOM + 1)

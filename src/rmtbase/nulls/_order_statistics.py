@@ -1,8 +1,8 @@
-"""A sample kept as some of its order statistics, and the counts that they still bound.
+"""Samples kept as some of their order statistics, and the counts that these still bound.
 
-Of n draws the r-th smallest, x_(r), is kept for the ranks r of :func:`kept_ranks`. An observed x below x_(r) has at
-most r - 1 draws that are as small or smaller. The smallest such r - 1 over the kept ranks is never below the true count
-b, so that a Monte Carlo p-value made of it is valid; and (r - 1) + 1 ≤ 1.03 (b + 1), so that it is hardly larger.
+The r-th smallest of n draws, x_(r), is kept for the ranks r of :func:`kept_ranks`. If the observed x is below x_(r), at
+most r - 1 draws are as small or smaller. The smallest such r - 1 over the kept ranks is never below the true count
+b, so that a Monte Carlo p-value from it is valid; and (r - 1) + 1 ≤ 1.03 (b + 1), so that it is hardly larger.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_real_numbers
 
 RATIO = 1.03
-"""A p-value from the kept ranks is at most this many times that of the full sample, but for rounding."""
+"""Largest ratio of a p-value from the kept ranks to the p-value of the full sample, except for rounding."""
 
 STEP = 2.0**-16
-"""Kept values are multiples of this, in standard deviations, rounded away from the observed."""
+"""Kept values are multiples of this, in standard deviations, rounded away from the observed values."""
 
 
 def kept_ranks(draws: int) -> Int[np.ndarray, " rank"]:
-    """The ranks kept of a sample: 1, 2, …, 33, then each as far from the last as :data:`RATIO` allows."""
+    """Ranks that are kept of a sample: 1, 2, …, 33, then each as far from the last as :data:`RATIO` allows."""
     ranks = [1]
     while ranks[-1] < draws:
         ranks.append(max(ranks[-1] + 1, int(RATIO * (ranks[-1] + 1))))
@@ -32,12 +32,12 @@ def kept_ranks(draws: int) -> Int[np.ndarray, " rank"]:
 def count_bound(
     observed: ArrayLike, kept: ArrayLike, ranks: Int[np.ndarray, " rank"], draws: int
 ) -> Int[np.ndarray, "..."]:
-    """The most draws that can be as small as the observed values or smaller; ``draws`` where no kept value is above.
+    """Upper bound of the number of draws at or below each observed value; ``draws`` if no kept value is above it.
 
     Args:
-        observed: any shape.
-        kept: order statistics of the ranks, from the smallest, one-dimensional.
-        ranks: their ranks.
+        observed: observed values, of any shape.
+        kept: order statistics, ascending, one-dimensional.
+        ranks: ranks of the order statistics.
         draws: number of draws.
 
     Raises:

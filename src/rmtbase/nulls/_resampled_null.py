@@ -1,6 +1,6 @@
-"""The null of one head from draws that resample its own matrices.
+"""Null of one head from draws that resample its own matrices.
 
-They keep ‖W_Q‖_F and ‖W_K‖_F, so that the head and all its draws have one and the same estimate of σ.
+The draws keep ‖W_Q‖_F and ‖W_K‖_F, so that the head and all its draws have the same estimate of σ.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
 @in_one_line
 @dataclass(frozen=True)
 class ResampledNull(SampleNull):
-    """The null of one head, from draws that resample its own matrices.
+    """Null of one head, from draws that resample its own matrices.
 
     Draws within rounding of the observed value count as equal to it: where the null holds a statistic fixed, z is 0 and
-    p is 1, not a rank among rounding errors. Signed permutations of the head axes do so with the log-determinant,
-    ln det W_Q W_Qᵀ + ln det W_K W_Kᵀ, and with all statistics if a factor has orthogonal rows of one length.
+    p is 1, not a rank among rounding errors. Signed permutations of the head axes fix the log-determinant,
+    ln det W_Q W_Qᵀ + ln det W_K W_Kᵀ, and fix all statistics if a factor has orthogonal rows of equal length.
 
     Attributes:
-        dims: the shape, (d_model, d_head, d_model) of W_QK.
+        dims: the shape, (d_model, d_head, d_model) for W_QK.
         observed: the head's own statistics at σ̂ = 1, in the registry's order.
-        sample: those of the draws.
-        eigenvalues: of the draws, at σ̂ = 1, descending.
+        sample: statistics of the draws.
+        eigenvalues: eigenvalues of the draws at σ̂ = 1, descending.
     """
 
     dims: tuple[int, ...]
@@ -49,13 +49,13 @@ class ResampledNull(SampleNull):
         drawn: Float[np.ndarray, "draw rank"],
         scale: float,
     ) -> ResampledNull:
-        """From singular values of raw products.
+        """Make the null from singular values of raw products.
 
         Args:
             dims: (n_0, …, n_L) of the chain of factors.
-            observed: of the head, descending.
-            drawn: of the draws.
-            scale: the head's Π σ̂², of W_QK σ̂_Q² σ̂_K², which its draws share.
+            observed: singular values of the head, descending.
+            drawn: singular values of the draws.
+            scale: the head's Π σ̂², which is σ̂_Q² σ̂_K² for W_QK; its draws share it.
         """
         drawn = without_noise(drawn)
         with np.errstate(invalid="ignore", divide="ignore"):  # a draw of zeros has no shape
@@ -78,7 +78,7 @@ class ResampledNull(SampleNull):
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Mean of the draws; infinite where a draw is."""
+        """Mean of the draws; infinite where a draw is infinite."""
         return np.where(self._fixed, self.sample[0], self.sample.mean(axis=0))
 
     @cached_property
@@ -89,11 +89,11 @@ class ResampledNull(SampleNull):
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
-        """Draws themselves, which may be infinite."""
+        """Quantiles, each of which is a draw and may be infinite."""
         return np.quantile(self.sample, PROBABILITIES, axis=0, method="inverted_cdf").T
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z| on the scale of the head and its draws together, which makes the test of the largest one exact."""
+        """|z| on the scale of the head and its draws together, so that the test of the largest distance is exact."""
         center, spread = self._distance_scale
         on_scale = on_distance_scale(standard)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -107,12 +107,12 @@ class ResampledNull(SampleNull):
 
     @cached_property
     def _fixed(self) -> Bool[np.ndarray, " statistic"]:
-        """Which statistics are the same in every draw."""
+        """Mask of the statistics that are the same in every draw."""
         return (self.sample == self.sample[0]).all(axis=0)
 
     @cached_property
     def _distance_scale(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the finite values; the value itself where all are the same."""
+        """Mean and standard deviation of the finite values; where all values are equal, the mean is their value."""
         pooled = on_distance_scale(np.vstack([self.observed, self.sample]))
         finite = np.isfinite(pooled)
         count = np.maximum(finite.sum(axis=0), 1)
@@ -124,15 +124,15 @@ class ResampledNull(SampleNull):
 
 
 def edge_rank(draws: int) -> int:
-    """The k for which a further draw lies beyond the k-th of n with probability k/(n + 1) = :data:`EDGE_LEVEL`.
+    """Rank k for which a further draw lies beyond the k-th of n draws with probability k/(n + 1) = :data:`EDGE_LEVEL`.
 
-    Rounded down, and at least 1: the edges of few draws are the extreme ones.
+    Rounded down, and at least 1: the edges of few draws are their extreme values.
     """
     return max(1, int(EDGE_LEVEL * (draws + 1)))
 
 
 def unscored_head(rank: int) -> tuple[HeadScores, xr.Dataset]:
-    """The scores of a head whose product is zero, and its part of the ``/null`` group: it has no shape, so NaN."""
+    """Scores of a head whose product is zero and so has no shape, and its part of the ``/null`` group: NaN."""
     n, m = len(SPECTRAL_STATISTICS), len(PROBABILITIES)
     nothing, none = np.full(n, np.nan), np.zeros((), dtype=np.int64)
     quantile = np.full((n, m), np.nan)

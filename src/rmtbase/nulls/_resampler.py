@@ -1,4 +1,4 @@
-"""Nulls made of each head's own matrices: random signs of their elements, or signed permutations of the head axes."""
+"""Nulls made from each head's own matrices: random signs of their elements, or signed permutations of the head axes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Factors = Sequence[Float[np.ndarray, "d_head d"]]
 
 @dataclass(frozen=True, kw_only=True)
 class Resampling(Null):
-    """Each head against draws that resample its own matrices.
+    """Null of each head from draws that resample its own matrices.
 
     Attributes:
         words: how other heads are made from the head's matrices.
@@ -75,9 +75,10 @@ class Resampling(Null):
 
 @dataclass(frozen=True, kw_only=True)
 class Signs(Resampling):
-    """Each head against its own W_Q and W_K, every element with a random sign.
+    """Null of each head from its own W_Q and W_K, with a random sign of every element.
 
-    Exact for independent elements that are symmetric about 0, of any laws, with any gains of rows and columns.
+    Exact for independent elements whose laws are symmetric about 0 and otherwise arbitrary, with any gains of rows and
+    columns.
 
     Args:
         draws: draws of each head; 1000 if None.
@@ -97,10 +98,10 @@ class Signs(Resampling):
 
 @dataclass(frozen=True, kw_only=True)
 class Axes(Resampling):
-    """Each head against W_Qᵀ P W_K, P a random signed permutation of the head axes.
+    """Null of each head from W_Qᵀ P W_K, where P is a random signed permutation of the head axes.
 
-    It keeps W_Q and W_K and asks whether they are related; exact if the rows of one are exchangeable, whatever their
-    gains.
+    It keeps W_Q and W_K and tests whether they are related. Exact if the rows of one of them are exchangeable, whatever
+    their gains.
 
     Args:
         draws: draws of each head; 1000 if None.
@@ -120,14 +121,14 @@ class Axes(Resampling):
 
 @dataclass(frozen=True)
 class Resampler:
-    """Scores heads one by one, each against draws from its own matrices: a :class:`rmtbase.nulls.NullModel`.
+    """Scorer of heads one by one, each against draws from its own matrices: a :class:`rmtbase.nulls.NullModel`.
 
-    A head's draws are a function of its matrices, the seed and their index alone: not of its place, nor of other heads.
+    A head's draws depend only on its matrices, the seed and their index: not on its position, nor on other heads.
 
     Attributes:
-        null: what resamples the heads.
-        draws: of each head.
-        seed: of the draws.
+        null: null that resamples the heads.
+        draws: number of draws of each head.
+        seed: seed of the draws.
     """
 
     null: Resampling
@@ -139,7 +140,7 @@ class Resampler:
 
     @property
     def description(self) -> str:
-        """What the null is, its name first."""
+        """Description of the null, its name first."""
         return f"{self.null.name}: {self.null.words}"
 
     @property
@@ -169,7 +170,7 @@ class Resampler:
         return ScoredHeads(scores, null_group)
 
     def record(self) -> dict[str, object]:
-        """What provenance says of the nulls."""
+        """Return the entry of these nulls in the provenance."""
         return {
             "resampler": self.null.name,
             "draws_per_head": self.draws,
@@ -183,7 +184,7 @@ class Resampler:
     def _layer(
         self, heads: Heads, layer: int, advance: Callable[[int], None]
     ) -> Iterator[tuple[HeadScores, xr.Dataset]]:
-        """The scores of each head of a layer, and its part of the ``/null`` group."""
+        """Yield the scores of each head of a layer, and its part of the ``/null`` group."""
         factors, n_heads = heads.factors(layer), heads.singular_values.shape[1]
         for head, values in enumerate(heads.singular_values[layer]):
             if values[0] == 0:
@@ -199,7 +200,7 @@ class Resampler:
         from rmtbase.montecarlo import draw_spectra
 
         spectra = []
-        # All digits of the smallest singular values: those of a trained head span decades.
+        # The SVD keeps all digits of the smallest singular values; those of a trained head span decades.
         for chunk in draw_spectra(self.null.ensemble(own), self.draws, self.seed, solver="svd"):
             spectra.append(chunk.singular_values)
             advance(len(chunk.singular_values))
@@ -207,7 +208,7 @@ class Resampler:
 
 
 def _dims(own: Factors) -> tuple[int, ...]:
-    """Of the chain: (d_query, d_head, d_key), or (d_head, d_model) of one factor."""
+    """Dims of the chain: (d_query, d_head, d_key), or (d_head, d_model) for one factor."""
     if len(own) == 1:
         return own[0].shape
     first, second = own

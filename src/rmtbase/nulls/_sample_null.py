@@ -1,4 +1,4 @@
-"""A null that is known from draws which are all at hand."""
+"""Null that keeps all its draws."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rmtbase.statistics import p_value_among_sorted, upper_p_value_among_sorted
 
 
 class SampleNull(HeadNull):
-    """The null of a head's statistics from draws: p-values are ranks among them.
+    """Null of a head's statistics from draws: p-values are ranks among them.
 
     Attributes:
-        sample: the statistics of each draw, as the head's are standardised.
+        sample: statistics of each draw, standardized as the head's are.
     """
 
     sample: Float[np.ndarray, "draw statistic"]
@@ -26,15 +26,15 @@ class SampleNull(HeadNull):
         return self.sample.shape[0]
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """Two-sided Monte Carlo p-values of each statistic by itself."""
+        """Two-sided Monte Carlo p-value of each statistic."""
         columns = [p_value_among_sorted(standard[..., k], draws) for k, draws in enumerate(self._sorted)]
         return np.stack(columns, axis=-1)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """That of the largest distance, against the draws' own largest.
+        """p-value of the largest distance, compared with the draws' own largest distances.
 
-        The joint draws carry the correlations between statistics, so that the test has its level exactly,
-        p = (b + 1) / (n + 1), however redundant the statistics are.
+        The joint draws carry the correlations between statistics. So the test, p = (b + 1) / (n + 1), has its level
+        exactly, however redundant the statistics are.
 
         Source: P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing (1993), the single-step max-T.
         """

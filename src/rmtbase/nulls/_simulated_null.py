@@ -1,4 +1,4 @@
-"""Simulated nulls, from the cache where they are there."""
+"""Simulated nulls, read from the cache if they are there."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def cached_null(
     *,
     entries: str = "normal",
 ) -> GaussianNull:
-    """The simulated null of a shape: of :func:`cached_baseline` if it is that of W_QK, else of :func:`cached_spectra`.
+    """Simulate the null of a shape: by :func:`cached_baseline` for W_QK, else by :func:`cached_spectra`.
 
-    That of other than normal entries is drawn element by element.
+    Entries that are not normal are drawn element by element.
 
-    What is read from the cache is read and checked once in a process, see :func:`rmtbase.nulls.null_of_file`.
+    A file of the cache is read and checked once in a process, see :func:`rmtbase.nulls.null_of_file`.
 
     Args:
-        dims: (d_model, d_head, d_model) of W_QK, or those of a chain or of one factor.
+        dims: (d_model, d_head, d_model) for W_QK, or the dims of a chain or of one factor.
         draws: Monte Carlo draws.
-        seed: of the draws.
+        seed: seed of the draws.
         progress: told of the draws finished, and of where the null came from.
         entries: see :func:`rmtbase.ensembles.independent_chain`.
     """
@@ -40,7 +40,7 @@ def cached_null(
     if shape is not None:
         file = baseline_file(*shape, draws, seed)
     else:
-        chain = dims if len(dims) > 2 else sorted(dims, reverse=True)  # W and Wᵀ share one
+        chain = dims if len(dims) > 2 else sorted(dims, reverse=True)  # W and Wᵀ share a table
         of_law = {} if gaussian else {"entries": entries}
         name = "gaussian_chain" if gaussian else "independent_chain"
         file = spectra_file(name, {"dims": chain, **of_law}, draws, seed)
@@ -63,14 +63,14 @@ def cached_orthogonal_null(
     seed: int = 0,
     progress: Progress = SILENT,
 ) -> OrthogonalNull:
-    """The simulated null of heads of orthogonally initialised matrices, kept and found as :func:`cached_null` does.
+    """Simulate the null of heads of orthogonally initialized matrices, cached as by :func:`cached_null`.
 
     Args:
-        dims: (h, n) of one factor, or (n_0, h, n_2).
+        dims: (h, n) for one factor, or (n_0, h, n_2).
         rows: see :func:`rmtbase.ensembles.orthogonal_blocks`.
-        fused: likewise.
+        fused: see :func:`rmtbase.ensembles.orthogonal_blocks`.
         draws: Monte Carlo draws.
-        seed: of the draws.
+        seed: seed of the draws.
         progress: told of the draws finished, and of where the null came from.
     """
     file = spectra_file("orthogonal_blocks", {"dims": dims, "rows": rows, "fused": fused}, draws, seed)
@@ -84,7 +84,7 @@ def cached_orthogonal_null(
 
 
 def _from_cache(file: CachedTable, dims: tuple[int, ...], of: Callable[[xr.Dataset], Null], progress: Progress) -> Null:
-    """Make the null of a cached table, once in a process; simulate the table where it is not there."""
+    """Make the null of a cached table, once in a process; simulate the table if it is not there."""
     null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else of(table))
     if null is None:
         return of(file.make(progress))

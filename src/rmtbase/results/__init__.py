@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # as typing has it; the command line reads KINDS, and imports no more than that
+TYPE_CHECKING = False  # not imported from typing: the command line reads KINDS, and must start fast
 if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
@@ -39,12 +39,12 @@ KINDS = {
 """The folder of each kind of file. A new kind is a new folder and a line here.
 
 A folder has ``measure.py``, ``schema.py`` (which registers the kind), ``rows.py``, ``figures`` with ``drawings`` and
-``command.py`` with ``COMMAND``. What other kinds of result may use of it is in its ``__init__``.
+``command.py`` with ``COMMAND``. Its ``__init__`` exports what other kinds of result may use.
 """
 
 
 FOLDERS = tuple(dict.fromkeys(KINDS.values()))
-"""The folders, each once, in the order of the commands."""
+"""All folders, in the order of the commands."""
 
 
 def __getattr__(name: str) -> ModuleType:
@@ -60,7 +60,7 @@ def register_all() -> None:
 
 
 def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
-    """Open a file of any kind, or of those named; see :func:`rmtbase.tables.open_table`, also for what it raises."""
+    """Open a file of any kind, or of the named kinds; see :func:`rmtbase.tables.open_table`, also for its errors."""
     from rmtbase import tables
 
     register_all()

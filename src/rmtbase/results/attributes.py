@@ -1,4 +1,4 @@
-"""The attributes that every file about one model has, whatever it tells of it."""
+"""Attributes that every file about one model has, whatever its kind."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def file_attributes(
     call: Mapping[str, object],
     **sections: Mapping[str, Any],
 ) -> dict[str, object]:
-    """What the file is and of which model, what only its kind has, and the record of how it was made.
+    """Make the attributes of a file: its kind and model, the attributes of its kind, and the provenance.
 
-    ``call`` has the function and its arguments but for the model, which is added; ``sections`` are those of
+    ``call`` has the function and its arguments without the model, which is added; ``sections`` are sections of
     :func:`rmtbase.tables.provenance`.
     """
     folded: Sequence[str] = getattr(model, "folded", ())

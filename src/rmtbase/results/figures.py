@@ -1,4 +1,4 @@
-"""The figures of a table of any kind, by name."""
+"""Figures of a table of any kind, by name."""
 
 from __future__ import annotations
 
@@ -22,31 +22,34 @@ def figures(
     width: float | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Figure]:
-    """Draw the figures of a table by name: the standard ones of its kind, or those asked for.
+    """Draw the figures of a table by name: the standard figures of its kind, or the requested ones.
 
-    A baseline table gives the null's spectrum and its ordered eigenvalues for each shape, at its first σ: the others
-    are the same picture, rescaled; and its elements, eigenvalues and densities at every σ. A scores tree gives the map
-    of q-values of all statistics together, how many heads leave the null by each, heat maps of z, ordered eigenvalues,
-    statistics by layer, p-values, and the null's spectrum; where it has /matrices or /experts, their heat maps too, and
-    the Weibull shape by layer; of every further circuit those of heads again, ``"ov-omnibus-map"`` say. On request
-    there are each statistic by layer, of eigenvalues and of singular values, spectra of a layer's heads, statistics
-    against the elements' width, widths by layer with entropy or divergence, and maps of eigenvalues, densities and
-    magnitudes, head by head or layer by layer, elements of heads by layer, scatters, corners and probability plots; of
-    a baseline the same panels with a matrix of full rank above them. A
-    trajectory gives statistics, spectra and the k–λ plane along its steps, a comparison which pairs of models differ,
-    their shapes and scales. Signal and noise gives the learned directions of each circuit and of whole matrices,
-    and the exponents of their tails where these were looked at.
-    Effective depths give one picture of the middle layer: a row for each matrix, with the distance to each depth's law
-    and the laws beside its spectrum. Compositions give the map of all pairs of heads, and the graph of those that
-    survive. Changes give the maps of their shares along old directions. A table of spectra of any ensemble gives the
-    spectrum of each case, on shared axes, and one of elements their density.
+    A baseline table gives the null's spectrum and ordered eigenvalues for each shape, at the shape's first σ (other σ
+    only rescale the figure), and the elements, eigenvalues and densities at every σ. On request the same panels are
+    drawn below those of a matrix of full rank.
+
+    A scores tree gives the map of q-values of all statistics together, the number of heads that differ from random
+    heads by each statistic, heat maps of z, ordered eigenvalues, statistics by layer, p-values, and the null's
+    spectrum. If it has /matrices or /experts, it also gives their heat maps and the Weibull shape by layer. Every
+    further circuit gives the figures of heads again, for example ``"ov-omnibus-map"``. On request there are each
+    statistic by layer, of eigenvalues and of singular values; spectra of a layer's heads; statistics against the
+    elements' width; widths by layer with entropy or divergence; maps of eigenvalues, densities and magnitudes, by head
+    or by layer; elements of heads by layer; scatter plots, corner plots and probability plots.
+
+    A trajectory gives statistics, spectra and the k–λ plane along its steps. A comparison shows which pairs of models
+    differ, and their shapes and scales. Signal and noise gives the learned directions of each circuit and of whole
+    matrices, and the exponents of their tails if these were computed. Effective depths give one figure of the middle
+    layer: a row for each matrix, with the distance to each depth's law and the laws beside its spectrum. Compositions
+    give the map of all pairs of heads, and the graph of the pairs that survive. Changes give the maps of their shares
+    along old directions. A table of spectra of any ensemble gives the spectrum of each case, on shared axes; a table of
+    elements gives their density.
 
     Args:
-        table: any of these.
+        table: a table of any of these kinds.
         theme: ``"light"``, ``"dark"``, ``"print"``, or a :class:`Theme`, whose ``with_style`` takes a style file.
-        width: of each figure in inches; as wide as suits it if None.
-        names: draw these alone, of :func:`figure_names` of the table, with ``*`` and ``?`` for any characters and for
-            one; the standard ones if None. A name that the table has no figure of is passed over.
+        width: width of each figure in inches; if None, each figure has its own default.
+        names: draw only these of :func:`figure_names`, with ``*`` for any characters and ``?`` for one; the standard
+            figures if None. Names of which the table has no figure are ignored.
 
     Raises:
         ParameterError: no such table, no such theme, or a width that no figure can have.
@@ -65,17 +68,17 @@ def plot(
     """Draw one figure of a table by its name.
 
     Args:
-        table: of any kind, as made or opened.
+        table: a table of any kind, computed or opened.
         name: one of :func:`figure_names`.
-        ax: where to draw; a new figure if None. What lays out panels or bars needs a figure of its own.
+        ax: axes to draw on; a new figure if None. Figures with several panels or colour bars need a new figure.
         theme: as in :func:`figures`.
         width: as in :func:`figures`.
 
     Returns:
-        The axes; of several panels the first. ``ax.figure`` is the figure.
+        The axes, the first of several panels. ``ax.figure`` is the figure.
 
     Raises:
-        ParameterError: no such figure, or ``ax`` with one that lays out a figure of its own.
+        ParameterError: no such figure, or ``ax`` is given for one that needs a new figure.
     """
     drawings = _drawings(table, look_of(theme, width))
     if name not in drawings:
@@ -89,7 +92,7 @@ def plot(
 
 
 def figure_names(table: xr.Dataset | xr.DataTree) -> dict[str, bool]:
-    """The name of every figure of a table, and whether it is among the standard ones, which :func:`figures` draws.
+    """Name every figure of a table, with True for the standard ones, which :func:`figures` draws by default.
 
     Raises:
         ParameterError: no such table.

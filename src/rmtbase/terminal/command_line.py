@@ -1,4 +1,4 @@
-"""How a command line is read, beyond what typer does: shared options, repeated ones, counts, and names meant."""
+"""Parsing of the command line beyond typer: shared options, repeated options, counts, and suggestions of names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from rmtbase.terminal.completion import one_of
 
 SHARED = {"quiet": "QUIET", "verbose": "VERBOSE"}
-"""The options of ``rmtbase`` that each command takes too, and what they set."""
+"""Options of ``rmtbase`` that each command also takes, and the verbosity that they set."""
 
 _MEANT = {
     "baseline": ("run", "simulate", "simulation", "table", "draw-null", "null", "sample", "random", "plan"),
@@ -34,31 +34,31 @@ _MEANT = {
     "diff": ("difference", "delta", "changes", "change", "changed", "finetuning"),
     "demo": ("example", "examples", "tutorial", "quickstart", "try", "start"),
 }
-"""Command -> what others call it."""
+"""Command -> other names for it."""
 
 _MOST_DIGITS = 30  # of a count
 _THOUSANDS = {"k": 3, "M": 6}
 
 
 class Command(TyperCommand):
-    """A command that also takes the shared options, and refuses a single option given twice."""
+    """Command that also takes the shared options, and refuses an option that is given twice but takes one value."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its own, then the shared ones of ``rmtbase``."""
+        """Return its own parameters, then the shared ones of ``rmtbase``."""
         own = super().get_params(ctx)
         return own + [param for param in ctx.find_root().command.params if param.name in SHARED]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse what would silently overwrite what was given before."""
+        """Refuse a repeated option, which would silently overwrite its first value."""
         if not ctx.resilient_parsing:
             self._refuse_repeated(ctx, args)
         left = super().parse_args(ctx, args)
-        for name in SHARED:  # their callbacks have done it all
+        for name in SHARED:  # their callbacks have been called
             ctx.params.pop(name, None)
         return left
 
     def invoke(self, ctx: Any) -> Any:
-        """An error about the command line says which command's help to read."""
+        """Invoke the command; an error about the command line then names the command whose help to read."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -82,10 +82,10 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """All commands; a name that is none is answered with those that may have been meant."""
+    """Group of all commands; an unknown name is answered with suggestions."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command named, or an error that says which may have been meant."""
+        """Find the named command, or fail with suggestions."""
         if args and not ctx.resilient_parsing and not args[0].startswith("-"):
             name = args[0]
             if self.get_command(ctx, name) is None:
@@ -96,7 +96,7 @@ class Commands(TyperGroup):
 
 
 def commands_meant(name: str, commands: Sequence[str]) -> list[str]:
-    """The commands that a name may mean: near it in spelling, or called so by others."""
+    """Find the commands that a name may mean, by similar spelling or by other names for them."""
     words = {word: command for command, others in _MEANT.items() for word in (*others, command) if command in commands}
     name = name.lower()
     if name in words:
@@ -105,10 +105,10 @@ def commands_meant(name: str, commands: Sequence[str]) -> list[str]:
 
 
 def count(text: str) -> int:
-    """A whole number as it is written: 10000, 10_000, 1e4, 10k or 2M.
+    """Parse a count: 10000, 10_000, 1e4, 10k or 2M.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: the text is no whole number.
     """
     thousands = _THOUSANDS.get(str(text)[-1:], 0)
     value = _whole(text[:-1] if thousands else text, thousands)
@@ -118,10 +118,10 @@ def count(text: str) -> int:
 
 
 def integer(text: str) -> int:
-    """A whole number that counts nothing, a width or a seed, in which k would be a thousand to some and 1024 to others.
+    """Parse a whole number that is no count, such as a width or a seed; there k could mean 1000 or 1024.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: the text is no whole number.
     """
     value = _whole(text)
     if value is None:
@@ -130,10 +130,10 @@ def integer(text: str) -> int:
 
 
 def number(text: str) -> float:
-    """A number.
+    """Parse a number.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: the text is no number.
     """
     try:
         return float(text)
@@ -158,7 +158,7 @@ Fold = Annotated[
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The words of a list that commas part."""
+    """Split a list at its commas."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
@@ -168,9 +168,9 @@ Overwrite = Annotated[
 
 
 def _whole(text: str, thousands: int = 0) -> int | None:
-    """So many times 10**thousands, as an integer; None where it is no whole number."""
+    """Parse a number times 10**thousands as an integer; None if it is no whole number."""
     try:
-        value = Decimal(text)  # or a default, which is a number already
+        value = Decimal(text)  # a default is a number already
     except InvalidOperation:
         return None
     if not value.is_finite() or value.adjusted() >= _MOST_DIGITS:
@@ -180,7 +180,7 @@ def _whole(text: str, thousands: int = 0) -> int | None:
 
 
 def _listed(param: Any) -> Any:
-    """The same option, keeping every value that it is given."""
+    """Copy an option so that it keeps every given value."""
     if not _is_single(param):
         return param
     copied = copy.copy(param)

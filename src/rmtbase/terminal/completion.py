@@ -1,6 +1,6 @@
-"""What a word on the command line may become, for the shell: names alone, from data that is read at once.
+"""Completion of words on the command line, for the shell: only names, from data that is quick to read.
 
-Where nothing is offered the shell completes files.
+If nothing is offered, the shell completes file names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Completion = Callable[[str], list[str]]
 
 
 def one_of(*words: str) -> Completion:
-    """The words an option takes."""
+    """Complete one of the words that an option takes."""
 
     def completion(incomplete: str) -> list[str]:
         return [word for word in words if word.startswith(incomplete)]
@@ -21,21 +21,21 @@ def one_of(*words: str) -> Completion:
 
 
 def models(incomplete: str) -> list[str]:
-    """The bundled model and those known by name."""
+    """Complete the bundled model, or a model known by name."""
     from rmtbase.models import known_models
 
     return one_of("demo", *(known.name for known in known_models()))(incomplete)
 
 
 def revisions(incomplete: str) -> list[str]:
-    """Those of the bundled model."""
+    """Complete a revision of the bundled model."""
     from rmtbase.models import demo_revisions
 
     return one_of(*demo_revisions())(incomplete)
 
 
 def some_of(*words: str) -> Completion:
-    """The words that a list may hold, after those that it does."""
+    """Complete a list with words that it does not hold yet."""
 
     def completion(incomplete: str) -> list[str]:
         held, comma, begun = incomplete.rpartition(",")
@@ -45,14 +45,14 @@ def some_of(*words: str) -> Completion:
 
 
 def revisions_of(incomplete: str) -> list[str]:
-    """Some of those of the bundled model, or all."""
+    """Complete a list of revisions of the bundled model, or ``all``."""
     from rmtbase.models import demo_revisions
 
     return some_of("all", *demo_revisions())(incomplete)
 
 
 def circuits(incomplete: str) -> list[str]:
-    """Names of circuits, after those that a list holds already."""
+    """Complete a list of names of circuits."""
     from rmtbase.tables import CIRCUITS
 
     return some_of(*CIRCUITS)(incomplete)
@@ -68,28 +68,28 @@ parts = some_of("layers", "embeddings", "experts", "all")
 
 
 def components(incomplete: str) -> list[str]:
-    """Names of weight matrices."""
+    """Complete the name of a weight matrix."""
     from rmtbase.models import COMPONENTS
 
     return one_of(*COMPONENTS)(incomplete)
 
 
 def constants(incomplete: str) -> list[str]:
-    """Names of constants and of functions of the shape."""
+    """Complete the name of a constant, or of a function of the shape."""
     from rmtbase.constants import groups
 
     return one_of(*(entry.name for entries in groups().values() for entry in entries))(incomplete)
 
 
 def constant_sets(incomplete: str) -> list[str]:
-    """Names of released sets of constants."""
+    """Complete the name of a released set of constants."""
     from rmtbase.constants import sets
 
     return one_of(*sets())(incomplete)
 
 
 def plans(incomplete: str) -> list[str]:
-    """Plans, and folders that may hold some."""
+    """Complete the path of a plan, or of a folder that may hold one."""
     given = Path(incomplete)
     folder, begun = (given, "") if incomplete.endswith("/") else (given.parent, given.name)
     try:

@@ -1,4 +1,4 @@
-"""How a command ends that does not end well: one line on stderr, and a status."""
+"""Exit codes and messages of failed commands: one line on stderr, and a status."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from rmtbase.terminal.signals import raise_no_more, received, words_of
 
 REFUSED = 2
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h
-UNREAD = 141  # 128 + SIGPIPE, of which not every system knows
-_LONGEST = 1000  # characters of what another library says
+UNREAD = 141  # 128 + SIGPIPE, which not every system defines
+_LONGEST = 1000  # characters of another library's message
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class Verbosity(IntEnum):
-    """How much a command tells on stderr beside its result."""
+    """Amount of text that a command prints on stderr in addition to its result."""
 
     QUIET = -1
     NORMAL = 0
@@ -35,23 +35,23 @@ class Verbosity(IntEnum):
 
 
 VERBOSITY = ContextVar("verbosity", default=Verbosity.NORMAL)
-"""That of the command that runs."""
+"""Verbosity of the running command."""
 
 
 def ended_by(error: BaseException, debug: bool = False) -> int:
-    """Say in one line what ended a command; the status to leave with.
+    """Print in one line what ended a command, and return the exit status.
 
     Args:
-        error: what the command raised.
-        debug: whether its traceback is shown, too.
+        error: the exception that the command raised.
+        debug: whether to show its traceback, too.
 
     Raises:
-        BaseException: it is none of those that end commands.
+        BaseException: an exception that is no error and no interrupt is raised again.
     """
     raise_no_more()
     if debug:
         traceback.print_exception(error)
-    # Whatever a library has made of an interrupt, an interrupt it was.
+    # A library may have turned an interrupt into another error: it is still an interrupt.
     if received() is not None or isinstance(error, KeyboardInterrupt):
         return _stopped("".join(f"; {note}" for note in _notes(error)))
     if is_broken_pipe(error):
@@ -67,30 +67,30 @@ def ended_by(error: BaseException, debug: bool = False) -> int:
 
 
 def finished_all_the_same() -> int:
-    """Say that an interrupt came when the work was done; the status to leave with."""
+    """Say that an interrupt came after the work was done, and return the exit status."""
     return _stopped("; too late to stop anything: the command had done its work")
 
 
 def note(line: str) -> None:
-    """One line beside the result; not with ``--quiet``."""
+    """Print a line on stderr, except with ``--quiet``."""
     if VERBOSITY.get() >= Verbosity.NORMAL:
         say(line)
 
 
 def detail(line: str) -> None:
-    """One line more, with ``--verbose`` alone."""
+    """Print a line on stderr only with ``--verbose``."""
     if VERBOSITY.get() >= Verbosity.VERBOSE:
         say(line)
 
 
 def say(line: str) -> None:
-    """One line of the command on stderr, where somebody may have stopped reading."""
+    """Print a line on stderr; its reader may be gone, which is no error."""
     with suppress(OSError):
         print(f"rmtbase: {one_line(line)}", file=sys.stderr)
 
 
 def _show_code(notes: Iterable[str]) -> None:
-    """The lines of Python that an error has as its notes, as they are to be copied."""
+    """Print the lines of Python in an error's notes, so that they can be copied."""
     with suppress(OSError):
         for line in "\n".join(notes).splitlines():
             print(f"    {shown(line, _LONGEST)}".rstrip(), file=sys.stderr)
@@ -103,7 +103,7 @@ def _stopped(what_else: str) -> int:
 
 
 def _notes(error: BaseException | None) -> list[str]:
-    """What was noted on the interrupt on its way up, which another error may have covered."""
+    """Return the notes that were added to the interrupt, which another error may hide."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt) and getattr(error, "__notes__", None):
             return error.__notes__
@@ -112,14 +112,14 @@ def _notes(error: BaseException | None) -> list[str]:
 
 
 def _unread() -> int:
-    """Nobody reads the output any more, as in ``rmtbase law ... | head -1``: that is no error, and nothing is said."""
+    """End silently when nobody reads the output any more, as in ``rmtbase law ... | head -1``: that is no error."""
     with suppress(OSError, ValueError):  # a stream without a descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return UNREAD
 
 
 def _explained(error: Exception) -> tuple[int, str]:
-    """The status and the line of an error; an empty line where what is to be said has been said."""
+    """Return the status and the line of an error; the line is empty if the message has been printed already."""
     if isinstance(error, RmtbaseError):
         return REFUSED, f"error: {error}"
     # A wrong command line: click's UsageError, which typer ships as its own copy in some versions.
@@ -132,7 +132,7 @@ def _explained(error: Exception) -> tuple[int, str]:
     said = shown(str(error), _LONGEST)
     if isinstance(error, MemoryError):
         return REFUSED, f"error: out of memory ({said or 'no more is said'}): ask for less, or use a larger machine"
-    if isinstance(error, UnicodeEncodeError):  # of a name, or of the stream that is written to
+    if isinstance(error, UnicodeEncodeError):  # of a file name, or of the output stream
         return REFUSED, f"error: text that is not {error.encoding} cannot be used here ({said}): use other names"
     if isinstance(error, OSError):
         return REFUSED, f"error: {_of_the_system(error)}"

@@ -1,4 +1,4 @@
-"""Settings of other libraries in the environment with which they do not start, in one line."""
+"""Environment settings with which other libraries do not start, reported in one line."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _SETTINGS = {
     "huggingface_hub": ("HF_", "HUGGINGFACE_"),
     "platformdirs": ("XDG_", "HOME"),
 }
-"""Package -> how the names begin of what it reads from the environment as it starts."""
+"""Package -> prefixes of the environment variables that it reads as it starts."""
 
-_STARTS = ("xla_bridge.py", "config.py", "rcsetup.py")  # beside what runs when a package is imported
+_STARTS = ("xla_bridge.py", "config.py", "rcsetup.py")  # files that run at the start, in addition to code at import
 _KNOWN = re.compile(r"(\s*--xla_force_host_platform_device_count=\d+)+\s*")
 TRIED = "RMTBASE_XLA_FLAGS_TRIED"
-"""Environment variable with the XLA_FLAGS that JAX was seen to start with."""
+"""Environment variable that holds the XLA_FLAGS with which JAX is known to start."""
 
-_LONGEST = 300  # characters of what a library says
+_LONGEST = 300  # characters of a library's message
 
 
 def require_settings() -> None:
-    """Raise a ParameterError for a setting that libraries read in the midst of their work and do not check.
+    """Raise a ParameterError for a wrong setting that libraries read during their work without checking it.
 
-    The date of a reproducible build, which Matplotlib reads, and the options of XLA.
+    These are the date of a reproducible build, which Matplotlib reads, and the options of XLA.
     """
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if epoch:
@@ -47,10 +47,10 @@ def require_settings() -> None:
 
 
 def require_settings_of_xla() -> None:
-    """Raise a ParameterError where XLA does not know its options: it would end the process with pages of text.
+    """Raise a ParameterError if XLA does not know its options: it would end the process with pages of text.
 
-    JAX is started in a process of its own, where XLA_FLAGS holds more than a number of devices, once for this process
-    and those that it starts.
+    If XLA_FLAGS holds more than a number of devices, JAX is started on trial in a separate process, once for this
+    process and its child processes.
     """
     given = os.environ.get("XLA_FLAGS", "")
     if not given.strip() or _KNOWN.fullmatch(given) or os.environ.get(TRIED) == given:
@@ -65,7 +65,7 @@ def require_settings_of_xla() -> None:
 
 
 def settings_to_blame(error: BaseException) -> str:
-    """What to say where a library did not start with the settings that the environment has for it; "" elsewhere."""
+    """Explain that a library did not start with the settings in the environment; "" for any other error."""
     for package, path, function in reversed(_frames(error.__traceback__)):
         if package not in _SETTINGS or not (function == "<module>" or Path(path).name in _STARTS):
             continue
@@ -78,7 +78,7 @@ def settings_to_blame(error: BaseException) -> str:
 
 
 def _frames(traceback: TracebackType | None) -> list[tuple[str, str, str]]:
-    """The package, the file and the function of each call, the innermost last."""
+    """List the package, the file and the function of each call, the innermost last."""
     found = []
     while traceback is not None:
         frame = traceback.tb_frame

@@ -1,4 +1,4 @@
-"""Where results go: to files, none of which replaces one of another kind unasked, or to stdout, named ``-``."""
+"""Output of results to files, which never replace a file of another kind unasked, or to stdout, named ``-``."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _KINDS = {
     "CSV of a comparison": "titles model,component,family,revision",
     "HTML": "html",
 }
-"""What a command writes beside pictures and netCDF, as :func:`rmtbase.tables.require_replaceable` tells it."""
+"""Kinds of output other than figures and netCDF, as :func:`rmtbase.tables.require_replaceable` recognizes them."""
 
 
 def is_standard_output(path: Path | None) -> bool:
-    """Whether an output's name stands for stdout."""
+    """Test whether an output's name stands for stdout."""
     return path == _STDOUT
 
 
 def require_output(path: Path, kind: str) -> None:
-    """Raise :class:`~rmtbase.errors.OutputError` if no such file can be put there: asked before long work."""
+    """Raise :class:`~rmtbase.errors.OutputError` if no such file can be written there; call this before long work."""
     from rmtbase.tables import require_writable
 
     if is_standard_output(path):
@@ -36,9 +36,9 @@ def require_output(path: Path, kind: str) -> None:
 
 
 def require_replaceable(path: Path, kind: str, overwrite: bool, table: str = "", inputs: Iterable[Path] = ()) -> None:
-    """Raise :class:`~rmtbase.errors.OutputError` if what is there must not be replaced.
+    """Raise :class:`~rmtbase.errors.OutputError` if an existing file must not be replaced.
 
-    A netCDF file is of the same kind where it is a ``table`` of that kind, or of one of several after commas.
+    A netCDF file may be replaced if it is a table of the kind ``table``, or of one of several kinds parted by commas.
     """
     from rmtbase.tables import require_replaceable as require
 
@@ -46,10 +46,10 @@ def require_replaceable(path: Path, kind: str, overwrite: bool, table: str = "",
 
 
 def write_to_standard_output(content: bytes) -> None:
-    """Write what a file would hold to stdout.
+    """Write the content of a file to stdout.
 
     Raises:
-        OutputError: it is no text, and stdout a terminal.
+        OutputError: the content is no text, and stdout is a terminal.
     """
     stream = sys.stdout
     try:
@@ -63,7 +63,7 @@ def write_to_standard_output(content: bytes) -> None:
     else:
         if stream.isatty() or not hasattr(stream, "buffer"):
             stream.write(text)
-        else:  # lest the system's encoding and ends of lines, those of Windows say, make another file of it
+        else:  # the system's encoding and line ends, on Windows for example, would change the content
             _write_as_it_is(content)
 
 
@@ -74,10 +74,10 @@ def _write_as_it_is(content: bytes) -> None:
 
 
 def write_output(content: bytes, path: Path) -> None:
-    """Write a file, or what it would hold to stdout, as :func:`is_standard_output` says.
+    """Write content to a file, or to stdout if :func:`is_standard_output` is true of the path.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: the content cannot be written.
     """
     if is_standard_output(path):
         write_to_standard_output(content)

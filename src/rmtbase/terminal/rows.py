@@ -1,4 +1,4 @@
-"""A table that can be read at any width: where a terminal is too narrow, each row's numbers stand below its name."""
+"""Tables that can be read at any width: on a narrow terminal, each row's numbers stand below its name."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rich.text import Text
 from rmtbase.terminal.streams import cell
 
 UNTESTED = "?"
-"""A cell whose number is not known, as there is no test: never 0, and not empty."""
+"""Text of a cell whose number is not known because there is no test: never 0, and not empty."""
 
 _ANY_WIDTH = 10_000
 
 
 class Column(NamedTuple):
-    """The heading of a column, and the side that its cells are set to."""
+    """Heading of a column, and the alignment of its cells."""
 
     name: str
     side: Literal["left", "right"] = "right"
@@ -29,7 +29,7 @@ class Column(NamedTuple):
 def print_rows(
     console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, named: int = 1, title: str = ""
 ) -> None:
-    """Print texts of any origin as a table, whose first ``named`` columns say what a row is of."""
+    """Print texts of any origin as a table, whose first ``named`` columns identify a row."""
     safe = [[cell(text).plain for text in row] for row in rows]
     table = Table(title=cell(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
     for column in columns:
@@ -45,7 +45,7 @@ def print_rows(
 def _print_in_pairs(
     console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]], named: int, title: str
 ) -> None:
-    """Two lines for each row: what it is of, and its numbers in columns."""
+    """Print two lines for each row: its name, and its numbers in columns."""
     headings = [column.name for column in columns]
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
 
@@ -67,5 +67,5 @@ def _print_in_pairs(
 
 
 def number_text(value: float, digits: int) -> str:
-    """Write a number to so many significant digits; nothing for NaN."""
+    """Format a number with ``digits`` significant digits; "" for NaN."""
     return "" if math.isnan(value) else f"{value:.{digits}g}"

@@ -1,4 +1,4 @@
-"""What the commands that score have in common on their command line: which model, and how scores are made."""
+"""Options shared by the commands that score: the choice of a model, and the settings of scores."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def opened_model(
     minus_revision: str | None,
     proof: bool,
 ) -> tuple[Model | Difference, list[Model]]:
-    """The model that these options name, or the difference, and those that are read for it."""
+    """Open the model or the difference that these options name; return it with all models that are read for it."""
     from rmtbase.models import difference, open_model
 
     if minus is None and minus_revision is not None:

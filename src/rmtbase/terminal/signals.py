@@ -1,14 +1,14 @@
-"""Ctrl-C and SIGTERM: raised where the command stands, and the end of the process within a bounded time.
+"""Ctrl-C and SIGTERM: an interrupt of the running command, and the end of the process within a bounded time.
 
-Python raises KeyboardInterrupt at any place of the main thread. Where something swallows it (a library that catches all
-errors, a finaliser or a callback from C, which have nobody to hand it to), a timer finds that nothing is on its way up
-and raises it again; where there is no such timer, the next step of a progress bar does. A second signal changes
-nothing, so that what the first one undoes (temporary files, worker processes) is undone to its end.
+Python raises KeyboardInterrupt at any place of the main thread. It can be swallowed: by a library that catches all
+errors, or by a finalizer or a callback from C, which cannot pass it on. Then a timer finds that no interrupt is being
+handled and raises it again; on systems without such a timer, the next step of a progress bar does. A second signal
+changes nothing, so that the clean-up after the first (temporary files, worker processes) is completed.
 
-Python raises nothing while the main thread is in native code. So a thread is told of each signal by the C handler, and
-ends the process at the third signal, or ``_PATIENCE`` seconds after the first. A file is replaced in one step when it
-is whole, so that none is cut; temporary files that are left then are removed by the next run. Only native code that
-keeps the interpreter lock can hold this thread up.
+Python raises nothing while the main thread is in native code. So the C handler tells a thread of each signal, and this
+thread ends the process at the third signal, or ``_PATIENCE`` seconds after the first. Files are replaced in one step
+when they are complete, so that no file is truncated; the next run removes temporary files that were left. Only native
+code that keeps the interpreter lock can block this thread.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _AGAIN = 0.05  # seconds after which an interrupt that has been swallowed is rai
 _PATIENCE = 30.0  # seconds from the first signal to the end
 
 _received: list[int] = []
-_ended: list[int] = []  # not empty once the command has come to its end: from then on nothing is raised
+_ended: list[int] = []  # not empty once the command has ended: from then on nothing is raised
 
 
 def catch_signals() -> None:
-    """Take SIGINT and SIGTERM for this process, but for one that it was started to ignore, as by nohup."""
+    """Handle SIGINT and SIGTERM, except a signal that the process was started to ignore, as by nohup."""
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _on_signal)
-    if hasattr(signal, "setitimer"):  # as everywhere but on Windows
+    if hasattr(signal, "setitimer"):  # everywhere except on Windows
         signal.signal(signal.SIGALRM, _on_alarm)
         sys.unraisablehook = _on_unraisable
     import _thread
@@ -50,27 +50,27 @@ def catch_signals() -> None:
 
 
 def words_of(number: int) -> str:
-    """The word for a command that a signal ended."""
+    """Return the word for a command that a signal ended."""
     return _WORDS[signal.Signals(number)]
 
 
 def received() -> int | None:
-    """The first signal that came, or None."""
+    """Return the first signal that came, or None."""
     return _received[0] if _received else None
 
 
 def raise_received() -> None:
-    """Raise the interrupt again that came before, and that something must have swallowed.
+    """Raise an earlier interrupt again, which something must have swallowed.
 
     Raises:
-        KeyboardInterrupt: one has come.
+        KeyboardInterrupt: a signal has come.
     """
     if _received:
         raise KeyboardInterrupt
 
 
 def raise_no_more() -> None:
-    """From now on signals are counted and raise nothing: the command has come to its end."""
+    """Mark the end of the command: from now on signals are counted and raise nothing."""
     _ended.append(1)
 
 
@@ -111,7 +111,7 @@ def _on_alarm(number: int, frame: FrameType | None) -> None:
 
 
 def _on_its_way() -> bool:
-    """True while the main thread handles the interrupt, or an error that was made of it."""
+    """Return True while the main thread handles the interrupt, or an error that was raised from it."""
     error = sys.exc_info()[1]
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
@@ -119,5 +119,5 @@ def _on_its_way() -> bool:
 
 
 def _on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
-    if not _received:  # what a finaliser meets while a command is being stopped is not worth a word
+    if not _received:  # errors of finalizers while a command is being stopped are not reported
         sys.__unraisablehook__(unraisable)

@@ -1,6 +1,6 @@
-"""What commands share on the terminal: progress and notes on stderr, tables on stdout.
+"""Terminal output of all commands: progress and notes on stderr, tables on stdout.
 
-Nothing that is printed here is ever read as markup, and :func:`cell` makes any text harmless and short.
+Printed text is never interpreted as markup, and :func:`cell` makes any text harmless and short.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from rmtbase.shown import one_line, shown
 from rmtbase.terminal.endings import VERBOSITY, Verbosity, detail, note, say
 from rmtbase.terminal.signals import raise_received
 
-_WIDTH = 160  # where stdout is no terminal
-_FIRST_LINE, _NEXT_LINES = 30.0, 60.0  # seconds of long work that is watched on no terminal
+_WIDTH = 160  # if stdout is no terminal
+_FIRST_LINE, _NEXT_LINES = 30.0, 60.0  # seconds between lines about long work if stderr is no terminal
 _EVERY = "RMTBASE_PROGRESS_SECONDS"
 
 
 class _Plain(Console):
-    """A console that prints text as it is: no markup, no links, no emoji codes, no colours for what looks like code."""
+    """Console that prints text verbatim: no markup, no links, no emoji codes, no colours for what looks like code."""
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         stream = sys.stderr if stderr else sys.stdout
         super().__init__(
             file=stream,
-            force_terminal=stream.isatty(),  # whatever FORCE_COLOR, which some CI systems set, says of a log
+            force_terminal=stream.isatty(),  # ignores FORCE_COLOR, which some CI systems set for logs
             markup=False,
             emoji=False,
             highlight=False,
@@ -49,28 +49,28 @@ class _Plain(Console):
         )
 
     def on_broken_pipe(self) -> NoReturn:
-        """Nobody reads any more: for the command line to end on, as everywhere else."""
+        """Raise the usual error if nobody reads any more, so that the command line ends."""
         raise BrokenPipeError
 
 
 def out() -> Console:
-    """The console for results: stdout, 160 columns wide when it is not a terminal."""
+    """Make the console for results: stdout, 160 columns wide if it is not a terminal."""
     console = _Plain()
     return console if console.is_terminal else _Plain(width=_WIDTH)
 
 
 def cell(value: object, style: str = "", longest: int = 300) -> Text:
-    """Any value as harmless text of at most so many characters, in a style: a table's cell, a title, a heading."""
+    """Convert a value to harmless styled text of at most ``longest`` characters: a table's cell, a title, a heading."""
     return Text(shown(value, longest), style)
 
 
 def print_json(value: object) -> None:
-    """A result as JSON on stdout: in ASCII, so that whatever stdout holds, JSON it stays."""
+    """Print a result as JSON on stdout, in ASCII, which is valid in every encoding of stdout."""
     print(json.dumps(_plain(value), indent=1, allow_nan=False))
 
 
 def _plain(value: object) -> object:
-    """A value as JSON holds it, which has neither NaN (null) nor infinity (a text)."""
+    """Convert a value for JSON, which has neither NaN (becomes null) nor infinity (becomes a text)."""
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -81,13 +81,13 @@ def _plain(value: object) -> object:
 
 
 def say_written(path: Path) -> None:
-    """Name a file that was written, on stderr beside the result."""
+    """Name a file that was written, on stderr."""
     note(f"wrote {shown(path)}")
 
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """For the length of a ``with`` block, what this library warns of is a note, each once."""
+    """Print warnings of this library as notes during a ``with`` block, each only once."""
     said: set[str] = set()
     with warnings.catch_warnings():
         warnings.simplefilter("always", RmtbaseWarning)
@@ -111,14 +111,14 @@ class _Rate(ProgressColumn):
 
 
 class _Bar:
-    """How far one piece of long work is."""
+    """Progress of one piece of long work."""
 
     def __init__(self, label: str, total: int) -> None:
         self.label, self.total, self.done = shown(label), total, 0
         self._begin = self._last = time.monotonic()
 
     def advance(self, count: int) -> None:
-        """So many steps more; raises an interrupt again that something has swallowed since the last."""
+        """Advance by ``count`` steps; raise an interrupt again if something has swallowed it since the last call."""
         raise_received()
         self.done, self._last = self.done + count, time.monotonic()
 
@@ -134,14 +134,14 @@ class _Bar:
 
 
 class Bars:
-    """Progress as bars with a rate and the time left; where stderr is no terminal as a line from time to time."""
+    """Progress as bars with a rate and the time left; if stderr is no terminal, as a line from time to time."""
 
     def __init__(self, display: Display | None) -> None:
         self._display = display
         self._bars: list[_Bar] = []
 
     def bar(self, label: str, total: int) -> Callable[[int], None]:
-        """A new bar; the callable that is returned advances it."""
+        """Add a bar, and return the callable that advances it."""
         bar = _Bar(label, total)
         self._bars.append(bar)
         if self._display is None:
@@ -155,7 +155,7 @@ class Bars:
         return advance
 
     def note(self, line: str) -> None:
-        """A note above the bars."""
+        """Print a note above the bars."""
         raise_received()
         if self._display is None:
             note(line)
@@ -163,21 +163,21 @@ class Bars:
             self._display.console.print(Text(f"rmtbase: {one_line(line)}"), soft_wrap=True)
 
     def lines(self) -> list[str]:
-        """Each bar in words, the last begun below."""
+        """Describe each bar in words, the most recent one last."""
         return [str(bar) for bar in self._bars]
 
     def unfinished(self) -> list[str]:
-        """Those that are not at their end."""
+        """Describe each unfinished bar in words."""
         return [str(bar) for bar in self._bars if bar.done < bar.total]
 
 
 def _rate(speed: float) -> str:
-    """Steps per second, or per minute where they are slow."""
+    """Format a rate in steps per second, or per minute if it is slow."""
     return f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s" if speed >= 0.1 else f"{60 * speed:.2g}/min"
 
 
 def _duration(seconds: float) -> str:
-    """About so long."""
+    """Format a duration, rounded, in seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
@@ -185,7 +185,7 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def bars() -> Iterator[Progress]:
-    """Progress on stderr for the length of a ``with`` block."""
+    """Show progress on stderr during a ``with`` block."""
     console, quiet = _Plain(stderr=True), VERBOSITY.get() < Verbosity.NORMAL
     progress = Bars(None)
     try:
@@ -208,14 +208,14 @@ def bars() -> Iterator[Progress]:
                 yield progress
     finally:
         if console.is_terminal and not quiet:
-            console.show_cursor()  # where an interrupt came just as the bars were taken away
+            console.show_cursor()  # an interrupt may have come just as the bars were removed
     for line in progress.lines():
         detail(line)
 
 
 @contextmanager
 def _told_from_time_to_time(progress: Bars) -> Iterator[None]:
-    """A line on how far the work is, for as long as it goes on; none in a short run."""
+    """Print a line about the progress from time to time; none in a short run."""
     first, every = _intervals()
     begin, ended = time.monotonic(), threading.Event()
 
@@ -231,11 +231,11 @@ def _told_from_time_to_time(progress: Bars) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        teller.join()  # a line that it has begun stands before those that follow
+        teller.join()  # finishes a line that it has begun before later lines are printed
 
 
 def _intervals() -> tuple[float, float]:
-    """Seconds until the first line, and from one to the next."""
+    """Return the seconds until the first line, and between lines."""
     given = os.environ.get(_EVERY)
     if not given:
         return _FIRST_LINE, _NEXT_LINES

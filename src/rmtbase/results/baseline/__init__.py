@@ -1,1 +1,1 @@
-"""Baselines: tables of random matrices, with the law beside the simulation."""
+"""Baselines: tables of random matrices, with simulated and analytic values."""

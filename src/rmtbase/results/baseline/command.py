@@ -1,4 +1,4 @@
-"""``rmtbase baseline``: the null's table for any shape and σ, or for a plan."""
+"""``rmtbase baseline``: table of the null for any shape and σ, or for a plan."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def baseline(
 
 
 def _range(chunks: str) -> tuple[int, int]:
-    """The numbers of FIRST:STOP."""
+    """Parse the two numbers of FIRST:STOP."""
     from rmtbase.errors import ParameterError
 
     found = re.fullmatch(r"(\d{1,10}):(\d{1,10})", chunks, re.ASCII)
@@ -161,7 +161,7 @@ def _range(chunks: str) -> tuple[int, int]:
 
 
 def _plan(file: Path | None, contents: Mapping[str, Any]) -> Plan:
-    """The plan in the file, or that of the options."""
+    """Read the plan from the file, or make it from the options."""
     from rmtbase.errors import ParameterError
     from rmtbase.montecarlo import baseline_plan, read_plan
 

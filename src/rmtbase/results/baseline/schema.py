@@ -1,4 +1,4 @@
-"""Schemas of tables of draws, which are registered where draws are made: in :mod:`rmtbase.tables`."""
+"""Schemas of tables of draws, which :mod:`rmtbase.tables` defines and registers."""
 
 from rmtbase.tables import ATLAS_SCHEMA, BASELINE_SCHEMA, ELEMENTS_SCHEMA, SPECTRA_SCHEMA
 

@@ -1,4 +1,4 @@
-"""Statistics of a baseline table on the terminal, and as JSON."""
+"""Statistics of a baseline table, on the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rmtbase.statistics import missing_moment
 from rmtbase.terminal.rows import Column, number_text, print_rows
 from rmtbase.terminal.streams import cell
 
-_QUANTILES = (0.025, 0.5, 0.975)  # that are shown where there is no mean, and in JSON always
+_QUANTILES = (0.025, 0.5, 0.975)  # shown where there is no mean, and always in JSON
 
 
 def table_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
-    """The statistics of every case of a table."""
+    """Convert the statistics of every case of a table to JSON values."""
     fields = ("mean", "std", "standard_error", "moment_order", "analytic_mean", "analytic_std", "analytic_method")
     fields = tuple(field for field in fields if field in table)
     cases = []
@@ -33,7 +33,7 @@ def table_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
 
 
 def print_table(table: xr.Dataset, console: Console) -> None:
-    """Each case's statistics: simulated with standard error, analytic, and how the latter is known."""
+    """Print each case's statistics: simulated values with standard errors, analytic values and their method."""
     numbers = (("mean", 8), ("standard_error", 2), ("std", 5), ("analytic_mean", 8), ("analytic_std", 5))
     columns = [Column("statistic", "left"), *map(Column, ("mean", "std. error", "sd", "analytic mean", "analytic sd"))]
     columns.append(Column("analytic value is", "left"))
@@ -50,14 +50,14 @@ def print_table(table: xr.Dataset, console: Console) -> None:
 
 
 def _case(case: xr.Dataset) -> dict[str, Any]:
-    """What tells the case from others."""
+    """Return the values that identify a case."""
     if case.attrs["kind"] == "baseline":
         return {name: case[name].item() for name in ("d_model", "d_head", "sigma_q", "sigma_k")}
     return {"name": case["name"].item()}
 
 
 def _without_moments(case: xr.Dataset) -> Iterator[str]:
-    """Of each statistic that has no mean or no variance: why, its median and where 95 % of it lie."""
+    """Yield a line for each statistic without mean or variance: the reason, its median and its central 95 %."""
     if "moment_order" not in case:
         return
     for name, order in zip(case["statistic"].values.tolist(), case["moment_order"].values.tolist(), strict=True):
@@ -80,12 +80,12 @@ def _title(case: xr.Dataset) -> str:
 
 
 def _known(value: Any) -> Any:
-    """A value of a table, or how it is known: None where there is no way."""
+    """Return a value or method of a table, with None for the method "none"."""
     return None if value == "none" else value
 
 
 def _short(method: str) -> str:
-    """How a value is known, without its accuracy, which is in the file."""
+    """Shorten the method of a value: its accuracy, which is in the file, is left out."""
     if method == "none":
         return "not known at this shape"
     return method.partition(";")[0].partition(":")[0]

@@ -1,4 +1,4 @@
-"""Effective depth: the residual path whose singular values are most like those of a matrix."""
+"""Effective depth: the residual path whose singular values are nearest to a matrix's."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Fitting depths to spectra: the nearest law of a residual path, and what draws of the fitted path would give."""
+"""Fit of depths to spectra: the nearest law of a residual path, and the same fit of draws of that path."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from rmtbase.ensembles import Ensemble
 
 MAX_DEPTH = 32
-"""The candidates are 1, …, 32 where none are named, or as many of them as the law of the update has."""
+"""The candidates are 1, …, 32 if none are named; for the update, as many of them as have a law."""
 
 SIGMAS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0)
-"""The candidates for σ where it is not given."""
+"""Candidates for σ if it is not given."""
 
 WIDEST_DRAW = 512
-"""Draws of the fitted ensemble are of the matrix's own size up to here, and of this size for larger matrices."""
+"""Draws of the fitted ensemble have the matrix's own size up to this width, and this width for larger matrices."""
 
 Advance = Callable[[int], None]
 
 
 class DepthFit(NamedTuple):
-    """The nearest candidates of each spectrum.
+    """Nearest candidates of each spectrum.
 
     Attributes:
-        depth, distance: of the nearest one.
+        depth, distance: depth and distance of the nearest candidate.
         nearest: distance and scale at each depth.
-        sigma: where the distance is attained.
+        sigma: σ at which that distance is attained.
     """
 
     depth: Int[np.ndarray, " draw"]
@@ -47,17 +47,17 @@ class DepthFit(NamedTuple):
 
 @dataclass(frozen=True)
 class DepthFitter:
-    """Fits depths to spectra, and keeps what draws of each fitted ensemble gave.
+    """Fitter of depths to spectra, which keeps the fits of draws of each fitted ensemble.
 
-    Coupling: spectra of one width that are fitted by one depth and σ are compared with the same draws, made once from
-    the seed. Their p-values are each valid, dependent through these draws, and multiples of 1/(draws + 1); so are those
-    of one model, or of two. A spectrum of more than ``width`` values also takes the draws of half that width. What the
-    refits gave (distances and depths, not the draws) is kept as long as the object, and :func:`depth_fitter` keeps the
-    objects of the last 32 settings for as long as the process lives. Not meant to be shared between threads: both would
-    make the draws, with the same result.
+    Coupling: spectra of one width with the same fitted depth and σ are compared with the same draws, made once from
+    the seed. Each of their p-values is valid; they depend on each other through these draws, within one model or across
+    models, and are multiples of 1/(draws + 1). A spectrum of more than ``width`` values also uses draws of half that
+    width. The results of the refits (distances and depths, not the draws) are kept as long as the object, and
+    :func:`depth_fitter` keeps the objects of the last 32 settings as long as the process lives. Objects are not meant
+    to be shared between threads: each thread would make the draws, with the same result.
 
     Attributes:
-        candidates: the laws of each depth, one for each σ.
+        candidates: laws of each depth, one for each σ.
         part, distance, draws, level, width, seed: see :func:`effective_depth`.
     """
 
@@ -72,19 +72,22 @@ class DepthFitter:
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """The candidates for the depth, ascending."""
+        """Candidates for the depth, ascending."""
         return tuple(laws[0].depth for laws in self.candidates)
 
     def draw_width(self, count: int) -> int:
-        """The width of the draws that a spectrum of so many values is compared with."""
+        """Return the width of the draws that a spectrum of ``count`` values is compared with."""
         return min(count, WIDEST_DRAW if self.width is None else self.width)
 
     def draws_for(self, count: int) -> int:
-        """How many draws such a spectrum takes, of its width and, where it is wider than they are, of half theirs."""
+        """Return the number of draws for a spectrum of ``count`` values.
+
+        If it has more values than the width of the draws, it also needs as many draws of half that width.
+        """
         return self.draws * (1 if count == self.draw_width(count) else 2)
 
     def refit(self, width: int, law: Law, advance: Advance) -> DepthFit:
-        """Fits of draws of the ensemble whose limit is the law."""
+        """Fit draws of the ensemble whose limit is the law."""
         key = width, law
         if key not in self._refits:
             from rmtbase.montecarlo import draw_spectra
@@ -97,7 +100,7 @@ class DepthFitter:
         return self._refits[key]
 
     def refit_distance(self, count: int, width: int, law: Law, advance: Advance) -> Float[np.ndarray, " draw"]:
-        """The draws' distances brought to n = count: as 1/n, but for n distance growing linearly in ln n."""
+        """Extrapolate the draws' distances to n = count: n times the distance grows linearly in ln n."""
         distance = self.refit(width, law, advance).distance
         if count == width:
             return distance
@@ -117,7 +120,7 @@ class DepthFitter:
     def _at_depth(
         self, values: Float[np.ndarray, "draw n"], laws: tuple[Law, ...]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(distance, scale, σ) of each draw at the best σ."""
+        """Return (distance, scale, σ) of each draw at the best σ."""
         nearest = [DISTANCES[self.distance](values, law) for law in laws]
         distance, scale = (np.stack(part) for part in zip(*nearest, strict=True))
         best, row = distance.argmin(axis=0), np.arange(len(values))
@@ -137,7 +140,7 @@ def depth_fitter(
     width: int | None,
     seed: int,
 ) -> DepthFitter:
-    """The fitter with these settings, checked; the same one for the same settings, so that draws are made once."""
+    """Return the fitter with these settings, checked; the same object for the same settings, so draws are made once."""
     if part not in PARTS:
         raise ParameterError("part", part, "'path' or 'update'")
     if distance not in DISTANCES:
@@ -168,7 +171,7 @@ def _sigmas(sigma: float | Sequence[float] | None) -> tuple[float, ...]:
 
 
 def _candidates(sigmas: tuple[float, ...], depths: Iterable[int] | None, part: str) -> tuple[tuple[Law, ...], ...]:
-    """The laws of each depth, of those σ that have one; a depth that was asked for must have one."""
+    """Make the laws of each depth for every σ that has one; a requested depth must have at least one law."""
     found = []
     for depth in range(1, MAX_DEPTH + 1) if depths is None else _depths(depths):
         offered, refusal = [], None

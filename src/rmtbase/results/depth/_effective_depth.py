@@ -1,4 +1,4 @@
-"""Effective depth: the residual path whose singular values are most like a matrix's, and whether it is like enough."""
+"""Effective depth: the residual path whose singular values are nearest to a matrix's, and a test of whether it fits."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ DRAWING = "drawing residual paths"
 @in_one_line
 @dataclass(frozen=True, eq=False)
 class EffectiveDepth:
-    """The residual path nearest to a matrix.
+    """Residual path nearest to a matrix.
 
     Attributes:
-        depth: its depth, the candidate at the smallest distance (of equal ones the shallowest).
+        depth: depth of the path, the candidate at the smallest distance (the shallowest of equally near ones).
         interval: bootstrap interval (low, high) of the depth at confidence 1 - level, by reflection: 2 depth minus the
-            quantiles of the depths found in draws of the fitted ensemble. It presumes that the depth fits: where none
-            does it is that of a matrix of the nearest path, and no confidence interval of this one.
-        sigma: σ of the blocks: as given, or the candidate that came nearest.
-        scale: c such that the matrix is like c P, or c (P - I); 0 where no scale brings it nearer than none.
-        p_value: share of draws of the fitted ensemble, each refitted, that lie as far from their nearest law as the
-            matrix does from its own, (b + 1)/(n + 1): a multiple of 1/100 with 99 draws, which all matrices of one
-            size and one fitted depth and σ share.
+            quantiles of the depths found in draws of the fitted ensemble. It assumes that the depth fits. If no depth
+            fits, it is the interval of a matrix of the nearest path, and no confidence interval for this matrix.
+        sigma: σ of the blocks: the given value, or the nearest candidate.
+        scale: c such that the matrix is like c P, or c (P - I); 0 if no scale gives a smaller distance than c = 0.
+        p_value: share of draws of the fitted ensemble, each refitted, that lie at least as far from their nearest law
+            as the matrix does from its own, (b + 1)/(n + 1): a multiple of 1/100 with 99 draws. All matrices of one
+            size and one fitted depth and σ share the draws.
         depths: the candidates.
         distances: smallest distance at each candidate, over scale and σ.
-        scales, sigmas: where it is attained.
-        singular_values: of the matrix, descending.
-        shape: of the matrix; (n,) where singular values were given.
-        part, distance_name, level, draws: as asked for.
-        width: of the draws.
+        scales, sigmas: scale and σ at which it is attained.
+        singular_values: singular values of the matrix, descending.
+        shape: shape of the matrix; (n,) if singular values were given.
+        part, distance_name, level, draws: arguments of :func:`effective_depth`.
+        width: width of the draws.
     """
 
     depth: int
@@ -63,16 +63,16 @@ class EffectiveDepth:
 
     @property
     def distance(self) -> float:
-        """The smallest distance: a share of the mean singular value (Wasserstein), or of the singular values (KS)."""
+        """Smallest distance: a share of the mean singular value (Wasserstein), or of the singular values (KS)."""
         return float(self.distances[self.depths.index(self.depth)])
 
     @property
     def fits(self) -> bool:
-        """Whether the nearest depth is near enough: p_value > level. Else no depth fits."""
+        """True if the nearest depth fits: p_value > level. Otherwise no depth fits."""
         return self.p_value > self.level
 
     def summary(self) -> str:
-        """The finding in words."""
+        """State the result in words."""
         what = {"path": "residual path", "update": "residual path without its direct term"}[self.part]
         away = f"{100 * self.distance:.3g} % of the " + (
             "mean singular value" if self.distance_name == "wasserstein" else "singular values"
@@ -110,43 +110,45 @@ def effective_depth(
 ) -> EffectiveDepth:
     """Find the depth L of the residual path P = Π_{l≤L} (I + σ G_l/√d) nearest to a matrix, whatever its scale.
 
-    The distance is between the matrix's singular values and the limiting law of those of P (or of P - I), minimised
+    The distance between the matrix's singular values and the limiting law of those of P (or of P - I) is minimized
     over the scale in closed form (``"wasserstein"``: W₁ over the mean singular value) or by bisection
     (``"kolmogorov_smirnov"``: largest difference of the distribution functions). Neither changes when the matrix is
     rescaled or transposed.
 
     Singular values of one matrix repel each other: they fluctuate far less than independent draws, and no resampling of
     them is valid. So the interval and the p-value come from draws of the fitted ensemble at the matrix's own size,
-    each fitted anew in the same way: what the fit's freedom, the law's finite-size error and the discreteness of
-    the depth do to the matrix, they do to the draws. A matrix of no residual path gives a small p-value: no depth fits.
+    each fitted in the same way: the freedom of the fit, the finite-size error of the law and the discreteness of
+    the depth affect the draws as they affect the matrix. A matrix unlike any residual path gives a small p-value: no
+    depth fits.
 
     A matrix of n > 512 singular values is compared with draws of width 512, if ``width`` is None. The number of
-    singular values below a point fluctuates by O(√log n) alone, so that n times a distance hardly depends on n; how
-    far it still grows (4 to 12 % per doubling) is measured between width 256 and 512 and continued, linearly in ln n.
-    Such a p-value is approximate, such an interval too wide. Ask for ``width=n`` where that matters.
+    singular values below a point fluctuates only by O(√log n), so that n times a distance hardly depends on n. Its
+    remaining growth (4 to 12 % per doubling) is measured between width 256 and 512 and extrapolated linearly in ln n.
+    Such a p-value is approximate, and such an interval is too wide. Use ``width=n`` if that matters.
 
-    The law is that of square matrices. A rectangular matrix is compared with the square law at min(rows, columns), as
-    in the source: what its shape alone does to the spectrum (a gap above zero) counts against the fit.
+    The law holds for square matrices. A rectangular matrix is compared with the square law at min(rows, columns), as
+    in the source: the effect of its shape on the spectrum (a gap above zero) counts against the fit.
 
     Args:
-        matrix_or_singular_values: a matrix, or a vector of its singular values, structural zeros left out.
-        sigma: σ of the blocks. 1 is the source's critical initialisation, entries of variance 1/d, under which the
-            norm of every product of blocks keeps its expectation. A sequence, or None for :data:`SIGMAS`: the best of
-            these; depth and σ are then hard to tell apart, as small-σ laws depend on L σ² alone.
+        matrix_or_singular_values: a matrix, or a vector of its singular values without structural zeros.
+        sigma: σ of the blocks. 1 is the source's critical initialization, with entries of variance 1/d, under which the
+            norm of every product of blocks keeps its expectation. With a sequence, or None for :data:`SIGMAS`, the
+            best of them is found; depth and σ are then hard to tell apart, as small-σ laws depend only on L σ².
         depths: candidates; 1 to 32 if None, for the update as far as its law goes (17 at σ = 1).
-        part: ``"path"``, P itself, or ``"update"``, P - I: what the blocks add. The update of one block is Gaussian.
+        part: ``"path"`` for P itself, or ``"update"`` for P - I, which the blocks add. The update of one block is
+            Gaussian.
         distance: ``"wasserstein"`` or ``"kolmogorov_smirnov"``.
-        draws: of the fitted ensemble; at least 1/level - 1.
-        level: of the test, and one minus the interval's confidence.
-        width: of the draws, at least 4; the matrix's own, at most 512, if None.
-        seed: of the draws.
+        draws: number of draws of the fitted ensemble; at least 1/level - 1.
+        level: significance level of the test; the interval has confidence 1 − level.
+        width: width of the draws, at least 4; if None, the matrix's own, up to 512.
+        seed: seed of the draws.
         progress: shows the draws.
 
     Raises:
         ParameterError: an argument outside its domain; a matrix that is not finite, is zero, or has one singular value.
 
-    Source: the question is that of Conjecture's follow-up post on language model internals through training, which
-        compares histograms by eye. Parametric bootstrap: A. C. Davison and D. V. Hinkley, Bootstrap Methods and their
+    Source: Conjecture's follow-up post on language model internals through training asks the question, and compares
+        histograms by eye. Parametric bootstrap: A. C. Davison and D. V. Hinkley, Bootstrap Methods and their
         Application (1997), chapters 2, 4 and 5.
     """
     values, shape = _require_spectrum(matrix_or_singular_values)
@@ -157,7 +159,7 @@ def effective_depth(
 def depth_of_spectrum(
     fitter: DepthFitter, values: Float[np.ndarray, " n"], shape: tuple[int, ...], advance: Advance
 ) -> EffectiveDepth:
-    """The nearest depth of one spectrum, descending."""
+    """Find the nearest depth of one spectrum, given descending."""
     fit = fitter.fit(values[None])
     depth, place = int(fit.depth[0]), fitter.depths.index(int(fit.depth[0]))
     sigma = float(fit.sigma[0, place])
@@ -187,7 +189,7 @@ def depth_of_spectrum(
 
 
 def _require_spectrum(given: ArrayLike) -> tuple[Float[np.ndarray, " n"], tuple[int, ...]]:
-    """Singular values, descending, and the shape of what was given."""
+    """Return the singular values, descending, and the shape of the given array."""
     name = "matrix_or_singular_values"
     array = require_real_array(name, given)
     if array.ndim not in (1, 2) or min(array.shape, default=0) < 2:

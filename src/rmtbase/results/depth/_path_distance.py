@@ -1,4 +1,4 @@
-"""How far singular values lie from the law of a residual path, at the scale that brings them nearest."""
+"""Distance of singular values from the law of a residual path, minimized over the scale."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from rmtbase.laws import ResidualPath, ResidualUpdate
 Law = ResidualPath | ResidualUpdate
 
 PARTS: dict[str, type[Law]] = {"path": ResidualPath, "update": ResidualUpdate}
-"""``"path"``: P = Π (I + σ G_l/√d), all paths; ``"update"``: P - I, all but the direct one."""
+"""``"path"``: P = Π (I + σ G_l/√d), all paths; ``"update"``: P - I, all paths but the direct one."""
 
-_SMALLEST_LOG = -600.0  # singular values below e^-600 of the largest are as good as zero, and their ratios stay finite
-_NODES = 1024  # of a table of a distribution function: its linear interpolation is good to 1e-5
+_SMALLEST_LOG = -600.0  # singular values below e^-600 of the largest count as zero, so that ratios stay finite
+_NODES = 1024  # of a table of a distribution function, whose linear interpolation has an error up to 1e-5
 _HALVINGS = 42
 
 
 class Nearest(NamedTuple):
-    """Distance of each spectrum from a law, or from the law of each depth, and the scale that minimises it."""
+    """Distance of each spectrum from a law, or from the law of each depth, and the scale that minimizes it."""
 
     distance: Float[np.ndarray, "draw ..."]
     scale: Float[np.ndarray, "draw ..."]
 
 
 def wasserstein(values: Float[np.ndarray, "draw n"], law: Law) -> Nearest:
-    """min_c W₁(s, c q) / mean(s), in closed form: c is the weighted median of s_i/q_i with weights q_i.
+    """Minimize W₁(s, c q) / mean(s) over c in closed form: c is the weighted median of s_i/q_i with weights q_i.
 
-    Between the n singular values, descending, and the law's quantiles at (i - ½)/n, so that W₁ = Σ|s_i - c q_i|/n.
-    Dividing by the mean makes it free of the scale; it lies between 0 and 1, the distance of c = 0.
+    W₁ = Σ|s_i - c q_i|/n is the distance between the n singular values, descending, and the law's quantiles q_i at
+    (i - ½)/n. The mean in the denominator makes it independent of the scale. It lies between 0 and 1, its value at
+    c = 0.
     """
     quantiles = _quantiles(values.shape[1], law)
     ratio = values / quantiles
@@ -47,10 +48,10 @@ def wasserstein(values: Float[np.ndarray, "draw n"], law: Law) -> Nearest:
 
 
 def kolmogorov_smirnov(values: Float[np.ndarray, "draw n"], law: Law) -> Nearest:
-    """min_c sup_x |F_n(x) - F(x/c)|, by bisection: good to 1e-5.
+    """Minimize sup_x |F_n(x) - F(x/c)| over c by bisection, to an accuracy of 1e-5.
 
     The supremum is the larger of max_i (i/n - F(s_i/c)), which grows with c, and max_i (F(s_i/c) - (i-1)/n), which
-    falls: the minimum lies where they cross. The singular values are given descending.
+    falls: the minimum lies where they cross. The singular values are descending.
     """
     nodes, levels = _distribution(law)
     with np.errstate(divide="ignore"):
@@ -62,7 +63,7 @@ def kolmogorov_smirnov(values: Float[np.ndarray, "draw n"], law: Law) -> Nearest
         level = np.interp(logs - log_scale[:, None], nodes, levels)
         return (step[1:] - level).max(axis=1), (level - step[:-1]).max(axis=1)
 
-    # At the one end every value but zeros lies above the law, at the other none does.
+    # At one end every nonzero value lies above the law, at the other end no value does.
     high = logs[:, -1] - nodes[0]
     low = np.where(np.isfinite(logs), logs, np.inf).min(axis=1) - nodes[-1]
     for _ in range(_HALVINGS):
@@ -85,14 +86,14 @@ def require_law(law: Law) -> None:
 
 @lru_cache(maxsize=1024)
 def _quantiles(count: int, law: Law) -> Float[np.ndarray, " count"]:
-    """The law's singular values at the levels (i - ½)/count, descending."""
+    """Return the law's singular values at the levels (i - ½)/count, descending."""
     logs = 0.5 * np.asarray(law.log_eigenvalue.isf((np.arange(count) + 0.5) / count))
     return np.exp(np.maximum(logs, logs[0] + _SMALLEST_LOG))
 
 
 @lru_cache(maxsize=512)
 def _distribution(law: Law) -> tuple[np.ndarray, np.ndarray]:
-    """(ln s, level) of the law's singular values, ascending, denser towards both edges."""
+    """Tabulate (ln s, level) of the law's singular values, ascending, denser towards both edges."""
     angle = 0.5 * math.pi * np.arange(1, _NODES) / _NODES
     nodes = np.append(np.asarray(law.log_eigenvalue.ppf(np.sin(angle) ** 2)), law.log_eigenvalue.support[1])
     return 0.5 * nodes, np.append(np.sin(angle) ** 2, 1.0)

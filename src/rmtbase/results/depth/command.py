@@ -1,4 +1,4 @@
-"""``rmtbase depth``: the residual path that each weight matrix of a checkpoint is most like."""
+"""``rmtbase depth``: the residual path nearest to each weight matrix of a checkpoint."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def depth(
 
 
 def _depth_json(table: xr.Dataset) -> dict[str, Any]:
-    """What was asked, and every matrix in the order of the model; null where a matrix was not fitted."""
+    """Convert the settings and every matrix, in the order of the model, to JSON; null where a matrix was not fitted."""
     from rmtbase.tables import not_testable_json
 
     rows = _matrices(table)
@@ -147,7 +147,7 @@ def _depth_json(table: xr.Dataset) -> dict[str, Any]:
 
 
 def _print_depths(table: xr.Dataset, components: Sequence[str], console: Console) -> None:
-    """Each matrix with its nearest depth and whether it fits; ``components`` are all that the model has."""
+    """Print each matrix with its nearest depth and whether it fits; ``components`` are all that the model has."""
     attributes = table.attrs
     title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
     rows = _matrices(table)
@@ -180,7 +180,7 @@ def _print_depths(table: xr.Dataset, components: Sequence[str], console: Console
 
 
 def _headline(table: xr.Dataset, rows: Sequence[dict[str, Any]]) -> str:
-    """How many of the matrices that could be tested are like a path of some depth, and why others could not."""
+    """Count the testable matrices that fit a path of some depth, and say why others could not be tested."""
     from rmtbase.tables import headline
 
     attributes, depths = table.attrs, table["depth"].values
@@ -195,7 +195,7 @@ def _headline(table: xr.Dataset, rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _not_testable(rows: Sequence[dict[str, Any]]) -> list[NotTestable]:
-    """The matrices that were not compared with any path, each with its reason."""
+    """List the matrices that were not compared with any path, each with its reason."""
     from rmtbase.tables import NotTestable, recorded
 
     return [
@@ -208,7 +208,7 @@ def _not_testable(rows: Sequence[dict[str, Any]]) -> list[NotTestable]:
 
 
 def _scope(table: xr.Dataset, components: Sequence[str]) -> str:
-    """Which layers and matrices were looked at, and how to get others."""
+    """Say which layers and matrices are shown, and how to get others."""
     layers, chosen = table.sizes["layer"], table["component"].values.tolist()
     where = f"all {layers} layers" if layers > 1 else "the one layer"
     others = [name for name in components if name not in chosen]
@@ -222,7 +222,7 @@ def _layer(row: dict[str, Any]) -> str:
 
 
 def _cells(row: dict[str, Any], floor: float) -> tuple[str, ...]:
-    """The texts of a fit, whose p-value at its floor is only a bound."""
+    """Format the cells of a fit; a p-value at its floor is only a bound."""
     from rmtbase.results.scores import at_p_value_floor
 
     if row["effective_depth"] is None:
@@ -240,7 +240,7 @@ def _cells(row: dict[str, Any], floor: float) -> tuple[str, ...]:
 
 
 def _matrices(table: xr.Dataset) -> list[dict[str, Any]]:
-    """Each matrix that the model has, with its stack where there are several."""
+    """List the matrices that the model has, each with its stack if there are several."""
     from rmtbase.tables import layer_numbers, layer_stacks
 
     numbers, stacks = layer_numbers(table), layer_stacks(table)
@@ -256,7 +256,7 @@ def _matrices(table: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def _plain(name: str, value: Any) -> float | int | bool | str | None:
-    """A value in its own type: NaN, which JSON lacks, as None."""
+    """Convert a value to its own type, with None for NaN, which JSON lacks."""
     if isinstance(value, str):
         return value
     if math.isnan(value):

@@ -1,4 +1,4 @@
-"""Effective depth: how near the law of each depth comes to a weight matrix, and how it looks beside the matrix."""
+"""Figures of effective depth: distance of a weight matrix from the law of each depth, and its spectrum with laws."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
 
 DEPTHS_SHOWN = (1, 4, 10, 20)
-"""Depths whose laws are drawn beside the nearest one."""
+"""Depths whose laws are drawn in addition to the nearest one."""
 
 _LAWS = {"path": ResidualPath, "update": ResidualUpdate}
 _BINS = 48
@@ -40,8 +40,8 @@ def depth_profile(
 
     Args:
         table: the dataset of ``rmtbase.results.depth.depth``.
-        layer: of the matrix; the middle one if None.
-        component: the matrix; the first if None.
+        layer: layer of the matrix; the middle one if None.
+        component: name of the matrix; the first one if None.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one.
@@ -89,15 +89,15 @@ def depth_spectrum(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the density of a matrix's singular values beside the laws of several depths, each at its nearest scale.
+    """Draw the density of a matrix's singular values with the laws of several depths, each at its nearest scale.
 
-    The axes are the same for all matrices of a table, so that pictures can be compared.
+    The axes are the same for all matrices of a table, so that figures can be compared.
 
     Args:
         table: the dataset of ``rmtbase.results.depth.depth``.
-        layer: of the matrix; the middle one if None.
-        component: the matrix; the first if None.
-        depths: whose laws to draw beside the nearest one; those that are no candidates are left out.
+        layer: layer of the matrix; the middle one if None.
+        component: name of the matrix; the first one if None.
+        depths: depths whose laws are drawn in addition to the nearest one; depths that are no candidates are left out.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one.
@@ -146,7 +146,7 @@ def depth_spectrum(
 
 
 def _matrix(table: xr.Dataset, layer: int | None, component: str | None) -> xr.Dataset:
-    """One matrix's row, the first component and the middle layer of those that have it where none is named."""
+    """Select a matrix's row; by default the first component, in the middle one of the layers that have it."""
     if not isinstance(table, xr.Dataset) or "distance_profile" not in table:
         raise ParameterError("table", type(table).__name__, "the dataset of rmtbase.results.depth.depth")
     components = table["component"].values.tolist()
@@ -161,7 +161,7 @@ def _matrix(table: xr.Dataset, layer: int | None, component: str | None) -> xr.D
 
 
 def _units(table: xr.Dataset) -> tuple[xr.DataArray, float, int]:
-    """Root mean square of each matrix's singular values, the largest of all in it, and the largest number of them."""
+    """Root mean square of each matrix's singular values, the end of an axis in that unit, and their largest number."""
     values = table["singular_value"]
     if not values.sizes["index"]:  # no matrix could be tested
         return xr.full_like(table["n_rows"], 1.0, dtype=float), 1.0, 0
@@ -171,7 +171,7 @@ def _units(table: xr.Dataset) -> tuple[xr.DataArray, float, int]:
 
 
 def _reason(matrix: xr.Dataset) -> str:
-    """Why a matrix was not compared with any law, as a title ends."""
+    """Write the reason why a matrix was not compared with any law, as the end of a title."""
     reason = str(matrix["reason"].item()) if "reason" in matrix else ""
     return f": {literal(reason, 120)}" if reason else ""
 
@@ -189,7 +189,7 @@ def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
 
 
 def _every_component(table: xr.Dataset, look: Look) -> Picture:
-    """Rows on shared axes: one scale for all distances, one for all spectra."""
+    """Draw a row for each component on shared axes: one scale for all distances, one for all spectra."""
     components = table["component"].values.tolist()
     width = look.width or 10.5
     columns = 2 if width >= 2 * NARROWEST else 1

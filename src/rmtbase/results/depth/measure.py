@@ -41,23 +41,23 @@ def depth(
     components: Sequence[str] | None = None,
     progress: Progress = SILENT,
 ) -> xr.Dataset:
-    """Find the effective depth of every weight matrix of a checkpoint, as :func:`effective_depth` does of one.
+    """Find the effective depth of every weight matrix of a checkpoint, as :func:`effective_depth` does for one matrix.
 
-    One matrix at a time is in memory. Matrices of one size and one fitted depth are compared with the same draws, so
-    that their p-values are each valid but not independent. Of matrices that do fit, a share of ``level`` is
-    found not to.
+    Only one matrix at a time is in memory. Matrices of one size and one fitted depth are compared with the same draws,
+    so that each p-value is valid but they are not independent. The test rejects a share ``level`` of matrices that
+    are residual paths.
 
     Args:
         model: a folder, a hub id, ``"demo"`` for the bundled model, or an opened model.
-        sigma: of the blocks; this and the next seven as in :func:`rmtbase.results.depth.effective_depth`.
+        sigma: σ of the blocks; this and the next seven arguments as in :func:`rmtbase.results.depth.effective_depth`.
         depths: candidates.
         part: ``"path"`` or ``"update"``.
         distance: ``"wasserstein"`` or ``"kolmogorov_smirnov"``.
-        draws: of each fitted ensemble.
-        level: of the test, and one minus the interval's confidence.
-        width: of the draws.
-        seed: of the draws.
-        components: which weight matrices; all that the model has if None.
+        draws: number of draws of each fitted ensemble.
+        level: significance level of the test; the interval has confidence 1 − level.
+        width: width of the draws.
+        seed: seed of the draws.
+        components: names of weight matrices; all that the model has if None.
         progress: shows the matrices and the draws, and is told what was recorded about the model and which matrices
             were not fitted.
 
@@ -67,7 +67,7 @@ def depth(
 
     Raises:
         ParameterError: an argument outside its domain.
-        CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
+        CheckpointError: the checkpoint cannot be read; its subclasses say what is wrong.
     """
     fitter = depth_fitter(sigma, depths, part, distance, draws, level, width, seed)
     model = open_model(model)
@@ -103,7 +103,7 @@ def depth(
 
 @contextmanager
 def _share(advance: Advance, number: int) -> Iterator[Advance]:
-    """One matrix's steps of the bar: ``number`` in all, whether its draws are there already or are of two widths."""
+    """Advance the bar by ``number`` steps for one matrix, even if its draws exist already or have two widths."""
     left = number
 
     def within(count: int) -> None:
@@ -156,13 +156,13 @@ def _table(
     for (layer, component), shape in shapes.items():
         for name, size in zip(("n_rows", "n_columns"), shape, strict=True):
             table[name][{"layer": layer, "component": names.index(component)}] = size
-    if len(shapes) == len(layers) * len(names):  # else NaN tells which matrices a layer lacks
+    if len(shapes) == len(layers) * len(names):  # otherwise NaN marks the matrices that a layer lacks
         table = table.assign({name: table[name].astype(np.int64) for name in ("n_rows", "n_columns")})
     return describe(table, EFFECTIVE_DEPTH_SCHEMA)
 
 
 def _entries(found: EffectiveDepth) -> dict[str, object]:
-    """One matrix's values of every variable but its singular values and shape."""
+    """Return one matrix's values of every variable except its singular values and shape."""
     return {
         "effective_depth": found.depth,
         "effective_depth_low": found.interval[0],

@@ -1,4 +1,4 @@
-"""What a file of effective depths holds."""
+"""Schema of a file of effective depths."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
     "sigma_profile": Variable((*_MATRIX, "depth"), "sigma at which it is attained", SPREAD),
     "singular_value": Variable((*_MATRIX, "index"), "singular values, descending; padded with NaN", FALLING),
 }
-"""The variables of a file of effective depths, one entry for each weight matrix of a model."""
+"""Variables of a file of effective depths, with one entry for each weight matrix of a model."""
 
 
 EFFECTIVE_DEPTH = register(

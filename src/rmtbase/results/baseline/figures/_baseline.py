@@ -1,4 +1,4 @@
-"""The figures of tables without a model: baselines, spectra, elements."""
+"""Figures of tables without a model: baselines, spectra, elements."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from rmtbase.results.baseline.figures._element_tables import (
 from rmtbase.results.baseline.figures._ensemble_spectrum import ensemble_spectrum, spectrum_limits
 from rmtbase.results.scores.figures import ordered_eigenvalues
 
-_PANELS = 12  # of one figure of spectra
-_FLAT = 8.0  # times: heights of panels further apart share a logarithmic axis
+_PANELS = 12  # in one figure of spectra
+_FLAT = 8.0  # ratio of heights above which panels share a logarithmic axis
 
 
 def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
-    """What draws each picture of a dataset, by name.
+    """Name the figures of a dataset.
 
     Raises:
-        ParameterError: a dataset that no picture is of.
+        ParameterError: a dataset that has no figures.
     """
     if "case" not in table.dims:
         raise ParameterError("table", sorted(map(str, table.dims)), "a baseline table (dim case) or a scores tree")
@@ -51,7 +51,7 @@ def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
 
 def _of_spectra(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
     def share_limits(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
-        # One range of x and one of y for all; y is logarithmic where the highest would leave the lowest flat.
+        # All panels share one range of x and one of y; y is logarithmic if the lowest would look flat otherwise.
         left, right, top = zip(*map(spectrum_limits, rows), strict=True)
         for ax in axes:
             ax.set_xlim(min(left), max(right))
@@ -89,7 +89,7 @@ def _pages(
     look: Look,
     share_limits: Callable[[Sequence[Axes], Sequence[xr.Dataset]], None],
 ) -> dict[str, Drawing]:
-    """A panel for each case, on axes that those of a page share."""
+    """Make figures with a panel for each case; panels of a figure share their axes."""
     cases = range(table.sizes["case"])
     pages = [cases[first : first + _PANELS] for first in range(0, len(cases), _PANELS)]
     return {

@@ -1,4 +1,4 @@
-"""A baseline in three panels: elements, eigenvalues by their rank, and spectral density, every case on each."""
+"""Figure of a baseline in three panels: elements, eigenvalues by rank, and spectral density, each with every case."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, low_rank_product, product_element
 
 _MOST = 10  # cases on one pair of axes
-_REACH = 4.0  # standard deviations of the widest law
+_REACH = 4.0  # half-width of the axis, in standard deviations of the widest law
 _POINTS = 401
 _PANEL = 4.2  # inches
 _NARROWEST = 3.2
-_NEAR_ZERO = 1e-4  # of the upper edge, what is shown of a spectrum that begins at zero
+_NEAR_ZERO = 1e-4  # left end of the axis for a spectrum that begins at zero, as a share of its upper edge
 _BAND = (0.025, 0.975)
-_FAR_APART = 6.0  # times: spectra whose upper edges are so far apart share a logarithmic axis
+_FAR_APART = 6.0  # ratio of upper edges above which spectra share a logarithmic axis
 
 
 class _Case(NamedTuple):
-    """One row of a baseline table, with how it is drawn."""
+    """Row of a baseline table, with the style in which it is drawn."""
 
     row: xr.Dataset
     keywords: dict[str, Any]
@@ -40,12 +40,12 @@ class _Case(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """The standard deviation of an element of the matrix of full rank."""
+        """Standard deviation of an element of the matrix of full rank."""
         over = self.keywords["d_model"] ** -0.5 if self.keywords["normalization"] == "sqrt_d" else 1.0
         return over * float(np.sqrt(self.keywords["sigma_q"] * self.keywords["sigma_k"]))
 
     def square(self) -> GaussianChain:
-        """The law of the eigenvalues of WᵀW of the matrix of full rank."""
+        """Make the law of the eigenvalues of WᵀW for the matrix W of full rank."""
         d_model = self.keywords["d_model"]
         return GaussianChain(dims=(d_model, d_model), sigmas=(self.spread,), normalization="none")
 
@@ -58,12 +58,12 @@ def element_laws(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the law of one element of W_QK for every case of a baseline table, exact.
+    """Draw the exact law of one element of W_QK for every case of a baseline table.
 
     Args:
         table: a baseline table, of which the first ten cases are drawn.
-        full_rank: whether to draw, in the place of W_QK, a d_model × d_model matrix W of independent normal elements of
-            standard deviation √(σ_Q σ_K), which has as many dimensions as W_QK has rows.
+        full_rank: whether to replace W_QK by a d_model × d_model matrix W of independent normal elements with standard
+            deviation √(σ_Q σ_K), whose rank is the number of rows of W_QK.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
@@ -99,12 +99,12 @@ def eigenvalues_by_rank(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the mean of each ordered eigenvalue, with what holds 95 % of it; arguments as in :func:`element_laws`.
+    """Draw the mean and the central 95 % of each ordered eigenvalue; arguments as in :func:`element_laws`.
 
-    Of the matrix of full rank these are the quantiles (k − ½)/d of the Marchenko–Pastur law.
+    For the matrix of full rank the quantiles (k − ½)/d of the Marchenko–Pastur law are drawn.
 
     Returns:
-        The axes: rank k of the eigenvalue, up to d_model, against λ_k. Beyond d_head all are zero.
+        The axes: rank k of the eigenvalue, up to d_model, against λ_k. Beyond d_head all eigenvalues are zero.
     """
     theme = as_theme(theme)
     cases = list(_cases(table, theme))
@@ -146,24 +146,26 @@ def spectral_densities(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the density of the eigenvalues: simulated as bars, the free-product law as a line; as :func:`element_laws`.
+    """Draw the density of the eigenvalues: the simulation as bars, the free-product law as a line.
+
+    Arguments are those of :func:`element_laws`.
 
     Returns:
-        The axes: eigenvalue λ against its density; logarithmic where scales lie far apart.
+        The axes: eigenvalue λ against its density; logarithmic if the spectra have very different scales.
     """
     theme = as_theme(theme)
     cases = list(_cases(table, theme))
     ax = own_axes(ax, theme, table)
     laws = [case.square() if full_rank else low_rank_product(**case.keywords) for case in cases]
     ends = np.array([law.support for law in laws])
-    # A spectrum that begins at zero has a density without bound there: of these ln λ has one that can be shown.
+    # A spectrum that begins at zero has an unbounded density there; the density of ln λ can be shown.
     far_apart = ends[:, 0].min() <= 0 or ends[:, 1].max() > _FAR_APART * ends[:, 1].min()
     for case, law in zip(cases, laws, strict=True):
         lower, upper = law.support
         x = lower + (upper - lower) * 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, _POINTS)))
         x = x if lower > 0 else np.geomspace(_NEAR_ZERO, 1.0, 4 * _POINTS) * upper
         edges, density, factor = case.row["bin_edge"].values, case.row["density"].values, np.ones(_POINTS)
-        if far_apart:  # equal areas are equal shares of the eigenvalues on a logarithmic axis too
+        if far_apart:  # so that equal areas are equal shares of the eigenvalues on a logarithmic axis, too
             edges, density = edges[edges > 0], density[edges[:-1] > 0]
             density = density * np.diff(edges) / np.diff(np.log(edges))
             factor = x
@@ -186,9 +188,9 @@ def spectral_densities(
 
 
 def baseline_panels(table: xr.Dataset, look: Look, with_full_rank: bool = False) -> Picture:
-    """The three panels side by side, or below each other where the figure is narrow.
+    """Draw the three panels side by side, or below each other if the figure is narrow.
 
-    With a matrix of full rank the first row is its, the second that of the products of low rank.
+    With a matrix of full rank its panels come first, and those of the products of low rank below them.
     """
     kinds = (True, False) if with_full_rank else (False,)
     width = look.width or 3 * _PANEL
@@ -207,7 +209,7 @@ def baseline_panels(table: xr.Dataset, look: Look, with_full_rank: bool = False)
 
 
 def _cases(table: xr.Dataset, theme: Theme) -> Iterator[_Case]:
-    """Each case, named by what tells it from the others."""
+    """Yield each case, labelled by the values in which the cases differ."""
     names = ("d_model", "d_head", "sigma_q", "sigma_k")
     if "case" not in table.dims or not {*names, "bin_edge", "eigenvalue_mean"} <= set(table.variables):
         raise ParameterError("table", table.attrs.get("kind"), "a baseline table")

@@ -1,4 +1,4 @@
-"""The elements of random matrices: their density with the law of one, and their properties as the size grows."""
+"""Elements of random matrices: their density with its law, and their properties as the size grows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rmtbase.drawing.scales import prefer_log
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 
-_MARGIN = 2.0  # of the axis, as a factor
+_MARGIN = 2.0  # margin of the axis, as a factor
 _PROPERTIES = ("std", "histogram_entropy", "histogram_kl")
 
 
@@ -25,14 +25,14 @@ def element_density(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the density of the elements of a case of a table of elements: Monte Carlo with its standard error, the law.
+    """Draw the density of the elements for a case of a table of elements: Monte Carlo, its standard error, the law.
 
-    In units of their standard deviation, so that matrices of any scale can be compared, and on a logarithmic axis,
-    where the tails can be seen. A bin that no element fell into is left out.
+    Elements are in units of their standard deviation, so that matrices of any scale can be compared. The axis of the
+    density is logarithmic to show the tails. Empty bins are left out.
 
     Args:
         table: a table of elements (``kind`` elements).
-        case: which row.
+        case: index of the row.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one.
@@ -64,7 +64,7 @@ def element_density(
 
 
 def density_limits(row: xr.Dataset) -> tuple[float, float]:
-    """From where to where the axis of :func:`element_density` goes for one case: beyond all densities but zero."""
+    """Return the limits of the density axis of :func:`element_density`, beyond all nonzero densities of a case."""
     unit = _unit(row)
     shown = [one[one > 0] * unit for one in (row["density"].values, row["density_law"].values)]
     lowest, highest = shown[0].min(initial=np.inf), max(one.max(initial=0.0) for one in shown)
@@ -72,7 +72,7 @@ def density_limits(row: xr.Dataset) -> tuple[float, float]:
 
 
 def _unit(row: xr.Dataset) -> float:
-    """The mean standard deviation of a matrix's elements; 1 where the table does not know it."""
+    """Return the mean standard deviation of a matrix's elements; 1 if the table lacks it."""
     known = row["mean"].where(row["statistic"] == "std", drop=True).values
     return float(known[0]) if known.size and np.isfinite(known[0]) and known[0] > 0 else 1.0
 
@@ -91,7 +91,7 @@ def element_property(
     Args:
         table: a table of elements whose cases differ in that size.
         statistic: its name.
-        along: the coordinate of the cases, ``"d_head"`` say.
+        along: a coordinate of the cases, for example ``"d_head"``.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one, below the axes.
@@ -129,7 +129,7 @@ def element_property(
 
 
 def held_properties(table: xr.Dataset) -> tuple[str, ...]:
-    """The properties that a figure of a table of elements shows, where its cases differ in d_head; else none."""
+    """Return the properties that a figure of a table of elements shows; none unless its cases differ in d_head."""
     if "d_head" not in table or np.unique(table["d_head"].values[np.isfinite(table["d_head"].values)]).size < 2:
         return ()
     return tuple(name for name in _PROPERTIES if name in table["statistic"].values)

@@ -1,4 +1,4 @@
-"""The spectrum of any ensemble: simulated, with its limiting law where one is known."""
+"""Spectrum of any ensemble: simulated, with its limiting law where one is known."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rmtbase.drawing.groups import require_case
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 
-_UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the picture
-_MARGIN = 1.05  # of the axis, as a factor
+_UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the figure
+_MARGIN = 1.05  # margin of the axis, as a factor
 
 
 def ensemble_spectrum(
@@ -24,15 +24,15 @@ def ensemble_spectrum(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the density of ln λ of a case of a table of spectra: Monte Carlo with its standard error, and the law.
+    """Draw the density of ln λ for a case of a table of spectra: Monte Carlo with its standard error, and the law.
 
-    In units of the mean eigenvalue, so that ensembles of any scale can be compared, and on a logarithmic axis, where
-    spectra over many powers of ten can be seen: equal areas are equal shares of the eigenvalues. The smallest one in a
-    thousand lie outside the picture. The dotted lines are the law's edges.
+    Eigenvalues are in units of their mean, so that ensembles of any scale can be compared, and on a logarithmic axis,
+    which shows spectra over many powers of ten: equal areas are equal shares of the eigenvalues. The smallest 0.1 % of
+    the eigenvalues lie outside the figure. The dotted lines are the edges of the law.
 
     Args:
         table: a table of spectra (``kind`` spectra).
-        case: which row.
+        case: index of the row.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw one.
@@ -51,7 +51,7 @@ def ensemble_spectrum(
     theme = as_theme(theme)
     ax = own_axes(ax, theme, table)
     centre = np.sqrt(edges[1:] * edges[:-1])
-    # The outline shows a spectrum that is narrower than a pixel, as that of an orthogonal matrix.
+    # The outline shows a spectrum that is narrower than a pixel, such as that of an orthogonal matrix.
     add_density(ax, edges, centre, density, error, theme, outline=1.0)
     if np.isfinite(law).any():
         ax.plot(centre, law, color=theme.free_law, linewidth=1.6, label="limiting law")
@@ -70,7 +70,7 @@ def ensemble_spectrum(
 
 
 def spectrum_limits(row: xr.Dataset) -> tuple[float, float, float]:
-    """What :func:`ensemble_spectrum` shows of one case: from where to where, and how high."""
+    """Return the axis limits of :func:`ensemble_spectrum` for one case: left, right and top."""
     _, edges, density, _, law = _curves(row)
     below = np.cumsum(density * np.diff(np.log(edges)))
     shown = np.flatnonzero((below >= _UNSEEN * below[-1]) & (density > 0))
@@ -79,9 +79,9 @@ def spectrum_limits(row: xr.Dataset) -> tuple[float, float, float]:
 
 
 def _curves(row: xr.Dataset) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The mean eigenvalue; the bins' edges over it; densities of ln λ: simulated, its standard error, the law's.
+    """Return the mean eigenvalue, bin edges in its units, and densities of ln λ: simulated, standard error, law.
 
-    Where the trace has no mean it is its median that is divided by the rank.
+    If the trace has no mean, its median divided by the rank takes the place of the mean eigenvalue.
     """
     trace = row.sel(statistic="trace")
     center = trace["mean"] if np.isfinite(trace["mean"]) else trace["quantile"].sel(probability=0.5)
