@@ -20,7 +20,7 @@ def inspect(
     fold: Fold = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
 ) -> None:
-    """What a model is made of: its attention sites, the tensors of each matrix, what is left out, folded and proved.
+    """Inspect a model: attention sites, the tensors of each matrix, and what is left out, folded and proved.
 
     Nothing is scored, and no weight is read but what a proof of the layout needs.
 
