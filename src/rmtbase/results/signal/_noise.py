@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Shaped
 
 from rmtbase.errors import ParameterError
+from rmtbase.heads.read_sites import Preparation
 from rmtbase.nulls import KURTOSIS, Gaussian, Kurtosis, Null, Signs, mean_kurtosis, own_kurtosis
 from rmtbase.parameters import require_independent_entries
 from rmtbase.results.signal._sign_flips import SignCount, SignFlips, sign_flips
@@ -34,25 +35,17 @@ class NoiseOfHead(NamedTuple):
 
 
 class Noise(ABC):
-    """Noise in which directions are looked for: a :class:`rmtbase.heads.read_sites.Preparation`."""
+    """Noise in which directions are looked for."""
 
     @property
     def flips(self) -> SignFlips | None:
         """Sign flips that count directions, or None."""
         return None
 
-    def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any] | None:
-        """Return what ``of_head`` needs to know about each head."""
-        return None
-
-    def prepare_groups(
-        self,
-        each: Shaped[np.ndarray, "group member rank width"],
-        shared: Shaped[np.ndarray, "group one rank other_width"],
-        sigmas: Float[np.ndarray, "group member"],
-    ) -> Sequence[Any] | None:
-        """Return what ``of_head`` needs to know about each group of heads that share a factor."""
-        return None
+    @property
+    def preparation(self) -> Preparation | None:
+        """Computes what ``of_head`` needs to know about each head; None if nothing."""
+        return self.flips
 
     @abstractmethod
     def of_head(self, dims: tuple[int, ...], n_factors: int, prepared: Any) -> NoiseOfHead:
@@ -84,18 +77,10 @@ class OwnKurtosisNoise(Noise):
 
     null: Kurtosis
 
-    def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any]:
-        """Return the kurtosis of each factor of each head."""
-        return self.null.prepare(factors)
-
-    def prepare_groups(
-        self,
-        each: Shaped[np.ndarray, "group member rank width"],
-        shared: Shaped[np.ndarray, "group one rank other_width"],
-        sigmas: Float[np.ndarray, "group member"],
-    ) -> Sequence[Any]:
-        """Return the kurtosis of both factors of each group."""
-        return self.null.prepare_groups(each, shared, sigmas)
+    @property
+    def preparation(self) -> Kurtosis:
+        """The null, which computes the kurtosis of each factor."""
+        return self.null
 
     def of_head(self, dims: tuple[int, ...], n_factors: int, prepared: Any) -> NoiseOfHead:
         """Return the mean kurtosis of the factors."""
@@ -118,19 +103,6 @@ class SignNoise(Noise):
     def flips(self) -> SignFlips:
         """Sign flips that count directions."""
         return self.counter
-
-    def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> list[SignCount]:
-        """Count the directions of each head."""
-        return self.flips.prepare(factors)
-
-    def prepare_groups(
-        self,
-        each: Shaped[np.ndarray, "group member rank width"],
-        shared: Shaped[np.ndarray, "group one rank other_width"],
-        sigmas: Float[np.ndarray, "group member"],
-    ) -> list[SignCount]:
-        """Count the directions of each group."""
-        return self.flips.prepare_groups(each, shared, sigmas)
 
     def of_head(self, dims: tuple[int, ...], n_factors: int, prepared: Any) -> NoiseOfHead:
         """Return the directions that were counted."""
