@@ -1,4 +1,4 @@
-"""Whether the version is the same everywhere, and what its changes are: asked by the tests, and before a release.
+"""Check that every file states the same version, and print its changes; run by the tests and before a release.
 
 python .ci/release_check.py                 pyproject.toml, CITATION.cff and the recipe say one version
 python .ci/release_check.py v0.2.0          and it is that of the tag, with a dated heading in CHANGELOG.md
@@ -19,7 +19,7 @@ _HEADING = re.compile(r"^## \[([^\]]+)\](?: - (\d{4}-\d{2}-\d{2}))?$", re.MULTIL
 
 
 def versions(root: Path = ROOT) -> dict[str, str]:
-    """The version that each file says, by its name."""
+    """Version stated in each file, by file name."""
     found = {"pyproject.toml": tomllib.loads(_text(root, "pyproject.toml"))["project"]["version"]}
     for name, pattern in (
         ("CITATION.cff", r"^version: (\S+)$"),
@@ -31,7 +31,7 @@ def versions(root: Path = ROOT) -> dict[str, str]:
 
 
 def changes(root: Path = ROOT) -> dict[str, tuple[str, str]]:
-    """Of each version of the changelog, in its order, the date ("" where there is none) and what changed."""
+    """Date ("" if undated) and changes of each version of the changelog, in its order."""
     text = _text(root, "CHANGELOG.md")
     headings = list(_HEADING.finditer(text))
     ends = [heading.start() for heading in headings[1:]] + [len(text)]
@@ -42,7 +42,7 @@ def changes(root: Path = ROOT) -> dict[str, tuple[str, str]]:
 
 
 def faults(tag: str | None = None, root: Path = ROOT) -> list[str]:
-    """What stands in the way of a release of that tag; without one, what does not agree."""
+    """List what prevents a release with that tag; without a tag, list what does not agree."""
     said, logged = versions(root), changes(root)
     version = said["pyproject.toml"]
     found = [f"{name} says {other}, pyproject.toml {version}" for name, other in said.items() if other != version]

@@ -54,7 +54,7 @@ class Tab:
         self.events: list[dict[str, Any]] = []
 
     async def send(self, method: str, **params: Any) -> dict[str, Any]:
-        """The answer to one command."""
+        """Send one command and return its answer."""
         number = next(self._numbers)
         await self._socket.write_message(json.dumps({"id": number, "method": method, "params": params}))
         while True:
@@ -73,7 +73,7 @@ class Tab:
         await self.value("window.MathJax?.startup?.promise?.then(() => true) ?? true")
 
     async def value(self, expression: str) -> Any:
-        """The value of an expression in the page."""
+        """Evaluate an expression in the page."""
         told = await self.send(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, timeout=30000
         )
@@ -88,12 +88,12 @@ class Tab:
             await self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=number)
 
     async def resize(self, width: int) -> None:
-        """The width of the window, in pixels of CSS."""
+        """Set the width of the window, in CSS pixels."""
         size = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
         await self.send("Emulation.setDeviceMetricsOverride", **size)
 
     async def scheme(self, name: str) -> None:
-        """Whether the reader likes it ``light`` or ``dark``."""
+        """Emulate a reader's preference for ``light`` or ``dark``."""
         await self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     async def _next(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ async def _port(file: Path) -> str:
 
 
 async def examine(site: Path, pages: list[str]) -> dict[str, Any]:
-    """What is seen of each page, with its faults."""
+    """Examine each page, and return what was measured, with its faults."""
     with _served(site) as address:
         async with _tab() as tab:
             seen = {name: await _examined(tab, address, name) for name in pages}
@@ -150,7 +150,7 @@ async def examine(site: Path, pages: list[str]) -> dict[str, Any]:
 
 
 async def _shut_in(tab: Tab, address: str, box: str, drawer: str) -> list[str]:
-    """What keeps the keyboard from a drawer of a narrow page: Tab leads to it, Enter into it, Escape out again."""
+    """Test the keyboard in a drawer of a narrow page: Tab leads to it, Enter into it, Escape out of it."""
     inside = f"document.activeElement.closest('{drawer}') !== null"
     opened = f"document.getElementById('{box}').checked"
     await tab.resize(NARROW)

@@ -1,4 +1,4 @@
-"""Whether the built site has all that there is to look up: names, commands, options, kinds of file, constants."""
+"""Test that the built site covers every public name, command, option, kind of file and constant."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ register_all()
 
 
 def missing(site: Path) -> list[str]:
-    """What the pages lack."""
+    """List what the pages lack."""
     return [f"not on the site: {what}" for lacking in (_names, _commands, _kinds, _constants) for what in lacking(site)]
 
 
 def _names(site: Path) -> Iterator[str]:
-    """What the package and its rooms export, as the site's index of objects has it."""
+    """Yield exported names of the package and its subpackages that are not in the site's object inventory."""
     inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="")
     known = {name for kind, names in inventory.data.items() if kind.startswith("py:") for name in names}
     for room in ("", *(f".{module.name}" for module in pkgutil.iter_modules(rmtbase.__path__))):

@@ -45,7 +45,7 @@ def pages_of(site: Path) -> list[str]:
 
 
 def dead_links(site: Path) -> tuple[list[str], set[str]]:
-    """What leads nowhere, each with the page that has it; and the links to other hosts."""
+    """List dead links, each with its page, and return the links to other hosts."""
     pages = {name: _Page((site / name).read_text(encoding="utf-8")) for name in pages_of(site)}
     dead, foreign = [], set()
     for name, page in pages.items():
@@ -67,7 +67,7 @@ def dead_links(site: Path) -> tuple[list[str], set[str]]:
 
 
 def main() -> int:
-    """The command line; 1 if something was found."""
+    """Run the command line; return 1 if a fault was found."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("site", type=Path)
     parser.add_argument("--browser", action="store_true", help="also open every page in Chromium")

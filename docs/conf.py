@@ -1,4 +1,4 @@
-"""How Sphinx makes the site: ``sphinx-build -W --keep-going -n docs build/site``."""
+"""Configuration of Sphinx for the site: ``sphinx-build -W --keep-going -n docs build/site``."""
 
 from __future__ import annotations
 

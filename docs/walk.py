@@ -46,7 +46,7 @@ def shown() -> dict[str, str]:
 
 
 def prepare(folder: Path) -> None:
-    """What the commands take as there."""
+    """Write the files that the commands expect to exist."""
     shutil.copytree(ROOT / "sims", folder / "sims", ignore=shutil.ignore_patterns("__pycache__"))
     plan = folder / "sims/residual-paths.toml"
     plan.write_text(plan.read_text(encoding="utf-8").replace("draws = 200\n", "draws = 4\n"), encoding="utf-8")
@@ -61,7 +61,7 @@ def prepare(folder: Path) -> None:
 
 
 def main() -> int:
-    """The command line; 1 if a command failed."""
+    """Run the command line; return 1 if a command failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, help="where to keep what each took")
     options = parser.parse_args()

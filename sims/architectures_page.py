@@ -22,7 +22,7 @@ WIDEST = tuple(_WIDEST.split())
 
 
 def page(content: Mapping[str, Any], others: Mapping[str, str], proved: Collection[str]) -> str:
-    """The page of the docs.
+    """Write the page of the documentation that lists the architectures.
 
     Args:
         content: the table.
@@ -80,7 +80,7 @@ _IN_MEMORY = "; proved in memory alone"
 
 
 def _left_to_do(n_types: int, n_unproved: int, n_earlier: int) -> list[str]:
-    """A paragraph that says of how many types the proof from a folder, with this version, is still to come."""
+    """Write a paragraph that counts the types still to be proved from a folder with this version."""
     parts = []
     if n_unproved:
         parts.append(
@@ -93,7 +93,7 @@ def _left_to_do(n_types: int, n_unproved: int, n_earlier: int) -> list[str]:
 
 
 def _norms_known(variant: Mapping[str, Any], norms: Mapping[str, Any]) -> bool:
-    """Whether each stack of a variant has the norms in front of queries and keys, and those behind them."""
+    """Return True if the norms before and after the queries and keys are known for every stack of a variant."""
     needed = {"query_input_norm", "key_input_norm", "query_norm", "key_norm"}
     return "norms" in variant and all(needed <= set(norms[name]) for name in variant["norms"]["of"])
 
@@ -109,7 +109,7 @@ def _read_by(name: str, entries: Mapping[str, Any], others: Mapping[str, str], u
 
 
 def _harmless(reason: str) -> str:
-    """One line of a table, without paths."""
+    """Shorten a reason to one line of a table, without paths."""
     text = re.sub(r"(/[\w.\-]+){2,}", "…", " ".join(reason.split())).replace("|", "/")
     earlier = EARLIER.search(text)
     words = re.sub(r"/config.json: |You can install it.*|Please note.*", "", EARLIER.sub("", text))[:160].strip()

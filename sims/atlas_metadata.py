@@ -1,4 +1,4 @@
-"""What the atlas is called, whose it is and how to cite it: once, for its attributes and for DataCite."""
+"""Title, creator and citation of the atlas, in one place for its attributes and for DataCite."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ ATLAS_METADATA: Mapping[str, Any] = {
 
 
 def citation() -> str:
-    """How to cite the atlas, in one line."""
+    """Return the citation of the atlas, in one line."""
     one = ATLAS_METADATA
     return f"{one['creator']} ({one['publication_year']}): {one['title']}. Version {one['version']}. Dataset."
 
 
 def atlas_attributes() -> dict[str, str]:
-    """The metadata as attributes of a netCDF file, by the names of CF and ACDD where they have one."""
+    """Return the metadata as netCDF attributes, under CF and ACDD names where those exist."""
     one = ATLAS_METADATA
     return {
         "title": one["title"],

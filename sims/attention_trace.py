@@ -1,9 +1,9 @@
-"""Which stored rows the queries, keys and values of a running model are, found by watching its own forward pass.
+"""Find the stored rows that are the queries, keys and values of a running model, by watching its forward pass.
 
-Every product of a tensor with a weight and every softmax of a product of two tensors is recorded. A dimension of a
-head's query is, over the positions of the input, one vector of numbers, and so is each output of each weight: with
-random inputs no two are alike, and equal ones are the same row. Rotations are by angle zero and norms inside the
-attention do nothing meanwhile.
+Every product of a tensor with a weight and every softmax of a product of two tensors is recorded. Over the positions
+of the input, a dimension of a head's query is a vector of numbers, and so is each output of each weight. With random
+inputs no two of these vectors are alike, so equal vectors come from the same row. Meanwhile rotations are by angle
+zero, and norms inside the attention do nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class Linear:
-    """One use of a weight: ``y = x W^T`` or ``y = x W``, positions first."""
+    """Use of a weight: ``y = x W^T`` or ``y = x W``, positions first."""
 
     tensor: str
     module: str
@@ -36,7 +36,7 @@ class Linear:
 
 @dataclass
 class Attention:
-    """One softmax of a product: (head, position, dimension) of queries and keys, and of values and what they give."""
+    """Softmax of a product: (head, position, dimension) of its queries and keys, and of its values and their output."""
 
     module: str
     query: np.ndarray
@@ -213,7 +213,7 @@ def watching(model: torch.nn.Module, rotate: bool = False, still: Iterable[str] 
 
 @dataclass(frozen=True)
 class Source:
-    """Where each dimension of each head comes from: (head, dimension) -> a use of a weight, its row, and a factor."""
+    """Source of each dimension of each head: (head, dimension) -> a use of a weight, its row, and a factor."""
 
     linear: np.ndarray
     row: np.ndarray
@@ -221,7 +221,7 @@ class Source:
 
 
 def sources(parts: np.ndarray, linears: list[Linear]) -> Source | None:
-    """The rows that ``parts`` (head, position, dimension) are; None if any is unknown."""
+    """Find the rows of weights that give ``parts`` (head, position, dimension); None if any is unknown."""
     heads, positions, size = parts.shape
     wanted = parts.transpose(0, 2, 1).reshape(heads * size, positions)
     norm = np.linalg.norm(wanted, axis=1)
@@ -250,7 +250,7 @@ class Refused(Exception):  # noqa: N818
 
 
 def run(model: torch.nn.Module) -> tuple[Trace, Trace]:
-    """What the model does with rotations by angle zero, and with its own."""
+    """Trace a forward pass of the model twice: with rotations by angle zero, and with its own rotations."""
 
     def watched(given: Mapping[str, Any], **options: Any) -> Trace:
         torch.manual_seed(3)  # of models that mask or choose patches at random

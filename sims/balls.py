@@ -11,17 +11,17 @@ Integrand = Callable[[acb, bool], acb]
 
 
 def rational(numerator: int, denominator: int) -> arb:
-    """The ball about a fraction."""
+    """Ball around a fraction."""
     return arb(fmpq(numerator, denominator))
 
 
 def nan() -> acb:
-    """What an integrand returns where it may not be analytic."""
+    """Value of an integrand where it may not be analytic."""
     return acb(float("nan"))
 
 
 def bounded(most: arb) -> arb:
-    """The ball of all numbers up to ``most`` in modulus."""
+    """Ball of all numbers whose modulus is at most that of ``most``."""
     return arb(0, abs(most).upper())
 
 
@@ -31,12 +31,12 @@ def reach() -> float:
 
 
 def tiny_end() -> arb:
-    """An ε > 0 so small that ε ln² ε is below the working precision."""
+    """Return an ε > 0 so small that ε ln² ε is below the working precision."""
     return (-arb(int(reach()) + 30)).exp()
 
 
 def log(z: acb, analytic: bool) -> acb:
-    """The principal logarithm, not finite where it is not analytic and has to be."""
+    """Principal logarithm; not finite where it must be analytic and is not."""
     return z.log(analytic=analytic)
 
 
@@ -46,7 +46,7 @@ def integral(integrand: Integrand, low: arb, high: arb) -> arb:
 
 
 def half_line(integrand: Integrand, low: arb, high: arb) -> arb:
-    """The same for a function with a logarithm at 0: on x = exp(u), where |Im u| < π/2 so that Re x > 0."""
+    """Integrate a function with a logarithm at 0: on x = exp(u), where |Im u| < π/2 so that Re x > 0."""
 
     def on_logarithms(u: acb, analytic: bool) -> acb:
         if analytic and not abs(u.imag) < HALF_PI:
@@ -58,7 +58,7 @@ def half_line(integrand: Integrand, low: arb, high: arb) -> arb:
 
 
 def root(increasing: Callable[[arb], arb], low: arb, high: arb) -> arb:
-    """The root of an increasing function between two exact numbers, to where rounding hides its sign.
+    """Find the root of an increasing function between two exact numbers, to the point where rounding hides its sign.
 
     Raises:
         ArithmeticError: unless it is negative at ``low`` and positive at ``high``.

@@ -29,7 +29,7 @@ _FINENESS = 256.0  # steps to one standard deviation of an ordered eigenvalue
 
 
 def compact_baseline(table: xr.Dataset) -> xr.Dataset:
-    """An atlas of the shapes of a baseline table: all that scoring and its pictures take from the sample.
+    """Make an atlas of the shapes of a baseline table: all that scoring and its figures use of the sample.
 
     Args:
         table: a baseline table of the raw product at σ = 1, with its sample.
@@ -51,7 +51,7 @@ def compact_baseline(table: xr.Dataset) -> xr.Dataset:
 
 
 def merge_atlases(atlases: Sequence[xr.Dataset], plan_hash: str | None = None) -> xr.Dataset:
-    """One atlas of several, by d_head and d_model.
+    """Merge atlases into one, sorted by d_head and d_model.
 
     Args:
         atlases: at least one, all of one seed, no shape twice.
@@ -160,7 +160,7 @@ def _joined(
 
 
 def _simulation(table: xr.Dataset) -> dict[str, Any]:
-    """How a table was simulated: (d_model, d_head, draws, plan) of each shape, and what all shapes share."""
+    """Record of a table's simulation: (d_model, d_head, draws, plan) of each shape, and what all shapes share."""
     made = json.loads(table.attrs["provenance"])
     numerics = {key: value for key, value in made.get("numerics", {}).items() if key != "names"}
     columns = (table["d_model"].values.tolist(), table["d_head"].values.tolist())
@@ -170,7 +170,7 @@ def _simulation(table: xr.Dataset) -> dict[str, Any]:
 
 
 def _grouped(simulations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Simulations made alike, as one."""
+    """Group simulations that share software, platform and numerics."""
     groups: dict[str, dict[str, Any]] = {}
     for one in simulations:
         alike = {key: value for key, value in one.items() if key != "shapes"}

@@ -47,7 +47,7 @@ def decimal_bounds(enclosure: Enclosure, digits: int) -> tuple[str, str]:
 
 
 def _exactly(end: arb) -> Decimal:
-    """A dyadic number in decimal, all of its digits."""
+    """Convert a dyadic number to decimal, with all of its digits."""
     mantissa, exponent = (int(part) for part in end.man_exp())
     with_all = Context(prec=20_000)
     power = with_all.power(Decimal(2), Decimal(abs(exponent)))

@@ -1,4 +1,7 @@
-"""What in a configuration gives the sizes of a model: said where tiny models of several sizes leave one way alone."""
+"""Infer the configuration keys that give the sizes of a model, from tiny models of several sizes.
+
+A key is stated only where those models leave a single possibility.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ _ROTATED = ("d_head * partial_rotary_factor", "d_head * rotary_pct", "rotary_dim
 
 
 def keys_of(name: str, stack: str, observed: list[tuple[Mapping[str, Any], int]]) -> list[str]:
-    """The keys of the configuration that may say a size: those whose value it is in every model that was seen."""
+    """Keys of the configuration that may give a size: those whose value equals it in every observed model."""
     words = _WORDS[name].split()
     other = {"encoder": "decoder", "decoder": "encoder", "cross": "encoder"}.get(stack, "")
     found = [key for key in words if all(value is not None and config.get(key) == value for config, value in observed)]
@@ -67,7 +70,7 @@ def probes(model_type: str, beside: Iterable[str] = (), **options: Any) -> list[
 
 
 def infer(model_type: str, beside: Iterable[str] = (), **options: Any) -> list[dict[str, Any]]:
-    """The stacks of a type, as the table says them."""
+    """Infer the stacks of a type, as the table describes them."""
     seen = probes(model_type, beside, **options)
     for one in seen:
         if one.unresolved:
@@ -118,7 +121,7 @@ def _stack_name(group: Group, groups: list[Group]) -> str:
 def entry(
     model_type: str, stack: str, same: list[tuple[Mapping[str, Any], Group]], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """One stack in the table's words, of models with these options."""
+    """Describe a stack in the table's format, from models with these options."""
     seen = _Seen(model_type, *same[0], options)
     groups = [group for _, group in same]
     sizes: dict[str, str] = {}
@@ -243,7 +246,7 @@ _ORDER = ["a", "q", "k", "c", "v", "n", "o", "gate", "up", "down"]
 
 
 def _shortened(layer: str) -> str:
-    """A layer's name without what the names of other models of the type have in front of it."""
+    """Return the layer's name unchanged."""
     return layer
 
 
@@ -276,7 +279,7 @@ def _is_scale(text: str, same: list[tuple[Mapping[str, Any], Group]], width: str
 
 
 def rotation(same: list[tuple[Mapping[str, Any], Group]]) -> str:
-    """What gives the number of rotated dimensions of a head; ``"?"`` where nothing does."""
+    """Expression that gives the number of rotated dimensions of a head; ``"?"`` if none does."""
     return next((text for text in _ROTATED if _is_rotated(text, same)), "?")
 
 
@@ -289,7 +292,7 @@ def _is_rotated(text: str, same: list[tuple[Mapping[str, Any], Group]]) -> bool:
 
 
 def _attending(same: list[tuple[Mapping[str, Any], Group]]) -> dict[str, list[str]]:
-    """The key that says the kinds of layers, and those that attend; nothing where every layer does."""
+    """Key that gives the kinds of layers, with the kinds that attend; empty if every layer attends."""
     if all(sorted(group.layers) == list(range(len(group.layers))) for _, group in same):
         one, group = same[0]
         if not any(isinstance(one.get(key), list) and len(one[key]) > len(group.layers) for key in _KINDS):
@@ -313,7 +316,7 @@ _KINDS = ("layer_types", "layers_block_type", "block_types", "attn_layer_indices
 
 
 def _with_aliases(model_type: str, key: str) -> str:
-    """The key, and the other names under which a configuration of the type may have it."""
+    """Join the key with the other names under which a configuration of the type may have it."""
     mapped = getattr(tiny_models.config_class(model_type), "attribute_map", {})
     return " or ".join([key, *(name for name, target in mapped.items() if target == key)])
 
@@ -328,7 +331,7 @@ class _Seen:
     options: Mapping[str, Any]
 
     def measured(self, name: str, others: Mapping[str, Any]) -> int | None:
-        """A size of the stack with other options; None where no model can be built, or it has no such stack."""
+        """Measure a size of the stack with other options; None if no model can be built or it has no such stack."""
         other = Probe({})
         for more in key_head_options(self.model_type, PROFILES[0]):
             try:
@@ -343,16 +346,16 @@ class _Seen:
         return max(alike[0].layers) + 1 if name == "n_layers" else alike[0].sizes.get(_MEASURED.get(name, name))
 
     def moves(self, key: str, name: str) -> bool:
-        """Whether with another value at this key alone the stack has another such size."""
+        """Return True if doubling the value at this key doubles this size of the stack."""
         return self.measured(name, {key: self.config[key] * 2}) == self.config[key] * 2
 
     def obeys(self, key: str, name: str) -> bool:
-        """Whether the class takes the size from a key that is not in its own configuration."""
+        """Return True if the class takes the size from a key that is not in its own configuration."""
         value = 2 * self.group.sizes[_MEASURED.get(name, name)]
         return key not in self.config and self.measured(name, {key: value}) == value
 
     def layers_without(self, key: str) -> str:
-        """In the table's words, the key that gives the number of layers where this one is empty."""
+        """Write, in the table's format, the key that gives the number of layers if this one is empty."""
         found = self.measured("n_layers", {key: None})
         words = [word for word in _LAYERS if word != key and found is not None and self.config.get(word) == found]
         return f" else {words[0]}" if len(words) == 1 else ""

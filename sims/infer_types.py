@@ -44,7 +44,7 @@ _SWAPS = {
 
 
 def infer_type(model_type: str) -> dict[str, Any]:
-    """The type as the table says it: its variants, and what its class says where a configuration says nothing."""
+    """Infer a type's entry in the table: its variants, and the defaults of its class."""
     parts, unread = parts_of(model_type)
     variants: list[dict[str, Any]] = []
     paths = [one.pop("path") for one in parts]
@@ -109,7 +109,7 @@ def infer_type(model_type: str) -> dict[str, Any]:
 
 
 def _guard(key: str, value: Any) -> Any:
-    """The value at which a layout holds: any size, where that there is none was the other way."""
+    """Value at which a layout holds: ``"any"`` for a size whose other tested value was None."""
     return "any" if type(value) is int and None in _FLAGS.get(key, ()) else value
 
 
@@ -127,7 +127,7 @@ def _groups(model_type: str, **options: Any) -> list[Group]:
 
 
 def _as(group: Group, groups: list[Group]) -> Group:
-    """The one of these that has the group's attention."""
+    """Find the group whose attention is that of the given group."""
     return next(one for one in groups if _attention([one]) == _attention([group]))
 
 
@@ -154,13 +154,13 @@ _MLP = {"up", "gate", "down"}
 
 
 def _beside(model_type: str, paths: list[str]) -> list[dict[str, Any]]:
-    """The stacks of a type with parts that are in none of them."""
+    """Infer the stacks, outside its parts, of a type with parts."""
     seen = probe(make_model(model_type), paths)
     return infer(model_type, paths) if seen.groups or seen.unresolved else []
 
 
 def parts_of(model_type: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """The parts of a type that are models by themselves, and those that the table has no word for."""
+    """Parts of a type that are models by themselves, and the keys of the parts that the table cannot name."""
     default = tiny_models.default_config(model_type)
     keys = [key for key, value in default.items() if isinstance(value, Mapping) and "model_type" in value]
     if not keys:
@@ -195,7 +195,7 @@ def _path(model: torch.nn.Module, key: str) -> str | None:
 
 
 def _swaps(model_type: str, key: str, other: str) -> bool:
-    """Whether a part may be of another type, whose own class is then in its place."""
+    """Return True if a part may be of another type, whose own class then takes its place."""
     values = {**tiny_models.sized(tiny_models.default_config(other), PROFILES[0].nested(1)), "model_type": other}
     try:
         model = make_model(model_type, PROFILES[0], **{key: values})

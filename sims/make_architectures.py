@@ -46,7 +46,7 @@ _MOST_MEMORY = 10 << 30  # bytes of address space, beyond which a type is given 
 
 
 def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any]:
-    """What is known of each type."""
+    """Infer the entry of each type, or record why that failed."""
 
     def find(model_type: str) -> dict[str, Any]:
         try:
@@ -64,7 +64,7 @@ def results(types: Iterable[str], work: Path, limit: int = 120) -> dict[str, Any
 
 
 def table(found: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The table, of what was found: what types share is written once, parts that have no entry are left out.
+    """Build the table from the findings: what types share is written once, and parts without an entry are left out.
 
     Types that were not looked at are as they were ``before``.
     """
@@ -135,7 +135,7 @@ def _parts(one: Mapping[str, Any], readable: set[str]) -> list[dict[str, Any]]:
 
 
 def _named(name: str, content: Mapping[str, Any], kept: dict[str, Any], named: dict[str, str]) -> str:
-    """The name under which this is kept; numbered, where another has it."""
+    """Store a content once and return its name, numbered if another content has that name."""
     text = json.dumps(content, sort_keys=True)
     if text not in named:
         named[text] = next(one for one in (name, *(f"{name} ({i})" for i in range(2, 999))) if one not in kept)
@@ -149,7 +149,7 @@ def _class_prefix(model_type: str) -> str:
 
 
 def _defaults(model_type: str, variants: list[Mapping[str, Any]], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """What the class of the configuration says of the keys that the entry reads."""
+    """Defaults that the configuration class has for the keys that the entry reads."""
     cls = tiny_models.config_class(model_type)
     computed = tiny_models.default_config(model_type)
     default = {key: getattr(cls, key, None) for key in computed}  # None where it follows from others
@@ -164,12 +164,12 @@ def _defaults(model_type: str, variants: list[Mapping[str, Any]], shared: Mappin
 
 
 def read_table() -> dict[str, Any]:
-    """The table as it is shipped."""
+    """Read the shipped table."""
     return json.loads(TABLE.read_text(encoding="utf-8"))
 
 
 def write_table(content: Mapping[str, Any], path: Path) -> None:
-    """One line for each layout and each type."""
+    """Write the table, with one line for each layout and each type."""
     lines = ["{", f'"transformers": {json.dumps(content["transformers"])},']
     for part in ("layouts", "stacks", "norms", "types"):
         rows = [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in content[part].items()]
@@ -180,7 +180,7 @@ def write_table(content: Mapping[str, Any], path: Path) -> None:
 
 
 def torch_route(model_type: str) -> str:
-    """How the type is read, as a user's folder of a tiny model is: what of it is proved, or why it is refused."""
+    """Describe how the torch route reads a tiny model from a folder: what is proved, or why it is refused."""
     os.environ["RMTBASE_PROOF"] = "1"
     first: Exception | None = None
     try:
@@ -217,25 +217,25 @@ def _route_of(model: torch.nn.Module) -> str:
 
 
 def routes(types: Iterable[str], work: Path, limit: int = 60) -> dict[str, str]:
-    """How each type that the table lacks is read."""
+    """Describe how each type that the table lacks is read."""
     return kept(types, work, limit, torch_route, f"refused: running it takes more than {limit} s")
 
 
 def norms(content: dict[str, Any], work: Path, only: Collection[str] = (), limit: int = 60) -> dict[str, Any]:
-    """The table with the norms of its types; those of types that were not looked at are as it has them."""
+    """Add the norms of its types to the table; types that were not looked at keep theirs."""
     before = {} if not only else {name: _norms_held(content, one) for name, one in content["types"].items()}
     types = [name for name in content["types"] if not only or name in only]
     return with_norms(content, before | kept(types, work, limit, partial(norms_of, content), []))
 
 
 def biases(content: dict[str, Any], work: Path, only: Collection[str] = (), limit: int = 60) -> dict[str, Any]:
-    """The table with which maps have a bias, or the key of the configuration that says so."""
+    """Add to the table which maps have a bias, or the configuration key that decides it."""
     types = [name for name in content["types"] if not only or name in only]
     return with_biases(content, kept(types, work, limit, partial(biases_of, content), []))
 
 
 def _norms_held(content: Mapping[str, Any], one: Mapping[str, Any]) -> list[dict[str, Any] | None]:
-    """What the table has of the norms of each variant of a type, as it was found."""
+    """Norms of each variant of a type as the table has them, in the form in which they were found."""
     return [
         {
             "stacks": [content["norms"][name] for name in variant["norms"]["of"]],
@@ -249,7 +249,7 @@ def _norms_held(content: Mapping[str, Any], one: Mapping[str, Any]) -> list[dict
 
 
 def prove_all_norms(content: Mapping[str, Any], stride: slice = slice(None)) -> dict[str, str]:
-    """The types whose norms the table has otherwise than a model of other sizes than it was made by, and why."""
+    """List the types whose norms in the table do not hold for a model of other sizes, and why."""
     failures = {}
     for model_type in list(content["types"])[stride]:
         for variant in content["types"][model_type]["variants"]:
@@ -266,13 +266,13 @@ def prove_all_norms(content: Mapping[str, Any], stride: slice = slice(None)) -> 
 
 
 def prove_all(content: Mapping[str, Any], stride: slice = slice(None)) -> dict[str, str]:
-    """What the table reads wrongly, or not at all, of the types that it has: the type -> what is wrong."""
+    """List the types that the table reads wrongly or not at all: type -> what is wrong."""
     found = {name: failure(content, name) for name in list(content["types"])[stride]}
     return {name: reason for name, reason in found.items() if reason}
 
 
 def failure(content: Mapping[str, Any], model_type: str) -> str:
-    """What the table reads wrongly of a type, or not at all; nothing where each of its variants is proved."""
+    """Describe what the table reads wrongly, or not at all, of a type; empty if each of its variants is proved."""
     failed = ""
     for variant in content["types"][model_type]["variants"]:
         said = {key: value for key, value in variant.get("when", {}).items() if value != "any"}

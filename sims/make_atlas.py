@@ -36,7 +36,7 @@ class _Notes:
 
 
 def single_shapes(plan: Plan) -> Iterator[Plan]:
-    """The plan of each of its shapes by itself, with the sample that compacting needs."""
+    """Split a plan into one plan per shape, with the sample that compacting needs."""
     for case in plan.cases:
         yield make_plan(
             plan.ensemble,
@@ -50,7 +50,7 @@ def single_shapes(plan: Plan) -> Iterator[Plan]:
 
 
 def finished(piece: Path, plan: Plan) -> xr.Dataset | None:
-    """The compact null of a shape, if it has been made of this plan."""
+    """Read the compact null of a shape if it was made from this plan; None otherwise."""
     try:
         atlas = open_atlas_file(piece)
     except (MissingFileError, TableError):
@@ -60,7 +60,7 @@ def finished(piece: Path, plan: Plan) -> xr.Dataset | None:
 
 
 def compact_null(plan: Plan, work: Path, workers: int | None) -> xr.Dataset:
-    """The compact null of a single shape: from the work folder, or simulated and kept there."""
+    """Read the compact null of a single shape from the work folder, or simulate it and keep it there."""
     piece = work / f"atlas-{plan.name}.nc"
     atlas = finished(piece, plan)
     if atlas is None:

@@ -28,7 +28,7 @@ _PACKAGE = ROOT / "src" / "rmtbase"
 
 
 def constants_metadata(of_set: ConstantSet) -> dict[str, Any]:
-    """Of one released set, in the words of ``ATLAS_METADATA``; counts and date are the record's."""
+    """Metadata of a released set, with the keys of ``ATLAS_METADATA``; counts and date come from the record."""
     numbers, functions = len(of_set.record["constants"]), len(of_set.record["functions"])
     enclosed = sum("enclosure" in one for one in of_set.record["constants"].values())
     cited = {key for one in (*of_set.constants(), *of_set.functions()) for key in one.references}
@@ -92,7 +92,7 @@ def _name(author: Mapping[str, str]) -> str:
 
 
 def every_file() -> dict[Path, str]:
-    """What each file should hold."""
+    """Content that each file should have."""
     made = {ROOT / ".zenodo.json": zenodo(), _PACKAGE / "nulls" / "atlas" / "datacite.json": datacite()}
     for name, one in sets().items():
         made[_PACKAGE / "constants" / f"{name}.datacite.json"] = datacite(constants_metadata(one))

@@ -1,4 +1,4 @@
-"""Where the heads of a running model lie in its stored tensors, in the words of the table of architectures."""
+"""Locate the heads of a running model in its stored tensors, in the format of the table of architectures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Group:
 
 @dataclass
 class Probe:
-    """What one tiny model showed."""
+    """Observations from one tiny model."""
 
     config: Mapping[str, Any]
     groups: list[Group] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Probe:
 
 
 def probe(model: torch.nn.Module, beside: Iterable[str] = ()) -> Probe:
-    """The attention modules of a model, by what its own forward pass does; not those of its parts ``beside``."""
+    """Find the attention modules of a model from its own forward pass, without those of its parts ``beside``."""
     trace, rotated = run(model)
     kept = model.state_dict()
     disk = revert_weight_conversion(model, dict(kept))
@@ -115,7 +115,7 @@ def _one(
     disk: Mapping[str, Any],
     root: str,
 ) -> tuple[Group, int]:
-    """One attention module of one layer."""
+    """Describe the attention module of one layer."""
     parts = {}
     for symbol, heads in (("q", one.query), ("k", one.key), ("v", one.value)):
         source = None if heads is None else sources(heads, trace.linears)
@@ -207,7 +207,7 @@ def _shared(names: Iterable[str]) -> str:
 
 
 def _key_heads(source: Any) -> int:
-    """How many different heads there are, each serving as many neighbours."""
+    """Count the different key heads, each serving the same number of neighbouring query heads."""
     heads = [
         tuple(zip(lin, row, strict=True)) for lin, row in zip(source.linear.tolist(), source.row.tolist(), strict=True)
     ]
@@ -221,7 +221,7 @@ def _key_heads(source: Any) -> int:
 def _plain(
     parts: Mapping[str, Any], owners: Mapping[str, list[str]], where: Mapping[str, Linear], sizes: dict
 ) -> dict[str, str]:
-    """What the rows of each tensor are, where each part lies in one."""
+    """Describe the rows of each tensor, where each of q, k and v lies in a single tensor."""
     if any(len(names) != 1 for names in owners.values()):
         raise Refused("a part is of several tensors")
     holding: dict[str, str] = {}
@@ -256,7 +256,7 @@ def _plain(
 
 
 def _matches(expected: list[int], source: Any, sizes: Mapping[str, int], symbol: str) -> bool:
-    """Whether each head has its rows, in whatever order within it."""
+    """Return True if each head has its rows, in any order within the head."""
     heads = sizes["n_heads"] if symbol == "q" else sizes["n_key_heads"]
     size = len(expected) // heads
     group = len(source.row) // heads
@@ -269,7 +269,7 @@ def _matches(expected: list[int], source: Any, sizes: Mapping[str, int], symbol:
 
 
 def _same_order(parts: Mapping[str, Any]) -> bool:
-    """Whether a head's queries and keys have their dimensions in one order."""
+    """Return True if the queries and keys of each head have their dimensions in the same order."""
 
     def rank(rows: np.ndarray) -> np.ndarray:
         return np.argsort(np.argsort(rows, axis=-1), axis=-1)
@@ -286,7 +286,7 @@ def _latent(
     on_disk: Mapping[str, str | None],
     sizes: dict[str, Any],
 ) -> dict[str, str] | None:
-    """What the rows are where keys are [W_UK W_DKV; W_KR], as in DeepSeek; None where they are not."""
+    """Describe the rows where keys are [W_UK W_DKV; W_KR], as in DeepSeek; None where they are not."""
     if len(owners["k"]) != 2 or "v" not in owners or len(owners["v"]) != 1 or len(owners["q"]) != 1:
         return None
     upper, down = owners["v"][0], next((one for one in owners["k"] if one != owners["v"][0]), None)
@@ -328,7 +328,7 @@ def _latent(
 
 
 def _output(one: Attention, trace: Trace) -> Linear | None:
-    """What reads the outputs of all heads, one beside the other."""
+    """Find the weight that reads the concatenated outputs of all heads."""
     if one.context is None:
         return None
     heads = one.context.transpose(1, 0, 2)
@@ -342,7 +342,7 @@ def _output(one: Attention, trace: Trace) -> Linear | None:
 def _mlp(
     trace: Trace, on_disk: Mapping[str, str | None], disk: Mapping[str, Any], within: str, used: set[str]
 ) -> dict[str, str]:
-    """The matrices of the layer's MLP: down(act(up x)) or down(act(gate x) · up x)."""
+    """Find the matrices of the layer's MLP: down(act(up x)) or down(act(gate x) · up x)."""
     here = []
     for linear in trace.linears:
         name = on_disk.get(linear.tensor)

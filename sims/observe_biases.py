@@ -1,4 +1,4 @@
-"""Which maps of a type's attention have a bias, said as the table says it: always, never, or as a flag has it."""
+"""Find which maps of a type's attention have a bias, in the table's format: always, never, or depending on a flag."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SYMBOLS = "qkvoac"
 
 
 def biases_of(content: Mapping[str, Any], model_type: str) -> list[dict[str, Any]]:
-    """Of each variant of a type and each of its own stacks: symbols -> true, false, or the key that says so.
+    """Find the biases of each variant's own stacks: symbols -> true, false, or the key that decides.
 
-    Symbols of which that is not plain, some layers having a bias and others none, or two flags deciding, are left out.
+    A symbol is left out if some layers have a bias and others none, or if two flags decide.
     """
     found = []
     for variant in content["types"][model_type]["variants"]:
@@ -58,7 +58,7 @@ def biases_of(content: Mapping[str, Any], model_type: str) -> list[dict[str, Any
 
 
 def with_biases(content: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """The table with what is known of the biases of some types; of the others it stays."""
+    """Add what is known of the biases of some types to the table; the other types keep theirs."""
     for model_type, variants in known.items():
         one = content["types"].get(model_type, {"variants": []})
         for variant, found in zip(one["variants"], variants, strict=False):
@@ -74,7 +74,7 @@ def with_biases(content: dict[str, Any], known: Mapping[str, Any]) -> dict[str, 
 
 
 def _names(model_type: str, options: Mapping[str, Any]) -> set[str]:
-    """The names on disk of a tiny model's tensors, which have no values."""
+    """Names on disk of a tiny model's tensors; the tensors have no values."""
     first: Exception | None = None
     for more in tiny_models.key_head_options(model_type, PROFILES[0]):
         config = tiny_models.make_config(model_type, PROFILES[0], **{**more, **options})
@@ -89,7 +89,7 @@ def _names(model_type: str, options: Mapping[str, Any]) -> set[str]:
 
 
 def _has(symbol: str, layout: Mapping[str, Any], names: Iterable[str]) -> bool | None:
-    """Whether the maps that hold a symbol's rows have a bias; None where some have one and others none."""
+    """Return True if the maps that hold a symbol's rows have a bias, False if not, None if only some have one."""
     tensors = [
         tensor for tensor, rows in layout["tensors"].items() if symbol in re.findall(r"\b[a-z]+\b", rows.split("<")[0])
     ]

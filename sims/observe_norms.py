@@ -1,9 +1,9 @@
-"""What a forward pass shows of each layer, in the words of the table: the norms around queries and keys, and rotation.
+"""Observe the norms around queries and keys and the rotation of each layer in a forward pass, in the table's format.
 
-Of each variant of a type two tiny models are run, and what their norms are called in each layer is said as names with
-a place for the number of the layer, ``{}``, or of the one before, ``{-1}``: of the first layer and of the others, where
-they differ. A norm that no such name fits in every layer of both is left out: it is not known. Where some layers are
-rotated by position and others are not, a list of the configuration says which.
+Two tiny models of each variant of a type are run. The names of their norms are described by patterns with a place for
+the number of the layer, ``{}``, or of the layer before, ``{-1}``; the first layer has its own pattern if it differs. A
+norm that no such pattern fits in every layer of both models is left out: it is unknown. If only some layers are rotated
+by position, a list of the configuration says which.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Seen = dict[tuple[str, int], tuple[str, Site]]
 
 
 def inventories(model: torch.nn.Module) -> tuple[Inventory, Inventory]:
-    """What the table reads of a model, and what its forward pass shows, both in the names on disk."""
+    """Inventory that the table reads of a model, and inventory from its forward pass, both with the names on disk."""
     disk = revert_weight_conversion(model, dict(model.state_dict()))
     tensors = {name: tensor for name, tensor in disk.items() if tensor.is_floating_point()}
     config = json.loads(model.config.to_json_string(use_diff=False))
@@ -42,12 +42,12 @@ def inventories(model: torch.nn.Module) -> tuple[Inventory, Inventory]:
 
 
 def tensors_of(site: Site) -> frozenset[str]:
-    """The names of the tensors of its queries and keys."""
+    """Names of the tensors that a site's queries and keys are read from."""
     return frozenset(name for one in (site.query, site.key) if one is not None for name in one.tensors())
 
 
 def observe(model_type: str, profile: Profile, layers: Mapping[str, str], **options: Any) -> Seen:
-    """The norms of the stacks of a tiny model, given how the layers of each are called."""
+    """Observe the norms of a tiny model's stacks, given the names of the layers of each stack."""
     error: Exception | None = None
     for more in tiny_models.key_head_options(model_type, profile):
         try:
@@ -73,7 +73,7 @@ _SIZES = {"n_heads": 1, "n_key_heads": 1, "d_head": 1, "d_query": 1, "d_key": 1}
 
 
 def unrotated(model_type: str, layers: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells the layers that are not rotated from those that are, by stack, where there are both: key -> kinds.
+    """Find, by stack, the configuration key that separates layers without rotation from rotated ones: key -> kinds.
 
     The kinds are those that are not rotated; the key is ``"?"`` where no list of the configuration tells them apart.
     """
@@ -100,7 +100,7 @@ def _kinds(met: list[tuple[Mapping[str, Any], int, bool]]) -> dict[str, list[Any
 
 
 def describe(stack: str, layer: str, seen: Iterable[Seen]) -> dict[str, list[dict[str, Any]]]:
-    """What the table says of one stack; a norm that is not known is not in it."""
+    """Describe the norms of one stack in the table's format; unknown norms are left out."""
     found: dict[str, list[dict[str, Any]]] = {}
     for field in NORM_FIELDS:
         observed = [
@@ -120,7 +120,7 @@ def describe(stack: str, layer: str, seen: Iterable[Seen]) -> dict[str, list[dic
 
 
 def _fitting(layer: str, observed: list[tuple[int, str, Norm | None]]) -> dict[str, Any] | None:
-    """The words that give each of these norms its names."""
+    """Find the pattern that gives each of these norms its names."""
     if not observed or any(norm is None for _, _, norm in observed):
         return None
     number, prefix, norm = observed[-1]
@@ -139,7 +139,7 @@ def _fitting(layer: str, observed: list[tuple[int, str, Norm | None]]) -> dict[s
 
 
 def named(words: Mapping[str, str], layer: int, prefix: str, offset: float) -> Norm:
-    """The norm of a layer by the table's words."""
+    """Norm of a layer, named by a pattern of the table."""
 
     def name(text: str | None) -> str | None:
         return None if text is None else prefix + text.replace("{}", str(layer)).replace("{-1}", str(layer - 1))
@@ -148,7 +148,7 @@ def named(words: Mapping[str, str], layer: int, prefix: str, offset: float) -> N
 
 
 def deciding(model_type: str, layers: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a configuration that decide on norms, with the values under which they were observed."""
+    """Options of a configuration that decide on norms, with the values under which they were observed."""
     reference = _norms(observe(model_type, PROFILES[0], layers, **options))
     found = {}
     for key, value in tiny_models.make_config(model_type, PROFILES[0], **options).to_dict().items():
@@ -173,7 +173,7 @@ def _norms(seen: Seen) -> dict[Any, Any]:
 
 
 def with_norms(content: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """The table with what is known of the norms of its types."""
+    """Add what is known of the norms of its types to the table."""
     norms: dict[str, Any] = {}
     named_as: dict[str, str] = {}
     for model_type, one in content["types"].items():
@@ -200,7 +200,7 @@ def with_norms(content: dict[str, Any], known: Mapping[str, Any]) -> dict[str, A
 
 
 def norms_of(content: Mapping[str, Any], model_type: str) -> list[dict[str, Any] | None]:
-    """What each variant of a type has: the norms of its own stacks, and the options that decide on them."""
+    """Norms of the stacks of each variant of a type, and the options that decide on them."""
     found: list[dict[str, Any] | None] = []
     when: dict[str, Any] | None = None
     for variant in content["types"][model_type]["variants"]:

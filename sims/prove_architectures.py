@@ -27,7 +27,7 @@ class Disproved(Exception):  # noqa: N818
 
 
 def reopened(model: torch.nn.Module) -> Model:
-    """The model as a user has it: saved to a folder, and opened from there; read as a whole before the folder is gone.
+    """Save the model to a folder, open it as a user would, and read all of it before the folder is removed.
 
     Raises:
         CheckpointError: it is refused.
@@ -48,7 +48,7 @@ def reopened(model: torch.nn.Module) -> Model:
 
 
 def contradictions(opened: Model) -> list[str]:
-    """Where the notes of a model say otherwise than what is read of it."""
+    """List contradictions between the notes of a model and what is read from it."""
     notes = (*opened.notes, *opened.part_notes("layers"))
     left = [note.removeprefix("not read: ").partition(":")[0] for note in opened.notes if note.startswith("not read: ")]
     used = {name for site in opened.sites for name in site.query_key_tensors()}
@@ -70,7 +70,7 @@ _ATTENTION = re.compile(r"att(n|ention)|\.(q|k|v|query|key|value)_?(proj)?\.weig
 
 
 def prove_type(model_type: str, profile: Profile, **options: Any) -> dict[str, float]:
-    """As :func:`prove`, of the class with a head of a type in the table; of the one without it, the sites alone.
+    """Prove a type's class with a head as :func:`prove` does, and only the sites of the class without a head.
 
     The class without a head is proved where there is no other. A class that lacks a stack of the type, such as the
     classifier of images of a type with texts, may be read by the torch route, which proves it.
@@ -105,7 +105,7 @@ def prove_type(model_type: str, profile: Profile, **options: Any) -> dict[str, f
 
 
 def prove(model: torch.nn.Module, opened: Model | None = None) -> dict[str, float]:
-    """The largest relative difference between q·k of the module and xᵀ W_QK x′, by stack.
+    """Return the largest relative difference between q·k of the module and xᵀ W_QK x′, by stack.
 
     The sites are those of its folder, saved and opened; each of its tensors is, to the bit, what the module has.
 
@@ -143,7 +143,7 @@ def prove(model: torch.nn.Module, opened: Model | None = None) -> dict[str, floa
 
 
 def prove_norms(model: torch.nn.Module) -> int:
-    """How many norms the table knows, all of them those that the forward pass shows, as the rotation of layers is.
+    """Count the norms that the table knows, all of which must equal those of the forward pass, as must the rotations.
 
     Raises:
         Disproved: one is another, or none, or a layer is rotated otherwise.
@@ -164,7 +164,7 @@ def prove_norms(model: torch.nn.Module) -> int:
 
 
 def runs(model: torch.nn.Module) -> Iterator[tuple[str, Trace]]:
-    """The forward pass of the model, or where that is of several models, of each of them."""
+    """Trace the forward pass of the model or, if the model cannot be run as a whole, of each of its parts."""
     parts = []
     for name, one in model.named_modules():
         inner = name and isinstance(one, PreTrainedModel) and one.config is not model.config
@@ -200,12 +200,12 @@ def _site_of(
 def difference(
     site: Site, seen: Attention, trace: Trace, prefix: str, on_disk: dict[str, str], tensors: dict[str, torch.Tensor]
 ) -> float:
-    """How far xᵀ W_QK x′ is from q·k of the module, over all heads and pairs of positions, beside its largest value."""
+    """Largest deviation of xᵀ W_QK x′ from the module's q·k over all heads and positions, over the largest |q·k|."""
     assert site.query is not None and site.key is not None
     read = {name: tensor.double().numpy() for name, tensor in tensors.items()}
 
     def heads(expression: Any, n_heads: int) -> list[np.ndarray]:
-        """Of each use of the tensors: a layer may be run several times."""
+        """Heads computed from each use of the tensors; a layer may be run several times."""
         first = list(expression.tensors())[-1]
         matrix = expression.evaluate(read.__getitem__).astype(np.float64)
         uses = [one.x for one in trace.linears if on_disk.get(prefix + one.tensor) == first]

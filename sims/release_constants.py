@@ -29,7 +29,7 @@ SHAPES = ((768, 64), (4096, 128))
 
 
 def record(of_set: ConstantSet, day: str) -> dict[str, Any]:
-    """What is stored of the constants that came with a set."""
+    """Record that is stored for the constants that came with a set."""
     own = [one for one in (*of_set.constants(), *of_set.functions()) if one.released == of_set.release]
     withdrawn = {name: of_set.record[name] for name in ("withdrawn",) if name in of_set.record}
     return {
@@ -58,7 +58,7 @@ def _function(one: ConstantFunction) -> dict[str, Any]:
 
 
 def _value(one: ConstantFunction, d_model: int, d_head: int) -> dict[str, Any]:
-    """To the digits that its error leaves."""
+    """Value of a function at one shape, to the digits that its error allows."""
     arguments = {name: {"d_model": d_model, "d_head": d_head}[name] for name in one.parameters}
     here = one(**arguments)
     return arguments | {"digits": here.rounded()[0], "uncertainty": _uncertainty(here)}
@@ -69,7 +69,7 @@ def _words(one: Constant | ConstantFunction) -> dict[str, Any]:
 
 
 def _uncertainty(one: Constant) -> dict[str, Any]:
-    """As numbers, to two digits."""
+    """Uncertainty of a constant as numbers, to two digits."""
     return {
         "kind": one.error_kind,
         "absolute": float(f"{one.error:.1e}"),

@@ -44,26 +44,26 @@ class Profile:
 
     @property
     def n_decoder_layers(self) -> int:
-        """Of a decoder beside an encoder."""
+        """Number of layers of a decoder beside an encoder."""
         return self.n_layers + 1
 
     @property
     def n_decoder_heads(self) -> int:
-        """Of a decoder beside an encoder."""
+        """Number of heads of a decoder beside an encoder."""
         return 2 * self.n_heads
 
     @property
     def d_decoder_mlp(self) -> int:
-        """Of a decoder beside an encoder."""
+        """Width of the MLP of a decoder beside an encoder."""
         return self.d_mlp + 4
 
     @property
     def d_expert(self) -> int:
-        """Of each expert."""
+        """Width of the MLP of each expert."""
         return self.d_mlp - 4
 
     def nested(self, place: int) -> Profile:
-        """The sizes of a part of the model, all others than its own."""
+        """Sizes of a part of the model, all different from the model's own."""
         return Profile(
             self.n_layers + place,
             self.n_heads,
@@ -164,7 +164,7 @@ _CONSTANTS: Mapping[str, Any] = {
 
 
 def sized(config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
-    """The options of a default configuration with the sizes of the profile; its parts have sizes of their own."""
+    """Set the sizes of a default configuration to those of the profile; its parts get sizes of their own."""
     own = own_options(str(config.get("model_type")), profile)
     new: dict[str, Any] = {}
     place = 0
@@ -212,23 +212,23 @@ def _rope(value: Mapping[str, Any], d_head: int) -> dict[str, Any]:
 
 
 def _sections(rotary: Mapping[str, Any], d_head: int) -> list[int]:
-    """Of the pairs of rotated dimensions, how many turn by time, height and width."""
+    """Count the pairs of rotated dimensions that turn by time, height and width."""
     return [int(d_head * rotary.get("partial_rotary_factor", 1.0)) // 2 - 2, 1, 1]
 
 
 def config_class(model_type: str) -> type[transformers.PreTrainedConfig]:
-    """The class of the type's configuration."""
+    """Return the configuration class of the type."""
     return CONFIG_MAPPING[model_type]
 
 
 @cache
 def default_config(model_type: str) -> Mapping[str, Any]:
-    """What the class says where nothing is given."""
+    """Values of the configuration class when nothing is given."""
     return config_class(model_type)().to_dict()
 
 
 def make_config(model_type: str, profile: Profile, **options: Any) -> transformers.PreTrainedConfig:
-    """The configuration of a tiny model of the type; ``options`` of a part as ``{"text_config": {...}}``."""
+    """Make the configuration of a tiny model of the type; ``options`` of a part as ``{"text_config": {...}}``."""
     cls = config_class(model_type)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -245,7 +245,7 @@ def make_config(model_type: str, profile: Profile, **options: Any) -> transforme
 
 
 def merged(values: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with others in their places, those of parts too; what is ``...`` is left to the class."""
+    """Replace values by options, those of parts too; a key whose option is ``...`` is left to the class."""
     new = dict(values)
     for key, value in options.items():
         part = isinstance(value, Mapping) and "model_type" not in value
@@ -254,7 +254,7 @@ def merged(values: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, A
 
 
 def key_head_options(model_type: str, profile: Profile) -> list[dict[str, int]]:
-    """With fewer key heads than heads, and where that is not possible with as many."""
+    """Options with fewer key heads than heads first, then with as many."""
     held = [key for key in ("num_key_value_heads", "num_kv_heads") if key in default_config(model_type)]
     return [{}, dict.fromkeys(held, profile.n_heads)] if held else [{}]
 
@@ -276,7 +276,7 @@ def _by_head() -> list[Mapping[str, Any]]:
 
 
 def saved_classes(model_type: str) -> list[type]:
-    """The classes whose folders users have: that of AutoModel, and the first with a head; none for a mere part."""
+    """Classes whose folders users have: that of AutoModel, and the first with a head; none for a mere part."""
     named: dict[str, None] = {}
     for mapping in ([MODEL_MAPPING_NAMES], _by_head()):
         held = next((one[model_type] for one in mapping if model_type in one), ())
@@ -285,7 +285,7 @@ def saved_classes(model_type: str) -> list[type]:
 
 
 def model_classes(model_type: str) -> list[type]:
-    """The classes that a configuration of the type makes: those that are saved, or of a part those of its module."""
+    """Classes that a configuration of the type makes: those that are saved or, for a part, those of its module."""
     found = saved_classes(model_type)
     if found:
         return found
@@ -301,9 +301,9 @@ def model_classes(model_type: str) -> list[type]:
 def make_model(
     model_type: str, profile: Profile = PROFILES[0], of: type | None = None, **options: Any
 ) -> torch.nn.Module:
-    """A tiny model of the type in float64 with random weights; biases, also those of relative positions, are zero.
+    """Make a tiny model of the type in float64 with random weights; all biases, also of relative positions, are zero.
 
-    Of the class, or else of the first that can be built of those of its type.
+    The class is ``of``, or else the first class of the type that can be built.
     """
     config = make_config(model_type, profile, **options)
     classes = [of] if of is not None else model_classes(model_type)
@@ -334,7 +334,7 @@ def _randomised(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def inputs(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
-    """What the model might read, the likeliest first."""
+    """Yield inputs that the model might accept, the likeliest first."""
     generator = torch.Generator().manual_seed(11)
     config = model.config
     text = config.get_text_config() if hasattr(config, "get_text_config") else config

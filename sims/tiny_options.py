@@ -1,4 +1,4 @@
-"""What a tiny model of a type needs besides sizes: layers of every kind, and numbers that its class wants together."""
+"""Options that a tiny model of a type needs besides sizes: layers of every kind, and numbers that its class relates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Options = Mapping[str, Any]
 
 
 def own_options(model_type: str, profile: Profile) -> Options:
-    """The options of the type's configuration that neither its defaults nor the words for sizes give."""
+    """Options of the type's configuration that neither its defaults nor the names of sizes give."""
     given = _OWN.get(model_type, {})
     return given(profile) if callable(given) else given
 
@@ -28,7 +28,7 @@ def _layers(*kinds: str, key: str = "layer_types") -> Callable[[Profile], Option
 
 
 def _hybrid_by_period(profile: Profile) -> Options:
-    """The last layer attends, and of three or more the first too."""
+    """Options with which the last layer attends and, of three or more layers, the first too."""
     period = 3 if profile.n_layers == 2 else profile.n_layers - 1
     return {"attn_layer_period": period, "attn_layer_offset": (profile.n_layers - 1) % period}
 

@@ -84,7 +84,7 @@ class _Solution:
         return self.right**k - k * inside + bounded(k * left) + bounded(k * right)
 
     def quantile(self, beta: int, probability: arb) -> arb:
-        """The s with F_beta(s) = probability."""
+        """Return the s with F_beta(s) = probability."""
         step = next(one for one in self.steps if one.at(beta, one.start - rational(1, 2)) < probability)
         return root(lambda s: step.at(beta, s) - probability, step.start - rational(1, 2), step.start)
 
@@ -114,7 +114,7 @@ def _begin(s: arb) -> _Edge:
 
 
 def _coefficients(edge: _Edge, start: arb, terms: int) -> tuple[list[arb], list[arb]]:
-    """Of q, and of q² two fewer."""
+    """Coefficients of q, and of q² (two fewer)."""
     q, square = [edge.q, edge.slope], []
     for n in range(terms - 2):
         square.append(_coefficient(q, q, n))
@@ -124,12 +124,12 @@ def _coefficients(edge: _Edge, start: arb, terms: int) -> tuple[list[arb], list[
 
 
 def _coefficient(a: Sequence[arb], b: Sequence[arb], n: int) -> arb:
-    """That of τ^n in the product of two series."""
+    """Coefficient of τ^n in the product of two series."""
     return sum(map(mul, a[: n + 1], b[n::-1]), arb(0))
 
 
 def _majorant(q: Sequence[arb], start: arb) -> arb:
-    """A of all coefficients, those that follow included.
+    """Bound A on all coefficients, including those that follow the given ones.
 
     Raises:
         ArithmeticError: if these are too few to tell.
@@ -150,7 +150,7 @@ def _convolution() -> arb:
 
 
 def _step(edge: _Edge, start: arb, terms: int) -> tuple[_Step, _Edge]:
-    """The step from ``start``, and where it ends."""
+    """Step from ``start``, and the edge at its end."""
     q, square = _coefficients(edge, start, terms)
     most = _majorant(q, start)
     most_square = _convolution() * most**2
@@ -183,9 +183,9 @@ def _step(edge: _Edge, start: arb, terms: int) -> tuple[_Step, _Edge]:
 
 @lru_cache(maxsize=4)
 def _solution(precision: int) -> _Solution:
-    """For a working precision of so many bits.
+    """Solution for a working precision of so many bits.
 
-    An error of q grows to the left as exp((2√2/3) |s|^(3/2)), which as many bits more make good.
+    An error of q grows to the left as exp((2√2/3) |s|^(3/2)); additional bits make up for it.
     """
     nats = reach()
     right, left = int((1.5 * nats) ** (2 / 3)) + 1, int((24 * nats) ** (1 / 3)) + 1
@@ -204,7 +204,7 @@ def _solution(precision: int) -> _Solution:
 
 @lru_cache(maxsize=16)
 def _moments(beta: int, precision: int) -> dict[str, arb]:
-    """At a working precision."""
+    """Moments of F_beta at a working precision."""
     m1, m2, m3, m4 = (_solution(precision).moment(beta, k) for k in (1, 2, 3, 4))
     variance = m2 - m1**2
     return {

@@ -54,25 +54,25 @@ def _over(low: arb, high: arb, mass: arb, coordinates: Callable[[acb, bool], tup
 
 
 def _half_normal(z: acb, analytic: bool) -> tuple[acb, acb, acb]:
-    """On z = |w|/σ: 1 - F = erfc(z/√2)."""
+    """Coordinates and density of half-normal weights on z = |w|/σ: 1 - F = erfc(z/√2)."""
     upper = (z / arb(2).sqrt()).erfc()
     return log(z, analytic), log(-log(upper, analytic), analytic), (-z * z / 2).exp() * (2 / arb.pi()).sqrt()
 
 
 def _uniform(f: acb, analytic: bool) -> tuple[acb, acb, acb]:
-    """On F: x = √3 F."""
+    """Coordinates and density of uniform weights on F: x = √3 F."""
     return log(f * arb(3).sqrt(), analytic), log(-log(1 - f, analytic), analytic), acb(1)
 
 
 def _logistic(f: acb, analytic: bool) -> tuple[acb, acb, acb]:
-    """On F: x = (√3/π) ln((1 + F)/(1 - F))."""
+    """Coordinates and density of logistic weights on F: x = (√3/π) ln((1 + F)/(1 - F))."""
     quantile = (log(1 + f, analytic) - log(1 - f, analytic)) * arb(3).sqrt() / arb.pi()
     return log(quantile, analytic), log(-log(1 - f, analytic), analytic), acb(1)
 
 
 @lru_cache(maxsize=16)
 def _anchor(parent: str, per_cent: int, precision: int) -> dict[str, arb]:
-    """The fit of one law, trimmed at either end; ``precision`` is the working one."""
+    """Fit of one law, trimmed at either end; ``precision`` is the working precision."""
     if parent == "half_normal" and not per_cent:
         return _untrimmed()
     trim = rational(per_cent, 100)

@@ -103,7 +103,7 @@ def _sampling() -> tuple[arb, arb, arb]:
 
 @lru_cache(maxsize=4)
 def _at(precision: int) -> tuple[arb, arb, arb]:
-    """At a working precision."""
+    """Compute the sampling constants at a working precision."""
     return _sampling()
 
 

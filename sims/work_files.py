@@ -1,4 +1,4 @@
-"""What was found of each model type, in a file, so that a run that is stopped goes on where it stood."""
+"""Keep the findings of each model type in a file, so that a run that was stopped continues where it stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _too_long(*_: Any) -> None:
 
 
 def kept(types: Iterable[str], work: Path, limit: int, find: Callable[[str], Any], too_slow: Any) -> dict[str, Any]:
-    """What is found of each type, from the file of earlier work, or found now and kept there; so many seconds each."""
+    """Read what earlier work found of each type, or find it now and keep it, in at most ``limit`` seconds per type."""
     held = json.loads(work.read_text()) if work.is_file() else {}
     signal.signal(signal.SIGPROF, _too_long)
     for model_type in types:

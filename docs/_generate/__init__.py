@@ -24,6 +24,6 @@ def as_plain(text: str) -> str:
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Format a table in Markdown."""
     lines = (heading, ["---"] * len(heading), *rows)
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -51,7 +51,7 @@ def public_modules() -> dict[str, ModuleType]:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """What a module exports: its ``__all__``, or else the functions, classes and documented data that it defines."""
+    """Names that a module exports: its ``__all__``, or else its own functions, classes and documented data."""
     if hasattr(module, "__all__"):
         return sorted({*module.__all__} - {"drawings"})  # which the registry of kinds calls
     data = {name for _, name in ModuleAnalyzer.for_module(module.__name__).find_attr_docs()}
@@ -94,7 +94,7 @@ def _page(name: str, module: ModuleType) -> Iterator[str]:
 
 
 def _datum(module: ModuleType, name: str) -> Iterator[str]:
-    """A number or a table: its value where that is short, and the words below it in the file that defines it."""
+    """Describe a number or a table: its value if that is short, and the docstring below its definition."""
     value = repr(getattr(module, name))
     yield f".. py:data:: {name}"
     if len(value) <= _LONGEST_VALUE and " at 0x" not in value:
@@ -104,7 +104,7 @@ def _datum(module: ModuleType, name: str) -> Iterator[str]:
 
 
 def _home(module: ModuleType, name: str) -> str:
-    """The module whose source defines what another one exports by that name."""
+    """Name of the module whose source defines what another module exports under that name."""
     stub = Path(str(module.__file__)).with_suffix(".pyi")  # of a package that imports when it is asked
     source = stub.read_text(encoding="utf-8") if stub.is_file() else inspect.getsource(module)
     for node in ast.walk(ast.parse(source)):
@@ -125,7 +125,7 @@ def as_restructured_text(app: Any, what: str, name: str, obj: Any, options: Any,
 
 
 def resolve_by_full_name(app: Any, doctree: nodes.document) -> None:
-    """References to what other packages define become plain text, and errors are looked up in their own module.
+    """Turn references to other packages' objects into plain text, and resolve errors in their own module.
 
     Sphinx would compare each with the end of every name that there is, and then find the wrong one or none.
     """
@@ -166,6 +166,6 @@ def _with_formulas(lines: list[str]) -> list[str]:
 
 
 def _continues(lines: list[str]) -> bool:
-    """Whether the last paragraph is an entry of a list, or asks for a block itself."""
+    """Return True if the last paragraph is a list entry, or introduces a block itself."""
     last = next((line for line in reversed(lines) if line and not line.startswith(" ")), "")
     return last.startswith(("* ", "- ", ".. ")) or last.endswith("::") or lines[-2].endswith("::")

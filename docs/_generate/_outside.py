@@ -30,7 +30,7 @@ def write_outside() -> None:
 
 
 def link_to_copies(app: Any, docname: str, source: list[str]) -> None:
-    """In a page of docs, a link that leaves docs goes to the copy."""
+    """Redirect links that leave ``docs`` from a page of ``docs`` to the copies."""
     path = Path(app.env.doc2path(docname))
     if path.suffix == ".md" and FOLDER not in path.parents:
         source[0] = _with_links(source[0], path.parent, path.parent)
@@ -46,7 +46,7 @@ def _copy_of(path: Path) -> Path:
 
 
 def _with_links(text: str, here: Path, place: Path) -> str:
-    """A text that stands in one folder, for a page in another."""
+    """Rewrite the links of a text that stands in one folder, for a page in another."""
     parts = _CODE.split(text)
     parts[::2] = [_LINK.sub(_moved(here, place), part) for part in parts[::2]]
     return "".join(parts)

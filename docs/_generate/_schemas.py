@@ -61,5 +61,5 @@ def _variables(schema: Mapping[str, Variable]) -> str:
 
 
 def _meaning(variable: Variable) -> str:
-    """The long name, with the units where there are some."""
+    """Return the long name, with the units if there are any."""
     return variable.long_name + f", in {variable.units}" * bool(variable.units)

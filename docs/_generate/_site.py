@@ -1,4 +1,4 @@
-"""What Sphinx is told: the pages to make before it reads any, and how docstrings are read."""
+"""Sphinx extension: writes generated pages before any page is read, and says how docstrings are read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _write_pages(app: Any) -> None:
 
 
 def _set_symbols(app: Any, doctree: nodes.document, docname: str) -> None:
-    """The symbols that titles in the bibliography have between dollar signs are set as such."""
+    """Set symbols between dollar signs in the titles of the bibliography as symbols."""
     for citation in doctree.findall(nodes.citation):
         for text in list(citation.findall(nodes.Text)):
             parts = re.split(r"\$(\w+)\$", text)
@@ -34,7 +34,7 @@ def _set_symbols(app: Any, doctree: nodes.document, docname: str) -> None:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Called by Sphinx."""
+    """Register the extension; Sphinx calls this."""
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("builder-inited", _write_pages)
     app.connect("doctree-read", resolve_by_full_name)

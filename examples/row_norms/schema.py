@@ -1,4 +1,4 @@
-"""What a file of row norms holds."""
+"""Schema of a file of row norms."""
 
 from rmtbase.tables import EVERY_FILE, Kind, Variable, register
 from rmtbase.tables.domain import JSON_LIST, PROBABILITY, TEXT, Domain

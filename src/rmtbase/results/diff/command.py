@@ -45,7 +45,7 @@ def diff(
     overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """What changed between two checkpoints: how much, of which rank, and along old directions or new ones?
+    """Show what changed between two checkpoints: how much, of which rank, and along old directions or new ones.
 
     Of every weight matrix, and of every head's part of it. Old directions are the strongest of the matrix before; a
     change that does not know them has no more along them than a random rotation of it would.
