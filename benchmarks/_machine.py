@@ -1,4 +1,4 @@
-"""What every benchmark records beside its times: the machine, its load, the memory of a process, the verdicts."""
+"""Machine, load, memory of a process and checks: what every benchmark records beside its times."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ with open(sys.argv[1], "w") as file:
 
 @dataclass(frozen=True)
 class Timing:
-    """One timed call: wall seconds, and what else the machine did.
+    """Wall time of one call, and what else the machine did.
 
     Attributes:
         seconds: wall time.
@@ -63,7 +63,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Process:
-    """One command run in a fresh process, ``seconds`` from its start to its end."""
+    """Record of a command run in a fresh process; ``seconds`` from its start to its end."""
 
     seconds: float
     cpu_seconds: float
@@ -84,7 +84,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether the number lies within its limits."""
+        """Return True if the number lies within its limits."""
         above = self.at_least is None or self.measured >= self.at_least
         return above and (self.at_most is None or self.measured <= self.at_most)
 
@@ -99,7 +99,7 @@ def timed(call: Callable[[], Any]) -> Timing:
 
 
 def limit_on_time(claim: str, seconds: float, cpu_seconds: float, other_cores: float, at_most: float) -> Check:
-    """A limit on time: by the clock where the machine was free, else the processor time that two cores have in it."""
+    """Check a limit on wall time if the machine was free, and otherwise on processor time over two cores."""
     if other_cores < FREE:
         return Check(f"{claim}, by the clock", seconds, at_most=at_most)
     return Check(f"{claim}, processor time over {CORES} cores of a busy machine", cpu_seconds / CORES, at_most=at_most)
@@ -122,7 +122,7 @@ def run_process(command: list[str], environment: Mapping[str, str] | None = None
 
 
 def recorded(run: Process) -> dict[str, Any]:
-    """A process as plain values, without its output."""
+    """Convert a process to plain values, without its output."""
     return {key: value for key, value in asdict(run).items() if key != "output"}
 
 
@@ -144,7 +144,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def arguments(description: str, default: str, **texts: str) -> argparse.Namespace:
-    """The options that every benchmark has, ``--output`` and ``--quick``, and texts with their defaults."""
+    """Parse the options of every benchmark, ``--output`` and ``--quick``, and texts with their defaults."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--output", type=Path, default=RESULTS / default, help="JSON file to write")
     parser.add_argument("--quick", action="store_true", help="a small run that only shows that it works")

@@ -31,7 +31,7 @@ UNDER_TRAINED = "under-trained"
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """One matrix (rows, columns), or two factors (h, d) of W_QK = W_QᵀW_K."""
+    """Matrix (rows, columns), or two factors (h, d) of W_QK = W_QᵀW_K."""
 
     factors: tuple[NDArray[np.float64], ...]
 
@@ -62,7 +62,7 @@ class Weights:
 
 
 class Verdict(NamedTuple):
-    """Whether anything was learned, and in how many directions; NaN of a rule that tells no number."""
+    """Verdict on whether anything was learned, and in how many directions; NaN if the rule gives no number."""
 
     learned: bool
     directions: float = math.nan
@@ -70,7 +70,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule.
+    """Rule that decides whether a matrix has learned anything.
 
     Attributes:
         name: short.
@@ -98,7 +98,7 @@ class Rule:
 
 
 def installed(package: str) -> str | None:
-    """The version of a package, None where it is not installed."""
+    """Return the version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -149,7 +149,7 @@ def _tails(of: Weights) -> Verdict:
 
 
 def interquartile_verdict(of: Weights) -> Verdict:
-    """As many singular values as lie above the recipe's threshold."""
+    """Count the singular values above the recipe's threshold."""
     number = int((of.singular_values > interquartile_threshold(of.singular_values, of.shape)).sum())
     return Verdict(number > 0, number)
 
@@ -161,14 +161,14 @@ def interquartile_threshold(s: NDArray[np.float64], shape: tuple[int, int]) -> f
 
 
 def interquartile_ratio(s: NDArray[np.float64], shape: tuple[int, int]) -> float:
-    """The signal-to-noise ratio by which layers are ranked: Σ above the threshold over Σ below, over the largest."""
+    """Signal-to-noise ratio by which layers are ranked: Σ above the threshold over Σ below, over the largest."""
     above = s > interquartile_threshold(s, shape)
     noise = 1.0 if above.all() else float(s[~above].sum())
     return float(s[above].sum()) / noise / float(s[0])
 
 
 def _deviation(of: Weights) -> float:
-    """Of the elements, which are known."""
+    """Root mean square of the elements, taken as the known noise."""
     return float(np.linalg.norm(of.singular_values)) / math.sqrt(math.prod(of.shape))
 
 
@@ -189,7 +189,7 @@ def _hard_threshold_known(of: Weights) -> Verdict:
 
 
 def _hard_threshold(of: Weights) -> Verdict:
-    """At the median of the singular values that are not zero by structure: that of all of W_QK is zero."""
+    """Threshold at the median of the structurally nonzero singular values; the median of all of W_QK's is zero."""
     number = int((of.singular_values > _unknown_coefficient(of.shape) * np.median(of.singular_values)).sum())
     return Verdict(number > 0, number)
 
@@ -210,7 +210,7 @@ def _energy(of: Weights, share: float) -> Verdict:
 
 
 def _details(of: Weights, **options: bool) -> dict[str, object]:
-    """What WeightWatcher's analysis of a layer of these weights gives."""
+    """Run WeightWatcher's analysis of a layer with these weights."""
     import torch
 
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():

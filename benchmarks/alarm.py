@@ -34,7 +34,7 @@ DEPARTURES = [(begin, heads) for begin in (1, 10, 50) for heads in (1, 4, 32)]
 
 
 def null() -> AtlasNull:
-    """That of the shape, from the atlas."""
+    """Return the atlas's null of the shape."""
     case = atlas_case(D_MODEL, D_HEAD)
     assert case is not None
     return AtlasNull(D_MODEL, D_HEAD, case)
@@ -55,7 +55,7 @@ def weights(way: str, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np
 
 
 def p_values(way: str, rng: np.random.Generator, of: AtlasNull) -> np.ndarray:
-    """The omnibus p-values of a run, (look, head)."""
+    """Compute the omnibus p-values of a run, (look, head)."""
     spectra, scales = [], []
     for query, key in weights(way, rng):
         grams = [one @ np.swapaxes(one, 1, 2) for one in (query, key)]
@@ -69,7 +69,7 @@ def p_values(way: str, rng: np.random.Generator, of: AtlasNull) -> np.ndarray:
 
 
 def alarms(p_value: np.ndarray, floor: float, planned: int | None) -> np.ndarray:
-    """For which heads the alarm is raised, after each look."""
+    """Return for which heads the alarm is raised, after each look."""
     return np.array([raised(one, ALARM_LEVEL) for one in evidence(p_value, _spending(floor, planned))])
 
 
@@ -78,7 +78,7 @@ def _spending(floor: float, planned: int | None) -> Spending:
 
 
 def looks_until(p_value: np.ndarray, begin: int, planted: list[int], floor: float, planned: int | None) -> int | None:
-    """Looks at the departure until it is named for all planted heads; None where 100 looks do not."""
+    """Count the looks at the departure until it is named for all planted heads; None if 100 looks do not suffice."""
     named = alarms(p_value, floor, planned)[:, planted].all(axis=1)
     return int(np.argmax(named)) + 2 - begin if named.any() else None
 

@@ -76,14 +76,14 @@ ENTRIES: dict[str, Draw] = {
 
 @dataclass(frozen=True)
 class Case:
-    """What is drawn: dims (rows, columns) or (d, h, d), the law of the entries, strengths in units of the threshold."""
+    """Case to be drawn: dims (rows, columns) or (d, h, d), law of the entries, strengths in units of the threshold."""
 
     dims: tuple[int, ...]
     entries: str
     planted: tuple[float, ...] = ()
 
     def draw(self, rng: np.random.Generator) -> Weights:
-        """One draw, the planted directions in the matrix or in W_Q."""
+        """Draw the weights, with the planted directions in the matrix or in W_Q."""
         left_side, width = self.dims[:2]
         shapes = [(left_side, width)] if len(self.dims) == 2 else [(width, left_side), (width, self.dims[2])]
         first, *others = (ENTRIES[self.entries](rng, shape) for shape in shapes)
@@ -95,7 +95,7 @@ class Case:
 
 
 def threshold(dims: tuple[int, ...]) -> float:
-    """Of a direction of one matrix, or of W_Q in W_QK."""
+    """Threshold of a direction in one matrix, or on W_Q in W_QK."""
     return RankOneSpike(dims=dims, factor=0, normalization="none").threshold
 
 
@@ -112,7 +112,7 @@ def cases() -> Iterator[Case]:
 
 
 def spectra(quick: bool) -> list[dict[str, Any]]:
-    """What every rule says of every case."""
+    """Record the verdict of every rule on every case."""
     rows = []
     for number, case in enumerate(cases()):
         counts = TRIALS[case.dims]
@@ -176,7 +176,7 @@ def _key(case: Case) -> tuple[list[int], str, list[float]]:
 
 
 def selection(quick: bool) -> list[dict[str, Any]]:
-    """Which layers are trained on: the top per cent by signal-to-noise ratio, or those with directions at q < 0.05."""
+    """Record which layers are trained: the top share by signal-to-noise ratio, or those with directions at q < 0.05."""
     rows = []
     for module, strength in product(MODULES, (0.0, *LEARNED_STRENGTHS)):
         hits: dict[str, list[NDArray[np.bool_]]] = {}
@@ -259,7 +259,7 @@ def scores(of: Model) -> NDArray[np.float64]:
 
 
 def random_baseline(rng: np.random.Generator) -> float:
-    """The mean score of pairs of random heads: uniform entries, as PyTorch's linear layers begin with."""
+    """Mean score of pairs of random heads: uniform entries, the default of PyTorch's linear layers."""
     found: list[float] = []
     while len(found) < RANDOM_PAIRS:
         of = heads("uniform", rng)
@@ -268,7 +268,7 @@ def random_baseline(rng: np.random.Generator) -> float:
 
 
 def compositions(quick: bool) -> tuple[list[dict[str, Any]], float]:
-    """Which pairs compose, by each rule, and the largest relative difference of the scores."""
+    """Record which pairs compose by each rule, and the largest relative difference of the scores."""
     baseline = random_baseline(np.random.default_rng(SEED + 2))
     rows, apart = [], 0.0
     for number, case in enumerate(HEAD_CASES):
@@ -314,7 +314,7 @@ def _power_law(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.f
 
 
 def verdicts(result: dict[str, Any]) -> list[Check]:
-    """The claims about rmtbase's own rows."""
+    """Check the claims about rmtbase's own rows."""
 
     def most(count: int) -> float:
         return LEVEL + 2.0 * _standard_error(LEVEL, count)

@@ -1,17 +1,17 @@
-"""What does the analysis of signal and noise add to scoring a model?
+"""Time that the analysis of signal and noise adds to scoring a model.
 
 Writes models of two shapes under Llama's names, in float32, in a temporary folder that is removed: 12 layers of 12
-heads of (768, 64), GPT-2's, and 4 layers of 32 heads of (2048, 128). Each with weights that are noise alone, and with
-up to eleven directions planted in the queries of every head, at 0.8 to 4 times √d_model. Processor time of one thread,
-each in fresh processes, three times, of which the shortest counts:
+heads of (768, 64), GPT-2's, and 4 layers of 32 heads of (2048, 128). Each is written once with weights that are only
+noise, and once with up to eleven directions planted in the queries of every head, at 0.8 to 4 times √d_model. Times are
+processor time of one thread in fresh processes; the shortest of three counts:
 
 * ``score``: the command ``rmtbase score MODEL --matrices none``, without the proof of the layout;
 * ``signal``: the command ``rmtbase signal MODEL --matrices none --circuits qk``, which reads the model and takes its
   singular values once more;
 * ``singular values``: the reading and the singular values of all heads, which either needs;
-* ``directions``: all that comes after them in the second, from the first law on: none is there when a process begins.
+* ``directions``: everything that follows in the second command, from the first law on; a process begins with no law.
 
-``score and signal`` is the first and the last of them, one after the other.
+``score and signal`` is ``score`` followed by ``directions``.
 
     python benchmarks/directions.py [--quick] [--output FILE]
 """
@@ -123,7 +123,7 @@ def main() -> None:
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """The shortest of the processor seconds of each, and all runs."""
+    """Measure the shortest processor time of each, in seconds, and keep all runs."""
     commands = {
         "score": [*RMTBASE, "score", str(folder), "--matrices", "none"],
         "signal": [*RMTBASE, "signal", str(folder), "--matrices", "none", "--circuits", "qk"],

@@ -51,7 +51,7 @@ CORES = available_cores()
 
 @dataclass(frozen=True)
 class Case:
-    """One ensemble and how much of it is drawn.
+    """Ensemble, and how much of it is drawn.
 
     Attributes:
         name: for the record.
@@ -73,7 +73,7 @@ class Case:
 
     @property
     def ensemble(self) -> Ensemble:
-        """What is drawn."""
+        """Ensemble that is drawn."""
         return eval(self.make, {"low_rank_product": low_rank_product, "residual_path": residual_path})
 
 

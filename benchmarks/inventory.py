@@ -73,7 +73,7 @@ class Shape:
         }
 
     def elements(self, layers: int) -> int:
-        """How many elements are stored."""
+        """Count the stored elements."""
         return sum(rows * columns for rows, columns in self.tensors(layers).values())
 
 
@@ -81,7 +81,7 @@ QUICK = Shape(n_layers=6, n_heads=4, d_model=256, d_head=64, d_mlp=512, tokens=1
 
 
 def write_checkpoint(shape: Shape, layers: int, folder: Path) -> Path:
-    """Some layers of the shape as a checkpoint."""
+    """Write some layers of the shape as a checkpoint."""
     folder.mkdir()
     stack = Stack(layers, shape.n_heads, shape.n_heads, shape.d_model, shape.d_head)
     more = {"intermediate_size": shape.d_mlp, "vocab_size": shape.tokens, "tie_word_embeddings": False}
@@ -91,7 +91,7 @@ def write_checkpoint(shape: Shape, layers: int, folder: Path) -> Path:
 
 
 def of_rounding(shape: Shape) -> float:
-    """The largest difference that float32 makes to a statistic of one W_QK, in standard errors of the null."""
+    """Largest difference that float32 makes to a statistic of one W_QK, in standard errors of the null."""
     rng = np.random.default_rng(0)
     w_q, w_k = SIGMA * rng.standard_normal((2, shape.d_head, shape.d_model), dtype=np.float32)
     single, double = (element_statistics(element_sketch([q.T @ k])) for q, k in ((w_q, w_k), (w_q.astype(float), w_k)))
@@ -100,13 +100,13 @@ def of_rounding(shape: Shape) -> float:
 
 
 def extrapolated(runs: dict[int, Process], layers: int, clock: str) -> float:
-    """What all layers take, by what the larger run takes more than the smaller."""
+    """Extrapolate the time to all layers from the difference between the two measured numbers of layers."""
     few, many = (getattr(runs[count], clock) for count in MEASURED)
     return few + (layers - MEASURED[0]) * (many - few) / (MEASURED[1] - MEASURED[0])
 
 
 def say(what: str, seconds: float, cpu_seconds: float) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     print(f"  {what:24}{seconds:8.1f} s   processor {cpu_seconds:8.1f} s", flush=True)
 
 

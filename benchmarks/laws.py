@@ -56,7 +56,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Item:
-    """One function at many points: ours on all of them, the naive way on the first few.
+    """Function to be timed at many points: ours at all of them, the naive way at the first few.
 
     Attributes:
         name: the law and the function.
@@ -135,7 +135,7 @@ def tracy_widom_items(beta: int, points: int) -> list[Item]:
 
 
 def bounds(points: int) -> dict[str, Callable[[], Any]]:
-    """Calls of NumPy and SciPy alone at as many points."""
+    """Make calls that use only NumPy and SciPy, at as many points."""
     x = np.random.default_rng(2).random(points)
     z = x + 1j * x[::-1]
     knots = np.linspace(0.0, 1.0, 400)
@@ -204,7 +204,7 @@ def cold(code: str, rounds: int) -> dict[str, Any]:
 
 
 def fresh_processes(rounds: int) -> tuple[dict[str, Any], list[Check]]:
-    """The import of the laws, and then their first values."""
+    """Time the import of the laws, and then their first values."""
     importing = cold("import rmtbase.laws", rounds)
     libraries = cold(LIBRARIES, rounds)
     beyond = importing["median_seconds"] - libraries["median_seconds"]

@@ -27,7 +27,7 @@ MADE = {
 
 
 def parts() -> dict[str, str]:
-    """The page by its headings."""
+    """Split the page by its headings."""
     return dict(re.findall(r"^## (.*)\n((?:(?!^## ).*\n)*)", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
 
 

@@ -45,7 +45,7 @@ CASE = "benchmark"
 
 @dataclass(frozen=True)
 class Plan:
-    """One shape: how often, and how many draws of each contender in a round."""
+    """Plan of one shape: how many rounds, and how many draws of each contender in a round."""
 
     d_model: int
     d_head: int
@@ -81,7 +81,7 @@ def ours(d_model: int, d_head: int, draws: int) -> None:
 
 
 def cores(plan: Plan) -> NDArray[np.float64]:
-    """The h × h matrices whose spectra :func:`ours` solves."""
+    """Draw the h × h matrices whose spectra :func:`ours` solves."""
     ensemble = low_rank_product(plan.d_model, plan.d_head)
     with reproducible_jax():
         keys = draw_keys(case_key(0, CASE), jax.numpy.arange(plan.draws, dtype=np.uint32))
@@ -196,7 +196,7 @@ def references(d: int, h: int) -> dict[str, dict[str, tuple[float, float]]]:
 
 
 def bits(variable: xr.DataArray) -> object:
-    """What makes two variables the same to the bit, NaN and signed zeros included."""
+    """Content by which two variables are the same to the bit, NaN and signed zeros included."""
     values = variable.values
     return values.tolist() if values.dtype.kind in "OT" else (values.dtype, values.shape, values.tobytes())
 

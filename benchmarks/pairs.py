@@ -29,7 +29,7 @@ LIMIT = 60.0  # seconds
 
 
 def opened(layers: Sequence[Mapping[str, np.ndarray]], n_heads: int) -> Model:
-    """A model of these weights of each layer: query, key and value (heads · d_head, d), output (d, heads · d_head)."""
+    """Open a model from each layer's weights: query, key and value (heads · d_head, d), output (d, heads · d_head)."""
     tensors, sites = {}, []
     for layer, weights in enumerate(layers):
         names = {part: f"{layer}.{part}" for part in weights}
@@ -55,7 +55,7 @@ def model(layers: int) -> Model:
 
 
 def dense_score(of: Model, kind: str, earlier: tuple[int, int], later: tuple[int, int]) -> float:
-    """By the d × d matrices, in float64."""
+    """Score of a pair from the d × d matrices, in float64."""
     (site, head), (writer, other) = later, earlier
 
     def product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -71,7 +71,7 @@ def dense_score(of: Model, kind: str, earlier: tuple[int, int], later: tuple[int
 
 
 def factored_score(of: Model, kind: str, earlier: tuple[int, int], later: tuple[int, int]) -> float:
-    """As TransformerLens' FactoredMatrix does: a full decomposition of either circuit, then the small product."""
+    """Score of a pair as TransformerLens' FactoredMatrix computes it: full decompositions, then the small product."""
     (site, head), (writer, other) = later, earlier
 
     def side(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -88,7 +88,7 @@ def factored_score(of: Model, kind: str, earlier: tuple[int, int], later: tuple[
 
 
 def bare(layers: int) -> None:
-    """As many products of matrices of that size."""
+    """Run the same number of matrix products of that size and nothing else."""
     left, right = np.ones((2, HEADS * D_HEAD, D_MODEL))
     for _ in range(3 * layers * (layers - 1) // 2):
         left @ right.T

@@ -72,7 +72,7 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Whether it has."""
+        """State of the process: True if it has ended."""
         return self.process.poll() is not None
 
     def drawn(self) -> int:
@@ -80,7 +80,7 @@ class Run:
         return len(list(self.chunks.glob("*.chunk")))
 
     def stage(self) -> str:
-        """How far it has come, from what is on the disk."""
+        """Describe how far the run is, from the files on disk."""
         if self.output.exists():
             return "table written, chunks being removed" if self.chunks.exists() else "all done"
         drawn = self.drawn()
@@ -145,7 +145,7 @@ def _is_worker(process: psutil.Process) -> bool:
 
 
 def different(found: Path, expected: Path) -> list[str]:
-    """The variables, and ``attributes``, that are not the same to the bit."""
+    """List the variables, and ``attributes``, that are not the same to the bit."""
     with xr.open_dataset(found) as a, xr.open_dataset(expected) as b:
         names = {str(name) for name in {*a.variables, *b.variables}}
         unlike = sorted(name for name in names if name not in a or name not in b or _bits(a[name]) != _bits(b[name]))

@@ -1,16 +1,16 @@
-"""What a release is made of: built twice, compared, looked into, installed alone; where it installs, where it works.
+"""Check of a release: build it twice and compare, inspect the files, install the wheel by itself, and run it.
 
     python benchmarks/release.py
     python benchmarks/release.py --lowest
     python benchmarks/release.py --tests --python python3.14
     python benchmarks/release.py --tests tests/cli tests/tables --lowest
 
-wants the programs ``build``, ``twine`` and ``uv`` in the environment, and a package index. It writes
-``results/release.json``: sizes, times of the commands in an environment that holds the wheel and its
-dependencies alone, and for each Python and system whether wheels of all dependencies are there. With ``--lowest`` that
-environment has the least versions that ``pyproject.toml`` allows. With ``--tests`` the wheel is installed alone, and
-then with the extra ``test``, for the Python that is named, and the file says, beside what it said before, what became
-of the demo and of the tests: of all, or of those named.
+The script needs the programs ``build``, ``twine`` and ``uv`` in the environment, and a package index. It writes
+``results/release.json``: sizes, times of the commands in an environment that holds only the wheel and its dependencies,
+and for each Python and system whether all dependencies have wheels. With ``--lowest`` that environment has the lowest
+versions that ``pyproject.toml`` allows. With ``--tests`` the wheel is installed by itself, and then with the extra
+``test``, for the Python that is named; the results of the demo and of the tests, all or those named, are added to the
+file.
 """
 
 from __future__ import annotations
@@ -53,32 +53,32 @@ COMMANDS = (
 
 
 def run(*command: str | Path, **how: Any) -> subprocess.CompletedProcess[str]:
-    """One command to its end, with what it said."""
+    """Run one command to its end, and capture its output."""
     how = {"capture_output": True} | how
     return subprocess.run([str(one) for one in command], encoding="utf-8", check=False, **how)
 
 
 def must(*command: str | Path, **how: Any) -> str:
-    """What a command says that must not fail."""
+    """Run a command that must not fail, and return its output."""
     return succeeded(run(*command, **how))
 
 
 def succeeded(ended: subprocess.CompletedProcess[str]) -> str:
-    """What a command said that must not have failed."""
+    """Return the output of a command that must not have failed."""
     if ended.returncode:
         sys.exit(f"{' '.join(ended.args)}: {ended.stdout}{ended.stderr}")
     return ended.stdout
 
 
 def build(folder: Path) -> list[Path]:
-    """The sdist of the tree, and the wheel that is built of the sdist."""
+    """Build the sdist of the tree, and the wheel from the sdist."""
     environment = os.environ | {"SOURCE_DATE_EPOCH": EPOCH}
     must(sys.executable, "-m", "build", "--outdir", folder, ROOT, env=environment)
     return sorted(folder.iterdir())
 
 
 def machine() -> dict[str, Any]:
-    """What the times are of. The commands share it with whatever else runs."""
+    """Describe the machine that gave the times, with its load: the commands share it with whatever else runs."""
     load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
     return {"system": platform.system(), "python": platform.python_version(), "cores": os.cpu_count(), "load": load}
 
@@ -100,7 +100,7 @@ def contents(archive: Path) -> dict[str, Any]:
 
 
 def built(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The wheel, and what was found of it and of the sdist."""
+    """Build the wheel, and record what was found of it and of the sdist."""
     first, second = build(folder / "first"), build(folder / "second")
     environment = os.environ | {"SOURCE_DATE_EPOCH": EPOCH}
     must(sys.executable, "-m", "build", "--wheel", "--outdir", folder / "tree", ROOT, env=environment)
@@ -135,7 +135,7 @@ class Installed:
         self._install(f"{wheel}[test]")
 
     def add_tests_without_torch(self) -> None:
-        """What the tests ask for that wants no torch, with no change to what is there."""
+        """Install what the tests need except packages that need torch, without changing installed packages."""
         extras = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
         wanted = [
             one for extra in ("test", "dask", "parquet") for one in extras[extra] if not one.startswith(WITH_TORCH)
@@ -145,7 +145,7 @@ class Installed:
         self._install("--only-binary", ":all:", "--constraint", constraints, *wanted)
 
     def run(self, program: str, *arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
-        """One of its programs to its end, with the wheel's modules rather than the tree's."""
+        """Run one of the environment's programs to its end, with the wheel's modules rather than the tree's."""
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         environment |= {"RMTBASE_CACHE": str(self._folder / "cache"), "VIRTUAL_ENV": str(self._folder / "alone")}
         environment["PATH"] = os.pathsep.join((str(self._python.parent), environment["PATH"]))
@@ -157,14 +157,14 @@ class Installed:
         return dict(line.split("==") for line in lines if "==" in line)
 
     def system(self) -> dict[str, str]:
-        """Which Python, on which system."""
+        """Describe the Python and its system."""
         ask = "import platform as p; print(p.python_version(), p.system(), p.machine(), *p.libc_ver())"
         python, system, processor, *libc = succeeded(self.run("python", "-c", ask)).split()
         return {"python": python, "system": system, "processor": processor, "libc": " ".join(libc)}
 
 
 def alone(wheel: Path, folder: Path, python: str, lowest: bool) -> dict[str, Any]:
-    """What the commands take in an environment with the wheel and its dependencies alone."""
+    """Time the commands in an environment that holds only the wheel and its dependencies."""
     installed = Installed(wheel, folder, python, lowest)
     times = {}
     for command in COMMANDS:
@@ -176,7 +176,7 @@ def alone(wheel: Path, folder: Path, python: str, lowest: bool) -> dict[str, Any
 
 
 def tested(wheel: Path, folder: Path, python: str, lowest: bool, part: list[str]) -> dict[str, Any]:
-    """What became of the demo with the wheel alone, and of the tests with what they want."""
+    """Run the demo with only the wheel, and then the tests with what they need."""
     installed = Installed(wheel, folder, python, lowest)
     succeeded(installed.run("rmtbase", "demo", "--out", "demo"))
     installed.add_tests_without_torch() if lowest else installed.add_tests(wheel)
@@ -202,7 +202,7 @@ def tested(wheel: Path, folder: Path, python: str, lowest: bool, part: list[str]
 
 
 def outcomes(report: Path) -> tuple[dict[str, int], list[str]]:
-    """How many tests passed, failed and were left out, by pytest's report, and the names of those that failed."""
+    """Count the tests that passed, failed and were skipped in pytest's report, and name those that failed."""
     counts = Counter({"passed": 0, "failed": 0, "skipped": 0})
     failed = []
     for case in ElementTree.parse(report).iter("testcase"):
@@ -215,7 +215,7 @@ def outcomes(report: Path) -> tuple[dict[str, int], list[str]]:
 
 
 def installable() -> dict[str, dict[str, str]]:
-    """For each system and Python whether all dependencies have wheels, alone and with those of the tests."""
+    """Test for each system and Python whether all dependencies have wheels, without and with those of the tests."""
     found: dict[str, dict[str, str]] = {}
     environment = os.environ | {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
     for system, triple in SYSTEMS.items():

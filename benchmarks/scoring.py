@@ -206,7 +206,7 @@ def clocks() -> Seconds:
 
 
 def dense(stack: Stack, rng: np.random.Generator) -> None:
-    """One head the dense way: the d × d product and its singular values, in float64."""
+    """Score one head the dense way: the d × d product and its singular values, in float64."""
     w_q, w_k = SIGMA * rng.standard_normal((2, stack.d_head, stack.d_model))
     spectral_statistics(np.linalg.svd(w_q.T @ w_k, compute_uv=False)[: stack.d_head])
 
@@ -221,7 +221,7 @@ def uniformity(scores: Path, stack: Stack) -> dict[str, float]:
 
 
 def source_of(commit: str, folder: Path) -> Path:
-    """The package as it was at a commit, for ``PYTHONPATH``."""
+    """Extract the package as it was at a commit, for ``PYTHONPATH``."""
     archive = subprocess.run(
         ["git", "archive", commit, "src"], cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, check=True
     )
@@ -231,7 +231,7 @@ def source_of(commit: str, folder: Path) -> Path:
 
 
 def before_and_now(source: Path, model: Path, folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """The command of an earlier source and of this one in turn, by what it does with whole matrices."""
+    """Run the command of an earlier source and of this one in turn, with and without statistics of matrices."""
     sources = {"before": source, "now": Path(__file__).parents[1] / "src"}
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for mode in ("elements", "none"):
@@ -247,7 +247,7 @@ def before_and_now(source: Path, model: Path, folder: Path) -> dict[str, dict[st
 
 
 def largest_difference(before: Path, now: Path) -> dict[str, float]:
-    """The largest relative difference of what two files of scores hold of the heads, by variable."""
+    """Largest relative difference between the head scores of two files, by variable."""
     with xr.open_dataset(before, group="heads") as one, xr.open_dataset(now, group="heads") as other:
         return {
             name: float(abs(other[name] / one[name] - 1.0).where(one[name] != 0).max())
@@ -256,7 +256,7 @@ def largest_difference(before: Path, now: Path) -> dict[str, float]:
 
 
 def best(runs: list[dict[str, Any]], clock: str) -> float:
-    """The shortest of some runs."""
+    """Shortest time of some runs."""
     return min(run[clock] for run in runs)
 
 

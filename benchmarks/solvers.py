@@ -139,7 +139,7 @@ def accuracy() -> tuple[dict[str, Any], list[Check]]:
 
 
 def relative(found: Array, expected: Array) -> dict[str, float]:
-    """The largest relative error of each statistic."""
+    """Largest relative error of each statistic."""
     error = np.abs(found - expected) / np.abs(expected)
     return dict(zip(SPECTRAL_STATISTICS, error.max(axis=0).tolist(), strict=True))
 
@@ -200,7 +200,7 @@ def single_precision(quick: bool) -> tuple[dict[str, Any], list[Check]]:
 
 
 def off_the_table(times: dict[str, Any]) -> list[Check]:
-    """Whether the package's table is still that of this device, if it has one."""
+    """Check that the package's table, if it has one for this device, still holds."""
     ratios = [
         abs(np.log(times[precision][solver][str(size)] / microseconds))
         for precision, by_solver in MICROSECONDS.get(DEVICE.device_kind, {}).items()

@@ -49,12 +49,12 @@ HEADS = {
 
 
 def result(name: str) -> Results:
-    """What a script wrote."""
+    """Read the results that a script wrote."""
     return json.loads((HERE / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def directions() -> Rows:
-    """Looking for directions beside scoring, processor seconds."""
+    """Compare the search for directions with scoring, in processor seconds."""
     yield "", "weights", "`score`", "singular values", "directions", "of `score`", "`signal`"
     for one in result("directions")["processor_seconds"]:
         seconds = [f"{one[name]:.2f}" for name in ("score", "singular values", "directions", "signal")]
@@ -97,7 +97,7 @@ def weibull() -> Rows:
 
 
 def spectrum(found: Results, rule: str, of: str, dims: tuple[int, ...], entries: str, planted: list[float]) -> Any:
-    """What a rule said of a case; None where it was not run."""
+    """Find a rule's verdict on a case; None if the rule was not run."""
     key = (rule, of, list(dims), entries, planted)
     rows = (
         one for one in found["spectra"] if tuple(one[k] for k in ("rule", "of", "dims", "entries", "planted")) == key
@@ -114,7 +114,7 @@ def false_alarms() -> Rows:
 
 
 def alarm(one: Results | None, rule: str, of: str) -> str:
-    """Of one rule and one case."""
+    """Format the alarms of one rule in one case."""
     if one is None:
         return "–" if of == "W_QK" and rule in NOT_OF_PRODUCTS else "not run"
     median = one.get("median_directions")
@@ -152,7 +152,7 @@ def power() -> Rows:
 
 
 def layers() -> Rows:
-    """Which layers each recipe would train."""
+    """Compare the layers that each recipe would train."""
     heads = "top 25 %: of the learned", "top 50 %", "rmtbase, q < 0.05: of the learned", "besides, modules of a model"
     yield "module", "strength", *heads
     found: dict[tuple[tuple[int, int], float], list[Results]] = {}
@@ -166,7 +166,7 @@ def layers() -> Rows:
 
 
 def pairs() -> Rows:
-    """Which pairs of heads compose."""
+    """Compare the pairs of heads that compose by each rule."""
     yield "", "above random heads", "rmtbase, p ≤ 0.05", "rmtbase, q < 0.05"
     by_heads: dict[str, list[Results]] = {}
     for one in result("decisions")["compositions"]:
@@ -187,7 +187,7 @@ def pairs() -> Rows:
 
 
 def gpu() -> Rows:
-    """A GPU beside the cores of its host, milliseconds a draw."""
+    """Compare a GPU with the cores of its host, in milliseconds per draw."""
     found = result("engine_accelerator")
     yield "", "rmtbase", "bare cost", "16 cores, `svd`", "16 cores, `gram`", "dense on the GPU", "dense, NumPy"
     for one in found["cases"]:
@@ -224,7 +224,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
 
 
 def filled(page: str) -> str:
-    """The page with every table between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`` made anew."""
+    """Fill every table between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`` of the page anew."""
 
     def table(found: re.Match[str]) -> str:
         title, *rows = TABLES[found[1]]()

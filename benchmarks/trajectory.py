@@ -77,7 +77,7 @@ def killed_until_it_ends(model: Path, output: Path, chance: random.Random, secon
 
 @contextmanager
 def local_hub(folder: Path) -> Iterator[str]:
-    """A hub with one model, each of whose checkpoints is a tag; its address."""
+    """Serve a hub with one model, each of whose checkpoints is a tag; yield its address."""
     commits = {path.name: hashlib.sha1(path.name.encode()).hexdigest() for path in folder.iterdir()}
     paths = {commit: folder / name for name, commit in commits.items()}
 
@@ -157,7 +157,7 @@ def fetched_from_a_hub(folder: Path, root: Path) -> tuple[int, int, Path]:
 
 
 def _blobs(*folders: Path) -> list[str]:
-    """The files that the hub's client has fetched there; folders come and go meanwhile."""
+    """List the files that the hub's client has fetched; folders may come and go meanwhile."""
     return [
         os.path.join(folder, name)  # noqa: PTH118
         for top in folders
@@ -175,7 +175,7 @@ def _size(path: str) -> int:
 
 
 def looks(model: Path, root: Path) -> list[dict[str, float]]:
-    """What each look at a state dict in memory takes."""
+    """Time each look at a state dict in memory."""
     tensors = load_file(model / "model.safetensors")
     config = json.loads((model / "config.json").read_text())
     watcher, taken = Watcher(root / "watch.nc", config=config, budget=None), []

@@ -181,7 +181,7 @@ def cost(n: int, rounds: int) -> tuple[list[dict[str, Any]], list[Check]]:
 
 
 def work(task: str, name: str, path: str) -> None:
-    """One fit of what a file holds, or of a thousand of it, which imports what the fit needs; its times as JSON."""
+    """Time a fit of a file's weights, or of a thousand of them, after a warm-up with its imports; print JSON."""
     weights, fit = np.load(path), contenders()[name]
     fit(weights[:1000])
     timing = timed(lambda: fit(weights if task == "fit" else weights[:1000]))

@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def run(python: str, section: str, output: Path, folder: Path, kept: Path, before: Path | None = None) -> None:
-    """One section in one interpreter, on one core, with a cache of its own."""
+    """Collect one section in one interpreter, on one core, with a cache of its own."""
     began = time.perf_counter()
     cache = folder / f"cache-{output.stem}"
     settings = {

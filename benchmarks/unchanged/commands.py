@@ -193,7 +193,7 @@ def _files(root: Path) -> dict[str, tuple[int, int]]:
 
 
 def _told(text: str, root: Path) -> str:
-    """What was printed, less where it was: folders and the interpreter."""
+    """Replace the folders and the interpreter in what was printed."""
     places = {str(root): "FOLDER", os.environ["RMTBASE_CACHE"]: "CACHE", sys.executable: "PYTHON", sys.prefix: "PREFIX"}
     for place, word in places.items():
         text = text.replace(place, word)

@@ -1,4 +1,4 @@
-"""How entries of two installations compare: the same to the bit, within a stated bound, or different."""
+"""Comparison of two installations' entries: the same to the bit, within a stated bound, or different."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WHITE_SPACE_ONLY = -1.0
 
 @dataclasses.dataclass
 class Section:
-    """One section's outcome: how many entries were compared, and those that are not the same, with what differs."""
+    """Outcome of one section: how many entries were compared, which are not the same, and how they differ."""
 
     name: str
     compared: int = 0
@@ -27,12 +27,12 @@ class Section:
     new: list[str] = dataclasses.field(default_factory=list)
 
     def line(self) -> str:
-        """A row of the table."""
+        """Format a row of the table."""
         counts = (self.compared, self.same, len(self.rounding), len(self.stated), len(self.different), len(self.new))
         return f"{self.name:<18}" + "".join(f"{count:>12}" for count in counts)
 
     def record(self) -> dict[str, object]:
-        """The same for a file."""
+        """Convert the outcome to plain values for a file."""
         return dataclasses.asdict(self)
 
 
@@ -60,7 +60,7 @@ def section(name: str, before: Mapping[str, np.ndarray], after: Mapping[str, np.
 
 
 def differing(old: np.ndarray, new: np.ndarray) -> tuple[str, float]:
-    """In what two values differ, empty if in nothing, and how far: relatively, or in a page's spacing alone."""
+    """Describe how two values differ (empty if not at all), and how far: relatively, or only in a page's spacing."""
     if old.dtype.kind == "U" and new.dtype.kind == "U" and old.shape == new.shape:
         return (_first_text(old, new), _text_size(old, new)) if (old != new).any() else ("", 0.0)
     if old.shape != new.shape or old.dtype.kind != new.dtype.kind or old.dtype.itemsize != new.dtype.itemsize:
@@ -88,7 +88,7 @@ def _text_size(old: np.ndarray, new: np.ndarray) -> float:
 
 
 def _read(page: str) -> str:
-    """What a reader gets of a page: entities resolved, white space left out."""
+    """Reduce a page to what a reader gets: entities resolved, white space left out."""
     return without_code("".join(html.unescape(page).split()))
 
 
@@ -107,7 +107,7 @@ def _first_text(old: np.ndarray, new: np.ndarray) -> str:
 
 
 def report(results: list[Section]) -> str:
-    """The table, below what is not the same."""
+    """Format the entries that are not the same, and the table below them."""
     lines = []
     for result in results:
         for title in ("different", "rounding", "stated"):

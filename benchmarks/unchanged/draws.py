@@ -158,6 +158,6 @@ def _atlas(entries: Entries) -> None:
 
 
 def _maker(name: str, module: str) -> Callable[..., Any]:
-    """What makes the atlas, of ``sims/``."""
+    """Import the function of ``sims/`` that makes the atlas."""
     sys.path.append(str(Path(__file__).parents[2] / "sims"))
     return getattr(import_module(module), name)

@@ -1,4 +1,4 @@
-"""What one installation gives, as entries: a name, and an array or a text."""
+"""Entries that one installation gives: a name, and an array or a text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CODE = re.compile(r'("source": ?")[0-9a-f]{16}"')
 
 
 def public(name: str) -> Any:
-    """The object of a public name below ``rmtbase``, wherever this installation has it."""
+    """Find the object with a public name below ``rmtbase``, wherever this installation has it."""
     for candidate in (name, stated.moved(name)):
         packages = candidate.split(".")
         for depth in range(len(packages) - 1, 0, -1):
@@ -51,7 +51,7 @@ class Entries:
         self._before = before
 
     def take(self, name: str, compute: Callable[[], Any]) -> None:
-        """What ``compute`` returns, taken apart; or what it raises, which is compared as well."""
+        """Add what ``compute`` returns, taken apart, or what it raises, which is compared as well."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -60,7 +60,7 @@ class Entries:
             self.add(f"{name}/raises", f"{type(error).__name__}: {error}")
 
     def add(self, name: str, value: Any) -> None:
-        """One value: numbers and texts as they are, anything else part by part."""
+        """Add a value: numbers and texts as they are, anything else part by part."""
         if isinstance(value, xr.Dataset | xr.DataTree):
             self._table(name, value)
         elif isinstance(value, Mapping):
@@ -81,7 +81,7 @@ class Entries:
             self._leaf(name, value)
 
     def call(self, function: str, *arguments: Any, **options: Any) -> None:
-        """What a public function returns for these arguments."""
+        """Add what a public function returns for these arguments."""
         self.take(_called(function, arguments, options), lambda: public(function)(*arguments, **options))
 
     def law(
@@ -91,13 +91,13 @@ class Entries:
         more: Mapping[str, Callable[[Any], Any]] = MappingProxyType({}),
         **options: Any,
     ) -> None:
-        """A distribution with all its public methods; ``more`` are calls that the general rule does not know."""
+        """Add a distribution with all its public methods; ``more`` are calls that the general rule does not know."""
         self.law_of(_called(function, arguments, options), lambda: public(function)(*arguments, **options), more)
 
     def law_of(
         self, name: str, make: Callable[[], Any], more: Mapping[str, Callable[[Any], Any]] = MappingProxyType({})
     ) -> None:
-        """The same of a law that no function of a room returns."""
+        """Add a distribution that no function of a package returns."""
         try:
             law = make()
         except Exception as error:
@@ -175,7 +175,7 @@ class Entries:
 
 
 def attribute(key: str, value: Any) -> Any:
-    """An attribute of a file, less what may differ: versions of software, and digests over them."""
+    """Return an attribute of a file without what may differ: versions of software, and digests over them."""
     if key in ("sha256", "rmtbase_version"):
         return "(not compared)"
     if key == "provenance":
@@ -186,12 +186,12 @@ def attribute(key: str, value: Any) -> Any:
 
 
 def without_code(text: str) -> str:
-    """A JSON text less the digest of the code that it names."""
+    """Remove from a JSON text the digest of the code that it names."""
     return _CODE.sub(r'\1(not compared)"', text)
 
 
 def load(path: Path) -> dict[str, np.ndarray]:
-    """The entries of a file."""
+    """Load the entries of a file."""
     with np.load(path) as file:
         names = [str(name) for name in file["names"]]
         return {name: file[f"{place:07d}"] for place, name in enumerate(names)}

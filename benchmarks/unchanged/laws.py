@@ -111,7 +111,7 @@ def _traces(entries: Entries) -> None:
 
 
 def _exact(entries: Entries, name: str, *arguments: object, **options: object) -> None:
-    """An exact moment of the raw product, which some installations give without being asked."""
+    """Take an exact moment of the raw product, the default normalization of some installations."""
     function = public(f"laws.{name}")
     raw = RAW if "normalization" in inspect.signature(function).parameters else {}
     entries.take(f"laws.{name}({arguments}, {options})", lambda: function(*arguments, **options, **raw))

@@ -46,7 +46,7 @@ def collect(entries: Entries) -> None:
 
 
 def _heads_of(*arguments: object, **options: object) -> object:
-    """The heads of one layer."""
+    """Score the heads of one layer."""
     import rmtbase
 
     return rmtbase.score_heads(*arguments, **_null(options))["heads"].to_dataset().isel(layer=0, drop=True)

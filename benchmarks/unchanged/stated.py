@@ -1,4 +1,4 @@
-"""What is meant to differ: names that moved, and numbers that may round otherwise. All else must be the same.
+"""Intended differences: names that moved, and numbers that may round differently. All else must be the same.
 
 Patterns are those of ``fnmatch`` on ``section/entry``, as the comparison prints them; for a ``[`` write ``?``.
 """
@@ -208,7 +208,7 @@ WHITE_SPACE: tuple[str, ...] = ()
 
 
 def moved(name: str) -> str:
-    """Where a name of before is now: itself, if it did not move."""
+    """Return the current name of an earlier one; the same name if it did not move."""
     for old, new in MOVED.items():
         if name == old or name.startswith(f"{old}."):
             return new + name.removeprefix(old)
@@ -216,15 +216,15 @@ def moved(name: str) -> str:
 
 
 def bound(name: str) -> float:
-    """How far an entry's numbers may differ."""
+    """Largest relative difference allowed for an entry's numbers."""
     return max((size for pattern, size in BOUNDS.items() if fnmatchcase(name, pattern)), default=0.0)
 
 
 def may_be_spaced_otherwise(name: str) -> bool:
-    """Whether white space does not count in a text."""
+    """Return True if white space does not count in a text."""
     return any(fnmatchcase(name, pattern) for pattern in WHITE_SPACE)
 
 
 def reason(name: str) -> str | None:
-    """Why an entry may differ; None if it may not."""
+    """Reason why an entry may differ; None if it may not."""
     return next((why for pattern, why in MEANT.items() if fnmatchcase(name, pattern)), None)

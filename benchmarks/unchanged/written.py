@@ -1,4 +1,4 @@
-"""What a file holds that rmtbase wrote, as entries."""
+"""Contents of a file that rmtbase wrote, as entries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STORED = ("zlib", "shuffle", "complevel", "fletcher32")
 
 
 def contents(path: Path) -> Any:
-    """A table by its groups, variables, attributes and encodings; a picture by its pixels; a text as it is."""
+    """Read a table by groups, variables, attributes and encodings, a figure by its pixels, a text unchanged."""
     if path.suffix == ".nc":
         return _netcdf(path)
     if path.suffix == ".png":

@@ -148,7 +148,7 @@ def _compare(chain: Chain, eigenvalues: FloatArray) -> Iterator[Row]:
 
 
 def _distance(subject: Subject, law: GaussianChain, eigenvalues: FloatArray) -> Iterator[Row]:
-    """The Kolmogorov distance of the pooled eigenvalues from the limiting law, times the rank: of order one."""
+    """Kolmogorov distance of the pooled eigenvalues from the limiting law, times the rank: of order one."""
     batches = np.array_split(eigenvalues, 20)
     distances = [law.rank * kolmogorov_distance(batch, law) for batch in batches]
     whole = law.rank * kolmogorov_distance(eigenvalues, law)
@@ -163,7 +163,7 @@ def _distance(subject: Subject, law: GaussianChain, eigenvalues: FloatArray) -> 
 
 
 def kolmogorov_distance(sample: FloatArray, law: Any) -> float:
-    """The largest distance between the empirical distribution function and the law's."""
+    """Largest distance between the empirical distribution function and the law's."""
     ordered = np.sort(sample, axis=None)
     cdf, count = law.cdf(ordered), ordered.size
     rank = np.arange(count)
@@ -171,7 +171,7 @@ def kolmogorov_distance(sample: FloatArray, law: Any) -> float:
 
 
 def _density(chain: Chain, eigenvalues: FloatArray) -> dict[str, Any]:
-    """A histogram of the singular values in units of the upper edge's, and the law's density there."""
+    """Histogram of the singular values in units of the upper edge's, and the law's density there."""
     law = GaussianChain(dims=chain.dims, sigmas=chain.sigmas, normalization="none")
     unit = math.sqrt(law.support[1])
     edges = np.linspace(0.0, 1.25, _BINS + 1)

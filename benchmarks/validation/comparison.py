@@ -1,11 +1,11 @@
-"""One analytic number beside its simulated one: with standard error, z, and a verdict.
+"""Comparison of an analytic number with its simulated value: with standard error, z, and a verdict.
 
-Two kinds of verdict. An exact value is judged by z = (simulated - analytic) / standard error, which must lie within
-Z_LIMIT. An asymptotic value has a bias that enough draws always find, so it is judged by what matters to whoever uses
-it: the mean by its error in standard deviations of the statistic, the standard deviation by the ratio
+There are two kinds of verdict. An exact value is judged by z = (simulated - analytic) / standard error, which must lie
+within Z_LIMIT. An asymptotic value has a bias that enough draws always find, so it is judged by what matters to its
+user: the mean by its error in standard deviations of the statistic, the standard deviation by the ratio
 simulated/analytic, a quantile by its error in standard deviations, a tail by the ratio of probabilities. It fails if
-the whole interval of two standard errors (of a count: at 95 %) around the simulated value lies outside the limits. z
-stands beside all of them.
+the whole interval of two standard errors (for a count: at 95 %) around the simulated value lies outside the limits.
+Every comparison reports z as well.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _VALUES = ("analytic", "simulated", "low", "high")
 
 
 class Law(Protocol):
-    """What is asked of a distribution: scipy's names."""
+    """Methods that a distribution must have, with scipy's names."""
 
     mean: Callable[[], float]
     std: Callable[[], float]
@@ -47,7 +47,7 @@ class Law(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """What an asymptotic value may be off by; None for what is reported but not judged.
+    """Limits on the errors of an asymptotic value; None for what is reported but not judged.
 
     Attributes:
         mean: of the error of the mean, in standard deviations.
@@ -70,7 +70,7 @@ UNJUDGED = Limits()
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison.
+    """Comparison of one analytic with one simulated number.
 
     Attributes:
         section, quantity, parameters: what was compared, of what.
@@ -142,7 +142,7 @@ class Subject:
             yield self.tail(sample, float(law.ppf(probability)), probability, "lower")
 
     def mean(self, sample: FloatArray, analytic: float) -> Row:
-        """The mean; its error from the sample's spread."""
+        """Compare the mean; its error comes from the sample's spread."""
         spread = float(sample.std())
         error = spread / math.sqrt(sample.size)
         return self._row(
@@ -150,21 +150,21 @@ class Subject:
         )
 
     def std(self, sample: FloatArray, analytic: float) -> Row:
-        """The standard deviation; its error needs the kurtosis."""
+        """Compare the standard deviation; its error needs the kurtosis."""
         z = _standardized(sample)
         spread = float(sample.std(ddof=1))
         error = 0.5 * spread * float(np.sqrt(np.mean((z**2 - 1.0) ** 2) / sample.size))
         return self._row("std", analytic, spread, error, sample.size, bound=self.limits.std)
 
     def skewness(self, sample: FloatArray, analytic: float) -> Row:
-        """The third standardized moment; its error by the influence of one draw."""
+        """Compare the third standardized moment; its error comes from the influence of one draw."""
         z = _standardized(sample)
         value = float(np.mean(z**3))
         influence = z**3 - value - 1.5 * value * (z**2 - 1.0) - 3.0 * z
         return self._row("skewness", analytic, value, _error(influence), sample.size, bound=self.limits.value)
 
     def excess_kurtosis(self, sample: FloatArray, analytic: float) -> Row:
-        """The fourth standardized moment less 3; its error by the influence of one draw."""
+        """Compare the fourth standardized moment less 3; its error comes from the influence of one draw."""
         z = _standardized(sample)
         third, fourth = float(np.mean(z**3)), float(np.mean(z**4))
         influence = z**4 - fourth - 2.0 * fourth * (z**2 - 1.0) - 4.0 * third * z
@@ -173,14 +173,14 @@ class Subject:
         )
 
     def covariance(self, first: FloatArray, second: FloatArray, analytic: float) -> Row:
-        """The covariance of two statistics of the same draws."""
+        """Compare the covariance of two statistics of the same draws."""
         product = (first - first.mean()) * (second - second.mean())
         size = first.size
         value = float(product.sum() / (size - 1))
         return self._row("covariance", analytic, value, _error(product), size, bound=self.limits.value)
 
     def correlation(self, first: FloatArray, second: FloatArray, analytic: float) -> Row:
-        """The correlation of two statistics of the same draws."""
+        """Compare the correlation of two statistics of the same draws."""
         x, y = _standardized(first), _standardized(second)
         value = float(np.mean(x * y))
         influence = x * y - 0.5 * value * (x**2 + y**2)
@@ -202,12 +202,12 @@ class Subject:
             )
 
     def tail(self, sample: FloatArray, threshold: float, probability: float, side: str) -> Row:
-        """How often the draws lie beyond the law's quantile."""
+        """Compare how often the draws lie beyond the law's quantile."""
         beyond = sample > threshold if side == "upper" else sample < threshold
         return self.count(int(beyond.sum()), sample.size, probability, f"{side} tail {probability:g}", side)
 
     def count(self, hits: int, draws: int, probability: float, of: str, side: str = "") -> Row:
-        """A counted event beside its probability."""
+        """Compare a counted event with its probability."""
         expected = probability * draws
         low, high = count_interval(hits) / expected
         z = count_score(hits, draws, probability)
@@ -250,13 +250,13 @@ class Subject:
 
 
 def count_interval(hits: int) -> FloatArray:
-    """The interval of a Poisson mean at CONFIDENCE."""
+    """Interval of a Poisson mean at CONFIDENCE."""
     outside = 0.5 * (1.0 - CONFIDENCE)
     return np.array([stats.gamma.ppf(outside, hits) if hits else 0.0, stats.gamma.isf(outside, hits + 1)])
 
 
 def count_score(hits: int, draws: int, probability: float) -> float:
-    """The normal score of a binomial count (half of its own probability on either side): a z for few counts too."""
+    """Return the normal score of a binomial count (half its own probability on each side): a z for few counts too."""
     law = stats.binom(draws, probability)
     half = 0.5 * float(law.pmf(hits))
     below, above = float(law.cdf(hits)) - half, float(law.sf(hits)) + half

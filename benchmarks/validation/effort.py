@@ -1,4 +1,4 @@
-"""How much to simulate, and from which random numbers."""
+"""Amount of simulation, and the random numbers that each case uses."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Effort:
     simulate: bool = True
 
     def draws(self, full: int) -> int:
-        """A hundredth of the draws in a quick run, at least 50."""
+        """Return the number of draws: in a quick run a hundredth, at least 50."""
         return max(50, full // 100) if self.quick else full
 
 
 def generator(name: str) -> np.random.Generator:
-    """The random numbers of one case: they depend on its name alone."""
+    """Random numbers of one case; they depend only on its name."""
     return np.random.default_rng((SEED, zlib.crc32(name.encode())))

@@ -1,4 +1,4 @@
-"""One element of W_QK, and averages and entropy estimates over the elements of one matrix."""
+"""Single elements of W_QK, and averages and entropy estimates over the elements of one matrix."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _one(d_head: int, sample: FloatArray) -> Iterator[Row]:
 
 
 def _curve(d_head: int, sample: FloatArray) -> dict[str, Any]:
-    """A histogram in units of the standard deviation, with the law and the normal law."""
+    """Histogram in units of the standard deviation, with the law and the normal law."""
     law = ProductElement(d_head)
     edges = np.linspace(-8.0, 8.0, 81)
     counts, _ = np.histogram(sample / law.std(), edges)

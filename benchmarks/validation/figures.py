@@ -251,7 +251,7 @@ def chain_densities(record: Record) -> Figure:
 
 
 def element_laws(record: Record) -> Figure:
-    """The density of one element, and the divergence estimated from one matrix."""
+    """Plot the density of one element, and the divergence estimated from one matrix."""
     curves = record["sections"]["elements"]["curves"]
     figure, axes = _panels(2, 4, 12.5, 6.6)
     for ax, curve in zip(axes[0], curves["densities"], strict=True):
@@ -317,7 +317,7 @@ def residual_laws(record: Record) -> Figure:
 
 
 def weibull_noise(record: Record) -> Figure:
-    """Standard deviation of the fitted shape times the root of the sample's size, and the error of its mean."""
+    """Plot the standard deviation of the fitted shape times √N, and the error of its mean."""
     rows = [row for row in record["sections"]["weibull"]["rows"] if row["quantity"] == "shape"]
     parents = list(dict.fromkeys(row["parameters"]["parent"] for row in rows))
     figure, axes = _panels(1, 2, 11.0, 4.6, sharex=True)
@@ -351,7 +351,7 @@ def weibull_noise(record: Record) -> Figure:
 
 
 def spike_power(record: Record) -> Figure:
-    """Where the spike's eigenvalue lies, and how often the test finds it."""
+    """Plot the position of the spike's eigenvalue, and how often the test finds it."""
     section = record["sections"]["spikes"]
     figure, axes = _panels(1, 2, 11.0, 4.6, sharex=True)
     for which, curve in enumerate(section["curves"]["spikes"]):

@@ -62,7 +62,7 @@ class Draws(NamedTuple):
     own: FloatArray
 
     def of(self, statistic: str, self_normalized: bool) -> FloatArray:
-        """The draws of one statistic."""
+        """Select the draws of one statistic."""
         return (self.own if self_normalized else self.raw)[:, list(SPECTRAL_STATISTICS).index(statistic)]
 
 
@@ -75,7 +75,7 @@ def shapes(effort: Effort) -> Iterator[tuple[tuple[int, int], str]]:
 
 
 def draws_of(effort: Effort, shape: tuple[int, int]) -> Draws:
-    """The draws of a shape: from its file, or simulated, and then kept there."""
+    """Read the draws of a shape from its file, or simulate them and keep them there."""
     path, count = _path(effort, shape), effort.draws(DRAWS)
     stored = dict(np.load(path)) if path.is_file() else {}
     if not stored or (effort.simulate and len(stored["stats"]) < count):
@@ -159,7 +159,7 @@ def _outside(shape: tuple[int, int], draws: Draws) -> Iterator[Row]:
 
 
 def _first_order(statistic: str, shape: tuple[int, int], sample: FloatArray) -> Iterator[Row]:
-    """The Tracy-Widom law of edge and scale alone, which the second-order law improves on."""
+    """Compare the first-order law (only edge and scale, Tracy-Widom), which the second-order law improves on."""
     outwards = 1.0 if statistic == EDGES[0] else -1.0
     for group, shift in FIRST_ORDER.items():
         edge, scale = edge_and_scale(shape[0] - shift, shape[1] - shift, outwards)
@@ -182,7 +182,7 @@ def edge_and_scale(d: float, h: float, outwards: float) -> tuple[float, float]:
 
 
 def _pooled(rows: list[Row]) -> Iterator[Row]:
-    """Counts beyond the extreme eigenvalues' quantiles, by d_head: one shape has too few draws for the far tail."""
+    """Pool counts beyond the extreme eigenvalues' quantiles by d_head: one shape has too few draws for the far tail."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if "tail" in row.of and row.quantity in EDGES and row.group in ("grid", *FIRST_ORDER):

@@ -26,7 +26,7 @@ _MARKED = re.compile(r"<!-- begin (\w+) -->.*?<!-- end \1 -->", re.DOTALL)
 
 
 def as_json(record: Record) -> str:
-    """The record as JSON: a line for all numbers of one quantity, whose shared keys are written once."""
+    """Write the record as JSON: a line for all numbers of one quantity, whose shared keys are written once."""
     head = {key: value for key, value in record.items() if key != "sections"}
     sections = []
     for name, section in record["sections"].items():
@@ -44,7 +44,7 @@ def as_json(record: Record) -> str:
 
 
 def from_json(text: str) -> Record:
-    """The record that :func:`as_json` wrote, with a row for each number."""
+    """Read the record that :func:`as_json` wrote, with a row for each number."""
     record = json.loads(text)
     for section in record["sections"].values():
         section["rows"] = [
@@ -60,14 +60,14 @@ def _dumped(value: Any) -> str:
 
 
 def filled(text: str, record: Record) -> str:
-    """The text with everything between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`` made anew."""
+    """Fill everything between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`` of a text anew."""
     return _MARKED.sub(
         lambda found: f"<!-- begin {found[1]} -->\n{_PARTS[found[1]](record)}\n<!-- end {found[1]} -->", text
     )
 
 
 def verdict(record: Record) -> str:
-    """One line: how many comparisons, how many within their limits."""
+    """Count in one line the comparisons and those within their limits."""
     judged = [row for row in _rows(record) if _claimed(row)]
     failed = sum(not row["passed"] for row in judged)
     return f"{len(judged)} of {sum(1 for _ in _rows(record))} comparisons are judged, {failed} of them fail."
@@ -192,12 +192,12 @@ def _generic(rows: list[RowDict], with_group: bool = False) -> str:
 
 
 def _claimed(row: RowDict) -> bool:
-    """Whether the row is judged, and the shape one for which something is claimed."""
+    """Return True if the row is judged, and something is claimed for its shape."""
     return "passed" in row and row.get("group") != "outside"
 
 
 def _sections(record: Record) -> str:
-    """A line per section: exact and asymptotic comparisons, and how many fail."""
+    """Write a line per section: exact and asymptotic comparisons, and how many fail."""
     lines = []
     for name, section in record["sections"].items():
         rows = section["rows"]
@@ -238,7 +238,7 @@ def _scores(record: Record) -> str:
 
 
 def _statistics(record: Record) -> str:
-    """The worst of each statistic over the grid, and over the other shapes."""
+    """Tabulate the worst of each statistic over the grid, and over the other shapes."""
     rows = [row for row in record["sections"]["heads"]["rows"] if row.get("group") in ("grid", "others")]
     shapes = {(row["parameters"]["d_model"], row["parameters"]["d_head"]) for row in rows if row["group"] == "grid"}
     others = {(row["parameters"]["d_model"], row["parameters"]["d_head"]) for row in rows if row["group"] == "others"}
@@ -300,7 +300,7 @@ def _edges(record: Record) -> str:
 
 
 def _counted(row: RowDict | None) -> str:
-    """The ratio of a pooled count with its standard error."""
+    """Format the ratio of a pooled count with its standard error."""
     if row is None:
         return ""
     return f"{row['ratio']:.3f} ± {row['standard_error'] / row['analytic']:.3f}"
@@ -385,7 +385,7 @@ def _failures(record: Record) -> str:
 
 
 def _outside(record: Record) -> str:
-    """What the edge laws would say where ``null`` refuses."""
+    """Tabulate what the edge laws would say where ``null`` refuses."""
     rows = [row for row in record["sections"]["heads"]["rows"] if row.get("group") == "outside"]
     lines = []
     for group in _grouped(rows):
@@ -408,7 +408,7 @@ def _outside(record: Record) -> str:
 
 
 def _quantities(record: Record) -> str:
-    """The worst of every quantity of the sections other than heads."""
+    """Tabulate the worst of every quantity of the sections other than heads."""
     lines = []
     for name, section in record["sections"].items():
         if name == "heads":
@@ -427,7 +427,7 @@ def _quantities(record: Record) -> str:
 
 
 def _excess(row: RowDict) -> float:
-    """How far a judged number is from the middle of its limits, in their half width."""
+    """Distance of a judged number from the middle of its limits, in their half width."""
     centre, half = 0.5 * (row["low"] + row["high"]), 0.5 * (row["high"] - row["low"])
     return abs(row[row["judged"]] - centre) / half
 
@@ -480,7 +480,7 @@ def _number(value: float) -> str:
 
 
 def _with_error(row: RowDict) -> str:
-    """The simulated value to the digits that its error leaves, and the error."""
+    """Format the simulated value to the digits that its error allows, with the error."""
     error = row["standard_error"]
     if not error > 0.0:
         return _number(row["simulated"])

@@ -48,7 +48,10 @@ def _mixture(law: ContaminatedNormal, count: int) -> Iterator[Row]:
 
 
 def _adamw(law: AdamWNoise, count: int) -> Iterator[Row]:
-    """The recursion that the law is exact for, beside AdamW itself, whose denominator and bias correction fluctuate."""
+    """Compare the law with the recursion for which it is exact, and with AdamW itself.
+
+    The denominator and the bias correction of AdamW fluctuate; those of the recursion are fixed.
+    """
     parameters = {"learning_rate": law.learning_rate, "weight_decay": law.weight_decay, "beta1": law.beta1}
     rng = generator(f"adamw {parameters}")
     steps = round(_RELAXATIONS * law.relaxation_time)

@@ -31,7 +31,7 @@ LAYERS = 4
 
 
 def null_band(elements: int) -> tuple[float, float]:
-    """What holds 95 % of medians of k̂ over the layers of untrained matrices of so many elements: 40 000 draws."""
+    """Interval that holds 95 % of medians of k̂ over the layers of untrained matrices of this size: 40 000 draws."""
     null = element_null("weibull_shape", elements)
     draws = np.random.default_rng(0).normal(null.mean(), null.std(), (40_000, LAYERS))
     low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
@@ -39,7 +39,7 @@ def null_band(elements: int) -> tuple[float, float]:
 
 
 def draw(comparison: xr.DataTree, path: Path) -> None:
-    """A panel for each component: step against k̂; of each group the mean over seeds, and all seeds as a band."""
+    """Draw a panel for each component, step against k̂: the mean of each group over seeds, and all seeds as a band."""
     members = comparison["along/members"].to_dataset()
     steps, group_of = members["step"].values, members["group_of"].values
     groups = list(dict.fromkeys(group_of.tolist()))

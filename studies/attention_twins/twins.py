@@ -50,7 +50,7 @@ GROUPS = {
 
 
 def train(group: Group, seed: int, run: Path) -> None:
-    """The recipe of studies/demo_model with a shorter schedule, one thread, and a checkpoint at each of the steps."""
+    """Train by the recipe of studies/demo_model with a shorter schedule, one thread, and a checkpoint at each step."""
     settings = {
         "out": run, "model": group.model, "seed": seed, "weight-decay": group.weight_decay, "peak": PEAK_RATE,
         "steps": LAST, "warm-up": 100, "threads": 1, "every": 250,

@@ -51,7 +51,7 @@ class Family(NamedTuple):
 
 
 def llama() -> PreTrainedModel:
-    """Grouped queries: 8 query heads read 4 key heads; d_model 128, d_head 16, 4 layers."""
+    """Make a model with grouped queries: 8 query heads read 4 key heads; d_model 128, d_head 16, 4 layers."""
     config = LlamaConfig(
         vocab_size=32,
         hidden_size=128,
@@ -64,7 +64,7 @@ def llama() -> PreTrainedModel:
 
 
 def gpt2() -> PreTrainedModel:
-    """One key head per query head; d_model 256, d_head 32, 4 layers."""
+    """Make a model with one key head per query head; d_model 256, d_head 32, 4 layers."""
     config = GPT2Config(vocab_size=32, n_positions=32, n_embd=256, n_layer=4, n_head=8, bos_token_id=0, eos_token_id=0)
     return GPT2LMHeadModel(config)
 
@@ -78,7 +78,7 @@ FAMILIES = {
 
 @dataclass
 class Scores:
-    """What the scores files of one family say; each list holds one array per model."""
+    """Scores of one family's models; each list holds one array per model."""
 
     statistics: list[str] = field(default_factory=list)
     matrix_statistics: list[str] = field(default_factory=list)
@@ -156,7 +156,7 @@ def uniformity(p: Array, null_draws: int | None) -> dict[str, float | list[float
 
 
 def flagged(q_values: list[Array], column: int) -> dict[str, float | list[float]]:
-    """How many models have any q < LEVEL in that column, with Clopper–Pearson's 95 % interval."""
+    """Count the models with any q < LEVEL in that column, with Clopper–Pearson's 95 % interval."""
     count = sum(bool((q[:, column] < LEVEL).any()) for q in q_values)
     test = stats.binomtest(count, len(q_values), LEVEL)
     low, high = test.proportion_ci(0.95, method="exact")
@@ -170,7 +170,7 @@ def flagged(q_values: list[Array], column: int) -> dict[str, float | list[float]
 
 
 def summary(scores: Scores) -> dict[str, Any]:
-    """The numbers of one family."""
+    """Summarize one family."""
     head_p, matrix_p = np.concatenate(scores.head_p), np.concatenate(scores.matrix_p)
     outside = np.concatenate(scores.outliers)
     heads = {

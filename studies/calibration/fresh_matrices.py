@@ -37,7 +37,7 @@ SIZES: dict[str, tuple[tuple[int, int], ...]] = {
 
 
 def models(name: str, count: int) -> NDArray[np.float64]:
-    """The p-values of all statistics, (model, matrix, statistic)."""
+    """Draw models and compute the p-values of all statistics, (model, matrix, statistic)."""
     rng = np.random.default_rng([SEED, list(SIZES).index(name)])
     observed = np.empty((count, len(SIZES[name]), len(STATISTICS)))
     for model in range(count):
@@ -58,7 +58,7 @@ def uniform_ranks(p_value: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def level(name: str, count: int) -> dict[str, Any]:
-    """The share of models with a matrix that differs, and sizes of the joint test and of each statistic."""
+    """Share of models with a matrix that differs, and sizes of the joint test and of each statistic."""
     p_value = models(name, count)
     joint = joint_p_value(p_value)
     flagged = np.mean([(benjamini_hochberg(one) < RATE).any() for one in joint])

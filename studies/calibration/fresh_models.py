@@ -37,7 +37,7 @@ LEVEL = 0.05
 
 
 def scored(architecture: str, seed: int) -> dict[str, Any]:
-    """What the scores of one fresh model say."""
+    """Score one fresh model and summarize its scores."""
     torch.manual_seed(seed)
     module = model_classes(architecture)[0](make_config(architecture, PROFILE)).eval()
     tree = rmtbase.score(open_model(module, name=architecture))

@@ -34,7 +34,7 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
 
 def truncated(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Normal, what lies beyond two standard deviations drawn again."""
+    """Draw normal entries, redrawing those beyond two standard deviations."""
     values = rng.standard_normal(shape)
     while (outside := np.abs(values) > 2.0).any():
         values[outside] = rng.standard_normal(np.count_nonzero(outside))
@@ -82,12 +82,12 @@ class Notes:
         return lambda count: None
 
     def note(self, line: str) -> None:
-        """Where the null came from."""
+        """Keep the line that says where the null came from."""
         self.notes.add(line)
 
 
 def scored(entries: tuple[str, float], shape: tuple[int, int], options: dict[str, str], heads: int) -> dict[str, Any]:
-    """What the scores of untrained heads of one law, under gains or not, say against one null."""
+    """Score untrained heads of one law, with or without gains, against one null."""
     (name, spread_of_gains), (d_model, d_head) = entries, shape
     draw, excess_kurtosis = LAWS[name]
     rng = np.random.default_rng([SEED, d_model, d_head, list(LAWS).index(name), int(100 * spread_of_gains)])

@@ -34,7 +34,7 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
 
 def mixture(share: float, scale: float) -> Draw:
-    """Normal entries, a share of which are larger by a factor."""
+    """Mixture of normal entries, a share of which are larger by a factor."""
     return lambda rng, shape: rng.standard_normal(shape) * np.where(rng.random(shape) < share, scale, 1.0)
 
 

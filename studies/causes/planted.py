@@ -18,14 +18,14 @@ ELEMENTS = frozenset({QUERY_ELEMENTS, KEY_ELEMENTS})
 
 
 class Cause(NamedTuple):
-    """How heads are made, and which causes a verdict may name."""
+    """Construction of heads with a known cause, and the causes that a verdict may name."""
 
     make: Callable[[Rng, Array, Array], Heads]
     right: frozenset[str]
 
 
 def unit(rng: Rng, heads: int, *shape: int) -> Array:
-    """A random unit vector for each head, as a row or a column."""
+    """Draw a random unit vector for each head, as a row or a column."""
     vectors = rng.standard_normal((heads, *shape))
     return vectors / np.linalg.norm(vectors, axis=(1, 2), keepdims=True)
 
@@ -63,7 +63,7 @@ def on_one_axis(thresholds: float) -> Cause:
 
 
 def common_subspace(rng: Rng, q: Array, k: Array) -> Heads:
-    """A third of the directions that W_Q reads are also read by W_K; all spectra stay random."""
+    """Let W_K read a third of the directions that W_Q reads; all spectra stay random."""
     n = q.shape[1] // 3
     rows_q = np.linalg.qr(np.swapaxes(q, 1, 2))[0]
     rows_k, triangle = np.linalg.qr(np.swapaxes(k, 1, 2))
@@ -73,7 +73,7 @@ def common_subspace(rng: Rng, q: Array, k: Array) -> Heads:
 
 
 def common_axes(rng: Rng, q: Array, k: Array) -> Heads:
-    """The left singular vectors of W_Q and of W_K are the same; both spectra stay random."""
+    """Give W_Q and W_K the same left singular vectors; both spectra stay random."""
     turned = np.linalg.qr(rng.standard_normal((len(q), q.shape[1], q.shape[1])))[0]
     q, k = (
         turned @ (values[..., None] * right)
@@ -114,7 +114,7 @@ def orthogonal(rng: Rng, q: Array, k: Array) -> Heads:
 
 
 def giant(rng: Rng, q: Array, k: Array) -> Heads:
-    """One weight of W_Q is a third of the norm that the others have together."""
+    """Set one weight of W_Q to about a third of the norm of all others together."""
     q = q.copy()
     q[:, 3, 5] = np.sqrt(q[0].size) / 3.0
     return q, k

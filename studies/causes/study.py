@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def confusion(results: dict[str, Any]) -> str:
-    """The confusion matrix in per cent of heads, the shapes beside each other."""
+    """Format the confusion matrix in per cent of heads, the shapes beside each other."""
     head = ("planted", QUERY, KEY, "related", QUERY_ELEMENTS, KEY_ELEMENTS, "unresolved", "nothing found", "wrong")
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for cause, cases in results["cases"].items():

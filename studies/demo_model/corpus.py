@@ -46,7 +46,7 @@ class Corpus:
     python_version: str
 
     def describe(self) -> dict[str, object]:
-        """What identifies the corpus, as plain values for a JSON file."""
+        """Describe the corpus by what identifies it, as plain values for a JSON file."""
         return {
             "python_version": self.python_version,
             "sha256": self.sha256,
@@ -68,33 +68,33 @@ class Corpus:
 
 
 def count_bytes(files: dict[str, NDArray[np.uint8]]) -> int:
-    """The number of bytes in all files together."""
+    """Count the bytes of all files together."""
     return sum(text.size for text in files.values())
 
 
 def split_position(path: str) -> float:
-    """Where a file falls in [0, 1): the first 48 bits of the SHA-256 of its POSIX path, as a fraction."""
+    """Position of a file in [0, 1): the first 48 bits of the SHA-256 of its POSIX path, as a fraction."""
     return int.from_bytes(hashlib.sha256(path.encode()).digest()[:6], "big") / 2**48
 
 
 def is_held_out(path: str) -> bool:
-    """Whether a file, given by its POSIX path below the standard library's folder, is held out."""
+    """Return True if a file, given by its POSIX path below the standard library's folder, is held out."""
     return split_position(path) < HELD_OUT_SHARE
 
 
 def is_tuning(path: str) -> bool:
-    """Whether a training file belongs to the part on which smoothing constants are tuned."""
+    """Return True if a training file belongs to the part on which smoothing constants are tuned."""
     return HELD_OUT_SHARE <= split_position(path) < HELD_OUT_SHARE + TUNING_SHARE
 
 
 def belongs(path: str) -> bool:
-    """Whether a `.py` file is part of the corpus at all."""
+    """Return True if a `.py` file is part of the corpus at all."""
     parts = PurePosixPath(path).parts
     return not EXCLUDED_FOLDERS.intersection(parts[:-1]) and not parts[0].startswith(EXCLUDED_PREFIXES)
 
 
 def standard_library() -> Path:
-    """The folder of the running interpreter's standard library."""
+    """Folder of the running interpreter's standard library."""
     return Path(sysconfig.get_path("stdlib"))
 
 

@@ -71,7 +71,7 @@ def two_sided_p(observed: NDArray[np.float64], null: NDArray[np.float64]) -> NDA
 
 
 def compare(folder: Path, null: NDArray[np.float64]) -> dict[str, object]:
-    """A checkpoint's heads against the null, as plain values for a JSON file."""
+    """Compare a checkpoint's heads with the null, as plain values for a JSON file."""
     npr = head_npr(folder)
     p = two_sided_p(npr, null)
     return {

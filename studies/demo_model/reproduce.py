@@ -27,7 +27,7 @@ LICENCE = (
 
 
 def index(results: dict[str, Any], models: Path) -> dict[str, Any]:
-    """The contents of index.json: what the revisions are and where they came from."""
+    """Contents of index.json: the revisions and their origin."""
     training = results["training"]
     per_step = training["tokens_seen"] // training["steps"]
     bits = {f"{n}_gram": results["ngram"]["held_out_bits_per_byte"][str(n)] for n in range(1, 7)}

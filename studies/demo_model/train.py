@@ -48,7 +48,7 @@ MODELS = ("demo", "mha", "qk-norm", "neox", "wide-heads")
 
 
 def make_config(name: str = "demo") -> PretrainedConfig:
-    """The architecture: 4 layers, 8 query heads of size 16, width 128; tokens are bytes.
+    """Make the architecture: 4 layers, 8 query heads of size 16, width 128; tokens are bytes.
 
     ``demo``: Llama with 4 key heads. ``mha``: the same with 8. ``qk-norm``: the demo with a norm of each query and key,
     as in Qwen3. ``neox``: 8 key heads, queries, keys and values in one tensor, LayerNorm, biases, and an MLP of two
@@ -67,7 +67,7 @@ def make_config(name: str = "demo") -> PretrainedConfig:
 
 
 def make_model(seed: int, name: str = "demo") -> PreTrainedModel:
-    """The model at step 0: every projection i.i.d. N(0, 0.02²), drawn by transformers from `seed`."""
+    """Make the model at step 0: every projection i.i.d. N(0, 0.02²), drawn by transformers from `seed`."""
     torch.manual_seed(seed)
     return AutoModelForCausalLM.from_config(make_config(name))
 
@@ -96,7 +96,7 @@ def make_optimizer(model: torch.nn.Module, weight_decay: float) -> torch.optim.A
 
 
 def held_out_sample(corpus: Corpus, pieces: int = 32, length: int = 1024) -> list[NDArray[np.uint8]]:
-    """A fixed, evenly spread part of the held-out bytes for the loss curve; evaluate.py takes all of them."""
+    """Select a fixed, evenly spread part of the held-out bytes for the loss curve; evaluate.py takes all of them."""
     text = np.concatenate(list(corpus.held_out.values()))
     starts = np.linspace(0, text.size - length, pieces).astype(int)
     return [text[start : start + length] for start in starts]

@@ -27,7 +27,7 @@ SEED, COUNT, DRAWS, PARTS = 20_261_124, 100, 4_000, 10
 
 
 def smooth_laws() -> dict[str, Smooth]:
-    """Of each statistic that has a smooth law."""
+    """Smooth law of each statistic that has one."""
 
     def own(law: ElementLaw) -> ElementLaw:
         return law.otherwise if isinstance(law, NormalSample) else law

@@ -36,7 +36,7 @@ BODIES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 
 
 def told(elements: np.ndarray, level: float) -> tuple[bool, bool]:
-    """Whether an element is listed, and whether it cannot be told."""
+    """Test whether an element is listed, and whether that cannot be told."""
     found = improbable(largest_elements(elements), element_sketch(elements).core.scale, level)
     return found.p_value.size > 0 and not found.is_heavy, found.is_heavy
 

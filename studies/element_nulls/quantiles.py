@@ -33,13 +33,13 @@ KURTOSIS_NUMBERS = 1_500_000_000
 
 
 def trimmed(n: int) -> slice:
-    """The ranks of the middle 80 %."""
+    """Ranks of the middle 80 %."""
     dropped = max(0, int(np.ceil(0.1 * n - 0.5 - 1e-9)))
     return slice(dropped, n - dropped)
 
 
 def divergences(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """By cells, of rows of ascending numbers from N(w̄, s²), and from the normal law of the core."""
+    """Divergences by cells of rows of ascending numbers: from N(w̄, s²), and from the normal law of the core."""
     n = w.shape[1]
     mean, s = w.mean(axis=1), w.std(axis=1, ddof=1)
     lower, upper = np.quantile(w, [0.25, 0.75], axis=1)
@@ -71,7 +71,7 @@ def divergences(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def kernel_residual(z: np.ndarray) -> np.ndarray:
-    """Of rows with mean 0 and s = 1, by a Gaussian kernel of width n^(−1/5)."""
+    """Entropy residual of rows with mean 0 and s = 1, by a Gaussian kernel of width n^(−1/5)."""
     n = z.shape[1]
     bandwidth = n**-0.2
     reach = float(np.abs(z).max()) + 9.0 * bandwidth
@@ -89,7 +89,7 @@ def kernel_residual(z: np.ndarray) -> np.ndarray:
 
 
 def r_squared(x: np.ndarray) -> np.ndarray:
-    """Of the Weibull plot of the middle 80 % of rows of ascending magnitudes."""
+    """R² of the Weibull plot of the middle 80 % of rows of ascending magnitudes."""
     n = x.shape[1]
     y = np.log(-np.log1p(-(np.arange(n) + 0.5) / n))[trimmed(n)]
     log_x, y = np.log(x[:, trimmed(n)]), y - y.mean()
@@ -98,7 +98,7 @@ def r_squared(x: np.ndarray) -> np.ndarray:
 
 
 def statistics_of(rows: np.ndarray) -> np.ndarray:
-    """The four, (row, statistic)."""
+    """Compute the four statistics, (row, statistic)."""
     w = np.sort(rows, axis=1)
     matched, of_core = divergences(w)
     z = (w - w.mean(axis=1, keepdims=True)) / w.std(axis=1, ddof=1, keepdims=True)
@@ -118,7 +118,7 @@ def quantiles(parent: str, n: int) -> np.ndarray:
 
 
 def kurtosis_quantiles(n: int) -> np.ndarray:
-    """The quantiles of the excess kurtosis of n normal weights, (score,)."""
+    """Draw the quantiles of the excess kurtosis of n normal weights, (score,)."""
     rng = np.random.default_rng([SEED, n])
     draws = min(1_000_000, KURTOSIS_NUMBERS // n)
     found = []
@@ -144,7 +144,7 @@ def main() -> None:
 
 
 def drawn() -> dict[str, dict[str, dict[str, list[float]]]]:
-    """The quantiles of the other statistics, of each parent, statistic and n."""
+    """Draw the quantiles of the other statistics, by parent, statistic and n."""
     record: dict[str, dict[str, dict[str, list[float]]]] = {}
     for parent, count in SIZES.items():
         record[parent] = {name: {} for name in STATISTICS}

@@ -42,7 +42,7 @@ def observed(numbers: np.ndarray) -> list[float]:
 
 
 def measured(law, sample: np.ndarray) -> dict[str, Any]:
-    """How far a law is from a sample of its statistic."""
+    """Measure how far a law is from a sample of its statistic."""
     below, above = law.cdf(sample), law.sf(sample)
     p = law.p_value(sample)
     return {
@@ -57,7 +57,7 @@ def measured(law, sample: np.ndarray) -> dict[str, Any]:
 
 
 def independent(parent: str, n: int) -> Iterator[dict[str, Any]]:
-    """Samples of n independent weights."""
+    """Simulate samples of n independent weights."""
     rng = np.random.default_rng([SEED, list(PARENTS).index(parent), n])
     found = np.array([observed(PARENTS[parent](rng, n)) for _ in range(SAMPLES[n])])
     for name, sample in zip(ELEMENT_STATISTICS, found.T, strict=True):

@@ -1,4 +1,4 @@
-"""What `rmtbase.laws._edge._hard_edge_coordinate` lacks of the draws, and how well it does with that on other chains.
+"""Correction of `rmtbase.laws._edge._hard_edge_coordinate` from draws, and its errors on other chains.
 
     python studies/hard_edge/study.py
 
@@ -32,7 +32,7 @@ FEWEST = {"smallest": 4, "condition": 8}
 
 
 def make(record: dict[str, Any]) -> None:
-    """The scores that the coordinate gives to quantiles of the draws, less their own, by ν and crowd."""
+    """Tabulate the coordinate's scores at quantiles of the draws, less the quantiles' own, by ν and crowd."""
     rests: dict[int, dict[int, list[float]]] = {}
     for name, drawn in record.items():
         coordinate = HardEdgeCoordinate(tuple(sorted(map(int, name.split(",")))), mended=False)
@@ -48,7 +48,7 @@ def make(record: dict[str, Any]) -> None:
 
 
 def errors(law: Distribution, drawn: dict[str, Any]) -> dict[str, float]:
-    """Of mean and standard deviation of the logarithm, of its quantiles in these, and of ln tail probabilities."""
+    """Errors of the median and the quantiles of the logarithm in its standard deviations, and of tail probabilities."""
     tail = ndtr(-np.abs(SCORES))
     log_law = np.log(np.where(SCORES < 0.0, law.ppf(tail), law.isf(tail)))
     quantile, within = np.array(drawn["quantile"]), np.abs(SCORES) <= REACH
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def write_table(results: dict[str, dict[str, Any]]) -> None:
-    """The table of the README."""
+    """Write the table of the README."""
     shown = {"median": ".3f", "quantiles": ".2f"} | {
         f"{side} {level:g}": ".0%" for side in ("lower", "upper") for level in LEVELS[1:]
     }

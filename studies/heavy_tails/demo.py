@@ -1,4 +1,4 @@
-"""What the heads of the bundled model are called before, during and after its training.
+"""Verdicts on the heads of the bundled model before, during and after its training.
 
     python studies/heavy_tails/demo.py
 

@@ -15,13 +15,13 @@ CALLED = ("noise", "spikes", "power law", "effective depth", "not told apart", "
 
 
 def shares(rows: list[dict[str, Any]]) -> np.ndarray:
-    """Of the matrices of rows the share of each of :data:`CALLED`."""
+    """Share of each of :data:`CALLED` among the matrices of some rows."""
     counts = np.array([sum(row["verdicts"].get(name, 0) for row in rows) for name in CALLED], dtype=float)
     return counts / max(counts.sum(), 1.0)
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """A row for each kind of matrix, over all shapes; thin rows for what it is made of."""
+    """Draw a row for each kind of matrix, over all shapes; lines separate the true causes."""
     kinds = list(dict.fromkeys((row["truth"], row["of"]) for row in results["cases"]))
     table = np.array([shares([row for row in results["cases"] if row["of"] == of]) for _, of in kinds])
     fig, ax = plt.subplots(figsize=(8.2, 0.29 * len(kinds) + 1.2), layout="constrained")

@@ -30,7 +30,7 @@ NOISE_TRIALS, TRIALS, DRAWS, LEVEL = 100, 10, 99, 0.05
 
 
 def cases() -> Iterator[dict[str, Any]]:
-    """What is drawn, one after the other."""
+    """Yield the cases to be drawn."""
     for dims in SHAPES:
         yield {"truth": "noise", "of": "normal entries", "dims": dims}
     for number in (1, 2, 4):
@@ -52,7 +52,7 @@ def cases() -> Iterator[dict[str, Any]]:
 
 
 def singular_values(case: dict[str, Any], rng: np.random.Generator) -> np.ndarray:
-    """Of one matrix of the case."""
+    """Singular values of one matrix of the case."""
     dims, rank = case["dims"], min(case["dims"])
     if "depth" in case:
         product = np.eye(rank)
@@ -78,7 +78,7 @@ def _entries(case: dict[str, Any], rng: np.random.Generator, shape: tuple[int, i
 
 
 def run(case: dict[str, Any], seed: int) -> dict[str, Any]:
-    """How often each verdict is given of matrices of the case, and how often each candidate is left standing."""
+    """Count how often each verdict is given for matrices of the case, and how often each candidate is left standing."""
     rng, trials = np.random.default_rng(seed), NOISE_TRIALS if case["truth"] == "noise" else TRIALS
     verdicts, standing, refused = Counter(), Counter(), 0
     exponents, heavy, fits = [], 0, 0

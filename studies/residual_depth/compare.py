@@ -45,7 +45,7 @@ def _toy(depth: int, part: str) -> dict[str, Any]:
 
 
 def gaussian_and_logistic() -> dict[str, Any]:
-    """The two comparisons of the sources, for a square matrix: independent elements of either law."""
+    """Make the two comparisons of the sources, for a square matrix with independent elements of either law."""
     rng = np.random.default_rng(0)
     shapes = {}
     for name, law in (("gaussian", stats.norm()), ("logistic", stats.logistic())):

@@ -50,7 +50,7 @@ def draw_edges(verification: dict[str, Any], path: Path) -> None:
 
 
 def draw_toy(record: dict[str, Any], path: Path) -> None:
-    """The toy model at each depth, and one trained matrix, all on the same axes."""
+    """Draw the toy model at each depth, and one trained matrix, all on the same axes."""
     edges = np.linspace(0.0, WIDEST, len(record["toy"][0]["density"]) + 1)
     paths, updates = ([one for one in record["toy"] if one["part"] == part] for part in ("path", "update"))
     figure = Figure(figsize=(11.0, 5.6), layout="constrained", facecolor=LIGHT.surface)
@@ -76,7 +76,7 @@ def draw_toy(record: dict[str, Any], path: Path) -> None:
 
 
 def draw_trained(trained: dict[str, Any], path: Path) -> None:
-    """The matrices of the middle layer beside what has independent elements and the nearest residual path."""
+    """Draw the matrices of the middle layer beside the law of independent elements and the nearest residual path."""
     figure = Figure(figsize=(11.0, 5.8), layout="constrained", facecolor=LIGHT.surface)
     grid = figure.subplots(2, 4, sharex=True, sharey=True)
     for ax, name in zip(grid.flat, MATRICES, strict=False):
@@ -110,7 +110,7 @@ def draw_trained(trained: dict[str, Any], path: Path) -> None:
 
 
 def _law(ax: Axes, law: type, depth: int, colour: str, style: Any, label: str) -> None:
-    """The law at unit root mean square."""
+    """Draw the law at unit root mean square."""
     x = np.geomspace(1e-3, WIDEST, 1500)
     one = law(depth, 1.0)
     unit = np.sqrt(one.mean())
@@ -118,7 +118,7 @@ def _law(ax: Axes, law: type, depth: int, colour: str, style: Any, label: str) -
 
 
 def _independent(ax: Axes, record: dict[str, Any], edges: Array) -> None:
-    """The quarter circle, and a simulated matrix of logistic elements, which has the same limit."""
+    """Draw the quarter circle, and a simulated matrix of logistic elements, which has the same limit."""
     x = np.linspace(0.0, 2.0, 400)
     ax.plot(x, np.sqrt(4.0 - x**2) / np.pi, color=LIGHT.free_law, linestyle="--", linewidth=1.3, label="Gaussian: law")
     ax.stairs(
@@ -149,7 +149,7 @@ def _same_axes(grid: NDArray[Any], label: str) -> None:
 
 
 def _labels(*axes: Axes) -> tuple[list[Any], list[str]]:
-    """Handles and labels of several axes, each label once."""
+    """Collect handles and labels of several axes, each label once."""
     found = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     return list(found.values()), list(found)
 

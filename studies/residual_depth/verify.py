@@ -62,7 +62,7 @@ def _extremes(law: ResidualPath, width: int, found: Array) -> dict[str, Any]:
 
 
 def _extreme(values: Array, edge: float, scale: float) -> dict[str, float]:
-    """An extreme eigenvalue in units of the Tracy-Widom scale, positive away from the bulk."""
+    """Compare an extreme eigenvalue with its prediction, in Tracy-Widom scales, positive away from the bulk."""
     law = TracyWidom()
     standard = (values - edge) / scale
     return {
@@ -78,7 +78,7 @@ def _extreme(values: Array, edge: float, scale: float) -> dict[str, float]:
 
 
 def _limit(widths: list[dict[str, float]]) -> dict[str, float]:
-    """The shift at infinite width: weighted least squares of a + b d^(-1/3), the order of what Tracy-Widom neglects."""
+    """Fit the shift at infinite width: weighted least squares of a + b d^(-1/3), the order neglected by Tracy-Widom."""
     d, shift, error = (np.array([one[name] for one in widths]) for name in ("width", "shift", "shift_error"))
     design = np.stack([np.ones(d.size), d ** (-1 / 3)], axis=1) / error[:, None]
     covariance = np.linalg.inv(design.T @ design)

@@ -76,7 +76,7 @@ def differences(
 
 
 def share(flags: list[bool]) -> list[float]:
-    """A share and its standard error."""
+    """Estimate a share and its standard error."""
     if not flags:
         return []
     p = float(np.mean(flags))
@@ -156,7 +156,7 @@ def products(format: str, change: float, trials: int, seed: int) -> dict:
 
 
 def sequential(dims: tuple[int, ...], planted: int, multiple: float, trials: int, seed: int) -> dict:
-    """Normal noise with so many directions: how often the count is too large, and right."""
+    """Measure how often the count is too large, and how often right, in normal noise with so many directions."""
     rng, number, flips = np.random.default_rng(seed), [], SignFlips(LEVEL, 199)
     for _ in range(trials):
         noise = [rng.standard_normal((dims[1], n)) for n in (dims[0], *dims[2:])]
@@ -171,7 +171,7 @@ def sequential(dims: tuple[int, ...], planted: int, multiple: float, trials: int
 
 
 def tables(results: dict) -> str:
-    """The tables of the README, in per cent."""
+    """Format the tables of the README, in per cent."""
 
     def percent(found: list[float]) -> str:
         return f"{100 * found[0]:.1f} ± {100 * found[1]:.1f}" if found else "–"
@@ -231,7 +231,7 @@ def main() -> None:
     results: dict = json.loads(path.read_text()) if path.exists() else {part: [] for part in parts}
 
     def cell(part: str, make: Callable[..., dict], trials: int, **what: object) -> dict:
-        """One cell, of the file or made."""
+        """Read one cell from the file, or make it."""
         wanted = json.loads(json.dumps(what))
         for found in results[part]:
             if all(found[name] == value for name, value in wanted.items()):

@@ -23,7 +23,7 @@ WAYS = {
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """Of d_model 768, d_head 64, against the strength in units of the threshold; coverage of all cases."""
+    """Draw results for (768, 64) against the strength in units of the threshold, and coverage of all cases."""
     fig, (number, cover, error) = plt.subplots(1, 3, figsize=(12.5, 3.9), layout="constrained")
     for k, colour, style in zip((1, 2, 4, 8), COLOURS, STYLES, strict=False):
         rows = [row for row in results["along"] if len(row["planted"]) == k]

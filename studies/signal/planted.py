@@ -27,7 +27,7 @@ def head(
 
 
 def aligned_head(rng: np.random.Generator, dims: Sequence[int], strength: float) -> np.ndarray:
-    """The core of a head with one direction learned by queries and keys alike: θ a uᵀ in W_Q and θ a vᵀ in W_K."""
+    """Draw the core of a head with one direction learned by queries and keys alike: θ a uᵀ in W_Q and θ a vᵀ in W_K."""
     sides = []
     for d in dims[::2]:
         side = np.hstack([rng.standard_normal((dims[1], 1)), bartlett(rng, dims[1], d - 1)])
@@ -37,7 +37,7 @@ def aligned_head(rng: np.random.Generator, dims: Sequence[int], strength: float)
 
 
 def chain(rng: np.random.Generator, dims: Sequence[int]) -> np.ndarray:
-    """A product of Gaussian matrices, X_1 of shape (n_0, n_1) and so on."""
+    """Draw a product of Gaussian matrices, X_1 of shape (n_0, n_1) and so on."""
     return reduce(np.matmul, (rng.standard_normal(shape) for shape in pairwise(dims)))
 
 

@@ -1,4 +1,4 @@
-"""How many directions were learned, how strong, and which: planted ones looked for by rmtbase.
+"""Number, strength and identity of learned directions: planted directions, estimated by rmtbase.
 
     python studies/signal/study.py
 
@@ -38,7 +38,7 @@ ALONG = (1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
 
 
 def threshold(dims: Sequence[int]) -> RankOneSpike:
-    """A spike on W_Q, whose threshold strengths are told in."""
+    """Spike on W_Q, whose threshold is the unit of strengths."""
     return RankOneSpike(dims=dims, factor=0, normalization="none")
 
 
@@ -50,7 +50,7 @@ def spectra(dims: Sequence[int], multiples: Sequence[float], seed: int) -> np.nd
 
 
 def number_and_strength(dims: Sequence[int], multiples: Sequence[float], seed: int) -> dict[str, object]:
-    """How often the number is right or too large, the rest flagged, and a strength within its limits."""
+    """Measure how often the number is right or too large, the rest flagged, and a strength within its limits."""
     found = spectral_signal(spectra(dims, multiples, seed), tuple(dims), LEVEL)
     k, spike = len(multiples), threshold(dims)
     true = spike.gain * spike.threshold * np.sort(multiples)[::-1]
@@ -109,7 +109,7 @@ def shrinkage(dims: Sequence[int], multiples: Sequence[float], seed: int, trials
 
 
 def hard_thresholds(dims: Sequence[int], median: float) -> tuple[float, float]:
-    """Those of Gavish and Donoho (2014) for noise of known scale, 4/√3 √n σ of a square matrix, and of unknown scale.
+    """Hard thresholds of Gavish and Donoho (2014) for noise of known (square matrix: 4/√3 √n σ) and of unknown scale.
 
     σ = √h is that of the elements of W_QK; the median is that of the singular values that are not zero by structure.
     """
@@ -122,7 +122,7 @@ def hard_thresholds(dims: Sequence[int], median: float) -> tuple[float, float]:
 
 
 def one_factor(dims: Sequence[int], multiple: float, seed: int) -> dict[str, object]:
-    """A direction on W_Q alone, at a multiple of the product's threshold: found in W_Q's own spectrum, in W_QK's?"""
+    """Plant a direction only on W_Q, at a multiple of the product's threshold, and look for it in W_Q and in W_QK."""
     rng, strength = np.random.default_rng(seed), multiple * threshold(dims).threshold
     own, product = [], []
     for _ in range(TRIALS):
@@ -142,7 +142,7 @@ def one_factor(dims: Sequence[int], multiple: float, seed: int) -> dict[str, obj
 
 
 def both_factors(dims: Sequence[int], multiple: float, seed: int) -> dict[str, object]:
-    """One direction learned by both: where its eigenvalue is, against one of W_Q with the same image norm."""
+    """Plant one direction learned by both factors, and compare its strength with one on W_Q of the same image norm."""
     rng, spike = np.random.default_rng(seed), threshold(dims)
     noise = float(dims[0])  # ‖a row of noise‖²
     each = np.sqrt(np.sqrt(noise**2 + noise * (multiple * spike.threshold) ** 2) - noise)
@@ -161,7 +161,7 @@ def both_factors(dims: Sequence[int], multiple: float, seed: int) -> dict[str, o
 
 
 def random_chain(dims: tuple[int, ...], seed: int) -> dict[str, object]:
-    """How often noise of another chain has a direction, and a rest that is flagged."""
+    """Measure how often noise of another chain has a direction, and a rest that is flagged."""
     rng = np.random.default_rng(seed)
     drawn = (np.linalg.svd(chain(rng, dims), compute_uv=False)[: min(dims)] ** 2 for _ in range(TRIALS))
     found = spectral_signal(np.array(list(drawn)), dims, LEVEL)
@@ -191,7 +191,7 @@ def drawn(rng: np.random.Generator, entries: str, size: tuple[int, ...]) -> np.n
 
 
 def other_entries(dims: tuple[int, int, int], entries: str, multiple: float, seed: int) -> dict[str, object]:
-    """How often heads of independent entries of another law have a direction too many, with and without their kurtosis.
+    """Count directions in excess in heads of independent entries of another law, with and without their kurtosis.
 
     One is planted on W_Q, a random one, at ``multiple`` thresholds. Heads of κ̂ beyond what is covered are left out.
     """

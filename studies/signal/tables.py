@@ -24,7 +24,7 @@ GUESSES = {
 
 
 def per_cent(*shares: float | None) -> str:
-    """Of shares; a dash where there is none."""
+    """Format shares in per cent; a dash where there is none."""
     return ", ".join("–" if share is None else f"{100 * share:.1f}" for share in shares)
 
 
@@ -40,14 +40,14 @@ def shape(dims: Sequence[int]) -> str:
 
 
 def planted(multiples: Sequence[float]) -> str:
-    """How many directions, at what multiples of the threshold."""
+    """Format the number of planted directions and their multiples of the threshold."""
     if len(set(multiples)) < 2:
         return f"{len(multiples)} at {multiples[0]:g}" if multiples else "none"
     return f"{len(multiples)}: {', '.join(f'{one:g}' for one in multiples)}"
 
 
 def number_and_strength(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
-    """A row for what was planted, a column for each shape."""
+    """Tabulate a row for each planted case, and a column for each shape."""
     of: dict[str, dict[str, dict]] = {}
     for one in results:
         of.setdefault(planted(one["planted"]), {})[shape(one["dims"])] = one
@@ -85,7 +85,7 @@ def other_entries(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
 
 
 def planted_entries(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
-    """One direction at two thresholds."""
+    """Tabulate heads with one direction at two thresholds."""
     yield "entries", "(d, h)", "too many, right, limits hold", "with κ̂"
     for one in results:
         if one["planted"]:
@@ -112,7 +112,7 @@ def key_groups(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
 
 
 def one_factor(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
-    """A direction of one factor, in its own spectrum and in the product's."""
+    """Tabulate a direction of one factor, in its own spectrum and in the product's."""
     yield "strength", "found in W_Q", "found in W_QK"
     for one in results:
         yield f"{one['multiple']:g}", f"{one['found_in_w_q']:.3f}", f"{one['found_in_w_qk']:.3f}"
@@ -133,7 +133,7 @@ TABLES: dict[str, Callable[[Sequence[dict]], Iterator[tuple[str, ...]]]] = {
 
 
 def filled(page: str, results: dict[str, Any]) -> str:
-    """The page with every table between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`` made anew."""
+    """Fill every table between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`` of the page anew."""
 
     def table(found: re.Match[str]) -> str:
         name = found[1]

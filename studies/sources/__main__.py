@@ -1,13 +1,13 @@
-"""One entry to all recipes.
+"""Command line of all recipes.
 
     python -m studies.sources RECIPE --model MODEL [--model MODEL ...] [--quick] [--out DIR] [--store DIR]
     python -m studies.sources list
     python -m studies.sources pages [--model MODEL] [--out DIR]
 
-RECIPE is one of those below, or ``all``; ``list`` prints the checkpoints of the sources, with what each takes;
-``pages`` writes the pages again of what results.json of each recipe has, without a model. MODEL is
-``demo``, a folder, or a model of the hub, with ``@REVISION`` after it where that is meant. Scores are kept in the
-store, weights that were fetched are deleted.
+RECIPE is one of those below, or ``all``. ``list`` prints the checkpoints of the sources, with their sizes. ``pages``
+writes the pages again from the results.json of each recipe, without a model. MODEL is ``demo``, a folder, or a model of
+the hub, followed by ``@REVISION`` for another revision than the default. Scores are kept in the store; fetched weights
+are deleted.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ RECIPES = {
 
 
 def recipe(name: str) -> ModuleType:
-    """The module of a recipe."""
+    """Import the module of a recipe."""
     return import_module(f"studies.sources.{name}")
 
 
 def results_of(models: Sequence[str]) -> Path:
-    """Where the results of a model, or of several, go by default: those of the demo are part of the tree."""
+    """Default folder of the results of one or several models; results of the demo are part of the tree."""
     if len(models) > 1:
         return HERE / "results" / "several"
     name = re.sub(r"[^\w.@-]+", "--", label(models[0]))

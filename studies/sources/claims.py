@@ -48,7 +48,7 @@ def make(run: Run) -> Result:
 
 
 def erratum_tests(number: int) -> dict[str, tuple[str, ...]]:
-    """The tests of an erratum by their file; the file's own name alone where the erratum means all of it.
+    """Find the tests of an erratum by file; an empty tuple stands for the whole file.
 
     Raises:
         ParameterError: the page has no such erratum, or it names no test.
@@ -63,7 +63,7 @@ def erratum_tests(number: int) -> dict[str, tuple[str, ...]]:
 
 
 def verdict(claim: Claim, found: Found, run: Run) -> str:
-    """What is to be said of a claim, from what was found of it."""
+    """Decide on a claim from what was found."""
     if "models" in claim and not any(run.is_of(one) for one in claim["models"]):
         return f"open: `{claim['command']}`"
     if "largest" in claim and found.holds is not False:
@@ -109,9 +109,9 @@ def _found(claim: Claim, evidence: Evidence) -> Found:
 
 
 def _largest(where: tuple[str, str, str], run: Run) -> tuple[str, bool | None]:
-    """What the other recipe says of the run's own model, where it was run: of the largest, on each convention.
+    """Largest values that another recipe found for the run's own model, on each convention; empty if it was not run.
 
-    With it whether one is a million or more; None where the recipe was not run.
+    The second value is True if one of them is a million or more; None if the recipe was not run.
     """
     recipe, place, quantity = where
     rows = _rows_of(recipe, run)
@@ -128,7 +128,7 @@ def _rows_of(recipe: str, run: Run) -> list[dict[str, Any]] | None:
 
 
 def _found_by_recipe(recipe: str, place: str, quantity: str, run: Run) -> Found:
-    """What another recipe of the same model has written beside this one's folder."""
+    """Read what another recipe has written for the same model, beside this one's folder."""
     rows = _rows_of(recipe, run)
     if rows is None:
         return Found(None, note=f"run the recipe {recipe} first")
@@ -145,7 +145,7 @@ def _found_by_recipe(recipe: str, place: str, quantity: str, run: Run) -> Found:
 
 
 def _counts(rows: tuple[Row, ...]) -> Table:
-    """How many claims of each source have each verdict."""
+    """Count the claims of each source by verdict."""
     verdicts = ("agrees", "differs", "corrected", "open")
     counts = {source: [0] * len(verdicts) for source in SOURCES}
     for row in rows:

@@ -1,4 +1,4 @@
-"""What decides a claim: of laws and printed numbers by computation, of checkpoints by what the run's model shows."""
+"""Checks of claims: computation for laws and printed numbers, the run's model for statements about checkpoints."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _SEED = 0
 
 
 class Found(NamedTuple):
-    """What a check finds.
+    """Result of a check.
 
     Attributes:
-        observed: number, or words; None where nothing is observed here.
-        null: what it is of weights that learned nothing, if that is a number.
-        holds: whether the claim does, here; None where that is not for this model, or not at all, to tell.
-        note: in a few words.
+        observed: a number or words; None if nothing is observed here.
+        null: the same quantity for weights that learned nothing, if it is a number.
+        holds: whether the claim holds here; None if this model, or no model, can decide it.
+        note: a few words.
     """
 
     observed: float | str | None = None
@@ -58,7 +58,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What checks look at: the run's model, its scores, along its training if that is known, and the twins."""
+    """Evidence for the checks: the run's model, its scores, its scores along training if known, and the twins."""
 
     run: Run
 
@@ -69,7 +69,7 @@ class Evidence:
 
     @cached_property
     def scores(self) -> xr.DataTree:
-        """Those of the last checkpoint."""
+        """Scores of the last checkpoint."""
         return self.run.scores() if self.along is None else scores_at(self.along, steps_of(self.along)[-1])
 
     @cached_property
@@ -88,13 +88,13 @@ class Evidence:
         return open_comparison(TWINS)
 
     def twin_contrast(self, contrast: str, measure: str) -> tuple[float, float, float]:
-        """The change from one group of twins to another at the last step, and its 95 % interval."""
+        """Change from one group of twins to another at the last step, and its 95 % interval."""
         one = self.twins["groups"].to_dataset().sel(contrast=contrast, measure=measure)
         change, low, high = (float(one[name]) for name in ("difference", "interval_low", "interval_high"))
         return change, low, high
 
     def queries_and_keys(self, statistic: str, what: str) -> np.ndarray:
-        """A score of the matrices of queries and keys, fused or not, (layer, component)."""
+        """Select a score of the query and key matrices, fused or not, (layer, component)."""
         held = self.matrices["component"].values.tolist()
         wanted = [one for one in ("attention_query", "attention_key", "attention_query_key_value") if one in held][:2]
         chosen = self.matrices[what].sel(statistic=statistic, component=wanted)
@@ -166,7 +166,7 @@ def _rank_correlation(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
 
 def _of_transmission(values: xr.DataArray) -> xr.DataArray:
-    """Of the components of the Transmission Class that the model has."""
+    """Select the components of the Transmission Class that the model has."""
     return values.sel(component=[name for name in TRANSMISSION if name in values["component"].values])
 
 
@@ -242,7 +242,7 @@ def npr_is_free_of_scale(_: Evidence) -> Found:
 
 
 def entropy_against_width(evidence: Evidence) -> Found:
-    """Of trained heads: the entropy of random ones has no scale, which decides nothing of these."""
+    """Correlate the entropy of trained heads with Σλ; that of random heads has no scale, and decides nothing."""
     heads = evidence.heads["observed"]
     trace, entropy = (heads.sel(statistic=name).values.ravel() for name in ("trace", "spectral_entropy"))
     known = np.isfinite(trace) & np.isfinite(entropy)
@@ -305,7 +305,7 @@ def _by_size(statistic: str) -> Found:
 
 
 def means_before_training(evidence: Evidence) -> Found:
-    """Of the run's matrices at step 0, or of Pythia-70m's sizes where that is not known."""
+    """Compare means of the run's matrices at step 0, or of matrices with Pythia-70m's sizes if step 0 is unknown."""
     table = published_table("weibull-table-5")
     d, layers = (int(table.number("Pythia-70m", name)) for name in ("width", "layers"))
     sizes, observed = np.tile([3 * d * d, d * d, 4 * d * d, 4 * d * d], layers), None
@@ -339,7 +339,7 @@ def band_of_the_twins(evidence: Evidence) -> Found:
 
 
 def unfitted(evidence: Evidence) -> Found:
-    """Where every matrix of queries, or of keys, has exact zeros, as quantised ones may, no k is fitted."""
+    """Explain that no k is fitted if every query or key matrix has exact zeros, as quantised matrices may."""
     return Found(
         None, note=f"no k of queries and keys is fitted to {evidence.run.label}, whose weights have exact zeros"
     )
@@ -364,7 +364,7 @@ def mha_against_gqa(evidence: Evidence) -> Found:
 
 
 def fused_against_separate(evidence: Evidence) -> Found:
-    """The fused matrix as it is stored, values and all, as the paper fits it; not its queries alone."""
+    """Compare the fused matrix as stored, values included, as the paper fits it, with separate queries and keys."""
     members = evidence.twins["members"].to_dataset()
     group_of = members["group_of"].values
 
@@ -437,7 +437,7 @@ def near_zero_of_square_matrices(evidence: Evidence) -> Found:
 
 
 def formed_by_a_tenth(evidence: Evidence) -> Found:
-    """As the recipe ``training`` has it: of the follow-up's own matrices, not of W_QK."""
+    """Check early formation as the recipe ``training`` does: on the follow-up's own matrices, not on W_QK."""
     if evidence.along is None:
         return Found(None)
     run = courses(evidence.run)[0]
@@ -474,7 +474,7 @@ def depth_by_layer(evidence: Evidence) -> Found:
 
 
 def _residual_depth(evidence: Evidence) -> list[dict[str, Any]] | None:
-    """The demo's trained matrices of studies/residual_depth; None for another model."""
+    """Read the demo's trained matrices from studies/residual_depth; None for another model."""
     if evidence.run.model != "demo":
         return None
     return json.loads((STUDIES / "residual_depth" / "results.json").read_text(encoding="utf-8"))["trained"]["final"]
@@ -574,7 +574,7 @@ def spectra_and_elements(_: Evidence) -> Found:
 
 
 def resurgence(evidence: Evidence) -> Found:
-    """Whether σ of W_Q rises again over the last half of the layers."""
+    """Test whether σ of W_Q rises again over the last half of the layers."""
     sigma = evidence.heads["sigma_q"].mean("head").values
     return _by_layer(sigma[len(sigma) // 2 :], falls=False)
 

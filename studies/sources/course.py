@@ -42,7 +42,7 @@ _TAIL_BINS = 60
 
 
 def is_pythia(model: str) -> bool:
-    """Whether the model is one of Pythia, by its name."""
+    """Return True if the model is one of the Pythia models, by its name."""
     return "pythia" in model.lower()
 
 
@@ -55,7 +55,7 @@ def training_of(run: Run) -> Training | None:
 
 
 def course(run: Run) -> xr.DataTree | None:
-    """The scores along the training of the run's model; None of a model of which one checkpoint is known.
+    """Score the run's model along its training; None for a model of which only one checkpoint is known.
 
     Of the demo they are those of ``studies/training_run``: 41 steps.
     """
@@ -69,12 +69,12 @@ def course(run: Run) -> xr.DataTree | None:
 
 
 def steps_of(along: xr.DataTree) -> list[int]:
-    """The steps of a trajectory."""
+    """Return the steps of a trajectory."""
     return [int(step) for step in along["matrices"].to_dataset()["step"].values.tolist()]
 
 
 class Checkpoint(NamedTuple):
-    """Where the weights of one step are.
+    """Location of the weights of one step.
 
     Attributes:
         model: as :class:`~studies.sources.recipe.Run` names it; None for the run's own.
@@ -142,7 +142,7 @@ class Transmission:
     tail_edges: Float[np.ndarray, " tail_edge"]
 
     def mixture(self, layer: int | None = None) -> parents.Mixture:
-        """Normal weights with the σ of each matrix, of one layer or of all: the null of what is pooled."""
+        """Mixture of normal weights with the σ of each matrix, of one layer or of all: the null of pooled weights."""
         layers = slice(None) if layer is None else slice(layer, layer + 1)
         number, sigma = self.number[layers].ravel(), self.sigma[layers].ravel()
         there = number > 0
@@ -154,12 +154,12 @@ class Transmission:
 
 
 def body_edges() -> Float[np.ndarray, " edge"]:
-    """The bins of :attr:`Transmission.body`."""
+    """Edges of the bins of :attr:`Transmission.body`."""
     return np.linspace(0.0, _REACH, _BINS + 1)
 
 
 def transmission(run: Run, at: Checkpoint) -> Transmission:
-    """The Transmission Class of a checkpoint."""
+    """Measure the Transmission Class of a checkpoint."""
     held = run.arrays("transmission", _measured, at.model, at.revision)
     components = tuple(str(one) for one in held.pop("components"))
     return Transmission(components, **held)
@@ -212,7 +212,7 @@ def _of_block(block: ElementSketch) -> Iterator[float]:
 
 
 def _folded(sketch: ElementSketch, edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " bin"]:
-    """How many magnitudes lie between the edges."""
+    """Count the magnitudes between the edges."""
     both = np.concatenate([-edges[::-1], edges]) if edges[0] > 0 else np.concatenate([-edges[:0:-1], edges])
     counts = sketch.histogram(both)
     n = edges.size - 1

@@ -76,7 +76,7 @@ class Covered(NamedTuple):
 
 
 def covered(recipes: Iterable[str]) -> list[Covered]:
-    """What the recipes that are there cover, each place once, in the order of the sources."""
+    """List what the existing recipes cover, each place once, in the order of the sources."""
     there = [name for name in recipes if find_spec(f"studies.sources.{name}") is not None]
     by_recipe: dict[str, Mapping[str, str]] = {name: import_module(f"studies.sources.{name}").COVERS for name in there}
     order = {place: number for number, place in enumerate(PLACES)}
@@ -89,7 +89,7 @@ def covered(recipes: Iterable[str]) -> list[Covered]:
 
 
 def files_of(place: str, recipe: str, results: Path) -> list[str]:
-    """The files, within the folder of results, in which a recipe shows a place."""
+    """List the files, within the folder of results, in which a recipe shows a place."""
     path = results / recipe / "results.json"
     if not path.is_file():
         return []
@@ -100,7 +100,7 @@ def files_of(place: str, recipe: str, results: Path) -> list[str]:
 
 
 def page(recipes: Iterable[str], results: Path) -> str:
-    """The coverage table in Markdown, with paths from the folder of results."""
+    """Write the coverage table in Markdown, with paths from the folder of results."""
     found = covered(recipes)
     counts = ", ".join(f"{sum(one.status.startswith(word) for one in found)} {word}" for word in STATUSES)
     whose = "the demo" if results.name == "demo" else results.name

@@ -152,7 +152,7 @@ def _rows(models: Sequence[Heads]) -> list[Row]:
 
 
 def _anomaly(models: Sequence[Heads]) -> list[Row]:
-    """The ratio of LLaMA's and Mistral's σ."""
+    """Compare LLaMA's σ with Mistral's by their ratio."""
     by_name = {model.label: model for model in models}
     there = LLAMA in by_name and MISTRAL in by_name
     rows = []
@@ -171,7 +171,7 @@ def _anomaly(models: Sequence[Heads]) -> list[Row]:
 
 
 def _of_elements(model: Heads) -> list[Row]:
-    """What the post says of all models, of each: medians over heads, beside the null of one head."""
+    """Check the post's statements about all models for each model: medians over heads, beside the null of one head."""
     rows = []
     for component in ("W_Q", "W_QK"):
         share = float(np.nanmedian(product_sigma(model) / model.sigma("W_QK"))) if component == "W_QK" else None
@@ -187,18 +187,18 @@ def _of_elements(model: Heads) -> list[Row]:
 
 
 def _said(model: Heads, holds: bool) -> str:
-    """Of a statement about the posts' models, of one of them or of another model."""
+    """Decide on a statement about the posts' models, from one of them or from another model."""
     return here(holds) if _is_published(model) else of_many(holds)
 
 
 def _is_published(model: Heads) -> bool:
-    """Whether it is one of the models of post 1's table 1."""
+    """Return True if the model is one of post 1's table 1."""
     ids = (one.hub_id.lower() for one in known_models() if one.name in PUBLISHED_TABLE)
     return model.label.partition(" ")[0].lower() in {one.rpartition("/")[2] for one in ids}
 
 
 def _narrower(place: str, model: Heads, component: str, statistic: str, symbol: str, published: str) -> Row:
-    """What the post says is below that of a normal law, less what estimator and product do by themselves: the null."""
+    """Compare what the post finds below a normal law's with the null, which includes estimator and product."""
     one, kurtosis = model.element(component, statistic), model.element(component, "excess_kurtosis")
     heavy, below = (float(np.nanmedian(each.value - each.mean)) for each in (kurtosis, one))
     words = f"{model.label}: {symbol} of {component}, median head"
@@ -214,7 +214,7 @@ def _narrower(place: str, model: Heads, component: str, statistic: str, symbol: 
 
 
 def _divergences(model: Heads) -> Row:
-    """That of W_QK against those of its factors, each less its null."""
+    """Compare the divergence of W_QK with those of its factors, each less its null."""
     each = {component: model.element(component, DIVERGENCE) for component in ("W_QK", "W_Q", "W_K")}
     over = {component: float(np.nanmedian(one.value - one.mean)) for component, one in each.items()}
     observed = ", ".join(f"{one:.2g}" for one in over.values())

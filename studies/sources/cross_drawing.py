@@ -27,7 +27,7 @@ SPECTRAL = {
 
 
 def sigma_by_layer(models: Sequence[Heads], component: str) -> Figure:
-    """The median σ of each layer, bars to the smallest and largest head; of W_QK, dashed, σ_Q σ_K √h."""
+    """Draw the median σ of each layer, with bars to the smallest and largest head; for W_QK, σ_Q σ_K √h dashed."""
     figure, ((ax,),) = canvas(1, 1, 8.0, 4.4)
     for model, look in zip(models, looks(len(models)), strict=True):
         sigma = model.sigma(component)
@@ -61,7 +61,7 @@ def against_sigma(
     scale: str = "linear",
     threshold: float = 1e-3,
 ) -> Figure:
-    """A statistic of the elements of every head against their σ, of W_Q and of W_QK, on one axis of the statistic.
+    """Draw a statistic of the elements of every head against their σ, for W_Q and W_QK, on one axis of the statistic.
 
     Args:
         models: whose heads.
@@ -174,7 +174,7 @@ def eigenvalue_sums(model: Heads, power: float) -> tuple[np.ndarray, ...]:
 
 
 def statistic_by_layer(models: Sequence[Heads], statistic: str) -> Figure:
-    """The mean over the heads of each layer, on λ and on s, with 95 % of such a mean of heads that learned nothing."""
+    """Draw the mean over the heads of each layer, on λ and on s, with the null's 95 % interval of that mean."""
     share = statistic in ("normalized_participation_ratio", "spectral_entropy")
     figure, (axes,) = canvas(1, 2, 11.0, 4.2, sharey=share)
     for ax, label, singular in zip(axes, SPECTRAL[statistic], (False, True), strict=True):
@@ -199,7 +199,7 @@ def statistic_by_layer(models: Sequence[Heads], statistic: str) -> Figure:
 
 
 def by_convention(model: Heads, statistic: str, singular: bool) -> Measured:
-    """A spectral statistic on λ, or on s: that of its own name there, or the root of a largest eigenvalue."""
+    """Return a spectral statistic on λ, or on s: its own variant there, or the root of a largest eigenvalue."""
     if not singular:
         return model.spectral(statistic)
     if statistic != "largest_eigenvalue":

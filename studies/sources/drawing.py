@@ -22,7 +22,7 @@ STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)))
 def canvas(
     rows: int, columns: int, width: float = 11.0, height: float = 3.4, **shared: Any
 ) -> tuple[Figure, np.ndarray]:
-    """A figure with a grid of quiet axes; ``height`` is of a row, in inches."""
+    """Make a figure with a grid of quiet axes; ``height`` is that of a row, in inches."""
     figure = Figure(figsize=(width, height * rows), layout="constrained", facecolor=LIGHT.surface)
     grid = figure.subplots(rows, columns, squeeze=False, **shared)
     for ax in grid.flat:
@@ -48,7 +48,7 @@ def titled(ax: Axes, title: str, xlabel: str = "", ylabel: str = "") -> None:
 
 
 def log_ticks(axis: Axis) -> None:
-    """A logarithmic axis with few labels: 1, 2 and 5 where it spans less than two decades, else powers of ten."""
+    """Label a logarithmic axis sparsely: 1, 2 and 5 if it spans less than two decades, otherwise powers of ten."""
     low, high = axis.get_view_interval()
     subs = (1.0, 2.0, 5.0) if high < 100 * low else (1.0,)
     axis.set_major_locator(LogLocator(subs=subs, numticks=12))
@@ -68,7 +68,7 @@ def looks(count: int) -> list[dict[str, Any]]:
 
 
 def legend_below(figure: Figure, axes: Sequence[Axes], columns: int = 5) -> None:
-    """One legend below all panels, each name once."""
+    """Place one legend below all panels, each name once."""
     named: dict[str, Any] = {}
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()

@@ -45,7 +45,7 @@ class Spectra(NamedTuple):
     dense: np.ndarray
 
     def condition(self, method: str) -> tuple[int, float]:
-        """How many values a method keeps, and s_1 over the smallest of them."""
+        """Return how many values a method keeps, and s_1 over the smallest of them."""
         kept = {
             "thin float64": self.thin[self.thin > 0],
             f"dense float32, s > {CUTOFF:g}": self.dense[self.dense > CUTOFF],
@@ -90,7 +90,7 @@ def make(run: Run) -> Result:
 
 
 def condition_spectra(run: Run) -> list[Spectra]:
-    """Of random heads, and of the model's heads of median and of largest condition number."""
+    """Spectra of random heads, and of the model's heads with the median and the largest condition number."""
 
     def measure(model: Model) -> dict[str, np.ndarray]:
         values = [thin_of(model, site) for site in range(len(model.sites))]
@@ -128,7 +128,7 @@ def thin_of(model: Model, site: int) -> np.ndarray:
 
 
 def random_spectra(d_model: int, d_head: int) -> Spectra:
-    """Of a head that learned nothing, of entries N(0, 0.02²) stored in float32."""
+    """Draw the spectra of a head that learned nothing, with entries N(0, 0.02²) stored in float32."""
     drawn = np.random.default_rng(0).standard_normal((2, d_head, d_model))
     w_q, w_k = (SIGMA * drawn).astype(np.float32)
     dense = np.linalg.svd(w_q.T @ w_k, compute_uv=False)
@@ -136,7 +136,7 @@ def random_spectra(d_model: int, d_head: int) -> Spectra:
 
 
 def directions(model: Model) -> dict[str, np.ndarray]:
-    """How many directions each head has learned, (layer, head); NaN where there is no noise floor to tell them from."""
+    """Count the directions that each head has learned, (layer, head); NaN if there is no noise floor."""
     heads = signal(open_model(model, proof=False), circuits=("qk",), matrices="none")["circuits/qk/heads"].dataset
     return {"n_directions": heads["n_directions"].values.astype(float)}
 
@@ -150,18 +150,18 @@ class Column(NamedTuple):
 
 
 def columns(heads: xr.Dataset, statistic: str) -> Column:
-    """One of ``rmtbase.statistics.SPECTRAL_STATISTICS``."""
+    """Select one of ``rmtbase.statistics.SPECTRAL_STATISTICS`` with its null."""
     one = heads.sel(statistic=statistic)
     return Column(*(one[name].values.ravel() for name in ("observed", "null_mean", "null_std")))
 
 
 def within(one: Column) -> float:
-    """The share of heads within 95 % of a null."""
+    """Share of heads within 95 % of a null."""
     return float(np.nanmean(np.abs(one.value - one.mean) <= TWO_SIDED * one.sd))
 
 
 def rows_of_convention(run: Run, heads: xr.Dataset) -> list[Row]:
-    """The model's NPR on each null, and what mixing them does to a head that learned nothing."""
+    """Compare the model's NPR with each null, and show what mixing conventions does to a head that learned nothing."""
     place, (of_eigenvalues, mean, sd) = "post 2, figure 8", columns(heads, NPR)
     of_values, mean_s, sd_s = columns(heads, f"{NPR}_singular")
     rows = []
@@ -206,7 +206,7 @@ def rows_of_condition(run: Run, spectra: Sequence[Spectra]) -> list[Row]:
 
 
 def null_of(statistic: str, one: Spectra) -> Null | None:
-    """The null of a statistic of a head of this shape; None where the law has none, as of very few dimensions."""
+    """Null of a statistic for a head of this shape; None if no law covers it, as for very few dimensions."""
     try:
         law = laws.null(statistic, d_model=one.d_model, d_head=one.thin.size)
         return Null(law.mean(), law.std(), of="one head")
@@ -259,7 +259,7 @@ def _count(number: float) -> int | None:
 
 
 def answers(run: Run, tree: xr.DataTree, spectra: Sequence[Spectra], found: dict[str, np.ndarray]) -> list[str]:
-    """The three answers in sentences."""
+    """Write the three answers in sentences."""
     return [
         "**Does the NPR survive when the null has the same convention?** "
         + survival(run.label, tree["heads"].dataset)
@@ -271,7 +271,7 @@ def answers(run: Run, tree: xr.DataTree, spectra: Sequence[Spectra], found: dict
 
 
 def survival(name: str, heads: xr.Dataset) -> str:
-    """How many heads are within the null, on either convention and mixed."""
+    """Count the heads within the null, on either convention and with the conventions mixed."""
     one, two = columns(heads, NPR), columns(heads, f"{NPR}_singular")
     middles = [float(np.nanmedian(each)) for each in (one.value, one.mean, two.value, two.mean)]
     mixed, above = within(Column(two.value, one.mean, one.sd)), float(np.nanmean(two.value > one.mean))
@@ -304,7 +304,7 @@ def rounding(name: str, spectra: Sequence[Spectra]) -> str:
 
 
 def which_heads(tree: xr.DataTree, n_directions: np.ndarray) -> str:
-    """How many heads differ from random ones, and in how many directions can be counted."""
+    """Count the heads that differ from random ones, and the heads in which directions can be counted."""
     q_value = tree["heads"].dataset["omnibus_q_value"].values
     return (
         f"{int((q_value <= 0.05).sum())} of {int(np.isfinite(q_value).sum())} heads differ from random ones (q ≤ 0.05, "

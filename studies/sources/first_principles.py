@@ -1,4 +1,4 @@
-"""What published numbers are without a checkpoint: from laws of untrained weights, or from other published numbers."""
+"""Published numbers derived without a checkpoint: from laws of untrained weights, or from other published numbers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ _LN_10 = math.log(10.0)
 
 
 class Expected(NamedTuple):
-    """What a published number is from first principles.
+    """Value of a published number from first principles.
 
     Attributes:
-        interval: a point where it follows from definitions alone; else what the rounding of other published numbers
-            leaves open.
+        interval: a point if it follows from definitions only; otherwise the interval that the rounding of other
+            published numbers allows.
         basis: what it follows from, in words.
-        untrained: whether it is that of weights that have learned nothing, beside a published one of trained weights.
+        untrained: True if it is the value for weights that have learned nothing, beside a published value for trained
+            weights.
     """
 
     interval: Interval
@@ -64,7 +65,7 @@ class PublishedCheck:
 
     @property
     def agrees(self) -> bool:
-        """Whether some number that rounds to the printed one is what is expected."""
+        """Return True if some number that rounds to the printed one is expected."""
         found = printed_interval(self.printed)
         assert found is not None  # no text has an expectation
         return found.meets(self.expected.interval)
@@ -82,7 +83,7 @@ def checks(table: PublishedTable) -> tuple[PublishedCheck, ...]:
 
 
 def our_name(function: str) -> str:
-    """What the function of that name in weibull-table-6 is called here; "" for a function that is none of them."""
+    """Name used here for a function of weibull-table-6; "" for a function without one."""
     return _OURS.get(function, "")
 
 
@@ -107,9 +108,9 @@ Expectations = Mapping[tuple[str, str], Expected]
 
 
 def pooled_parent(size: str) -> parents.Parent:
-    """The law of the weights of W_o and of both matrices of the MLP of a Pythia model, pooled, before training.
+    """Law of the pooled weights of W_o and of both matrices of the MLP of a Pythia model, before training.
 
-    Those are d², 4 d² and 4 d² weights of each block; W_o and the way out have the one σ, the way in the other.
+    These are d², 4 d² and 4 d² weights of each block; W_o and the output matrix share a σ, the input one has its own.
     """
     sigmas = _sigmas(size)
     return parents.Mixture((parents.Normal(sigmas.reads), parents.Normal(sigmas.writes)), (4, 5))
@@ -226,7 +227,7 @@ _KNOWN = {
 
 
 def _measured_error(width: int, layers: int) -> float:
-    """The relative standard error of the measured ratio: the mean of W_qkv over W_o and W_FFN_in over W_FFN_out.
+    """Relative standard error of the measured ratio: the mean of W_qkv over W_o and W_FFN_in over W_FFN_out.
 
     Each λ is a mean over L blocks, of 3 d², d², 4 d² and 4 d² weights.
     """
@@ -271,7 +272,7 @@ def _of_pythia_70m(table: PublishedTable) -> dict[str, Expected]:
 
 
 def _of_trained_shapes(table: PublishedTable) -> dict[str, Expected]:
-    """Of untrained weights, beside what is published of trained ones."""
+    """Values for untrained weights, beside published values for trained weights."""
     anchor, closure, gap = weibull_anchor(), weibull_closure(), weibull_body_tail_gap()
     mean, spread = (table.interval(name, "value") for name in (_GAP, "standard deviation of the gap"))
     variation = Interval(100 * spread.low / mean.high, 100 * spread.high / mean.low)

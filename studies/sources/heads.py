@@ -31,27 +31,27 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Heads:
-    """Of one model, under a short name."""
+    """Scores of the heads of one model, under a short name."""
 
     label: str
     tree: xr.DataTree
 
     def spectral(self, statistic: str) -> Measured:
-        """A statistic of ``rmtbase.statistics.SPECTRAL_STATISTICS``."""
+        """Select a statistic of ``rmtbase.statistics.SPECTRAL_STATISTICS``."""
         heads = self.tree["heads"].dataset.sel(statistic=statistic)
         return Measured(*(heads[name].values for name in ("observed", "null_mean", "null_std")))
 
     def element(self, component: str, statistic: str) -> Measured:
-        """A statistic of ``rmtbase.statistics.ELEMENT_STATISTICS`` of W_Q, W_K or W_QK."""
+        """Select a statistic of ``rmtbase.statistics.ELEMENT_STATISTICS`` of W_Q, W_K or W_QK."""
         one = self._elements(component).sel(element_statistic=statistic)
         return Measured(*(one[name].values for name in ("observed", "null_mean", "null_std")))
 
     def sigma(self, component: str) -> np.ndarray:
-        """The standard deviation of the elements of W_Q, W_K or W_QK, (layer, head)."""
+        """Select the standard deviations of the elements of W_Q, W_K or W_QK, (layer, head)."""
         return self._elements(component)["sigma"].values
 
     def numbers(self, component: str) -> int:
-        """How many elements a head's matrix has."""
+        """Count the elements of a head's matrix."""
         one = self._elements(component)
         return int(np.nanmax(one["n_rows"].values * one["n_columns"].values))
 
@@ -70,7 +70,7 @@ class Heads:
 
 
 def heads_of(run: Run) -> list[Heads]:
-    """Those of the models of a run; of the demo at each step of its training that is bundled, unless one is named."""
+    """Score the heads of the models of a run; of the demo, those of each bundled step unless a step is named."""
     steps = [f"demo@{revision}" for revision in demo_revisions()]
     models = [one for model in run.models or (run.model,) for one in (steps if model == "demo" else [model])]
     return [Heads(_label(model), run.scores(model, **OPTIONS)) for model in models]

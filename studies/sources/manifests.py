@@ -44,7 +44,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What to type for it."""
+        """Commands to type for the checkpoint."""
         return tuple(f"python -m studies.sources {recipe} --model {self.known.hub_id}" for recipe in self.recipes)
 
 
@@ -91,7 +91,7 @@ def checkpoints() -> tuple[Checkpoint, ...]:
 
 
 def checkpoints_of(models: Iterable[str]) -> tuple[Checkpoint, ...]:
-    """Those of the models that are named, by their short names or by the hub's, with or without a revision."""
+    """Checkpoints of the named models, by their short names or their hub names, with or without a revision."""
     asked = {name.partition("@")[0].lower() for name in models}
     return tuple(one for one in checkpoints() if asked & {one.known.name, one.known.hub_id.lower()})
 
@@ -105,7 +105,7 @@ def parameters(known: KnownModel, facts: dict[str, Any]) -> int:
 
 
 def listing() -> str:
-    """The checkpoints as a table to be printed: what each takes, whether it must be asked for, and the command."""
+    """Format the checkpoints as a table: size of each, whether access must be requested, and the command."""
     heads = ("source", "model", "revisions", "GB each*", "GB in all*", "gated", "command")
     rows = [
         (

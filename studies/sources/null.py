@@ -40,15 +40,15 @@ BINS = 40
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of random matrix, simulated at σ = 1 and scaled, with its laws.
+    """Kind of random matrix, simulated at σ = 1 and scaled, with its laws.
 
     Attributes:
-        label: in the legend.
+        label: label in the legend.
         singular_values: of every draw, descending: (draw, rank).
         elements: its row of a table of elements, at σ = 1.
-        law: of its nonzero eigenvalues λ.
-        element_law: of one element.
-        scale: by which elements are larger than in the table of elements.
+        law: law of its nonzero eigenvalues λ.
+        element_law: law of one element.
+        scale: factor by which elements are larger than in the table of elements.
     """
 
     label: str
@@ -59,11 +59,11 @@ class Case:
     scale: float = 1.0
 
     def ordered(self) -> np.ndarray:
-        """Of each index: what 2.5 %, half and 97.5 % of the draws are below: (3, rank)."""
+        """Quantiles of each index at 2.5 %, 50 % and 97.5 % of the draws: (3, rank)."""
         return np.quantile(self.singular_values, BAND, axis=0)
 
     def distance(self) -> float:
-        """The largest difference of the median spectrum's distribution from the law's; the same of λ and of s."""
+        """Largest distance of the median spectrum's distribution from the law's; it is the same on λ and on s."""
         median = self.ordered()[1]
         expected = 1.0 - (np.arange(median.size) + 0.5) / median.size
         return float(np.abs(self.law.cdf(median**2) - expected).max())
@@ -191,7 +191,7 @@ def properties(elements: xr.Dataset) -> Drawing:
 
 
 def gpt2_spectrum(table: xr.Dataset, draws: int) -> Drawing:
-    """The density of the null of GPT-2's heads, whole and at its upper edge."""
+    """Draw the density of the null of GPT-2's heads, whole and at its upper edge."""
     figure, ((left, right),) = canvas(1, 2, 11.0, 4.2)
     for ax in (left, right):
         null_spectrum(table, ax=ax, legend=False)
@@ -207,7 +207,7 @@ def gpt2_spectrum(table: xr.Dataset, draws: int) -> Drawing:
 
 
 def _singular_values(ensemble: Ensemble, draws: int) -> np.ndarray:
-    """Of every draw, descending: (draw, rank)."""
+    """Singular values of every draw, descending: (draw, rank)."""
     return np.concatenate([chunk.singular_values for chunk in draw_spectra(ensemble, draws, 0)])
 
 
@@ -217,7 +217,7 @@ def _full_rank(singular_values: np.ndarray, elements: xr.Dataset, sigma: float) 
 
 
 def _product(singular_values: np.ndarray, elements: xr.Dataset, h: int, sigma: float = 1.0, label: str = "") -> Case:
-    """Of W_QK/√d; the table of elements is of the raw product."""
+    """Case of W_QK/√d; the table of elements is that of the raw product."""
     keywords = {"d_model": D_MODEL, "d_head": h, "sigma_q": sigma, "sigma_k": sigma}
     over = elements.assign(
         bin_edge=elements["bin_edge"] / np.sqrt(D_MODEL), density=elements["density"] * np.sqrt(D_MODEL)
@@ -250,7 +250,7 @@ def published_edges(d_model: int, h: int) -> tuple[float, float]:
 
 
 def nearer(observed: float, published: float, law: float) -> str:
-    """The verdict of a formula that the law replaces: on which side the observed value is."""
+    """Decide on a formula that the law replaces, by the side on which the observed value lies."""
     if abs(published - law) <= 1e-9 * max(1.0, abs(law)):
         return "agrees"
     return "corrected" if abs(observed - law) < abs(observed - published) else "differs"
@@ -341,7 +341,7 @@ def _rows_of_elements(elements: xr.Dataset) -> list[Row]:
 
 
 def _near(place: str, quantity: str, published: float, observed: float, within: float, law: float) -> Row:
-    """A formula that holds to some share of what it says."""
+    """Compare a formula that holds to a stated share of its value."""
     verdict = "agrees" if abs(observed - published) <= within * max(1.0, abs(published)) else "differs"
     return Row(place, quantity, float(published), float(observed), Null(float(law), of="law of one element"), verdict)
 

@@ -52,7 +52,7 @@ def make(run: Run) -> Result:
 
 
 def table_1() -> Table:
-    """The sizes that table 1 prints, and those of the house's known models."""
+    """Compare the sizes printed in table 1 with those of rmtbase's known models."""
     known = {one.name: one for one in known_models()}
     lines = []
     for name, printed in PUBLISHED_TABLE.items():
@@ -119,7 +119,7 @@ def _figures(tree: xr.DataTree) -> tuple[Figure, ...]:
 
 
 def _map(tree: xr.DataTree, component: str) -> Drawing:
-    """The density of the elements of every head, in both units."""
+    """Draw the density of the elements of every head, in both units."""
     number = of_elements(tree, "sigma", component).value.size
     figure, ((left, right),) = canvas(1, 2, 10.0, float(np.clip(1.6 + _ROW * number, 3.4, 9.0)))
     head_density_heatmap(tree, component, "weight", ax=left, colorbar=False)
@@ -128,7 +128,7 @@ def _map(tree: xr.DataTree, component: str) -> Drawing:
 
 
 def _pair(tree: xr.DataTree, statistic: str) -> Drawing:
-    """One statistic against σ, of W_Q and of W_QK."""
+    """Draw one statistic against σ, for W_Q and for W_QK."""
     figure, (axes,) = canvas(1, 2, 10.0, 3.8, sharey=statistic != "entropy")
     for ax, component in zip(axes, BOTH, strict=True):
         statistic_scatter(tree, "sigma", statistic, "elements", component, ax=ax, legend=False)
@@ -165,7 +165,7 @@ def _smooth(tree: xr.DataTree) -> Drawing:
 
 
 def widths(tree: xr.DataTree) -> Drawing:
-    """The three fitted widths against σ, and what is left of them."""
+    """Draw the three fitted widths against σ, and their relative deviations."""
     figure, grid = canvas(2, 2, 10.0, 3.3, sharex="col", sharey="row")
     for column, component in enumerate(BOTH):
         sigma, core = (of_elements(tree, name, component) for name in ("sigma", "core_sigma"))

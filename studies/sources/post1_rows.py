@@ -1,4 +1,4 @@
-"""What post 1 states of the elements of heads, beside what those of one model are: figures 5-11 and 14-20."""
+"""Statements of post 1 about the elements of heads, beside values of one model: figures 5-11 and 14-20."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def histogram_width(density: np.ndarray, centre: np.ndarray) -> float:
 
 
 def fitted_by_histogram(tree: xr.DataTree, component: str) -> Heads:
-    """The width over σ of every head by least squares on its histogram; its null's law in the same bins as mean."""
+    """Fit the width over σ of every head to its histogram by least squares; the mean is the null law's fit."""
     elements, there = measured(tree, component)
     centre = elements["bin"].values
     edges = np.append(centre, 2 * centre[-1] - centre[-2]) - 0.5 * (centre[1] - centre[0])
@@ -53,7 +53,7 @@ def _first_layer(heads: Heads) -> Heads:
 
 
 def _share(probability: float, count: int, of: str = "random heads") -> Null:
-    """The share of so many heads, of which each has this probability."""
+    """Null of a share of heads, each of which counts with this probability."""
     return Null(probability, float(np.sqrt(probability * (1.0 - probability) / count)), of=of)
 
 
@@ -149,7 +149,7 @@ def _entropy(tree: xr.DataTree) -> list[Row]:
 
 
 def _random_product() -> Row:
-    """One of the post's own shape, drawn, beside the law of its elements."""
+    """Compare a random product of the post's own shape with the law of its elements."""
     q, k = np.random.default_rng(0).standard_normal((2, *reversed(GPT2)))
     residual = float(element_statistics(element_sketch([q.T @ k]), ("entropy_residual",))[0])
     null = Null(-float(product_element(*GPT2).kl_to_normal()), of="exact, of the law")

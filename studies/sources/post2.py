@@ -72,7 +72,7 @@ def _figures(run: Run, tree: xr.DataTree) -> tuple[Figure, ...]:
 
 
 def _height(tree: xr.DataTree) -> float:
-    """Of a map with a row for each head, in inches."""
+    """Height of a map with a row for each head, in inches."""
     return float(np.clip(1.6 + _ROW * heads_present(tree["heads"].to_dataset()).sum(), 3.4, 9.0))
 
 
@@ -88,7 +88,7 @@ def _ranks(tree: xr.DataTree) -> Drawing:
 
 
 def _densities(tree: xr.DataTree) -> Drawing:
-    """The density of every head's eigenvalues."""
+    """Draw the density of every head's eigenvalues."""
     figure, ((ax,),) = canvas(1, 1, 8.0, _height(tree))
     eigenvalue_density_heatmap(tree, ax=ax)
     return figure

@@ -1,4 +1,4 @@
-"""What post 2 states of the spectra of heads, beside what those of one model are: figures 2-12, on both conventions."""
+"""Statements of post 2 about the spectra of heads, beside values of one model: figures 2-12, on both conventions."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _condition(run: Run, tree: xr.DataTree, convention: str, ending: str) -> lis
 
 
 def exponents(tree: xr.DataTree, convention: str) -> list[tuple[str, Exponent, float]]:
-    """Of the leading value, the sum and the sum of squares: name, fitted exponent of σ, and that of random heads."""
+    """Fit exponents of σ for the leading value, sum and sum of squares: name, exponent, that of random heads."""
     names = ("trace", "largest_eigenvalue", "trace_of_square", "participation_ratio_singular")
     trace, largest, square, ratio = (one.value for one in of_heads(tree, *names))
     sigma = np.sqrt(trace)  # up to the number of elements, which is no matter of an exponent

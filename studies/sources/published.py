@@ -28,13 +28,13 @@ class Interval(NamedTuple):
         return 0.5 * (self.low + self.high)
 
     def meets(self, other: Interval) -> bool:
-        """Whether the two have a number in common."""
+        """Return True if the two have a number in common."""
         slack = _SLACK * max(map(abs, (*self, *other)))
         return self.low <= other.high + slack and other.low <= self.high + slack
 
 
 class PublishedColumn(NamedTuple):
-    """What a column of a published table holds, in words, and its unit ("" where none)."""
+    """Meaning of a column of a published table in words, and its unit ("" if it has none)."""
 
     words: str
     unit: str
@@ -71,7 +71,7 @@ class PublishedTable:
         return tuple(row[first] for row in self.rows)
 
     def number(self, label: str, column: str) -> float:
-        """The number that is printed in a row, of this first cell, and a column.
+        """Return the number printed in a row, given by its first cell, and a column.
 
         Raises:
             ParameterError: there is no such row or column, or no number in it.
@@ -82,14 +82,14 @@ class PublishedTable:
         return float(self._cell(label, column))
 
     def interval(self, label: str, column: str) -> Interval:
-        """The numbers that round to what is printed there; raises as :meth:`number`."""
+        """Interval of numbers that round to the printed one; raises as :meth:`number`."""
         found = printed_interval(self._cell(label, column))
         if found is None:
             raise ParameterError("column", column, f"one of {self.name} that holds a number at {label}")
         return found
 
     def numbers(self, column: str, prefix: str = "") -> list[float]:
-        """Those of a column, of the rows whose first cell begins so."""
+        """Numbers of a column, in the rows whose first cell begins with ``prefix``."""
         return [self.number(label, column) for label in self.labels if label.startswith(prefix)]
 
     def _cell(self, label: str, column: str) -> str:
@@ -101,7 +101,7 @@ class PublishedTable:
 
 
 def printed_interval(text: str) -> Interval | None:
-    """The numbers that round to a printed one: half a unit of its last digit to either side; None of what is none.
+    """Interval of numbers that round to a printed one: half a unit of its last digit to either side; None if no number.
 
     ``0.0131`` is 0.01305 to 0.01315, ``1.0e-3`` 0.00095 to 0.00105.
     """
@@ -134,7 +134,7 @@ def published_tables() -> tuple[PublishedTable, ...]:
 
 
 def published_table(name: str) -> PublishedTable:
-    """The published table of that name; a :class:`ParameterError` with all names if there is none."""
+    """Return the published table of that name; a :class:`ParameterError` lists all names if there is none."""
     found = {table.name: table for table in published_tables()}
     if name not in found:
         raise ParameterError("name", name, f"one of {', '.join(found)}")

@@ -1,4 +1,4 @@
-"""What a recipe is given, a :class:`Run`, and what it gives back, a :class:`Result`: figures, rows and tables."""
+"""Input of a recipe, a :class:`Run`, and its output, a :class:`Result`: figures, rows and tables."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _FETCHED = "rmtbase-fetched-"
 
 
 class Null(NamedTuple):
-    """What a quantity is of weights that learned nothing: mean and standard deviation, or an interval, or both.
+    """Value of a quantity for weights that learned nothing: mean and standard deviation, or an interval, or both.
 
     Attributes:
-        mean: None where only the interval is known.
-        sd: of one head, matrix or model, whichever the quantity is of.
-        low: end of the interval.
-        high: its other end.
-        of: in a few words what null, and what share of it is in the interval: ``"Gaussian (768, 64), 95 %"``.
+        mean: None if only the interval is known.
+        sd: standard deviation over heads, matrices or models, whichever have the quantity.
+        low: lower end of the interval.
+        high: its upper end.
+        of: the null in a few words, and its share in the interval: ``"Gaussian (768, 64), 95 %"``.
     """
 
     mean: float | None = None
@@ -60,14 +60,14 @@ class Null(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One published value beside the one observed, its null and a verdict.
+    """Published value beside the observed one, its null and a verdict.
 
     Attributes:
         place: where it is published: ``"post 1, figure 5"``, ``"Weibull paper, table 2"``, ``"follow-up, figure 1"``.
-        quantity: of what, in words.
-        published: the value as printed, a number or words; None where it is only to be read off a picture.
-        observed: of the model of this run; None where there is none.
-        null: of weights that learned nothing; None where the quantity has none.
+        quantity: the quantity, in words.
+        published: the value as printed, a number or words; None if it can only be read off a figure.
+        observed: the value for the model of this run; None if there is none.
+        null: the value for weights that learned nothing; None if the quantity has none.
         verdict: begins with one of :data:`VERDICTS`.
         convention: one of :data:`CONVENTIONS`; a spectral quantity has a row in each.
         note: a sentence at most.
@@ -125,7 +125,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """What a recipe gives.
+    """Output of a recipe.
 
     Attributes:
         figures: in the order of the sources.
@@ -148,7 +148,7 @@ class Fetched:
         self._place: TemporaryDirectory[str] | None = None
 
     def place(self, model: str, revision: str | None) -> Path:
-        """The folder for a checkpoint; what is held of another one is deleted."""
+        """Return the folder for a checkpoint; files held for another checkpoint are deleted."""
         if self._held != (model, revision):
             self.discard()
         if self._place is None:
@@ -166,21 +166,21 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Run:
-    """One call of a recipe: for which model, where files go, what is kept.
+    """Call of a recipe: its models, the folders for its files, and what is kept.
 
-    A model is named as :func:`rmtbase.models.open_model` takes it, ``demo``, a folder, or one of the hub, with
-    ``@REVISION`` after it where another than its usual one is meant.
+    A model is named as :func:`rmtbase.models.open_model` takes it: ``demo``, a folder, or a model of the hub, followed
+    by ``@REVISION`` for another revision than the default.
 
     Attributes:
-        model: the one asked for.
-        quick: with fewer draws.
+        model: the requested model.
+        quick: True for fewer draws.
         out: folder of the recipe's outputs.
         store: folder in which scores are kept.
-        models: those asked for, of a recipe that compares several; the first is ``model``.
-        progress: told what was recorded.
-        scored: of each model and revision whose scores were used, the hub's commit and the digest of its weights.
-        fetched: the folder for what is fetched, of this recipe and of those that run with it.
-        digests: of the weights of each folder and revision that was asked for, each read once.
+        models: the requested models of a recipe that compares several; the first is ``model``.
+        progress: receives notes of what was recorded.
+        scored: hub commit and digest of the weights, for each model and revision whose scores were used.
+        fetched: folder for fetched files, shared with the recipes that run with this one.
+        digests: digests of the weights of each requested folder and revision, each read once.
     """
 
     model: str
@@ -194,7 +194,7 @@ class Run:
     digests: dict[tuple[str, str | None], str] = field(default_factory=dict, compare=False, repr=False)
 
     def scores(self, model: str | None = None, revision: str | None = None, **options: Any) -> xr.DataTree:
-        """The scores of a model by :func:`rmtbase.score` with its options; kept, and read again when asked for again.
+        """Score a model by :func:`rmtbase.score` with its options; scores are kept, and read when requested again.
 
         Raises:
             CheckpointError, ParameterError, TableError: as :func:`rmtbase.score`.
@@ -253,9 +253,9 @@ class Run:
 
     @contextmanager
     def open_model(self, model: str | None = None, revision: str | None = None) -> Iterator[Model]:
-        """The opened model. What is fetched of it is deleted when another one is opened, and at the end of the run.
+        """Open the model. Files fetched for it are deleted when another model is opened, and at the end of the run.
 
-        What the hub's own cache held before is read there, and stays.
+        Files that the hub's own cache held before are read there, and stay.
         """
         name, at = self._checkpoint(model, revision)
         is_here = name == "demo" or _place(name) is not None
@@ -264,7 +264,7 @@ class Run:
     def trajectory(
         self, model: str | None = None, revisions: str | tuple[str, ...] = "all", **options: Any
     ) -> xr.DataTree:
-        """The scores along the steps of a model, by :func:`rmtbase.trajectory`, which goes on with what it has kept.
+        """Score the steps of a model by :func:`rmtbase.trajectory`, which continues from what it has kept.
 
         The model is one of the hub, or a folder of checkpoints.
         """
@@ -281,7 +281,7 @@ class Run:
         return label(self.model)
 
     def is_of(self, model: str) -> bool:
-        """Whether this run is of that published model, by whichever of its names."""
+        """Return True if this run is of that published model, under any of its names."""
         return _hub_id(self._named(None, None)[0]) == _hub_id(model)
 
     def _named(self, model: str | None, revision: str | None) -> tuple[str, str | None]:
@@ -289,7 +289,7 @@ class Run:
         return name, revision or at or None
 
     def _checkpoint(self, model: str | None, revision: str | None) -> tuple[str, str | None]:
-        """As :meth:`_named`; of a folder of checkpoints the one that is named, or the last, as a folder of its own."""
+        """Resolve names as :meth:`_named` does; a folder of checkpoints becomes that of the named or last one."""
         name, at = self._named(model, revision)
         place = _place(name)
         if place is None or not place.is_dir() or (place / "config.json").exists():
@@ -302,7 +302,7 @@ class Run:
             return name, at  # one model, such as a GGUF file, which needs no config.json
 
     def _kept(self, model: str | None, revision: str | None, what: str, options: Mapping[str, Any], end: str) -> Path:
-        """The file of what is kept of one checkpoint; another one wherever it could be another."""
+        """File that keeps results of one checkpoint; anything that could be another checkpoint has another file."""
         name, at = self._checkpoint(model, revision)
         if _place(name) is not None and (name, at) not in self.digests:
             self.digests[name, at] = open_model(name, at).weights_digest()
@@ -327,7 +327,7 @@ def discard_left(own: int | None = None) -> None:
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """A ``results.json``.
+    """Read a ``results.json``.
 
     Raises:
         TableError: it is damaged.
@@ -342,9 +342,9 @@ def read_results(path: Path) -> dict[str, Any]:
 
 
 def label(model: str) -> str:
-    """A model as texts and pictures call it: a folder or file by its name alone, whichever place it has here.
+    """Label of a model in texts and figures: a folder or file by its name only, wherever it lies on this machine.
 
-    What Markdown, HTML or a picture's formulae would take for their own is an underscore.
+    Characters that have a meaning in Markdown, HTML or a figure's formulae become underscores.
     """
     name, _, revision = model.partition("@")
     return f"{_called(name)}@{_SPECIAL.sub('_', revision)}" if revision else _called(name)
@@ -356,7 +356,7 @@ def _called(name: str) -> str:
 
 
 def _place(name: str) -> Path | None:
-    """The folder or file that a model's name means here; None of the demo, and of one of the hub."""
+    """Folder or file that a model's name means on this machine; None for the demo, and for a model of the hub."""
     path = Path(name).expanduser()
     with suppress(OSError):  # of what is too long for a name
         return path.resolve() if name not in ("demo", "") and path.exists() else None
@@ -364,7 +364,7 @@ def _place(name: str) -> Path | None:
 
 
 def _hub_id(name: str) -> str:
-    """The hub id, in lower case, of a known model by any of its names; or the name itself."""
+    """Hub id, in lower case, of a known model by any of its names; otherwise the name itself."""
     asked = name.lower()
     ids = ((one.name, one.hub_id.lower()) for one in known_models())
     return next((hub_id for short, hub_id in ids if asked in (short, hub_id, hub_id.partition("/")[2])), asked)

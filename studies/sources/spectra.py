@@ -43,11 +43,11 @@ class Spectrum:
         self.values = values / self.rms
 
     def density(self) -> Float[np.ndarray, " bin"]:
-        """In the bins of :func:`edges`; what lies beyond the last is in it."""
+        """Density in the bins of :func:`edges`; the last bin includes everything beyond it."""
         return np.histogram(np.fmin(self.values, WIDEST), edges())[0] / (self.values.size * np.diff(edges()))
 
     def near_zero(self) -> float:
-        """The share below a tenth of the root mean square."""
+        """Share below a tenth of the root mean square."""
         return float(np.mean(self.values < 0.1))
 
     def largest(self) -> float:
@@ -56,12 +56,12 @@ class Spectrum:
 
 
 def edges() -> Float[np.ndarray, " edge"]:
-    """Of all histograms, so that axes stay."""
+    """Edges of all histograms, so that axes stay."""
     return np.linspace(0.0, WIDEST, BINS + 1)
 
 
 def independent_density(rows: int, columns: int, x: Float[np.ndarray, " point"]) -> Float[np.ndarray, " point"]:
-    """The limiting density of singular values over their root mean square, of any independent elements: one law."""
+    """Limiting density of singular values over their root mean square: the same law for all independent elements."""
     small, large = min(rows, columns), max(rows, columns)
     law = marchenko_pastur(small, large, large**-0.5)
     unit = float(np.sqrt(law.mean()))
@@ -69,14 +69,14 @@ def independent_density(rows: int, columns: int, x: Float[np.ndarray, " point"])
 
 
 def independent_near_zero(rows: int, columns: int) -> float:
-    """The share below a tenth of the root mean square, of independent elements."""
+    """Share below a tenth of the root mean square, for independent elements."""
     small, large = min(rows, columns), max(rows, columns)
     law = marchenko_pastur(small, large, large**-0.5)
     return float(law.cdf(0.01 * law.mean()))
 
 
 def all_spectra(model: Model) -> dict[str, Float[np.ndarray, " index"]]:
-    """The singular values of all layers, by ``"LAYER COMPONENT"``, as :func:`layer_spectra` gives them."""
+    """Compute the singular values of all layers, by ``"LAYER COMPONENT"``, as :func:`layer_spectra` gives them."""
     return {
         f"{layer} {name}": values
         for layer in range(model.n_layers)

@@ -1,4 +1,4 @@
-"""What the posts say of all heads of a model, as numbers: scores, trends along layers, exponents, verdicts."""
+"""Statements of the posts about all heads of a model, as numbers: scores, trends along layers, exponents, verdicts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Z_95 = 1.96
 
 
 def scored(run: Run) -> xr.DataTree:
-    """The scores of all heads of a run's model, with the elements of each; both posts read the same file."""
+    """Score all heads of a run's model, with the elements of each; both posts read the same file."""
     options: dict[str, Any] = {"draws": DRAWS} if run.quick else {}
     return run.scores(elements="heads", matrices="none", **options)
 
@@ -35,7 +35,7 @@ def entropy_of_product(sigma: np.ndarray, d_model: int = 768, d_head: int = 64) 
 
 
 class Heads(NamedTuple):
-    """One statistic of every head that has it, with its null's mean and standard deviation, and its layer."""
+    """Statistic of every head that has it, with its null's mean and standard deviation, and its layer."""
 
     value: np.ndarray
     mean: np.ndarray
@@ -43,11 +43,11 @@ class Heads(NamedTuple):
     layer: np.ndarray
 
     def by_layer(self) -> np.ndarray:
-        """The mean over the heads of each layer."""
+        """Mean over the heads of each layer."""
         return np.array([self.value[self.layer == one].mean() for one in np.unique(self.layer)])
 
     def null(self, of: str = "one head") -> Null | None:
-        """The null of the median head; None where it has none."""
+        """Null of the median head; None if it has none."""
         if not np.isfinite(self.mean).any():
             return None
         mean = float(np.nanmedian(self.mean))
@@ -57,11 +57,11 @@ class Heads(NamedTuple):
         return Null(mean, spread, mean - _Z_95 * spread, mean + _Z_95 * spread, f"{of}, 95 %")
 
     def share_within(self) -> float:
-        """The share of heads in 95 % of their nulls."""
+        """Share of heads within 95 % of their nulls."""
         return float(np.mean(np.abs(self.value - self.mean) <= _Z_95 * self.spread))
 
     def where(self, chosen: np.ndarray) -> Heads:
-        """Those of the heads that are chosen."""
+        """Select the chosen heads."""
         return Heads(self.value[chosen], self.mean[chosen], self.spread[chosen], self.layer[chosen])
 
 
@@ -75,14 +75,14 @@ def of_heads(tree: xr.DataTree, *statistics: str) -> tuple[Heads, ...]:
 
 
 def measured(tree: xr.DataTree, component: str) -> tuple[xr.Dataset, np.ndarray]:
-    """The elements of one matrix of heads, and which heads have everything that is asked of them below."""
+    """Select the elements of one matrix of heads, and the heads that have everything needed below."""
     elements = tree["heads/elements"].to_dataset().sel(component=component).transpose("layer", "head", ...)
     observed = elements["observed"].sel(element_statistic=list(_OF_ELEMENTS))
     return elements, (elements["sigma"].values > 0) & observed.notnull().all("element_statistic").values
 
 
 def of_elements(tree: xr.DataTree, statistic: str, component: str) -> Heads:
-    """A statistic of the elements of one matrix of all heads that have each; of σ there is no null."""
+    """Select a statistic of the elements of one matrix, for all heads that have each; σ has no null."""
     elements, there = measured(tree, component)
     sigma = elements["sigma"].values
     if statistic == "sigma":
@@ -109,7 +109,7 @@ class Trend(NamedTuple):
 
 
 def trend(x: np.ndarray, y: np.ndarray, of: str) -> Trend:
-    """How y goes with x: +1 where it always rises, NaN of fewer than three."""
+    """Rank correlation of y with x: +1 if y always rises, NaN for fewer than three."""
     if x.size < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return Trend(float("nan"), None)
     error = 1.0 / np.sqrt(x.size - 1)
@@ -139,9 +139,9 @@ def exponent(x: np.ndarray, y: np.ndarray) -> Exponent:
 
 
 def verdict(run: Run, holds: bool, *models: str) -> str:
-    """Of a statement about a published model: what it is there, or that it is needed and what this one shows.
+    """Verdict on a statement about a published model: its own verdict, or that it is needed and what this one shows.
 
-    Without a name the model is GPT-2; of several, each will do.
+    Without a name the model is GPT-2; with several, any of them will do.
     """
     models = models or ("gpt2",)
     if any(run.is_of(one) for one in models):
@@ -151,28 +151,28 @@ def verdict(run: Run, holds: bool, *models: str) -> str:
 
 
 def of_many(holds: bool) -> str:
-    """Of a statement about the heads of many models together."""
+    """Verdict on a statement about the heads of many models together."""
     return f"needs the models of post 1's table 1 (recipe `cross`); of this model alone it {_holds(holds)}"
 
 
 def here(holds: bool) -> str:
-    """Of a statement about every model: whether it holds of this one."""
+    """Verdict on a statement about every model, from this one."""
     return "agrees" if holds else "differs"
 
 
 def early(heads: Heads) -> np.ndarray:
-    """Which heads are in the first quarter of the layers, at least one."""
+    """Select the heads in the first quarter of the layers, at least one layer."""
     return heads.layer < max(1, (int(heads.layer.max()) + 1) // 4)
 
 
 def medians(heads: Heads, value: np.ndarray) -> tuple[float, float]:
-    """The medians of the heads of the first quarter of the layers, and of the others; NaN of none."""
+    """Return the medians over the heads of the first quarter of the layers and over the others; NaN for no heads."""
     first = early(heads)
     return float(np.median(value[first])), float(np.median(value[~first])) if (~first).any() else float("nan")
 
 
 def chance(chosen: np.ndarray, count: int) -> Null:
-    """What share of so many heads, any of them, is among the chosen."""
+    """Null of the share of the chosen heads among ``count`` heads picked at random."""
     share = float(chosen.mean())
     return Null(share, float(np.sqrt(share * (1.0 - share) / count)), of="heads picked at random")
 
@@ -187,6 +187,6 @@ def _holds(it: bool) -> str:
 
 
 def median_row(place: str, heads: Heads, statistic: str, published: float | str, decision: str, **more: str) -> Row:
-    """The median head of a statistic beside its null."""
+    """Compare the median head of a statistic with its null."""
     words = more.pop("quantity", f"{statistic_words(statistic).removesuffix(' of singular values')}, median head")
     return Row(place, words, published, float(np.median(heads.value)), heads.null(), decision, **more)

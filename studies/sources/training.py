@@ -62,7 +62,7 @@ def _named(run: Run, at: Checkpoint) -> str:
 
 
 def spectra_of(run: Run, at: Checkpoint) -> dict[str, np.ndarray]:
-    """The singular values of all layers of a checkpoint."""
+    """Compute the singular values of all layers of a checkpoint."""
     return run.arrays("spectra", all_spectra, at.model, at.revision)
 
 
@@ -114,7 +114,7 @@ def _of_last(run: Run, spectra: Mapping[str, np.ndarray]) -> Iterator[Row]:
 
 
 def _references(spectra: Mapping[str, np.ndarray], quick: bool) -> Iterator[Row]:
-    """That the two references of the source are one."""
+    """Show that the two references of the source are the same."""
     one = figures.middle(spectra, "attention_output")
     if one is None:
         return
@@ -130,7 +130,7 @@ def _references(spectra: Mapping[str, np.ndarray], quick: bool) -> Iterator[Row]
 
 
 def _early(run: Run, course: Course) -> Iterator[Row]:
-    """How much of the way the spectrum has gone by a tenth of the steps, and by half."""
+    """Measure how much of its way the spectrum has gone by a tenth of the steps, and by half."""
     number = 1 + COMPONENTS.index("mlp_in")
     for share, enough, words in (
         (0.1, RAPID, "forms rapidly at the beginning"), (0.5, SETTLED, "then is largely consistent"),
@@ -147,7 +147,7 @@ def _early(run: Run, course: Course) -> Iterator[Row]:
 
 
 def way_gone(course: Course, share: float) -> float | None:
-    """How much of its way to the end MLP in's spectrum has gone by a share of the steps; None of too few steps."""
+    """Share of its way to the end that MLP in's spectrum has gone by a share of the steps; None for too few steps."""
     spectra = [figures.middle(one, "mlp_in") for one in course.spectra]
     values = [one.values for one in spectra if one is not None]
     if len(values) < max(3, len(course.steps)):
@@ -157,7 +157,7 @@ def way_gone(course: Course, share: float) -> float | None:
 
 
 def _of_two(run: Run, runs: Sequence[Course]) -> Iterator[Row]:
-    """How far two runs end from each other, beside two untrained matrices."""
+    """Measure how far apart two runs end, beside two untrained matrices."""
     if len(runs) < 2:
         return
     for name in COMPONENTS:

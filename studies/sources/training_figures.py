@@ -46,18 +46,18 @@ class Course:
 
 
 def layers_of(spectra: Spectra) -> list[int]:
-    """The layers of which singular values are held."""
+    """List the layers whose singular values are held."""
     return sorted({int(key.partition(" ")[0]) for key in spectra})
 
 
 def middle(spectra: Spectra, component: str) -> Spectrum | None:
-    """That of a matrix of the middle layer, ``n_layers // 2`` as in the source."""
+    """Spectrum of a matrix of the middle layer, ``n_layers // 2`` as in the source."""
     held = spectra.get(f"{len(layers_of(spectra)) // 2} {component}")
     return None if held is None else Spectrum(held)
 
 
 def independent_edge(rows: int, columns: int) -> float:
-    """The largest singular value of independent elements over their root mean square, in the limit."""
+    """Largest singular value of independent elements over their root mean square, in the limit."""
     small, large = min(rows, columns), max(rows, columns)
     law = marchenko_pastur(small, large, large**-0.5)
     return float(np.sqrt(law.support[1] / law.mean()))
@@ -85,7 +85,7 @@ def draw_spectrum(
     other: Spectrum | None = None,
     labels: tuple[str, str] = ("trained", ""),
 ) -> Axes:
-    """The histogram of one matrix, or of two runs', beside simulated references and their law."""
+    """Draw the histogram of one matrix, or of two runs', beside simulated references and their law."""
     gaussian, logistic = references(one.rows, one.columns, 4)
     widths = np.diff(edges())
     for values, colour, style, label in (

@@ -28,7 +28,7 @@ SETTINGS = {"steps": STEPS[-1], "warm-up": 50, "every": 200, "threads": 1}
 
 
 def train(seed: int, run: Path) -> None:
-    """The recipe of studies/demo_model with a shorter schedule, and a checkpoint at each of the steps."""
+    """Train by the recipe of studies/demo_model with a shorter schedule, and a checkpoint at each of the steps."""
     options = [text for name, value in SETTINGS.items() for text in (f"--{name}", str(value))]
     command = [
         sys.executable,

@@ -51,7 +51,7 @@ class Line(NamedTuple):
 
 
 def line_of(course: xr.DataTree, name: str) -> Line:
-    """That of a trajectory."""
+    """Line of a trajectory."""
     matrices = course["matrices"].to_dataset()
     own = weibull_scales(matrices).median("layer")
     held = {str(one): own.sel(component=one).values for one in matrices["component"].values}
@@ -59,7 +59,7 @@ def line_of(course: xr.DataTree, name: str) -> Line:
 
 
 def lines_of(twins: xr.DataTree) -> list[Line]:
-    """Those of every twin."""
+    """Lines of all twins."""
     members = twins["along/members"].to_dataset()
     measures = [one for one in members["measure"].values.tolist() if one.endswith(" scale")]
     lines = []
@@ -138,7 +138,7 @@ def _along(ax: Axes, lines: Sequence[Line], components: Sequence[str]) -> None:
 
 
 def _named_powers(axis: Axis) -> None:
-    """A logarithmic axis that names 1, 2 and 5 of each decade in plain numbers."""
+    """Label 1, 2 and 5 of each decade of a logarithmic axis in plain numbers."""
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
@@ -182,7 +182,7 @@ class Model(NamedTuple):
 
 
 def published_models(prefix: str = "") -> list[Model]:
-    """Those of the paper's Table 4 whose names begin so."""
+    """Models of the paper's Table 4 whose names begin with ``prefix``."""
     table = published_table("weibull-table-4")
     return [
         Model(label, Training(table.number(label, "peak_rate"), table.number(label, "weight_decay"), 1).root,
@@ -197,7 +197,7 @@ def law_of(models: Sequence[Model]) -> ScaleLaw:
 
 
 def cohort_models(cohort: xr.DataTree) -> list[Model]:
-    """The models of a comparison whose learning rate and weight decay are known."""
+    """Models of a comparison whose learning rate and weight decay are known."""
     table = cohort["models"].to_dataset()
     names = table["model"].values.tolist()
     if "root" not in table or "transmission_scale" not in table:

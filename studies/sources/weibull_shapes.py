@@ -27,12 +27,12 @@ SHORT = {
 
 
 def place(number: int) -> str:
-    """A figure's place in the sources."""
+    """Place of a figure in the sources."""
     return f"{PAPER}, figure {number}"
 
 
 def figure_of(number: int, drawn: object, caption: str) -> Figure:
-    """A figure of the paper."""
+    """Make a figure of the paper."""
     return Figure(f"weibull-figure-{number:02d}", drawn, caption, place(number))  # pyright: ignore[reportArgumentType]
 
 
@@ -245,7 +245,7 @@ _MEDIAN_OF_FOUR = 0.546
 
 
 def difference(twins: xr.DataTree, groups: tuple[str, str], component: str) -> str:
-    """How k̂ of a component changes from one group of twins to another at the last step, with its interval."""
+    """Format the change of a component's k̂ from one group of twins to another at the last step, with its interval."""
     one = twins["groups"].to_dataset().sel(contrast=" | ".join(groups), measure=f"{component} weibull_shape")
     change, low, high = (float(one[name]) for name in ("difference", "interval_low", "interval_high"))
     return f"{change:+.3f} (95 %: {low:+.3f} to {high:+.3f})"

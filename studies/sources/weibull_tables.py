@@ -53,16 +53,16 @@ def mean_scale(scores: xr.DataTree) -> float:
 
 
 def own_row(run: Run, table: PublishedTable) -> str | None:
-    """The label of the run's own model in a table of models; None of a model that is not there."""
+    """Label of the run's own model in a table of models; None if the table lacks it."""
     return next((one for one in table.labels if one in HUB and run.is_of(HUB[one])), None)
 
 
 def _verdict(
     run: Run, table: PublishedTable, observed: float, null: Null | None, column: str, row: str | None = None
 ) -> str:
-    """Of the run's own row whether it is as printed; else *needs*, and whether this is where the published ones are.
+    """Verdict on the run's own row: *agrees* or *differs*; without one, *needs*, with the place in the published range.
 
-    ``row`` is the printed one of all models together, which no single model decides.
+    ``row`` is the printed row of all models together, which no single model decides.
     """
     own = own_row(run, table)
     which = row or own
@@ -86,7 +86,7 @@ _MODELS = {
 
 
 def _median_null(trim: float, number: np.ndarray) -> Null:
-    """Of the median k̂ of so many untrained matrices: 95 %."""
+    """Interval that holds 95 % of medians of k̂ over this many untrained matrices."""
     law = weibull_null(trim).shape
     n = number[number > 0]
     draws = law.mean(int(n.min())) + law.spread / np.sqrt(n) * np.random.default_rng(_SEED).normal(
@@ -214,7 +214,7 @@ def _along(run: Run, along: xr.DataTree | None) -> Iterator[Row]:
 
 
 def _printed_of(run: Run, table: PublishedTable, column: str) -> float | str:
-    """The number of the run's own row, or the range of all."""
+    """Return the number of the run's own row, or the range of all rows."""
     if (label := own_row(run, table)) is not None:
         return table.number(label, column)
     values = table.numbers(column)

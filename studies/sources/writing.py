@@ -56,7 +56,7 @@ def as_json(
 
 
 def page(results: Mapping[str, Any]) -> str:
-    """The page of a recipe in Markdown, of what is in its ``results.json`` alone."""
+    """Write the page of a recipe in Markdown, from nothing but its ``results.json``."""
     lines = [f"# {results['recipe']}: {', '.join(results['model'])}", "", "Written by"]
     lines += ["", f"    {results['command']}", ""]
     lines += [line for paragraph in results.get("summary", ()) for line in (paragraph, "")]
@@ -76,7 +76,7 @@ def page(results: Mapping[str, Any]) -> str:
 
 
 def index(folder: Path, recipes: Mapping[str, str]) -> str:
-    """The page of all results of a model in Markdown: what a reader asks first, and each recipe with its verdicts."""
+    """Write the page of all results of a model in Markdown: first answers, then each recipe with its verdicts."""
     held = {
         name: read_results(folder / name / "results.json")
         for name in recipes
@@ -108,7 +108,7 @@ def _write_figure(figure: Figure, folder: Path) -> str:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """A row as plain values; where nothing could be computed nothing is said to agree or to differ."""
+    """Convert a row to plain values; if nothing could be computed, nothing is said to agree or to differ."""
     unknown = row.observed is not None and _plain(row.observed) is None
     decided = row.verdict.startswith(("agrees", "differs", "corrected"))
     return {
@@ -133,7 +133,7 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> float | int | str | None:
-    """A number to its digits, a word as it is; None of what is no number."""
+    """Round a number, and keep words; None if it is not finite."""
     if isinstance(value, str):
         return None if _NAN.search(value) else value
     if value is None or isinstance(value, bool):

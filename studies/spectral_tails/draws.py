@@ -54,9 +54,9 @@ TRIED: Chains = {
 
 
 def eigenvalues(dims: tuple[int, ...], draws: int) -> Iterator[np.ndarray]:
-    """Of raw products at σ = 1, (draw, r) at a time, from triangles of all dimensions but one smallest.
+    """Yield eigenvalues of raw products at σ = 1 as (draw, r), from triangles of all but one smallest dimension.
 
-    G_1 G_2 = L_1 (Q_1 G_2) with the law of L_1 G_2 for G_l = L_l Q_l, Q_l Haar and independent of L_l.
+    G_1 G_2 = L_1 (Q_1 G_2) has the law of L_1 G_2 for G_l = L_l Q_l, Q_l Haar and independent of L_l.
     """
     rng = np.random.default_rng([SEED, *dims])
     others, rank = list(dims), min(dims)
@@ -72,7 +72,7 @@ def eigenvalues(dims: tuple[int, ...], draws: int) -> Iterator[np.ndarray]:
 
 
 def statistics(values: np.ndarray) -> dict[str, np.ndarray]:
-    """Of (draw, r) eigenvalues: participation ratios, the exponentials of entropies, and stable ranks."""
+    """Compute participation ratios, exponentials of entropies, and stable ranks of (draw, r) eigenvalues."""
     found = {}
     for convention, of in (("eigenvalue", values), ("singular", np.sqrt(values))):
         total = of.sum(axis=1)
@@ -84,7 +84,7 @@ def statistics(values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def recorded(parts: list[dict[str, np.ndarray]]) -> dict[str, Any]:
-    """What is kept of the draws of one chain."""
+    """Summarize the draws of one chain."""
     kept: dict[str, Any] = {"draws": sum(len(next(iter(part.values()))) for part in parts)}
     for name in parts[0]:
         values = np.concatenate([part[name] for part in parts])

@@ -1,4 +1,4 @@
-"""What the expansions of the scale-free statistics lack of the draws, and how well they do with that on other chains.
+"""Corrections of the expansions of scale-free statistics from draws, and their errors on other chains.
 
     python studies/spectral_tails/study.py
 
@@ -40,13 +40,13 @@ SHOWN = {
 
 
 def expanded(statistic: str, dims: tuple[int, ...]) -> tuple[Distribution, np.ndarray]:
-    """The law of a statistic by its expansion alone, and the sizes."""
+    """Law of a statistic from its expansion only, and the sizes."""
     convention, of = statistic.split()
     return expanded_stable_rank(dims, convention) if of == "stable_rank" else expanded_number(dims, convention, of)
 
 
 def coefficients(law: Distribution, drawn: dict[str, Any], draws: int) -> np.ndarray:
-    """Of the Hermite polynomials in what the law's scores have beyond those of the draws, (4,)."""
+    """Coefficients of the Hermite polynomials in the difference of the law's scores from those of the draws, (4,)."""
     rest = normal_scores(law, np.array(drawn["quantile"])) - SCORES
     density = np.exp(-0.5 * SCORES**2) / np.sqrt(2.0 * np.pi)
     error = np.hypot(np.sqrt(ndtr(SCORES) * ndtr(-SCORES) / draws) / density, FLOOR)
@@ -54,7 +54,7 @@ def coefficients(law: Distribution, drawn: dict[str, Any], draws: int) -> np.nda
 
 
 def fitted(statistic: str, record: dict[str, Any]) -> dict[str, Any]:
-    """The coefficients of the products of sizes for one statistic, and between what each product lay."""
+    """Fit the coefficients of the products of sizes for one statistic, with the range of each product."""
     chains = [tuple(map(int, name.split(","))) for name in record]
     weight = np.minimum(1.0, np.array([min(dims) for dims in chains]) / SMALL)[:, None] ** 2
     given = [expanded(statistic, dims) for dims in chains]
@@ -75,7 +75,7 @@ def make(record: dict[str, Any]) -> None:
 
 
 def errors(law: Distribution, drawn: dict[str, Any]) -> dict[str, float]:
-    """Of the mean in standard deviations and of the standard deviation, and ratios of tails, simulation to law."""
+    """Errors of the mean (in standard deviations) and of the standard deviation; ratios of tails, simulation to law."""
     x = np.array(drawn["quantile"])
     lower, upper = np.log(ndtr(SCORES) / law.cdf(x)), np.log(ndtr(-SCORES) / law.sf(x))
     found = {"mean": (law.mean() - drawn["mean"]) / drawn["std"], "std": law.std() / drawn["std"] - 1.0}
@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def tails_of(results: dict[str, Any]) -> list[str]:
-    """A row for each chain: simulation/law at 1e-3, lower and upper tail, of every statistic."""
+    """Tabulate simulation/law at 1e-3 for each chain, lower and upper tail, of every statistic."""
     lines = [f"| dims | {' | '.join(SHOWN.values())} |", "|---" * (1 + len(SHOWN)) + "|"]
     for name, found in results.items():
         cells = (f"{found[s]['mended']['lower 0.001']:.2f}, {found[s]['mended']['upper 0.001']:.2f}" for s in SHOWN)
@@ -113,7 +113,7 @@ def tails_of(results: dict[str, Any]) -> list[str]:
 
 
 def worst_of(results: dict[str, Any]) -> list[str]:
-    """A row for each statistic: the largest errors up to six factors, without and with what was fitted."""
+    """Tabulate the largest errors of each statistic up to six factors, without and with what was fitted."""
     few = [found for name, found in results.items() if name.count(",") <= MOST]
     keys = {"mean": "mean, sd", "std": "sd", "lower 0.01": "lower 1e-2", "upper 0.01": "upper 1e-2"} | {
         f"{side} 0.001": f"{side} 1e-3" for side in ("lower", "upper")
@@ -130,7 +130,7 @@ def worst_of(results: dict[str, Any]) -> list[str]:
 
 
 def filled(page: str, results: dict[str, Any]) -> str:
-    """The README with its tables made anew."""
+    """Fill the tables of the README anew."""
     for name, lines in (("tails", tails_of(results)), ("worst", worst_of(results))):
         begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
         before, after = page.split(begin)

@@ -35,13 +35,13 @@ STEPS = (
 
 
 def train(run: Path) -> None:
-    """The recipe of studies/demo_model, which keeps a checkpoint at each of the steps."""
+    """Train by the recipe of studies/demo_model, with a checkpoint at each of the steps."""
     command = [sys.executable, str(RECIPE), "--out", str(run), "--keep", *map(str, STEPS)]
     subprocess.run(command, check=True)
 
 
 def same_as_shipped(run: Path) -> dict[str, bool]:
-    """Of each shipped revision, whether the checkpoint of its step holds the same weights to the bit."""
+    """Test for each shipped revision whether the checkpoint of its step holds the same weights to the bit."""
     revisions = json.loads((SHIPPED / "index.json").read_text(encoding="utf-8"))["revisions"]
     same = {}
     for revision in revisions:
@@ -52,7 +52,7 @@ def same_as_shipped(run: Path) -> dict[str, bool]:
 
 
 def departures(trajectory: xr.DataTree) -> dict[str, Any]:
-    """By null, the steps by which the first head had left it for good, half of them, and all."""
+    """Find the steps by which the first head, half of the heads and all heads differ from each null for good."""
     found = summarize_trajectory(trajectory).departures
     return {one.null: {name: value for name, value in one._asdict().items() if name != "null"} for one in found}
 

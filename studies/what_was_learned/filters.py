@@ -19,7 +19,7 @@ def kept(part: LearnedPart, singular: Array) -> Array:
 
 
 def shrunken(part: LearnedPart, singular: Array) -> Array:
-    """The same, each direction at its shrunken strength."""
+    """Keep the learned directions, each at its shrunken strength."""
     weights = np.zeros(singular.size)
     weights[: part.values.size] = part.values / singular[: part.values.size]
     return weights
@@ -36,7 +36,7 @@ VARIANTS: dict[str, Weights] = {
 
 
 def filtered(w_q: Array, w_k: Array, variant: str) -> tuple[Array, Array, LearnedPart]:
-    """The factors of a head with W_QK changed: W_Q U √w Uᵀ and W_K V √w Vᵀ have the product U (w s) Vᵀ.
+    """Filter W_QK of a head: the factors W_Q U √w Uᵀ and W_K V √w Vᵀ have the product U (w s) Vᵀ.
 
     Each stays in the head's own coordinates, which rotary embeddings turn by position.
     """

@@ -1,4 +1,4 @@
-"""What becomes of a model whose heads keep only the directions they have learned, or only the rest.
+"""Effect on a model when its heads keep only the directions they have learned, or only the rest.
 
     python studies/demo_model/train.py --model wide-heads --out build/wide-heads
     python studies/what_was_learned/study.py build/wide-heads/final build/wide-heads/step-1000
