@@ -51,13 +51,13 @@ RUNS = {
 
 
 def package_of(path: Path) -> str:
-    """Package of a file, given by its path within ``src/rmtbase``; ``rmtbase`` for the modules beside the packages."""
+    """Return the package of a file in ``src/rmtbase``: ``rmtbase`` for the modules beside the packages."""
     parts = path.parts[:-1]
     return ".".join(parts[: 2 if parts[0] == "results" else 1]) if parts else "rmtbase"
 
 
 def measured(checkout: Path) -> dict[str, Any]:
-    """All numbers of a checkout."""
+    """Measure all numbers of a checkout."""
     source = checkout / "src" / "rmtbase"
     packages: dict[str, Counter[str]] = {}
     listed = inside(checkout, "names")
@@ -88,7 +88,7 @@ def measured(checkout: Path) -> dict[str, Any]:
 
 
 def defined(tree: ast.Module) -> set[str]:
-    """Names without an underscore that a module defines."""
+    """Find the names without an underscore that a module defines."""
     found = set()
     for one in tree.body:
         if isinstance(one, ast.FunctionDef | ast.ClassDef):
@@ -100,7 +100,7 @@ def defined(tree: ast.Module) -> set[str]:
 
 
 def inside(checkout: Path, what: str) -> Any:
-    """What one question gives in a fresh process that imports the checkout's package."""
+    """Answer one question in a fresh process that imports the checkout's package."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "PYTHONPATH": str(checkout / "src"),
@@ -126,7 +126,7 @@ def answer(what: str) -> Any:
 
 
 def public_names() -> dict[str, list[str]]:
-    """``__all__`` of each package that has one."""
+    """Collect ``__all__`` of each package that has one."""
     from importlib import import_module
 
     import rmtbase
@@ -138,7 +138,7 @@ def public_names() -> dict[str, list[str]]:
 
 
 def options_of_commands() -> dict[str, list[str]]:
-    """The options of each command, without its arguments and ``--help``."""
+    """List the options of each command, without its arguments and ``--help``."""
     from typer.main import get_command
 
     from rmtbase.cli import _app
@@ -204,7 +204,7 @@ class Trace:
         return self._packages[name]
 
     def record(self) -> dict[str, Any]:
-        """The counts."""
+        """Return the counts."""
         return {
             **self._counts,
             "packages": len({self._packages[name] for name in self._files}),
@@ -239,7 +239,7 @@ LLAMA = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
 
 
 def state_dict(seed: int) -> dict[str, Any]:
-    """The attention of one layer of width 128, with heads of a size that the atlas has."""
+    """Draw the attention of one layer of width 128, with heads of a size that the atlas has."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -251,7 +251,7 @@ def state_dict(seed: int) -> dict[str, Any]:
 
 
 def checked_out(place: str, folder: Path) -> Path:
-    """A checkout: the folder that was given, or a commit of this repository."""
+    """Return a checkout: the folder that was given, or a commit of this repository."""
     if Path(place).is_dir():
         return Path(place).resolve()
     archive = subprocess.run(["git", "archive", place, "src"], cwd=HERE.parents[1], stdout=subprocess.PIPE, check=True)
@@ -261,7 +261,7 @@ def checked_out(place: str, folder: Path) -> Path:
 
 
 def shown(results: dict[str, Any]) -> str:
-    """A table with one column for each checkout."""
+    """Format a table with one column for each checkout."""
     rows: dict[str, list[str]] = {}
     for result in results.values():
         for name in ("lines", "files", "public names", "open names"):
@@ -300,9 +300,8 @@ def main() -> None:
         name, _, place = given.rpartition("=")
         with tempfile.TemporaryDirectory() as folder:
             result["checkouts"][name or place] = measured(checked_out(place, Path(folder)))
-    print(shown(result["checkouts"]))
     options.output.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"\nwrote {options.output}")
+    print(f"{shown(result['checkouts'])}\n\nwrote {options.output}")
 
 
 if __name__ == "__main__":
