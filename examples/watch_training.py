@@ -1,4 +1,4 @@
-"""Watch a training run: when do the heads leave the null, and is it safe to say so while it is under way?
+"""Watch a training run: from which step on do heads differ from random heads, and is it safe to say so meanwhile?
 
 A small Llama learns to count. Every ten steps its weights are scored where they are; the trajectory is in run.nc, whole
 after each look, and under rmtbase/ in whatever the Trainer reports to.

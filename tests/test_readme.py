@@ -32,7 +32,7 @@ def test_snippets_run(snippet, folder, monkeypatch, capsys):
     names: dict[str, object] = {}
     exec(snippet, names)  # the page's own text
     assert capsys.readouterr().out
-    if "scores" in names:  # "head 3, and only head 3, has left the null"
+    if "scores" in names:  # "head 3, and only head 3, differs from random heads"
         q_value = names["scores"]["heads"]["omnibus_q_value"].values  # type: ignore[index]
         assert np.argwhere(q_value < 0.05).tolist() == [[0, 3]]
 

@@ -87,7 +87,7 @@ def test_score_of_several_circuits_prints_and_writes_each(run, tmp_path):
     assert ran.status == 0
     for symbol in ("W_QK", "W_OV", "W_K"):
         assert f"demo, revision final: {symbol}" in ran.out
-    assert "16 of 16 key heads left the null" in ran.out
+    assert "16 of 16 key heads differ from random ones" in ran.out
     assert open_scores(nc).identical(rmtbase.score("demo", "analytic", matrices="none", circuits=("ov", "key")))
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
     assert [row["circuit"] for row in rows].count("key") == 16

@@ -216,7 +216,7 @@ def test_two_models_with_too_few_heads_cannot_be_told_apart_by_any_test(made, ru
     places = [one["place"] for one in printed["not_testable"]]
     assert "zeros: 4 heads" in places and "plain | heavy: heads" in places and "plain | zeros: common origin" in places
     models = {one["model"]: one for one in printed["models"]}
-    assert models["zeros"]["untrained"] == 0  # of no tested head that none left the null says nothing
+    assert models["zeros"]["untrained"] == 0  # without a tested head, that none differs says nothing
 
 
 def test_two_seeds_of_each_recipe_give_no_p_value_below_the_level(made, run, null_file, tmp_path):
@@ -239,7 +239,7 @@ def test_a_head_that_cannot_be_tested_at_the_last_step_has_not_stayed_at_the_nul
     path = tmp_path / "traj.nc"
     ran = run("trajectory", folder, "--baseline", null_file, "--matrices", "none", "-o", path)
     said = " ".join(ran.out.split())
-    assert " of 3 testable heads left the gaussian null for good" in said
+    assert " of 3 testable heads came to differ from the gaussian null for good" in said
     assert "1 of 4 heads cannot be tested: W_Q is zeros, or rounding to them" in said
     printed = json.loads(
         run("trajectory", folder, "--baseline", null_file, "--matrices", "none", "-o", path, "--json").out

@@ -31,7 +31,7 @@ def values(groups, measure="trace"):
 
 
 def run(rng, shift, left_from):
-    """A trajectory whose heads move away in proportion to the step, and leave the null for good at one."""
+    """A trajectory whose heads move away in proportion to the step, and differ from the null for good from one on."""
     parts = [drawn(rng, shift=shift * step / STEPS[-1]) for step in STEPS]
     q = np.array([[1.0 if step < left_from else 0.01] * 8 for step in STEPS]).reshape(len(STEPS), 2, 4)
     heads = [
@@ -60,7 +60,7 @@ def run(rng, shift, left_from):
 
 @pytest.fixture(scope="module")
 def runs():
-    """Two recipes, four runs of each: the second one's heads move, and leave a null at step 45."""
+    """Two recipes, four runs of each: the second one's heads move, and differ from a null from step 45 on."""
     rng = np.random.default_rng(21)
     return {
         f"{name}-{k}": run(rng, shift, at) for name, shift, at in (("a", 0.0, 999), ("b", 4.0, 45)) for k in range(4)

@@ -167,7 +167,7 @@ def test_a_model_without_a_head_that_can_be_scored_has_a_page(baseline):
     text = words_of(in_words(rmtbase.score(open_model(state, family="gpt2", config={"n_head": 4}), Table(baseline))))
     assert "Each attention head of this state dict was compared" in text
     assert "There is no result: 4 of 4 heads cannot be tested: W_Q and W_K are zeros, or rounding to them." in text
-    assert "heads that left the null? (4 not testable)" in text
+    assert "heads unlike random ones? (4 not testable)" in text
     assert "None of the" not in text and "does not differ" not in text
     assert "null standard deviations of the farthest head–" in text
 

@@ -64,7 +64,7 @@ def test_with_few_draws_a_lone_head_cannot_be_found_and_the_sentence_says_how_ma
     summary = summarize_scores(rmtbase.score_heads(*random_heads(), Table(null)))
     # The smallest p-value of 60 draws is 1/61, and k of 4 heads at it have q = 4/(61 k): below 5 % from k = 2 on.
     assert (summary.n_heads, summary.fewest, summary.not_testable) == (4, 2, ())
-    assert "So few draws find none unless 2 or more heads leave the null together." in summary.sentences()[0]
+    assert "With so few draws of the null none can be found unless 2 or more heads differ." in summary.sentences()[0]
 
 
 def test_draws_that_reach_the_level_by_no_statistic_leave_the_statistics_untested():

@@ -1,4 +1,4 @@
-"""A small training run, of a shape that the atlas has: folders of checkpoints whose weights leave the null."""
+"""A small training run, of a shape that the atlas has: folders of checkpoints whose weights move away."""
 
 import shutil
 from collections.abc import Callable

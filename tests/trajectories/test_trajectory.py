@@ -1,4 +1,4 @@
-"""The trajectory of a folder of checkpoints is the scores of each of them, and says when each head left each null."""
+"""The trajectory of a folder of checkpoints is the scores of each of them, and says when each head came to differ."""
 
 import json
 import shutil
@@ -73,7 +73,8 @@ def test_heads_have_left_for_good_from_the_first_step_after_which_all_are_flagge
         assert departures["first_step"].values[0, layer, head] == STEPS[flags.index(True)]
     summary = summarize_trajectory(tree)
     assert [one.left["gaussian"] for one in summary.steps] == left.sum(axis=(1, 2)).tolist()
-    assert summary.sentences()[0].startswith("8 of 8 heads left the gaussian null for good: the first from step ")
+    sentence = summary.sentences()[0]
+    assert sentence.startswith("8 of 8 heads came to differ from the gaussian null for good: the first from step ")
 
 
 def with_q_values(tree, q_value):
@@ -147,7 +148,7 @@ def test_summary_has_a_line_for_each_checkpoint(whole_run, run, tmp_path):
     assert ran.status == 0
     lines = ran.out.splitlines()
     assert all(any(f" step-{step} " in line for line in lines) for step in STEPS)
-    assert "8 of 8 heads left the gaussian null for good" in ran.out
+    assert "8 of 8 heads came to differ from the gaussian null for good" in ran.out
     assert ran.err.splitlines()[-1] == f"rmtbase: wrote {tmp_path / 'traj.nc'}"
 
 

@@ -28,8 +28,8 @@ _SIDES = ("in", "out")
 _FILLED = "old directions or the change fill all {} dimensions, so that every rotation has the same share"
 _TURNED = "attention_output"  # its heads are columns
 _NOTE = (
-    "directions of the changes are counted against up to {} random sign flips of each, which have the rounding of the "
-    "stored weights in them"
+    "directions of the changes are counted against up to {} random sign flips of each change, which include the "
+    "rounding of the stored weights"
 )
 _FACTORS = {f"attention_{name}": CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output")}
 

@@ -26,12 +26,12 @@ def _schema(dims: tuple[str, ...]) -> Schema:
         "relative_change": Variable(dims, "norm of the change over the norm before", NON_NEGATIVE_OR_NAN),
         "cosine": Variable(dims, "cosine between the change and the matrix before", _COSINE),
         "rounding_share": Variable(
-            dims, "share of the change's square that the rounding of both stored matrices has", NON_NEGATIVE_OR_NAN
+            dims, "share of the squared change due to the rounding of both stored matrices", NON_NEGATIVE_OR_NAN
         ),
         "effective_rank": Variable(dims, "participation ratio of the change's squared singular values", ANY),
         "n_directions": Variable(
             dims,
-            "directions of the change beyond noise, by random sign flips; NaN where it is not known",
+            "number of directions of the change beyond noise, by random sign flips; NaN where unknown",
             COUNT_OR_NAN,
         ),
         "first_p_value": Variable(dims, "p-value of no direction of the change at all", PROBABILITY),
@@ -41,14 +41,14 @@ def _schema(dims: tuple[str, ...]) -> Schema:
             f"{name}_{side}": Variable(dims, words.format(what), domain)
             for side, what in _SIDES.items()
             for name, words, domain in (
-                ("old_share", "share of the change's square along the old directions of the {}", _SHARE),
-                ("expected_share", "its mean under random rotations", _SHARE),
-                ("z_score", "old share of the {} less that, over its exact standard deviation", ANY),
+                ("old_share", "share of the squared change along the old directions of the {}", _SHARE),
+                ("expected_share", "mean of the old share of the {} under random rotations", _SHARE),
+                ("z_score", "old share of the {} less its mean, over its exact standard deviation", ANY),
                 ("p_value", "probability under random rotations of an old share of the {} as large", PROBABILITY),
-                ("q_value", "Benjamini-Yekutieli q-value of it over all that are of one size of thing", PROBABILITY),
+                ("q_value", "Benjamini-Yekutieli q-value of that p-value over all entries of this group", PROBABILITY),
                 ("nearest_cosine", "largest |cosine| of the change's first direction of {} with one before", _SHARE),
-                ("nearest", "place of that direction before, from the strongest, which is 0", COUNT_OR_NAN),
-                ("nearest_p_value", "probability of so large a cosine of a random direction of {}", PROBABILITY),
+                ("nearest", "number of that direction of the matrix before, counted from the strongest", COUNT_OR_NAN),
+                ("nearest_p_value", "probability of so large a cosine for a random direction of {}", PROBABILITY),
             )
         },
         **{

@@ -163,16 +163,17 @@ class Summary:
                 else f"None of the {self.n_heads} {testable}{many} can"
             )
             few = (
-                f" So few draws find none unless {self.fewest} or more {plural(self.fewest, noun)} leave the null "
-                "together."
+                f" With so few draws of the null none can be found unless {self.fewest} or more "
+                f"{plural(self.fewest, noun)} differ."
             )
             return [
-                f"{none} be told from random: no {noun} leaves the null at a false discovery rate of {self.level:.0%}, "
-                f"all statistics taken together{also}.{few if self.fewest > 1 else ''}"
+                f"{none} be told from random ones at a false discovery rate of {self.level:.0%}, all statistics taken "
+                f"together{also}.{few if self.fewest > 1 else ''}"
             ]
         return [
-            f"{len(self.findings)} of {self.n_heads} {'testable ' if untested else ''}{many} left the null at a false "
-            f"discovery rate of {self.level:.0%}, all statistics taken together{also}.",
+            f"{len(self.findings)} of {self.n_heads} {'testable ' if untested else ''}{many} "
+            f"differ{'s' * (len(self.findings) == 1)} from random ones at a false discovery rate of {self.level:.0%}, "
+            f"all statistics taken together{also}.",
             f"They are, by layer: {self._heads_by_layer()}.",
         ]
 
@@ -188,7 +189,7 @@ class Summary:
             f"{count} by {'every one' if len(names) == len(self.flagged) else ', '.join(names)}"
             for count, names in by_count.items()
         )
-        return [f"{self.noun.capitalize()}s flagged by one statistic alone (q < {self.level:g}): {parts}."]
+        return [f"{self.noun.capitalize()}s flagged by single statistics (q < {self.level:g}): {parts}."]
 
     def left_out(self) -> list[str]:
         """Name the statistics by which no head was tested, if there are any."""

@@ -195,14 +195,14 @@ def alarm_sentence(tree: xr.DataTree) -> str:
     named = int(np.isfinite(groups_of(tree)["/departures"]["alarm_step"].values).sum())
     least = spending.largest_p_value_named()
     seen = (
-        "cannot name a head that leaves the null alone"
+        "cannot name a head if no other differs"
         if least is None
-        else f"names a head alone that stays at p ≤ {least:.2g} from the first look on"
+        else f"names a head that stays at p ≤ {least:.2g} from the first look on, even if no other differs"
     )
     said = f"raised for {named}" if named else "not raised for any"
     return (
         f"The alarm, false in at most {spending.level:.0%} of runs over all looks, was {said} of {spending.n_heads} "
-        f"heads. It {seen}; smaller departures it cannot tell from none."
+        f"heads. It {seen}; it cannot tell smaller differences from none."
     )
 
 

@@ -71,14 +71,14 @@ class Departure(NamedTuple):
 
     def sentence(self) -> str:
         """Describe the departures in one sentence or two."""
-        found = f"left the {self.null} null for good"
+        found = f"came to differ from the {self.null} null for good"
         words = not_testable_words(self.not_testable, self.n_heads + len(self.not_testable), "head")
         if not self.n_heads:
             return f"Against the {self.null} null: 0 of 0 testable; {words}."
         heads = f"{self.n_heads} {'testable ' if words else ''}{plural(self.n_heads, 'head')}"
         back, also = "", f"; {words}" if words else ""
         if self.came_back:
-            back = f" {self.came_back} had left it at some step, and had not at the last."
+            back = f" {self.came_back} differed from it at some step, but not at the last."
         if not self.left:
             return f"None of {heads} {found}{also}.{back}"
         when = f"the first from step {self.first} on"
@@ -111,8 +111,8 @@ class TrajectorySummary:
     def sentences(self) -> list[str]:
         """Describe the departures from each null, the alarm, and the checkpoints that could not be scored."""
         level = (
-            f"A head has left a null where its q-value, of all statistics together and over the heads of a step, is at "
-            f"most {FOR_GOOD:g}; for good, where it is from then on at every step scored."
+            f"A head differs from a null if its q-value, of all statistics together and over the heads of a step, is "
+            f"at most {FOR_GOOD:g}; it differs for good if this holds at every later step scored, too."
         )
         failed = [f"{name} could not be scored: {reason}" for name, reason in self.failed.items()]
         alarm = [self.alarm] if self.alarm else []

@@ -66,7 +66,8 @@ def omnibus_heatmap(
     ax.set_xlabel(noun)
     untested = int((np.isnan(q) & there).sum())
     tested = counted(int(np.isfinite(q).sum()), f"testable {noun}" if untested else noun)
-    found = f"{(q < level).sum()} of {tested} left the null" if np.isfinite(q).any() else f"no {noun} can be tested"
+    differ = f"{(q < level).sum()} of {tested} unlike random ones"
+    found = differ if np.isfinite(q).any() else f"no {noun} can be tested"
     titled(ax, f"all statistics together\n{found}; {_legend(q[there], level)}", theme)
     if colorbar:
         Q.bar(ax, theme)

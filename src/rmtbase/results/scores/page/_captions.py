@@ -36,9 +36,9 @@ _CAPTIONS = {
     ),
     "heads-by-statistic": Caption(
         "By which statistics they differ",
-        "How many heads have q < 0.05 by each statistic alone. Statistics that all heads share say that the whole "
-        "spectrum has changed; one that stands out alone names what has.",
-        "Bars: for each statistic, how many heads it flags alone.",
+        "How many heads have q < 0.05 by each statistic by itself. Statistics that flag all heads mean that the whole "
+        "spectrum has changed; a single statistic that stands out shows what has changed.",
+        "Bars: for each statistic, how many heads it flags by itself.",
     ),
     "z-heat-map": Caption(
         "How far every head is from random",
@@ -49,14 +49,14 @@ _CAPTIONS = {
         "Heat maps of z-scores by layer and head, one for each of four statistics.",
     ),
     "ordered-eigenvalues": Caption(
-        "Where in the spectrum the heads leave the null",
+        "Where in the spectrum the heads differ from random ones",
         "Eigenvalues of up to three heads at the head's own scale, each divided by the median of a random head's "
         "eigenvalue of that rank; in the band lie those of random heads. A curve that starts above the band and ends "
         "below it has put its weight on few directions.",
         "Ordered eigenvalues of the farthest, the middle and the nearest head, over the bands of the null.",
     ),
     "statistics-by-layer": Caption(
-        "Where in the model the heads leave the null",
+        "Where in the model the heads differ from random ones",
         "Every head as a point, in order within its layer; filled where q < 0.05. In the grey band lie 99 % of random "
         "heads, and the dark bars are the layers' medians. A statistic that scales with the weights is shown over the "
         "mean of the head's own null, or, where the axis has a minus, less that mean.",
@@ -132,14 +132,14 @@ _OWN_NULL_CAPTIONS = _CAPTIONS | {
         "same z in every report, so that two models can be laid side by side.",
     ),
     "ordered-eigenvalues": Caption(
-        "Where in the spectrum the heads leave their nulls",
+        "Where in the spectrum the heads differ from their copies",
         "Eigenvalues of up to three heads at the head's own scale, each divided by the median of the head's resampled "
         "eigenvalue of that rank, over the band, in the head's colour, in which these lie. Each head has a null of "
         "its own.",
         "Ordered eigenvalues of the farthest, the middle and the nearest head, each over the band of its own null.",
     ),
     "statistics-by-layer": Caption(
-        "Where in the model the heads leave their nulls",
+        "Where in the model the heads differ from their copies",
         "Every head as a point, in order within its layer; filled where q < 0.05. The bar behind it holds 99 % of the "
         "draws of its own null. A statistic that scales with the weights is shown over the mean of that null, or, "
         "where the axis has a minus, less that mean.",

@@ -195,7 +195,7 @@ def heads_table(scores: xr.DataTree, level: float, first: str, statistics: Seque
     caption = f"Every {noun}{of}: its farthest statistic, all statistics together (omnibus), and one of your choice"
     if not of:
         caption = caption.removesuffix("of your choice") + "statistic of your choice"
-    label = f"only {noun}s that left the null"
+    label = f"only {noun}s that differ from random ones"
     held = flat["statistic"].values.tolist()
     shown_ones = flat.sel(statistic=[name for name in held if statistics is None or name in statistics])
     texts = _score_texts(shown_ones, dict.fromkeys(held, single))

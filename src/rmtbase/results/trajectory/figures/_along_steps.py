@@ -210,7 +210,7 @@ def departures(
         ax.plot(
             np.where(np.isfinite(when), when, never), y[tested], linestyle="none", marker=marker, markersize=size,
             markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.0,
-            label=f"{literal(name)} null ({out} of {when.size}{' testable' * (when.size < y.size)} left)",
+            label=f"{literal(name)} null ({out} of {when.size}{' testable' * (when.size < y.size)} differ)",
         )  # fmt: skip
     if lacking.any():
         ax.plot(
@@ -225,7 +225,7 @@ def departures(
     ax.set_xlim(-0.3, ends[-1] * 1.5)
     ax.set_ylim(len(count) - 0.5, -0.5)
     layer_axis(ax, "y", heads, theme)
-    ax.set(xlabel="step from which on it has left", ylabel="layer")
+    ax.set(xlabel="step from which on the head differs", ylabel="layer")
     return finished(ax, theme, "", legend)
 
 
