@@ -19,7 +19,7 @@ _FOLDERS: dict[tuple[str, str], str] = {
     ("plots", "drawing.axes"): ("statistic_label statistic_words"),
     ("plots", "drawing.color_scales"): ("Q_LEVELS Z_LEVELS q_colorbar z_colorbar"),
     ("plots", "drawing.null_curves"): ("null_spectrum"),
-    ("plots", "drawing.picture"): ("FORMATS content save"),
+    ("plots", "drawing.figure"): ("FORMATS content save"),
     ("plots", "drawing.theme"): ("DARK LIGHT PRINT THEMES Theme as_theme"),
     ("plots", "results.baseline.figures"): (
         "eigenvalues_by_rank element_density element_laws element_property ensemble_spectrum spectral_densities"

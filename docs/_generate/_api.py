@@ -43,7 +43,7 @@ _LITERAL = re.compile(r"(``.*?``|:\w+:`.*?`)")
 def public_modules() -> dict[str, ModuleType]:
     """``rmtbase`` and every module in it that is public, by its dotted name."""
     below = [f"rmtbase.{module.name}" for module in pkgutil.iter_modules(rmtbase.__path__) if module.name[0] != "_"]
-    below += [f"rmtbase.drawing.{name}" for name in ("theme", "picture", "color_scales", "null_curves")]
+    below += [f"rmtbase.drawing.{name}" for name in ("theme", "figure", "color_scales", "null_curves")]
     for package in map(import_module, ("rmtbase.heads", "rmtbase.tables", "rmtbase.results")):
         found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         below += [one.name for one in found if not re.search(r"\._|\.(command|terminal)$", one.name)]
@@ -53,13 +53,13 @@ def public_modules() -> dict[str, ModuleType]:
 def public_names(module: ModuleType) -> list[str]:
     """Names that a module exports: its ``__all__``, or else its own functions, classes and documented data."""
     if hasattr(module, "__all__"):
-        return sorted({*module.__all__} - {"drawings"})  # which the registry of kinds calls
+        return sorted({*module.__all__} - {"figure_recipes"})  # which the registry of kinds calls
     data = {name for _, name in ModuleAnalyzer.for_module(module.__name__).find_attr_docs()}
     return sorted(
         name
         for name, value in vars(module).items()
         if not name.startswith("_")
-        and name != "drawings"
+        and name != "figure_recipes"
         and (name in data or getattr(value, "__module__", "") == module.__name__)
     )
 

@@ -6,7 +6,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import own_axes
-from rmtbase.drawing.layout import Drawing, Look, Single
+from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single
 from rmtbase.drawing.theme import Theme, as_theme
 
 
@@ -27,6 +27,6 @@ def largest_row_shares(table: xr.Dataset, *, ax: Axes | None = None, theme: Them
     return ax
 
 
-def drawings(table: xr.Dataset, look: Look) -> dict[str, Any]:
+def figure_recipes(table: xr.Dataset, style: FigureStyle) -> dict[str, Any]:
     """Name the figure of row norms."""
-    return {"row-norms": Drawing(Single(largest_row_shares, look, table, 6.5))}
+    return {"row-norms": FigureRecipe(Single(largest_row_shares, style, table, 6.5))}

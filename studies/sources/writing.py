@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rmtbase.drawing.picture import save
+from rmtbase.drawing.figure import save
 from rmtbase.results.trajectory.figures import Animation, save_animation
 from rmtbase.tables import software_versions, write_bytes
 from studies.sources.recipe import VERDICTS, Figure, Null, Result, Row, Run, Table, label, read_results

@@ -20,7 +20,7 @@ import xarray as xr
 from safetensors.numpy import load_file
 
 import rmtbase
-from rmtbase.drawing.picture import save
+from rmtbase.drawing.figure import save
 from rmtbase.results.trajectory import summarize_trajectory
 from rmtbase.results.trajectory.figures import animation, save_animation
 from rmtbase.results.trajectory.figures import departures as draw_departures

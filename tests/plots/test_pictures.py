@@ -9,8 +9,8 @@ from IPython.core.formatters import DisplayFormatter
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
+from rmtbase.drawing.figure import save
 from rmtbase.drawing.null_curves import null_spectrum
-from rmtbase.drawing.picture import save
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.errors import MissingFileError, OutputError, ParameterError
 from rmtbase.results.figures import figures

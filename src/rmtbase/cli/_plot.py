@@ -73,7 +73,7 @@ def plot(
 
     A training run: rmtbase plot run.nc --animate spectra -o spectra.gif
     """
-    from rmtbase.drawing.picture import content, save
+    from rmtbase.drawing.figure import content, save
     from rmtbase.drawing.theme import as_theme
     from rmtbase.errors import OutputError, ParameterError
     from rmtbase.results import open_table

@@ -20,7 +20,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-from rmtbase.drawing.picture import Picture, PictureAxes
+from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
 from rmtbase.drawing.theme import Theme
 from rmtbase.shown import shown
 from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS
@@ -54,17 +54,17 @@ _COLOURBAR = 0.6  # inches for the colour bar of panels that share one
 _UNDER_TICKS = 3.9  # lines from the axes to a legend below ticks and label
 
 
-def new_figure(theme: Theme, width: float = 6.4, height: float = 4.2, title: str = "") -> Picture:
+def new_figure(theme: Theme, width: float = 6.4, height: float = 4.2, title: str = "") -> ThemedFigure:
     """Make a figure in the theme, laid out so that no label is cut off."""
-    figure = Picture(theme, width, height)
+    figure = ThemedFigure(theme, width, height)
     if title:
         figure.suptitle(title, fontsize=theme.points("axes.titlesize"), color=theme.muted)
     return figure
 
 
-def new_axes(figure: Picture, theme: Theme) -> Axes:
+def new_axes(figure: ThemedFigure, theme: Theme) -> Axes:
     """Add the only axes of a figure."""
-    return styled(figure.add_subplot(axes_class=PictureAxes), theme)
+    return styled(figure.add_subplot(axes_class=ThemedAxes), theme)
 
 
 def own_axes(ax: Axes | None, theme: Theme, table: object = None) -> Axes:
@@ -176,7 +176,7 @@ def rounded(value: float, digits: int) -> str:
     return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if exponent else text
 
 
-def fit_texts(figure: Picture) -> None:
+def fit_texts(figure: ThemedFigure) -> None:
     """Break titles and labels into lines so that they fit their panels, and the figure's title so that it fits too."""
     beside = _BESIDE + (_COLOURBAR if any(ax.get_subplotspec() is None for ax in figure.axes) else 0.0)
     for ax in figure.axes:

@@ -21,7 +21,7 @@ from rmtbase.drawing.axes import (
     panel_size,
     styled,
 )
-from rmtbase.drawing.picture import Picture, Pictures
+from rmtbase.drawing.figure import FiguresByName, ThemedFigure
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 
@@ -35,34 +35,34 @@ _SMALLER = {"font.size": 8.5}
 _WIDTHS = (2.0, 40.0)  # least and largest width of a figure, in inches
 
 
-class Look(NamedTuple):
+class FigureStyle(NamedTuple):
     """Common settings of a set of figures: theme, and width in inches or None for the default."""
 
     theme: Theme
     width: float | None
 
 
-class Drawing(NamedTuple):
+class FigureRecipe(NamedTuple):
     """Function that draws one figure of a table, and whether the figure is drawn by default."""
 
-    draw: Callable[[], Picture]
+    draw: Callable[[], ThemedFigure]
     standard: bool = True
 
 
-def drawn(drawings: Mapping[str, Drawing], names: Collection[str] | None = None) -> Pictures:
+def draw_figures(recipes: Mapping[str, FigureRecipe], names: Collection[str] | None = None) -> FiguresByName:
     """Draw the standard figures, or those whose names match; ``*`` stands for any characters and ``?`` for one."""
     named = {
-        name: drawing.draw()
-        for name, drawing in drawings.items()
-        if (drawing.standard if names is None else any(fnmatchcase(name, pattern) for pattern in names))
+        name: recipe.draw()
+        for name, recipe in recipes.items()
+        if (recipe.standard if names is None else any(fnmatchcase(name, pattern) for pattern in names))
     }
     for figure in named.values():
         fit_texts(figure)
-    return Pictures(named)
+    return FiguresByName(named)
 
 
-def look_of(theme: Theme | str, width: float | None) -> Look:
-    """Make the settings of figures with that theme and width.
+def figure_style(theme: Theme | str, width: float | None) -> FigureStyle:
+    """Return the common settings of figures with that theme and width.
 
     Raises:
         ParameterError: the theme is unknown, or the width is out of range.
@@ -73,7 +73,7 @@ def look_of(theme: Theme | str, width: float | None) -> Look:
             raise ParameterError("width", width, f"{_WIDTHS[0]:g} to {_WIDTHS[1]:g} inches")
         if width < _SMALL_PRINT:
             theme = replace(theme, settings={**_SMALLER, **theme.settings})
-    return Look(theme, width)
+    return FigureStyle(theme, width)
 
 
 class Single:
@@ -81,9 +81,9 @@ class Single:
 
     Args:
         plot: function that draws a table on axes.
-        look: theme and width.
+        style: theme and width.
         table: the table to draw.
-        width: width of the figure in inches, unless ``look`` has one.
+        width: width of the figure in inches, unless ``style`` has one.
         height: height of the figure in inches, without the legend; chosen by the width if None.
         options: options of ``plot``.
     """
@@ -91,51 +91,51 @@ class Single:
     def __init__(
         self,
         plot: Callable[..., Axes],
-        look: Look,
+        style: FigureStyle,
         table: xr.Dataset | xr.DataTree,
         width: float = 7.0,
         height: float | None = None,
         **options: Any,
     ) -> None:
-        self._plot, self._look, self._table, self._options = plot, look, table, options
-        self._width = look.width or width
+        self._plot, self._style, self._table, self._options = plot, style, table, options
+        self._width = style.width or width
         self._height = height or 0.9 + 0.48 * self._width
 
     def on(self, ax: Axes) -> Axes:
         """Draw on given axes."""
-        return self._plot(self._table, ax=ax, theme=self._look.theme, **self._options)
+        return self._plot(self._table, ax=ax, theme=self._style.theme, **self._options)
 
-    def __call__(self) -> Picture:
+    def __call__(self) -> ThemedFigure:
         """Draw a new figure."""
-        figure = new_figure(self._look.theme, self._width, self._height, model_title(self._table))
-        ax = self.on(new_axes(figure, self._look.theme))
-        figure.set_figheight(figure.get_figheight() + legend_height(ax, self._look.theme))
+        figure = new_figure(self._style.theme, self._width, self._height, model_title(self._table))
+        ax = self.on(new_axes(figure, self._style.theme))
+        figure.set_figheight(figure.get_figheight() + legend_height(ax, self._style.theme))
         return figure
 
 
 def panels(
     plot: Callable[..., Axes],
     options_of: Mapping[str, dict[str, Any]],
-    look: Look,
+    style: FigureStyle,
     columns: int,
     share_y: bool,
     height: float = 3.2,
     title: str = "",
     share_x: bool = True,
     panel: float = _PANEL,
-) -> Picture:
+) -> ThemedFigure:
     """Draw a grid of panels; the label of a shared x axis is only below the lowest panel of each column."""
     columns = min(columns, len(options_of))
-    if look.width is not None:
-        columns = min(columns, max(1, int(look.width / min(NARROWEST, _LEAST * panel))))
-    width = look.width or max(6.4, panel * columns)
+    if style.width is not None:
+        columns = min(columns, max(1, int(style.width / min(NARROWEST, _LEAST * panel))))
+    width = style.width or max(6.4, panel * columns)
     height *= min(1.0, max(0.72, width / columns / panel))
     rows = -(-len(options_of) // columns)
-    figure = new_figure(look.theme, width, height * rows, title)
+    figure = new_figure(style.theme, width, height * rows, title)
     grid = figure.subplots(rows, columns, sharex=share_x, sharey=share_y, squeeze=False)
     for place, (ax, options) in enumerate(zip(grid.flat, options_of.values(), strict=False)):
         options = dict(options)
-        plot(options.pop("table"), ax=styled(ax, look.theme), theme=look.theme, **options)
+        plot(options.pop("table"), ax=styled(ax, style.theme), theme=style.theme, **options)
         label = ax.get_xlabel()
         if share_y:
             ax.label_outer()
@@ -148,7 +148,7 @@ def panels(
     return figure
 
 
-def legend_of_all(figure: Picture, theme: Theme, same: bool = False) -> None:
+def legend_of_all(figure: ThemedFigure, theme: Theme, same: bool = False) -> None:
     """Add one legend below all panels if one panel has all entries, or one legend to each panel otherwise.
 
     If equal names mean the ``same`` in all panels, one legend joins their entries.
@@ -168,7 +168,7 @@ def legend_of_all(figure: Picture, theme: Theme, same: bool = False) -> None:
     legend_of_each(figure, theme)
 
 
-def legend_of_each(figure: Picture, theme: Theme) -> None:
+def legend_of_each(figure: ThemedFigure, theme: Theme) -> None:
     """Add a legend below each of the panels, and make the figure higher accordingly."""
     for ax in figure.axes:
         add_legend(ax, theme)

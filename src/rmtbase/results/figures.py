@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rmtbase.drawing.layout import Drawing, Look, Single, drawn, look_of
+from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, draw_figures, figure_style
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results import KINDS
@@ -54,7 +54,7 @@ def figures(
     Raises:
         ParameterError: no such table, no such theme, or a width that no figure can have.
     """
-    return drawn(_drawings(table, look_of(theme, width)), names)
+    return draw_figures(_recipes(table, figure_style(theme, width)), names)
 
 
 def plot(
@@ -80,12 +80,12 @@ def plot(
     Raises:
         ParameterError: no such figure, or ``ax`` is given for one that needs a new figure.
     """
-    drawings = _drawings(table, look_of(theme, width))
-    if name not in drawings:
-        raise ParameterError("name", name, f"one of {', '.join(drawings)}")
+    recipes = _recipes(table, figure_style(theme, width))
+    if name not in recipes:
+        raise ParameterError("name", name, f"one of {', '.join(recipes)}")
     if ax is None:
-        return drawn({name: drawings[name]}, [name])[name].axes[0]
-    draw = drawings[name].draw
+        return draw_figures({name: recipes[name]}, [name])[name].axes[0]
+    draw = recipes[name].draw
     if not isinstance(draw, Single):
         raise ParameterError("ax", "axes", f"None: {name} lays out a figure of its own")
     return draw.on(ax)
@@ -97,12 +97,12 @@ def figure_names(table: xr.Dataset | xr.DataTree) -> dict[str, bool]:
     Raises:
         ParameterError: no such table.
     """
-    return {name: drawing.standard for name, drawing in _drawings(table, look_of("light", None)).items()}
+    return {name: recipe.standard for name, recipe in _recipes(table, figure_style("light", None)).items()}
 
 
-def _drawings(table: xr.Dataset | xr.DataTree, look: Look) -> dict[str, Drawing]:
+def _recipes(table: xr.Dataset | xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
     if not isinstance(table, xr.Dataset | xr.DataTree):
         raise ParameterError("table", type(table).__name__, "a table or a scores tree; open a file by open_table")
     plain = "scores" if isinstance(table, xr.DataTree) else "baseline"
     folder = KINDS.get(str(table.attrs.get("kind")), plain)
-    return import_module(f"rmtbase.results.{folder}.figures").drawings(table, look)
+    return import_module(f"rmtbase.results.{folder}.figures").figure_recipes(table, style)

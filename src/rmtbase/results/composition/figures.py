@@ -14,9 +14,9 @@ from matplotlib.lines import Line2D
 
 from rmtbase.drawing.axes import LEVEL, LINE_STYLES, add_legend, bound, literal, model_title, own_axes, titled
 from rmtbase.drawing.color_scales import MOST_CELLS, Z, z_colorbar
-from rmtbase.drawing.layout import Drawing, Look, Single, panels
+from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, panels
 from rmtbase.drawing.not_testable import NOT_TESTABLE, hatch_cells
-from rmtbase.drawing.picture import Picture
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.composition.summary import ComposedPair, summarize_composition
@@ -131,9 +131,9 @@ def composition_graph(
     for k, kind in enumerate(table["kind"].values.tolist()):
         of_kind = [i for i, pair in enumerate(drawn) if pair.kind == kind]
         curves = [_edge(place[drawn[i].earlier], place[drawn[i].later], _BEND[kind]) for i in of_kind]
-        look = {"colors": theme.series[k], "linestyles": LINE_STYLES[k]}
+        style = {"colors": theme.series[k], "linestyles": LINE_STYLES[k]}
         ax.add_collection(
-            LineCollection(curves, linewidths=strength[of_kind], alpha=0.85, zorder=2, capstyle="butt", **look)
+            LineCollection(curves, linewidths=strength[of_kind], alpha=0.85, zorder=2, capstyle="butt", **style)
         )
         ax.add_line(
             Line2D(
@@ -238,20 +238,20 @@ def _layers_along(ax: Axes, which: str, table: xr.Dataset, theme: Theme) -> None
     (ax.set_xticks if which == "x" else ax.set_yticks)([at for at, _ in kept], [name for _, name in kept])
 
 
-def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
+def figure_recipes(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRecipe]:
     """Name each figure of compositions."""
     rows = len(dict.fromkeys(table["later_layer"].values.tolist()))
     height = min(max(3.2, 1.6 + 0.62 * rows), 12.0)
     return {
-        "composition": Drawing(partial(_composition_maps, table, look)),
-        "composition-graph": Drawing(Single(composition_graph, look, table, 8.5, height)),
+        "composition": FigureRecipe(partial(_composition_maps, table, style)),
+        "composition-graph": FigureRecipe(Single(composition_graph, style, table, 8.5, height)),
     }
 
 
-def _composition_maps(table: xr.Dataset, look: Look) -> Picture:
+def _composition_maps(table: xr.Dataset, style: FigureStyle) -> ThemedFigure:
     """Draw a map for each kind, with a common colour scale."""
     options = {kind: {"table": table, "kind": kind} for kind in table["kind"].values.tolist()}
     plot = partial(composition_heatmap, colorbar=False)
-    figure = panels(plot, options, look, len(options), share_y=True, height=4.4, title=model_title(table), panel=4.2)
-    z_colorbar(figure.axes, look.theme)
+    figure = panels(plot, options, style, len(options), share_y=True, height=4.4, title=model_title(table), panel=4.2)
+    z_colorbar(figure.axes, style.theme)
     return figure

@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from rmtbase.drawing.axes import finished, literal, model_title, new_figure, own_axes, styled
-from rmtbase.drawing.layout import NARROWEST, Drawing, Look
+from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.layout import NARROWEST, FigureRecipe, FigureStyle
 from rmtbase.drawing.not_testable import NOT_TESTABLE, cross_at_foot
-from rmtbase.drawing.picture import Picture
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
@@ -183,24 +183,24 @@ def _title(matrix: xr.Dataset) -> str:
     return f"{words} ({int(matrix['n_rows'])} × {int(matrix['n_columns'])})"
 
 
-def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
+def figure_recipes(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRecipe]:
     """Name the figure of effective depths."""
-    return {"effective-depth": Drawing(partial(_every_component, table, look))}
+    return {"effective-depth": FigureRecipe(partial(_every_component, table, style))}
 
 
-def _every_component(table: xr.Dataset, look: Look) -> Picture:
+def _every_component(table: xr.Dataset, style: FigureStyle) -> ThemedFigure:
     """Draw a row for each component on shared axes: one scale for all distances, one for all spectra."""
     components = table["component"].values.tolist()
-    width = look.width or 10.5
+    width = style.width or 10.5
     columns = 2 if width >= 2 * NARROWEST else 1
     rows = len(components) * 2 // columns
-    figure = new_figure(look.theme, width, 2.9 * rows, model_title(table))
+    figure = new_figure(style.theme, width, 2.9 * rows, model_title(table))
     grid = figure.subplots(rows, columns, sharex="col" if columns == 2 else False, squeeze=False)
     places = iter(grid.flat)
     for component in components:
         for plot in (depth_profile, depth_spectrum):
-            ax = styled(next(places), look.theme)
-            plot(table, component=component, ax=ax, theme=look.theme)
+            ax = styled(next(places), style.theme)
+            plot(table, component=component, ax=ax, theme=style.theme)
             if columns == 2 and component != components[-1]:
                 ax.set_xlabel("")
     return figure

@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import LEVEL, bound, literal, model_title, own_axes, titled
 from rmtbase.drawing.color_scales import Z, z_colorbar
-from rmtbase.drawing.layout import Drawing, Look, panels
+from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.layout import FigureRecipe, FigureStyle, panels
 from rmtbase.drawing.not_testable import NOT_TESTABLE
-from rmtbase.drawing.picture import Picture
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.figures import add_cells, components_axis
@@ -76,25 +76,25 @@ def change_heatmap(
     return ax
 
 
-def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
-    """Map the name of each figure of changes to its drawing: matrices, and heads on the residual stream's side."""
+def figure_recipes(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
+    """Map the name of each figure of changes to its recipe: matrices, and heads on the residual stream's side."""
     sides = {side: {"table": tree, "side": side} for side in _SIDES}
-    found = {"changes": Drawing(partial(_maps, tree, sides, look))}
+    found = {"changes": FigureRecipe(partial(_maps, tree, sides, style))}
     if heads := _of_heads(tree):
         of_heads = {
             name: {"table": tree, "side": "out" if name.endswith("output") else "in", "component": name}
             for name in heads
         }
-        found["changes-of-heads"] = Drawing(partial(_maps, tree, of_heads, look))
+        found["changes-of-heads"] = FigureRecipe(partial(_maps, tree, of_heads, style))
     return found
 
 
-def _maps(tree: xr.DataTree, options: dict[str, dict], look: Look) -> Picture:
+def _maps(tree: xr.DataTree, options: dict[str, dict], style: FigureStyle) -> ThemedFigure:
     plot = partial(change_heatmap, colorbar=False)
     layers = tree["matrices"].sizes["layer"]
     height = float(np.clip(1.8 + 0.22 * layers, 3.6, 9.0))
-    figure = panels(plot, options, look, 2, share_y=True, height=height, title=model_title(tree), share_x=False)
-    z_colorbar(figure.axes, look.theme)
+    figure = panels(plot, options, style, 2, share_y=True, height=height, title=model_title(tree), share_x=False)
+    z_colorbar(figure.axes, style.theme)
     return figure
 
 

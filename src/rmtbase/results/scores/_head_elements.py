@@ -112,13 +112,13 @@ class HeadElements:
         facts = {name: np.full(shape, np.nan) for name in ("sigma", "n_rows", "n_columns")}
         bins = bin_coordinates()
         histograms = {"histogram": "bin", "log_magnitude_histogram": "magnitude_bin"}
-        pictures = {name: np.full((*shape, bins[dim].size), np.nan) for name, dim in histograms.items()}
+        counts = {name: np.full((*shape, bins[dim].size), np.nan) for name, dim in histograms.items()}
         reason = np.full(shape, "", dtype=object)
         for (index, circuit), each in self._found.items():
             site, at = self._sites[index], (index, slice(len(each)), held.index(circuit))
             facts["sigma"][at] = [one.sigma for one in each]
             facts["n_rows"][at], facts["n_columns"][at] = _shape(site, circuit)
-            for name, values in pictures.items():
+            for name, values in counts.items():
                 values[at] = [getattr(one, name) for one in each]
             reason[at] = self._reasons(index, circuit, each)
             law_of, _ = _law(site, circuit, self._initialization)
@@ -131,7 +131,7 @@ class HeadElements:
         q_value = [[benjamini_hochberg(one) for one in of_component] for of_component in families]
         variables["q_value"] = of_statistic, np.moveaxis(np.array(q_value), (0, 1), (2, 3))
         variables |= {name: (dims, values) for name, values in facts.items()} | {"reason": (dims, reason.astype(str))}
-        variables |= {name: ((*dims, dim), pictures[name]) for name, dim in histograms.items()}
+        variables |= {name: ((*dims, dim), counts[name]) for name, dim in histograms.items()}
         names = {"component": [circuit.symbol for circuit in held], "element_statistic": list(STATISTICS)}
         heads = {"head": np.arange(n_heads)}
         coordinates = layer_coordinates([site.place for site in self._sites]) | heads | names | bins

@@ -1,16 +1,16 @@
 """Figures of baselines, spectra and elements of random matrices."""
 
-from rmtbase.results.baseline.figures._baseline import drawings
+from rmtbase.results.baseline.figures._baseline import figure_recipes
 from rmtbase.results.baseline.figures._baseline_panels import eigenvalues_by_rank, element_laws, spectral_densities
 from rmtbase.results.baseline.figures._element_tables import element_density, element_property
 from rmtbase.results.baseline.figures._ensemble_spectrum import ensemble_spectrum
 
 __all__ = [
-    "drawings",
     "eigenvalues_by_rank",
     "element_density",
     "element_laws",
     "element_property",
     "ensemble_spectrum",
+    "figure_recipes",
     "spectral_densities",
 ]

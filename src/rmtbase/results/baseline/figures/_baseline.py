@@ -8,9 +8,9 @@ from functools import partial
 import xarray as xr
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.layout import Drawing, Look, Single, legend_of_all, panels
+from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, legend_of_all, panels
 from rmtbase.drawing.null_curves import null_spectrum
-from rmtbase.drawing.picture import Picture
 from rmtbase.errors import ParameterError
 from rmtbase.results.baseline.figures._baseline_panels import baseline_panels
 from rmtbase.results.baseline.figures._element_tables import (
@@ -26,7 +26,7 @@ _PANELS = 12  # in one figure of spectra
 _FLAT = 8.0  # ratio of heights above which panels share a logarithmic axis
 
 
-def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
+def figure_recipes(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRecipe]:
     """Name the figures of a dataset.
 
     Raises:
@@ -35,7 +35,7 @@ def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
     if "case" not in table.dims:
         raise ParameterError("table", sorted(map(str, table.dims)), "a baseline table (dim case) or a scores tree")
     if "density_law" in table:
-        return _of_elements(table, look) if "share_outside" in table else _of_spectra(table, look)
+        return _of_elements(table, style) if "share_outside" in table else _of_spectra(table, style)
     if "bin_edge" not in table:
         raise ParameterError("table", table.attrs.get("kind"), "a baseline table: an atlas has no pictures of its own")
     first: dict[tuple[int, int], int] = {}
@@ -44,12 +44,12 @@ def drawings(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
     named = {}
     for (d_model, d_head), case in first.items():
         for name, plot in (("null-spectrum", null_spectrum), ("ordered-eigenvalues", ordered_eigenvalues)):
-            named[f"{name}-{d_model}x{d_head}"] = Drawing(Single(plot, look, table, case=case))
-    full_rank = Drawing(partial(baseline_panels, table, look, with_full_rank=True), standard=False)
-    return {**named, "baseline": Drawing(partial(baseline_panels, table, look)), "baseline-full-rank": full_rank}
+            named[f"{name}-{d_model}x{d_head}"] = FigureRecipe(Single(plot, style, table, case=case))
+    full_rank = FigureRecipe(partial(baseline_panels, table, style, with_full_rank=True), standard=False)
+    return {**named, "baseline": FigureRecipe(partial(baseline_panels, table, style)), "baseline-full-rank": full_rank}
 
 
-def _of_spectra(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
+def _of_spectra(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRecipe]:
     def share_limits(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
         # All panels share one range of x and one of y; y is logarithmic if the lowest would look flat otherwise.
         left, right, top = zip(*map(spectrum_limits, rows), strict=True)
@@ -61,24 +61,24 @@ def _of_spectra(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
             else:
                 ax.set_ylim(0.0, max(top))
 
-    return _pages(ensemble_spectrum, table, "spectra", look, share_limits)
+    return _pages(ensemble_spectrum, table, "spectra", style, share_limits)
 
 
-def _of_elements(table: xr.Dataset, look: Look) -> dict[str, Drawing]:
+def _of_elements(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRecipe]:
     def share_limits(axes: Sequence[Axes], rows: Sequence[xr.Dataset]) -> None:
         low, high = zip(*map(density_limits, rows), strict=True)
         axes[0].set_ylim(min(low), max(high))
 
-    drawings = _pages(element_density, table, "elements", look, share_limits)
+    recipes = _pages(element_density, table, "elements", style, share_limits)
     if properties := held_properties(table):
         options = {name: {"table": table, "statistic": name} for name in properties}
-        drawings["element-properties"] = Drawing(partial(_properties, options, look), standard=False)
-    return drawings
+        recipes["element-properties"] = FigureRecipe(partial(_properties, options, style), standard=False)
+    return recipes
 
 
-def _properties(options: Mapping[str, dict], look: Look) -> Picture:
-    figure = panels(partial(element_property, legend=False), options, look, len(options), share_y=False, panel=4.0)
-    legend_of_all(figure, look.theme)
+def _properties(options: Mapping[str, dict], style: FigureStyle) -> ThemedFigure:
+    figure = panels(partial(element_property, legend=False), options, style, len(options), share_y=False, panel=4.0)
+    legend_of_all(figure, style.theme)
     return figure
 
 
@@ -86,14 +86,16 @@ def _pages(
     plot: Callable[..., Axes],
     table: xr.Dataset,
     name: str,
-    look: Look,
+    style: FigureStyle,
     share_limits: Callable[[Sequence[Axes], Sequence[xr.Dataset]], None],
-) -> dict[str, Drawing]:
+) -> dict[str, FigureRecipe]:
     """Make figures with a panel for each case; panels of a figure share their axes."""
     cases = range(table.sizes["case"])
     pages = [cases[first : first + _PANELS] for first in range(0, len(cases), _PANELS)]
     return {
-        name if len(pages) == 1 else f"{name}-{number}": Drawing(partial(_page, plot, table, page, look, share_limits))
+        name if len(pages) == 1 else f"{name}-{number}": FigureRecipe(
+            partial(_page, plot, table, page, style, share_limits)
+        )
         for number, page in enumerate(pages, 1)
     }
 
@@ -102,11 +104,11 @@ def _page(
     plot: Callable[..., Axes],
     table: xr.Dataset,
     cases: Sequence[int],
-    look: Look,
+    style: FigureStyle,
     share_limits: Callable[[Sequence[Axes], Sequence[xr.Dataset]], None],
-) -> Picture:
+) -> ThemedFigure:
     options = {str(case): {"table": table, "case": case} for case in cases}
-    figure = panels(partial(plot, legend=False), options, look, 3, share_y=True)
+    figure = panels(partial(plot, legend=False), options, style, 3, share_y=True)
     share_limits(figure.axes, [table.isel(case=case) for case in cases])
-    legend_of_all(figure, look.theme)  # a case without a law has fewer lines
+    legend_of_all(figure, style.theme)  # a case without a law has fewer lines
     return figure

@@ -13,9 +13,9 @@ from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
 from rmtbase.drawing.axes import LINE_STYLES, finished, new_figure, own_axes, styled, titled
-from rmtbase.drawing.layout import Look, legend_of_all
+from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
+from rmtbase.drawing.layout import FigureStyle, legend_of_all
 from rmtbase.drawing.null_curves import eigenvalue_label
-from rmtbase.drawing.picture import Picture, PictureAxes
 from rmtbase.drawing.scales import log_axis, prefer_log
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
@@ -187,24 +187,24 @@ def spectral_densities(
     return finished(ax, theme, title, legend)
 
 
-def baseline_panels(table: xr.Dataset, look: Look, with_full_rank: bool = False) -> Picture:
+def baseline_panels(table: xr.Dataset, style: FigureStyle, with_full_rank: bool = False) -> ThemedFigure:
     """Draw the three panels side by side, or below each other if the figure is narrow.
 
     With a matrix of full rank its panels come first, and those of the products of low rank below them.
     """
     kinds = (True, False) if with_full_rank else (False,)
-    width = look.width or 3 * _PANEL
+    width = style.width or 3 * _PANEL
     columns = 3 if width >= 3 * _NARROWEST else 1
     rows = 3 * len(kinds) // columns
-    figure = new_figure(look.theme, width, (3.6 if columns == 3 else 3.0) * rows)
-    grid = iter(figure.subplots(rows, columns, squeeze=False, subplot_kw={"axes_class": PictureAxes}).flat)
+    figure = new_figure(style.theme, width, (3.6 if columns == 3 else 3.0) * rows)
+    grid = iter(figure.subplots(rows, columns, squeeze=False, subplot_kw={"axes_class": ThemedAxes}).flat)
     for full_rank in kinds:
         for plot in (element_laws, eigenvalues_by_rank, spectral_densities):
-            ax = plot(table, full_rank, ax=styled(next(grid), look.theme), theme=look.theme, legend=False)
+            ax = plot(table, full_rank, ax=styled(next(grid), style.theme), theme=style.theme, legend=False)
             if with_full_rank:
                 what = "$W$ of full rank" if full_rank else "$W_{QK}$"
-                titled(ax, f"{what}: {ax.get_title()}", look.theme)
-    legend_of_all(figure, look.theme)
+                titled(ax, f"{what}: {ax.get_title()}", style.theme)
+    legend_of_all(figure, style.theme)
     return figure
 
 
@@ -218,8 +218,8 @@ def _cases(table: xr.Dataset, theme: Theme) -> Iterator[_Case]:
         columns = {"d_model": columns["d_model"], "d_head": columns["d_head"], "sigma": columns["sigma_q"]}
     telling = {name: values for name, values in columns.items() if len(set(values)) > 1} or columns
     symbols = {"d_model": "d", "d_head": "h", "sigma": r"\sigma", "sigma_q": r"\sigma_Q", "sigma_k": r"\sigma_K"}
-    looks = zip(cycle(theme.series), cycle(LINE_STYLES), strict=False)
-    for case, (colour, style) in zip(range(len(columns["d_model"])), looks, strict=False):
+    styles = zip(cycle(theme.series), cycle(LINE_STYLES), strict=False)
+    for case, (colour, style) in zip(range(len(columns["d_model"])), styles, strict=False):
         row = table.isel(case=case)
         label = ", ".join(f"${symbols[name]} = {values[case]:g}$" for name, values in telling.items())
         keywords = {name: row[name].item() for name in names} | {"normalization": str(table.attrs["normalization"])}

@@ -212,25 +212,25 @@ class _Series(NamedTuple):
     style: Any
     hollow: bool
 
-    def bars(self, ax: Axes, value: xr.DataArray, ends: list[np.ndarray], **drawn: Any) -> None:
+    def bars(self, ax: Axes, value: xr.DataArray, ends: list[np.ndarray], **options: Any) -> None:
         there = np.isfinite(value.sel({self.along: self.name}).values)
-        ax.vlines(self.x[there], ends[0][there], ends[1][there], **drawn)
+        ax.vlines(self.x[there], ends[0][there], ends[1][there], **options)
 
-    def marks(self, ax: Axes, value: xr.DataArray, theme: Theme, **drawn: Any) -> None:
+    def marks(self, ax: Axes, value: xr.DataArray, theme: Theme, **options: Any) -> None:
         own = value.sel({self.along: self.name}).values
         there = np.isfinite(own)
         face = theme.surface if self.hollow else self.colour
         ax.plot(
             self.x[there], own[there], color=self.colour, linestyle="none", marker=self.marker, markerfacecolor=face,
-            **drawn,
+            **options,
         )  # fmt: skip
 
 
 def _beside(table: xr.Dataset, along: str, theme: Theme) -> Iterator[_Series]:
     """Iterate over the models or pairs of a table; repeated colours have hollow marks."""
     names, places = table[along].values.tolist(), np.arange(table.sizes["component"])
-    looks = zip(names, cycle(theme.series), cycle(MARKERS), cycle(LINE_STYLES), strict=False)
-    for k, (name, colour, marker, style) in enumerate(looks):
+    styles = zip(names, cycle(theme.series), cycle(MARKERS), cycle(LINE_STYLES), strict=False)
+    for k, (name, colour, marker, style) in enumerate(styles):
         x = places + 0.7 * ((k + 0.5) / len(names) - 0.5)
         yield _Series(along, name, x, colour, marker, style, k >= len(theme.series))
 

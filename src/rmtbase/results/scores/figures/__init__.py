@@ -25,7 +25,7 @@ from rmtbase.results.scores.figures._heatmaps import (
     z_heatmap,
 )
 from rmtbase.results.scores.figures._p_value_qq import p_value_qq
-from rmtbase.results.scores.figures._scores import MAIN_ELEMENT_STATISTICS, MAIN_STATISTICS, drawings
+from rmtbase.results.scores.figures._scores import MAIN_ELEMENT_STATISTICS, MAIN_STATISTICS, figure_recipes
 from rmtbase.results.scores.figures._side_by_side import compare, overlay
 from rmtbase.results.scores.figures._spectrum_and_width import spectrum_and_width
 from rmtbase.results.scores.figures._statistic_by_layer import (
@@ -50,11 +50,11 @@ __all__ = [
     "compare",
     "components_axis",
     "draw_published_band",
-    "drawings",
     "eigenvalue_density_heatmap",
     "eigenvalue_heatmap",
     "expert_z_heatmap",
     "farthest_middle_nearest",
+    "figure_recipes",
     "flagged_by_statistic",
     "head_density",
     "head_density_heatmap",

@@ -24,9 +24,9 @@ from rmtbase.drawing.axes import (
     own_axes,
     styled,
 )
+from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
 from rmtbase.drawing.groups import heads_of, null_of
-from rmtbase.drawing.layout import legend_of_all, look_of
-from rmtbase.drawing.picture import Picture, PictureAxes
+from rmtbase.drawing.layout import figure_style, legend_of_all
 from rmtbase.drawing.scales import log_axis
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
@@ -128,7 +128,7 @@ def head_spectra(
     *,
     theme: Theme | str = "light",
     width: float | None = None,
-) -> Picture:
+) -> ThemedFigure:
     """Draw the spectra of a few heads on the same axes, by rank and as density of ln λ, each with its own null.
 
     Args:
@@ -141,7 +141,7 @@ def head_spectra(
     Raises:
         ParameterError: no scores tree, no such head, no head or more than five.
     """
-    look = look_of(theme, width)
+    theme, width = figure_style(theme, width)
     if heads is None:
         held = heads_of(scores)
         places = farthest_middle_nearest(held)
@@ -151,23 +151,23 @@ def head_spectra(
         named = dict.fromkeys(heads, "")
     if not 1 <= len(named) <= len(MARKERS):
         raise ParameterError("heads", heads, f"1 to {len(MARKERS)} pairs (layer, head)")
-    wide = look.width or 9.6
-    columns = 2 if wide >= 6.0 else 1
-    figure = new_figure(look.theme, wide, 4.2 if columns == 2 else 6.6, model_title(scores))
-    left, right = figure.subplots(2 // columns, columns, squeeze=False, subplot_kw={"axes_class": PictureAxes}).flat
+    width = width or 9.6
+    columns = 2 if width >= 6.0 else 1
+    figure = new_figure(theme, width, 4.2 if columns == 2 else 6.6, model_title(scores))
+    left, right = figure.subplots(2 // columns, columns, squeeze=False, subplot_kw={"axes_class": ThemedAxes}).flat
     for ax in (left, right):
-        styled(ax, look.theme)
+        styled(ax, theme)
     every = _heads_of_layers(scores, [layer for layer, _ in named])
     drawn = [_one_of(every, *place) for place in named]
     edges = _edges(drawn)
-    looks = zip(drawn, named.values(), cycle(look.theme.series), MARKERS, LINE_STYLES, strict=False)
-    for one, words, colour, marker, style in looks:
+    styles = zip(drawn, named.values(), cycle(theme.series), MARKERS, LINE_STYLES, strict=False)
+    for one, words, colour, marker, style in styles:
         _by_rank(left, one, colour, colour, one.name + words, f"null of {one.name}, 1–99 %", marker)
         right.stairs(_share(one, edges), np.exp(edges), color=colour, linewidth=1.6, linestyle=style)
         right.stairs(_expected(one, edges), np.exp(edges), fill=True, color=colour, alpha=0.22)
     _rank_axes(left, scores, drawn)
     _density_axes(right, edges)
-    legend_of_all(figure, look.theme)
+    legend_of_all(figure, theme)
     fit_texts(figure)
     return figure
 

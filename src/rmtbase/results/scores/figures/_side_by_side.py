@@ -19,7 +19,7 @@ from matplotlib.patches import Patch
 
 from rmtbase.drawing.axes import LINE_STYLES, MARKERS, add_legend, fit_texts, literal, new_axes, new_figure, titled
 from rmtbase.drawing.color_scales import DENSITY, LOG_DENSITY, MAGNITUDE_DENSITY, Q, Z
-from rmtbase.drawing.layout import legend_of_all, look_of, panels
+from rmtbase.drawing.layout import figure_style, legend_of_all, panels
 from rmtbase.drawing.scales import reach_all
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
@@ -68,7 +68,7 @@ def compare(
         raise ParameterError("tables", tables, "at least one, by title")
     if plot is flagged_by_statistic:
         raise ParameterError("plot", plot.__name__, "one whose axes several tables can share")
-    look = look_of(theme, width)
+    style = figure_style(theme, width)
     scale = EIGENVALUE_SCALES[options["over"]] if options.get("over") in EIGENVALUE_SCALES else _SCALES.get(plot)
     shown = {title: {**options, "table": table} for title, table in tables.items()}
     rows = -(-len(shown) // _MOST_COLUMNS)
@@ -79,18 +79,18 @@ def compare(
         limits.append((*ax.get_xlim(), *ax.get_ylim()))
         return ax
 
-    figure = panels(noted, shown, look, -(-len(shown) // rows), share_y=True)
+    figure = panels(noted, shown, style, -(-len(shown) // rows), share_y=True)
     # Limits set on one of the shared axes apply to all, so they must include the limits of each panel.
     reach_all(figure.axes[0], limits, [(figure.axes[0].get_xscale(), figure.axes[0].get_yscale())] * len(limits))
     for ax, title in zip(figure.axes, shown, strict=True):
         what, *facts = ax.get_title().split("\n")
-        titled(ax, "\n".join([literal(title), *facts]), look.theme)
+        titled(ax, "\n".join([literal(title), *facts]), style.theme)
         if scale:
-            figure.suptitle(what, fontsize=look.theme.points("figure.titlesize"), color=look.theme.text)
+            figure.suptitle(what, fontsize=style.theme.points("figure.titlesize"), color=style.theme.text)
     if scale:
-        scale.bar(figure.axes, look.theme)
+        scale.bar(figure.axes, style.theme)
     else:
-        legend_of_all(figure, look.theme)
+        legend_of_all(figure, style.theme)
     fit_texts(figure)
     return figure
 

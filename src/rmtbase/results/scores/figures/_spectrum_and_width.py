@@ -11,9 +11,9 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import MARKERS, finished, fit_texts, model_title, new_figure, noun_of, styled, symbol_of
+from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
 from rmtbase.drawing.groups import heads_of
-from rmtbase.drawing.layout import legend_of_all, look_of
-from rmtbase.drawing.picture import Picture, PictureAxes
+from rmtbase.drawing.layout import figure_style, legend_of_all
 from rmtbase.drawing.scales import log_axis
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
@@ -60,7 +60,7 @@ def spectrum_and_width(
     *,
     theme: Theme | str = "light",
     width: float | None = None,
-) -> Picture:
+) -> ThemedFigure:
     """Draw the largest value, the sum, the sum of squares and the entropy of spectra against the elements' σ.
 
     σ is the root mean square of the elements, so that Σλ = Σs² = d_q d_k σ² is an identity, drawn as a line. Given σ,
@@ -85,22 +85,22 @@ def spectrum_and_width(
     size = _sizes(scores, heads)[there]
     sigma = np.sqrt(np.nansum(values, axis=1) / size)
     spectra = values if convention == "eigenvalue" else np.sqrt(values)
-    look = look_of(theme, width)
-    wide = look.width or 9.6
-    columns = 2 if wide >= 5.2 else 1
+    theme, width = figure_style(theme, width)
+    width = width or 9.6
+    columns = 2 if width >= 5.2 else 1
     circuit = circuit_of(scores.attrs)
-    figure = new_figure(look.theme, wide, 3.0 * (4 // columns), model_title(scores))
-    grid = figure.subplots(4 // columns, columns, squeeze=False, sharex=True, subplot_kw={"axes_class": PictureAxes})
+    figure = new_figure(theme, width, 3.0 * (4 // columns), model_title(scores))
+    grid = figure.subplots(4 // columns, columns, squeeze=False, sharex=True, subplot_kw={"axes_class": ThemedAxes})
     panels = _EIGENVALUES if convention == "eigenvalue" else _SINGULAR
     for place, (ax, panel) in enumerate(zip(grid.flat, panels, strict=True)):
-        styled(ax, look.theme)
+        styled(ax, theme)
         levels = _levels(heads, there, panel.free)
-        _draw(ax, panel, sigma, size, panel.of(spectra), levels, look.theme, noun_of(scores))
+        _draw(ax, panel, sigma, size, panel.of(spectra), levels, theme, noun_of(scores))
         ax.set_ylabel(panel.label)
         if place + columns >= len(panels):
             ax.set_xlabel(rf"$\sigma$ of the elements of {symbol_of(f'W_{circuit.name.upper()}')}")
             ax.tick_params(axis="x", labelbottom=True)
-    legend_of_all(figure, look.theme, same=True)
+    legend_of_all(figure, theme, same=True)
     fit_texts(figure)
     return figure
 

@@ -29,9 +29,9 @@ from rmtbase.drawing.axes import (
     styled,
     symbol_of,
 )
+from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
 from rmtbase.drawing.groups import Group, column_of, group_of
-from rmtbase.drawing.layout import look_of
-from rmtbase.drawing.picture import Picture, PictureAxes
+from rmtbase.drawing.layout import figure_style
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 from rmtbase.laws import pearson_bound
@@ -112,7 +112,7 @@ def moment_corner(
     *,
     theme: Theme | str = "light",
     width: float | None = None,
-) -> Picture:
+) -> ThemedFigure:
     """Draw the first four moments of the elements of every head against one another, with Pearson's bound.
 
     The diagonal holds the histograms; each other panel is a :func:`statistic_scatter`.
@@ -131,30 +131,31 @@ def moment_corner(
         raise ParameterError("tables", list(named), f"1 to {len(MARKERS)}, by title")
     held = {title: group_of(table, "elements", component) for title, table in named.items()}
     names = [name for name in MOMENTS if all(name in one or name in one["statistic"].values for one in held.values())]
-    look = look_of(theme, width)
-    figure = new_figure(look.theme, look.width or 8.0, 0.95 * (look.width or 8.0), f"moments of {symbol_of(component)}")
+    theme, width = figure_style(theme, width)
+    width = width or 8.0
+    figure = new_figure(theme, width, 0.95 * width, f"moments of {symbol_of(component)}")
     narrow = figure.get_figwidth() < _NARROW
-    grid = figure.subplots(len(names), len(names), sharex="col", squeeze=False, subplot_kw={"axes_class": PictureAxes})
+    grid = figure.subplots(len(names), len(names), sharex="col", squeeze=False, subplot_kw={"axes_class": ThemedAxes})
     for row, y in enumerate(names):
         for column, x in enumerate(names):
-            ax = styled(grid[row, column], look.theme)
+            ax = styled(grid[row, column], theme)
             if column > row:
                 ax.remove()
                 continue
             every = np.concatenate([_points(one, x).value for one in held.values()])
             if row != column:
-                _nulls(ax, [(_points(one, x), _points(one, y)) for one in held.values()], look.theme)
+                _nulls(ax, [(_points(one, x), _points(one, y)) for one in held.values()], theme)
             for table, colour, marker, style in zip(
-                held.values(), cycle(look.theme.series), MARKERS, LINE_STYLES, strict=False
+                held.values(), cycle(theme.series), MARKERS, LINE_STYLES, strict=False
             ):
                 own = _points(table, x)
                 if row == column:
                     counts, edges = np.histogram(own.value[np.isfinite(own.value)], _BINS, _range(every))
                     ax.stairs(counts, edges, color=colour, linestyle=style, linewidth=1.3)
                 else:
-                    _scatter(ax, own, _points(table, y), look.theme, colour, marker)
+                    _scatter(ax, own, _points(table, y), theme, colour, marker)
             if row != column:
-                _bounds(ax, x, y, every, look.theme)
+                _bounds(ax, x, y, every, theme)
             ax.set(xlabel=_symbol(x) if row == len(names) - 1 else "")
             ax.set_ylabel(("heads" if row == column else _symbol(y)) if column == 0 else "")
             ax.xaxis.set_major_locator(MaxNLocator(2 if narrow else 4))
@@ -165,12 +166,12 @@ def moment_corner(
     if len(held) > 1:
         marks = [
             grid[0, 0].plot([], [], color=colour, marker=marker, linestyle=style, label=literal(title))[0]
-            for title, colour, marker, style in zip(held, cycle(look.theme.series), MARKERS, LINE_STYLES, strict=False)
+            for title, colour, marker, style in zip(held, cycle(theme.series), MARKERS, LINE_STYLES, strict=False)
         ]
-        size, labels = look.theme.points("legend.fontsize"), [str(mark.get_label()) for mark in marks]
-        columns = legend_columns(labels, look.theme, figure.get_figwidth() - 0.3)
+        size, labels = theme.points("legend.fontsize"), [str(mark.get_label()) for mark in marks]
+        columns = legend_columns(labels, theme, figure.get_figwidth() - 0.3)
         figure.legend(marks, labels, loc="outside lower center", ncols=columns, fontsize=size, frameon=False,
-                      labelcolor=look.theme.text)  # fmt: skip
+                      labelcolor=theme.text)  # fmt: skip
     fit_texts(figure)
     return figure
 

@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rmtbase.drawing.axes import statistic_words
-from rmtbase.drawing.layout import drawn, look_of
+from rmtbase.drawing.layout import draw_figures, figure_style
 from rmtbase.drawing.svg import css_values, inline_svg, page_settings
 from rmtbase.drawing.theme import DARK, LIGHT
 from rmtbase.errors import ParameterError
@@ -86,10 +86,10 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
     caption = captions(scores, " ".join(summary.by_statistic()))
     model = shown(scores.attrs["model"])
     name = _UNNAMED.get(model, model)
-    drawings = _drawings(scores, caption) if pictures else {}
+    svgs = _svgs(scores, caption) if pictures else {}
     matrices = scores["matrices"].to_dataset() if "matrices" in scores.children else None
     experts = scores["experts"].to_dataset() if "experts" in scores.children else None
-    further = [_circuit(scores, circuit, drawings) for circuit in circuits_of(scores)[1:]]
+    further = [_circuit(scores, circuit, svgs) for circuit in circuits_of(scores)[1:]]
     script = _resource("page.js")
     return (
         _environment()
@@ -111,7 +111,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
             outliers_above=int(heads["outliers_above"].sum()),
             outliers_below=int(heads["outliers_below"].sum()),
             captions=caption,
-            drawings=drawings,
+            svgs=svgs,
             heads=heads_table(scores, summary.level, MAIN_STATISTICS[0]),
             score_columns=SCORE_COLUMNS,
             matrices=None if matrices is None else matrices_table(matrices, summary.level, "excess_kurtosis"),
@@ -189,18 +189,20 @@ def _resource(name: str) -> str:
     return files("rmtbase.results.scores.page").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _drawings(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Markup]:
+def _svgs(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Markup]:
     """Draw the figures as SVG elements, by name; further circuits have only their map."""
     maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
     captioned = {**caption, **maps}
     with page_settings() as theme:
         return {
             name: inline_svg(figure, f"f{k}", captioned[name].description)
-            for k, (name, figure) in enumerate(drawn(figures.drawings(scores, look_of(theme, None)), captioned).items())
+            for k, (name, figure) in enumerate(
+                draw_figures(figures.figure_recipes(scores, figure_style(theme, None)), captioned).items()
+            )
         }
 
 
-def _circuit(scores: xr.DataTree, name: str, drawings: Mapping[str, Markup]) -> dict[str, Any]:
+def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict[str, Any]:
     """Return the page's texts and tables about a further circuit."""
     tree, circuit = circuit_scores(scores, name), CIRCUITS[name]
     summary = summarize_scores(tree)
@@ -213,7 +215,7 @@ def _circuit(scores: xr.DataTree, name: str, drawings: Mapping[str, Markup]) -> 
         "matrix": matrix if len(circuit.factors) == 1 else Markup("{} = {}").format(matrix, formula),
         "says": says,
         "caption": of_circuit(circuit),
-        "drawing": drawings.get(f"{name}-omnibus-map"),
+        "svg": svgs.get(f"{name}-omnibus-map"),
         "figure": f"{name}-omnibus-map",
         "sentences": [*summary.verdict(), *summary.reasons(), *summary.left_out()],
         "table": heads_table(tree, summary.level, MAIN_STATISTICS[0], MAIN_STATISTICS),

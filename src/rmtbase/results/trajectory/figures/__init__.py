@@ -13,7 +13,7 @@ from rmtbase.results.trajectory.figures._animation import (
     animation_of,
     save_animation,
 )
-from rmtbase.results.trajectory.figures._trajectory import drawings
+from rmtbase.results.trajectory.figures._trajectory import figure_recipes
 
 __all__ = [
     "ANIMATION_FORMATS",
@@ -21,7 +21,7 @@ __all__ = [
     "animation",
     "animation_of",
     "departures",
-    "drawings",
+    "figure_recipes",
     "save_animation",
     "spectra_along_steps",
     "statistic_along_steps",

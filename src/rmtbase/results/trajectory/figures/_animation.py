@@ -18,9 +18,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from rmtbase.drawing.axes import fit_texts, legend_height, literal, new_axes, new_figure
+from rmtbase.drawing.figure import FEWEST_DPI, FiguresByName, ThemedFigure
 from rmtbase.drawing.groups import heads_of, matrices_of
-from rmtbase.drawing.layout import Look, look_of
-from rmtbase.drawing.picture import FEWEST_DPI, Picture, Pictures
+from rmtbase.drawing.layout import FigureStyle, figure_style
 from rmtbase.drawing.scales import reach_all
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import OutputError, ParameterError
@@ -58,33 +58,33 @@ class Animation:
         steps: step of each frame.
         draws: function that draws each frame, with the arguments ``ax`` and ``theme`` of rmtbase's plotting functions.
         title: title of the model.
-        look: theme and width.
+        style: theme and width.
     """
 
     steps: tuple[int, ...]
     draws: tuple[Callable[..., Axes], ...]
     title: str
-    look: Look
+    style: FigureStyle
 
     def __len__(self) -> int:
         return len(self.steps)
 
-    def frame(self, place: int) -> Picture:
+    def frame(self, place: int) -> ThemedFigure:
         """Draw the figure of one step; its axes have the same position and limits as in all frames."""
-        figure, ax = self._drawn(place)
+        figure, ax = self._draw(place)
         self._last_limits(ax)
         figure.set_size_inches(*self._layout[0])
         figure.set_layout_engine("none")
         ax.set_position(self._layout[1])
         return figure
 
-    def stills(self) -> Pictures:
+    def stills(self) -> FiguresByName:
         """Return every frame as a separate figure, named by its step, for print."""
         width = len(str(max(self.steps)))
-        return Pictures({f"step-{step:0{width}d}": self.frame(place) for place, step in enumerate(self.steps)})
+        return FiguresByName({f"step-{step:0{width}d}": self.frame(place) for place, step in enumerate(self.steps)})
 
-    def _drawn(self, place: int) -> tuple[Picture, Axes]:
-        theme, width = self.look.theme, self.look.width or 7.0
+    def _draw(self, place: int) -> tuple[ThemedFigure, Axes]:
+        theme, width = self.style.theme, self.style.width or 7.0
         figure = new_figure(theme, width, 0.9 + 0.48 * width, f"{self.title}, step {self.steps[place]}".lstrip(", "))
         ax = self.draws[place](ax=new_axes(figure, theme), theme=theme)
         ax.set_title("")
@@ -99,7 +99,7 @@ class Animation:
         """Axis limits and scales of every frame."""
         limits, scales = [], []
         for place in range(len(self)):
-            _, ax = self._drawn(place)
+            _, ax = self._draw(place)
             limits.append((*ax.get_xlim(), *ax.get_ylim()))
             scales.append((ax.get_xscale(), ax.get_yscale()))
         return limits, scales
@@ -107,9 +107,9 @@ class Animation:
     @cached_property
     def _layout(self) -> tuple[tuple[float, float], tuple[float, float, float, float]]:
         """Size of the figure and position of its axes, as required by the last frame."""
-        figure, ax = self._drawn(len(self) - 1)
+        figure, ax = self._draw(len(self) - 1)
         self._last_limits(ax)
-        figure.set_figheight(figure.get_figheight() + legend_height(ax, self.look.theme))
+        figure.set_figheight(figure.get_figheight() + legend_height(ax, self.style.theme))
         fit_texts(figure)
         figure.draw_without_rendering()
         width, height = figure.get_size_inches()
@@ -137,11 +137,11 @@ def animation(
         ParameterError: it is not a trajectory, or the theme, width or name is invalid.
     """
     heads = require_trajectory(trajectory)
-    look, steps = look_of(theme, width), heads["step"].values.tolist()
+    style, steps = figure_style(theme, width), heads["step"].values.tolist()
     places = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), _MOST_FRAMES)).round().astype(int)).tolist()
     draws = tuple(_drawing(trajectory, what, place) for place in places)
     return Animation(
-        tuple(int(steps[place]) for place in places), draws, literal(trajectory.attrs.get("model", "")), look
+        tuple(int(steps[place]) for place in places), draws, literal(trajectory.attrs.get("model", "")), style
     )
 
 
@@ -167,7 +167,7 @@ def animation_of(
     """
     if not steps or len(steps) != len(draws):
         raise ParameterError("draws", len(draws), f"one for each of the {len(steps)} steps, and one at least")
-    return Animation(tuple(map(int, steps)), tuple(draws), literal(title), look_of(theme, width))
+    return Animation(tuple(map(int, steps)), tuple(draws), literal(title), figure_style(theme, width))
 
 
 def save_animation(
@@ -239,7 +239,7 @@ def _gif(moving: Animation, dpi: float, frames_per_second: float) -> bytes:
     return stream.getvalue()
 
 
-def _image(figure: Picture, dpi: float) -> Image.Image:
+def _image(figure: ThemedFigure, dpi: float) -> Image.Image:
     figure.set_dpi(dpi)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()

@@ -8,9 +8,9 @@ from functools import partial
 import xarray as xr
 
 from rmtbase.drawing.axes import model_title
+from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.groups import elements_of, heads_of, matrices_of
-from rmtbase.drawing.layout import Drawing, Look, Single, legend_of_all, panels
-from rmtbase.drawing.picture import Picture
+from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, legend_of_all, panels
 from rmtbase.results.scores.figures import (
     MAIN_ELEMENT_STATISTICS,
     MAIN_STATISTICS,
@@ -20,44 +20,44 @@ from rmtbase.results.scores.figures import (
 from rmtbase.results.trajectory.figures._along_steps import departures, spectra_along_steps, statistic_along_steps
 
 
-def drawings(tree: xr.DataTree, look: Look) -> dict[str, Drawing]:
+def figure_recipes(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
     """Return the figures of a trajectory by name; figures of single statistics are drawn only on request."""
     heads = heads_of(tree)
     held = heads["statistic"].values.tolist()
     main = [name for name in MAIN_STATISTICS if name in held]
-    drawings = {"statistics-along-steps": Drawing(partial(_several, tree, main, "heads", look))}
+    recipes = {"statistics-along-steps": FigureRecipe(partial(_several, tree, main, "heads", style))}
     if "departures" in tree.children:
         layers = heads.sizes.get("layer", 1)
-        draw = Single(departures, look, tree, height=min(1.6 + 0.5 * layers, 8.0))
-        drawings["departures"] = Drawing(draw)
+        draw = Single(departures, style, tree, height=min(1.6 + 0.5 * layers, 8.0))
+        recipes["departures"] = FigureRecipe(draw)
     if str(tree.attrs["null_method"]) != "resampled":
-        drawings["spectra-along-steps"] = Drawing(Single(spectra_along_steps, look, tree))
+        recipes["spectra-along-steps"] = FigureRecipe(Single(spectra_along_steps, style, tree))
     for name in held:
-        draw = Single(statistic_along_steps, look, tree, statistic=name)
-        drawings[f"along-steps-{name}"] = Drawing(draw, standard=False)
+        draw = Single(statistic_along_steps, style, tree, statistic=name)
+        recipes[f"along-steps-{name}"] = FigureRecipe(draw, standard=False)
     if "matrices" in tree.children:
         of_matrices = matrices_of(tree)["statistic"].values.tolist()
         main = [name for name in ("weibull_shape", "weibull_scale", "excess_kurtosis") if name in of_matrices]
-        drawings["matrices-along-steps"] = Drawing(partial(_several, tree, main, "matrices", look))
+        recipes["matrices-along-steps"] = FigureRecipe(partial(_several, tree, main, "matrices", style))
         if "weibull_shape" in of_matrices:
-            drawings["weibull-plane"] = Drawing(Single(weibull_plane, look, tree))
+            recipes["weibull-plane"] = FigureRecipe(Single(weibull_plane, style, tree))
         if "log_magnitude_histogram" in matrices_of(tree):
             for name in matrices_of(tree)["component"].values.tolist():
-                draw = Single(magnitudes_along_steps, look, tree, component=name)
-                drawings[f"magnitudes-along-steps-{name}"] = Drawing(draw, standard=False)
+                draw = Single(magnitudes_along_steps, style, tree, component=name)
+                recipes[f"magnitudes-along-steps-{name}"] = FigureRecipe(draw, standard=False)
         for name in [*of_matrices, "sigma"]:
-            draw = Single(statistic_along_steps, look, tree, statistic=name, group="matrices")
-            drawings[f"matrices-along-steps-{name}"] = Drawing(draw, standard=False)
+            draw = Single(statistic_along_steps, style, tree, statistic=name, group="matrices")
+            recipes[f"matrices-along-steps-{name}"] = FigureRecipe(draw, standard=False)
     if "elements" in tree["heads"].children:
         of_elements = elements_of(tree)["statistic"].values.tolist()
         main = [name for name in MAIN_ELEMENT_STATISTICS if name in of_elements]
-        drawings["elements-along-steps"] = Drawing(partial(_several, tree, main, "elements", look), standard=False)
-    return drawings
+        recipes["elements-along-steps"] = FigureRecipe(partial(_several, tree, main, "elements", style), standard=False)
+    return recipes
 
 
-def _several(tree: xr.DataTree, names: Sequence[str], group: str, look: Look) -> Picture:
+def _several(tree: xr.DataTree, names: Sequence[str], group: str, style: FigureStyle) -> ThemedFigure:
     options = {name: {"table": tree, "statistic": name, "group": group} for name in names}
     plain = partial(statistic_along_steps, legend=False)
-    figure = panels(plain, options, look, 2, share_y=False, title=model_title(tree))
-    legend_of_all(figure, look.theme)
+    figure = panels(plain, options, style, 2, share_y=False, title=model_title(tree))
+    legend_of_all(figure, style.theme)
     return figure

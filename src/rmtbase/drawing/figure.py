@@ -33,7 +33,7 @@ _UNDATED: dict[str, dict[str, Any]] = {
 }
 
 
-class Picture(Figure):
+class ThemedFigure(Figure):
     """Figure in a theme, which a notebook displays.
 
     Attributes:
@@ -67,8 +67,8 @@ class Picture(Figure):
         return "text/html", self._repr_html_()
 
 
-class PictureAxes(Axes):
-    """Axes that a notebook displays by their figure."""
+class ThemedAxes(Axes):
+    """Axes that a notebook displays with their whole figure."""
 
     def _repr_png_(self) -> bytes:
         return content({"": _figure_of(self)}, "png", _SHOWN_DPI)
@@ -80,7 +80,7 @@ class PictureAxes(Axes):
         return "text/html", self._repr_html_()
 
 
-class Pictures(dict[str, Figure]):
+class FiguresByName(dict[str, Figure]):
     """Figures by name, which a notebook displays one below the other."""
 
     def _repr_html_(self) -> str:
