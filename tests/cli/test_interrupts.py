@@ -10,6 +10,7 @@ import time
 import pytest
 from interrupts import BASELINE, COMMANDS, Moment, Run, Whole, interrupted
 
+from exhaustive import mostly_exhaustive
 from rmtbase.heads.read_sites import read_sites, require_circuits
 from rmtbase.models import open_model
 from rmtbase.montecarlo import read_plan, run_in_memory
@@ -19,7 +20,10 @@ from rmtbase.tables import open_baseline
 NOTHING_YET = Whole(seconds=60.0, files=frozenset(), table=None)
 
 
-@pytest.mark.parametrize(("after", "terminal"), [(0.0, False), (0.05, True), (0.2, False), (0.5, True)])
+MOMENTS = [(0.0, False), (0.05, True), (0.2, False), (0.5, True)]
+
+
+@pytest.mark.parametrize(("after", "terminal"), mostly_exhaustive(MOMENTS, always={0.2}))
 def test_interrupt_in_the_first_moments_is_one_line_and_status_130(after, terminal, tmp_path):
     run = interrupted(tmp_path, COMMANDS["demo"], Moment(after, terminal=terminal), NOTHING_YET)
     assert run is not None
@@ -173,19 +177,20 @@ def there():
 """
 
 
-@pytest.mark.parametrize("how", SWALLOWED)
+@pytest.mark.parametrize("how", mostly_exhaustive(SWALLOWED, always={"by one that goes on while it handles another"}))
 def test_no_interrupt_is_lost_or_told_twice(how):
     ran = hooked(SWALLOWED[how])
     assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted\n")
 
 
-@pytest.mark.parametrize("how", NEVER_STOPS)
+@pytest.mark.parametrize("how", mostly_exhaustive(NEVER_STOPS, always={"code that catches every interrupt"}))
 def test_every_command_ends_within_a_bounded_time(how):
     patience = "import threading\nimport rmtbase.terminal.signals as signals\nsignals._PATIENCE = 0.5\n"
     ran = hooked(patience + NEVER_STOPS[how])
     assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted; what it was doing did not stop within 0.5 s\n")
 
 
+@pytest.mark.exhaustive
 def test_third_interrupt_ends_native_code_at_once():
     code = """
 import threading
@@ -201,12 +206,14 @@ def there():
     assert time.monotonic() - begin < 8.0  # of which most is the start; without it, ten seconds of patience
 
 
+@pytest.mark.exhaustive
 def test_what_an_interrupt_undoes_is_undone_to_its_end():
     ran = hooked(UNDONE)
     assert (ran.returncode, ran.stderr) == (130, "rmtbase: interrupted\n")
     assert ran.stdout.split() == [str(part) for part in range(10)]
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_that_is_seen_when_the_work_is_done_says_so():
     ran = hooked(AT_THE_END)
     said = "rmtbase: interrupted; too late to stop anything: the command had done its work\n"
@@ -214,6 +221,7 @@ def test_an_interrupt_that_is_seen_when_the_work_is_done_says_so():
     assert "upper_edge" in ran.stdout
 
 
+@pytest.mark.exhaustive
 def test_interrupt_that_the_process_was_started_to_ignore_is_ignored(tmp_path):
     code = "signal.signal(signal.SIGINT, signal.SIG_IGN)\nimport rmtbase.__main__\ndef there():\n    interrupt()"
     ran = hooked(code)
@@ -267,6 +275,7 @@ def test_closed_stdout_is_an_error_that_a_closed_stderr_does_not_tell():
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, b"", b"")
 
 
+@pytest.mark.exhaustive
 def test_workers_that_are_just_starting_do_not_see_the_interrupt_of_a_terminal(tmp_path):
     run = Run(tmp_path, COMMANDS["baseline --workers 2"])
     while run.process.poll() is None and sum("spawn_main" in line for line in run.processes().values()) < 2:

@@ -60,14 +60,14 @@ KINDS = ("table comparison,baseline", "line head,z_score", "titles layer,head,fa
          "latex", "html", "pdf", "svg", "png", "gif", "mp4")  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("other", OTHERS)
-def test_what_rmtbase_did_not_write_as_that_kind_stays(kind, other, tmp_path):
+def test_what_rmtbase_did_not_write_as_that_kind_stays(other, tmp_path):
     path = tmp_path / "there"
     OTHERS[other](path)
-    with pytest.raises(OutputError, match=r"a file that is no .* is there; name another, or overwrite it"):
-        require_replaceable(path, kind)
-    require_replaceable(path, kind, overwrite=True)
+    for kind in KINDS:
+        with pytest.raises(OutputError, match=r"a file that is no .* is there; name another, or overwrite it"):
+            require_replaceable(path, kind)
+        require_replaceable(path, kind, overwrite=True)
 
 
 EXPORTS = (("a.csv",), ("a.tex",), ("a.parquet",), ("a.csv", "--columns", "head,z_score"))

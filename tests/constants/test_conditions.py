@@ -28,26 +28,30 @@ def at_shape(function, **scale):
 EVERY = [*constants.constants(), *(at_shape(one, **scale) for one in constants.functions() for scale in SCALES)]
 
 
-@pytest.mark.parametrize("entry", [*EVERY, *constants.functions()], ids=lambda entry: entry.name)
-def test_every_constant_states_all_its_conditions(entry):
+def test_every_constant_states_all_its_conditions():
+    for entry in (*EVERY, *constants.functions()):
+        states_its_conditions(entry)
+
+
+def states_its_conditions(entry):
     of_analysis = entry.name == "zeta_prime_minus_one"
     wanted = {"holds"} if of_analysis else {"matrix", "normalization", "sigma", "shape", "convention", "holds"}
-    assert set(entry.conditions.stated()) == wanted
+    assert set(entry.conditions.stated()) == wanted, entry.name
     if not of_analysis:
-        assert "σ" in entry.conditions.sigma
-        assert re.search("limit|exact|order", entry.conditions.holds)
+        assert "σ" in entry.conditions.sigma, entry.name
+        assert re.search("limit|exact|order", entry.conditions.holds), entry.name
     for text in entry.conditions.stated().values():
-        assert text == text.strip()
-        assert "\n" not in text
+        assert text == text.strip(), entry.name
+        assert "\n" not in text, entry.name
 
 
-@pytest.mark.parametrize("entry", constants.constants(), ids=lambda entry: entry.name)
-def test_complex_matrices_are_said_to_be_so_and_have_no_transpose(entry):
-    of_complex = "complex" in entry.description or "tracy_widom_2" in entry.name
-    stated = " ".join(entry.conditions.stated().values())
-    assert ("complex" in stated) == of_complex
-    assert not (of_complex and "ᵀ" in stated)
-    assert (r"X^{\dagger}X" in as_latex_sentence(entry)) == ("tracy_widom_2" in entry.name)
+def test_complex_matrices_are_said_to_be_so_and_have_no_transpose():
+    for entry in constants.constants():
+        of_complex = "complex" in entry.description or "tracy_widom_2" in entry.name
+        stated = " ".join(entry.conditions.stated().values())
+        assert ("complex" in stated) == of_complex, entry.name
+        assert not (of_complex and "ᵀ" in stated), entry.name
+        assert (r"X^{\dagger}X" in as_latex_sentence(entry)) == ("tracy_widom_2" in entry.name), entry.name
 
 
 @pytest.mark.parametrize("name", ["product_upper_edge", "product_lower_edge"])
@@ -175,26 +179,30 @@ def test_the_sentence_of_an_edge():
     )
 
 
-@pytest.mark.parametrize("constant", EVERY, ids=lambda one: one.name)
-def test_every_sentence_has_value_conditions_and_keys(constant):
+def test_every_sentence_has_value_conditions_and_keys():
+    for constant in EVERY:
+        sentence_has_value_conditions_and_keys(constant)
+
+
+def sentence_has_value_conditions_and_keys(constant):
     text, tex = as_sentence(constant), as_latex_sentence(constant)
-    assert re.match(r"[A-ZRN√]", text)
+    assert re.match(r"[A-ZRN√]", text), text
     assert text.endswith(f"computed with rmtbase {rmtbase.__version__} [{len(constant.references) + 1}].")
     assert all(phrase in text for phrase in constant.conditions.stated().values()) or not constant.conditions.matrix
     assert not re.search(r"[\\{}$]", re.sub(r"_\{[^{}]*\}|_\{[^{}]*_\{?[^{}]*\}?\}", "", text)), text
-    assert tex.isascii()
+    assert tex.isascii(), constant.name
     cited = ",".join(re.findall(r"\\cite\{([^}]*)\}", tex)).split(",")
-    assert cited == [*constant.references, "rmtbase"]
-    assert set(cited) == set(re.findall(r"^@\w+\{([^,]+),", constant.bibtex(), re.MULTILINE))
-    assert not re.search(r"(?<!\\)[%&#]", tex)
+    assert cited == [*constant.references, "rmtbase"], constant.name
+    assert set(cited) == set(re.findall(r"^@\w+\{([^,]+),", constant.bibtex(), re.MULTILINE)), constant.name
+    assert not re.search(r"(?<!\\)[%&#]", tex), tex
 
 
-@pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
-def test_what_is_called_an_eigenvalue_is_one_of_the_matrix_that_is_named(one):
+def test_what_is_called_an_eigenvalue_is_one_of_the_matrix_that_is_named():
     # Of XᵀX, X†X, PPᵀ and W_QKᵀW_QK, or complex ones; W_QK itself and a factor have singular values.
-    for what in re.findall(r"[^ ]+ eigenvalues? of [^ ,;]+", f"{one.description} {one.conditions}"):
-        assert re.search(r"(XᵀX|X†X|PPᵀ|W_QKᵀW_QK)$|^complex", what), what
-    assert not re.search(r"eigenvalues?( of one| $|$)", one.description), one.description
+    for one in EVERY:
+        for what in re.findall(r"[^ ]+ eigenvalues? of [^ ,;]+", f"{one.description} {one.conditions}"):
+            assert re.search(r"(XᵀX|X†X|PPᵀ|W_QKᵀW_QK)$|^complex", what), what
+        assert not re.search(r"eigenvalues?( of one| $|$)", one.description), one.description
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None or shutil.which("bibtex") is None, reason="needs pdflatex, bibtex")

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import MissingDependencyError, WorkerError
 from rmtbase.montecarlo import _dask, compute_chunk, make_plan, read_plan, run_in_memory, run_plan
 from telling import Told
@@ -93,6 +94,21 @@ def worker_under(nanny):
     )
 
 
+def test_a_worker_of_a_scheduler_draws_the_table_of_one_process(plan, table, tmp_path, assert_same):
+    from distributed import LocalCluster
+
+    quiet = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # or it asks for a port that others may have
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp",
+        scheduler_kwargs=quiet,
+    ) as cluster:  # fmt: skip
+        told = Told()
+        drawn = run_plan(plan, tmp_path / "table.nc", scheduler=cluster.scheduler_address, progress=told)
+    assert_same(drawn, table)
+    assert told.notes[0] == "drawing on 1 Dask worker"
+
+
+@pytest.mark.exhaustive
 def test_workers_and_nannies_killed_in_the_middle_cost_nothing_but_time(
     cluster, long_plan, long_table, tmp_path, assert_same, capfd
 ):
@@ -118,6 +134,7 @@ def test_workers_and_nannies_killed_in_the_middle_cost_nothing_but_time(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.exhaustive
 def test_last_worker_that_is_lost_is_an_error_that_keeps_the_chunks(
     cluster, tmp_path, long_plan, long_table, assert_same, monkeypatch
 ):
@@ -157,6 +174,7 @@ def alive(process):
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.exhaustive
 def test_client_and_local_workers_killed_leave_no_process_and_a_run_that_goes_on(
     start, tmp_path, long_table, assert_same
 ):
@@ -176,9 +194,10 @@ def test_client_and_local_workers_killed_leave_no_process_and_a_run_that_goes_on
     assert_same(run_plan(read_plan(output.with_suffix(".toml")), output), long_table)
 
 
-@pytest.mark.parametrize(
-    "address", ["127.0.0.1:1", "tcp://127.0.0.1:1", "nowhere.invalid:8786", "nonsense", "ftp://x:1", ""]
-)
+ADDRESSES = ["127.0.0.1:1", "tcp://127.0.0.1:1", "nowhere.invalid:8786", "nonsense", "ftp://x:1", ""]
+
+
+@pytest.mark.parametrize("address", mostly_exhaustive(ADDRESSES, always={"tcp://127.0.0.1:1"}))
 def test_address_without_a_scheduler_is_named(address, plan, tmp_path, monkeypatch, watch):
     monkeypatch.setattr(_dask, "_TIMEOUT", 0.3)
     before = watch(tmp_path)
@@ -249,6 +268,7 @@ def heard(address, context=None):
         return b""
 
 
+@pytest.mark.exhaustive
 def test_strangers_are_shut_out(start, tmp_path):
     run = start(PLAN.replace("400", "40000"), tmp_path / "table.nc", "--workers", 1)
     run.until(lambda: run.drawn() > 5)

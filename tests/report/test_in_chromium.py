@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from exhaustive import mostly_exhaustive
 from rmtbase.results.scores import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
@@ -30,6 +31,7 @@ FLAGS = (
     "--dump-dom",
 )
 LIGHT, DARK = "--blink-settings=preferredColorScheme=1", "--blink-settings=preferredColorScheme=0"
+EVERY_LOOK = pytest.mark.parametrize("look", mostly_exhaustive(["light", "dark", "phone"], always={"light"}))
 PROBE = (Path(__file__).parent / "probe.js").read_text()
 
 
@@ -74,6 +76,7 @@ def test_the_page_opens_from_disk_without_a_word_on_the_console(page, tmp_path):
     assert 'aria-sort="none"' in dom  # the page's own script ran under its policy
 
 
+@pytest.mark.exhaustive
 def test_an_error_would_be_seen_on_the_console_and_the_policy_stops_foreign_scripts(page, tmp_path):
     broken = page.replace("</body>", "<script>window.hacked = 1</script><img src='http://127.0.0.1:9/x.png'></body>")
     (tmp_path / "report.html").write_text(broken, encoding="utf-8")
@@ -81,7 +84,7 @@ def test_an_error_would_be_seen_on_the_console_and_the_policy_stops_foreign_scri
     assert len([line for line in console if "Content Security Policy" in line]) == 2
 
 
-@pytest.mark.parametrize("look", ["light", "dark"])
+@pytest.mark.parametrize("look", mostly_exhaustive(["light", "dark"], always={"light"}))
 def test_every_figure_is_visible(look, request):
     seen = request.getfixturevalue(look)
     assert len(seen["figures"]) == 9
@@ -109,18 +112,19 @@ def phone(page, tmp_path_factory):
     return json.loads(html.unescape(re.search(r'<pre id="probe">(.*?)</pre>', dom, re.DOTALL).group(1)))
 
 
-@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+@EVERY_LOOK
 def test_nothing_overflows_the_window(look, request):
     assert request.getfixturevalue(look)["overflow"] <= 0
 
 
+@pytest.mark.exhaustive
 def test_figures_that_scroll_say_so(light, phone):
     assert phone["width"] == 320
     assert set(phone["hints"]) == {"block"}
     assert set(light["hints"]) == {"none"}
 
 
-@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+@EVERY_LOOK
 def test_tables_that_scroll_say_so(look, request):
     tables = request.getfixturevalue(look)["tables"]
     assert len(tables) == 2
@@ -132,13 +136,14 @@ def test_headers_have_their_words_for_paper(light):
     assert light["on_paper"] == light["titles"]
 
 
-@pytest.mark.parametrize("look", ["light", "phone"])
+@pytest.mark.parametrize("look", mostly_exhaustive(["light", "phone"], always={"light"}))
 def test_all_rows_can_be_had_at_once(look, request):
     whole = request.getfixturevalue(look)["whole"]
     assert whole["pressed"] == "true"
     assert whole["hidden"] <= 1
 
 
+@pytest.mark.exhaustive
 def test_the_page_and_its_figures_follow_light_and_dark(light, dark):
     assert (light["dark"], dark["dark"]) == (False, True)
     assert light["background"] == "rgb(255, 255, 255)"
