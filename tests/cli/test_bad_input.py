@@ -388,7 +388,7 @@ def test_baseline_that_lacks_the_shape_is_answered_with_a_visible_note(run, mode
     before = other.read_bytes()
     first = run("score", model_folder, "--baseline", other, "--draws", 300, "--json")
     assert first.status == 0
-    assert f"rmtbase: {other} holds (31, 8), (32, 4) and not (32, 8), which is needed" in first.err
+    assert f"rmtbase: {other} holds (31, 8), (32, 4), but not (32, 8)" in first.err
     assert "null of (d_model, d_head) = (32, 8), 300 draws, seed 0: simulated now and kept in the cache" in first.err
     assert len(list((tmp_path / "cache").iterdir())) == 1
     second = run("score", model_folder, "--baseline", other, "--draws", 300, "--json")

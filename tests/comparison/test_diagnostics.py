@@ -234,7 +234,7 @@ def test_drifts_of_independent_untrained_weights_are_standard_normal():
 
 
 def test_scores_without_fits_are_refused_by_name(scored):
-    with pytest.raises(ParameterError, match="scores of heads alone"):
+    with pytest.raises(ParameterError, match="only scores of heads"):
         diagnose(scored(1, matrices=False))
     tree = scored(1).copy()
     few = tree["matrices"].to_dataset().sel(statistic=["mean", "weibull_shape"])

@@ -9,7 +9,7 @@ from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
 from rmtbase.models import open_model
 
 LAYER = "model.layers.{}.self_attn."
-UNSEEN = "split into heads: the configuration's word alone, no tensor shows the head size"
+UNSEEN = "split into heads by the configuration only: no tensor shows the head size"
 
 
 def array(*shape):

@@ -99,7 +99,7 @@ def test_more_draws_say_what_they_go_on_from(kept, tmp_path):
     plan = read_plan(tmp_path / "more.toml")
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     status = plan_status(plan, kept)
-    assert f"{folder} is that of 45 draws: a run goes on from its whole chunks" in status
+    assert f"{folder} holds a run of 45 draws: this one goes on from its whole chunks" in status
     assert f"{folder}: 40 draws in 4 chunks there, 83 draws in 9 chunks left" in status
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     told = Told()

@@ -120,12 +120,10 @@ def test_far_more_workers_than_cores(workers, tmp_path):
 def test_status_says_what_a_run_would_take(tmp_path):
     said = plan_status(make_plan("gaussian_matrix", SMALL, 10**7), tmp_path / "table.nc")
     # 16 statistics, 4 eigenvalues and a norm, 8 bytes each; the sample's 16 twice in memory.
-    assert said[-1].startswith(
-        "what is left would take 1.6 GiB of disk in 153 files, 1.2 GiB for the table's sample, and "
-    )
+    assert said[-1].startswith("the rest would take 1.6 GiB of disk in 153 files, 1.2 GiB for the table's sample, and ")
     assert said[-1].endswith("2.4 GiB of memory")
     without = plan_status(make_plan("gaussian_matrix", SMALL, 10**7, keep_sample=False), tmp_path / "table.nc")
-    assert without[-1].startswith("what is left would take 1.6 GiB of disk in 153 files, and ")
+    assert without[-1].startswith("the rest would take 1.6 GiB of disk in 153 files, and ")
     assert without[-1].endswith("MiB of memory")
     elements = make_plan("initialized_matrix", [LARGE[0] | {"n_rows": 8, "n_columns": 8}], 10, measure="elements")
     assert (

@@ -97,7 +97,7 @@ def test_status_says_what_is_there_and_what_is_left_and_changes_nothing(plan, ou
     assert first == f"plan small ({plan.hash[:12]}): 120 draws in 12 chunks"
     assert damaged.startswith(f"not sound, to be drawn again: {stopped}")
     assert last == f"{stopped}: 40 draws in 4 chunks there, 80 draws in 8 chunks left"
-    assert would_take.startswith("what is left would take 17.1 KiB of disk in 8 files, 15.0 KiB for the table's sample")
+    assert would_take.startswith("the rest would take 17.1 KiB of disk in 8 files, 15.0 KiB for the table's sample")
     before.assert_untouched()
     run_plan(plan, output)
     assert plan_status(plan, output)[1:] == [f"{output} is its table: nothing is left to draw"]

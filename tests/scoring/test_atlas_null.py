@@ -173,7 +173,7 @@ def test_an_atlas_may_be_given_as_the_baseline(arrays, atlas, as_shipped, nothin
 def test_a_given_atlas_that_lacks_the_shape_is_said_to(arrays, demo_table, as_shipped, nothing_is_simulated):
     notes = Told()
     rmtbase.score_heads(*arrays, Table(compact_baseline(demo_table)), progress=notes)
-    assert notes[0].startswith("the baseline dataset holds (128, 16) and not (32, 8)")
+    assert notes[0].startswith("the baseline dataset holds (128, 16), but not (32, 8)")
     assert notes[1] == f"null of (32, 8): from the atlas shipped with rmtbase ({DRAWS} draws)"
 
 

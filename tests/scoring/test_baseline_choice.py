@@ -59,8 +59,7 @@ def test_a_neighbours_null_is_never_used(d_model, d_head, arrays):
     np.testing.assert_array_equal(scores["heads"]["p_value"], expected["heads"]["p_value"])
     np.testing.assert_array_equal(scores["heads"]["null_mean"], expected["heads"]["null_mean"])
     assert notes[0] == (
-        f"the baseline dataset holds ({d_model}, {d_head}) and not (32, 8), which is needed: "
-        "that case is taken separately"
+        f"the baseline dataset holds ({d_model}, {d_head}), but not (32, 8): the null of that shape is taken separately"
     )
     assert notes[1].startswith("null of (d_model, d_head) = (32, 8), 300 draws, seed 0: ")
 

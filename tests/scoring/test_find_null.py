@@ -89,7 +89,7 @@ def test_kept_spectra_of_another_chain_are_made_again(cache):
 def test_shapes_of_a_given_table_are_said_and_the_chain_is_taken_separately():
     told = Told()
     found = null_of("gaussian", (16, 4, 10), told, baseline=cached_baseline(16, 4, 20))
-    assert "holds (16, 4) and not (16, 4, 10), which is needed: that case is taken separately" in told[0]
+    assert "holds (16, 4), but not (16, 4, 10): the null of that shape is taken separately" in told[0]
     assert found.dims == (16, 4, 10)
 
 
@@ -121,8 +121,8 @@ def test_latent_attention_has_a_null_of_its_own():
         ("signs", LATENT, "null", "products of matrices"),
         ("signs", (12, 9, 5, 6, 12), "null", "products of matrices"),
         ("axes", (6, 10), "null", "no permutation of its rows changes the singular values of one factor"),
-        ("gaussian", (1, 10), "rank", "the scale is all there is"),
-        ("gaussian", (16, 1, 16), "d_head", "the scale is all there is"),
+        ("gaussian", (1, 10), "rank", "has only its scale"),
+        ("gaussian", (16, 1, 16), "d_head", "has only its scale"),
         ("analytic", (16, 7, 12), "null", "at rank = 7"),
     ],
 )

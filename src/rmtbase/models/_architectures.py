@@ -24,7 +24,7 @@ __all__ = ["find_inventory", "find_sites", "known_types"]
 
 LATENT_NORMS = "norms between the factors of latent queries and keys: recorded, not folded in"
 ROUNDED = "stored in float64: rounded to float32"
-HEADS_UNSEEN = "split into heads: the configuration's word alone, no tensor shows the head size"
+HEADS_UNSEEN = "split into heads by the configuration only: no tensor shows the head size"
 _SHOWN = 3  # names in a message
 # Tensors in an attention module that do not affect queries and keys: masks and rotary tables.
 _BYSTANDERS = re.compile(r"bias|masked_bias|rotary_emb\..+")

@@ -15,7 +15,7 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 MOST_FILES = 10_000  # names in a folder that are searched
 _LISTED, _LONGEST_NAME = 6, 60
-WEIGHTS_ALONE = "the folder holds weights alone"
+WEIGHTS_ALONE = "the folder holds only weights"
 
 
 class Format(NamedTuple):
@@ -210,14 +210,14 @@ def held_instead(names: list[str], name: str) -> tuple[str, str]:
     """Describe the content of a folder by the names in it, and what to do."""
     if name == "config.json" and (held := [weights for weights in MODEL_WEIGHTS if weights in names]):
         return (
-            f"the folder holds weights alone, {listed(held)}",
+            f"{WEIGHTS_ALONE}, {listed(held)}",
             f"put the model's config.json beside them, or {_SITES}",
         )
     for pattern, kind in (*_FORMATS, _SHARDS, _OTHER_NAME):
         held = [file for file in names if pattern.fullmatch(file)]
         if held:
             return f"the folder holds {kind.found}: {listed(held)}", kind.advice
-    holds = f"the folder holds {listed(names)} alone" if names else "the folder is empty"
+    holds = f"the folder holds only {listed(names)}" if names else "the folder is empty"
     return holds, "download the checkpoint again, or pass its folder"
 
 

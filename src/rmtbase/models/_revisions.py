@@ -137,7 +137,9 @@ def _chosen(wanted: Sequence[str], there: Mapping[str, int], what: str) -> list[
         number, colon, name = one.partition(":")
         if one == ALL:
             if not there:
-                raise ParameterError("revisions", one, f"{what} whose names tell their steps (step512, checkpoint-512)")
+                raise ParameterError(
+                    "revisions", one, f"{what} whose names state their steps (step512, checkpoint-512)"
+                )
             found += [(step, name) for name, step in there.items()]
         elif colon and number.isdecimal() and name:
             found.append((int(number), name))
@@ -148,11 +150,13 @@ def _chosen(wanted: Sequence[str], there: Mapping[str, int], what: str) -> list[
         elif (step := step_of(one)) is not None:
             found.append((step, one))  # opening it raises if it does not exist
         else:
-            raise ParameterError("revisions", one, f"{_some(there)}; put the steps before any other name: '5000:{one}'")
+            raise ParameterError("revisions", one, f"{_some(there)}; other names need their step: '5000:{one}'")
     found = sorted(set(found))
     for (step, name), (next_step, other) in pairwise(found):
         if step == next_step:
-            raise ParameterError("revisions", f"{name}, {other}", f"one of step {step}: name those that are meant")
+            raise ParameterError(
+                "revisions", f"{name}, {other}", f"only one of step {step}: list the revisions that are meant"
+            )
     if twice := [name for name, count in Counter(name for _, name in found).items() if count > 1]:
         raise ParameterError("revisions", twice[0], "a revision of one step: it is given for several")
     return found
@@ -161,7 +165,7 @@ def _chosen(wanted: Sequence[str], there: Mapping[str, int], what: str) -> list[
 def _some(there: Mapping[str, int]) -> str:
     names = sorted(there, key=lambda name: there[name])
     shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    return f"'{ALL}', or some of {shown}" if names else "names that tell a number of steps, as step512 does"
+    return f"'{ALL}', or some of {shown}" if names else "names that state a number of steps, such as step512"
 
 
 def _steps_in(folder: Path) -> dict[str, int]:

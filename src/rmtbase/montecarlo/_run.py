@@ -203,7 +203,7 @@ def draw_chunks(
             _draw(store, left, executor, solvers, progress)
         left = plan.chunks.without(store.present())
     there = f"chunks {first:,} to {stop - 1:,} are in {shown(store.folder)}"
-    others = f"{_amount(left)} of others left" if left.size else "a run without a range writes the table"
+    others = f"{_amount(left)} of the rest left" if left.size else "a run without a range writes the table"
     progress.note(f"{there}; {others}")
 
 
@@ -225,7 +225,7 @@ def plan_status(plan: Plan, output: Path | str) -> list[str]:
     require_store(folder, plan)
     store = Store(folder, plan)
     if (fewer := store.extended_from) is not None:
-        lines.append(f"{shown(folder)} is that of {fewer:,} draws: a run goes on from its whole chunks")
+        lines.append(f"{shown(folder)} holds a run of {fewer:,} draws: this one goes on from its whole chunks")
     there = [number for number in store.present() if not store.was_shorter(plan.chunks.numbered(number))]
     wrong = {number: store.unsound(plan.chunks.numbered(number)) for number in there}
     lines += [f"not sound, to be drawn again: {what}" for what in wrong.values() if what is not None]
@@ -235,7 +235,7 @@ def plan_status(plan: Plan, output: Path | str) -> list[str]:
     return [
         *lines,
         f"{shown(folder)}: {_amount(there)} there, {_amount(left)} left",
-        f"what is left would take {cost(plan, left)}",
+        f"the rest would take {cost(plan, left)}",
     ]
 
 
@@ -251,10 +251,10 @@ def finished_table(output: Path, plan: Plan) -> tuple[xr.Dataset | None, str]:
     except MissingFileError:
         return None, ""
     except RmtbaseError as error:
-        return None, f"to be replaced when the new table is whole: {error}"
+        return None, f"to be replaced when the new table is complete: {error}"
     if isinstance(table, xr.Dataset) and table.attrs.get("plan_hash") == plan.hash:
         return table, ""
-    return None, f"{shown(output)} is another table: to be replaced when the new one is whole"
+    return None, f"{shown(output)} is another table: to be replaced when the new one is complete"
 
 
 def _complete(

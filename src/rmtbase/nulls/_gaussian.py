@@ -111,7 +111,9 @@ class Gaussian(Null):
     def _orthogonal(self, shape: HeadShape, progress: Progress) -> SharedNull:
         """Make the null of rows of orthogonal matrices: fixed if all rows are orthonormal, else drawn."""
         if isinstance(shape.dims, LatentShape) or len(shape.dims) > 3:
-            expected = "another: W_Q and W_K are products of matrices, whose rows are not orthonormal where these' are"
+            expected = (
+                "another: W_Q and W_K are products of matrices, whose rows are not orthonormal even if theirs are"
+            )
             raise ParameterError("initialization", self.initialization, expected)
         assert shape.stored is not None  # because needs_stored_rows is True
         dims = shape.dims if len(shape.dims) == 3 else (min(shape.dims), max(shape.dims))
@@ -180,7 +182,7 @@ class Table(Gaussian):
             found = null_of_file(Path(path), of_product or (), read)
         if found is None:
             there, needed = ", ".join(f"({d}, {h})" for d, h in sorted(set(held))), of_product or shape.dims
-            progress.note(f"{source} holds {there} and not {needed}, which is needed: that case is taken separately")
+            progress.note(f"{source} holds {there}, but not {needed}: the null of that shape is taken separately")
         else:
             shape.note(progress, f"{found.draws} draws from {source}")
         return found
@@ -208,7 +210,9 @@ class Analytic(Gaussian):
     def of_normal_entries(self, shape: HeadShape, progress: Progress) -> AnalyticNull:
         """Make the null of normal entries from the laws."""
         if isinstance(shape.dims, LatentShape):
-            expected = "another: latent attention has no law where a part of its key is rotated, and is simulated"
+            expected = (
+                "another: latent attention with a separately rotated part of the key has no law, and is simulated"
+            )
             raise ParameterError("null", self.name, expected)
         found = AnalyticNull(dims=shape.dims)
         shape.note(progress, "analytic, no draws")

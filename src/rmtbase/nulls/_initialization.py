@@ -71,7 +71,7 @@ def initialization_note(matrices: xr.Dataset, of_null: str = "normal") -> str | 
         return line
     shift = abs(kurtosis - KURTOSIS[of_null]) / math.sqrt(2.0)
     return (
-        f"{line}, where the null is that of {of_null.replace('_', ' ')} entries. At any size it moves the log-"
-        f"determinant of an untrained head by {shift:.2f} standard deviations, and with it the p-values: not "
-        f"calibrated for such heads, as they would be with initialization={name!r}"
+        f"{line}, but the null is that of {of_null.replace('_', ' ')} entries. At any size this shifts the log-"
+        f"determinant of an untrained head by {shift:.2f} standard deviations, so that its p-values are not "
+        f"calibrated; with initialization={name!r} they are"
     )

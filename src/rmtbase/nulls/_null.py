@@ -133,7 +133,9 @@ class Null(ABC):
         name, rank = rank_name(dims), min(dims)
         if rank < 2:
             scale = "kept" if self.entry_law is None else "estimated"
-            raise ParameterError(name, rank, f"at least 2: at {name} = 1 the scale is all there is, and it is {scale}")
+            raise ParameterError(
+                name, rank, f"at least 2: at {name} = 1 a head has only its scale, and that is {scale}"
+            )
         return self._for_heads(shape, progress)
 
     @abstractmethod

@@ -44,7 +44,7 @@ _RECODING = frozenset({"scale_factor", "add_offset", "missing_value", "_Unsigned
 """Attributes that change the stored numbers on reading."""
 
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
-_FILTERS = "deflate, shuffle and fletcher32 alone"
+_FILTERS = "only deflate, shuffle and fletcher32"
 _WHOLE = "a file written by rmtbase"
 
 

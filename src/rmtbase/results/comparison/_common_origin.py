@@ -54,7 +54,9 @@ class CommonOrigin:
         if self.reason:
             return f"a common origin cannot be tested: {self.reason}"
         if self.p_value < 0.05:
-            return f"of common origin: heads of one place are alike, r = {self.alignment:.3f} (p = {self.p_value:.2g})"
+            return (
+                f"of common origin: heads of equal place are alike, r = {self.alignment:.3f} (p = {self.p_value:.2g})"
+            )
         return f"a common origin is not shown: r = {self.alignment:.3f} (p = {self.p_value:.2g})"
 
 
@@ -88,13 +90,13 @@ def common_origin(
     if not same_places(first, second):
         return CommonOrigin(duplicate, np.nan, np.nan, reason="the models differ in layers, heads or their sizes")
     if present[0].sum(axis=1).max() < 2:
-        return CommonOrigin(duplicate, np.nan, np.nan, reason="layers of one head, which has no other place")
+        return CommonOrigin(duplicate, np.nan, np.nan, reason="each layer has only one head, so none can be permuted")
     scales = [np.sqrt((one**2).sum(axis=(0, 1))) for one in profiles]
     x, y = (one / np.where(scale > 0, scale, 1.0) for one, scale in zip(profiles, scales, strict=True))
     features = np.count_nonzero((scales[0] > 0) & (scales[1] > 0))
     if not features:
         return CommonOrigin(
-            duplicate, np.nan, np.nan, reason="no head of both that differs from the others of its layer"
+            duplicate, np.nan, np.nan, reason="the heads of a layer differ by no statistic in both models"
         )
     similarity = np.einsum("lhf,lgf->lhg", x, y) / features  # of head h of one model with head g of the other
     observed, null, places = 0.0, np.zeros(permutations), 1

@@ -96,7 +96,7 @@ def require_weibull(scores: xr.DataTree) -> xr.Dataset:
     require_scores(scores)
     matrices = weight_matrices(scores)
     if matrices is None:
-        raise ParameterError("scores", "scores of heads alone", "one of which matrices were scored")
+        raise ParameterError("scores", "only scores of heads", "one of which matrices were scored")
     missing = [name for name in WEIBULL if name not in matrices["statistic"].values.tolist()]
     if missing:
         raise ParameterError("scores", f"matrices without {missing[0]}", "scores made by this version")

@@ -26,7 +26,7 @@ def require_groups(groups: Mapping[str, Sequence[str]], paired: bool) -> None:
     """Raise :class:`~rmtbase.errors.ParameterError` unless there are 2 or more disjoint groups of 2 or more."""
     for first, second in combinations(groups, 2):
         if both := sorted(set(groups[first]) & set(groups[second])):
-            raise ParameterError("groups", both, f"models in one of {first} and {second} alone")
+            raise ParameterError("groups", both, f"models in only one of {first} and {second}")
     if groups or paired:
         require_members(groups, paired)
 
@@ -50,7 +50,7 @@ def grouped_tables(
     runs = [one.trajectory for one in members if one.trajectory is not None]
     if len(runs) < len(members):
         if runs:
-            warnings.append("groups are compared at the end alone: not all of their models are trajectories")
+            warnings.append("groups are compared only at the end: not all of their models are trajectories")
         return _tables(_Measured.of([[measures_of(one.scores)] for one in members], ()), members, *tests)
     each = [groups_of(run)["/heads"][STEP].values.tolist() for run in runs]
     steps = [step for step in each[0] if all(step in other for other in each)]

@@ -57,10 +57,10 @@ def _of_many_pairs(each: Sequence[xr.Dataset]) -> Iterator[str]:
     for k in alike[:_MOST_PAIRS]:
         yield f"{each[k]['first'].item()} and {each[k]['second'].item()}: {origins[k].words}."
     if len(alike) > _MOST_PAIRS:
-        yield f"{len(alike) - _MOST_PAIRS} more pairs are copies or of common origin."
+        yield f"{len(alike) - _MOST_PAIRS} more pairs are copies or have a common origin."
     q = np.array([one["omnibus_q_value"].item() for one in each])
     tests = {
-        f"are copies or of common origin (p < {_LEVEL:g}/{len(each)})": (
+        f"are copies or have a common origin (p < {_LEVEL:g}/{len(each)})": (
             len(alike),
             [(k, origins[k].reason) for k in range(len(each)) if k not in alike and origins[k].reason],
         ),
@@ -110,14 +110,14 @@ def _of_all_groups(between: xr.Dataset) -> Iterator[str]:
     if smallest >= _LEVEL:
         yield (
             f"Between {between.sizes['group']} groups, {of.replace(') ', '), ')}: so few models cannot differ at 5 %; "
-            f"the smallest p that there can be is {smallest:.2g}."
+            f"the smallest possible p is {smallest:.2g}."
         )
         return
     further = ", …" if len(differ) > _SHOWN else ""
     names = f" ({', '.join(differ[:_SHOWN])}{further})" if differ else ""
     yield (
-        f"{begin}{names} by more than seeds do, by F with models put into groups at random, adjusted for all measures "
-        f"(p < {_LEVEL:g}; the smallest that there can be is {smallest:.2g}).{_without_values(between, known)}"
+        f"{begin}{names} by more than seeds do: F test with models put into groups at random, adjusted for all "
+        f"measures (p < {_LEVEL:g}; the smallest possible is {smallest:.2g}).{_without_values(between, known)}"
     )
 
 
@@ -137,7 +137,7 @@ def _of_groups(groups: xr.Dataset) -> Iterator[str]:
         p, floor = one["adjusted_p_value"].values, one["smallest_p_value"].item()
         measures = one["measure"].values
         if not np.isfinite(p).any():
-            yield f"{names}: no measure can be tested: of none have all models a value."
+            yield f"{names}: no measure can be tested: none has a value for every model."
             continue
         exact = measures[p < _LEVEL].tolist()
         differ = measures[one["t_q_value"].values < _LEVEL].tolist() if by_t else exact
@@ -153,8 +153,8 @@ def _of_groups(groups: xr.Dataset) -> Iterator[str]:
             yield f"{names}: {found} by permutation, adjusted for all of them (smallest p {least:.2g})."
     for floor, pairs in few.items():
         yield (
-            f"{', '.join(pairs)}: so few models cannot differ at 5 % whatever the law of their numbers; the smallest p "
-            f"that there can be is {floor:.2g}."
+            f"{', '.join(pairs)}: so few models cannot differ at 5 % whatever the law of their numbers; the smallest "
+            f"possible p is {floor:.2g}."
         )
 
 
@@ -171,8 +171,8 @@ def _of_steps(between: xr.Dataset) -> Iterator[str]:
     smallest = between["smallest_p_value"].item()
     if smallest >= _LEVEL:
         yield (
-            f"Along {between.sizes['step']} steps: so few models cannot differ at 5 %; the smallest p that there can "
-            f"be is {smallest:.2g}."
+            f"Along {between.sizes['step']} steps: so few models cannot differ at 5 %; the smallest possible p is "
+            f"{smallest:.2g}."
         )
         return
     steps, names = between["step"].values.tolist(), between["measure"].values[between["headline"].values == 1].tolist()

@@ -38,7 +38,7 @@ COMPOSITION_SCHEMA: dict[str, Variable] = {
     "score": Variable(
         _PAIR, "composition score, norm of the product over the product of norms; NaN where no stream is shared", _SHARE
     ),
-    "expected_score": Variable(_PAIR, "its root mean square under random rotations", _SHARE),
+    "expected_score": Variable(_PAIR, "root mean square of the score under random rotations", _SHARE),
     "z_score": Variable(_PAIR, "squared score less its exact mean, over its exact standard deviation", ANY),
     "p_value": Variable(_PAIR, "probability under random rotations of a score at least as large", PROBABILITY),
     "p_value_below": Variable(_PAIR, "probability under random rotations of a score at most as large", PROBABILITY),
@@ -49,14 +49,14 @@ COMPOSITION_SCHEMA: dict[str, Variable] = {
     "holm_p_value": Variable(_PAIR, "Holm's family-wise p-value over all pairs and kinds", PROBABILITY),
     "q_value_below": Variable(_PAIR, "Benjamini-Yekutieli q-value of p_value_below", PROBABILITY),
     "overlap": Variable(
-        _PAIR, "mean squared cosine between the subspaces that the one writes and the other reads", _SHARE
+        _PAIR, "mean squared cosine between the subspaces that one head writes and the other reads", _SHARE
     ),
-    "expected_overlap": Variable(_PAIR, "its mean under random rotations", _SHARE),
-    "overlap_z_score": Variable(_PAIR, "overlap less that, over its exact standard deviation", ANY),
+    "expected_overlap": Variable(_PAIR, "mean of the overlap under random rotations", _SHARE),
+    "overlap_z_score": Variable(_PAIR, "overlap less its mean, over its exact standard deviation", ANY),
     "overlap_p_value": Variable(_PAIR, "probability under random rotations of an overlap as large", PROBABILITY),
     "overlap_q_value": Variable(_PAIR, "Benjamini-Yekutieli q-value of overlap_p_value", PROBABILITY),
-    "not_testable": Variable(_PAIR, f"why the score has no test: 0 it has; {_CODES}", _CODE),
-    "overlap_not_testable": Variable(_PAIR, f"why the overlap has no test: 0 it has; {_CODES}", _CODE),
+    "not_testable": Variable(_PAIR, f"why the score has no test: 0 it has one; {_CODES}", _CODE),
+    "overlap_not_testable": Variable(_PAIR, f"why the overlap has no test: 0 it has one; {_CODES}", _CODE),
     **{
         f"{dim}_{of}": Variable((dim,), f"{words} of the {dim} head", COUNT)
         for dim in ("earlier", "later")

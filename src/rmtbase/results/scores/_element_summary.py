@@ -89,7 +89,8 @@ class ElementsSummary:
                 else "from the tail of its matrix"
             )
             return (
-                f"No element stands apart {of}, or is improbable under its body{f'; {words}' if words else ''}{untold}."
+                f"No element stands apart {of}, and none is improbable under its body"
+                f"{f'; {words}' if words else ''}{untold}."
             )
         of = "; ".join(map(_in_words, self.super_weights[:_NAMED]))
         stand = f"{number} elements stand" if number != 1 else "1 element stands"

@@ -80,8 +80,8 @@ def fixed_spectra(
                     differ.append(f"{model.sites[block.sites[row]].place} {circuit.noun} {head}")
         if differ:
             lines.append(
-                f"{_listed(differ)}: not as by orthogonal initialisation, by which all singular values of "
-                f"{circuit.symbol} would be equal: rejected with certainty, whatever changed them"
+                f"{_listed(differ)}: not as by orthogonal initialisation, which makes all singular values of "
+                f"{circuit.symbol} equal: rejected with certainty, whatever changed them"
             )
     return agree, lines
 
@@ -94,7 +94,7 @@ def equal_values_note(spectra: Mapping[int, SiteSpectra]) -> str | None:
         return None
     return (
         f"{flat} of {len(values)} heads have equal singular values of W_QK, as orthogonal initialisation makes them: "
-        "against a null of independent entries they are rejected for that; --initialization orthogonal has their own"
+        "a null of independent entries rejects them for that; --initialization orthogonal has the null for them"
     )
 
 

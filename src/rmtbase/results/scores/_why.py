@@ -235,7 +235,7 @@ class WhySummary:
         lines = [f"{len(names)} of {heads}: {words}." for words, names in self.verdicts.items()]
         each = ", ".join(f"{name} {self.rejected[name]} of {self.testable[name]}" for name in self.tests)
         lines.append(
-            f"Heads that each test rejects at a false discovery rate of 5 %, of those it can tell about: {each}."
+            f"Heads rejected by each test at a false discovery rate of 5 %, of those that it can decide on: {each}."
         )
         if self.missed:
             sizes = "; ".join(f"{effect} below {size:.2g}" for effect, size in self.missed)

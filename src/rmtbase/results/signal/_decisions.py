@@ -106,7 +106,7 @@ def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:
         common = int(np.median(list(ranks.values()))) if ranks else None
         settings = {} if common is None else {"r": common}
         return json.dumps(settings | {"target_modules": list(ranks), "rank_pattern": ranks}, indent=1) + "\n"
-    random = f"of a model that learned nothing none, but for {100 * level:g} % of such models"
+    random = f"in a model that learned nothing none has, except for {100 * level:g} % of such models"
     tested, left_out = [one for one in modules if not one.reason], modules_not_testable(modules)
     found = headline(
         len(learned), len(tested), left_out, "module", f"have learned directions (q < {level:g}; {random})"

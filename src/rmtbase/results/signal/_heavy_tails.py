@@ -84,9 +84,9 @@ class HeavyTails:
             f"p = {self.p_value:.2g})."
         )
         if self.p_value > self.level:
-            return f"{found} No heavier a tail than chance makes. {self.comparison.summary()}"
+            return f"{found} The tail is no heavier than chance makes it. {self.comparison.summary()}"
         verdict = "and a power law is not ruled out" if self.is_power_law else "but no power law"
-        tail = f"A heavier tail than chance makes, {verdict} (p = {self.goodness:.2g})."
+        tail = f"The tail is heavier than chance makes it, {verdict} (p = {self.goodness:.2g})."
         return f"{found} {tail} {self.comparison.summary()}"
 
 

@@ -131,7 +131,9 @@ def learned_part_of(
         raise ParameterError("head", head, f"0 to {n_heads - 1}")
     dims = null_shape(model, site, circuit)
     if not isinstance(dims, tuple):
-        raise ParameterError("what", what, "a product whose noise has a law: here a part of the keys is rotated alone")
+        raise ParameterError(
+            "what", what, "a product whose noise has a law: here a part of the keys is rotated by itself"
+        )
     each = [one[head // (n_heads // len(one))] for one in read_factors(model, site, circuit)]
     return learned_part(*each, dims=dims, level=level, excess_kurtosis=noise.kurtosis(dims, each), signs=signs)
 

@@ -86,11 +86,11 @@ class SpectralComparison:
         ]
         if self.verdict == "noise":
             others = standing[1:]
-            return "Noise is enough" + (f"; it is not told from {_listed(others, 'or')}." if others else ".")
+            return "Noise is enough" + (f"; it cannot be told from {_listed(others, 'or')}." if others else ".")
         ruled = f"ruled out: {_listed(out, 'and')}." if out else ""
         if not standing:
             best = words[CANDIDATES[int(np.argmax(self.log_likelihood))]]
-            return f"None of the candidates is like it; the likeliest is {best}; {ruled}"
+            return f"None of the candidates fits; the likeliest is {best}; {ruled}"
         start = _listed(standing, "or") + (", not told apart" if len(standing) > 1 else "")
         return f"{start[0].upper()}{start[1:]}; {ruled}"
 

@@ -37,16 +37,16 @@ _VERDICT = Domain("a verdict, or empty", kinds="OUT", choices=("", *TAIL_VERDICT
 
 
 _OF_TAILS = (
-    ("power_law_exponent", "exponent of the power law fitted to the eigenvalues, its x_min the best", POSITIVE_OR_NAN),
-    ("power_law_tail", "eigenvalues from its x_min on", SIZE_OR_NAN),
+    ("power_law_exponent", "exponent of the power law fitted to the eigenvalues, at the best x_min", POSITIVE_OR_NAN),
+    ("power_law_tail", "number of eigenvalues from that x_min on", SIZE_OR_NAN),
     ("exponent_p_value", "p-value of an exponent as small in noise", PROBABILITY),
-    ("exponent_goodness", "p-value of the power law, of independent values", PROBABILITY),
+    ("exponent_goodness", "p-value of the power law, for independent values", PROBABILITY),
     ("hill_exponent", "Hill's exponent of the largest tenth of the eigenvalues", POSITIVE_OR_NAN),
     ("hill_p_value", "p-value of a Hill's exponent as small in noise", PROBABILITY),
     ("null_exponent", "median of the fitted exponents of noise", POSITIVE_OR_NAN),
-    ("null_exponent_low", "their 2.5 % quantile", POSITIVE_OR_NAN),
-    ("null_exponent_high", "their 97.5 % quantile", POSITIVE_OR_NAN),
-    ("tail_verdict", "what the spectrum is by one likelihood of all its eigenvalues", _VERDICT),
+    ("null_exponent_low", "2.5 % quantile of the fitted exponents of noise", POSITIVE_OR_NAN),
+    ("null_exponent_high", "97.5 % quantile of the fitted exponents of noise", POSITIVE_OR_NAN),
+    ("tail_verdict", "verdict on the spectrum, by one likelihood of all its eigenvalues", _VERDICT),
     ("path_depth", "depth of the likeliest residual path", SIZE_OR_NAN),
     *(
         (f"{name}_{what}", f"{words} {of}", domain)
@@ -54,11 +54,11 @@ _OF_TAILS = (
             ("noise", "noise"), ("spikes", "spikes on a bulk"), ("power_law", "a power law"), ("depth", "that path")
         )
         for what, words, domain in (
-            ("p_value", "p-value, by draws of it, of", PROBABILITY),
-            ("log_likelihood", "log-likelihood, with Schwarz's price, of", ANY),
+            ("p_value", "p-value, by its own draws, of", PROBABILITY),
+            ("log_likelihood", "log-likelihood, with Schwarz's penalty, of", ANY),
         )
     ),
-    ("tail_reason", "why there are no numbers of tails; empty where there are", TEXT),
+    ("tail_reason", "why the tail was not tested; empty where it was", TEXT),
 )  # fmt: skip
 """Variables of spectra whose tails were tested: name, long name, domain."""
 
@@ -75,20 +75,20 @@ def signal_schema(*of_spectrum: str) -> Schema:
 
     return dict(
         [
-            of("n_directions", "learned directions: at least so many, at confidence 1 - level", COUNT_OR_NAN),
+            of("n_directions", "learned directions: at least this number, at confidence 1 - level", COUNT_OR_NAN),
             of("first_p_value", "p-value of no learned direction at all", PROBABILITY),
-            of("next_p_value", "p-value of no more than these; the last that was tested", PROBABILITY),
+            of("next_p_value", "p-value of no further direction; the last that was tested", PROBABILITY),
             of("rest_p_value", "p-value of the other eigenvalues being those of noise", PROBABILITY),
             of("noise_floor", "1 where the rest is noise; 0 where it is not, or too few are left", FLAG_OR_NAN),
-            of("sigma", "product of the standard deviations of factors, if W were all noise", NON_NEGATIVE_OR_NAN),
-            of("noise_scale", "that product of the noise alone", POSITIVE_OR_NAN),
-            of("noise_scale_std", "its standard error", POSITIVE_OR_NAN),
+            of("sigma", "product of the factors' standard deviations, if W were only noise", NON_NEGATIVE_OR_NAN),
+            of("noise_scale", "product of the factors' standard deviations, of the noise only", POSITIVE_OR_NAN),
+            of("noise_scale_std", "standard error of noise_scale", POSITIVE_OR_NAN),
             of("threshold", "strength beyond which a further direction leaves the bulk", POSITIVE_OR_NAN),
             of("detectable_strength", "strength found with probability 1 - level", POSITIVE_OR_NAN),
-            of("signal_share", "share of the squared norm that was learned, of the directions found", PROBABILITY),
-            of("raw_share", "share of the squared norm in their singular values, noise included", PROBABILITY),
+            of("signal_share", "learned share of the squared norm, in the directions found", PROBABILITY),
+            of("raw_share", "share of the squared norm in the directions found, noise included", PROBABILITY),
             of("expected_error", "expected squared error of the shrunken signal", NON_NEGATIVE_OR_NAN),
-            of("reason", "why there are no numbers; empty where there are", TEXT),
+            of("reason", "why there are no values; empty where there are", TEXT),
             of("p_value", "p-value of no more directions than those before it", PROBABILITY, "direction"),
             of("strength", "singular value of the direction's part of the signal", POSITIVE_OR_NAN, "direction"),
             of(
@@ -105,7 +105,7 @@ def signal_schema(*of_spectrum: str) -> Schema:
             ),
             of("overlap_left", "squared cosine with the direction, where written", PROBABILITY, "direction"),
             of("overlap_right", "squared cosine with the direction, where read", PROBABILITY, "direction"),
-            of("shrunken", "singular value that brings it nearest to the signal", NON_NEGATIVE_OR_NAN, "direction"),
+            of("shrunken", "singular value that brings W nearest to the signal", NON_NEGATIVE_OR_NAN, "direction"),
             of("eigenvalue", "eigenvalues of the product's square, padded with NaN", FALLING, "index"),
             *(of(name, words, domain, part=_TAILS) for name, words, domain in _OF_TAILS),
         ]

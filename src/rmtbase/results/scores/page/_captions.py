@@ -180,10 +180,10 @@ def of_circuit(circuit: Circuit) -> Caption:
 
 _CIRCUITS = {
     "ov": ("What heads write", "what a head writes for what it reads, whatever it attends to"),
-    "query": ("Queries by themselves", "a direction that training gave to the queries alone"),
-    "key": ("Keys by themselves", "a direction that training gave to the keys alone"),
-    "value": ("Values by themselves", "a direction that training gave to the values alone"),
-    "output": ("Outputs by themselves", "a direction that training gave to the outputs alone"),
+    "query": ("Queries by themselves", "a direction that training gave only to the queries"),
+    "key": ("Keys by themselves", "a direction that training gave only to the keys"),
+    "value": ("Values by themselves", "a direction that training gave only to the values"),
+    "output": ("Outputs by themselves", "a direction that training gave only to the outputs"),
 }
 
 
