@@ -1,7 +1,7 @@
-"""Rules that say of a matrix whether, and in how many directions, it has learned: others' and our own.
+"""Rules, of other tools and our own, that decide whether a matrix has learned anything, and in how many directions.
 
-Each is used as its documentation tells a user to. The code of a tool is run where it is installed; where it is not, or
-is no package, its published formulas are, where they are few lines, and :attr:`Rule.by` says which.
+Each is used as its documentation says. A tool's code is run if it is installed. Otherwise, or if it is no package, its
+published formulas are run if they are short; :attr:`Rule.by` says which.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Rules that say what was learned, on matrices that learned nothing and on planted ones: false alarms and power.
 
-``spectra``: one matrix or W_QK after the other is drawn, and every rule of :mod:`_published_rules` asked about it: does
-it say that something was learned, and in how many directions? Planted is W + Σ θ a uᵀ, in W_QK on W_Q alone, with θ in
-units of the threshold beyond which one direction leaves the bulk of the spectrum. W_Q of these is also asked about by
-itself. ``selection``: which layers of a model each recipe would train. ``compositions``: which pairs of heads compose,
-by the score alone above that of random heads and by rmtbase's p-values.
+``spectra``: matrices and W_QK are drawn one at a time, and every rule of :mod:`_published_rules` decides on each: was
+something learned, and in how many directions? Planted matrices are W + Σ θ a uᵀ, in W_QK only on W_Q, with θ in units
+of the threshold beyond which one direction leaves the bulk of the spectrum. Their W_Q is also tested by itself.
+``selection``: which layers of a model each recipe would train. ``compositions``: which pairs of heads compose, by a
+score above that of random heads and by rmtbase's p-values.
 
-WeightWatcher's, optht's and TransformerLens' code is run where it is installed (``pip install --no-deps`` of
-weightwatcher, powerlaw, scikit-learn and joblib; of optht; of transformer-lens and what it imports), and otherwise left
-out, but for composition scores, whose formula is run then. Times are of a processor, with the spectrum that is needed.
+The code of WeightWatcher, optht and TransformerLens is run if it is installed (``pip install --no-deps`` of
+weightwatcher, powerlaw, scikit-learn and joblib; of optht; of transformer-lens and what it imports), and left out
+otherwise, except that composition scores are then computed by their formula. Times are processor times, including the
+spectrum that a rule needs.
 
     python benchmarks/decisions.py [--quick] [--output FILE]
 """
@@ -215,7 +216,7 @@ HEAD_CASES: dict[str, float | None] = {
 
 
 def heads(case: str, rng: np.random.Generator) -> Model:
-    """Two layers of heads of a case; of a pair the last reads as a key what the first of the layer before writes."""
+    """Draw two layers of heads of a case; a planted pair is the first head of layer 0 and the keys of the last head."""
     width, single = HEADS * D_HEAD, threshold((D_HEAD, D_MODEL))
     layers = []
     for _ in range(2):

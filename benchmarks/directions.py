@@ -70,7 +70,7 @@ class Ticks:
         return lambda count: None
 
     def note(self, line: str) -> None:
-        """Nothing."""
+        """Ignore the note."""
 
 
 def steps(folder: str) -> None:

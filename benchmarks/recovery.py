@@ -76,7 +76,7 @@ class Run:
         return self.process.poll() is not None
 
     def drawn(self) -> int:
-        """Chunks that are there."""
+        """Count the chunks on disk."""
         return len(list(self.chunks.glob("*.chunk")))
 
     def stage(self) -> str:
@@ -89,12 +89,12 @@ class Run:
         return "drawing" if drawn else "before the first chunk"
 
     def wait(self, moment: Callable[[], bool]) -> None:
-        """Until a moment, or its end."""
+        """Wait until ``moment`` returns True, or the run has ended."""
         while not self.ended and not moment():
             time.sleep(0.001)
 
     def kill(self, rng: random.Random) -> str | None:
-        """Kill it at a random moment; the stage it was in, None if it had ended."""
+        """Kill the run at a random moment; return its stage, or None if it had ended."""
         self.wait(self.chunks.exists)
         _moment(self, rng)
         if self.ended:
@@ -104,7 +104,7 @@ class Run:
         return self.stage()
 
     def kill_worker(self, rng: random.Random) -> bool:
-        """Kill one of its Dask workers at a random moment; whether there was one to kill."""
+        """Kill one of the run's Dask workers at a random moment; return True if there was one."""
         _moment(self, rng)
         workers = [] if self.ended else [one for one in _family(self.process.pid) if _is_worker(one)]
         if not workers:
@@ -113,7 +113,7 @@ class Run:
         return True
 
     def finish(self) -> float:
-        """Seconds from its folder of chunks to its end."""
+        """Wait for the end of the run, and return the seconds since its folder of chunks existed."""
         self.wait(self.chunks.exists)
         begin = time.monotonic()
         _, said = self.process.communicate()
@@ -123,7 +123,7 @@ class Run:
 
 
 def _moment(run: Run, rng: random.Random) -> None:
-    """Wait for a random one of the chunks that are left, or for none, and then up to half a second."""
+    """Wait until a random number of chunks is drawn, and then up to half a second more."""
     chunks, seconds = rng.randint(run.drawn(), CHUNKS), rng.uniform(0, 0.5)
     run.wait(lambda: run.drawn() >= chunks)
     end = time.monotonic() + seconds

@@ -84,7 +84,7 @@ def machine() -> dict[str, Any]:
 
 
 def contents(archive: Path) -> dict[str, Any]:
-    """Its size, number of files, and its largest."""
+    """Describe an archive by its size, the number of its files, and the five largest."""
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as whole:
             files = {one.filename: one.file_size for one in whole.infolist()}
@@ -131,7 +131,7 @@ class Installed:
         must("uv", "pip", "install", "--python", self._python, *what)
 
     def add_tests(self, wheel: Path) -> None:
-        """All that the tests ask for."""
+        """Install everything that the tests need."""
         self._install(f"{wheel}[test]")
 
     def add_tests_without_torch(self) -> None:

@@ -97,14 +97,14 @@ class Ticks:
         self.layers: list[Seconds] = []
 
     def bar(self, label: str, total: int) -> Callable[[int], None]:
-        """Only the layers count."""
+        """Make a bar; only that of the layers is timed."""
         if label != "reading layers":
             return lambda count: None
         self.layers.append(clocks())
         return lambda count: self.layers.append(clocks())
 
     def note(self, line: str) -> None:
-        """Nothing."""
+        """Ignore the note."""
 
 
 def scored(model: Model, **options: Any) -> tuple[Seconds, Seconds]:

@@ -60,7 +60,7 @@ def command(model: object, output: Path, *options: str) -> list[str]:
 
 
 def killed_until_it_ends(model: Path, output: Path, chance: random.Random, seconds: float) -> int:
-    """Start a run, kill it within a time drawn at random, and so on until one ends; how many were killed."""
+    """Start a run and kill it after a random time, until one ends; return the number of kills."""
     kills = 0
     while True:
         with subprocess.Popen(command(model, output), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:

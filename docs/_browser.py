@@ -33,7 +33,7 @@ _PROBES = (Path(__file__).parent / "_browser.js").read_text(encoding="utf-8")
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *words: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @contextlib.contextmanager
@@ -47,7 +47,7 @@ def _served(site: Path) -> Iterator[str]:
 
 
 class Tab:
-    """A page of Chromium: commands and their answers, and what it tells meanwhile."""
+    """Page of Chromium: sends commands, returns their answers, and collects events."""
 
     def __init__(self, socket: WebSocketClientConnection) -> None:
         self._socket, self._numbers = socket, itertools.count()
@@ -82,7 +82,7 @@ class Tab:
         return told["result"].get("value")
 
     async def press(self, key: str) -> None:
-        """Tab, Enter or Escape, once."""
+        """Press Tab, Enter or Escape, once."""
         number = {"Tab": 9, "Enter": 13, "Escape": 27}[key]
         for kind in ("keyDown", "keyUp"):
             await self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=number)

@@ -1,11 +1,11 @@
-"""The built site examined: ``python docs/check.py build/site`` and ``--browser`` for each page in Chromium.
+"""Check the built site: ``python docs/check.py build/site``, with ``--browser`` also each page in Chromium.
 
-Nothing missing: every public name, command, option, variable of a file and constant has its place.
+Completeness: every public name, command, option, variable of a file and constant has its place.
 
-Links: every link within the site, and every anchor, leads to something. In Chromium, of each page: no request to
-another host, no error on the console, every formula set, no sideways scroll at 360 px and at 1600 px, text against its
-background by WCAG 2 (4.5, of large letters 3) in light and in dark, and with the Tab key alone a focus that is seen and
-goes down the page. ``--json FILE`` keeps what was measured.
+Links: every link within the site, and every anchor, leads to something. In Chromium, for each page: no request to
+another host, no error on the console, every formula typeset, no sideways scroll at 360 px and at 1600 px, contrast of
+text by WCAG 2 (4.5, for large letters 3) in light and in dark, and by the Tab key only a visible focus that moves down
+the page. ``--json FILE`` keeps what was measured.
 """
 
 from __future__ import annotations

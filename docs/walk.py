@@ -1,8 +1,8 @@
-"""Every command that README and docs show, run as it stands there: ``python docs/walk.py [--json FILE]``.
+"""Run every command that README and docs show, as it stands there: ``python docs/walk.py [--json FILE]``.
 
-In the order of the pages, each once, in one new folder, which is given what the commands take as there: a plan, a style
-file, two models and scores of several seeds. The plan of residual paths makes a fiftieth of its draws, which would take
-a quarter of an hour. What needs a cluster is named, with the test that runs it.
+The commands run in the order of the pages, each once, in a new folder with the files that they expect: a plan, a style
+file, two models and scores of several seeds. The plan of residual paths makes a fiftieth of its draws, all of which
+would take a quarter of an hour. Commands that need a cluster are listed, with the test that runs them.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ class Trace(TorchFunctionMode):
 
 
 def _heads(tensor: torch.Tensor) -> np.ndarray:
-    """(head, position, dimension) of one batch."""
+    """Convert queries, keys or values of one batch to (head, position, dimension)."""
     array = tensor.detach().double().numpy()
     if array.ndim == 2:
         return array[None]
@@ -183,7 +183,7 @@ def _as_matmul(args: Any, left: torch.Tensor, right: torch.Tensor) -> tuple[Any,
 
 @contextmanager
 def watching(model: torch.nn.Module, rotate: bool = False, still: Iterable[str] = ()) -> Iterator[Trace]:
-    """Record what the model does; the modules whose names begin with one of ``still`` and that are norms do nothing."""
+    """Record what the model does; norms inside the modules ``still`` do nothing."""
     names = {one.untyped_storage().data_ptr(): name for name, one in model.named_parameters()}
     trace = Trace(names, rotate)
     still = tuple(still)

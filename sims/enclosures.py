@@ -1,4 +1,4 @@
-"""Lower and upper bounds of the constants in ball arithmetic (Arb, by python-flint), from their definitions alone.
+"""Lower and upper bounds of the constants in ball arithmetic (Arb, by python-flint), only from their definitions.
 
     ENCLOSURES["rmtbase:constants.v1/square_log_condition_number"]()
 

@@ -1,8 +1,8 @@
 """Make the table of architectures that is shipped with rmtbase, and the page of the docs that lists them.
 
-Of every model type of the installed ``transformers`` a tiny random model is run, and watched: which rows of which
-tensors its queries, keys and values are, under several sets of sizes and with every flag of its configuration turned
-over. What can be said in one way alone is written down, read back by the package, and proved again.
+A tiny random model of every model type of the installed ``transformers`` is run and watched: which rows of which
+tensors are its queries, keys and values, under several sets of sizes and with every flag of its configuration turned
+over. A layout with only one possible description is written down, read back by the package, and proved again.
 
     python sims/make_architectures.py                 probe all types and write the table and the page
     python sims/make_architectures.py --only bert t5  these anew, the others as they stand in the table

@@ -1,4 +1,4 @@
-"""What the pages about the house name is there: files, functions, classes, rooms."""
+"""The files, functions, classes and packages that the pages about the architecture name exist."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_a_folder_that_is_named_exists(folder):
 
 @pytest.mark.parametrize("name", DOTTED)
 def test_a_name_that_is_dotted_can_be_imported(name):
-    *rooms, last = name.split(".")
-    module = import_module(".".join(rooms))
+    *packages, last = name.split(".")
+    module = import_module(".".join(packages))
     if not hasattr(module, last):
         import_module(name)
 

@@ -145,7 +145,7 @@ PROCESSES = frozenset(
 
 
 def collect(entries: Entries) -> None:
-    """All of them, one after the other in one folder, so that later ones read what earlier ones wrote."""
+    """Run all commands, one after the other in one folder, so that later ones read what earlier ones wrote."""
     with tempfile.TemporaryDirectory(prefix="commands-") as folder:
         root = Path(folder)
         for name, text in FILES.items():

@@ -20,7 +20,7 @@ SHAPES = ((768, 64), (64, 64), (20, 8))
 
 
 def collect(entries: Entries) -> None:
-    """All of them."""
+    """Collect all entries of this section."""
     for constant in public("constants.constants")():
         _one(entries, constant.name, constant)
         entries.take(f"{constant.name}.words", lambda one=constant: {word: getattr(one, word) for word in WORDS})

@@ -51,7 +51,7 @@ ROWS = ("initialized_matrix", "logistic_matrix", "student_t_matrix")
 
 
 def collect(entries: Entries) -> None:
-    """All of them."""
+    """Collect all entries of this section."""
     _ensembles(entries)
     _baselines(entries)
     _plans(entries)

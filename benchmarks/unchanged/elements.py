@@ -1,4 +1,4 @@
-"""Numbers of the laws of elements, of the Weibull wing, and of statistics of given arrays."""
+"""Numbers of the laws of elements, of the Weibull laws, and of statistics of given arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRIMS = (0.0, 0.1, 0.25)
 
 
 def collect(entries: Entries) -> None:
-    """All of them."""
+    """Collect all entries of this section."""
     _elements(entries)
     _small(entries)
     _weibull(entries)

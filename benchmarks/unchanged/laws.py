@@ -16,7 +16,7 @@ TAILS = np.array([-60.0, -30, -12, -8, -5, -3, -1.2, -0.5, 0, 1, 2, 4, 8, 15, 40
 
 
 def collect(entries: Entries) -> None:
-    """All of them."""
+    """Collect all entries of this section."""
     _chains(entries)
     _edges(entries)
     _nulls(entries)

@@ -24,7 +24,7 @@ _REGISTRIES = (
 
 
 def collect(entries: Entries) -> None:
-    """Names of all rooms."""
+    """Collect the names of all packages."""
     import rmtbase
 
     rooms = [one.name for one in pkgutil.iter_modules(rmtbase.__path__) if not one.name.startswith("_")]

@@ -18,7 +18,7 @@ NULLS = {
 
 
 def collect(entries: Entries) -> None:
-    """All of them."""
+    """Collect all entries of this section."""
     import rmtbase
 
     rng = np.random.default_rng(9)

@@ -1,4 +1,4 @@
-"""The figures, from the results alone."""
+"""Figures, drawn from the results only."""
 
 from __future__ import annotations
 

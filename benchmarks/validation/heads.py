@@ -2,8 +2,8 @@
 
 The draws of a shape, all statistics of each at sigma = 1 without normalization, lie in one file,
 ``{d_model}x{d_head}_s{seed}.npz``: ``stats`` (draw, statistic) in the order of ``SPECTRAL_STATISTICS``, and ``nq`` and
-``nk``, the squared Frobenius norms of W_Q and W_K, from which self-normalised statistics follow. A draw depends on the
-seed, the shape and its index alone.
+``nk``, the squared Frobenius norms of W_Q and W_K, from which self-normalised statistics follow. A draw depends only on
+the seed, the shape and its index.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reference of the library: a page for each room, with every name that it exports."""
+"""The reference of the library: a page for each package, with every name that it exports."""
 
 from __future__ import annotations
 

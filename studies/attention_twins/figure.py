@@ -1,4 +1,4 @@
-"""The picture of the twins: the Weibull shape of every component along training, seeds as bands."""
+"""Figure of the twins: the Weibull shape of every component along training, seeds as bands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do queries and keys leave the half-normal law by how attention is made? Four architectures, the same bytes, seeds.
+"""Does the kind of attention decide how far queries and keys are from the half-normal law? Four architectures, seeds.
 
     python studies/attention_twins/twins.py --work build/attention_twins
 

@@ -78,7 +78,7 @@ class Notes:
         self.notes: set[str] = set()
 
     def bar(self, label: str, total: int | None) -> Callable[[int], None]:
-        """Nothing is shown."""
+        """Show nothing."""
         return lambda count: None
 
     def note(self, line: str) -> None:

@@ -1,10 +1,10 @@
-"""Elements that are listed by their probability under the body of their matrix, and bodies of which it cannot be told.
+"""Elements listed as improbable under the body of their matrix, and bodies for which the probability cannot be told.
 
     python studies/element_nulls/improbable.py
 
-writes `improbable.json`: of matrices of each body the share with an element that is listed at a level of 2.5 % per
-matrix, and the share of which nothing can be told; and of normal ones with one element of 6 to 12 σ, at the level that
-a model of 12 matrices leaves to each, the share in which it is listed. Standard errors are √(p (1 - p)/matrices);
+writes `improbable.json`: for matrices of each body, the share with an element that is listed at a level of 2.5 % per
+matrix, and the share for which nothing can be told; for normal matrices with one element of 6 to 12 σ, the share in
+which it is listed, at the level that a model of 12 matrices leaves to each. Standard errors are √(p (1 - p)/matrices);
 seeded, half a minute of one core.
 """
 

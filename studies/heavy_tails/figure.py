@@ -1,4 +1,4 @@
-"""The picture of the study: what matrices of each kind are called."""
+"""Figure of the study: the verdicts on matrices of each kind."""
 
 from __future__ import annotations
 

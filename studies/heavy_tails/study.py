@@ -105,7 +105,7 @@ def run(case: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Draw what is missing, and the picture."""
+    """Draw what is missing, and the figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE)
     out = parser.parse_args().out

@@ -1,4 +1,4 @@
-"""The picture of the study: the number of directions, the coverage of their strengths, and the error of the signal."""
+"""Figure of the study: the number of directions, the coverage of their strengths, and the error of the signal."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ import numpy as np
 def head(
     rng: np.random.Generator, dims: Sequence[int], strengths: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Noise and signal (k + h, h) with the singular values that they have in W_QᵀW_K, and W_Q so, (h, k + h).
+    """Draw cores (k + h, h) with the singular values of noise and signal in W_QᵀW_K, and a core of W_Q, (h, k + h).
 
-    W_Q = G + Σ_j θ_j a_j e_jᵀ with a_j orthonormal at random: the first k of the d columns by themselves, of the other
-    d - k the Bartlett factor, which has their Gram matrix; of W_K its Bartlett factor.
+    W_Q = G + Σ_j θ_j a_j e_jᵀ with random orthonormal a_j: the first k of the d columns are kept; the other d - k, and
+    W_K, are replaced by Bartlett factors, which have the same Gram matrices.
     """
     d_query, d_head, d_key = dims
     k = len(strengths)

@@ -64,7 +64,7 @@ class Evidence:
 
     @cached_property
     def along(self) -> xr.DataTree | None:
-        """The scores along training, or None."""
+        """Scores along training, or None."""
         return course(self.run)
 
     @cached_property
@@ -74,12 +74,12 @@ class Evidence:
 
     @cached_property
     def heads(self) -> xr.Dataset:
-        """Their /heads."""
+        """Group /heads of the scores."""
         return self.scores["heads"].to_dataset()
 
     @cached_property
     def matrices(self) -> xr.Dataset:
-        """Their /matrices."""
+        """Group /matrices of the scores."""
         return self.scores["matrices"].to_dataset()
 
     @cached_property

@@ -70,13 +70,13 @@ class Packaged(NamedTuple):
 
 @cache
 def packaged() -> tuple[Packaged, ...]:
-    """All of them."""
+    """Return all published models inside Python packages."""
     return tuple(Packaged(**one) for one in json.loads(FILE.read_text(encoding="utf-8"))["packages"])
 
 
 @cache
 def checkpoints() -> tuple[Checkpoint, ...]:
-    """All of them, in the order of the sources."""
+    """Return all checkpoints, in the order of the sources."""
     manifest = json.loads(FILE.read_text(encoding="utf-8"))
     by_name = {known.name: known for known in known_models()}
     found = []

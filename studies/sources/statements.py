@@ -102,7 +102,7 @@ def _heads(there: np.ndarray, value: np.ndarray, mean: np.ndarray, spread: np.nd
 
 
 class Trend(NamedTuple):
-    """Spearman's correlation, and what it is of numbers in any order: zero, give or take 1/√(n − 1)."""
+    """Spearman's correlation, and its null for numbers in random order: zero, with standard deviation 1/√(n − 1)."""
 
     value: float
     null: Null | None
@@ -118,7 +118,7 @@ def trend(x: np.ndarray, y: np.ndarray, of: str) -> Trend:
 
 
 class Exponent(NamedTuple):
-    """y ∝ x^value, fitted in logarithms, with its standard error and the spread of what is left of ln y."""
+    """Exponent of y ∝ x^value, fitted in logarithms, with its standard error and the scatter of ln y about the fit."""
 
     value: float
     error: float
@@ -129,7 +129,7 @@ class Exponent(NamedTuple):
 
 
 def exponent(x: np.ndarray, y: np.ndarray) -> Exponent:
-    """Least squares of ln y on ln x; NaN where x does not differ, as of one head."""
+    """Fit ln y on ln x by least squares; NaN if all x are equal, as for a single head."""
     if np.unique(x).size < 2:
         return Exponent(float("nan"), float("nan"), float("nan"))
     (slope, intercept), covariance = np.polyfit(np.log(x), np.log(y), 1, cov="unscaled")

@@ -1,4 +1,4 @@
-"""Heads of which some directions are kept, others not: NumPy, and what rmtbase says that they have learned."""
+"""Heads that keep only some of their directions: NumPy, and rmtbase's estimate of what they have learned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Weights = Callable[[LearnedPart, Array], Array]
 
 
 def kept(part: LearnedPart, singular: Array) -> Array:
-    """Every direction of the noise at 0, the others as they are."""
+    """Set every direction of the noise to 0, and keep the others unchanged."""
     return np.where(np.arange(singular.size) < part.values.size, 1.0, 0.0)
 
 

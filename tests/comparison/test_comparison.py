@@ -114,7 +114,7 @@ def test_a_comparison_of_schema_1_5_opens():
     ("options", "said"),
     [
         ({"groups": {"x": "ab"}}, "2 groups at least"),
-        ({"groups": {"x": "ab", "y": "bc"}}, "models in one of x and y alone"),
+        ({"groups": {"x": "ab", "y": "bc"}}, "models in only one of x and y"),
         ({"groups": {"x": "ae", "y": "bc"}}, r"groups\['x'\] = 'e'"),
         ({"training": {"e": Training(1.0, 1.0, 1)}}, "training = 'e': expected one of a, b, c, d"),
         ({"initial": ["e"]}, "initial = 'e': expected one of"),
