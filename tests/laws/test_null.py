@@ -86,7 +86,7 @@ def test_expansions_refuse_few_eigenvalues(statistic):
         method = "exact" if statistic == "log_determinant" else "exact moments"
         assert null(statistic, (40, 7, 30), normalization="none").method == method
         return
-    method = "asymptotic, mended by draws" if statistic in MENDED else "asymptotic"
+    method = "asymptotic, corrected by draws" if statistic in MENDED else "asymptotic"
     assert null(statistic, (40, 8, 30), normalization="none").method == method
     with pytest.raises(ParameterError, match="rank of at least 8"):
         null(statistic, (40, 7, 30), normalization="none")

@@ -16,7 +16,7 @@ Dims = tuple[int, ...]
 EXACT = "exact"
 EXACT_MOMENTS = "exact moments"
 ASYMPTOTIC = "asymptotic"
-MENDED = "asymptotic, mended by draws"
+MENDED = "asymptotic, corrected by draws"
 
 WIDE = 0.3
 """Relative spread up to which a law of e^y is matched by its third moment; beyond, by the mean of its inverse."""

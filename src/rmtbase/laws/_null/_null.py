@@ -37,7 +37,7 @@ class NullLaw(StatedLaw, Distribution):
         dims: (n_0, ..., n_L) of the chain.
         distribution: the law itself.
         method: ``"exact"``; ``"exact moments"`` if mean and standard deviation are exact but the shape is not;
-            ``"asymptotic"`` (an expansion in 1/r, with r the rank); or ``"asymptotic, mended by draws"`` (an expansion
+            ``"asymptotic"`` (an expansion in 1/r, with r the rank); or ``"asymptotic, corrected by draws"`` (the same,
             with a correction fitted to draws of other chains).
         accuracy: the accuracy measured for chains of this kind, in words.
     """
