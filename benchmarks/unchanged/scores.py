@@ -58,7 +58,7 @@ def _null(options: dict[str, Any]) -> dict[str, Any]:
 
     if not hasattr(nulls, "Null") or not options:
         return options
-    if options.get("baseline") == "analytic":
+    if isinstance(table := options.get("baseline"), str) and table == "analytic":
         return {"null": "analytic"}
     return {"null": nulls.find_null(**{"null": "gaussian"} | options)}
 
