@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -51,6 +52,8 @@ def section(name: str, before: Mapping[str, np.ndarray], after: Mapping[str, np.
             result.stated[entry] = f"moved to {place}"
         elif stated.may_be_spaced_otherwise(full) if size == WHITE_SPACE_ONLY else size <= stated.bound(full):
             result.rounding[entry] = difference
+        elif place in after and stated.may_be_reworded(full) and _same_numbers(old, after[place]):
+            result.stated[entry] = f"{difference} (other words, the same numbers)"
         elif why := stated.reason(full):
             result.stated[entry] = f"{difference} ({why})"
         else:
@@ -90,6 +93,14 @@ def _text_size(old: np.ndarray, new: np.ndarray) -> float:
 def _read(page: str) -> str:
     """Reduce a page to what a reader gets: entities resolved, white space left out."""
     return without_code("".join(html.unescape(page).split()))
+
+
+def _same_numbers(old: np.ndarray, new: np.ndarray) -> bool:
+    """Return whether two texts have the same numbers in them, in any order."""
+    if old.dtype.kind != "U" or new.dtype.kind != "U":
+        return False
+    one, other = (sorted(re.findall(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?", " ".join(text.ravel()))) for text in (old, new))
+    return one == other
 
 
 def _first_text(old: np.ndarray, new: np.ndarray) -> str:

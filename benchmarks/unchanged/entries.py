@@ -48,7 +48,7 @@ class Entries:
 
     def __init__(self, before: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
         self.values: dict[str, np.ndarray] = {}
-        self._before = before
+        self.before = before
 
     def take(self, name: str, compute: Callable[[], Any]) -> None:
         """Add what ``compute`` returns, taken apart, or what it raises, which is compared as well."""
@@ -103,7 +103,7 @@ class Entries:
         except Exception as error:
             self.add(f"{name}/raises", f"{type(error).__name__}: {error}")
             return
-        points = self._before.get(f"{name}/places")
+        points = self.before.get(f"{name}/places")
         points = self._points(law) if points is None else points
         self.add(f"{name}/places", points)
         for attribute in (one for one in dir(law) if not one.startswith("_") and one not in more):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import re
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -32,6 +33,11 @@ def collect(entries: Entries) -> None:
         module = public(room) if room in _HOLDERS else import_module(f"rmtbase.{room}".rstrip("."))
         for name in getattr(module, "__all__", ()):
             _describe(entries, f"{room}.{name}" if room else name, getattr(module, name))
+    for name in entries.before:  # what is no longer public, and importable
+        place = stated.moved(name)
+        if "." in name and " " not in name and place not in entries.values and name not in entries.values:
+            with suppress(AttributeError):
+                _describe(entries, place, public(name))
     for name in _REGISTRIES:
         entries.take(f"keys of {name}", lambda name=name: list(map(str, public(name))))
     entries.take("keys of models", lambda: [one.name for one in public("models.known_models")()])
