@@ -158,7 +158,7 @@ def test_recipes_of_untrained_models_differ_no_more_often_than_the_level(paired)
     [
         ((3,), False, "2 groups at least"),
         ((3, 1), False, "2 models at least"),
-        ((3, 2), True, r"as many models in each"),
+        ((3, 2), True, r"the same number of models in each"),
     ],
 )
 def test_groups_that_cannot_be_compared_are_refused(sizes, paired, said):

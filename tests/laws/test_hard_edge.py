@@ -138,7 +138,7 @@ def test_what_was_not_simulated_is_refused():
         with pytest.raises(ParameterError, match="a rank of at least 4"):
             smallest_eigenvalue(dims=dims, normalization="none")
     assert smallest_eigenvalue((8,) * 5, normalization="none").mean() > 0.0
-    with pytest.raises(ParameterError, match="at most 4 dimensions like the second smallest"):
+    with pytest.raises(ParameterError, match="at most 4 dimensions near the second smallest"):
         smallest_eigenvalue((8,) * 6, normalization="none")
 
 

@@ -93,7 +93,7 @@ def test_more_chunks_than_a_folder_holds(tmp_path):
     plan = make_plan("gaussian_matrix", SMALL, 2**31, chunk=1, keep_sample=False)
     for attempt in (lambda: run_plan(plan, tmp_path / "table.nc"), lambda: run_in_memory(plan)):
         with refused(
-            ParameterError, "chunk = 1: expected more draws to a chunk", "2,147,483,648", "10,000,000 at most"
+            ParameterError, "chunk = 1: expected more draws in each chunk", "2,147,483,648", "10,000,000 at most"
         ):
             attempt()
     assert list(tmp_path.iterdir()) == []

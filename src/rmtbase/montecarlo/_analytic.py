@@ -31,7 +31,7 @@ NONE = "none"
 _EXACT = "exact"
 _EXACT_TRACES = "exact moments: joint moments of traces at finite width"
 _SECOND = "delta method on exact covariances of powers, of second order in the mean; neglected: a relative 1/(d h)"
-_LARGEST = "numerical; the numbers taken as independent once their mean and deviation are taken off"
+_LARGEST = "numerical; elements taken as independent after removal of their mean and deviation"
 _LARGE_SAMPLE = "large-sample law of independent elements; neglected: N^(-3/2)"
 
 Edges = Float64[np.ndarray, " edge"]

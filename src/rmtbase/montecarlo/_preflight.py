@@ -115,8 +115,8 @@ def _require_few_chunks(plan: Plan) -> None:
         raise ParameterError(
             "chunk",
             min(case.chunk for case in plan.cases),
-            f"more draws to a chunk: there would be {plan.chunks.size:,} of them, each a file, and {_MOST_CHUNKS:,} at "
-            "most in one folder",
+            f"more draws in each chunk: there would be {plan.chunks.size:,} chunks, each a file, and one folder may "
+            f"hold {_MOST_CHUNKS:,} at most",
         )
 
 

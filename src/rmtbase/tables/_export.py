@@ -72,7 +72,7 @@ def export(
 
 def _of_statistics(frame: pd.DataFrame, patterns: Collection[str]) -> pd.DataFrame:
     if "statistic" not in frame:
-        raise ParameterError("statistics", ", ".join(patterns), "none of a table without statistics")
+        raise ParameterError("statistics", ", ".join(patterns), "none: the table has no statistics")
     held = list(dict.fromkeys(frame["statistic"]))
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in held):

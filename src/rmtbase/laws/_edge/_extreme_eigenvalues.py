@@ -236,8 +236,8 @@ def _hard_edge_law(of: ChainParameters, self_normalized: bool) -> HardEdgeLaw:
         raise ParameterError(
             "dims",
             of.dims,
-            f"at most {LARGEST_CROWD + 1:g} dimensions like the second smallest, where that exceeds the smallest by "
-            f"less than {NEARLY_HARD}: for more the law was not simulated",
+            f"at most {LARGEST_CROWD + 1:g} dimensions near the second smallest, if that exceeds the smallest by "
+            f"less than {NEARLY_HARD}: the law was not simulated for more",
         )
     law = HardEdgeLaw(coordinate, math.log(factor))
     return _self_normalized(law, of.dims) if own else law

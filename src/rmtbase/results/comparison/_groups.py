@@ -188,7 +188,7 @@ def require_members(groups: Mapping[str, Sequence[object]], paired: bool) -> Non
             raise ParameterError(name, len(members), "2 models at least, to know how far seeds are apart")
     sizes = [len(members) for members in groups.values()]
     if paired and len(set(sizes)) > 1:
-        raise ParameterError("paired", sizes, "as many models in each group, those of one seed in one place")
+        raise ParameterError("paired", sizes, "the same number of models in each group, in the same order of seeds")
 
 
 def as_columns(

@@ -63,7 +63,7 @@ def paired_growth(
     x, y = (np.log(positive_numbers(name, values)) for name, values in (("first", first), ("second", second)))
     start = np.asarray(initial, dtype=bool)
     if not x.size == y.size == start.size or x.size < 3:
-        raise ParameterError("second", (y.size, start.size), f"as many as first, {x.size}, and 3 at least")
+        raise ParameterError("second", (y.size, start.size), f"as many values as first, {x.size}, and at least 3")
     draws = require_positive_integer("draws", draws)
     later = np.flatnonzero(~start)
     paired = np.tile(y, (draws, 1))

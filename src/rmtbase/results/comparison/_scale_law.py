@@ -65,7 +65,7 @@ def scale_law(roots: ArrayLike, scales: ArrayLike, seed: int = 0) -> ScaleLaw:
     """
     x, y = (positive_numbers(name, values) for name, values in (("roots", roots), ("scales", scales)))
     if x.size != y.size or x.size < 2:
-        raise ParameterError("scales", y.size, f"as many as roots, which are {x.size}, and 2 at least")
+        raise ParameterError("scales", y.size, f"as many values as roots, {x.size}, and at least 2")
     for name, values in (("roots", x), ("scales", y)):
         if np.ptp(values) == 0:
             raise ParameterError(name, values.tolist(), "values that are not all the same")

@@ -66,7 +66,9 @@ def of_spectra(
     sites = _sites(model)
     shapes = {(one.d_query, one.d_key, one.d_head) for one in sites}
     if entries != "normal":
-        raise ParameterError("initialization", entries, "normal, whose joint law of a head and its factors is drawn")
+        raise ParameterError(
+            "initialization", entries, "normal, for which heads and their factors can be drawn jointly"
+        )
     if len(shapes) > 1:
         raise ParameterError("sites", sorted(shapes), "heads of one shape")
     ((d_query, d_key, d_head),) = shapes
