@@ -68,42 +68,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 
-# A file is one worker's: none should begin a long one when the others are done.
-LONGEST_FIRST = (
-    "statistical/test_every_ensemble.py",
-    "fuzz/test_fuzz.py",
-    "scoring/test_effective_depth.py",
-    "statistical/test_nulls_of_sites.py",
-    "models/test_probe.py",
-    "montecarlo/test_dask.py",
-    "montecarlo/test_runner.py",
-    "statistical/test_thin_and_dense.py",
-    "montecarlo/test_elements.py",
-    "montecarlo/test_tables_of_plans.py",
-    "cli/test_interrupts.py",
-    "plots/test_figures.py",
-    "montecarlo/test_kill.py",
-    "cli/test_commands.py",
-    "ensembles/test_residual_draws.py",
-    "scoring/test_resampled_null.py",
-    "statistical/test_calibration.py",
-    "cli/test_demo.py",
-    "statistical/test_resampled_calibration.py",
-    "montecarlo/test_job_arrays.py",
-    "report/test_page.py",
-    "report/test_in_chromium.py",
-    "test_examples.py",
-    "test_readme.py",
-)
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, each in the order in which it was written but for the ``optimized``, which come last."""
+    """The tests of a file in the order in which they are written but for the ``optimized``, which come last."""
     places = {path: place for place, path in enumerate(dict.fromkeys(item.path for item in items))}
-    turns = places | {
-        Path(__file__).parent / file: turn - len(LONGEST_FIRST) for turn, file in enumerate(LONGEST_FIRST)
-    }
-    items.sort(key=lambda item: (turns[item.path], item.get_closest_marker("optimized") is not None))
+    items.sort(key=lambda item: (places[item.path], item.get_closest_marker("optimized") is not None))
 
 
 QUICK = "JAX_DISABLE_MOST_OPTIMIZATIONS"

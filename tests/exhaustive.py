@@ -6,13 +6,10 @@ import pytest
 
 
 def mostly_exhaustive(cases: Iterable, always: Container) -> list:
-    """Parameters of a test, all exhaustive but those that are in ``always``, by themselves or by their first value."""
-    return [one if one in always or _first(one) in always else _exhaustive(one) for one in cases]
-
-
-def _first(case: object) -> object:
-    return case[0] if isinstance(case, tuple) else None
-
-
-def _exhaustive(case: object):
-    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.exhaustive)
+    """Parameters of a test, exhaustive but for those in ``always``, which may name tuples by their first value."""
+    found = []
+    for case in cases:
+        values = case if isinstance(case, tuple) else (case,)
+        marks = () if case in always or values[0] in always else pytest.mark.exhaustive
+        found.append(pytest.param(*values, marks=marks))
+    return found

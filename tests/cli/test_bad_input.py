@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.models import demo_revisions, supported_architectures
 from rmtbase.nulls import Table
 from rmtbase.tables import open_baseline, write_table
@@ -190,7 +191,7 @@ def test_analytic_null_of_heads_too_thin_for_it(refused, weights, make_weights, 
     )
 
 
-@pytest.mark.parametrize("option", ["-o", "--csv", "--report"])
+@pytest.mark.parametrize("option", mostly_exhaustive(["-o", "--csv", "--report"], always={"--csv"}))
 def test_output_replaces_no_file_of_another_kind_unasked(option, refused, run, model_folder, null_file, tmp_path):
     notes = tmp_path / "notes"
     notes.write_text("my notes")

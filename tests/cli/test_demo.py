@@ -3,6 +3,7 @@
 import io
 import socket
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from rmtbase.models import demo_revisions
 from rmtbase.results import open_scores
 from rmtbase.results.scores import summarize_scores
 from rmtbase.tables import open_baseline
+
+DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +29,29 @@ def demo(tmp_path_factory):
     return notes.getvalue(), folder
 
 
-def test_demo_leaves_table_scores_and_reports_and_nothing_else(demo):
-    _, folder = demo
+def names_of_files():
+    """What the demo writes."""
     first, last = demo_revisions()[0], demo_revisions()[-1]
     kinds = [f"{kind}-{step}.{end}" for step in (first, last) for kind, end in (("scores", "nc"), ("scores", "csv"))]
     reports = [f"report-{step}.html" for step in (first, last)]
-    assert {path.name for path in folder.iterdir()} == {"baseline.nc", *kinds, *reports}
+    return {"baseline.nc", *kinds, *reports}
+
+
+def test_demo_writes_its_parts_to_its_folder(tmp_path, monkeypatch, run):
+    monkeypatch.setattr("rmtbase.montecarlo.baseline", lambda *_, **__: open_baseline(DATA / "baseline.nc"))
+    monkeypatch.setattr("rmtbase.results.scores.score", lambda *_, **__: open_scores(DATA / "scores.nc"))
+    monkeypatch.setattr("rmtbase.results.scores.page.render", lambda tree: "<!DOCTYPE html>")
+    ran = run("demo", "--out", tmp_path / "results")
+    assert ran.status == 0, ran.err
+    assert {path.name for path in (tmp_path / "results").iterdir()} == names_of_files()
+    for name in names_of_files():
+        assert f"rmtbase: wrote {tmp_path / 'results' / name}" in ran.err
+
+
+@pytest.mark.exhaustive
+def test_demo_leaves_table_scores_and_reports_and_nothing_else(demo):
+    _, folder = demo
+    assert {path.name for path in folder.iterdir()} == names_of_files()
     assert [path.name for path in folder.parent.iterdir()] == ["results"]
 
 
@@ -46,12 +66,14 @@ def test_demo_replaces_no_file_of_another_kind(tmp_path, name, capsys):
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(name, "notes of a user")]
 
 
+@pytest.mark.exhaustive
 def test_demo_says_each_file_that_it_wrote(demo):
     notes, folder = demo
     for path in folder.iterdir():
         assert f"rmtbase: wrote {path}" in notes
 
 
+@pytest.mark.exhaustive
 def test_untrained_heads_are_not_flagged_and_trained_ones_are(demo):
     _, folder = demo
     first, last = (
@@ -62,6 +84,7 @@ def test_untrained_heads_are_not_flagged_and_trained_ones_are(demo):
     assert len(last.findings) > last.n_heads / 2
 
 
+@pytest.mark.exhaustive
 def test_demos_null_is_of_the_models_shape(demo):
     _, folder = demo
     table, scores = open_baseline(folder / "baseline.nc"), open_scores(folder / f"scores-{demo_revisions()[-1]}.nc")
@@ -69,6 +92,7 @@ def test_demos_null_is_of_the_models_shape(demo):
     assert scores.attrs["table"] == str(folder / "baseline.nc")
 
 
+@pytest.mark.exhaustive
 def test_reports_open_without_a_network(demo):
     _, folder = demo
     for path in folder.glob("*.html"):

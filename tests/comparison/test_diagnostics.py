@@ -8,10 +8,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 import xarray as xr
+from matrices_group import SHAPES, matrices_group
 from scipy import stats
 
 import rmtbase
-from conftest import SHAPES, matrices_group
 from rmtbase.errors import ParameterError
 from rmtbase.laws import AdamWNoise, weibull_null
 from rmtbase.models import open_model

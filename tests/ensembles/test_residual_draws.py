@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import comb
 
+from exhaustive import mostly_exhaustive
 from rmtbase import laws
 from rmtbase.ensembles import residual_path
 from rmtbase.errors import ParameterError
@@ -16,6 +17,7 @@ from rmtbase.linalg import reproducible_jax
 
 D, DRAWS = 12, 4_000
 DEPTHS = ((1, 1.0), (4, 0.6), (10, 0.3), (16, 0.25))
+SOME_DEPTHS = pytest.mark.parametrize(("depth", "sigma"), mostly_exhaustive(DEPTHS, always={4}))
 
 
 @jax.jit
@@ -60,7 +62,7 @@ def test_the_update_of_a_small_sigma_keeps_its_digits():
     np.testing.assert_allclose(update, blocks + pairs, rtol=0, atol=1e-24)
 
 
-@pytest.mark.parametrize(("depth", "sigma"), DEPTHS)
+@SOME_DEPTHS
 def test_traces_of_the_path_have_their_exact_moments(depth, sigma):
     exact = laws.residual_trace_moments(depth, sigma, D)
     path = draws(depth, sigma)
@@ -72,7 +74,7 @@ def test_traces_of_the_path_have_their_exact_moments(depth, sigma):
     assert abs(deviation.mean() - exact.std_trace**2) < 5 * deviation.std() / np.sqrt(DRAWS)
 
 
-@pytest.mark.parametrize(("depth", "sigma"), DEPTHS)
+@SOME_DEPTHS
 def test_the_update_has_its_exact_mean_square(depth, sigma):
     square = (draws(depth, sigma, part="update") ** 2).sum(axis=(1, 2))
     assert abs(square.mean() - D * ((1 + sigma**2) ** depth - 1)) < 5 * square.std() / np.sqrt(DRAWS)
@@ -84,7 +86,7 @@ def test_an_order_has_the_mean_square_of_its_number_of_paths(k):
     assert abs(square.mean() - D * comb(5, k) * 0.6 ** (2 * k)) < 5 * square.std() / np.sqrt(DRAWS)
 
 
-@pytest.mark.parametrize(("depth", "sigma"), [(1, 1.0), (4, 0.5), (10, 0.3), (16, 0.25)])
+@pytest.mark.parametrize(("depth", "sigma"), mostly_exhaustive([(1, 1.0), (4, 0.5), (10, 0.3), (16, 0.25)], always={4}))
 @pytest.mark.parametrize("part", ["path", "update"])
 def test_the_spectrum_is_the_law_up_to_the_inverse_of_the_width(part, depth, sigma):
     # The mean density differs from its limit by O(1/d), and the counts of 20 draws by less than that.

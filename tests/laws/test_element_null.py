@@ -256,6 +256,7 @@ def test_z_of_weibull_fits_is_standard_normal_at_three_sizes():
             assert stats.kstest((sample - law.mean()) / law.std(), "norm").pvalue > 1e-4, (name, n)
 
 
+@pytest.mark.exhaustive
 def test_few_weights_that_end_with_a_jump_have_no_law_by_cells_unless_it_was_simulated():
     for name in BY_CELLS:
         with pytest.raises(

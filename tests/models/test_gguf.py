@@ -365,6 +365,7 @@ def test_what_is_no_gguf_file_is_told_what_it_is(content, fragment, tmp_path):
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.exhaustive
 def test_every_cut_and_every_flipped_byte_of_the_description_ends_in_words(tmp_path):
     path, _ = converted(tmp_path / "m.gguf", "qwen2")
     whole = path.read_bytes()

@@ -14,6 +14,8 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from exhaustive import mostly_exhaustive
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import tiny_models
@@ -139,7 +141,10 @@ def make(name: str) -> nn.Module:
     return model
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+SOME = {"gpt2", "falcon, grouped", "gpt_bigcode", "phi3", "qwen3", "deepseek_v3", "t5", "vit"}
+
+
+@pytest.fixture(scope="module", params=mostly_exhaustive(CONFIGS, always=SOME))
 def traced(request):
     model = make(request.param)
     return request.param, model, Network.of_module(model)
@@ -175,7 +180,7 @@ def test_queries_and_keys_of_another_split_are_refused_with_the_head(traced):
             network.prove((site, *sites[1:]), *stored_of(model))
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt_neox", "phi3", "bart", "vit"])
+@pytest.mark.parametrize("name", mostly_exhaustive(["gpt2", "gpt_neox", "phi3", "bart", "vit"], always={"phi3", "vit"}))
 def test_sites_are_what_the_module_hands_to_attention(name):
     """By transformers' own interface, which shares no code with the probe: one token, which no rotation turns."""
     model = make(name)

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from exhaustive import mostly_exhaustive
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
@@ -186,7 +188,7 @@ class InTurn(nn.Module):
 CHANGES = ("argument", "states", "between", "reversed", "beside", "twice", "without", "shared", "buffer")
 
 
-@pytest.mark.parametrize("change", ["", *CHANGES])
+@pytest.mark.parametrize("change", mostly_exhaustive(["", *CHANGES], always={"", "argument", "twice", "shared"}))
 def test_layers_that_are_not_used_alike_all_run(change):
     inputs = {"x": torch.randn(2, 5, 12)}
     found, running = read(InTurn(change), inputs)

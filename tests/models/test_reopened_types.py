@@ -85,6 +85,7 @@ def test_every_attention_of_an_inner_group_is_read(tmp_path, monkeypatch):
     assert "2 of 2 sites" in found.notes[-1] and not notes_with(found, CROSSED)
 
 
+@pytest.mark.exhaustive
 def test_layers_that_run_oftener_than_a_cache_has_places_are_read(tmp_path, monkeypatch):
     monkeypatch.setenv("RMTBASE_PROOF", "1")
     sizes = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 120}

@@ -304,6 +304,7 @@ def test_what_is_no_dictionary_of_dense_tensors_is_told_so(make, fragment, bin_f
     refused(saved(make(), bin_file), fragment)
 
 
+@pytest.mark.exhaustive
 def test_hostile_files_take_little_memory_and_time(tmp_path):
     """Under 1 GiB of address space beyond torch's own, and 20 s of CPU, for all of them in one process."""
     steps = {

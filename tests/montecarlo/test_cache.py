@@ -215,6 +215,7 @@ def test_latent_attention_that_cannot_be_kept_is_said_once_and_returned(cache, l
     assert told.notes[-1].endswith("simulated now")
 
 
+@pytest.mark.exhaustive
 def test_latent_attention_goes_on_where_a_killed_run_stood(cache, latent):
     run = subprocess.Popen(
         [

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from exhaustive import mostly_exhaustive
 from rmtbase import statistics
 from rmtbase.ensembles import gaussian_chain, initialized_matrix, low_rank_product
 from rmtbase.errors import ParameterError, TableError
@@ -54,7 +55,7 @@ def statistics_of(w, edges):
     ]
 
 
-@pytest.mark.parametrize("ensemble", ENSEMBLES, ids=lambda one: one.name)
+@pytest.mark.parametrize("ensemble", mostly_exhaustive(ENSEMBLES, always=[PRODUCT, UNIFORM]), ids=lambda one: one.name)
 def test_statistics_by_rows_are_those_of_the_whole_matrix(ensemble):
     interval = (-5 * ensemble.element_std, 0.1 + 5 * ensemble.element_std)
     for chunk in draw_elements(ensemble, 2, 7, range=interval):

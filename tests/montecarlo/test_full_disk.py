@@ -68,6 +68,7 @@ def namespace() -> list[str]:
     pytest.fail("no way to mount a small disk here: neither user namespaces nor root")
 
 
+@pytest.mark.exhaustive
 def test_full_and_read_only_disks_stop_a_run_and_lose_nothing(tmp_path: Path) -> None:
     ended = subprocess.run(
         [*namespace(), sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False

@@ -37,6 +37,7 @@ def job(start, tmp_path):
     return start_job
 
 
+@pytest.mark.exhaustive
 def test_job_array_of_three_processes_draws_the_table_of_one(job, run, tmp_path, assert_same):
     jobs = [job(chunks) for chunks in THIRDS]
     assert [one.end() for one in jobs] == [0, 0, 0], [one.said() for one in jobs]
@@ -52,6 +53,7 @@ def test_job_array_of_three_processes_draws_the_table_of_one(job, run, tmp_path,
     assert not folder.exists()
 
 
+@pytest.mark.exhaustive
 def test_job_that_is_killed_goes_on_where_it_stood(job, tmp_path, assert_same):
     first = job("0:80")
     assert first.kill(lambda: first.drawn() >= 5)

@@ -37,6 +37,7 @@ Path.replace = killed
 """The table is written beside its place and never renamed: from outside that moment is too short to be caught."""
 
 
+@pytest.mark.exhaustive
 def test_more_draws_go_on_from_the_chunks_of_fewer_after_kills_at_every_stage(start, tmp_path, assert_same):
     output, chunks = tmp_path / "table.nc", tmp_path / "table.nc.chunks"
     (tmp_path / "fewer.toml").write_text(FEWER)

@@ -202,6 +202,7 @@ def test_another_setting_of_the_compiler_is_another_setting(plan, output, stoppe
         jax.config.update("jax_exec_time_optimization_effort", 0.0)
 
 
+@pytest.mark.exhaustive
 def test_run_killed_and_resumed_under_another_kernel_of_blas_is_refused(start, tmp_path, monkeypatch):
     mine, other = ("Haswell", "Nehalem") if platform.machine() == "x86_64" else ("ARMV8", "NEOVERSEN1")
     monkeypatch.setenv("OPENBLAS_CORETYPE", mine)

@@ -41,9 +41,9 @@ ELSEWHERE = {
 """On one core both. The large one, whose loops XLA splits by the cores that it finds, is not for several devices."""
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def elsewhere():
-    """Processes on one core, one of them with four devices, that are at work while the other tests run."""
+    """Processes on one core, one of them with four devices."""
     children = {
         where: subprocess.Popen(
             [sys.executable, "-c", CHILD, str(Path(__file__).parent), json.dumps([runs, devices])],
@@ -247,6 +247,7 @@ def digests(runs, devices):
     return {name: [hashlib.sha256(one.tobytes()).hexdigest() for one in of_run] for name, of_run in arrays.items()}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("where", ELSEWHERE)
 def test_draws_do_not_depend_on_the_machines_cores_nor_on_the_devices(where, elsewhere):
     here = digests(ELSEWHERE[where][0], None)

@@ -12,6 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
+from exhaustive import mostly_exhaustive
 from rmtbase.drawing.axes import add_density
 from rmtbase.drawing.color_scales import Z_LEVELS
 from rmtbase.drawing.null_curves import null_spectrum
@@ -98,7 +99,7 @@ def test_bars_in_an_order_of_their_own_are_not_compared(scores):
         compare(flagged_by_statistic, scores)
 
 
-@pytest.mark.parametrize("wide", [3.4, 7.0])
+@pytest.mark.parametrize("wide", mostly_exhaustive([3.4, 7.0], always={3.4}))
 @pytest.mark.parametrize("which", ["learned", "baseline"])
 def test_at_the_width_of_a_column_or_a_page_nothing_is_cut_and_no_text_meets_another(which, wide, request):
     for name, figure in figures(request.getfixturevalue(which), theme="print", width=wide).items():

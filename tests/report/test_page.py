@@ -435,6 +435,7 @@ def test_the_same_scores_give_the_same_page_whatever_the_caller_s_matplotlib_set
         assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.exhaustive
 def test_a_model_of_1024_heads_stays_below_3_megabytes(tree):
     heads = tree["heads"].to_dataset()
     many = heads.isel(layer=np.arange(32) % 3, head=np.arange(32) % 4)

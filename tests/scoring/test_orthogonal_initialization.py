@@ -15,6 +15,7 @@ import torch
 from scipy import special, stats
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import orthogonal_blocks
 from rmtbase.errors import ParameterError
 from rmtbase.heads.stored_rows import stored_rows
@@ -50,7 +51,9 @@ def warnings_of(tree):
     return json.loads(tree.attrs["warnings"])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype", mostly_exhaustive([torch.float32, torch.bfloat16, torch.float16], always={torch.bfloat16})
+)
 @pytest.mark.parametrize("shape", [(2, 4, 16, 64), (2, 3, 8, 64)])
 def test_orthonormal_rows_leave_nothing_to_test(shape, dtype):
     """Square and wide stored matrices: all singular values of W_QK are equal, whatever its scale, to rounding."""
@@ -85,7 +88,10 @@ def test_orthogonal_heads_are_told_under_another_null():
     assert not any("equal singular" in note for note in json.loads(score(w_q, w_k).attrs["notes"]))
 
 
-@pytest.mark.parametrize(("shape", "key_heads"), [((12, 20, 8, 64), 20), ((30, 8, 12, 32), 2)])
+TALL = [((12, 20, 8, 64), 20), ((30, 8, 12, 32), 2)]
+
+
+@pytest.mark.parametrize(("shape", "key_heads"), mostly_exhaustive(TALL, always=TALL[1:]))
 def test_p_values_of_rows_of_tall_matrices_are_uniform(shape, key_heads):
     """More rows than columns of W_Q; of the second shape the grouped keys have fewer, and theirs are orthonormal."""
     layers, _, d_head, d_model = shape
@@ -104,7 +110,7 @@ def spectra(ensemble, draws):
         return np.linalg.svd(np.asarray(jax.jit(jax.vmap(lambda key: ensemble.sample(key).matrix))(keys)), False, False)
 
 
-@pytest.mark.parametrize(("h", "n", "rows"), [(1, 6, 10), (3, 6, 10), (5, 6, 9)])
+@pytest.mark.parametrize(("h", "n", "rows"), mostly_exhaustive([(1, 6, 10), (3, 6, 10), (5, 6, 9)], always={3}))
 def test_the_log_determinant_of_a_block_has_its_closed_form(h, n, rows):
     """|X Xᵀ| is a product of h independent beta variables, (n - i)/2 and (N - n)/2: mean and variance within 5 se."""
     a, b = 0.5 * (n - np.arange(h)), 0.5 * (rows - n)

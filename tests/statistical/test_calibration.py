@@ -22,6 +22,7 @@ from rmtbase.nulls import GaussianNull, Table
 from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import write_table
 
+pytestmark = pytest.mark.exhaustive
 MODELS, LAYERS, HEADS, KEY_HEADS = 100, 3, 16, 8
 D_MODEL, D_HEAD, D_MLP = 32, 8, 64
 NULL_DRAWS = 20_000

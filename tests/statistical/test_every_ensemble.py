@@ -15,20 +15,25 @@ import pytest
 from ensemble_examples import EXAMPLES
 from harness import joint_statistics, same_law
 
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import ENSEMBLES, make_ensemble
 from rmtbase.linalg import PRNG_IMPLEMENTATION, reproducible_jax
 
 DRAWS = 2_000
 LEVEL = 1e-7
 CASES = [
-    pytest.param(name, example, id=f"{name} {number}")
+    pytest.param(name, example, id=f"{name} {number}", marks=[pytest.mark.exhaustive] * (number > 0))
     for name, examples in EXAMPLES.items()
     for number, example in enumerate(examples)
 ]
 every_example = pytest.mark.parametrize(("name", "example"), CASES)
 one_of_each_kind = pytest.mark.parametrize(
-    "name", [name for name in EXAMPLES if name != "low_rank_product"]
-)  # which is a chain
+    "name",
+    mostly_exhaustive(
+        [name for name in EXAMPLES if name != "low_rank_product"],  # which is a chain
+        always={"gaussian_chain"},
+    ),
+)
 one_program = pytest.mark.parametrize(("name", "example"), [case for case in CASES if case.values[1].same_program])
 TRACED = []  # one entry for each program that was compiled
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from harness import joint_statistics, same_law
 
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import Draw, gaussian_chain, low_rank_product
 from rmtbase.montecarlo import draw_spectra, simulate_gaussian_matrix
 from rmtbase.statistics import spectral_statistics
@@ -32,7 +33,7 @@ def statistics_of(ensemble, seed):
     return joint_statistics(*(np.concatenate(part) for part in list(zip(*chunks, strict=True))[1:]))
 
 
-@pytest.mark.parametrize("dims", CHAINS)
+@pytest.mark.parametrize("dims", mostly_exhaustive(zip(CHAINS, strict=True), always={(20, 32, 12, 18, 40)}))
 def test_thin_and_dense_chains_have_the_same_law(dims):
     thin, dense = statistics_of(gaussian_chain(dims), seed=1), statistics_of(gaussian_chain(dims, "dense"), seed=2)
     p_values = {name: same_law(thin[name], dense[name]) for name in thin}
@@ -84,9 +85,15 @@ class NormsOfAnotherDraw:
 @pytest.mark.parametrize(
     ("wrong", "caught_by"),
     [
-        (low_rank_product(70, 16), ("trace", "largest", "norm 0", "participation", "condition")),
+        pytest.param(
+            *(low_rank_product(70, 16), ("trace", "largest", "norm 0", "participation", "condition")),
+            marks=pytest.mark.exhaustive,
+        ),
         (EqualDegreesOfFreedom(64, 16), ("trace", "norm 0", "participation", "log_determinant")),
-        (NormsOfAnotherDraw(64, 16), ("trace over norm 0", "trace at its own scale")),
+        pytest.param(
+            *(NormsOfAnotherDraw(64, 16), ("trace over norm 0", "trace at its own scale")),
+            marks=pytest.mark.exhaustive,
+        ),
     ],
     ids=["width 10 % off", "equal degrees of freedom", "norms of another draw"],
 )
@@ -96,7 +103,7 @@ def test_a_wrong_reduction_is_caught(wrong, caught_by):
     assert max(p_values.values()) < LEVEL, p_values
 
 
-@pytest.mark.parametrize("shape", MATRIX_SHAPES)
+@pytest.mark.parametrize("shape", mostly_exhaustive(zip(MATRIX_SHAPES, strict=True), always={(1, 7), (40, 12)}))
 def test_bidiagonal_and_dense_matrices_have_the_same_law(shape):
     bidiagonal = simulate_gaussian_matrix(*shape, DRAWS, seed=5)
     dense = np.random.default_rng([6, *shape]).standard_normal((DRAWS, *shape))

@@ -107,6 +107,7 @@ def test_a_claim_about_checkpoints_stays_open_for_other_models(run):
     assert said == ["agrees", "corrected", "open"]  # where thin factors have it in the millions it is in the weights
 
 
+@pytest.mark.exhaustive
 def test_the_claims_page_is_what_the_checks_find(run):
     same(make(run).rows, "claims")
     assert len(written("claims")["rows"]) == len(json.loads(CLAIMS.read_text(encoding="utf-8")))

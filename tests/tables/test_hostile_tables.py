@@ -250,6 +250,7 @@ def test_harm_is_named(change, said, stored_file, tmp_path):
         open_table(path)
 
 
+@pytest.mark.exhaustive
 def test_all_hostile_files_together_take_less_than_a_gigabyte(stored_file, tmp_path):
     (tmp_path / "secret").write_bytes(SECRET)
     whole = stored_file("baseline").read_bytes()
