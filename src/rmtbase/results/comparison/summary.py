@@ -198,15 +198,15 @@ def _of_all(findings: xr.Dataset) -> Iterator[str]:
     if "band_variation" in value:
         yield (
             f"The models' median shapes k of the Transmission Class lie from {value['band_low']:.4g} to "
-            f"{value['band_high']:.4g}, CV {100 * value['band_variation']:.2g} %; of untrained matrices of these sizes "
-            f"{100 * value['band_null_variation']:.2g} % on average, 95 % of them under "
+            f"{value['band_high']:.4g}, CV {100 * value['band_variation']:.2g} %; untrained matrices of these sizes "
+            f"have a CV of {100 * value['band_null_variation']:.2g} % on average and in 95 % of cases under "
             f"{100 * value['band_null_variation_95']:.2g} % (p = {value['band_p_value']:.2g})."
         )
     if "scale_law_slope" in value:
         yield (
             f"λ against √(η/λ_wd): slope through the origin {value['scale_law_slope']:.3g}, R² about the mean "
             f"{value['scale_law_r_squared']:.2g}; r = {value['scale_law_correlation']:.2g} (p = "
-            f"{value['scale_law_p_value']:.2g}), which has the intercept {value['scale_law_intercept']:.3g} ± "
+            f"{value['scale_law_p_value']:.2g}), with the intercept {value['scale_law_intercept']:.3g} ± "
             f"{value['scale_law_intercept_error']:.2g}; exponent {value['scale_law_exponent']:.2g} ± "
             f"{value['scale_law_exponent_error']:.2g}."
         )

@@ -132,7 +132,7 @@ def cannot_tell(tails: Sequence[Tail], level: float = LEVEL) -> list[str]:
     named = ", ".join(heavy[:_NAMED]) + (f" and {len(heavy) - _NAMED} more" if len(heavy) > _NAMED else "")
     return [
         f"{CANNOT_TELL} in {len(heavy)} of {len(searched)} matrices, whose tails are heavier than a normal law's "
-        f"({named}): listed there is only what stands above a gap"
+        f"({named}): there, only elements above a gap are listed"
     ]
 
 
