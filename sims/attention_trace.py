@@ -246,7 +246,7 @@ def sources(parts: np.ndarray, linears: list[Linear]) -> Source | None:
 
 
 class Refused(Exception):  # noqa: N818
-    """A type, or a variant of one, that the table cannot say, and why."""
+    """Reason why the table cannot describe a type, or a variant of it."""
 
 
 def run(model: torch.nn.Module) -> tuple[Trace, Trace]:

@@ -1,4 +1,4 @@
-"""A model type in the words of the table: its variants by the flags of its configuration, and its parts."""
+"""Inference of a model type's entry: its variants by the flags of its configuration, and its parts."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _is_scaled_as(group: Group, groups: list[Group]) -> bool:
 
 
 def _attention(groups: list[Group]) -> set[tuple[Any, ...]]:
-    """All that matters of the attention of each group; not its MLP, whose names tell which one it is."""
+    """Everything that identifies the attention of each group, without the matrices of its MLP."""
     names = ("n_heads", "n_key_heads", "d_head", "d_value", "d_query", "d_key")
     return {
         (

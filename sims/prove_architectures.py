@@ -23,7 +23,7 @@ TOLERANCE = 1e-5
 
 
 class Disproved(Exception):  # noqa: N818
-    """An entry reads something else than the module computes, and what."""
+    """Difference between what an entry reads and what the module computes."""
 
 
 def reopened(model: torch.nn.Module) -> Model:

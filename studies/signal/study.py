@@ -43,7 +43,7 @@ def threshold(dims: Sequence[int]) -> RankOneSpike:
 
 
 def spectra(dims: Sequence[int], multiples: Sequence[float], seed: int) -> np.ndarray:
-    """Eigenvalues of so many heads with directions of those multiples of the threshold on W_Q."""
+    """Draw the eigenvalues of heads with directions on W_Q at these multiples of the threshold."""
     rng, strengths = np.random.default_rng(seed), threshold(dims).threshold * np.array(multiples)
     drawn = (head(rng, dims, strengths) for _ in range(TRIALS))
     return np.array([np.linalg.svd(noise + signal, compute_uv=False) ** 2 for noise, signal, _ in drawn])
@@ -76,7 +76,7 @@ def number_and_strength(dims: Sequence[int], multiples: Sequence[float], seed: i
 
 
 def shrinkage(dims: Sequence[int], multiples: Sequence[float], seed: int, trials: int) -> dict[str, object]:
-    """Mean ‖Ŝ - S‖_F²/‖S‖_F² of each way to guess the signal, and what the shrunken one expects."""
+    """Mean ‖Ŝ - S‖_F²/‖S‖_F² of each estimate Ŝ of the signal, and the expected error of the shrunken one."""
     rng, spike, k = np.random.default_rng(seed), threshold(dims), len(multiples)
     errors: dict[str, list[float]] = {}
     for _ in range(trials):
@@ -174,7 +174,7 @@ def random_chain(dims: tuple[int, ...], seed: int) -> dict[str, object]:
 
 
 def drawn(rng: np.random.Generator, entries: str, size: tuple[int, ...]) -> np.ndarray:
-    """Independent entries of that law, of unit variance."""
+    """Draw independent entries of a law, with unit variance."""
     if entries == "normal truncated at 2":
         values = rng.standard_normal(size)
         while (beyond := np.abs(values) > 2.0).any():
@@ -237,10 +237,10 @@ def other_entries(dims: tuple[int, int, int], entries: str, multiple: float, see
 
 
 def key_groups(dims: tuple[int, int, int], members: int, multiple: float, seed: int) -> dict[str, object]:
-    """Heads that share W_K, as one and each by itself, every W_Q at ``multiple`` of a head's own threshold.
+    """Test heads that share W_K together and separately, every W_Q at ``multiple`` of a head's own threshold.
 
-    All have learned to read one direction of the keys, each with another of its queries: θ a u_iᵀ in W_Qi with one a.
-    A head by itself is tested at the level over their number.
+    All have learned to read the same direction of the keys, each with a different direction of its queries:
+    θ a u_iᵀ in W_Qi with a common a. A separate head is tested at the level divided by the number of heads.
     """
     rng, (d, h, _), strength = np.random.default_rng(seed), dims, multiple * threshold(dims).threshold
     together, alone = [], []

@@ -1,16 +1,16 @@
-"""Recipe ``claims``: every headline claim of the sources, its null, and what is to be said of it.
+"""Recipe ``claims``: every headline claim of the sources, with its null and a verdict.
 
-``claims.json`` has the claims: place, words, the quantity, what null it must be compared with, and what decides it:
+``claims.json`` has the claims: place, words, the quantity, the null that it must be compared with, and what decides it:
 
-* ``erratum``: its number in ``docs/errata.md``, whose tests fail if we are wrong, ``test`` among them: *corrected*;
-  ``largest``: recipe, place and quantity whose value of the run's model stands beside it; ``reported``: the words are
-  not a quotation, for it is not in the text; ``untested``: what the erratum rests on where no test can show it;
+* ``erratum``: its number in ``docs/errata.md``, whose tests, ``test`` among them, fail if we are wrong: *corrected*;
+  ``largest``: recipe, place and quantity of a value of the run's model to be shown beside it; ``reported``: the words
+  are no quotation, because the text does not contain the claim; ``untested``: the basis of an erratum without a test;
 * ``check``: a function of :mod:`studies.sources.claims_checks`; ``printed``: a number of the Weibull paper's text that
   follows from first principles: *agrees* or *differs*;
-* ``row``: recipe, place and quantity of what another recipe found of the same model, which has whether it holds, or
-  is beyond its null;
-* ``models`` and ``command``: a claim about checkpoints, which stays *open* until the command was run on one of them;
-  what the run's model shows, or the erratum that tells what it would take, stands beside it.
+* ``row``: recipe, place and quantity of a row of another recipe for the same model, which says whether it holds, or is
+  beyond its null;
+* ``models`` and ``command``: a claim about checkpoints, *open* until the command has run on one of them; beside it
+  stands what the run's model shows, or the erratum that says what is needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Claim = Mapping[str, Any]
 
 
 def claims() -> list[Claim]:
-    """All claims, in the order of the sources."""
+    """Read all claims, in the order of the sources."""
     return json.loads(CLAIMS.read_text(encoding="utf-8"))
 
 

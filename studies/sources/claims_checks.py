@@ -145,7 +145,7 @@ def residual_is_divergence(_: Evidence) -> Found:
 
 
 def kurtosis_of_queries_and_keys(evidence: Evidence) -> Found:
-    """Approximately, as the recipe ``post1`` takes it; of large matrices the null tells much less from normal."""
+    """Compare with normal up to 0.5, as the recipe ``post1`` does; the null of large matrices is much narrower."""
     z = evidence.queries_and_keys("excess_kurtosis", "z_score")
     kurtosis = evidence.queries_and_keys("excess_kurtosis", "observed")
     found = float(np.median(kurtosis[np.isfinite(kurtosis)]))
@@ -160,7 +160,7 @@ def width_by_layer(evidence: Evidence) -> Found:
 
 
 def _rank_correlation(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Spearman's, and its p-value."""
+    """Return Spearman's rank correlation and its p-value."""
     found = spearmanr(x, y)
     return float(found.statistic), float(found.pvalue)  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -171,7 +171,7 @@ def _of_transmission(values: xr.DataArray) -> xr.DataArray:
 
 
 def _by_layer(values: np.ndarray, falls: bool = True) -> Found:
-    """Rank correlation with the layer; whether it falls, beyond chance."""
+    """Correlate values with the layer by rank, and test whether they fall (or rise) beyond chance."""
     known = np.isfinite(values)
     r, p = _rank_correlation(np.flatnonzero(known), values[known])
     note = f"{int(known.sum())} layers" + (f", p = {p:.2g}" if np.isfinite(p) else "")
@@ -203,7 +203,7 @@ def kurtosis_by_layer(evidence: Evidence) -> Found:
 
 
 def pearson_s_bound(_: Evidence) -> Found:
-    """Two points with weights p and 1 − p reach every skewness, with the least kurtosis that it allows."""
+    """Check that two points with weights p and 1 − p have the least kurtosis that their skewness allows."""
     excess = []
     for p in (0.5, 0.2, 0.05):
         points, weights = np.array([0.0, 1.0]), np.array([1.0 - p, p])
@@ -490,7 +490,7 @@ def spread_of_seeds(evidence: Evidence) -> Found:
 
 
 def between_noise_and_one_value(evidence: Evidence) -> Found:
-    """Heads that the null does not hold, and that have more than two modes."""
+    """Share of heads that differ from the null and have a participation ratio above 2."""
     heads = evidence.heads
     beyond = heads["p_value"].sel(statistic=NPR).values < 0.05
     modes = heads["observed"].sel(statistic="participation_ratio").values
@@ -502,7 +502,7 @@ def between_noise_and_one_value(evidence: Evidence) -> Found:
 
 
 def moments_of_the_product(_: Evidence) -> Found:
-    """Pooled over the eigenvalues of drawn heads: the variance that two moments give, beside the exact law's."""
+    """Compare the relative variance of the pooled eigenvalues of drawn heads with the law's."""
     d, h = GPT2
     q, k = np.random.default_rng(_SEED).standard_normal((2, 50, h, d))
     values = (product_singular_values(q, k) ** 2).ravel()
@@ -580,7 +580,7 @@ def resurgence(evidence: Evidence) -> Found:
 
 
 def output_nearest_to_gaussian(evidence: Evidence) -> Found:
-    """Distance of the middle layer's singular values from those of Gaussian ones; much nearer: half as far."""
+    """Compare distances of the middle layer's spectra from Gaussian ones; much nearer means half as far."""
     course_ = courses(evidence.run)[0]
     distances = {}
     for name in COMPONENTS:

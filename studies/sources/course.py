@@ -47,7 +47,7 @@ def is_pythia(model: str) -> bool:
 
 
 def training_of(run: Run) -> Training | None:
-    """η, λ_wd and T, of the demo and of the Pythia models of the paper's Table 4, as configured; None of others."""
+    """Return η, λ_wd and T as configured, for the demo and the Pythia models of the paper's Table 4; else None."""
     if run.model == "demo":
         return DEMO_TRAINING
     size = next((one for one in PYTHIA_RATES if run.is_of(f"pythia-{one.lower()}")), None)
@@ -57,7 +57,7 @@ def training_of(run: Run) -> Training | None:
 def course(run: Run) -> xr.DataTree | None:
     """Score the run's model along its training; None for a model of which only one checkpoint is known.
 
-    Of the demo they are those of ``studies/training_run``: 41 steps.
+    The demo's are those of ``studies/training_run``: 41 steps.
     """
     if run.model == "demo":
         return rmtbase.open_table(DEMO_RUN)
@@ -88,7 +88,7 @@ class Checkpoint(NamedTuple):
 
 
 def checkpoints_shown(run: Run) -> tuple[Checkpoint, ...]:
-    """Four checkpoints, as the paper shows them; the one that there is if there is no other."""
+    """Choose four checkpoints, as the paper shows them, or the only one."""
     if run.model == "demo":
         steps = {"step-0": 0, "step-200": 200, "step-1000": 1000, "final": DEMO_TRAINING.steps}
         return tuple(Checkpoint(None, name, step) for name, step in steps.items())
@@ -103,7 +103,7 @@ def checkpoints_shown(run: Run) -> tuple[Checkpoint, ...]:
 
 
 def cohort(run: Run) -> xr.DataTree:
-    """Models to stand beside each other: those of the run, if it is given several; else the seventeen twins.
+    """Compare the models of the run if it has several, and otherwise the seventeen twins.
 
     The twins (``studies/attention_twins``) are five groups of three or four seeds, by attention, layout and weight
     decay, trained on the same bytes.
@@ -117,18 +117,18 @@ def cohort(run: Run) -> xr.DataTree:
 
 @dataclass(frozen=True)
 class Transmission:
-    """The Transmission Class of one checkpoint: W_O and the MLP's matrices, one by one, by block, and pooled.
+    """Transmission Class of one checkpoint: W_O and the MLP's matrices, one by one, by block, and pooled.
 
     Attributes:
         components: names of the matrices of a block.
-        number: weights of each, (layer, component), 0 where there is none.
-        sigma: root mean square of each.
-        shape: k̂ of each at each of :data:`TRIMS`, (layer, component, trim).
-        block: of all matrices of a layer together, (layer, value): k̂ at each trim, λ̂, max/q99, excess kurtosis.
-        whole: of all layers together: k̂, λ̂ and R² of the body, root mean square, q99 and max of |w|.
-        body: density of |w|/rms, all layers together, in equal bins up to :data:`REACH`.
+        number: number of weights of each matrix, (layer, component), 0 where there is none.
+        sigma: root mean square of each matrix.
+        shape: k̂ of each matrix at each of :data:`TRIMS`, (layer, component, trim).
+        block: values of each layer, pooled, (layer, value): k̂ at each trim, λ̂, max/q99, excess kurtosis.
+        whole: values of all layers, pooled: k̂, λ̂ and R² of the body, root mean square, q99 and max of |w|.
+        body: density of |w|/rms, all layers pooled, in equal bins up to :data:`REACH`.
         tail: numbers of weights beyond q99, between ``tail_edges``.
-        tail_edges: of |w|.
+        tail_edges: edges of the bins of ``tail``, in |w|.
     """
 
     components: tuple[str, ...]

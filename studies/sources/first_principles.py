@@ -49,13 +49,13 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True)
 class PublishedCheck:
-    """A published number beside what it is from first principles.
+    """Published number beside its value from first principles.
 
     Attributes:
-        row: the first cell of its row.
+        row: first cell of its row.
         column: its column.
         printed: the number as printed.
-        expected: what it is from first principles.
+        expected: its value from first principles.
     """
 
     row: str
@@ -72,7 +72,7 @@ class PublishedCheck:
 
 
 def checks(table: PublishedTable) -> tuple[PublishedCheck, ...]:
-    """Every number of a published table for which there is one from first principles, in the table's order."""
+    """Check every number of a published table that has a value from first principles, in the table's order."""
     expected = _EXPECTED[table.name](table) if table.name in _EXPECTED else {}
     return tuple(
         PublishedCheck(label, column, row[column], expected[label, column])
@@ -100,7 +100,7 @@ _OURS = {
 
 
 def known_name(label: str) -> str:
-    """Name among the known models of a model of post-1-table-1."""
+    """Name among the known models for a model of post-1-table-1."""
     return _KNOWN.get(label, label.lower())
 
 
@@ -148,7 +148,7 @@ def _body_tail_ablation(table: PublishedTable) -> Expectations:
 
 
 def _super_weights(table: PublishedTable) -> Expectations:
-    """Half of the untrained blocks have a larger max/q99, half a smaller one."""
+    """Compute the median of max/q99 over untrained blocks of each size."""
     sizes, expected = published_table("weibull-table-5"), {}
     for label in table.labels:
         if label not in sizes.labels:

@@ -1,4 +1,4 @@
-"""The heads of one model, as the recipes over several models read them off its scores."""
+"""Heads of one model, as the recipes over several models read them from its scores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIONS = {"elements": "heads", "matrices": "none"}
 
 
 class Measured(NamedTuple):
-    """A statistic of every head, (layer, head), with the mean and the standard deviation of its null."""
+    """Statistic of every head, (layer, head), with the mean and the standard deviation of its null."""
 
     value: np.ndarray
     mean: np.ndarray
@@ -62,7 +62,7 @@ class Heads:
 
     @property
     def d_head(self) -> int:
-        """The largest number of eigenvalues of a head."""
+        """Largest number of eigenvalues of a head."""
         return int(self.eigenvalues.shape[-1])
 
     def _elements(self, component: str) -> xr.Dataset:
@@ -82,6 +82,6 @@ def _label(model: str) -> str:
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """Over heads; NaN of a layer that has none."""
+    """Mean over heads; NaN for a layer without heads."""
     known = np.isfinite(values)
     return np.where(known, values, 0.0).sum(axis=1) / np.where(known.any(axis=1), known.sum(axis=1), np.nan)

