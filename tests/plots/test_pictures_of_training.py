@@ -119,7 +119,7 @@ def test_heads_depart_where_the_file_says(training):
     found = np.sort(marks.get_xdata()[marks.get_xdata() <= 200])
     np.testing.assert_array_equal(found, np.sort(lasting[np.isfinite(lasting)]))
     out = int(np.isfinite(lasting).sum())
-    assert f"({out} of {marks.get_xdata().size} testable left)" in marks.get_label()
+    assert f"({out} of {marks.get_xdata().size} testable differ)" in marks.get_label()
     assert "never" in [label.get_text() for label in ax.get_xticklabels()]
 
 
@@ -131,7 +131,7 @@ def test_a_head_that_cannot_be_tested_at_the_last_step_does_not_stand_at_never(t
     ax = departures(changed)
     heads = int(training["departures"]["omnibus_q_value"].isel(step=-1).notnull().sum())
     (marks,) = [one for one in ax.lines if "null (" in one.get_label()]
-    assert marks.get_xdata().size == heads - 1 and f"of {heads - 1} testable left" in marks.get_label()
+    assert marks.get_xdata().size == heads - 1 and f"of {heads - 1} testable differ" in marks.get_label()
     cross = line(ax, "not testable")
     assert cross.get_xdata().size == 2 and cross.get_xdata()[0] > marks.get_xdata().max()
     assert [label.get_text() for label in ax.get_xticklabels()][-2:] == ["never", "not\ntestable"]

@@ -184,7 +184,7 @@ def test_too_few_draws_are_said_to_be_too_few():
     notes = Told()
     score(w_q, w_k, "axes", draws=99, progress=notes)
     assert notes[0] == "null of each head: 99 draws from its own matrices (axes), seed 0"
-    assert "30 heads a lone head cannot reach q below 0.6 by one statistic, nor 0.3 by all together" in notes[1]
+    assert "30 heads a lone head cannot reach q below 0.6 by one statistic, nor below 0.3 by all together" in notes[1]
     assert "1500 draws" in notes[1]
     notes.clear()
     score(w_q[:1], w_k[:1], "axes", draws=99, progress=notes)
