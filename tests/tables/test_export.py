@@ -91,7 +91,7 @@ def test_rows_and_columns_can_be_chosen(stored):
     ):
         with pytest.raises(ParameterError, match=words):
             export(tree, **options)
-    with pytest.raises(ParameterError, match="without statistics"):
+    with pytest.raises(ParameterError, match="has no statistics"):
         export(stored["effective_depth"], statistics=["trace"])
 
 
