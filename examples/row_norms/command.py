@@ -1,48 +1,43 @@
 """``rmtbase row-norms``: is a row of a head's W_Q or W_K longer than chance makes it?"""
 
-from pathlib import Path
-from typing import Annotated
+from functools import partial
+from typing import Any
 
-import typer
+import xarray as xr
+from rich.console import Console
 
-from rmtbase.terminal.command_line import Overwrite
-from rmtbase.terminal.scoring_options import ModelArgument
+from rmtbase.terminal.options import ModelArgument, Output
 
 
-def row_norms(
-    model: ModelArgument,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (netCDF4).")] = None,
-    overwrite: Overwrite = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every head as JSON.")] = False,
-) -> None:
+def row_norms(model: ModelArgument, output: Output = None) -> None:
     """Row norms: is one row of a head's W_Q or W_K longer than chance makes it?
 
     Example: rmtbase row-norms demo -o rows.nc, then rmtbase plot rows.nc
     """
-    from rmtbase.results.row_norms.measure import row_norms as measure
+    from rmtbase.results.row_norms.measure import row_norms
+
+    from rmtbase.models import open_model
+    from rmtbase.terminal.output import Outputs
+
+    files = Outputs(output, "row_norms")
+    opened = open_model(model)
+    files.require_replaceable(opened)
+    table = row_norms(opened)
+    files.finish(table, partial(_as_json, table), partial(_print, table))
+
+
+def _as_json(table: xr.Dataset) -> dict[str, Any]:
     from rmtbase.results.row_norms.rows import headline, row_norm_rows
 
-    from rmtbase.models import open_model, require_other_files
-    from rmtbase.tables import write_table
-    from rmtbase.terminal.output import require_output, require_replaceable
-    from rmtbase.terminal.streams import print_json, say_written
+    return {"sentence": headline(table), "heads": row_norm_rows(table)}
 
-    opened = open_model(model)
-    if output is not None:
-        require_output(output, "netCDF")
-        require_other_files([output], opened)
-        require_replaceable(output, "netCDF", overwrite, "row_norms", [opened.path])
-    table = measure(opened)
-    if output is not None:
-        write_table(table, output)
-    if as_json:
-        print_json({"sentence": headline(table), "heads": row_norm_rows(table)})
-    else:
-        print(headline(table))
-        for row in row_norm_rows(table)[:5]:
-            print(f"layer {row['layer']} head {row['head']} {row['component']}: q = {row['q_value']:.2g}")
-    if output is not None:
-        say_written(output)
+
+def _print(table: xr.Dataset, console: Console) -> None:
+    from rmtbase.results.row_norms.rows import headline, row_norm_rows
+
+    print(headline(table))
+    for row in row_norm_rows(table)[:5]:
+        print(f"layer {row['layer']} head {row['head']} {row['component']}: q = {row['q_value']:.2g}")
 
 
 COMMAND = row_norms

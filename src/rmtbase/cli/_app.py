@@ -24,9 +24,10 @@ from rmtbase.cli._plot import plot
 from rmtbase.errors import ParameterError
 from rmtbase.results import FOLDERS
 from rmtbase.shown import shown
-from rmtbase.terminal.command_line import SHARED, Command, Commands
+from rmtbase.terminal.command_line import Command, Commands
 from rmtbase.terminal.endings import VERBOSITY, Verbosity, detail, ended_by
 from rmtbase.terminal.environment import require_settings
+from rmtbase.terminal.output import JSON
 from rmtbase.terminal.streams import warnings_as_notes
 
 _COMPLETION = "_RMTBASE_COMPLETE"  # variable by which the shell's script asks for completions
@@ -55,29 +56,35 @@ def _print_version(wanted: bool) -> None:
 def _set_verbosity(param: typer.CallbackParam, wanted: bool) -> None:
     if not wanted:
         return
-    chosen = Verbosity[SHARED[str(param.name)]]
+    chosen = Verbosity[str(param.name).upper()]
     if VERBOSITY.get() not in (Verbosity.NORMAL, chosen):
         raise typer.BadParameter("expected one of --quiet and --verbose")
     VERBOSITY.set(chosen)
 
 
+def _set_json(wanted: bool) -> None:
+    if wanted:
+        JSON.set(True)
+
+
 @app.callback()
 def options(
     version: bool = typer.Option(
-        False, "--version", "-V", help="Print the version and leave.", is_eager=True, callback=_print_version
+        False, "--version", "-V", help="Print the version and exit.", is_eager=True, callback=_print_version
     ),
     quiet: bool = typer.Option(
-        False, "--quiet", "-q", help="Tell errors and the result alone.", callback=_set_verbosity
+        False, "--quiet", "-q", help="Print only errors and the result.", callback=_set_verbosity
     ),
     verbose: bool = typer.Option(
-        False, "--verbose", "-v", help="Tell more: versions, where a null comes from, times.", callback=_set_verbosity
+        False, "--verbose", "-v", help="Print more: versions, where a null comes from, times.", callback=_set_verbosity
     ),
+    as_json: bool = typer.Option(False, "--json", help="Print the result as JSON.", callback=_set_json),
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; anywhere on the line."),
 ) -> None:
     """How would this weight matrix look if it had learned nothing?
 
-    Long work shows bars on a terminal, and elsewhere tells from time to time how far it is, on stderr; every
-    RMTBASE_PROGRESS_SECONDS where that is set.
+    Long work shows progress bars on a terminal; elsewhere a line on stderr from time to time, every
+    RMTBASE_PROGRESS_SECONDS if that is set.
     """
 
 
@@ -88,7 +95,7 @@ def run(given: list[str]) -> int:
         The exit status.
     """
     debug, begin = "--debug" in given, time.monotonic()
-    before = VERBOSITY.set(Verbosity.NORMAL)
+    before, format_before = VERBOSITY.set(Verbosity.NORMAL), JSON.set(False)
     try:
         with warnings_as_notes():
             status = _command([argument for argument in given if argument != "--debug"])
@@ -99,6 +106,7 @@ def run(given: list[str]) -> int:
         return ended_by(error, debug)
     finally:
         VERBOSITY.reset(before)
+        JSON.reset(format_before)
     return status
 
 

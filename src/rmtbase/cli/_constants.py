@@ -12,12 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from rmtbase.terminal import completion as _completion
-from rmtbase.terminal.command_line import INTEGER, NUMBER
+from rmtbase.terminal.command_line import INTEGER
+from rmtbase.terminal.options import DHead, DModel, Normalization, Sigma, sigma_keywords
 
 if TYPE_CHECKING:
     from rmtbase.constants import Constant, ConstantFunction
 
-FORMATS = ("text", "json", "latex", "latex-rows", "bibtex")
+FORMATS = ("text", "latex", "latex-rows")
 _LISTED_DIGITS = 15
 _NAMED_DIGITS = 30
 _SENTENCE_DIGITS = 6
@@ -29,14 +30,14 @@ def constants(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Which ones, by name or identifier; without, all.",
+            help="Names or identifiers. Default: all.",
             autocompletion=_completion.constants,
         ),
     ] = None,
     digits: Annotated[
         int | None,
         typer.Option(
-            help="Significant digits: 30 of one that is named, 15 in the list, 6 in a sentence; or all there are.",
+            help="Significant digits. Default: 30 for a named constant, 15 in the list, 6 in a sentence.",
             **INTEGER,
         ),
     ] = None,
@@ -44,58 +45,40 @@ def constants(
         str,
         typer.Option(
             "--format",
-            help="text, json, latex (a sentence for a paper), latex-rows (of a table), or bibtex (of the literature "
-            "and of rmtbase).",
+            help="text, latex (a sentence for a paper) or latex-rows (rows of a table).",
             autocompletion=_completion.one_of(*FORMATS),
         ),
     ] = "text",
-    of_set: Annotated[
-        str | None,
-        typer.Option(
-            "--set", help="Those of one released set, as v1; else the newest.", autocompletion=_completion.constant_sets
-        ),
-    ] = None,
-    ids: Annotated[
-        bool, typer.Option("--id", help="Print the identifiers alone, for good those of these numbers, with the dates.")
-    ] = False,
-    d_model: Annotated[int | None, typer.Option(help="Width, for the functions of the shape.", **INTEGER)] = None,
-    d_head: Annotated[int | None, typer.Option(help="Head dimension, likewise.", **INTEGER)] = None,
-    sigma: Annotated[
-        float | None, typer.Option(help="Standard deviation of the entries of W_Q and W_K, likewise; else 1.", **NUMBER)
-    ] = None,
-    sigma_q: Annotated[float | None, typer.Option(help="That of W_Q alone.", **NUMBER)] = None,
-    sigma_k: Annotated[float | None, typer.Option(help="That of W_K alone.", **NUMBER)] = None,
-    normalization: Annotated[
-        str | None,
-        typer.Option(
-            help="sqrt_d (W_QK divided by √d_model, the default) or none.",
-            autocompletion=_completion.one_of("sqrt_d", "none"),
-        ),
-    ] = None,
+    d_model: DModel = None,
+    d_head: DHead = None,
+    sigma: Sigma = None,
+    normalization: Normalization = None,
 ) -> None:
     """Print the constants of the null: value, conditions, definition, uncertainty, references, a sentence to cite it.
 
     Example: rmtbase constants product_upper_edge --d-model 768 --d-head 64 --sigma 0.02 --format latex
     """
     import rmtbase
-    from rmtbase.constants import as_json, as_latex, bibliography, bibtex, current_set, find, set_named, software
+    from rmtbase.constants import as_json, as_latex, bibliography, current_set, find, software
     from rmtbase.errors import ParameterError
     from rmtbase.parameters import require_head_shape, require_positive_integer
+    from rmtbase.terminal.output import JSON
     from rmtbase.terminal.streams import out, print_json
 
     if output not in FORMATS:
-        raise ParameterError("format", output, f"one of {', '.join(FORMATS)}")
+        raise ParameterError("format", output, f"one of {', '.join(FORMATS)}; see 'rmtbase cite' for references")
+    if JSON.get() and output != "text":
+        raise ParameterError("format", output, "none with --json")
     default = _NAMED_DIGITS if names else _LISTED_DIGITS
     count = require_positive_integer("digits", default if digits is None else digits)
     shape = _given(d_model=d_model, d_head=d_head)
-    scale = _given(sigma=sigma, sigma_q=sigma_q, sigma_k=sigma_k, normalization=normalization)
+    scale = {**sigma_keywords(sigma), **_given(normalization=normalization)}
     if len(shape) == 2:
         require_head_shape(**shape)
     elif scale and not names:
         raise ParameterError(next(iter(scale)), next(iter(scale.values())), "--d-model and --d-head beside it")
-    chosen = current_set() if of_set is None else set_named(of_set)
-    find_one = find if of_set is None else chosen.find
-    found = {"": tuple(find_one(name) for name in names)} if names else chosen.groups()
+    chosen = current_set()
+    found = {"": tuple(find(name) for name in names)} if names else chosen.groups()
     if names:
         _refuse_unused(found[""], shape, scale)
     sections = {
@@ -105,16 +88,11 @@ def constants(
     for entry in entries if names and digits is not None else ():
         entry.require_digits(count)
     keys = {key for entry in entries for key in entry.references}
-    if ids:
-        print("\n".join(f"{one.id}  {one.released.date}" for one in entries if one.released))
-    elif output == "bibtex":
-        print("\n".join(f"% {line}" for line in _conditions(entries)))
-        print(f"\n{bibtex(keys)}\n\n{software().bibtex}")
-    elif output == "latex":
+    if output == "latex":
         print("\n\n".join(_latex(entry, digits or _SENTENCE_DIGITS) for entry in entries))
     elif output == "latex-rows":
         print(as_latex(entries, count))
-    elif output == "json":
+    elif JSON.get():
         references = {key: reference.bibtex for key, reference in bibliography().items() if key in keys}
         page = {
             "rmtbase_version": rmtbase.__version__,

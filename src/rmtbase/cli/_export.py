@@ -7,40 +7,41 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.terminal.command_line import Overwrite, words
+from rmtbase.terminal.command_line import words
 from rmtbase.terminal.completion import one_of
 
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".tex": "latex"}
 
 
 def export(
-    file: Annotated[Path, typer.Argument(help="Any file that rmtbase writes, but for an atlas.")],
+    file: Annotated[Path, typer.Argument(help="Any file that rmtbase writes, except an atlas.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; '-', or none: stdout.")] = None,
     file_format: Annotated[
         str | None,
         typer.Option(
             "--format",
-            help="csv, parquet (which needs pyarrow) or latex; by the output's name (.csv, .parquet, .tex) unless "
-            "given, else csv.",
+            help="csv, parquet (which needs pyarrow) or latex. Default: by the output's name (.csv, .parquet, .tex), "
+            "else csv.",
             autocompletion=one_of("csv", "parquet", "latex"),
         ),
     ] = None,
     group: Annotated[
         str | None,
         typer.Option(
-            help="What a row is of: heads, elements, matrices, experts, super_weights, departures, models, components, "
-            "pairs, drifts, groups, or a further circuit; an unknown one lists those of the file. The first by default."
+            help="Kind of row: heads, elements, matrices, experts, super_weights, departures, models, components, "
+            "pairs, drifts, groups, or a further circuit; an unknown name lists them. Default: the first."
         ),
     ] = None,
     statistics: Annotated[
         str | None,
-        typer.Option("--statistic", help="Rows of these alone: names, parted by commas; * stands for any characters."),
+        typer.Option(
+            "--statistic", help="Only rows of these statistics: names, separated by commas, with * as a wildcard."
+        ),
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(help="These columns, parted by commas; all by default, of LaTeX those that suit print."),
+        typer.Option(help="These columns, separated by commas. Default: all; for LaTeX those that suit print."),
     ] = None,
-    overwrite: Overwrite = False,
 ) -> None:
     r"""Write a table for other programs: one row for each thing measured, as CSV, Parquet or LaTeX (booktabs).
 
@@ -50,10 +51,10 @@ def export(
     """
     from rmtbase.errors import ParameterError
     from rmtbase.results import open_table
-    from rmtbase.tables import EXPORT_FORMATS, require_replaceable, require_writable
+    from rmtbase.tables import EXPORT_FORMATS, require_replaceable, require_writable, write_bytes
     from rmtbase.tables import export as exported
-    from rmtbase.terminal.output import is_standard_output, write_output, write_to_standard_output
-    from rmtbase.terminal.streams import say_written
+    from rmtbase.terminal.output import JSON, is_standard_output, write_to_standard_output
+    from rmtbase.terminal.streams import print_json, say_written
 
     named = None if output is None or is_standard_output(output) else output
     by_name = _SUFFIXES.get(named.suffix.lower()) if named is not None else None
@@ -65,7 +66,7 @@ def export(
     table = open_table(file)
     content = exported(
         table,
-        kind,  # type: ignore[arg-type]  # checked where it is used
+        "json" if JSON.get() and named is None else kind,  # type: ignore[arg-type]  # checked where it is used
         group=group,
         statistics=None if statistics is None else words(statistics),
         columns=None if columns is None else words(columns),
@@ -75,6 +76,7 @@ def export(
     else:
         titles = content.partition(b"\n")[0].decode(errors="replace")
         told = {"csv": f"line {titles}", "parquet": f"parquet {table.attrs['kind']}"}
-        require_replaceable(named, told.get(kind, kind), overwrite, [file])
-        write_output(content, named)
-        say_written(named)
+        require_replaceable(named, told.get(kind, kind), inputs=[file])
+        say_written(write_bytes(content, named))
+        if JSON.get():
+            print_json([str(named)])

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING
 
-import typer
+from rmtbase.terminal.options import Fold, ModelArgument
 
-from rmtbase.terminal.command_line import Fold, Subfolder
-from rmtbase.terminal.completion import revisions
-from rmtbase.terminal.scoring_options import ModelArgument
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rmtbase.models import Inspection
 
 
-def inspect(
-    model: ModelArgument,
-    revision: Annotated[
-        str | None, typer.Option(help="Revision of a hub id or of 'demo'.", autocompletion=revisions)
-    ] = None,
-    subfolder: Subfolder = None,
-    fold: Fold = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
-) -> None:
+def inspect(model: ModelArgument, fold: Fold = None) -> None:
     """Inspect a model: attention sites, the tensors of each matrix, and what is left out, folded and proved.
 
-    Nothing is scored, and no weight is read but what a proof of the layout needs.
+    Nothing is scored; only weights that a proof of the layout needs are read.
 
     Example: rmtbase inspect demo
     """
     from rmtbase.models import inspect_model, open_model
-    from rmtbase.terminal.streams import cell, out, print_json
+    from rmtbase.terminal.output import show
 
-    found = inspect_model(open_model(model, revision, subfolder=subfolder).fold(fold or ()))
-    if as_json:
-        print_json(found.as_dict())
-        return
-    console = out()
+    found = inspect_model(open_model(model, fold=fold or ()))
+    show(found.as_dict, partial(_print_inspection, found))
+
+
+def _print_inspection(found: Inspection, console: Console) -> None:
+    from rmtbase.terminal.streams import cell
+
     title = found.model + (f", revision {found.revision}" if found.revision else "")
     console.print(cell(title, "bold"))
     console.print(cell(f"family {found.architecture}; {found.n_sites} attention sites in {found.n_layers} layers"))

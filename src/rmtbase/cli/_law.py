@@ -6,6 +6,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rmtbase.terminal.command_line import INTEGER, NUMBER
-from rmtbase.terminal.completion import one_of
+from rmtbase.terminal.command_line import INTEGER
+from rmtbase.terminal.options import Normalization, Sigma, sigma_keywords
 
 _DIGITS = 6
 _WIDEST_NOTE = 100
@@ -27,44 +28,30 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 def law(
     d_model: Annotated[int, typer.Option(help="Width of the residual stream.", **INTEGER)],
     d_head: Annotated[int, typer.Option(help="Head dimension, at most d_model.", **INTEGER)],
-    sigma: Annotated[
-        float | None, typer.Option(help="Standard deviation of the weights of W_Q and W_K. Default 1.", **NUMBER)
-    ] = None,
-    sigma_q: Annotated[float | None, typer.Option(help="That of W_Q, where it is not that of W_K.", **NUMBER)] = None,
-    sigma_k: Annotated[float | None, typer.Option(help="That of W_K, where it is not that of W_Q.", **NUMBER)] = None,
-    normalization: Annotated[
-        str,
-        typer.Option(
-            help="'sqrt_d': W_QK divided by the square root of d_model; 'none': the raw product.",
-            autocompletion=one_of("sqrt_d", "none"),
-        ),
-    ] = "sqrt_d",
+    sigma: Sigma = None,
+    normalization: Normalization = None,
     self_normalized: Annotated[
         bool,
         typer.Option(
-            "--self-normalized", help="Each factor divided by its own estimate of sigma first, as heads are scored."
+            "--self-normalized",
+            help="Divide each factor by its own estimate of sigma first, as in the scores of heads.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all of it, in full precision, as JSON.")] = False,
 ) -> None:
-    """Print the laws of W_QK = W_Q^T W_K of random weights: spectrum, edges, statistics, elements, a spike.
+    """Print the laws of W_QK = W_Q^T W_K for random weights: spectrum, edges, statistics, elements, a spike.
 
     Example: rmtbase law --d-model 768 --d-head 64
     """
     import rmtbase
     from rmtbase.errors import ParameterError
     from rmtbase.laws import describe
-    from rmtbase.terminal.streams import out, print_json
+    from rmtbase.terminal.output import show
 
-    sigmas = {"sigma": sigma, "sigma_q": sigma_q, "sigma_k": sigma_k}
-    for name, value in sigmas.items():
-        if value is not None and self_normalized:
-            raise ParameterError(name, value, "none with --self-normalized, where it cancels")
-    values = describe(d_model, d_head, **sigmas, normalization=normalization, self_normalized=self_normalized)
-    if as_json:
-        print_json({"rmtbase_version": rmtbase.__version__, **values})
-    else:
-        _print_law(values, out())
+    if sigma is not None and self_normalized:
+        raise ParameterError("sigma", sigma, "none with --self-normalized, where it cancels")
+    options: dict[str, Any] = {**sigma_keywords(sigma), "normalization": normalization or "sqrt_d"}
+    values = describe(d_model, d_head, **options, self_normalized=self_normalized)
+    show(lambda: {"rmtbase_version": rmtbase.__version__, **values}, partial(_print_law, values))
 
 
 def _print_law(values: dict[str, Any], console: Console) -> None:

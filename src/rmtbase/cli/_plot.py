@@ -7,63 +7,48 @@ from typing import Annotated, Any
 
 import typer
 
-from rmtbase.terminal.command_line import NUMBER, Overwrite, words
+from rmtbase.terminal.command_line import NUMBER, words
 from rmtbase.terminal.completion import one_of
 
 
 def plot(
-    file: Annotated[Path, typer.Argument(help="Any file that rmtbase writes, but for an atlas.")],
+    file: Annotated[Path, typer.Argument(help="Any file that rmtbase writes, except an atlas.")],
     output: Annotated[
         Path,
         typer.Option(
             "--output",
             "-o",
-            help="A file that ends in .pdf (a page for each figure), .svg or .png; of --animate .gif or .mp4; a "
-            "folder; '-': stdout.",
+            help="A file that ends in .pdf (a page for each figure), .svg or .png, with --animate .gif or .mp4 (which "
+            "needs ffmpeg); a folder, for PNGs; '-': a PNG on stdout.",
         ),
     ] = Path(),
     only: Annotated[
         list[str] | None,
         typer.Option(
             "--only",
-            "--figure",
-            help="Draw these alone: names, parted by commas, in which * stands for any characters ('*': all there "
-            "are); an unknown name lists them.",
+            help="Draw only these: names, separated by commas, with * for any characters ('*': all figures); an "
+            "unknown name lists them.",
         ),
     ] = None,
     animate: Annotated[
         str | None,
         typer.Option(
-            help="Of a trajectory a frame for each step: 'spectra', 'weibull-plane', or a statistic's name.",
+            help="Animate a trajectory, a frame for each step: 'spectra', 'weibull-plane', or a statistic's name.",
             autocompletion=one_of("spectra", "weibull-plane"),
         ),
     ] = None,
-    frames: Annotated[
-        bool, typer.Option("--frames", help="With --animate: the frames as figures of their own, for print.")
-    ] = False,
-    rate: Annotated[float, typer.Option(help="With --animate: frames per second.", **NUMBER)] = 6,
-    file_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="pdf, svg or png, of --animate gif or mp4 (which needs ffmpeg); by the name of the output unless "
-            "given, else png or gif.",
-            autocompletion=one_of("pdf", "svg", "png", "gif", "mp4"),
-        ),
-    ] = None,
     dpi: Annotated[
-        float | None, typer.Option(help="Dots per inch of a PNG (150) or of a moving picture (100).", **NUMBER)
+        float | None, typer.Option(help="Dots per inch of a PNG (150) or of an animation (100).", **NUMBER)
     ] = None,
     theme: Annotated[
         str, typer.Option(help="light, dark or print.", autocompletion=one_of("light", "dark", "print"))
     ] = "light",
     style: Annotated[
-        Path | None, typer.Option(help="Matplotlib style file, whose fonts and colours go before the theme's.")
+        Path | None, typer.Option(help="Matplotlib style file, whose fonts and colours replace the theme's.")
     ] = None,
     width: Annotated[
         float | None, typer.Option(help="Width of each figure in inches; a journal's column has 3.4.", **NUMBER)
     ] = None,
-    overwrite: Overwrite = False,
 ) -> None:
     """Draw a table: baseline, scores, trajectory, signal, depth, composition, changes, spectra, elements.
 
@@ -78,47 +63,33 @@ def plot(
     from rmtbase.errors import OutputError, ParameterError
     from rmtbase.results import open_table
     from rmtbase.results.trajectory.figures import animation, save_animation
-    from rmtbase.terminal.output import is_standard_output, write_to_standard_output
-    from rmtbase.terminal.streams import say_written
+    from rmtbase.terminal.output import JSON, is_standard_output, write_to_standard_output
+    from rmtbase.terminal.streams import print_json, say_written
 
     if animate is not None and only:
-        raise ParameterError("--only", ", ".join(only), "none with --animate, which draws one picture")
-    if animate is None and frames:
-        raise ParameterError("--frames", "given", "none without --animate")
+        raise ParameterError("--only", ", ".join(only), "none with --animate, which draws one animation")
     chosen = as_theme(theme)
     if style is not None:
         chosen = chosen.with_style(style)
     table: Any = open_table(file)
-    if animate is None:
-        drawn: Any = _figures(table, only, theme=chosen, width=width)
-    else:
+    if animate is not None:
+        if is_standard_output(output):
+            raise OutputError("-", "an animation cannot be written to stdout; name a file")
+        path = output / f"{file.stem}-{animate}.gif" if output.is_dir() else output
         moving = animation(table, animate, theme=chosen, width=width)
-        if not frames:
-            if is_standard_output(output):
-                raise OutputError("-", "a moving picture cannot be written to stdout; name a file")
-            if output.is_dir():
-                output = output / f"{file.stem}-{animate}.{file_format or 'gif'}"
-            settings: dict[str, Any] = {
-                "format": file_format,
-                "dpi": 100 if dpi is None else dpi,
-                "frames_per_second": rate,
-            }
-            say_written(save_animation(moving, output, **settings, overwrite=overwrite, inputs=[file]))
-            return
-        drawn = moving.stills()
-    if is_standard_output(output):
-        write_to_standard_output(content(drawn, file_format or "png", 150 if dpi is None else dpi))
+        written = [save_animation(moving, path, dpi=100 if dpi is None else dpi, inputs=[file])]
+    elif is_standard_output(output):
+        figures = _figures(table, only, theme=chosen, width=width)
+        write_to_standard_output(content(figures, "png", 150 if dpi is None else dpi))
         return
-    for path in save(
-        drawn,
-        output,
-        format=file_format,
-        dpi=150 if dpi is None else dpi,
-        overwrite=overwrite,
-        prefix=f"{file.stem}-",
-        inputs=[file],
-    ):
+    else:
+        figures = _figures(table, only, theme=chosen, width=width)
+        dots = 150 if dpi is None else dpi
+        written = save(figures, output, dpi=dots, prefix=f"{file.stem}-", inputs=[file])
+    for path in written:
         say_written(path)
+    if JSON.get():
+        print_json([str(path) for path in written])
 
 
 def _figures(table: Any, only: list[str] | None, **look: Any) -> Any:

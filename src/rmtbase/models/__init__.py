@@ -14,7 +14,7 @@ from rmtbase.models._inspection import Alike, Inspection, inspect_model
 from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._layouts import COMPONENTS, EXPERT_COMPONENTS, FUSED_COMPONENTS, OUTSIDE_COMPONENTS, split_qkv
 from rmtbase.models._model import Model
-from rmtbase.models._open import open_model, require_model, require_other_files
+from rmtbase.models._open import open_model, opened_from, require_model, require_other_files
 from rmtbase.models._revisions import Revision, Series, find_series
 from rmtbase.models._sites import MatrixName, Place, Site
 from rmtbase.models._vocabulary import token_names

@@ -27,7 +27,7 @@ from rmtbase.models._files import read_json_object
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
 from rmtbase.models._layout_table import Entry, entries, read_architecture, unread
-from rmtbase.models._open import existing_folder, require_checkpoint
+from rmtbase.models._open import existing_folder, require_checkpoint, split_name
 from rmtbase.models._other_programs import refuse_other_formats
 from rmtbase.models._sites import Site
 from rmtbase.models._sizes import Sizes
@@ -83,6 +83,8 @@ def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:
     """
     if not isinstance(model, (str, Path)) or not str(model).strip():
         raise ParameterError("model", model, "the name of a known model, a folder, or a hub id OWNER/NAME")
+    if isinstance(model, str):
+        model, revision, _ = split_name(model, revision)
     if model == "demo":
         return _from_folder(demo_checkpoint()[0], "demo")
     folder = existing_folder(model)

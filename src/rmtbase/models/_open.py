@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import torch
 
 _SUBFOLDER = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
+_HUB_FOLDER = re.compile(rf"(?P<model>{HUB_ID.pattern.removesuffix('?')})/(?P<folder>{_SUBFOLDER.pattern})", re.ASCII)
 _SHARD = re.compile(r"-\d+-of-\d+\.")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 _NOT_THERE_ON_WINDOWS = (21, 123, 1921)  # device not ready, invalid file name, dangling link
@@ -111,6 +112,9 @@ def open_model(
             * a model in memory: a ``torch.nn.Module`` of transformers, on any device and with any output head, or a
               state dict of torch, NumPy or JAX arrays;
             * a model that is already open, which is returned.
+
+            A name may end in its revision, ``"pythia-70m@step512"``, and a hub id in a subfolder,
+            ``"owner/name/text_encoder"``. A path that exists is not split.
         revision: the checkpoint of the bundled model, or the branch, tag or commit on the hub. For a model in memory,
             any label.
         subfolder: the folder that holds the model within the checkpoint's folder or within the repository on the hub,
@@ -174,6 +178,8 @@ def _opened(
     sites: Sequence[Site] | None,
     cache: Path | None,
 ) -> Model:
+    if isinstance(model, str):
+        model, revision, subfolder = split_name(model, revision, subfolder)
     if subfolder is not None:
         _require_subfolder(model, subfolder)
     if _is_in_memory(model):
@@ -202,6 +208,30 @@ def _opened(
     if adapter is not None or base is not None or _is_adapter(model):
         return _open_adapter(model, revision, subfolder, adapter, base, cache)
     return _open_stored(model, revision, subfolder, cache)
+
+
+def split_name(
+    name: str, revision: str | None = None, subfolder: str | None = None
+) -> tuple[str, str | None, str | None]:
+    """Split the name of a model, ``"owner/name/subfolder@revision"``, into its parts; see :func:`open_model`.
+
+    Raises:
+        ParameterError: the name states a revision or a subfolder, and another is given.
+    """
+    if ("@" not in name and name.count("/") < 2) or existing_folder(name) is not None:
+        return name, revision, subfolder
+    model, _, named = name.partition("@")
+    if not model or ("@" in name and not named):
+        return name, revision, subfolder
+    inside = None
+    found = None if HUB_GGUF.fullmatch(model) else _HUB_FOLDER.fullmatch(model)
+    if found is not None and existing_folder(model.partition("/")[0]) is None:  # else a path that is not there
+        model, inside = found["model"], found["folder"]
+    stated = {"revision": (named or None, revision), "subfolder": (inside, subfolder)}
+    for keyword, (own, given) in stated.items():
+        if own is not None and given is not None and own != given:
+            raise ParameterError(keyword, given, f"none beside the name {name!r}, which states {own!r}")
+    return model, named or revision, inside or subfolder
 
 
 def _open_stored(
@@ -462,14 +492,21 @@ def _expand(path: Path) -> Path:
         return path
 
 
-def require_other_files(paths: Iterable[Path], model: Model) -> None:
-    """Raise :class:`~rmtbase.errors.OutputError` if a path leads to a file of the model.
+def require_other_files(paths: Iterable[Path], model: WeightMatrices) -> None:
+    """Raise :class:`~rmtbase.errors.OutputError` if a path leads to a file of the model, or of one of a difference.
 
     Files are compared rather than names: the hub's cache keeps a model's files as symbolic links, and the path may be
     a link or its target.
     """
-    beside = model.path.iterdir() if model.files else ()  # a model in memory has no files
-    own = {identity(file) for file in (*beside, *model.files)} - {None}
+    files = [file for one in opened_from(model) if one.files for file in (*one.path.iterdir(), *one.files)]
+    own = {identity(file) for file in files} - {None}
     for path in paths:
         if identity(path) in own:
             raise OutputError(path, "it is a file of the model that is read; expected another name")
+
+
+def opened_from(model: WeightMatrices) -> tuple[Model, ...]:
+    """Return the stored models that weight matrices come from: the model itself, or both models of a difference."""
+    if isinstance(model, Difference):
+        return model.of, model.less
+    return (model,) if isinstance(model, Model) else ()

@@ -26,7 +26,7 @@ from rmtbase.nulls._kurtosis import Kurtosis
 from rmtbase.nulls._kurtosis_null import LARGEST_KURTOSIS, KurtosisNull, kurtosis_range, mean_kurtosis, own_kurtosis
 from rmtbase.nulls._latent_null import LatentNull
 from rmtbase.nulls._moved import without_kurtosis
-from rmtbase.nulls._names import NULLS, OF_A_TABLE, find_null
+from rmtbase.nulls._names import NULLS, find_null
 from rmtbase.nulls._null import DRAWS_PER_TEST, HeadShape, Null, draws_for
 from rmtbase.nulls._null_of_file import null_of_file
 from rmtbase.nulls._order_statistics import RATIO, STEP, count_bound, kept_ranks

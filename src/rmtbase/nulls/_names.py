@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import xarray as xr
 
@@ -20,40 +21,29 @@ NULLS: Mapping[str, type[Null]] = MappingProxyType(
 """Nulls that heads can be compared with, by name."""
 
 
-OF_A_TABLE = (Gaussian.name, Kurtosis.name)
-"""Names of the nulls that a baseline table can give."""
-
-
 def find_null(
-    null: Null | str,
+    null: Null | xr.Dataset | Path | str,
     *,
-    baseline: xr.Dataset | Path | str | None = None,
     initialization: str = "normal",
     draws: int | None = None,
     seed: int = 0,
 ) -> Null:
-    """Return the given null, or make the null with the given name and these options.
+    """Return the given null, or make the null with the given name, or from the given table, and with these options.
 
     Args:
-        null: a null, or one of :data:`NULLS`.
-        baseline: baseline table or atlas to take the null of ``"gaussian"`` or ``"kurtosis"`` from.
+        null: a null, one of :data:`NULLS`, or a baseline table or the path of one, which then is a :class:`Table`.
         initialization: law of the entries; see :class:`Null`.
         draws: least number of null draws; None for the default.
         seed: seed of the draws.
 
     Raises:
-        ParameterError: no null has that name, a baseline is given for a null that cannot use one, or an option is
-            outside its domain.
+        ParameterError: there is neither a null nor a file of that name, or an option is outside its domain.
     """
     if isinstance(null, Null):
         return null
-    if not isinstance(null, str) or null not in NULLS:
-        *others, last = map(repr, NULLS)
-        raise ParameterError("null", null, f"{', '.join(others)} or {last}, or an object of rmtbase.nulls")
-    if baseline is None:
-        return NULLS[null](initialization=initialization, draws=draws, seed=seed)
-    if null not in OF_A_TABLE:
-        found = "a dataset" if isinstance(baseline, xr.Dataset) else str(baseline)
-        raise ParameterError("baseline", found, f"none: the {null} null is taken from no table")
-    base = Table(baseline, initialization=initialization, draws=draws, seed=seed)
-    return base if null == "gaussian" else Kurtosis(base=base)
+    options: dict[str, Any] = {"initialization": initialization, "draws": draws, "seed": seed}
+    if isinstance(null, str) and null in NULLS:
+        return NULLS[null](**options)
+    if isinstance(null, xr.Dataset | Path) or (isinstance(null, str) and null.endswith(".nc")):
+        return Table(null, **options)
+    raise ParameterError("null", null, f"{', '.join(map(repr, NULLS))}, a baseline table (.nc), or a null as object")

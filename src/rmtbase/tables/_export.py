@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Collection
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
@@ -18,7 +20,7 @@ from rmtbase.tables._latex import latex_table
 if TYPE_CHECKING:
     import pandas as pd
 
-EXPORT_FORMATS = ("csv", "parquet", "latex")
+EXPORT_FORMATS = ("csv", "parquet", "latex", "json")
 
 _PARQUET = "pip install 'rmtbase[parquet]'"
 _KEPT = ("kind", "model", "revision", "family", "null", "table", "normalization", "rmtbase_version", "provenance")
@@ -26,7 +28,7 @@ _KEPT = ("kind", "model", "revision", "family", "null", "table", "normalization"
 
 def export(
     table: xr.Dataset | xr.DataTree,
-    format: Literal["csv", "parquet", "latex"] = "csv",
+    format: Literal["csv", "parquet", "latex", "json"] = "csv",
     *,
     group: str | None = None,
     columns: Collection[str] | None = None,
@@ -40,7 +42,8 @@ def export(
 
     Args:
         table: a table of any kind, as made or opened.
-        format: ``"csv"``, ``"parquet"`` (which needs pyarrow) or ``"latex"``.
+        format: ``"csv"``, ``"parquet"`` (which needs pyarrow), ``"latex"`` or ``"json"``, a list of rows with null
+            where there is no number.
         group: group of a tree, as for :func:`to_pandas`.
         columns: names, in order; if None all, or for LaTeX those that suit print.
         statistics: keep only rows with these statistics, with ``*`` and ``?`` as wildcards; all if None.
@@ -67,7 +70,17 @@ def export(
         return _parquet(frame, {name: table.attrs[name] for name in _KEPT if name in table.attrs})
     titles = list(map(str, frame.columns))
     rows = (dict(zip(titles, row, strict=True)) for row in frame.itertuples(index=False, name=None))
+    if format == "json":
+        return json.dumps([{name: _plain(value) for name, value in row.items()} for row in rows], indent=1).encode()
     return csv_text(titles, rows).encode()
+
+
+def _plain(value: Any) -> Any:
+    """Convert a cell for JSON, which has neither NaN (becomes null) nor infinity (becomes a text)."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else str(value)
 
 
 def _of_statistics(frame: pd.DataFrame, patterns: Collection[str]) -> pd.DataFrame:

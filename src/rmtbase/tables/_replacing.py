@@ -55,7 +55,7 @@ def require_replaceable(
     if within:
         raise OutputError(path, "it is in a folder that is read, and no earlier output; expected another name")
     said = _SAID[what].format(which.replace(",", " or ") if what != "titles" else "")
-    raise OutputError(path, f"a file that is no {said} is there; name another, or overwrite it (--overwrite)")
+    raise OutputError(path, f"a file that is no {said} is there; remove it, or name another")
 
 
 def _is_within(path: Path, folder: Path) -> bool:

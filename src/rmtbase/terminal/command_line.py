@@ -6,15 +6,13 @@ import copy
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rmtbase.terminal.completion import one_of
-
-SHARED = {"quiet": "QUIET", "verbose": "VERBOSE"}
-"""Options of ``rmtbase`` that each command also takes, and the verbosity that they set."""
+SHARED = ("quiet", "verbose", "as_json")
+"""Options of ``rmtbase`` that each command also takes."""
 
 _MEANT = {
     "baseline": ("run", "simulate", "simulation", "table", "draw-null", "null", "sample", "random", "plan"),
@@ -145,26 +143,10 @@ COUNT: dict[str, Any] = {"parser": count, "metavar": "COUNT"}
 INTEGER: dict[str, Any] = {"parser": integer, "metavar": "INTEGER"}
 NUMBER: dict[str, Any] = {"parser": number, "metavar": "NUMBER"}
 
-Subfolder = Annotated[
-    str | None, typer.Option(help="Folder within the model's, or within its repository on the hub, that holds it.")
-]
-Fold = Annotated[
-    str | None,
-    typer.Option(
-        help="Fold into queries, keys and values what the raw matrices lack: 'biases', 'norms', or 'biases,norms'.",
-        autocompletion=one_of("biases", "norms", "biases,norms"),
-    ),
-]
-
 
 def words(text: str) -> tuple[str, ...]:
     """Split a list at its commas."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace files of another kind, too; older ones of its kind are anyway.")
-]
 
 
 def _whole(text: str, thousands: int = 0) -> int | None:

@@ -21,17 +21,12 @@ def one_of(*words: str) -> Completion:
 
 
 def models(incomplete: str) -> list[str]:
-    """Complete the bundled model, or a model known by name."""
-    from rmtbase.models import known_models
+    """Complete the bundled model, with its revisions after ``demo@``, or a model known by name."""
+    from rmtbase.models import demo_revisions, known_models
 
+    if "@" in incomplete:
+        return one_of(*(f"demo@{revision}" for revision in demo_revisions()))(incomplete)
     return one_of("demo", *(known.name for known in known_models()))(incomplete)
-
-
-def revisions(incomplete: str) -> list[str]:
-    """Complete a revision of the bundled model."""
-    from rmtbase.models import demo_revisions
-
-    return one_of(*demo_revisions())(incomplete)
 
 
 def some_of(*words: str) -> Completion:
@@ -81,14 +76,12 @@ def constants(incomplete: str) -> list[str]:
     return one_of(*(entry.name for entries in groups().values() for entry in entries))(incomplete)
 
 
-def constant_sets(incomplete: str) -> list[str]:
-    """Complete the name of a released set of constants."""
-    from rmtbase.constants import sets
-
-    return one_of(*sets())(incomplete)
+def models_and_plans(incomplete: str) -> list[str]:
+    """Complete a model known by name, or the path of a plan."""
+    return [*models(incomplete), *_plans(incomplete)]
 
 
-def plans(incomplete: str) -> list[str]:
+def _plans(incomplete: str) -> list[str]:
     """Complete the path of a plan, or of a folder that may hold one."""
     given = Path(incomplete)
     folder, begun = (given, "") if incomplete.endswith("/") else (given.parent, given.name)

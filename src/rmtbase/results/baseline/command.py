@@ -3,81 +3,56 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmtbase.terminal.command_line import COUNT, INTEGER, NUMBER, Overwrite
-from rmtbase.terminal.completion import models, one_of, plans
+from rmtbase.terminal.command_line import COUNT, INTEGER
+from rmtbase.terminal.completion import models_and_plans
+from rmtbase.terminal.options import Normalization, Workers, dask_keywords, sigmas_of
 
 if TYPE_CHECKING:
     from rmtbase.montecarlo import Plan
 
 
 def baseline(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL|PLAN]",
+            help="Take the shape from a model (a known name, a folder with config.json, or a hub id); or run a TOML "
+            "plan, for any ensemble.",
+            autocompletion=models_and_plans,
+        ),
+    ] = None,
     d_model: Annotated[
         list[int] | None, typer.Option(help="Width of the residual stream; repeat for more shapes.", **INTEGER)
     ] = None,
     d_head: Annotated[
         list[int] | None, typer.Option(help="Head dimension; one, or one for each --d-model.", **INTEGER)
     ] = None,
-    model: Annotated[
-        str | None,
+    sigma: Annotated[
+        list[str] | None,
         typer.Option(
-            help="Take the shape from a model: a known name, a folder with config.json, or a hub id.",
-            autocompletion=models,
+            metavar="SIGMA[,SIGMA_K]",
+            help="Standard deviation of the weights of W_Q and W_K, or of each: 0.02,0.03; repeat. Default: 1.",
         ),
     ] = None,
-    plan: Annotated[
-        Path | None,
-        typer.Option(help="Make the table that a TOML plan describes, for any ensemble.", autocompletion=plans),
-    ] = None,
-    sigma: Annotated[
-        list[float] | None,
-        typer.Option(help="Standard deviation of the weights of W_Q and W_K; repeat for more. Default 1.", **NUMBER),
-    ] = None,
-    sigma_q: Annotated[float | None, typer.Option(help="That of W_Q, where it is not that of W_K.", **NUMBER)] = None,
-    sigma_k: Annotated[float | None, typer.Option(help="That of W_K, where it is not that of W_Q.", **NUMBER)] = None,
     draws: Annotated[
         int | None,
         typer.Option(
-            help="Monte Carlo draws per shape, 10_000, 1e4 or 10k say. Default 10000. More than before go on from the "
-            "whole chunks that are kept.",
+            help="Monte Carlo draws per shape, such as 10_000, 1e4 or 10k. Default: 10000. A larger number continues "
+            "an interrupted run from its finished chunks.",
             **COUNT,
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="The same seed gives the same numbers to the bit. Default 0.", **INTEGER)
+        int | None, typer.Option(help="The same seed gives the same numbers to the bit. Default: 0.", **INTEGER)
     ] = None,
-    normalization: Annotated[
-        str | None,
-        typer.Option(
-            help="'sqrt_d' (default): W_QK divided by the square root of d_model; 'none': the raw product.",
-            autocompletion=one_of("sqrt_d", "none"),
-        ),
-    ] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            help="'float64' (default), or 'float32' for a stated error.", autocompletion=one_of("float64", "float32")
-        ),
-    ] = None,
-    sample: Annotated[
-        bool | None,
-        typer.Option("--sample/--no-sample", help="Keep every draw's statistics in the table, as scoring needs."),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Draw with that many local processes, one core each.", **COUNT),
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="Draw on the workers of a Dask scheduler: HOST:PORT, or tls://HOST:PORT with Dask's own keys."
-        ),
-    ] = None,
+    normalization: Normalization = None,
+    workers: Workers = None,
     chunks: Annotated[
         str | None,
         typer.Option(
@@ -86,68 +61,53 @@ def baseline(
         ),
     ] = None,
     status: Annotated[
-        bool, typer.Option("--status", help="Say what is there, what is left and what it would take, and draw nothing.")
-    ] = False,
-    keep_chunks: Annotated[
-        bool,
-        typer.Option(
-            "--keep-chunks", help="Keep FILE.chunks when the table is written, for more --draws to go on from."
-        ),
+        bool, typer.Option("--status", help="Print what is finished, what is left and how long it will take; no draws.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write. Default baseline-DxH.nc or PLAN.nc, here.")
+        Path | None, typer.Option("--output", "-o", help="File to write. Default: baseline-DxH.nc or PLAN.nc, here.")
     ] = None,
-    overwrite: Overwrite = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the statistics as JSON.")] = False,
 ) -> None:
-    """Make a table of random matrices: simulated beside analytic, W_QK = W_Q^T W_K or any ensemble.
+    """Make a table of random matrices, simulated beside analytic: W_QK = W_Q^T W_K, or any ensemble.
 
-    Finished chunks are kept beside the file until it is written: the same command after a kill goes on where it stood,
-    and so does one that asks for more draws.
+    Finished chunks are kept beside the file until it is written: the same command continues after a kill.
 
     Example: rmtbase baseline --d-model 768 --d-head 64 --draws 10000 -o gpt2.nc
 
-    Example: rmtbase baseline --plan sims/residual-paths.toml --workers 8
+    Example: rmtbase baseline sims/residual-paths.toml --workers 8
     """
     from rmtbase.montecarlo import draw_chunks, plan_status, run_plan
-    from rmtbase.results.baseline.terminal import print_table, table_json
+    from rmtbase.results.baseline.terminal import as_json, print_baseline
     from rmtbase.shown import one_line
-    from rmtbase.terminal.output import require_output, require_replaceable
-    from rmtbase.terminal.streams import bars, out, print_json
+    from rmtbase.terminal.output import Outputs, show
+    from rmtbase.terminal.streams import bars
 
-    contents = {
+    options = {
         "d_model": d_model,
         "d_head": d_head,
-        "model": model,
-        "sigma": sigma,
-        "sigma_q": sigma_q,
-        "sigma_k": sigma_k,
+        "sigma": None if sigma is None else [_scalar_or_pair(text) for text in sigma],
         "draws": draws,
         "seed": seed,
         "normalization": normalization,
-        "precision": precision,
-        "keep_sample": sample,
     }
-    chosen = _plan(plan, {name: value for name, value in contents.items() if value is not None})
-    path = output or Path(f"{chosen.name}.nc")
-    require_output(path, "netCDF")
-    inputs = [Path(one) for one in (plan, model) if one is not None]
-    require_replaceable(path, "netCDF", overwrite or status, "baseline,spectra", inputs)
+    plan = _plan(source, {name: value for name, value in options.items() if value is not None})
+    path = output or Path(f"{plan.name}.nc")
+    files = Outputs(path, "baseline,spectra")
     if status:
-        print("\n".join(map(one_line, plan_status(chosen, path))))
+        lines = plan_status(plan, path)
+        show(lambda: lines, lambda console: print("\n".join(map(one_line, lines))))
         return
-    dask = {"workers": workers, "scheduler": scheduler}
-    if chunks is not None:
-        first, stop = _range(chunks)
-        with bars() as progress:
-            draw_chunks(chosen, path, first, stop, progress=progress, **dask)
-        return
+    files.require_replaceable(*([] if source is None else [Path(source)]))
     with bars() as progress:
-        table = run_plan(chosen, path, keep_chunks=keep_chunks, progress=progress, **dask)
-    if as_json:
-        print_json(table_json(table, path))
-    else:
-        print_table(table, out())
+        if chunks is not None:
+            draw_chunks(plan, path, *_range(chunks), progress=progress, **dask_keywords(workers))
+            return
+        table = run_plan(plan, path, progress=progress, **dask_keywords(workers))
+    show(partial(as_json, table, path), partial(print_baseline, table))
+
+
+def _scalar_or_pair(text: str) -> float | tuple[float, ...]:
+    values = sigmas_of(text)
+    return values[0] if len(values) == 1 else values
 
 
 def _range(chunks: str) -> tuple[int, int]:
@@ -160,31 +120,30 @@ def _range(chunks: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _plan(file: Path | None, contents: Mapping[str, Any]) -> Plan:
-    """Read the plan from the file, or make it from the options."""
+def _plan(source: str | None, options: dict[str, Any]) -> Plan:
+    """Read a plan from a TOML file, or make it from the options and the shape of a model."""
     from rmtbase.errors import ParameterError
     from rmtbase.montecarlo import baseline_plan, read_plan
 
-    if file is not None:
-        if contents:
-            given = ", ".join(f"--{name.replace('_', '-')}" for name in contents)
-            raise ParameterError("plan", str(file), f"no {given} beside it: the plan says what is drawn")
-        return read_plan(file)
-    options = dict(contents)
-    if "model" in options:
+    if source is not None and source.endswith(".toml"):
+        if options:
+            given = ", ".join(f"--{name.replace('_', '-')}" for name in options)
+            raise ParameterError("PLAN", source, f"no {given} beside it: the plan states what is drawn")
+        return read_plan(Path(source))
+    if source is not None:
         from rmtbase.models import head_shape
         from rmtbase.shown import one_line
         from rmtbase.terminal.endings import note
 
         if {"d_model", "d_head"} & set(options):
-            raise ParameterError("model", options["model"], "either --model or --d-model and --d-head")
-        shape = head_shape(options.pop("model"))
+            raise ParameterError("MODEL", source, "either a model, or --d-model and --d-head")
+        shape = head_shape(source)
         note(f"{one_line(shape.source)}: d_model = {shape.d_model}, d_head = {shape.d_head}")
         options |= {"d_model": shape.d_model, "d_head": shape.d_head}
     for name in ("d_model", "d_head"):
         if name not in options:
             option = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"Missing option '{option}'; or give --model, or --plan")
+            raise typer.BadParameter(f"Missing option '{option}'; or name a model, or a plan (.toml)")
     return baseline_plan(**options)
 
 

@@ -16,7 +16,7 @@ from rmtbase.terminal.streams import cell
 _QUANTILES = (0.025, 0.5, 0.975)  # shown where there is no mean, and always in JSON
 
 
-def table_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
+def as_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
     """Convert the statistics of every case of a table to JSON values."""
     fields = ("mean", "std", "standard_error", "moment_order", "analytic_mean", "analytic_std", "analytic_method")
     fields = tuple(field for field in fields if field in table)
@@ -32,7 +32,7 @@ def table_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
     return {"file": str(path), "normalization": table.attrs.get("normalization", "none"), "cases": cases}
 
 
-def print_table(table: xr.Dataset, console: Console) -> None:
+def print_baseline(table: xr.Dataset, console: Console) -> None:
     """Print each case's statistics: simulated values with standard errors, analytic values and their method."""
     numbers = (("mean", 8), ("standard_error", 2), ("std", 5), ("analytic_mean", 8), ("analytic_std", 5))
     columns = [Column("statistic", "left"), *map(Column, ("mean", "std. error", "sd", "analytic mean", "analytic sd"))]

@@ -20,7 +20,6 @@ from ._shape_band import ShapeBand, shape_band
 from ._training_budget import Training, budget_state
 from ._two_models import TwoModels, compare_two
 from .measure import compare
-from .rows import comparison_csv
 from .summary import not_testable_of, summarize_comparison
 
 __all__ = [
@@ -50,7 +49,6 @@ __all__ = [
     "compare",
     "compare_groups",
     "compare_two",
-    "comparison_csv",
     "diagnose",
     "fingerprint",
     "initial_sigmas",

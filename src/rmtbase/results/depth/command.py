@@ -2,268 +2,74 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from rmtbase.terminal.command_line import COUNT, INTEGER, NUMBER, Overwrite
-from rmtbase.terminal.completion import models, one_of, revisions
-from rmtbase.terminal.rows import UNTESTED, Column, print_rows
-from rmtbase.terminal.scoring_options import Component
-from rmtbase.terminal.streams import bars, cell, out, print_json, say_written
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from rmtbase.tables import NotTestable
-
-_FIELDS = (
-    "n_rows",
-    "n_columns",
-    "effective_depth",
-    "effective_depth_low",
-    "effective_depth_high",
-    "sigma",
-    "scale",
-    "distance",
-    "p_value",
-    "fits",
-    "reason",
-)
-
-_INTERVAL = "where no depth fits a matrix, its interval is that of draws of the nearest path: no confidence interval"
+from rmtbase.terminal.command_line import COUNT, INTEGER, NUMBER
+from rmtbase.terminal.completion import one_of
+from rmtbase.terminal.options import Component, ModelArgument, Output, Seed
 
 
 def depth(
-    model: Annotated[
-        str, typer.Argument(help="A checkpoint folder, a hub id, or 'demo' (bundled).", autocompletion=models)
-    ],
+    model: ModelArgument,
     sigma: Annotated[
         list[float] | None,
         typer.Option(
-            help="Sigma of the blocks; several: the best of them. Default 1, critical initialisation.", **NUMBER
+            help="Sigma of the blocks; repeat it to choose the best of several. Default: 1, critical initialization.",
+            **NUMBER,
         ),
     ] = None,
     max_depth: Annotated[
         int | None,
-        typer.Option(help="Deepest candidate. Default 32; for the update as far as its law goes.", **INTEGER),
+        typer.Option(help="Deepest candidate. Default: 32; for the update, as far as its law is known.", **INTEGER),
     ] = None,
     part: Annotated[
         str,
         typer.Option(
-            help="'path': the product of the blocks; 'update': without its direct term.",
+            help="'path': the product of the blocks; 'update': the same without its direct term.",
             autocompletion=one_of("path", "update"),
         ),
     ] = "path",
-    distance: Annotated[
-        str,
-        typer.Option(
-            help="'wasserstein' or 'kolmogorov_smirnov'.", autocompletion=one_of("wasserstein", "kolmogorov_smirnov")
-        ),
-    ] = "wasserstein",
     component: Component = None,
     draws: Annotated[
-        int,
-        typer.Option(
-            help="Draws of each fitted path, for the p-value and the interval.",
-            **COUNT,
-        ),
+        int, typer.Option(help="Draws of each fitted path, for the p-value and the interval.", **COUNT)
     ] = 99,
-    level: Annotated[float, typer.Option(help="A depth fits where its p-value is above this level.", **NUMBER)] = 0.05,
-    width: Annotated[
-        int | None, typer.Option(help="Width of the draws. Default the matrix's own, 512 at most.", **INTEGER)
-    ] = None,
-    revision: Annotated[
-        str | None, typer.Option(help="Revision of a hub id or of 'demo'.", autocompletion=revisions)
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draws.", **INTEGER)] = 0,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (netCDF4).")] = None,
-    overwrite: Overwrite = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    level: Annotated[float, typer.Option(help="A depth fits if its p-value is above this level.", **NUMBER)] = 0.05,
+    seed: Seed = 0,
+    output: Output = None,
 ) -> None:
     """Effective depth: which residual path is each weight matrix most like, and is it like enough?
 
-    Every layer, and of each all weight matrices or those named by --component.
+    All weight matrices of every layer, or those named by --component.
 
     Example: rmtbase depth demo -o depth.nc
     """
-    from rmtbase.models import open_model, require_other_files
+    from rmtbase.models import open_model
     from rmtbase.parameters import require_positive_integer
     from rmtbase.results.depth.measure import depth
-    from rmtbase.tables import write_table
-    from rmtbase.terminal.output import require_output, require_replaceable
+    from rmtbase.results.depth.terminal import as_json, print_depths
+    from rmtbase.terminal.output import Outputs
+    from rmtbase.terminal.streams import bars
 
     depths = None if max_depth is None else range(1, require_positive_integer("max_depth", max_depth) + 1)
-    if output is not None:
-        require_output(output, "netCDF")
-    opened = open_model(model, revision)
-    if output is not None:
-        require_other_files([output], opened)
-        require_replaceable(output, "netCDF", overwrite, "effective_depth", [opened.path])
+    files = Outputs(output, "effective_depth")
+    opened = open_model(model)
+    files.require_replaceable(opened)
     with bars() as progress:
         table = depth(
             opened,
             sigma=sigma or 1.0,
             depths=depths,
             part=part,
-            distance=distance,
             draws=draws,
             level=level,
-            width=width,
             seed=seed,
             components=component or None,
             progress=progress,
         )
-    if output is not None:
-        write_table(table, output)
-    if as_json:
-        print_json(_depth_json(table))
-    else:
-        _print_depths(table, opened.components, out())
-    if output is not None:
-        say_written(output)
-
-
-def _depth_json(table: xr.Dataset) -> dict[str, Any]:
-    """Convert the settings and every matrix, in the order of the model, to JSON; null where a matrix was not fitted."""
-    from rmtbase.tables import not_testable_json
-
-    rows = _matrices(table)
-    asked = ("model", "revision", "part", "distance", "level", "draws", "seed")
-    return {
-        **{name: table.attrs[name] for name in asked},
-        "depths": table["depth"].values.tolist(),
-        "interval": _INTERVAL,
-        "not_testable": not_testable_json(_not_testable(rows)),
-        "sentences": [_headline(table, rows)],
-        "warnings": json.loads(table.attrs["warnings"]),
-        "matrices": rows,
-    }
-
-
-def _print_depths(table: xr.Dataset, components: Sequence[str], console: Console) -> None:
-    """Print each matrix with its nearest depth and whether it fits; ``components`` are all that the model has."""
-    attributes = table.attrs
-    title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
-    rows = _matrices(table)
-    fitted = [row for row in rows if row["effective_depth"] is not None]
-    fitting = sum(row["fits"] for row in fitted)
-    console.print(cell(title, "bold"))
-    console.print(cell(_headline(table, rows), longest=10_000))
-    console.print(cell(_scope(table, components)))
-    columns = [Column("layer"), Column("matrix", "left")]
-    columns += map(Column, ("shape", "nearest depth", "interval", "sigma", "scale", "distance", "p"))
-    columns.append(Column("fits", "left"))
-    floor = 1 / (attributes["draws"] + 1)
-    texts = [
-        (
-            f"{row.get('stack', '')} {row['layer']}".lstrip(),
-            row["component"],
-            f"{row['n_rows']} × {row['n_columns']}",
-            *_cells(row, floor),
-        )
-        for row in rows
-    ]
-    print_rows(console, columns, texts, named=2)
-    console.print(cell(f"distance {attributes['distance']}"))
-    if fitting < len(fitted):
-        console.print(f"( ): {_INTERVAL}.")
-    if any(row["n_rows"] != row["n_columns"] for row in fitted):
-        console.print(
-            "The laws are of square matrices: what a rectangular shape does to a spectrum counts against a fit."
-        )
-
-
-def _headline(table: xr.Dataset, rows: Sequence[dict[str, Any]]) -> str:
-    """Count the testable matrices that fit a path of some depth, and say why others could not be tested."""
-    from rmtbase.tables import headline
-
-    attributes, depths = table.attrs, table["depth"].values
-    what = {"path": "residual path P", "update": "residual path without its direct term, P - I,"}[attributes["part"]]
-    fitted = [row for row in rows if row["effective_depth"] is not None]
-    fits = (
-        f"cannot be told from a {what} of some depth from {depths[0]} to {depths[-1]} at the "
-        f"{100 * attributes['level']:g} % level ({attributes['draws']} draws each)"
-    )
-    fitting = sum(row["fits"] for row in fitted)
-    return f"{headline(fitting, len(fitted), _not_testable(rows), 'weight matrix', fits)}."
-
-
-def _not_testable(rows: Sequence[dict[str, Any]]) -> list[NotTestable]:
-    """List the matrices that were not compared with any path, each with its reason."""
-    from rmtbase.tables import NotTestable, recorded
-
-    return [
-        NotTestable(
-            f"{row.get('stack', '')} layer {row['layer']} {row['component']}".lstrip(), recorded(row.get("reason", ""))
-        )
-        for row in rows
-        if row["effective_depth"] is None
-    ]
-
-
-def _scope(table: xr.Dataset, components: Sequence[str]) -> str:
-    """Say which layers and matrices are shown, and how to get others."""
-    layers, chosen = table.sizes["layer"], table["component"].values.tolist()
-    where = f"all {layers} layers" if layers > 1 else "the one layer"
-    others = [name for name in components if name not in chosen]
-    if not others:
-        return f"Of {where}, all weight matrices; some of them with --component: {', '.join(chosen)}."
-    return f"Of {where}, {', '.join(chosen)}; more with --component: {', '.join(others)}; all without it."
-
-
-def _layer(row: dict[str, Any]) -> str:
-    return f"{row.get('stack', '')} {row['layer']}".lstrip()
-
-
-def _cells(row: dict[str, Any], floor: float) -> tuple[str, ...]:
-    """Format the cells of a fit; a p-value at its floor is only a bound."""
-    from rmtbase.results.scores import at_p_value_floor
-
-    if row["effective_depth"] is None:
-        return (*(UNTESTED,) * 6, "not testable")
-    interval = f"{row['effective_depth_low']}–{row['effective_depth_high']}"
-    return (
-        str(row["effective_depth"]),
-        interval if row["fits"] else f"({interval})",
-        f"{row['sigma']:g}",
-        f"{row['scale']:.3g}",
-        f"{row['distance']:.4f}",
-        f"{'≤ ' if at_p_value_floor(row['p_value'], floor) else ''}{row['p_value']:.2g}",
-        "yes" if row["fits"] else "no depth",
-    )
-
-
-def _matrices(table: xr.Dataset) -> list[dict[str, Any]]:
-    """List the matrices that the model has, each with its stack if there are several."""
-    from rmtbase.tables import layer_numbers, layer_stacks
-
-    numbers, stacks = layer_numbers(table), layer_stacks(table)
-    return [
-        {"layer": numbers[row]}
-        | ({"stack": stacks[row]} if stacks[row] else {})
-        | {"component": component}
-        | {name: _plain(name, table[name].sel(component=component)[row].item()) for name in _FIELDS if name in table}
-        for row in range(table.sizes["layer"])
-        for component in table["component"].values.tolist()
-        if not math.isnan(table["n_rows"].sel(component=component)[row].item())
-    ]
-
-
-def _plain(name: str, value: Any) -> float | int | bool | str | None:
-    """Convert a value to its own type, with None for NaN, which JSON lacks."""
-    if isinstance(value, str):
-        return value
-    if math.isnan(value):
-        return None
-    if name == "fits":
-        return bool(value)
-    return int(value) if name.startswith(("effective_depth", "n_")) else value
+    files.finish(table, partial(as_json, table), partial(print_depths, table, opened.components))
 
 
 COMMAND = depth

@@ -8,7 +8,6 @@ from ._read_matrices import LAYERS, products_of
 from ._why import LEVEL, QUESTIONS, TESTS, WhySummary, summarize_why, verdict
 from .measure import MatrixMode, score, score_heads
 from .page import render
-from .rows import heads_csv, matrices_csv
 from .summary import (
     HeadFinding,
     Summary,
@@ -38,10 +37,8 @@ __all__ = [
     "circuit_scores",
     "circuits_of",
     "farthest_distance",
-    "heads_csv",
     "layer_coordinates",
     "layer_p_value_floors",
-    "matrices_csv",
     "matrix_p_value_floors",
     "p_value_floors",
     "products_of",

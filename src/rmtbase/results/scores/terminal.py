@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
+import xarray as xr
 from rich.console import Console
 
-from rmtbase.results.scores._element_summary import ElementsSummary
-from rmtbase.results.scores._why import WhySummary
-from rmtbase.results.scores.summary import HeadFinding, Summary
+from rmtbase.results.scores._element_summary import ElementsSummary, summarize_elements
+from rmtbase.results.scores._heads import circuit_scores, circuits_of
+from rmtbase.results.scores._why import WhySummary, summarize_why
+from rmtbase.results.scores.summary import HeadFinding, Summary, summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import Circuit, not_testable_json
+from rmtbase.tables import CIRCUITS, not_testable_json
+from rmtbase.terminal.endings import detail
 from rmtbase.terminal.rows import Column, number_text, print_rows
 from rmtbase.terminal.streams import cell
 
@@ -20,7 +22,21 @@ _LISTED = 12
 _LONGEST_LINE = 100_000  # characters: all heads of a large model that differ from the null are named
 
 
-def print_summary(summary: Summary, title: str, console: Console, why: WhySummary | None = None) -> None:
+def print_scores(tree: xr.DataTree, console: Console) -> None:
+    """Print the scores of a model: the heads of each circuit, the causes if these were asked for, and the elements."""
+    attributes, why = tree.attrs, summarize_why(tree)
+    detail(f"null: {attributes['null']}; {attributes['null_method']}; from {attributes['table']}")
+    title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
+    names = circuits_of(tree)
+    for name in names:
+        circuit = CIRCUITS[name]
+        named = f"{title}: {circuit.symbol}" if len(names) > 1 else title
+        _print_summary(summarize_scores(circuit_scores(tree, name)), named, console, why if name == "qk" else None)
+    _print_why(why, console)
+    _print_elements(summarize_elements(tree), console)
+
+
+def _print_summary(summary: Summary, title: str, console: Console, why: WhySummary | None = None) -> None:
     """Print the scores in words, and the farthest heads as a table with z of the logarithm if the name says so.
 
     The causes come first, if they were requested.
@@ -51,10 +67,10 @@ def print_summary(summary: Summary, title: str, console: Console, why: WhySummar
     print_rows(console, columns, rows, named=3)
     if left_out:
         heads = summary.noun if left_out == 1 else f"{summary.noun}s"
-        console.print(f"and {left_out} more {heads}; a scores file and its CSV hold all of them")
+        console.print(f"and {left_out} more {heads}; the scores file holds all of them")
 
 
-def print_why(summary: WhySummary | None, console: Console) -> None:
+def _print_why(summary: WhySummary | None, console: Console) -> None:
     """Print the causes for each head, if they were requested and any test rejected."""
     if summary is None or not any(summary.rejected.values()):
         return
@@ -63,28 +79,30 @@ def print_why(summary: WhySummary | None, console: Console) -> None:
     rows = [(name, *(marks.get(each, "?") for each in rejected)) for name, rejected, _ in summary.rows[:_LISTED]]
     print_rows(console, columns, rows, named=1)
     if len(summary.rows) > _LISTED:
-        console.print(f"and {len(summary.rows) - _LISTED} more heads; a scores file holds all of them")
+        console.print(f"and {len(summary.rows) - _LISTED} more heads; the scores file holds all of them")
 
 
-def print_elements(summary: ElementsSummary | None, console: Console) -> None:
+def _print_elements(summary: ElementsSummary | None, console: Console) -> None:
     """Print the scores of elements in words, if matrices were scored."""
     for line in () if summary is None else summary.sentences():
         console.print(cell(line, longest=_LONGEST_LINE))
 
 
-def summaries_json(
-    summaries: Mapping[Circuit, Summary], of_elements: ElementsSummary | None, of_why: WhySummary | None = None
-) -> dict[str, Any]:
+def as_json(tree: xr.DataTree) -> dict[str, Any]:
     """Return the summaries of W_QK, of further circuits (``circuits``) and of ``elements`` as plain data.
 
     The key ``why`` holds the summary of the group ``/why``: the numbers of heads that each test rejects and can decide,
     the heads with each verdict, and the smallest effects that the tests find.
     """
+    summaries = {name: _summary_json(summarize_scores(circuit_scores(tree, name))) for name in circuits_of(tree)}
     first, *others = summaries
-    further = {circuit.name: _summary_json(summaries[circuit]) for circuit in others}
-    elements = {} if of_elements is None else {"elements": _elements_json(of_elements)}
-    why = {} if of_why is None else {"why": _why_json(of_why)}
-    return _summary_json(summaries[first]) | ({"circuits": further} if further else {}) | elements | why
+    elements, why = summarize_elements(tree), summarize_why(tree)
+    return (
+        summaries[first]
+        | ({"circuits": {name: summaries[name] for name in others}} if others else {})
+        | ({} if elements is None else {"elements": _elements_json(elements)})
+        | ({} if why is None else {"why": _why_json(why)})
+    )
 
 
 def _why_json(summary: WhySummary) -> dict[str, Any]:

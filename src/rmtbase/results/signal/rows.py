@@ -13,7 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.results.signal._signal_tails import TAIL_NUMBERS, TAIL_TEXTS
 from rmtbase.results.signal._spectral_signal import DIRECTION_FIELDS
 from rmtbase.statistics import benjamini_hochberg
-from rmtbase.tables import CIRCUITS, NotTestable, csv_text, headline, layer_numbers, layer_stacks, recorded
+from rmtbase.tables import CIRCUITS, NotTestable, headline, layer_numbers, layer_stacks, recorded
 
 _NUMBERS = (
     "n_directions", "first_p_value", "next_p_value", "rest_p_value", "noise_floor", "sigma", "noise_scale",
@@ -123,31 +123,6 @@ def _rows(group: xr.Dataset, of: str, circuit: str) -> Iterator[SignalRow]:
             str(group["reason"].values[i, j]),
             {name: str(whole[i, j]) if name in TAIL_TEXTS else float(whole[i, j]) for name, whole in tails.items()},
         )
-
-
-def signal_csv(tree: xr.DataTree) -> str:
-    """Write one CSV row for each circuit of each head, and each matrix, with its numbers and its strongest direction.
-
-    Columns of the strongest direction are ``strongest_p_value`` and so on; numbers of tails follow if these were
-    computed. ``head`` is empty for a matrix, and groups have no rows. Otherwise as in
-    :func:`rmtbase.results.scores.heads_csv`.
-
-    Raises:
-        ParameterError: ``tree`` is no tree of signal and noise.
-    """
-    rows = signal_rows(tree)
-    stack = ["stack"] if any(row.stack for row in rows) else []
-    titles = ["layer", "what", "head", *stack, *_NUMBERS, "squared_norm"]
-    titles += [f"strongest_{name}" for name in DIRECTION_FIELDS]
-    tails = [*TAIL_NUMBERS, *TAIL_TEXTS] if any(row.tails for row in rows) else []
-    return csv_text([*titles, "reason", *tails], map(_cells, rows))
-
-
-def _cells(row: SignalRow) -> dict[str, Any]:
-    strongest = {f"strongest_{name}": value for name, value in (row.directions or [{}])[0].items()}
-    head = "" if row.head is None else row.head
-    place = {"layer": row.layer, "stack": row.stack, "what": row.what, "head": head}
-    return place | row.numbers | strongest | {"reason": row.reason} | row.tails
 
 
 class SignalSummary(NamedTuple):

@@ -1,20 +1,25 @@
-"""Tables that ``rmtbase signal`` prints."""
+"""Signal and noise of a model on the terminal, and as JSON."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from rmtbase.shown import shown
-from rmtbase.terminal.endings import VERBOSITY, Verbosity
+from rmtbase.terminal.endings import VERBOSITY, Verbosity, note
 from rmtbase.terminal.rows import UNTESTED, Column, print_rows
 from rmtbase.terminal.streams import cell
 
 if TYPE_CHECKING:
+    import xarray as xr
+
+    from rmtbase.models import Difference, Model, WeightMatrices
+    from rmtbase.nulls import Null
     from rmtbase.results.signal._direction_tokens import DirectionReading
     from rmtbase.results.signal.rows import GroupRow, SignalRow
 
@@ -25,7 +30,47 @@ _LONGEST_TOKEN = 20  # characters
 _LONGEST_LINE = 10_000
 
 
-def print_signal(
+def strongest_rows(rows: Sequence[SignalRow]) -> list[SignalRow]:
+    """Select the spectra in which the most was learned, at most :data:`LISTED`."""
+    return sorted((row for row in rows if row.directions), key=lambda row: -row.numbers["signal_share"])[:LISTED]
+
+
+def strongest_readings(model: WeightMatrices, tree: xr.DataTree, directions: int, null: Null) -> list[DirectionReading]:
+    """Read the strongest directions of the listed spectra as tokens."""
+    from rmtbase.models import opened_from, token_names
+    from rmtbase.results.signal._direction_tokens import read_directions
+    from rmtbase.results.signal.rows import signal_rows
+
+    level, (source, *_) = float(tree.attrs["level"]), opened_from(model)
+    names, rows = token_names(source.path), strongest_rows(signal_rows(tree))
+    return list(read_directions(model, rows, level, directions, source, names, null=null))
+
+
+def print_decisions(tree: xr.DataTree, model: Model | Difference, form: str, console: Console) -> None:
+    """Print the ranks of adapters, or the parameters to unfreeze, as ``form``."""
+    from rmtbase.results.signal._decisions import decisions_text, learned_modules, left_out_of
+
+    modules, level = learned_modules(tree, model), float(tree.attrs["level"])
+    print(decisions_text(modules, level, form), end="")
+    for line in left_out_of(modules, level, form):
+        note(line)
+
+
+def print_signal(tree: xr.DataTree, readings: Sequence[DirectionReading] | None, console: Console) -> None:
+    """Print what each circuit and component has learned, the strongest spectra, the groups, and the tokens read."""
+    from rmtbase.results.signal.rows import signal_groups, signal_rows
+
+    attributes, level = tree.attrs, float(tree.attrs["level"])
+    rows, groups = signal_rows(tree), signal_groups(tree)
+    title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
+    _print_rows(rows, strongest_rows(rows), title, level, console)
+    if groups:
+        _print_groups(rows, groups, level, console)
+    if readings is not None:
+        _print_readings(readings, level, console)
+
+
+def _print_rows(
     rows: Sequence[SignalRow], strongest: Sequence[SignalRow], title: str, level: float, console: Console
 ) -> None:
     """Print a line for each circuit and component, then the spectra in which the most was learned."""
@@ -62,7 +107,7 @@ def print_signal(
         _print_tails(rows, level, console)
     left = len(learned) - len(strongest)
     if left > 0:
-        console.print(f"and {left} more; the file, its CSV and --json hold all of them")
+        console.print(f"and {left} more; the file and --json hold all of them")
     if any(row.numbers["noise_floor"] == 0 for row in known):
         console.print(
             "( ): the other eigenvalues are not those of noise, so that the directions stand out of no noise floor."
@@ -107,7 +152,7 @@ def _strongest(row: SignalRow) -> tuple[str, str, str]:
     return f"{first['strength']:.3g}", limits, f"{first['strength'] / row.numbers['threshold']:.3g}"
 
 
-def print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: float, console: Console) -> None:
+def _print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: float, console: Console) -> None:
     """Print heads that share a key head, or values, as one, beside the directions of each head by itself."""
     from rmtbase.results.signal.rows import groups_headline
 
@@ -181,7 +226,7 @@ def _print_reasons(lacking: str, reasons: Sequence[str], console: Console) -> No
         console.print(cell(f"{count} {'spectrum' if count == 1 else 'spectra'} without {lacking}: {reason}"))
 
 
-def print_readings(readings: Sequence[DirectionReading], level: float, console: Console) -> None:
+def _print_readings(readings: Sequence[DirectionReading], level: float, console: Console) -> None:
     """Say how many directions point at tokens beyond chance, and list these; with ``--verbose`` all directions."""
     from rmtbase.results.signal._direction_tokens import nearer_than_chance, readings_headline
 
@@ -213,3 +258,65 @@ def print_readings(readings: Sequence[DirectionReading], level: float, console: 
     )
     if len(listed) < len(readings):
         console.print(f"The other {len(readings) - len(listed)} are listed with --verbose, and --json holds them.")
+
+
+def as_json(tree: xr.DataTree, readings: Sequence[DirectionReading] | None) -> dict[str, Any]:
+    """Return every head and matrix with its directions as plain data; null where there is no number."""
+    from rmtbase.results.signal._direction_tokens import readings_headline
+    from rmtbase.results.signal.rows import (
+        discoveries,
+        groups_not_testable,
+        signal_groups,
+        signal_headline,
+        signal_not_testable,
+        signal_rows,
+    )
+    from rmtbase.tables import not_testable_json
+
+    attributes, level = tree.attrs, float(tree.attrs["level"])
+    rows, groups = signal_rows(tree), signal_groups(tree)
+    return {
+        **{name: attributes[name] for name in ("model", "revision", "level")},
+        "n_testable": sum(row.testable for row in rows),
+        "n_learned": discoveries(rows, level) if any(row.testable for row in rows) else None,
+        "not_testable": not_testable_json([*signal_not_testable(rows), *groups_not_testable(groups)]),
+        "sentences": [
+            signal_headline(rows, level),
+            *([] if readings is None else [readings_headline(readings, level)]),
+        ],
+        "warnings": json.loads(attributes["warnings"]),
+        "spectra": [_row_json(row) for row in rows],
+        **({"groups": [_group_json(one) for one in groups]} if groups else {}),
+        **({} if readings is None else {"tokens": [_reading_json(one) for one in readings]}),
+    }
+
+
+def _place_json(row: SignalRow, numbered: str = "head") -> dict[str, Any]:
+    return ({"stack": row.stack} if row.stack else {}) | {"layer": row.layer, "what": row.what, numbered: row.head}
+
+
+def _row_json(row: SignalRow, numbered: str = "head") -> dict[str, Any]:
+    return (
+        _place_json(row, numbered)
+        | {name: _plain(name, value) for name, value in row.numbers.items()}
+        | {"directions": row.directions, "reason": row.reason}
+        | ({"heavy_tails": row.tails} if row.tails else {})
+    )
+
+
+def _group_json(group: GroupRow) -> dict[str, Any]:
+    whole = _row_json(group.row, "key_head")
+    directions = zip(group.row.directions, group.head_share, strict=True)
+    return whole | {"directions": [{**one, "head_share": share} for one, share in directions]}
+
+
+def _reading_json(reading: DirectionReading) -> dict[str, Any]:
+    told = ("direction", "side", "written", "p_value", "above", "below")
+    return _place_json(reading.row) | {name: getattr(reading, name) for name in told}
+
+
+def _plain(name: str, value: float) -> float | int | bool:
+    """Convert a value to its own type; printing turns NaN into JSON's null."""
+    if math.isnan(value) or name not in ("n_directions", "noise_floor"):
+        return value
+    return bool(value) if name == "noise_floor" else int(value)

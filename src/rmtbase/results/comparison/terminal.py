@@ -1,0 +1,175 @@
+"""Comparisons on the terminal, and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rmtbase.results.comparison.summary import not_testable_of, summarize_comparison
+from rmtbase.terminal.rows import UNTESTED, Column, print_rows
+from rmtbase.terminal.streams import cell
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from rich.console import Console
+
+_LISTED = 12
+_ORDER = (
+    *("step", "model", "pair", "contrast", "published_model", "component", "statistic", "measure", "group"),
+)  # order in which the rows are nested
+
+
+def as_json(tree: xr.DataTree) -> dict[str, Any]:
+    """Return each group as a list of rows, one for each entry of its first dimension; scalar groups as one row."""
+    plain: dict[str, Any] = {}
+    for path, node in tree.subtree_with_keys:
+        *above, name = path.split("/")
+        if node.data_vars:
+            table, inside = node.to_dataset(), plain
+            for one in above:
+                inside = inside.setdefault(one, {})
+            inside[name] = _rows(table, [dim for dim in _ORDER if dim in table.sizes])
+    return plain | {"not_testable": _not_testable(tree), "sentences": summarize_comparison(tree)}
+
+
+def _not_testable(tree: xr.DataTree) -> list[dict[str, str]]:
+    """List the tests of models, pairs, groups and measures that could not be made, each with its reason."""
+    return [one._asdict() for one in not_testable_of(tree)]
+
+
+def _rows(table: xr.Dataset, dims: Sequence[str]) -> Any:
+    if not dims:
+        return {str(name): value.item() for name, value in table.data_vars.items()}
+    first, *others = dims
+    rows = []
+    for place, name in enumerate(table[first].values.tolist()):
+        one = table.isel({first: place})
+        own = {str(key): value.item() for key, value in one.data_vars.items() if not value.dims}
+        row = {first: name, **own}
+        if others:
+            inner = one[[key for key, value in one.data_vars.items() if value.dims]]
+            row[f"{others[0]}s"] = _rows(inner, others)
+        rows.append(row)
+    return rows
+
+
+def print_comparison(tree: xr.DataTree, console: Console) -> None:
+    """Print the models, then their components or the groups they form, then the findings as sentences."""
+    _print_models(tree, console)
+    if "between" in tree.children:
+        _print_groups(tree, console)
+    elif "components" in tree.children:
+        _print_components(tree["components"].to_dataset(), console)
+    for line in summarize_comparison(tree):
+        console.print(cell(line, longest=1000))
+
+
+def _print_models(tree: xr.DataTree, console: Console) -> None:
+    """Print the models, and below them the published ones."""
+    table = tree["models"].to_dataset()
+    rows = []
+    for place in range(table.sizes["model"]):
+        one = {str(name): value.item() for name, value in table.isel(model=place).data_vars.items()}
+        null = one.get("transmission_shape_null_mean", math.nan), one.get("transmission_shape_null_std", math.nan)
+        rows.append(
+            (
+                table["model"].values[place],
+                " ".join(part for part in (one["name"], one["revision"]) if part),
+                one["attention"],
+                _left(one["n_departed_heads"], one["n_scored_heads"], one["n_untested_heads"]),
+                _number(one.get("transmission_shape", math.nan)),
+                "" if math.isnan(null[0]) else f"{null[0]:.4f} ± {null[1]:.4f}",
+                _number(one.get("transmission_scale", math.nan), 3),
+                one.get("initial_recipe", ""),
+                _number(one["budget"], 3),
+                one["budget_state"],
+            )
+        )
+    if "published" in tree.children:
+        of = tree["published"].to_dataset()
+        for place, name in enumerate(of["published_model"].values.tolist()):
+            one = {str(key): value.item() for key, value in of.isel(published_model=place).data_vars.items()}
+            cells = (_number(one["mean_scale"], 3), "", _number(one["budget"], 3), one["budget_state"])
+            rows.append((name, "published", "", "", "", "", *cells))
+    columns = [Column(name, "left") for name in ("model", "of", "attention")]
+    columns += [Column("heads left null"), Column("k, Transmission"), Column("untrained k"), Column("λ")]
+    columns += [Column("recipe", "left"), Column("T/τ"), Column("state", "left")]
+    print_rows(console, columns, rows)
+
+
+def _print_components(table: xr.Dataset, console: Console) -> None:
+    rows = []
+    for name in table["model"].values.tolist():
+        for component in table["component"].values.tolist():
+            one = {str(key): value.item() for key, value in table.sel(model=name, component=component).items()}
+            if not one["n_matrices"]:
+                continue
+            tested = one["n_tested"]
+            untrained = f"{one['shape_null_mean']:.4f} ± {one['shape_null_std']:.4f}"
+            rows.append(
+                (
+                    name,
+                    component,
+                    _left(one["n_departed"], tested, one["n_matrices"] - tested),
+                    _number(one["shape"]),
+                    "" if math.isnan(one["shape"]) else untrained,
+                    one["published_class"],
+                    _number(one["r_squared"]),
+                    _number(one["closure"], 2),
+                    _number(one["body_tail_gap"], 3),
+                    _number(one["scale"], 3),
+                    _number(one["sigma"], 3),
+                )
+            )
+    columns = [Column("model", "left"), Column("component", "left"), Column("left anchor"), Column("median k")]
+    columns += [Column("untrained k"), Column("published class of k", "left")]
+    columns += map(Column, ("R²", "closure", "gap", "mean λ", "mean σ"))
+    print_rows(console, columns, rows, named=2, title="By component")
+    null = [float(table[f"{name}_null_mean"].median()) for name in ("r_squared", "closure", "body_tail_gap")]
+    untrained = "of untrained weights R² {:.4f}, closure {:.2g}, gap {:.3g}".format(*null)
+    console.print(f"Medians over layers, means of λ and σ; {untrained}.")
+
+
+def _print_groups(tree: xr.DataTree, console: Console) -> None:
+    """Print headline measures, then those that differ most; for two groups with the interval of the difference."""
+    between = tree["between"].to_dataset()
+    groups, names = between["group"].values.tolist(), between["measure"].values.tolist()
+    two = tree["groups"].to_dataset().isel(contrast=0) if len(groups) == 2 else None
+    tested = between if two is None else two
+    p = dict(zip(names, zip(tested["adjusted_p_value"].values, -between["f_ratio"].values, strict=True), strict=True))
+    first = [name for name, shown in zip(names, between["headline"].values, strict=True) if shown]
+    others = sorted((name for name in names if name not in first and not math.isnan(p[name][0])), key=p.__getitem__)
+    rows = []
+    for name in [*first, *others][: max(_LISTED, len(first))]:
+        own = {str(key): value.item() for key, value in tested.sel(measure=name).data_vars.items() if not value.dims}
+        means = [_number(value) for value in between["mean"].sel(measure=name).values.tolist()]
+        cells: tuple[str, ...] = (_number(own["seed_std"], 2),)
+        if two is None:
+            cells += (_number(own["group_std"], 2), _number(own["f_ratio"], 3))
+        else:
+            half = (own["interval_high"] - own["interval_low"]) / 2
+            interval = "" if math.isnan(half) else f" ± {half:.2g}"
+            difference = "" if math.isnan(own["difference"]) else f"{own['difference']:+.3g}{interval}"
+            cells += (difference, _number(own["t_p_value"], 2))
+        untested = math.isnan(own["adjusted_p_value"])
+        texts = (*means, *cells, _number(own["adjusted_p_value"], 2))
+        rows.append((name, *(text or (UNTESTED if untested else "") for text in texts)))
+    columns = [Column("measure", "left"), *map(Column, groups), Column("seed sd")]
+    columns += map(Column, ("group sd", "F") if two is None else ("difference ± 95 %", "p by t"))
+    print_rows(console, [*columns, Column("adj. p")], rows, title="Groups")
+    console.print(
+        "Of spectra the mean distance of key heads from the null, in its standard deviations; sd are standard "
+        "deviations, from seed to seed and between groups beyond it; adj. p is exact, adjusted for all measures.",
+        style="dim",
+    )
+
+
+def _left(found: int, tested: int, untested: int) -> str:
+    """Format a count among those that could be tested, with the number that could not."""
+    words = f"{found} of {tested}" if tested else UNTESTED
+    return f"{words} ({untested} not testable)" if untested else words
+
+
+def _number(value: float, digits: int = 4) -> str:
+    return "" if math.isnan(value) else f"{value:.{digits}g}"

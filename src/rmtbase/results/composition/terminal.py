@@ -1,0 +1,106 @@
+"""Compositions on the terminal, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from rmtbase.terminal.rows import UNTESTED, Column, print_rows
+from rmtbase.terminal.streams import cell
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from rmtbase.results.composition.summary import CompositionSummary, KindSummary
+
+_LISTED = 12
+_LONGEST_LINE = 10_000
+_NAMES = {"q": "queries", "k": "keys", "v": "values"}
+
+
+def as_json(table: xr.Dataset, summary: CompositionSummary) -> dict[str, Any]:
+    """Return the summary of the compositions of a model's heads as plain data."""
+    from rmtbase.tables import not_testable_json
+
+    lists = ("not_testable", "overlaps_not_testable")
+    return {
+        **{name: table.attrs[name] for name in ("model", "revision", "null")},
+        "warnings": json.loads(table.attrs["warnings"]),
+        **{name: not_testable_json(getattr(summary, name)) for name in lists},
+        "sentences": [f"{summary.headline()}."],
+        "level": summary.level,
+        "kinds": [_kind_json(one) for one in summary.kinds],
+        "surviving": [asdict(one) for one in summary.surviving],
+    }
+
+
+def _kind_json(kind: KindSummary) -> dict[str, Any]:
+    """Convert the counts of a kind for JSON; null where no pair of it could be tested."""
+    sizes = ("kind", "pairs", "not_testable", "overlaps")
+    return {
+        name: value if name in sizes or (kind.overlaps if name == "overlapping" else kind.pairs) else None
+        for name, value in asdict(kind).items()
+    }
+
+
+def print_composition(table: xr.Dataset, summary: CompositionSummary, console: Console) -> None:
+    """Print how many pairs of each kind compose beyond chance, and the strongest pairs."""
+    from rmtbase.tables import not_testable_words
+
+    attributes, level = table.attrs, f"{summary.level:g}"
+    title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
+    pairs, surviving = sum(one.pairs for one in summary.kinds), len(summary.surviving)
+    untested = bool(summary.not_testable)
+    console.print(cell(title, "bold"))
+    chance = f" Of a model whose heads know nothing of each other none would, but for a chance of {level} at most."
+    console.print(cell(f"{summary.headline()}.{chance if pairs else ''}", longest=_LONGEST_LINE))
+    columns = [Column("the later head's", "left"), *map(Column, ("testable pairs",) if untested else ("pairs",))]
+    columns += map(Column, ("not testable",) if untested else ())
+    columns += map(Column, (f"p < {level}", "by chance", "survive"))
+    columns += map(Column, ("if independent", "family-wise", "avoid", "subspaces overlap"))
+    rows = [
+        (
+            _NAMES[one.kind],
+            str(one.pairs),
+            *((str(one.not_testable),) if untested else ()),
+            *(
+                str(number) if one.pairs else UNTESTED
+                for number in (one.small, round(one.pairs * summary.level), one.surviving, one.surviving_independent)
+            ),
+            *(str(number) if one.pairs else UNTESTED for number in (one.surviving_family, one.avoiding)),
+            f"{one.overlapping}{f' of {one.overlaps}' if one.overlaps != one.pairs else ''}"
+            if one.overlaps
+            else UNTESTED,
+        )
+        for one in summary.kinds
+    ]
+    print_rows(console, columns, rows)
+    overlaps = summary.overlaps_not_testable
+    if overlaps and [one.place for one in overlaps] != [one.place for one in summary.not_testable]:
+        total = sum(one.overlaps for one in summary.kinds) + len(overlaps)
+        words = not_testable_words(overlaps, total, "overlap of subspaces")
+        console.print(cell(f"{words}.", longest=_LONGEST_LINE))
+    if not summary.surviving:
+        return
+    columns = [Column("the later head's", "left"), Column("earlier", "left"), Column("later", "left")]
+    columns += map(Column, ("score", "by chance", "z", "p", "q", "overlap"))
+    rows = [
+        (
+            _NAMES[one.kind],
+            one.earlier,
+            one.later,
+            f"{one.score:.4f}",
+            f"{one.expected_score:.4f}",
+            f"{one.z_score:+.1f}",
+            f"{one.p_value:.1e}",
+            f"{one.q_value:.1e}",
+            f"{one.overlap:.3f}",
+        )
+        for one in summary.surviving[:_LISTED]
+    ]
+    print_rows(console, columns, rows, named=3)
+    if surviving > _LISTED:
+        console.print(f"{surviving - _LISTED} more; --json lists all, and the file holds every pair.")

@@ -1,0 +1,149 @@
+"""Changes from one checkpoint to another on the terminal, and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+
+from rmtbase.terminal.rows import UNTESTED, Column, print_rows
+from rmtbase.terminal.streams import cell
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from rmtbase.tables import NotTestable
+
+_SIDES = ("in", "out")
+
+
+def as_json(tree: xr.DataTree, level: float) -> dict[str, Any]:
+    """Return the summary of each component, and what could not be tested, as plain data."""
+    summaries, untested = _all_summaries(tree, level)
+    left_out = [
+        {"test": test, **one._asdict()} for tests in untested.values() for test, each in tests.items() for one in each
+    ]
+    return {"models": tree.attrs["model"], "level": level, **summaries, "not_testable": left_out}
+
+
+def _all_summaries(
+    tree: xr.DataTree, level: float
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, dict[str, list[NotTestable]]]]:
+    """Summarize the components of whole matrices and of heads, and list for each what could not be tested."""
+    groups = {name: tree[name].to_dataset() for name in ("matrices", "heads") if name in tree}
+    summaries = {name: _summaries(group, level) for name, group in groups.items()}
+    return summaries, {name: _not_testable(group) for name, group in groups.items()}
+
+
+def _summaries(group: xr.Dataset, level: float) -> list[dict[str, Any]]:
+    """Summarize each component: medians over its matrices, and the number of flagged ones."""
+    found = []
+    for name in group["component"].values.tolist():
+        one = group.sel(component=name)
+        row: dict[str, Any] = {
+            "component": name,
+            "matrices": int(one["n_rows"].notnull().sum()),
+            "unchanged": int((one["relative_change"] == 0).sum()),
+            "directions_tested": int(one["first_p_value"].notnull().sum()),
+        }
+        numbers = ("relative_change", "cosine", "effective_rank", "n_directions")
+        for variable in (*numbers, *(f"{word}_{side}" for side in _SIDES for word in ("old_share", "expected_share"))):
+            values = one[variable].values
+            row[variable] = None if np.isnan(values).all() else float(np.nanmedian(values))
+        for side in _SIDES:
+            row[f"tested_{side}"] = int(one[f"p_value_{side}"].notnull().sum())
+            flagged = int((one[f"q_value_{side}"] < level).sum())
+            row[f"flagged_{side}"] = flagged if row[f"tested_{side}"] else None
+        found.append(row)
+    return found
+
+
+_OF = {
+    "reason": "directions",
+    "reason_in": "old directions of the inputs",
+    "reason_out": "old directions of the outputs",
+}
+
+
+def _not_testable(group: xr.Dataset) -> dict[str, list[NotTestable]]:
+    """List, for each test, the matrices of a group that could not be tested, each with its reason."""
+    from rmtbase.tables import NotTestable, layer_names
+
+    found = {}
+    for variable, what in _OF.items():
+        if variable not in group:
+            continue
+        layers, dims = layer_names(group), [str(dim) for dim in group[variable].dims]
+        found[what] = []
+        for place in np.argwhere(group[variable].values != "").tolist():
+            at = dict(zip(dims, place, strict=True))
+            head = f" head {group['head'].values[at['head']]}" if "head" in at else ""
+            name = f"{layers[at['layer']]}{head} {group['component'].values[at['component']]}"
+            found[what].append(NotTestable(name, str(group[variable].values[tuple(place)])))
+    return found
+
+
+def print_changes(tree: xr.DataTree, level: float, console: Console) -> None:
+    """Print the change of each component, over whole matrices and over heads."""
+    from rmtbase.tables import not_testable_words
+
+    summaries, untested = _all_summaries(tree, level)
+    console.print(cell(tree.attrs["model"], "bold"))
+    console.print(
+        "Medians over layers, or over all heads: the norm of the change over that before; its cosine with the matrix "
+        "before; its effective rank, and its directions beyond noise; its share along the old directions of inputs and "
+        f"outputs, with that of a random rotation, and of how many the share is larger (q < {level:g}). What takes the "
+        "matrix before away, at a negative cosine, is along its directions, too."
+    )
+    columns = [Column("matrix", "left"), *map(Column, ("number", "change", "cosine", "eff. rank", "directions"))]
+    columns += map(Column, ("old inputs", "by chance", "larger", "old outputs", "by chance", "larger"))
+    for group, rows in summaries.items():
+        texts = [
+            (
+                row["component"],
+                str(row["matrices"]),
+                *(_text(row[name], form) for name, form in _FORMS.items()),
+                *(
+                    text
+                    for side in _SIDES
+                    for text in (
+                        _text(row[f"old_share_{side}"], ".3f"),
+                        _text(row[f"expected_share_{side}"], ".3f"),
+                        _of_tested(row[f"flagged_{side}"], row[f"tested_{side}"], row["matrices"]),
+                    )
+                ),
+            )
+            for row in rows
+        ]
+        print_rows(console, columns, texts, title={"matrices": "whole matrices", "heads": "of each head"}[group])
+        total = sum(row["matrices"] for row in rows)
+        noun = {"matrices": "matrix", "heads": "part of a head"}[group]
+        for what, each in _alike(untested[group]).items():
+            if each:
+                console.print(cell(f"{what}: {not_testable_words(each, total, noun)}.", longest=10_000))
+    unchanged = sum(row["unchanged"] for row in summaries["matrices"])
+    if unchanged:
+        console.print(f"{unchanged} matrices are the same in both.")
+
+
+_FORMS = {"relative_change": ".3g", "cosine": "+.2f", "effective_rank": ".1f", "n_directions": ".0f"}
+
+
+def _alike(untested: dict[str, list[NotTestable]]) -> dict[str, list[NotTestable]]:
+    """Join tests that are not possible for the same matrices and the same reasons under one name."""
+    names: dict[tuple[NotTestable, ...], list[str]] = {}
+    for what, each in untested.items():
+        names.setdefault(tuple(each), []).append(what)
+    return {", ".join(whats): list(each) for each, whats in names.items()}
+
+
+def _of_tested(flagged: int | None, tested: int, all_of_them: int) -> str:
+    """Format the number of flagged matrices, with the number tested if some could not be tested."""
+    if flagged is None:
+        return UNTESTED
+    return str(flagged) if tested == all_of_them else f"{flagged} of {tested}"
+
+
+def _text(value: float | None, form: str) -> str:
+    return UNTESTED if value is None else format(value, form)

@@ -1,0 +1,157 @@
+"""Options that several commands have, each defined once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rmtbase.terminal.command_line import COUNT, INTEGER, NUMBER, count, number, words
+from rmtbase.terminal.completion import circuits, components, models, one_of, parts
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL[@REVISION]",
+        help="A checkpoint folder, a hub id (owner/name, with a subfolder: owner/name/folder), a known name "
+        "(pythia-70m), or 'demo' (bundled).",
+        autocompletion=models,
+    ),
+]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write (netCDF).")]
+Fold = Annotated[
+    str | None,
+    typer.Option(
+        help="Fold into queries, keys and values what the raw matrices lack: 'biases', 'norms', or 'biases,norms'.",
+        autocompletion=one_of("biases", "norms", "biases,norms"),
+    ),
+]
+Component = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A weight matrix of every layer, such as 'mlp_in'; repeat for more. Default: all.",
+        autocompletion=components,
+    ),
+]
+Adapter = Annotated[
+    str | None,
+    typer.Option(
+        help="For a low-rank adapter: 'delta', only its updates (default); 'merged', its base with them; 'base', its "
+        "base without them.",
+        autocompletion=one_of("delta", "merged", "base"),
+    ),
+]
+Base = Annotated[
+    str | None,
+    typer.Option(help="Base model of the adapter. Default: the model that the adapter's settings name."),
+]
+Minus = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL[@REVISION]",
+        help="Score the difference: each matrix minus that of this model, which has the same architecture.",
+    ),
+]
+Circuits = Annotated[
+    str,
+    typer.Option(
+        help="Matrices of each head, separated by commas: 'qk', W_Q^T W_K, always included; 'ov', W_O^T W_V; and "
+        "'query', 'key', 'value', 'output', each of its matrices by itself.",
+        autocompletion=circuits,
+    ),
+]
+Matrices = Annotated[
+    str,
+    typer.Option(
+        help="Score whole weight matrices: 'none', 'elements', or 'spectra' (a full SVD of each).",
+        autocompletion=one_of("none", "elements", "spectra"),
+    ),
+]
+Components = Annotated[
+    str,
+    typer.Option(
+        help="Which whole matrices, separated by commas: 'layers', those of attention, MLPs, shared experts and "
+        "routers; 'embeddings', with position embeddings and unembedding; 'experts', those of each expert; 'all'. "
+        "Embeddings are large and experts many: both take time.",
+        autocompletion=parts,
+    ),
+]
+Elements = Annotated[
+    str,
+    typer.Option(
+        help="Score the elements of: 'matrices', whole matrices only; 'factors', also each head's W_Q, W_K, W_V and "
+        "W_O; 'heads', also its W_QK, which takes minutes for a model with a thousand heads.",
+        autocompletion=one_of("matrices", "factors", "heads"),
+    ),
+]
+Initialization = Annotated[
+    str,
+    typer.Option(
+        help="How untrained matrices are drawn: with entries 'normal', 'uniform' or 'truncated_normal', cut at two "
+        "standard deviations (trunc_normal_ of torch and transformers cuts at -2 and 2 instead: with std 0.02 that is "
+        "'normal'); or 'orthogonal', as by torch.nn.init.orthogonal_.",
+        autocompletion=one_of("normal", "uniform", "truncated_normal", "orthogonal"),
+    ),
+]
+Draws = Annotated[
+    int | None,
+    typer.Option(
+        help="Least number of null draws, from the shipped atlas or simulated. Default: all of the atlas; for a shape "
+        "that it lacks max(10000, 50 per head of the model); 1000 if each head has its own null.",
+        **COUNT,
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Seed of the random draws.", **INTEGER)]
+Level = Annotated[float, typer.Option(help="Significance level of the tests.", **NUMBER)]
+Sigma = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIGMA[,SIGMA_K]",
+        help="Standard deviation of the weights of W_Q and W_K, or of each: 0.02,0.03. Default: 1.",
+    ),
+]
+Normalization = Annotated[
+    str | None,
+    typer.Option(
+        help="'sqrt_d' (default): W_QK divided by the square root of d_model; 'none': the raw product.",
+        autocompletion=one_of("sqrt_d", "none"),
+    ),
+]
+DModel = Annotated[int | None, typer.Option(help="Width of the residual stream.", **INTEGER)]
+DHead = Annotated[int | None, typer.Option(help="Head dimension, at most d_model.", **INTEGER)]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COUNT|ADDRESS",
+        help="Work on that many local processes with one core each, or on the workers of a Dask scheduler: HOST:PORT, "
+        "or tls://HOST:PORT with Dask's own keys.",
+    ),
+]
+
+
+def sigmas_of(text: str) -> tuple[float, ...]:
+    """Parse one standard deviation of both factors, or one of each: ``"0.02"`` or ``"0.02,0.03"``.
+
+    Raises:
+        ParameterError: the text is neither.
+    """
+    from rmtbase.errors import ParameterError
+
+    parts = words(text)
+    if len(parts) not in (1, 2):
+        raise ParameterError("sigma", text, "one number, or two for W_Q and W_K: 0.02,0.03")
+    return tuple(map(number, parts))
+
+
+def sigma_keywords(text: str | None) -> dict[str, float]:
+    """Return the standard deviations of :func:`sigmas_of` as keyword arguments of a law; none for None."""
+    values = () if text is None else sigmas_of(text)
+    return dict(zip(("sigma",) if len(values) < 2 else ("sigma_q", "sigma_k"), values, strict=False))
+
+
+def dask_keywords(workers: str | None) -> dict[str, Any]:
+    """Return the keyword arguments for a number of local processes, or for the address of a scheduler."""
+    if workers is None:
+        return {}
+    return {"scheduler": workers} if ":" in workers else {"workers": count(workers)}
