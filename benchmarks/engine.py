@@ -292,7 +292,7 @@ def plan_run(folder: Path, d_model: int, d_head: int, draws: int, *options: str)
     plan.write_text(PLAN.format(draws=draws, d_model=d_model, d_head=d_head))
     output = folder / "table.nc"
     output.unlink(missing_ok=True)
-    run = run_process([*RMTBASE, "baseline", "--plan", str(plan), "-o", str(output), *options])
+    run = run_process([*RMTBASE, "baseline", str(plan), "-o", str(output), *options])
     print(
         f"  ({d_model}, {d_head}), {draws:,} draws {' '.join(options)}: {run.seconds:.1f} s, {run.peak_rss_gib:.2f} GiB"
     )

@@ -65,7 +65,7 @@ class Run:
 
     def __init__(self, output: Path, *options: str) -> None:
         self.output, self.chunks = output, output.with_name(f"{output.name}.chunks")
-        command = [*RMTBASE, "baseline", "--plan", str(output.with_name("plan.toml")), "-o", str(output), *options]
+        command = [*RMTBASE, "baseline", str(output.with_name("plan.toml")), "-o", str(output), *options]
         self.process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
         )

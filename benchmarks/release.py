@@ -45,8 +45,8 @@ COMMANDS = (
     ("constants",),
     ("score", "demo"),
     ("score", "--help"),
-    ("signal", "demo", "--revision", "step-200"),
-    ("demo", "--out", "demo"),
+    ("signal", "demo@step-200"),
+    ("demo", "-o", "demo"),
     ("trajectory", "demo", "-o", "trajectory.nc"),
     ("plot", "trajectory.nc", "-o", "figures"),
 )
@@ -178,7 +178,7 @@ def alone(wheel: Path, folder: Path, python: str, lowest: bool) -> dict[str, Any
 def tested(wheel: Path, folder: Path, python: str, lowest: bool, part: list[str]) -> dict[str, Any]:
     """Run the demo with only the wheel, and then the tests with what they need."""
     installed = Installed(wheel, folder, python, lowest)
-    succeeded(installed.run("rmtbase", "demo", "--out", "demo"))
+    succeeded(installed.run("rmtbase", "demo", "-o", "demo"))
     installed.add_tests_without_torch() if lowest else installed.add_tests(wheel)
     report = folder / "tests.xml"
     # Of the least versions some are older than what they ask for, which warns of them.

@@ -29,7 +29,7 @@ from markdown_pages import PAGES, commands  # noqa: E402
 
 FIRST = ("README.md", "docs/newcomer.md", "docs/guide/baseline.md", "docs/guide/score.md")
 ELSEWHERE = {
-    "--scheduler": "tests/montecarlo/test_dask.py",
+    "tls://HOST:PORT": "tests/montecarlo/test_dask.py",
     "--chunks": "tests/montecarlo/test_job_arrays.py",
 }
 """Options that need other machines, and the tests that run them."""

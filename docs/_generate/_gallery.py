@@ -50,15 +50,15 @@ _FILES = {
     "baseline": "rmtbase baseline --d-model 768 --d-head 64 --draws 1000 -o baseline.nc",
     "scores": "rmtbase score demo -o scores.nc",
     "trajectory": "rmtbase trajectory demo -o trajectory.nc",
-    "signal": "rmtbase signal demo --revision step-200 --circuits qk,ov -o signal.nc",
+    "signal": "rmtbase signal demo@step-200 --circuits qk,ov -o signal.nc",
     "composition": "rmtbase composition demo -o composition.nc",
-    "changes": "rmtbase diff demo demo --revision-before step-200 --revision-after final -o changes.nc",
+    "changes": "rmtbase diff demo@step-200 demo@final -o changes.nc",
     "effective_depth": "rmtbase depth demo --component attention_output --max-depth 4 -o effective_depth.nc",
     "comparison": "rmtbase compare scores.nc earlier.nc -o comparison.nc",
-    "spectra": "rmtbase baseline --plan paths.toml -o spectra.nc",
-    "elements": "rmtbase baseline --plan elements.toml -o elements.nc",
+    "spectra": "rmtbase baseline paths.toml -o spectra.nc",
+    "elements": "rmtbase baseline elements.toml -o elements.nc",
 }
-_BEFORE = {"comparison": "rmtbase score demo --revision step-1000 -o earlier.nc"}
+_BEFORE = {"comparison": "rmtbase score demo@step-1000 -o earlier.nc"}
 _NONE = {"atlas"}  # kinds without figures
 
 _INTRODUCTION = """# Gallery

@@ -53,22 +53,22 @@ chunk = 250
 d_model = [64, 96]
 d_head = 16
 """
-BASELINE = ("baseline", "--plan", "plan.toml", "-o", "table.nc")
-SCORE = ("score", "demo", "--matrices", "spectra", "-o", "scores.nc", "--csv", "scores.csv", "--report", "page.html")
+BASELINE = ("baseline", "plan.toml", "-o", "table.nc")
+SCORE = ("score", "demo", "--matrices", "spectra", "-o", "scores.nc", "-o", "page.html")
 COMMANDS = {
     "law": ("law", "--d-model", "768", "--d-head", "64"),
     "baseline": BASELINE,
     "score": SCORE,
     "constants": ("constants", "--digits", "40"),
     "cite": ("cite", "product_upper_edge"),
-    "demo": ("demo", "--out", "results"),
+    "demo": ("demo", "-o", "results"),
     "plot": ("plot", "given.nc", "-o", "figures"),
     "depth": ("depth", "demo", "--draws", "20", "-o", "depth.nc"),
     "doctor": ("doctor",),
     "baseline --workers 2": (*BASELINE, "--workers", "2"),
     "signal": ("signal", "demo", "-o", "signal.nc"),
     "composition": ("composition", "demo", "-o", "composition.nc"),
-    "diff": ("diff", "demo", "demo", "--revision-before", "step-200", "--revision-after", "final", "-o", "diff.nc"),
+    "diff": ("diff", "demo@step-200", "demo@final", "-o", "diff.nc"),
     "trajectory": ("trajectory", "demo", "-o", "trajectory.nc"),
     "inspect": ("inspect", "demo"),
     "compare": ("compare", "first.nc", "last.nc", "-o", "compare.nc"),
@@ -416,12 +416,12 @@ def _differences(table: xr.Dataset | None, whole: Whole) -> str:
 @cache
 def given(name: str) -> dict[str, bytes]:
     """The files that a command reads, by name; made by other processes, so that this one uses no thread of JAX."""
-    scored = ("score", "demo", "--draws", "200", "--no-proof", "--matrices", "elements", "--revision")
+    scored = ("score", "--draws", "200", "--matrices", "elements")
     commands = {}
     if name in ("plot", "export"):
         commands["given.nc"] = ("baseline", "--d-model", "32", "--d-head", "8", "--draws", "200")
     if name == "compare":
-        commands |= {"first.nc": (*scored, "step-0"), "last.nc": (*scored, "final")}
+        commands |= {"first.nc": (*scored, "demo@step-0"), "last.nc": (*scored, "demo@final")}
     with tempfile.TemporaryDirectory() as folder:
         for file, command in commands.items():
             subprocess.run([*COMMAND, *command, "-o", file], cwd=folder, check=True, capture_output=True)

@@ -97,12 +97,14 @@ def test_wrong_command_line_points_to_the_help(command, fragments, refused):
 # Outputs
 
 
-@pytest.fixture(params=["baseline", "score -o", "score --csv", "score --report"])
+@pytest.fixture(params=["baseline", "score", "score page"])
 def writing(request, shape, model_folder, null_file):
     """A command that writes the file it is given, by each of the ways there are."""
     if request.param == "baseline":
         return lambda path: ["baseline", *shape, "--draws", 5, "-o", path]
-    return lambda path: ["score", model_folder, "--baseline", null_file, request.param.split()[1], path]
+    if request.param == "score":
+        return lambda path: ["score", model_folder, "--null", null_file, "-o", path]
+    return lambda path: ["score", model_folder, "--null", null_file, "-o", "scores.nc", "-o", f"{path}.html"]
 
 
 def test_output_in_a_missing_folder(writing, refused, tmp_path):
@@ -139,8 +141,8 @@ def test_unwritable_output_is_found_before_the_work(run, model_folder, monkeypat
     missing = tmp_path / "missing" / "out"
     endless = ("--draws", 10**9)
     assert run("baseline", "--d-model", 32, "--d-head", 8, *endless, "-o", missing).status == 2
-    for option in ("-o", "--csv", "--report"):
-        ran = run("score", model_folder, *endless, option, missing)
+    for name in (missing, f"{missing}.html"):
+        ran = run("score", model_folder, *endless, "-o", name)
         assert (ran.status, ran.err.count("\n")) == (2, 1)  # the error, and no note on a null before it
 
 
@@ -177,12 +179,12 @@ def test_disk_that_fills_up_while_writing_keeps_the_old_file_and_what_was_drawn(
 
 def test_two_outputs_with_one_name(refused, model_folder, null_file, tmp_path):
     path = tmp_path / "scores"
-    refused("scores", command=["score", model_folder, "--baseline", null_file, "-o", path, "--csv", path])
+    refused("scores", command=["score", model_folder, "--null", null_file, "-o", path, "-o", path])
 
 
 def test_analytic_null_of_heads_too_thin_for_it(refused, weights, make_weights, tmp_path):
     folder = make_weights(weights.queries[:, :, :7], weights.keys[:, :, :7]).save(tmp_path / "thin")
-    outputs = ["-o", tmp_path / "scores.nc", "--report", tmp_path / "page.html"]
+    outputs = ["-o", tmp_path / "scores.nc", "-o", tmp_path / "page.html"]
     refused(
         "null = 'analytic'",
         "d_head = 7",
@@ -191,28 +193,28 @@ def test_analytic_null_of_heads_too_thin_for_it(refused, weights, make_weights, 
     )
 
 
-@pytest.mark.parametrize("option", mostly_exhaustive(["-o", "--csv", "--report"], always={"--csv"}))
-def test_output_replaces_no_file_of_another_kind_unasked(option, refused, run, model_folder, null_file, tmp_path):
-    notes = tmp_path / "notes"
-    notes.write_text("my notes")
-    commands = [["score", model_folder, "--baseline", null_file]]
-    if option == "-o":
+@pytest.mark.parametrize("name", mostly_exhaustive(["notes", "notes.html"], always={"notes.html"}))
+def test_output_replaces_no_file_of_another_kind(name, refused, run, model_folder, null_file, tmp_path):
+    notes = tmp_path / name
+    commands = [["score", model_folder, "--null", null_file]]
+    if name == "notes":
         commands += [["baseline", "--d-model", 32, "--d-head", 8, "--draws", 5]]
         commands += [["depth", model_folder, "--component", "attention_key", "--max-depth", 2, "--draws", 19]]
     for command in commands:
         notes.write_text("my notes")
-        refused("notes", "is there", "--overwrite", command=[*command, option, notes])
-        for overwrite in (["--overwrite"], []):  # what is of its kind is replaced unasked
-            assert run(*command, option, notes, *overwrite).status == 0
+        refused("notes", "is there; remove it", command=[*command, "-o", notes])
+        notes.unlink()
+        for _ in range(2):  # the second time it replaces its own
+            assert run(*command, "-o", notes).status == 0
         assert notes.read_bytes()[:8] != b"my notes"
 
 
 def test_output_never_overwrites_an_input(refused, model_folder, null_file, tmp_path):
     own = tmp_path / "null.nc"
     own.write_bytes(null_file.read_bytes())
-    refused("null.nc", command=["score", model_folder, "--baseline", own, "-o", own])
+    refused("null.nc", command=["score", model_folder, "--null", own, "-o", own])
     weights = model_folder / "model.safetensors"
-    refused("model.safetensors", command=["score", model_folder, "--baseline", null_file, "--csv", weights])
+    refused("model.safetensors", command=["score", model_folder, "--null", null_file, "-o", weights])
 
 
 # Models
@@ -223,10 +225,10 @@ def unscorable(refused, null_file, tmp_path):
     """Scoring this folder must fail, whatever stands at the outputs' places."""
 
     def check(folder, *fragments):
-        for name, start in (("scores.nc", b"\x89HDF"), ("scores.csv", b"layer,head,")):
-            (tmp_path / name).write_bytes(start + b"what was there")
-        outputs = ["-o", tmp_path / "scores.nc", "--csv", tmp_path / "scores.csv", "--overwrite"]
-        refused(*fragments, command=["score", folder, "--baseline", null_file, *outputs])
+        for name in ("scores.nc", "scores.html"):
+            (tmp_path / name).write_bytes(b"")
+        outputs = ["-o", tmp_path / "scores.nc", "-o", tmp_path / "scores.html"]
+        refused(*fragments, command=["score", folder, "--null", null_file, *outputs])
 
     return check
 
@@ -309,18 +311,21 @@ def test_hub_id_while_offline(unscorable):
 
 
 def test_unknown_revision_of_the_bundled_model(refused, null_file):
-    command = ["score", "demo", "--revision", "step-x", "--baseline", null_file]
+    command = ["score", "demo@step-x", "--null", null_file]
     refused("revision = 'step-x'", "one of the bundled", *demo_revisions(), command=command)
 
 
 def test_revision_of_a_folder(model_folder, refused):
-    refused("revision = 'main'", "none for a folder", command=["score", model_folder, "--revision", "main"])
+    refused("revision = 'main'", "none for a folder", command=["score", f"{model_folder}@main"])
 
 
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
-        (["--null", "orthogonal"], ["null = 'orthogonal'", "'gaussian', 'analytic', 'kurtosis', 'signs' or 'axes'"]),
+        (
+            ["--null", "orthogonal"],
+            ["null = 'orthogonal'", "'gaussian', 'analytic', 'kurtosis', 'signs', 'axes', a baseline"],
+        ),
         (["--null", "axes", "--draws", 1], ["draws = 1"]),
         (["--null", "signs", "--seed", -1], ["seed = -1"]),
         (["--matrices", "all"], ["matrices = 'all'", "none, elements, spectra"]),
@@ -333,7 +338,7 @@ def test_revision_of_a_folder(model_folder, refused):
 @pytest.mark.parametrize("given", [False, True], ids=["simulated", "given"])
 def test_scoring_options_outside_their_domain(given, options, fragments, model_folder, refused, null_file):
     if given and options[0] == "--draws":
-        options = [*options, "--baseline", null_file]
+        options = [*options, "--null", null_file]
     refused(*fragments, command=["score", model_folder, *options])
 
 
@@ -341,7 +346,7 @@ def test_scoring_options_outside_their_domain(given, options, fragments, model_f
 
 
 def given_as_baseline(path, model_folder):
-    return ["score", model_folder, "--baseline", path]
+    return ["score", model_folder, "--null", path]
 
 
 def test_baseline_that_is_not_there(model_folder, refused):
@@ -356,14 +361,6 @@ def test_foreign_netcdf_as_baseline(model_folder, refused, tmp_path):
 def test_text_as_baseline(model_folder, refused, tmp_path):
     (tmp_path / "notes.txt").write_text("d_model 768, d_head 64\n")
     refused("notes.txt", "netCDF", command=given_as_baseline("notes.txt", model_folder))
-
-
-@pytest.mark.parametrize("null", ["signs", "axes"])
-@pytest.mark.parametrize("baseline", ["a file", "analytic"])
-def test_baseline_beside_a_null_of_the_heads_own(null, baseline, model_folder, refused, null_file):
-    given = null_file if baseline == "a file" else baseline
-    fragment = f"expected none: the {null} null is taken from no table"
-    refused(fragment, command=["score", model_folder, "--null", null, "--baseline", given])
 
 
 def test_old_schema_as_baseline(model_folder, refused, null_file, tmp_path):
@@ -387,12 +384,12 @@ def test_baseline_that_lacks_the_shape_is_answered_with_a_visible_note(run, mode
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
     other = write_table(rmtbase.baseline([32, 31], [4, 8], draws=20), tmp_path / "other.nc")
     before = other.read_bytes()
-    first = run("score", model_folder, "--baseline", other, "--draws", 300, "--json")
+    first = run("score", model_folder, "--null", other, "--draws", 300, "--json")
     assert first.status == 0
     assert f"rmtbase: {other} holds (31, 8), (32, 4), but not (32, 8)" in first.err
     assert "null of (d_model, d_head) = (32, 8), 300 draws, seed 0: simulated now and kept in the cache" in first.err
     assert len(list((tmp_path / "cache").iterdir())) == 1
-    second = run("score", model_folder, "--baseline", other, "--draws", 300, "--json")
+    second = run("score", model_folder, "--null", other, "--draws", 300, "--json")
     assert "from the cache" in second.err
     assert json.loads(first.out) == json.loads(second.out) == json.loads(run_without(run, model_folder).out)
     assert other.read_bytes() == before
@@ -418,5 +415,5 @@ def test_plot_into_a_file(refused, null_file, tmp_path):
 
 def test_demo_into_a_file(refused, tmp_path):
     (tmp_path / "file").write_text("kept")
-    refused("cannot write", "file", command=["demo", "--out", tmp_path / "file"])
-    refused("cannot write", "file", command=["demo", "--out", tmp_path / "file" / "below"])
+    refused("cannot write", "file", command=["demo", "-o", tmp_path / "file"])
+    refused("cannot write", "file", command=["demo", "-o", tmp_path / "file" / "below"])

@@ -62,7 +62,6 @@ def test_whole_numbers_are_read_as_people_write_them(run):
         (["baseline", "--draws", "10", "--draws", "20"], "--draws is given 2 times (10, 20): expected one value"),
         (["score", "demo", "--null", "axes", "--null=axes"], "--null is given 2 times (axes, axes)"),
         (["baseline", "-o", "a.nc", "--output", "b.nc"], "--output is given 2 times (a.nc, b.nc)"),
-        (["baseline", "--sample", "--no-sample"], "--sample and --no-sample exclude each other"),
     ],
 )
 def test_single_option_given_twice_is_refused_with_both_values(command, said, run):
@@ -154,7 +153,7 @@ def test_quiet_tells_errors(run):
 
 @pytest.mark.parametrize("place", [0, 2])
 def test_verbose_tells_the_source_of_the_null_and_the_times(place, run, model_folder, null_file):
-    command = ["score", model_folder, "--baseline", null_file]
+    command = ["score", model_folder, "--null", null_file]
     ran = run(*command[:place], "-v", *command[place:])
     assert ran.status == 0
     assert f"simulated; from {null_file}" in ran.err
@@ -214,13 +213,12 @@ def completed(run, monkeypatch):
         ("rmtbase score pythia-7", {"pythia-70m"}),
         ("rmtbase score dem", {"demo"}),
         ("rmtbase score demo --null a", {"axes"}),
-        ("rmtbase score demo --rev", {"--revision"}),
-        ("rmtbase score demo --revision ", set(demo_revisions())),
+        ("rmtbase score demo --init", {"--initialization"}),
+        ("rmtbase score demo@", {f"demo@{revision}" for revision in demo_revisions()}),
         ("rmtbase depth demo --component mlp_i", {"mlp_in"}),
-        ("rmtbase baseline --model gpt2", {"gpt2", "gpt2-xl"}),
+        ("rmtbase baseline gpt2", {"gpt2", "gpt2-xl"}),
         ("rmtbase constants tracy_widom_1_m", {"tracy_widom_1_mean"}),
         ("rmtbase cite product_up", {"product_upper_edge"}),
-        ("rmtbase cite --format ", {"bibtex", "apa", "cff"}),
         ("rmtbase constants --format late", {"latex", "latex-rows"}),
         ("rmtbase constants --normalization ", {"sqrt_d", "none"}),
         ("rmtbase plot --format ", {"pdf", "svg", "png"}),
@@ -235,7 +233,7 @@ def test_shell_completes_plans(completed, tmp_path):
     for name in ("one.toml", "other.toml", "one.nc"):
         (tmp_path / name).touch()
     (tmp_path / "onward").mkdir()
-    found = completed(f"rmtbase baseline --plan {tmp_path}/on")
+    found = completed(f"rmtbase baseline {tmp_path}/on")
     assert found == [f"{tmp_path}/one.toml", f"{tmp_path}/onward/"]
 
 

@@ -102,35 +102,23 @@ def test_baseline_as_json(run, tmp_path, shape):
     assert printed["file"] == str(path)
 
 
-def test_score_writes_scores_and_csv_and_prints_the_summary(run, model_folder, null_file, tmp_path):
-    nc, table = tmp_path / "scores.nc", tmp_path / "scores.csv"
-    ran = run("score", model_folder, "--baseline", null_file, "-o", nc, "--csv", table, "--json")
+def test_score_writes_scores_and_page_and_prints_the_summary(run, model_folder, null_file, tmp_path):
+    nc, page = tmp_path / "scores.nc", tmp_path / "scores.html"
+    ran = run("score", model_folder, "--null", null_file, "-o", nc, "-o", page, "--json")
     assert ran.status == 0
     tree = open_scores(nc)
     assert tree.identical(rmtbase.score(model_folder, Table(null_file)))
-    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    rows = list(csv.DictReader(io.StringIO(run("export", nc, "--statistic", "trace").out)))
     assert len(rows) == 8
-    p_value = [float(row["trace.p_value"]) for row in rows]
+    p_value = [float(row["p_value"]) for row in rows]
     np.testing.assert_array_equal(p_value, tree["heads"]["p_value"].sel(statistic="trace").values.ravel())
     printed = strict_json(ran.out)
     summary = summarize_scores(tree)
     assert printed["n_heads"] == 8
     assert printed["sentences"] == summary.sentences()
     assert printed["flagged"] == summary.flagged
-    assert ran.err.splitlines()[-2:] == [f"rmtbase: wrote {nc}", f"rmtbase: wrote {table}"]
-
-
-def test_score_writes_the_matrices_as_csv_where_they_are_scored(run, model_folder, null_file, tmp_path):
-    path, options = tmp_path / "matrices.csv", ("score", model_folder, "--baseline", null_file, "--matrices-csv")
-    assert run(*options, path).status == 0
-    rows = list(csv.DictReader(io.StringIO(path.read_text())))
-    matrices = rmtbase.score(model_folder, Table(null_file))["matrices"]
-    assert len(rows) == int(matrices["n_rows"].count())
-    assert {row["component"] for row in rows} == set(matrices["component"].values.tolist())
-    assert run(*options, "-").out == path.read_text()
-    ran = run(*options, path, "--matrices", "none")
-    assert ran.status == 2
-    assert "expected elements or spectra" in ran.err
+    assert ran.err.splitlines()[-2:] == [f"rmtbase: wrote {nc}", f"rmtbase: wrote {page}"]
 
 
 def test_score_against_the_analytic_null_draws_nothing(run, model_folder, tmp_path, monkeypatch):
@@ -148,12 +136,12 @@ def test_score_against_the_analytic_null_draws_nothing(run, model_folder, tmp_pa
 def test_a_baseline_file_called_analytic_is_given_with_its_folder(run, model_folder, null_file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "analytic").write_bytes(null_file.read_bytes())
-    ran = run("score", model_folder, "--baseline", "./analytic")
+    ran = run("score", model_folder, "--null", "./analytic")
     assert "rmtbase: null of (32, 8): 200 draws from analytic" in ran.err.replace("./", "")
 
 
 def test_score_in_words(run, model_folder, null_file):
-    ran = run("score", model_folder, "--baseline", null_file)
+    ran = run("score", model_folder, "--null", null_file)
     assert ran.status == 0
     assert ran.out.startswith("model\n")
     assert "of the 8 heads" in ran.out or "of 8 heads differ" in ran.out
@@ -163,14 +151,14 @@ def test_score_in_words(run, model_folder, null_file):
 
 def test_score_of_a_rank_deficient_head_prints_strict_json(run, weights, null_file, tmp_path):
     weights.queries[0, 1, 3] = 0
-    ran = run("score", weights.save(tmp_path / "model"), "--baseline", null_file, "--json")
+    ran = run("score", weights.save(tmp_path / "model"), "--null", null_file, "--json")
     (finding,) = strict_json(ran.out)["findings"]
     assert (finding["layer"], finding["head"]) == (0, 1)
 
 
 def test_score_says_warnings_about_the_model(run, weights, null_file, tmp_path):
     weights.queries[0, 1] = 0
-    ran = run("score", weights.save(tmp_path / "model"), "--baseline", null_file, "--json")
+    ran = run("score", weights.save(tmp_path / "model"), "--null", null_file, "--json")
     assert "layer 0 head 1: W_Q is zeros, or rounding" in ran.err
     of_head, of_elements = strict_json(ran.out)["warnings"]
     assert of_head == "layer 0 head 1: W_Q is zeros, or rounding to them; not tested by W_QK"
@@ -179,7 +167,7 @@ def test_score_says_warnings_about_the_model(run, weights, null_file, tmp_path):
 
 def test_plot_draws_a_baseline_and_scores(run, model_folder, null_file, tmp_path):
     scores = tmp_path / "scores.nc"
-    run("score", model_folder, "--baseline", null_file, "-o", scores)
+    run("score", model_folder, "--null", null_file, "-o", scores)
     for file in (null_file, scores):
         ran = run("plot", file, "-o", tmp_path / file.stem)
         assert ran.status == 0
@@ -250,6 +238,6 @@ def test_the_farthest_statistic_is_told_by_one_distance_and_a_floor_as_a_bound(r
 
 
 def test_baseline_says_whose_shape_it_takes(run):
-    ran = run("baseline", "--model", "gpt2", "--status")
+    ran = run("baseline", "gpt2", "--status")
     assert ran.status == 0
     assert "openai-community/gpt2, known: d_model = 768, d_head = 64" in ran.err

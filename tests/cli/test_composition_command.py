@@ -1,10 +1,9 @@
-"""``rmtbase composition``: a summary for the reader, JSON, CSV and a file for machines."""
+"""``rmtbase composition``: a summary for the reader, JSON and a file for machines."""
 
 import csv
 import io
 import json
 
-import numpy as np
 import pytest
 
 from rmtbase.results import open_composition
@@ -17,9 +16,7 @@ from rmtbase.results.composition import composition, summarize_composition
         (["--kinds", "q,x"], ["kinds = ", "distinct ones of q, k, v"]),
         (["--level", 0], ["level = 0.0", "between 0 and 1"]),
         (["-o", "missing/pairs.nc"], ["cannot write missing/pairs.nc", "does not exist"]),
-        (["-o", "same.nc", "--csv", "same.nc"], ["named for two outputs"]),
-        (["--csv", "-", "--json"], ["stdout takes one output"]),
-        (["-o", "-"], ["netCDF cannot be written to stdout"]),
+        (["-o", "-"], ["cannot be written to stdout"]),
     ],
 )
 def test_bad_input_is_one_line_and_status_two(options, fragments, run):
@@ -40,8 +37,8 @@ def test_a_model_of_which_no_outputs_are_known_is_refused(run, model_folder, wat
 
 
 def test_the_strongest_pairs_are_printed_and_all_are_written(run, tmp_path):
-    nc, table = tmp_path / "pairs.nc", tmp_path / "pairs.csv"
-    ran = run("composition", "demo", "-o", nc, "--csv", table, "--listed", 2)
+    nc = tmp_path / "pairs.nc"
+    ran = run("composition", "demo", "-o", nc)
     assert ran.status == 0
     expected = composition("demo")
     assert open_composition(nc).identical(expected)
@@ -52,8 +49,7 @@ def test_the_strongest_pairs_are_printed_and_all_are_written(run, tmp_path):
         all(text in line for text in (first.earlier, first.later, f"{first.score:.4f}", f"{first.p_value:.1e}"))
         for line in ran.out.splitlines()
     )
-    assert f"{len(surviving) - 2} more" in ran.out
-    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    rows = list(csv.DictReader(io.StringIO(run("export", nc).out)))
     assert len(rows) == 1152
     one = rows[100]
     there = expected.sel(kind=one["kind"], earlier=one["earlier"], later=one["later"])
@@ -61,25 +57,12 @@ def test_the_strongest_pairs_are_printed_and_all_are_written(run, tmp_path):
 
 
 def test_a_random_model_has_nothing_to_list(run):
-    ran = run("composition", "demo", "--revision", "step-0", "--kinds", "k", "--json")
+    ran = run("composition", "demo@step-0", "--kinds", "k", "--json")
     printed = json.loads(ran.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert printed["surviving"] == []
     (kind,) = printed["kinds"]
     assert (kind["kind"], kind["pairs"], kind["surviving"]) == ("k", 384, 0)
-    assert "0 of 384 pairs" in run("composition", "demo", "--revision", "step-0", "--kinds", "k").out
-
-
-def test_csv_goes_to_stdout_in_the_place_of_the_summary(run):
-    rows = list(csv.DictReader(io.StringIO(run("composition", "demo", "--kinds", "v", "--csv", "-").out)))
-    assert len(rows) == 384 and {row["kind"] for row in rows} == {"v"}
-    assert np.isfinite([float(row["z_score"]) for row in rows]).all()
-
-
-def test_a_file_of_another_kind_is_not_overwritten(run, tmp_path):
-    path = tmp_path / "notes.csv"
-    path.write_text("my notes\n")
-    ran = run("composition", "demo", "--csv", path)
-    assert ran.status == 2 and path.read_text() == "my notes\n"
+    assert "0 of 384 pairs" in run("composition", "demo@step-0", "--kinds", "k").out
 
 
 def test_plot_draws_the_map_and_the_graph(run, tmp_path):

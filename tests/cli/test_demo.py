@@ -24,7 +24,7 @@ def demo(tmp_path_factory):
         patch.chdir(folder.parent)
         patch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a network was asked for"))
         with pytest.raises(SystemExit) as ended:
-            main(["demo", "--out", str(folder)])
+            main(["demo", "-o", str(folder)])
     assert ended.value.code == 0, notes.getvalue()
     return notes.getvalue(), folder
 
@@ -32,16 +32,15 @@ def demo(tmp_path_factory):
 def names_of_files():
     """What the demo writes."""
     first, last = demo_revisions()[0], demo_revisions()[-1]
-    kinds = [f"{kind}-{step}.{end}" for step in (first, last) for kind, end in (("scores", "nc"), ("scores", "csv"))]
-    reports = [f"report-{step}.html" for step in (first, last)]
-    return {"baseline.nc", *kinds, *reports}
+    scores, reports = ([f"scores-{step}.nc", f"report-{step}.html"] for step in (first, last))
+    return {"baseline.nc", *scores, *reports}
 
 
 def test_demo_writes_its_parts_to_its_folder(tmp_path, monkeypatch, run):
     monkeypatch.setattr("rmtbase.montecarlo.baseline", lambda *_, **__: open_baseline(DATA / "baseline.nc"))
     monkeypatch.setattr("rmtbase.results.scores.score", lambda *_, **__: open_scores(DATA / "scores.nc"))
     monkeypatch.setattr("rmtbase.results.scores.page.render", lambda tree: "<!DOCTYPE html>")
-    ran = run("demo", "--out", tmp_path / "results")
+    ran = run("demo", "-o", tmp_path / "results")
     assert ran.status == 0, ran.err
     assert {path.name for path in (tmp_path / "results").iterdir()} == names_of_files()
     for name in names_of_files():
@@ -55,14 +54,14 @@ def test_demo_leaves_table_scores_and_reports_and_nothing_else(demo):
     assert [path.name for path in folder.parent.iterdir()] == ["results"]
 
 
-@pytest.mark.parametrize("name", ["baseline.nc", "scores-step-0.nc", "scores-final.csv", "report-final.html"])
+@pytest.mark.parametrize("name", ["baseline.nc", "scores-step-0.nc", "report-final.html"])
 def test_demo_replaces_no_file_of_another_kind(tmp_path, name, capsys):
     assert name.split("-", 1)[-1].rsplit(".", 1)[0] in {"baseline", *demo_revisions()}
     (tmp_path / name).write_text("notes of a user")
     with pytest.raises(SystemExit) as ended:
-        main(["demo", "--out", str(tmp_path)])
+        main(["demo", "-o", str(tmp_path)])
     assert ended.value.code == 2
-    assert "expected another folder (--out)" in " ".join(capsys.readouterr().err.split())
+    assert "expected another folder (-o)" in " ".join(capsys.readouterr().err.split())
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(name, "notes of a user")]
 
 

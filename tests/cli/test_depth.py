@@ -21,12 +21,9 @@ QUICK = ("--max-depth", 6, "--draws", 39, "--component", "attention_query")
         (["--sigma", 0], ["sigma = 0.0", "a finite positive number"]),
         (["--part", "both"], ["part = 'both'", "'path' or 'update'"]),
         (["--part", "update", "--max-depth", 18], ["at depth 18"]),
-        (["--distance", "ks"], ["distance = 'ks'", "'kolmogorov_smirnov'"]),
         (["--component", "mlp_in"], ["components = 'mlp_in'", "attention_query"]),
         (["--level", 2], ["level = 2.0"]),
-        (["--width", 0], ["width = 0"]),
         (["--seed", -1], ["seed = -1"]),
-        (["--revision", "main"], ["revision"]),
         (["-o", "missing/depth.nc"], ["cannot write missing/depth.nc", "does not exist"]),
     ],
 )

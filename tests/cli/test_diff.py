@@ -8,7 +8,7 @@ import pytest
 from rmtbase.results import open_table
 from rmtbase.results.diff import diff
 
-STEPS = ("demo", "demo", "--revision-before", "step-0", "--revision-after", "step-200")
+STEPS = ("demo@step-0", "demo@step-200")
 VALUES = ("--component", "attention_value")
 
 
@@ -53,7 +53,7 @@ def test_the_table_is_printed_written_and_drawn(run, weights, tmp_path):
 
 
 def test_json_has_each_component(run):
-    same = ("demo", "demo", "--revision-before", "step-0", "--revision-after", "step-0")
+    same = ("demo@step-0", "demo@step-0")
     ran = run("diff", *same, *VALUES, "--json")
     printed = json.loads(ran.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     (row,) = printed["matrices"]

@@ -119,8 +119,7 @@ def test_log_determinant_of_the_raw_product_at_768_64(values):
     [
         ((), {}),
         (("--normalization", "none", "--sigma", 0.02), {"normalization": "none", "sigma": 0.02}),
-        (("--sigma-q", 0.5, "--sigma-k", 0.02), {"sigma_q": 0.5, "sigma_k": 0.02}),
-        (("--sigma-k", 0.02), {"sigma_k": 0.02}),
+        (("--sigma", "0.5,0.02"), {"sigma_q": 0.5, "sigma_k": 0.02}),
         (("--self-normalized",), {"self_normalized": True}),
     ],
 )
@@ -194,7 +193,7 @@ def test_sigma_scales_the_eigenvalues_by_its_fourth_power_and_the_scale_free_not
 
 
 def test_each_factor_may_have_a_sigma_of_its_own(values, run):
-    options = (*SHAPE, "--sigma-q", 0.5, "--sigma-k", 0.02)
+    options = (*SHAPE, "--sigma", "0.5,0.02")
     found, alike = values(*options), values(*SHAPE, "--sigma", 0.1)
     assert (found["sigma_q"], found["sigma_k"]) == (0.5, 0.02)
     assert found["spectrum"]["support"] == pytest.approx(alike["spectrum"]["support"], rel=1e-13)
@@ -209,19 +208,18 @@ def test_each_factor_may_have_a_sigma_of_its_own(values, run):
 @pytest.mark.parametrize("command", [("law",), ("baseline", "--draws", 20), ("constants", "product_upper_edge")])
 def test_every_command_of_a_shape_takes_the_same_options(command, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    scale = ("--sigma-q", 0.5, "--sigma-k", 0.02, "--normalization", "none")
+    scale = ("--sigma", "0.5,0.02", "--normalization", "none")
     shown = run(*command, *SHAPE, *scale)
     assert (shown.status, shown.err.replace("rmtbase: wrote baseline-768x64.nc\n", "")) == (0, "")
     assert "0.5" in shown.out and "0.02" in shown.out
-    for wrong in (("--sigma", 1, "--sigma-q", 2), ("--sigma-k", -1), ("--normalization", "d")):
+    for wrong in (("--sigma", "1,2,3"), ("--sigma", "1,-1"), ("--normalization", "d")):
         ran = run(*command, *SHAPE, *wrong)
         assert (ran.status, ran.out, len(ran.err.splitlines())) == (2, "", 1)
         assert wrong[0].removeprefix("--").replace("-", "_") in ran.err
 
 
-@pytest.mark.parametrize("options", [("--sigma", 1, "--sigma-q", 2), ("--sigma-k", 2, "--self-normalized")])
-def test_a_sigma_that_is_none_of_its_own_is_refused(options, run):
-    ran = run("law", *SHAPE, *options)
+def test_a_sigma_of_self_normalized_factors_is_refused(run):
+    ran = run("law", *SHAPE, "--sigma", 2, "--self-normalized")
     assert (ran.status, ran.out) == (2, "")
     assert "sigma" in ran.err and "expected none" in ran.err
 

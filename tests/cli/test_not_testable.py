@@ -135,7 +135,7 @@ def test_what_cannot_be_tested_is_named_and_counted_apart(
     command, model, options, total, untested, reason, made, run, null_file
 ):
     if command == "score" and "--null" not in options:
-        options = (*options, "--baseline", null_file)
+        options = (*options, "--null", null_file)
     ran = run(command, made / model, *options)
     said = " ".join(ran.out.split())
     assert ran.status == 0
@@ -155,7 +155,7 @@ def test_what_cannot_be_tested_is_named_and_counted_apart(
 
 
 def test_elements_without_a_test_are_no_finding_of_none(made, run, null_file):
-    options = ("--baseline", null_file)
+    options = ("--null", null_file)
     said = " ".join(run("score", made / "constant", *options).out.split())
     assert "Elements: 0 of 0 testable; 14 of 14 weight matrices cannot be tested: constant" in said
     assert "Super-weights: 0 of 0 testable; 14 of 14 weight matrices cannot be tested" in said
@@ -204,7 +204,7 @@ def test_changes_that_sign_flips_cannot_judge_have_no_directions_but_other_tests
 def test_two_models_with_too_few_heads_cannot_be_told_apart_by_any_test(made, run, null_file, tmp_path):
     files = {name: tmp_path / f"{name.replace(' ', '-')}.nc" for name in ("plain", "heavy", "zeros")}
     for name, path in files.items():
-        run("score", made / name, "--baseline", null_file, "-o", path)
+        run("score", made / name, "--null", null_file, "-o", path)
     ran = run("compare", files["plain"], files["heavy"], files["zeros"])
     said = " ".join(ran.out.split())
     assert "RuntimeWarning" not in ran.err and "nan" not in said
@@ -222,7 +222,7 @@ def test_two_models_with_too_few_heads_cannot_be_told_apart_by_any_test(made, ru
 def test_two_seeds_of_each_recipe_give_no_p_value_below_the_level(made, run, null_file, tmp_path):
     files = [tmp_path / f"{k}.nc" for k in range(4)]
     for name, path in zip(("plain", "ternary", "heavy", "zeros"), files, strict=True):
-        run("score", made / name, "--baseline", null_file, "-o", path)
+        run("score", made / name, "--null", null_file, "-o", path)
     groups = ("--group", f"a={files[0]},{files[1]}", "--group", f"b={files[2]},{files[3]}")
     said = " ".join(run("compare", *groups).out.split())
     assert "nan" not in said
@@ -237,13 +237,11 @@ def test_a_head_that_cannot_be_tested_at_the_last_step_has_not_stayed_at_the_nul
     write(folder / "step-0")
     write(folder / "step-10", lambda tensors: (heavy(tensors), first_head_of_zeros(tensors)))
     path = tmp_path / "traj.nc"
-    ran = run("trajectory", folder, "--baseline", null_file, "--matrices", "none", "-o", path)
+    ran = run("trajectory", folder, "--null", null_file, "--matrices", "none", "-o", path)
     said = " ".join(ran.out.split())
     assert " of 3 testable heads came to differ from the gaussian null for good" in said
     assert "1 of 4 heads cannot be tested: W_Q is zeros, or rounding to them" in said
-    printed = json.loads(
-        run("trajectory", folder, "--baseline", null_file, "--matrices", "none", "-o", path, "--json").out
-    )
+    printed = json.loads(run("trajectory", folder, "--null", null_file, "--matrices", "none", "-o", path, "--json").out)
     (departure,) = printed["departures"]
     assert departure["n_heads"] == 3
     assert [one["place"] for one in departure["not_testable"]] == ["layer 0 head 0"]

@@ -1,7 +1,5 @@
-"""``rmtbase signal``: a table for the reader, JSON, CSV and a file for machines."""
+"""``rmtbase signal``: a table for the reader, JSON and a file for machines."""
 
-import csv
-import io
 import json
 import re
 
@@ -10,7 +8,7 @@ import pytest
 from rmtbase.models import open_model
 from rmtbase.results import open_signal
 from rmtbase.results.signal import DirectionReading, SignalRow, discoveries, signal, signal_rows
-from rmtbase.results.signal.terminal import print_readings
+from rmtbase.results.signal.terminal import _print_readings
 from rmtbase.terminal.endings import VERBOSITY, Verbosity
 from rmtbase.terminal.streams import out
 
@@ -23,13 +21,11 @@ from rmtbase.terminal.streams import out
         (["--level", 0], ["level = 0.0", "between 0 and 1/2"]),
         (["--matrices", "elements"], ["matrices = 'elements'", "'none' or 'spectra'"]),
         (["--circuits", "qk,ov"], ["circuits = 'ov'"]),
-        (["--minus-revision", "step-0"], ["minus_revision", "none without --minus"]),
-        (["--csv", "-", "--json"], ["stdout takes one output"]),
         (["-o", "missing/signal.nc"], ["cannot write missing/signal.nc", "does not exist"]),
-        (["-o", "same.nc", "--csv", "same.nc"], ["named for two outputs"]),
+        (["-o", "page.html"], ["there is no page of this result"]),
         (["--format", "toml"], ["format = 'toml'", "one of peft, yaml"]),
         (["--format", "peft", "--matrices", "none"], ["matrices = 'none'", "whole matrices"]),
-        (["--format", "peft", "--json"], ["stdout takes one output"]),
+        (["--format", "peft", "--json"], ["both print to stdout"]),
         (["--directions", -1], ["directions = -1", "0 or more"]),
     ],
 )
@@ -50,8 +46,7 @@ def test_help_has_an_example(run):
 
 def test_the_table_is_printed_and_written(run, tmp_path):
     path = tmp_path / "signal.nc"
-    options = ("--revision", "step-200", "--circuits", "ov", "--matrices", "none")
-    ran = run("signal", "demo", *options, "-o", path)
+    ran = run("signal", "demo@step-200", "--circuits", "ov", "--matrices", "none", "-o", path)
     assert ran.status == 0
     assert ran.err.splitlines()[-1] == f"rmtbase: wrote {path}"
     found = signal(open_model("demo", "step-200"), circuits=("ov",), matrices="none")
@@ -65,12 +60,10 @@ def test_the_table_is_printed_and_written(run, tmp_path):
     assert f"{100 * first.numbers['signal_share']:.1f} %" in ran.out
 
 
-def test_json_and_csv_hold_every_head(run):
-    options = ("demo", "--revision", "step-0", "--matrices", "none", "--circuits", "qk")
+def test_json_holds_every_head(run):
+    options = ("demo@step-0", "--matrices", "none", "--circuits", "qk")
     printed = json.loads(run("signal", *options, "--json").out)
     assert (printed["revision"], printed["level"], len(printed["spectra"])) == ("step-0", 0.05, 32)
-    rows = list(csv.DictReader(io.StringIO(run("signal", *options, "--csv", "-").out)))
-    assert [float(row["n_directions"]) for row in rows] == [one["n_directions"] for one in printed["spectra"]]
     assert isinstance(printed["spectra"][0]["n_directions"], int)
     assert printed["spectra"][0]["noise_floor"] is True
     assert [one["key_head"] for one in printed["groups"]] == 4 * list(range(4))
@@ -78,9 +71,7 @@ def test_json_and_csv_hold_every_head(run):
 
 
 def test_a_difference_is_looked_at(run):
-    printed = json.loads(
-        run("signal", "demo", "--minus", "demo", "--minus-revision", "step-0", "--matrices", "none", "--json").out
-    )
+    printed = json.loads(run("signal", "demo", "--minus", "demo@step-0", "--matrices", "none", "--json").out)
     assert "step-0" in printed["model"]
 
 
@@ -91,7 +82,7 @@ def test_decisions_are_printed(run, model_folder):
 
 
 def test_directions_are_read_as_tokens(run, model_folder):
-    options = ("demo", "--revision", "step-200", "--circuits", "qk", "--matrices", "none", "--directions", 1)
+    options = ("demo@step-200", "--circuits", "qk", "--matrices", "none", "--directions", 1)
     ran = run("signal", *options)
     found = "24 of 24 directions point at tokens beyond chance, at a false discovery rate of 5 %"
     assert found in ran.out and ran.out.count(", read ") == 24
@@ -112,7 +103,7 @@ def test_directions_that_point_at_no_tokens_are_told_in_one_line_and_listed_on_r
     readings = [DirectionReading(row, k, "left", False, *ends, p_value=1.0) for k in range(75)]
 
     def printed(found):
-        print_readings(found, 0.05, out())
+        _print_readings(found, 0.05, out())
         return capsys.readouterr().out
 
     said = printed(readings)

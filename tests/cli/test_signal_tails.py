@@ -59,13 +59,15 @@ def test_files_tables_and_pictures_hold_them(tree, tmp_path):
 
 
 def test_the_command_tells_them(run, model_folder, tmp_path):
-    path, table = tmp_path / "tails.nc", tmp_path / "tails.csv"
-    ran = run("signal", model_folder, "--circuits", "qk", "--heavy-tails", "-o", path, "--csv", table)
+    path = tmp_path / "tails.nc"
+    ran = run("signal", model_folder, "--circuits", "qk", "--heavy-tails", "-o", path)
     assert ran.status == 0
     assert "What a spectrum is: the one candidate that the likelihood" in " ".join(ran.out.split())
     assert "without tails: dims" in ran.out
     found = [row.tails for row in signal_rows(open_signal(path))]
-    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    rows = [
+        row for group in ("qk", "matrices") for row in csv.DictReader(io.StringIO(run("export", path, "--group", group).out))
+    ]
     assert [row["tail_verdict"] for row in rows] == [one["tail_verdict"] for one in found]
     assert {one["tail_verdict"] for one in found} > {""}
 
@@ -76,4 +78,3 @@ def test_files_without_tails_are_as_they_were(run, request, model_folder):
     assert not any(name.startswith("tails") for name in figure_names(old))
     printed = json.loads(run("signal", model_folder, "--matrices", "none", "--json").out)
     assert not any("heavy_tails" in one for one in printed["spectra"])
-    assert "tail_verdict" not in run("signal", model_folder, "--matrices", "none", "--csv", "-").out

@@ -12,7 +12,7 @@ QUICKLY = ("--matrices", "none", "--null", "analytic")
 
 
 def test_the_difference_of_two_checkpoints_is_scored(run, tmp_path):
-    ran = run("score", "demo", "--minus", "demo", "--minus-revision", "step-0", *QUICKLY, "-o", tmp_path / "scores.nc")
+    ran = run("score", "demo", "--minus", "demo@step-0", *QUICKLY, "-o", tmp_path / "scores.nc")
     assert ran.status == 0
     assert "demo (final) - demo (step-0)" in ran.out
     tree = open_scores(tmp_path / "scores.nc")

@@ -17,12 +17,11 @@ from rmtbase.results.comparison import (
     compare,
     compare_groups,
     compare_two,
-    comparison_csv,
     scale_law,
     shape_drift,
     summarize_comparison,
 )
-from rmtbase.tables import write_table
+from rmtbase.tables import export, write_table
 
 STORED = Path(__file__).parents[1] / "data" / "comparison.nc"
 TRAINING = {"a": Training(1e-3, 0.01, 1_000), "c": Training(1e-4, 0.01, 143_000), "d": Training(3e-4, 0.1, 500)}
@@ -81,7 +80,7 @@ def test_models_of_heads_alone_are_compared_without_fits(scored):
     assert set(tree.children) == {"models", "pairs"}
     assert "no Weibull fits to compare" in tree.attrs["warnings"]
     assert not tree["pairs"].to_dataset()["paired"].item()
-    assert [row["model"] for row in csv.DictReader(io.StringIO(comparison_csv(tree)))] == ["a", "b"]
+    assert [row["model"] for row in csv.DictReader(io.StringIO(export(tree).decode()))] == ["a", "b"]
 
 
 def test_a_comparison_comes_back_from_its_file(comparison, tmp_path):

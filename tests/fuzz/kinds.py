@@ -74,10 +74,10 @@ class Kind:
 
 
 _PLOT = ("plot", "table.nc", "-o", "figures")
-_SCORE = ("score", "model", "--json", "--baseline", "table.nc")
+_SCORE = ("score", "model", "--json", "--null", "table.nc")
 _MODEL = (("score", "model", "--json", "--null", "analytic"),)
-_RUN = ("baseline", "--plan", "small.toml", "-o", "small.nc")
-_STATUS = ("baseline", "--plan", "small.toml", "-o", "small.nc", "--status")
+_RUN = ("baseline", "small.toml", "-o", "small.nc")
+_STATUS = ("baseline", "small.toml", "-o", "small.nc", "--status")
 _CACHED = ("score", "model", "--json", "--draws", "40", "--matrices", "none")
 _CHUNK = "small.nc.chunks/case-0000-draw-*20.chunk"
 _MANIFEST = "small.nc.chunks/store.json"

@@ -133,9 +133,9 @@ def warm() -> None:
         FigureCanvasAgg(figure).print_png(os.devnull)
         for refused in (
             ["plot", folder],
-            ["score", folder, "--report", "r"],
+            ["score", folder, "-o", "r"],
             ["depth", folder],
-            ["baseline", "--plan", folder],
+            ["baseline", folder],
         ):
             with contextlib.suppress(SystemExit), contextlib.redirect_stderr(said):
                 command_line(refused)

@@ -88,9 +88,9 @@ ENVIRONMENT = {
     "_RMTBASE_COMPLETE": ("x", "bash_source", "complete_bash", "fish_complete"),
 }  # fmt: skip
 IN_ANY_ENVIRONMENT = (
-    ("baseline", "--d-model", "8", "--d-head", "2", "--draws", "4", "-o", "made.nc", "--overwrite"),
+    ("baseline", "--d-model", "8", "--d-head", "2", "--draws", "4", "-o", "made.nc"),
     ("plot", "scores.nc", "-o", "figures", "--only", "z-score*"),
-    ("score", "model", "--null", "analytic", "-o", "made.nc", "--report", "made.html", "--overwrite"),
+    ("score", "model", "--null", "analytic", "-o", "made.nc", "-o", "made.html"),
     ("law", "--d-model", "8", "--d-head", "2"),
 )
 COMMANDS: dict[str, tuple[str, ...]] = {

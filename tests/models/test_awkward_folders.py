@@ -469,13 +469,13 @@ REFUSED = {
         changed(extra(**{"draft.layers.0.self_attn.q_proj.weight": (12, 12)})), "expected one stack of layers, not 2"
     ),
     "overflow in half precision": (changed(overflowed), "infinite values; expected finite weights"),
-    "a pipeline": (only_inner, "or its name by --subfolder: text_encoder, transformer"),
+    "a pipeline": (only_inner, "or name it as the subfolder: text_encoder, transformer"),
     "a pipeline without its parts": (files(**{"model_index.json": b"{}"}), "a pipeline of diffusers"),
     "a part of a pipeline": (
         files(**{"config.json": b"{}", "diffusion_pytorch_model.safetensors": b""}), "unknown architecture"
     ),
     "sentence-transformers": (
-        lambda parts, folder: (folder.mkdir(), parts.write(folder / "0_Transformer")), "by --subfolder: 0_Transformer"
+        lambda parts, folder: (folder.mkdir(), parts.write(folder / "0_Transformer")), "as the subfolder: 0_Transformer"
     ),
     "a variant alone": (instead("model.fp16.safetensors", b""), "a variant of the weights: model.fp16.saf"),
     "variant shards alone": (instead("model.fp16-00001-of-00002.safetensors", b""), "a variant of the weights"),

@@ -497,7 +497,7 @@ def test_a_unet_of_diffusers_and_the_pipeline_that_it_is_in(tmp_path):
     (tmp_path / "text_encoder" / "config.json").write_text(json.dumps({"model_type": "clip_text_model"}))
     index = {"unet": ["diffusers", "UNet2DConditionModel"], "text_encoder": ["transformers", "CLIPTextModel"]}
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "StableDiffusionPipeline", **index}))
-    whole = advice(tmp_path, "a pipeline of diffusers", "--subfolder text_encoder can be read as it is")
+    whole = advice(tmp_path, "a pipeline of diffusers", "the subfolder text_encoder can be read as it is")
     assert_unet(run(whole), modules, expected)
 
 

@@ -61,7 +61,6 @@ class Running:
             "-c",
             f"{beforehand}\nfrom rmtbase.cli import main; main()",
             "baseline",
-            "--plan",
             file,
             "-o",
             output,

@@ -46,7 +46,7 @@ def test_job_array_of_three_processes_draws_the_table_of_one(job, run, tmp_path,
     assert sorted(file.suffix for file in folder.iterdir()) == ["", *[".chunk"] * CHUNKS, ".json"]  # "" is the lock
     assert any("; a run without a range writes the table" in one.said() for one in jobs)
     assert f"rmtbase: chunks 60 to 81 are in {folder}" in jobs[2].said()
-    ended = run("baseline", "--plan", tmp_path / "table.toml", "-o", output)
+    ended = run("baseline", tmp_path / "table.toml", "-o", output)
     assert ended.status == 0
     assert f"all {CHUNKS} chunks are there: nothing is left to draw" in ended.err
     assert_same(open_table(output), run_in_memory(read_plan(tmp_path / "table.toml")))
@@ -189,7 +189,7 @@ def test_numbers_that_are_no_range_of_the_chunks_are_named(first, stop, plan, ou
 
 @pytest.mark.parametrize("chunks", ["3", "3:", "-1:3", "a:b", "1:2:3", ""])
 def test_command_line_says_how_a_range_is_written(chunks, run, plan_file, output):
-    ended = run("baseline", "--plan", plan_file, "-o", output, f"--chunks={chunks}")
+    ended = run("baseline", plan_file, "-o", output, f"--chunks={chunks}")
     assert ended.status == 2
     assert "expected FIRST:STOP, two numbers of chunks such as 0:100" in ended.err
 

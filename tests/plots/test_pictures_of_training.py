@@ -226,20 +226,16 @@ def test_ffmpeg_is_given_every_frame_and_its_failure_is_told(training, tmp_path,
         save_animation(moving, path, dpi=30, overwrite=True)
 
 
-def test_the_command_draws_a_run_moving_or_as_stills(training, run, tmp_path):
+def test_the_command_draws_a_run(training, run, tmp_path):
     whole = training.copy()
     del whole["heads"]["elements"]
     file = write_table(whole, tmp_path / "run.nc")
     small = ("--width", "2.5", "--dpi", "30")
     assert run("plot", file, "--animate", "stable_rank", *small, "-o", tmp_path).status == 0
     assert (tmp_path / "run-stable_rank.gif").read_bytes().startswith(b"GIF8")
-    assert run("plot", file, "--animate", "stable_rank", "--frames", *small, "-o", tmp_path / "stills").status == 0
-    names = sorted(path.name for path in (tmp_path / "stills").iterdir())
-    assert names == ["run-step-000.png", "run-step-010.png", "run-step-200.png"]
     for options, words in (
         (("--animate", "spectra", "-o", "-"), "cannot be written to stdout"),
         (("--animate", "spectra", "--only", "departures"), "none with --animate"),
-        (("--frames",), "none without --animate"),
         (("--only", "along-steps-alpha"), "along-steps-stable_rank"),
     ):
         ended = run("plot", file, *options)

@@ -10,7 +10,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import Gaussian, Table
 from rmtbase.results import open_scores
-from rmtbase.results.scores import heads_csv, summarize_scores
+from rmtbase.results.scores import summarize_scores
 from rmtbase.tables import write_table
 from telling import Told
 
@@ -114,10 +114,10 @@ def test_rank_deficient_head_is_infinitely_far_and_no_rounding_noise_stands_in_f
 
     opened = open_scores(write_table(tree, tmp_path / "scores.nc"))
     assert opened["heads"].to_dataset().identical(tree["heads"].to_dataset())
-    assert "-inf" in heads_csv(tree)
+    assert "-inf" in rmtbase.export(tree).decode()
     summary = summarize_scores(tree)
     assert [(finding.layer, finding.head) for finding in summary.findings] == [(0, 1)]
-    printed = run("score", tmp_path / "model", "--baseline", write_table(null_table, tmp_path / "null.nc"), "--json")
+    printed = run("score", tmp_path / "model", "--null", write_table(null_table, tmp_path / "null.nc"), "--json")
     said = json.loads(printed.out, parse_constant=pytest.fail)  # NaN and Infinity are no JSON
     assert [finding["head"] for finding in said["findings"]] == [1]
     assert "nan" not in summary.findings[0].sentence()

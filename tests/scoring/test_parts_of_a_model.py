@@ -16,7 +16,6 @@ from rmtbase.linalg import appended_rows, singular_values
 from rmtbase.models import MatrixName, Place, difference, open_model
 from rmtbase.results import open_scores
 from rmtbase.results.figures import figures
-from rmtbase.results.scores import heads_csv, matrices_csv
 from rmtbase.results.scores.figures import expert_z_heatmap
 from rmtbase.results.scores.page import render
 from rmtbase.statistics import ELEMENT_STATISTICS, MOMENT_STATISTICS, element_sums
@@ -141,24 +140,24 @@ def test_a_file_keeps_them_and_a_frame_shows_them(scored, tmp_path):
     frame = to_pandas(opened, "experts")
     assert len(frame) == N_LAYERS * N_EXPERTS * 3 * len(ELEMENT_STATISTICS)
     assert frame.columns[:4].tolist() == ["layer", "expert", "component", "statistic"]
-    assert len(heads_csv(opened).splitlines()) == 1 + N_LAYERS * N_HEADS
 
 
 def test_every_matrix_has_a_row_of_values(mixture, scored):
-    rows = list(csv.DictReader(io.StringIO(matrices_csv(scored))))
     matrices, experts = scored["matrices"].to_dataset(), scored["experts"].to_dataset()
-    assert len(rows) == int(matrices["n_rows"].count()) + N_LAYERS * N_EXPERTS * 3
-    assert list(rows[0])[:6] == ["layer", "component", "expert", "n_rows", "n_columns", "sigma"]
-    assert {(row["layer"], row["expert"]) for row in rows if row["component"] == "embedding"} == {("-1", "")}
+    rows = rmtbase.export(scored, group="matrices", statistics=["excess_kurtosis"]).decode()
+    rows = list(csv.DictReader(io.StringIO(rows)))
+    assert len(rows) == int(matrices["n_rows"].count())
+    assert {row["layer"] for row in rows if row["component"] == "embedding"} == {"-1"}
+    rows = rmtbase.export(scored, group="experts", statistics=["excess_kurtosis"]).decode()
+    rows = list(csv.DictReader(io.StringIO(rows)))
+    assert len(rows) == N_LAYERS * N_EXPERTS * 3
     one = next(r for r in rows if (r["layer"], r["component"], r["expert"]) == ("1", "expert_out", "4"))
     there = experts.sel(layer=1, component="expert_out", expert=4)
-    assert (one["n_rows"], one["n_columns"]) == (str(D_MODEL), str(D_FF))
-    assert float(one["excess_kurtosis.q_value"]) == there["q_value"].sel(statistic="excess_kurtosis")
-    plain = rmtbase.score(open_model(mixture[0], proof=False), "analytic")
-    assert matrices_csv(plain).startswith("layer,component,n_rows,n_columns,sigma,tail_reason,mean.observed,")
+    assert (float(one["n_rows"]), float(one["n_columns"])) == (D_MODEL, D_FF)
+    assert float(one["q_value"]) == there["q_value"].sel(statistic="excess_kurtosis")
     heads = rmtbase.score(open_model(mixture[0], proof=False), "analytic", matrices="none")
-    with pytest.raises(ParameterError, match="of which matrices were scored"):
-        matrices_csv(heads)
+    with pytest.raises(ParameterError, match="group = 'matrices'"):
+        rmtbase.export(heads, group="matrices")
 
 
 def test_the_page_has_a_row_for_each_layer_and_component_not_for_each_expert(scored):

@@ -17,7 +17,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.nulls import Axes, Table
 from rmtbase.results import open_scores
 from rmtbase.results.figures import figures
-from rmtbase.results.scores import heads_csv, summarize_scores
+from rmtbase.results.scores import summarize_scores
 from rmtbase.results.scores.page import render
 from rmtbase.tables import to_pandas, write_table
 
@@ -62,7 +62,6 @@ def test_page_pictures_table_and_words_are_made_of_it(null, layers, null_table):
     page = render(tree, pictures=False)
     assert "&lt;my&gt; model" in page
     assert len(figures(tree)) == (6 if of_own else 7)
-    assert len(heads_csv(tree).splitlines()) == 1 + N_LAYERS * N_HEADS
     assert summarize_scores(tree).n_heads == N_LAYERS * N_HEADS
 
 
@@ -117,7 +116,7 @@ def test_one_layer_may_be_an_array_beside_a_list_of_one(layers, null_table):
     )
 
 
-@pytest.mark.parametrize("take", [heads_csv, summarize_scores, figures, render, to_pandas])
+@pytest.mark.parametrize("take", [summarize_scores, figures, render, to_pandas])
 def test_what_is_no_scores_tree_is_refused(take, tree, tmp_path):
     path = write_table(tree, tmp_path / "scores.nc")
     for wrong in (path, str(path), tree["heads"], tree["null"].to_dataset(), None):

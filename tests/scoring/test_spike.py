@@ -5,7 +5,7 @@ import pytest
 
 import rmtbase
 from rmtbase.nulls import Gaussian
-from rmtbase.results.scores import heads_csv, summarize_scores
+from rmtbase.results.scores import summarize_scores
 
 
 @pytest.fixture(scope="module")
@@ -54,19 +54,20 @@ def test_planted_heads_spike_is_the_largest_eigenvalue(planted):
 
 
 def test_csv_carries_every_number_back(planted):
-    header, *rows = (line.split(",") for line in heads_csv(planted).splitlines())
+    header, *rows = (line.split(",") for line in rmtbase.export(planted).decode().splitlines())
     heads = planted["heads"].to_dataset()
-    assert len(rows) == 32
+    statistics = heads["statistic"].values.tolist()
+    assert len(rows) == 32 * len(statistics)
     assert len(set(header)) == len(header)
     columns = {name: [row[place] for row in rows] for place, name in enumerate(header)}
-    assert [(int(a), int(b)) for a, b in zip(columns["layer"], columns["head"], strict=True)] == [
-        (layer, head) for layer in range(2) for head in range(16)
-    ]
+    assert [
+        (int(a), int(b), c) for a, b, c in zip(*(columns[x] for x in ("layer", "head", "statistic")), strict=True)
+    ] == [(layer, head, name) for layer in range(2) for head in range(16) for name in statistics]
     for field in ("observed", "null_mean", "null_std", "z_score", "p_value", "q_value"):
-        for name in heads["statistic"].values.tolist():
-            expected = heads[field].sel(statistic=name).values.ravel()
-            np.testing.assert_array_equal(np.array(columns[f"{name}.{field}"], dtype=float), expected)
+        expected = heads[field].transpose("layer", "head", "statistic").values.ravel()
+        np.testing.assert_array_equal(np.array(columns[field], dtype=float), expected)
     for field in ("sigma_q", "sigma_k", "outliers_above", "outliers_below", "omnibus_p_value", "omnibus_q_value"):
-        np.testing.assert_array_equal(np.array(columns[field], dtype=float), heads[field].values.ravel())
+        expected = np.repeat(heads[field].values.ravel(), len(statistics))
+        np.testing.assert_array_equal(np.array(columns[field], dtype=float), expected)
     assert columns["farthest_statistic"] == heads["farthest_statistic"].values.ravel().tolist()
     assert [int(one) for one in columns["key_head"]] == heads["key_head"].values.ravel().tolist()

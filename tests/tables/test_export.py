@@ -147,7 +147,7 @@ def test_the_command_writes_what_the_call_gives(stored, run, tmp_path):
     assert ended.out.encode() == export(tree, statistics=["stable_rank"], columns=["head", "z_score"])
     (tmp_path / "notes.tex").write_text("notes")
     for options, words in (
-        (("-o", tmp_path / "notes.tex"), "--overwrite"),
+        (("-o", tmp_path / "notes.tex"), "remove it, or name another"),
         (("-o", tmp_path / "a.csv", "--format", "latex"), "as"),
         (("--format", "xlsx"), "csv, parquet, latex"),
         (("--group", "alpha"), "heads"),

@@ -292,7 +292,7 @@ def test_command_ends_in_one_line(change, command, stored_file, run, tmp_path):
     path = stored_file("baseline")
     with h5py.File(path, "r+") as file:
         change(file, tmp_path)
-    ended = run("plot", path, "-o", tmp_path) if command == "plot" else run("score", "demo", "--baseline", path)
+    ended = run("plot", path, "-o", tmp_path) if command == "plot" else run("score", "demo", "--null", path)
     assert ended.status == 2
     assert ended.err.startswith(f"rmtbase: error: {path}")
     assert len(ended.err.splitlines()) == 1

@@ -225,7 +225,7 @@ def test_table_without_its_sample_is_checked_for_the_rest(stored_tables, tmp_pat
 )
 def test_command_ends_in_one_line(name, change, command, stored_tables, tmp_path, run):
     path = write_table(with_values(name, change)(stored_tables["baseline"]), tmp_path / "table.nc")
-    ended = run("plot", path, "-o", tmp_path) if command == "plot" else run("score", "demo", "--baseline", path)
+    ended = run("plot", path, "-o", tmp_path) if command == "plot" else run("score", "demo", "--null", path)
     assert ended.status == 2
     assert ended.err.startswith(f"rmtbase: error: {path}: found ")
     assert len(ended.err.splitlines()) == 1

@@ -110,7 +110,7 @@ def test_file_of_other_options_is_refused_by_name(options, said, run_folder, out
     assert not output.with_name("traj.nc.steps").exists()
 
 
-def test_file_of_other_weights_or_of_another_model_is_refused_unless_it_is_to_be_replaced(run_folder, output, run):
+def test_file_of_other_weights_or_of_another_model_is_refused_until_it_is_removed(run_folder, output, run):
     shutil.copytree(run_folder, output.with_name("other"))
     with pytest.raises(TableError, match="the trajectory of 'run'; expected one of 'other'"):
         rmtbase.trajectory(output.with_name("other"), output=output, **OPTIONS)
@@ -119,7 +119,8 @@ def test_file_of_other_weights_or_of_another_model_is_refused_unless_it_is_to_be
     ran = run(*command)
     assert ran.status == 2
     assert "found other weights of step-20" in ran.err
-    assert run(*command, "--overwrite").status == 0
+    output.unlink()
+    assert run(*command).status == 0
     assert open_trajectory(output)["heads"]["step"].values.tolist() == [20, 40]
 
 

@@ -19,7 +19,7 @@ def plot(
             "--output",
             "-o",
             help="A file that ends in .pdf (a page for each figure), .svg or .png, with --animate .gif or .mp4 (which "
-            "needs ffmpeg); a folder, for PNGs; '-': a PNG on stdout.",
+            "needs ffmpeg); a folder; '-': stdout.",
         ),
     ] = Path(),
     only: Annotated[
@@ -35,6 +35,14 @@ def plot(
         typer.Option(
             help="Animate a trajectory, a frame for each step: 'spectra', 'weibull-plane', or a statistic's name.",
             autocompletion=one_of("spectra", "weibull-plane"),
+        ),
+    ] = None,
+    file_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="pdf, svg or png; with --animate gif or mp4. Default: by the name of the output, else png or gif.",
+            autocompletion=one_of("pdf", "svg", "png", "gif", "mp4"),
         ),
     ] = None,
     dpi: Annotated[
@@ -75,17 +83,17 @@ def plot(
     if animate is not None:
         if is_standard_output(output):
             raise OutputError("-", "an animation cannot be written to stdout; name a file")
-        path = output / f"{file.stem}-{animate}.gif" if output.is_dir() else output
+        path = output / f"{file.stem}-{animate}.{file_format or 'gif'}" if output.is_dir() else output
         moving = animation(table, animate, theme=chosen, width=width)
-        written = [save_animation(moving, path, dpi=100 if dpi is None else dpi, inputs=[file])]
+        written = [save_animation(moving, path, format=file_format, dpi=100 if dpi is None else dpi, inputs=[file])]
     elif is_standard_output(output):
         figures = _figures(table, only, theme=chosen, width=width)
-        write_to_standard_output(content(figures, "png", 150 if dpi is None else dpi))
+        write_to_standard_output(content(figures, file_format or "png", 150 if dpi is None else dpi))
         return
     else:
         figures = _figures(table, only, theme=chosen, width=width)
         dots = 150 if dpi is None else dpi
-        written = save(figures, output, dpi=dots, prefix=f"{file.stem}-", inputs=[file])
+        written = save(figures, output, format=file_format, dpi=dots, prefix=f"{file.stem}-", inputs=[file])
     for path in written:
         say_written(path)
     if JSON.get():

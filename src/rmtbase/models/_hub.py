@@ -67,7 +67,7 @@ class KnownModel(NamedTuple):
 
 @cache
 def known_models() -> tuple[KnownModel, ...]:
-    """List the models of the hub that ``--model`` knows by a short name, with hub id and sizes, family by family."""
+    """List the models of the hub that have a short name here, with hub id and sizes, family by family."""
     text = files("rmtbase.models").joinpath("known_models.csv").read_text(encoding="utf-8")
     lines = csv.DictReader(text.splitlines())
     return tuple(

@@ -59,7 +59,7 @@ _FORMATS = tuple(
         (
             r"model_index\.json",
             "a pipeline of diffusers",
-            "name the part that is a model of transformers, as --subfolder text_encoder",
+            "name the part that is a model of transformers, such as the folder text_encoder",
         ),
         (r"diffusion_pytorch_model.*", "the weights of a diffusers model", _SITES),
         (

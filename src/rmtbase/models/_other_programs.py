@@ -155,11 +155,11 @@ def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
     parts = _parts_of_pipeline(folder) if "model_index.json" in names else {}
     own = [part for part in inner if parts.get(part) == "transformers"]
     if name == "config.json" and inner and not parts:
-        advice = f"pass one of its folders that has it, or its name by --subfolder: {listed(inner)}"
+        advice = f"pass one of its folders that has it, or name it as the subfolder: {listed(inner)}"
         return MissingCheckpointFileError(folder / name, advice=advice)
     found, advice = held_instead(names, name)
     if parts:
-        ways = [f"--subfolder {part}" for part in (own or [one for one in parts if parts[one] == "transformers"])[:2]]
+        ways = [f"the subfolder {part}" for part in (own or [one for one in parts if parts[one] == "transformers"])[:2]]
         read = f"of its parts {' and '.join(ways)} can be read as it is" if ways else "none of its parts is known"
         found, advice = f"the folder holds a pipeline of diffusers: {listed(sorted(parts))}", read
     look = look_into_folder(folder)

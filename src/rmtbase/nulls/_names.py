@@ -31,7 +31,7 @@ def find_null(
     """Return the given null, or make the null with the given name, or from the given table, and with these options.
 
     Args:
-        null: a null, one of :data:`NULLS`, or a baseline table or the path of one, which then is a :class:`Table`.
+        null: a null; one of :data:`NULLS`; or a baseline table, or the path of one, for a :class:`Table`.
         initialization: law of the entries; see :class:`Null`.
         draws: least number of null draws; None for the default.
         seed: seed of the draws.
@@ -44,6 +44,6 @@ def find_null(
     options: dict[str, Any] = {"initialization": initialization, "draws": draws, "seed": seed}
     if isinstance(null, str) and null in NULLS:
         return NULLS[null](**options)
-    if isinstance(null, xr.Dataset | Path) or (isinstance(null, str) and null.endswith(".nc")):
+    if isinstance(null, xr.Dataset | Path) or (isinstance(null, str) and any(mark in null for mark in "./\\")):
         return Table(null, **options)
     raise ParameterError("null", null, f"{', '.join(map(repr, NULLS))}, a baseline table (.nc), or a null as object")
