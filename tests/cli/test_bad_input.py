@@ -97,14 +97,12 @@ def test_wrong_command_line_points_to_the_help(command, fragments, refused):
 # Outputs
 
 
-@pytest.fixture(params=["baseline", "score", "score page"])
+@pytest.fixture(params=["baseline", "score"])
 def writing(request, shape, model_folder, null_file):
     """A command that writes the file it is given, by each of the ways there are."""
     if request.param == "baseline":
         return lambda path: ["baseline", *shape, "--draws", 5, "-o", path]
-    if request.param == "score":
-        return lambda path: ["score", model_folder, "--null", null_file, "-o", path]
-    return lambda path: ["score", model_folder, "--null", null_file, "-o", "scores.nc", "-o", f"{path}.html"]
+    return lambda path: ["score", model_folder, "--null", null_file, "-o", path]
 
 
 def test_output_in_a_missing_folder(writing, refused, tmp_path):

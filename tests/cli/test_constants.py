@@ -309,7 +309,7 @@ def test_cite_refuses_in_one_line(run):
         (["body_tail_gap", "--sigma", 2], ["sigma = 2.0", "body_tail_gap does not depend on it"]),
         (["--sigma", 2], ["sigma = 2.0", "--d-model and --d-head"]),
         (["product_upper_edge", "--sigma", 2], ["d_model = None", "a function of d_model and d_head"]),
-        ([*EDGE, "--sigma", "2,1,3"], ["sigma = '2,1,3'", "two for W_Q and W_K"]),
+        ([*EDGE, "--sigma", "2,1,3"], ["'2,1,3' is no pair of numbers"]),
         ([*EDGE, "--json", "--format", "latex"], ["format = 'latex'", "none with --json"]),
         ([*EDGE, "--sigma", 0], ["sigma = 0.0", "a finite positive number"]),
         ([*EDGE, "--normalization", "sqrt"], ["normalization = 'sqrt'", "'none' or 'sqrt_d'"]),

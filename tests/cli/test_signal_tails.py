@@ -66,7 +66,9 @@ def test_the_command_tells_them(run, model_folder, tmp_path):
     assert "without tails: dims" in ran.out
     found = [row.tails for row in signal_rows(open_signal(path))]
     rows = [
-        row for group in ("qk", "matrices") for row in csv.DictReader(io.StringIO(run("export", path, "--group", group).out))
+        row
+        for group in ("qk", "matrices")
+        for row in csv.DictReader(io.StringIO(run("export", path, "--group", group).out))
     ]
     assert [row["tail_verdict"] for row in rows] == [one["tail_verdict"] for one in found]
     assert {one["tail_verdict"] for one in found} > {""}

@@ -25,11 +25,6 @@ def test_the_difference_of_two_checkpoints_is_scored(run, tmp_path):
     assert "not the difference of the two W_QK" in tree.attrs["notes"]
 
 
-def test_a_revision_of_nothing_to_take_off_is_refused(run):
-    ran = run("score", "demo", "--minus-revision", "step-0")
-    assert ran.status == 2 and "expected none without --minus" in ran.err
-
-
 def test_an_adapter_is_scored_by_itself_and_merged_into_the_bundled_model(run, tmp_path):
     rng, demo = np.random.default_rng(1), open_model("demo")
     module, folder = "model.layers.1.self_attn.q_proj", tmp_path / "adapter"

@@ -71,9 +71,7 @@ COMMANDS = {
         ("small.nc",),
         short=False,
     ),
-    "begin a run": Command(
-        "plan", ("baseline", "small.toml", "-o", "small.nc"), ("small.nc",), short=False
-    ),
+    "begin a run": Command("plan", ("baseline", "small.toml", "-o", "small.nc"), ("small.nc",), short=False),
     "score": Command(
         "baseline",
         (

@@ -139,6 +139,18 @@ def number(text: str) -> float:
         raise typer.BadParameter(f"{text!r} is no number: expected one such as 0.02 or 2e-2") from None
 
 
+def number_or_pair(text: str) -> float | tuple[float, float]:
+    """Parse one number, or two separated by a comma: ``"0.02"`` or ``"0.02,0.03"``.
+
+    Raises:
+        typer.BadParameter: the text is neither.
+    """
+    parts = [number(part) for part in str(text).split(",")]
+    if len(parts) > 2:
+        raise typer.BadParameter(f"{text!r} is no pair of numbers: expected one number, or two such as 0.02,0.03")
+    return (parts[0], parts[1]) if len(parts) == 2 else parts[0]
+
+
 COUNT: dict[str, Any] = {"parser": count, "metavar": "COUNT"}
 INTEGER: dict[str, Any] = {"parser": integer, "metavar": "INTEGER"}
 NUMBER: dict[str, Any] = {"parser": number, "metavar": "NUMBER"}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rmtbase.terminal.command_line import COUNT, INTEGER, NUMBER, count, number, words
+from rmtbase.terminal.command_line import COUNT, INTEGER, NUMBER, count, number_or_pair
 from rmtbase.terminal.completion import circuits, components, models, one_of, parts
 
 ModelArgument = Annotated[
@@ -104,12 +104,10 @@ Draws = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the random draws.", **INTEGER)]
 Level = Annotated[float, typer.Option(help="Significance level of the tests.", **NUMBER)]
+SIGMA: dict[str, Any] = {"parser": number_or_pair, "metavar": "SIGMA[,SIGMA_K]"}
 Sigma = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIGMA[,SIGMA_K]",
-        help="Standard deviation of the weights of W_Q and W_K, or of each: 0.02,0.03. Default: 1.",
-    ),
+    Any,
+    typer.Option(help="Standard deviation of the weights of W_Q and W_K, or of each: 0.02,0.03. Default: 1.", **SIGMA),
 ]
 Normalization = Annotated[
     str | None,
@@ -130,24 +128,11 @@ Workers = Annotated[
 ]
 
 
-def sigmas_of(text: str) -> tuple[float, ...]:
-    """Parse one standard deviation of both factors, or one of each: ``"0.02"`` or ``"0.02,0.03"``.
-
-    Raises:
-        ParameterError: the text is neither.
-    """
-    from rmtbase.errors import ParameterError
-
-    parts = words(text)
-    if len(parts) not in (1, 2):
-        raise ParameterError("sigma", text, "one number, or two for W_Q and W_K: 0.02,0.03")
-    return tuple(map(number, parts))
-
-
-def sigma_keywords(text: str | None) -> dict[str, float]:
-    """Return the standard deviations of :func:`sigmas_of` as keyword arguments of a law; none for None."""
-    values = () if text is None else sigmas_of(text)
-    return dict(zip(("sigma",) if len(values) < 2 else ("sigma_q", "sigma_k"), values, strict=False))
+def sigma_keywords(given: float | tuple[float, float] | None) -> dict[str, float]:
+    """Return the standard deviation of both factors, or those of each, as keyword arguments of a law."""
+    if given is None:
+        return {}
+    return dict(zip(("sigma_q", "sigma_k"), given, strict=True)) if isinstance(given, tuple) else {"sigma": given}
 
 
 def dask_keywords(workers: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import typer
 
 from rmtbase.terminal.command_line import COUNT, INTEGER
 from rmtbase.terminal.completion import models_and_plans
-from rmtbase.terminal.options import Normalization, Workers, dask_keywords, sigmas_of
+from rmtbase.terminal.options import SIGMA, Normalization, Workers, dask_keywords
 
 if TYPE_CHECKING:
     from rmtbase.montecarlo import Plan
@@ -34,10 +34,9 @@ def baseline(
         list[int] | None, typer.Option(help="Head dimension; one, or one for each --d-model.", **INTEGER)
     ] = None,
     sigma: Annotated[
-        list[str] | None,
+        list[Any] | None,
         typer.Option(
-            metavar="SIGMA[,SIGMA_K]",
-            help="Standard deviation of the weights of W_Q and W_K, or of each: 0.02,0.03; repeat. Default: 1.",
+            help="Standard deviation of the weights of W_Q and W_K, or of each: 0.02,0.03; repeat. Default: 1.", **SIGMA
         ),
     ] = None,
     draws: Annotated[
@@ -84,7 +83,7 @@ def baseline(
     options = {
         "d_model": d_model,
         "d_head": d_head,
-        "sigma": None if sigma is None else [_scalar_or_pair(text) for text in sigma],
+        "sigma": sigma,
         "draws": draws,
         "seed": seed,
         "normalization": normalization,
@@ -103,11 +102,6 @@ def baseline(
             return
         table = run_plan(plan, path, progress=progress, **dask_keywords(workers))
     show(partial(as_json, table, path), partial(print_baseline, table))
-
-
-def _scalar_or_pair(text: str) -> float | tuple[float, ...]:
-    values = sigmas_of(text)
-    return values[0] if len(values) == 1 else values
 
 
 def _range(chunks: str) -> tuple[int, int]:
@@ -136,7 +130,7 @@ def _plan(source: str | None, options: dict[str, Any]) -> Plan:
         from rmtbase.terminal.endings import note
 
         if {"d_model", "d_head"} & set(options):
-            raise ParameterError("MODEL", source, "either a model, or --d-model and --d-head")
+            raise typer.BadParameter(f"MODEL = {one_line(source)!r}: expected a model, or --d-model and --d-head")
         shape = head_shape(source)
         note(f"{one_line(shape.source)}: d_model = {shape.d_model}, d_head = {shape.d_head}")
         options |= {"d_model": shape.d_model, "d_head": shape.d_head}
