@@ -5,11 +5,11 @@ from collections.abc import Container, Iterable
 import pytest
 
 
-def mostly_exhaustive(cases: Iterable, always: Container) -> list:
-    """Parameters of a test, exhaustive but for those in ``always``, which may name tuples by their first value."""
+def mostly_exhaustive(cases: Iterable, always: Container | int) -> list:
+    """Parameters of a test, exhaustive but for the first so many, or those in ``always``, if need be by first value."""
     found = []
-    for case in cases:
+    for number, case in enumerate(cases):
         values = case if isinstance(case, tuple) else (case,)
-        marks = () if case in always or values[0] in always else pytest.mark.exhaustive
-        found.append(pytest.param(*values, marks=marks))
+        kept = number < always if isinstance(always, int) else case in always or values[0] in always
+        found.append(pytest.param(*values, marks=() if kept else pytest.mark.exhaustive))
     return found

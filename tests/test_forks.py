@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import multiprocessing, os, warnings
 warnings.filterwarnings("ignore", "os.fork|This process", category=Warning)
@@ -45,6 +47,7 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
 """
 
 
+@pytest.mark.exhaustive
 def test_child_of_a_process_that_has_used_jax_refuses_to_draw_and_still_scores():
     ended = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr

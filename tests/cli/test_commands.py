@@ -165,6 +165,7 @@ def test_score_says_warnings_about_the_model(run, weights, null_file, tmp_path):
     assert of_elements.startswith("layer 0 attention_query: 256 of 1024 numbers are zero: no entropy_residual, ")
 
 
+@pytest.mark.exhaustive
 def test_plot_draws_a_baseline_and_scores(run, model_folder, null_file, tmp_path):
     scores = tmp_path / "scores.nc"
     run("score", model_folder, "--null", null_file, "-o", scores)

@@ -86,6 +86,7 @@ def test_groups_and_training_are_read(files, run):
     assert found["c"] == (None, "", 1)
 
 
+@pytest.mark.exhaustive
 def test_groups_of_runs_are_read_at_eighty_columns(run, tmp_path, monkeypatch):
     stored = Path(__file__).parents[1] / "data" / "trajectory.nc"
     paths = [tmp_path / f"{group}{k}.nc" for group in ("a", "b") for k in range(2)]

@@ -91,6 +91,7 @@ def test_a_nul_in_a_name_is_one_line(run):
 # Names that are not UTF-8
 
 
+@pytest.mark.exhaustive
 def test_folders_and_files_whose_names_are_not_utf8_are_used_as_any_others(run, weights, null_file, tmp_path):
     here = tmp_path / NOT_UTF8
     folder = weights.save(here / f"model{NOT_UTF8}")
@@ -118,6 +119,7 @@ def test_a_table_in_such_a_folder_is_drawn_chunk_by_chunk_as_any_other(run, shap
     assert open_baseline(readable).identical(rmtbase.baseline(32, 8, draws=20))
 
 
+@pytest.mark.exhaustive
 def test_output_that_its_encoding_cannot_hold_is_escaped(run_process):
     ran = run_process("law", "--d-model", 8, "--d-head", 4, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert ran.status == 0

@@ -37,6 +37,7 @@ def test_termination_is_one_line_and_status_143(tmp_path):
     assert (run.wrong, run.lines) == ([], ["rmtbase: terminated"])
 
 
+@pytest.mark.exhaustive
 def test_interrupted_baseline_says_what_is_kept_and_goes_on_to_the_same_bits(tmp_path):
     (tmp_path / "plan.toml").write_text(
         'ensemble = "low_rank_product"\ndraws = 1200\nchunk = 30\n[[case]]\nd_model = 8\nd_head = 2\n'

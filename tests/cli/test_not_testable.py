@@ -219,6 +219,7 @@ def test_two_models_with_too_few_heads_cannot_be_told_apart_by_any_test(made, ru
     assert models["zeros"]["untrained"] == 0  # without a tested head, that none differs says nothing
 
 
+@pytest.mark.exhaustive
 def test_two_seeds_of_each_recipe_give_no_p_value_below_the_level(made, run, null_file, tmp_path):
     files = [tmp_path / f"{k}.nc" for k in range(4)]
     for name, path in zip(("plain", "ternary", "heavy", "zeros"), files, strict=True):

@@ -10,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import OutputError
 from rmtbase.tables import require_replaceable
 
@@ -103,7 +104,7 @@ def hard_link(path, file):
 
 
 @pytest.mark.parametrize("link", [same, symbolic_link, hard_link])
-@pytest.mark.parametrize("command", ["export", "plot", "compare"])
+@pytest.mark.parametrize("command", mostly_exhaustive(["export", "plot", "compare"], always=1))
 def test_no_command_replaces_what_it_reads(link, command, file, run, tmp_path):
     path = link(tmp_path / "other.png", file)
     if command == "plot" and path == file:

@@ -70,6 +70,7 @@ def test_json_holds_every_head(run):
     assert printed["groups"][0].keys() >= {"n_directions", "directions", "layer", "what"}
 
 
+@pytest.mark.exhaustive
 def test_a_difference_is_looked_at(run):
     printed = json.loads(run("signal", "demo", "--minus", "demo@step-0", "--matrices", "none", "--json").out)
     assert "step-0" in printed["model"]

@@ -143,6 +143,7 @@ def test_what_no_two_seeds_differ_in_has_an_exact_p_value_and_no_interval():
     assert (same.p_value == 1.0).all() and (same.t_p_value == 1.0).all() and not same.difference.any()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("paired", [False, True])
 def test_recipes_of_untrained_models_differ_no_more_often_than_the_level(paired):
     rng = np.random.default_rng(25)

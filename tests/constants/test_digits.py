@@ -9,6 +9,7 @@ import pytest
 from mpmath import mp
 from mpmath.calculus.quadrature import GaussLegendre
 
+from exhaustive import mostly_exhaustive
 from rmtbase import constants
 from rmtbase.constants import PrecisionError
 from rmtbase.errors import ParameterError
@@ -22,7 +23,7 @@ def computed(constant, **changes):
     return replace(constant, published="", **changes)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", mostly_exhaustive(EVERY, always=30))
 def test_shipped_digits_are_recomputed_at_two_precisions(name):
     constant = EVERY[name]
     for digits in PRECISIONS:
@@ -82,7 +83,7 @@ def tracy_widom_cdfs(s):
     return minus, minus * plus
 
 
-@pytest.mark.parametrize("beta", [1, 2])
+@pytest.mark.parametrize("beta", mostly_exhaustive([1, 2], always=1))
 def test_tracy_widom_medians_are_those_of_fredholm_determinants(beta):
     with mp.workdps(26):
         median = mp.mpf(EVERY[f"tracy_widom_{beta}_quantile_50"].digits(26))

@@ -56,6 +56,7 @@ def test_no_degree_of_freedom_is_no_length():
     np.testing.assert_array_equal(lengths([0.0, 0.0], range(5)), 0.0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.optimized
 def test_a_draw_depends_on_its_key_alone():
     # Places with one to five degrees of freedom: about one draw in two has a rejection, some draws several.

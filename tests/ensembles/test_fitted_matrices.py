@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import logistic_matrix, student_t_matrix
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import reproducible_jax
@@ -78,7 +79,9 @@ def test_wrong_degrees_of_freedom_are_caught():
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("ensemble", [logistic_matrix(10, 7, 0.1, 2), student_t_matrix(10, 7, 3, 0.1, 2)])
+@pytest.mark.parametrize(
+    "ensemble", mostly_exhaustive([logistic_matrix(10, 7, 0.1, 2), student_t_matrix(10, 7, 3, 0.1, 2)], always=1)
+)
 def test_rows_are_the_same_to_the_bit_however_they_are_cut(ensemble):
     assert ensemble.element_shape == ensemble.matrix_shape == (10, 7)
     assert (ensemble.rank, ensemble.factor_sizes) == (7, (70,))

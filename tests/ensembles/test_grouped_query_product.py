@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import grouped_query_product, low_rank_product
 from rmtbase.errors import ParameterError
 from rmtbase.montecarlo import GroupedQuerySample, draw_spectra, simulate_grouped_query
@@ -72,7 +73,9 @@ def test_every_statistic_is_as_correlated_between_heads_as_in_dense_matrices(thi
         assert abs(here - there) < 5 * np.hypot(error, other), name
 
 
-@pytest.mark.parametrize(("d_model", "d_head", "group"), [(4, 4, 3), (768, 4, 3), (64, 16, 4)])
+@pytest.mark.parametrize(
+    ("d_model", "d_head", "group"), mostly_exhaustive([(4, 4, 3), (768, 4, 3), (64, 16, 4)], always=1)
+)
 def test_correlations_of_trace_and_log_determinant_are_the_exact_ones(d_model, d_head, group):
     found = simulate_grouped_query(d_model, d_head, group, 4_000, seed=4).head_correlation(self_normalized=False)
     exact = {TRACE: d_model / (2 * d_model + d_head + 1), LOG_DETERMINANT: 0.5}

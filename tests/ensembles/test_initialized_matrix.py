@@ -16,6 +16,7 @@ from scipy import integrate, stats
 from torch.nn import init
 from transformers import GPT2Config, GPT2Model
 
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import INITIALIZERS, initialized_matrix
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import reproducible_jax
@@ -272,7 +273,7 @@ def test_the_trace_of_a_uniform_orthogonal_matrix_has_normal_moments():
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("name", ["normal", "truncated_normal", "uniform", "orthogonal"])
+@pytest.mark.parametrize("name", mostly_exhaustive(["normal", "truncated_normal", "uniform", "orthogonal"], always=1))
 def test_rows_are_the_same_to_the_bit_however_they_are_cut(name):
     ensemble = initialized_matrix(10, 7, name, **WITH_OPTIONS[name])
     assert ensemble.element_shape == ensemble.matrix_shape == (10, 7)

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import DenseGaussianChain, ThinGaussianChain, gaussian_chain, low_rank_product
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import reproducible_jax
@@ -25,7 +26,7 @@ def draws(ensemble, indices, seed=0, case="case"):
         return jax.tree.map(np.asarray, draw)
 
 
-@pytest.mark.parametrize(("d_model", "d_head"), SHAPES)
+@pytest.mark.parametrize(("d_model", "d_head"), mostly_exhaustive(SHAPES, always=2))
 @pytest.mark.parametrize("method", METHODS)
 def test_a_draw_has_the_stated_shape_and_rank(method, d_model, d_head):
     ensemble = low_rank_product(d_model, d_head, method)

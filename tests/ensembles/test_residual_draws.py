@@ -44,6 +44,7 @@ def test_the_orders_add_up_to_the_path():
     np.testing.assert_allclose(sum(orders), path, atol=1e-13)
 
 
+@pytest.mark.exhaustive
 def test_the_first_blocks_are_those_of_any_depth():
     # The sum of the blocks grows by one block, and the product of all by one factor.
     sums = [order(1, depth, 1.0) for depth in (1, 2, 3)]

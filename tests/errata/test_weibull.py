@@ -223,6 +223,7 @@ def test_the_class_of_the_fused_projection_moves_the_mean_scale():
     assert four / three == pytest.approx([1.115, 1.241, 1.344, 1.288, 1.350], abs=5e-4)
 
 
+@pytest.mark.exhaustive
 def test_olmo_1_has_a_gate():
     # Section 2.2: "2-matrix GeLU FFNs (Pythia, OLMo-1)"; Fig. 6: "FFN gate/up/down", "7 components" of OLMo-1.
     import transformers

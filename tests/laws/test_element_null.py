@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.laws import (
     element_null,
@@ -286,7 +287,10 @@ def test_the_scale_of_the_parent_does_not_matter():
 
 @pytest.mark.parametrize(
     ("entries", "shape"),
-    [("normal", (64, 8, 64)), ("normal", (48, 8, 96)), ("uniform", (64, 8, 64)), ("truncated_normal", (48, 8, 96))],
+    mostly_exhaustive(
+        [("normal", (64, 8, 64)), ("normal", (48, 8, 96)), ("uniform", (64, 8, 64)), ("truncated_normal", (48, 8, 96))],
+        always=2,
+    ),
 )
 def test_the_elements_of_one_product_follow_their_own_law(entries, shape):
     # Means within 5 standard errors and 0.08 standard deviations, what higher orders have been found to add; spreads
@@ -302,6 +306,7 @@ def test_the_elements_of_one_product_follow_their_own_law(entries, shape):
         assert abs(sample.std() / law.std() - 1) < 5 * math.sqrt((kurtosis + 2) / (4 * draws)) + 0.05, name
 
 
+@pytest.mark.exhaustive
 def test_the_law_of_an_element_does_not_depend_on_how_it_is_made():
     # Of normal entries by the chi-square mixture; here as of any others, by the saddle point: a mixture of equal ones.
     same = parents.Mixture((parents.Normal(2.0), parents.Normal(2.0)), (1.0, 1.0))
@@ -348,6 +353,7 @@ def test_rows_and_columns_are_alike():
         assert one.std() == pytest.approx(other.std(), rel=1e-9), name
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("distribution", ["uniform", "truncated_normal"])
 def test_few_weights_have_a_finite_mean_and_spread_of_what_was_simulated(distribution):
     for statistic in ("entropy_residual", "kl_core_normal", "kde_entropy_residual", "weibull_r_squared"):

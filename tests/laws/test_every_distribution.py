@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from exhaustive import mostly_exhaustive
 from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.laws import DiscreteDistribution, Distribution, parents
@@ -106,9 +107,12 @@ def _name(law: Distribution) -> str:
     return re.sub(r" object at 0x\w+", "", repr(law))
 
 
-every_law = pytest.mark.parametrize("law", REGISTERED, ids=_name)
-every_continuous_law = pytest.mark.parametrize("law", CONTINUOUS, ids=_name)
-every_smooth_law = pytest.mark.parametrize("law", SMOOTH, ids=_name)
+FIRST = list({type(law): law for law in reversed(REGISTERED)}.values())
+"""One law of each class; the others, at other parameters, are exhaustive."""
+every_law, every_continuous_law, every_smooth_law = (
+    pytest.mark.parametrize("law", mostly_exhaustive(laws, always=FIRST), ids=_name)
+    for laws in (REGISTERED, CONTINUOUS, SMOOTH)
+)
 
 
 def _concrete(kind):

@@ -102,6 +102,7 @@ def test_largest_magnitude_is_exact_in_its_upper_tail_and_conservative_in_its_lo
     assert abs(value.std() / law.std() - 1) < np.log(n) ** 2 / n
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", [(64, 128), (160, 128)])
 def test_p_values_are_uniform_at_the_size_of_a_matrix(shape):
     # Kolmogorov–Smirnov over 2 000 matrices: 4 statistics at 2 shapes at 1e-5 each fail for one seed in 10 000.
@@ -133,6 +134,7 @@ def test_p_values_are_between_zero_and_one_over_the_whole_range(name):
     assert p[[0, -1]].max() < 1e-6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("n", [20, 144, 400])
 def test_both_tails_of_the_kurtosis_null_hold_their_level(n):
     # Anscombe and Glynn's transform gives 2.7 times as many low values at 0.001 for n = 144. Shares of 200 000 samples;

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.laws import (
     NULL_STATISTICS,
@@ -209,11 +210,14 @@ def _sample(draw, dims, draws):
 # of each from Monte Carlo (false-failure rate 6e-7 each, seeded).
 @pytest.mark.parametrize(
     ("dims", "statistic"),
-    [
-        *((dims, name) for dims in [(48, 16, 48), (60, 16), (48, 16, 36, 40)] for name in NULL_STATISTICS),
-        *(((24, 24, 24), name) for name in NULL_STATISTICS if name not in AT_THE_LOWER_EDGE),
-        *(((60, 30, 40, 20, 50, 35, 45), name) for name in SCALE_FREE),
-    ],
+    mostly_exhaustive(
+        [
+            *((dims, name) for dims in [(48, 16, 48), (60, 16), (48, 16, 36, 40)] for name in NULL_STATISTICS),
+            *(((24, 24, 24), name) for name in NULL_STATISTICS if name not in AT_THE_LOWER_EDGE),
+            *(((60, 30, 40, 20, 50, 35, 45), name) for name in SCALE_FREE),
+        ],
+        always=16,
+    ),
 )
 def test_simulated_chains_have_this_null(simulated_chain, statistic, dims):
     draws = 3000
@@ -310,6 +314,7 @@ def _gram(dims, draws):
 
 
 # Within 45 % and five standard errors (of 16 % at 1e-3; false-failure rate 6e-7 each, seeded).
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dims", [(50, 20, 70, 30), (40, 40, 12, 60, 25), (16, 16, 16)])
 def test_the_tails_of_participation_ratios_hold_for_chains(dims):
     draws, law = 40000, null("participation_ratio", dims=dims)

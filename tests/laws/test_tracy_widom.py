@@ -53,6 +53,7 @@ def test_cdf_and_sf_agree_with_high_precision_digits(row):
         assert law.logsf(s) == pytest.approx(math.log(sf) if sf < 0.5 else math.log1p(-cdf), rel=1e-12, abs=0)
 
 
+@pytest.mark.exhaustive
 def test_cdf_agrees_with_an_independent_determinant_in_30_digits():
     # The kernel Ai((x + y)/2)/2 on (s, s + 26) and tanh-sinh quadrature, in place of Ai(x + y + s) and Gauss-Legendre;
     # the step leaves a relative error below 1e-12.

@@ -150,6 +150,7 @@ def half_normal_fits():
     return fits
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("n", [200, 2_000, 20_000])
 def test_spreads_and_correlation_are_those_of_simulated_samples(half_normal_fits, n):
     k, scale, _, _, rms = half_normal_fits[n]

@@ -13,6 +13,7 @@ import torch
 from prove_architectures import prove
 from tiny_models import PROFILES, make_model
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, MissingTensorError, UnknownArchitectureError
 from rmtbase.models import Checkpoint
 from rmtbase.models._architectures import find_inventory, known_types
@@ -59,7 +60,7 @@ def read(model: torch.nn.Module, **changed):
     return find_inventory(config, checkpoint, Path("config.json"), config["model_type"])
 
 
-@pytest.mark.parametrize(("model_type", "options", "stacks"), SPREAD)
+@pytest.mark.parametrize(("model_type", "options", "stacks"), mostly_exhaustive(SPREAD, always=12))
 def test_q_dot_k_is_that_of_the_module(model_type, options, stacks):
     errors = prove(make_model(model_type, PROFILES[0], **options))
     assert set(errors) == stacks

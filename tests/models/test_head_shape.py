@@ -5,6 +5,7 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, CorruptFileError, MissingFileError, ParameterError
 from rmtbase.models import head_shape, known_models, open_model
 
@@ -185,7 +186,9 @@ OWN = {
 
 @pytest.mark.parametrize(
     ("model_type", "at", "changes"),
-    [(model_type, at, changes) for model_type, cases in OWN.items() for at, changes in cases],
+    mostly_exhaustive(
+        [(model_type, at, changes) for model_type, cases in OWN.items() for at, changes in cases], always=5
+    ),
 )
 def test_types_with_sizes_of_their_own_are_read_as_their_modules_are_built(model_type, at, changes, folder):
     from transformers import AutoConfig

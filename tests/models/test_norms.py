@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from exhaustive import mostly_exhaustive
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
@@ -98,7 +100,7 @@ def table_sites(model: nn.Module, older: bool = False, **changed):
     return find_sites(config, Checkpoint.of_tensors(tensors, "tiny"), Path("config.json"))
 
 
-@pytest.mark.parametrize("model_type", TYPES)
+@pytest.mark.parametrize("model_type", mostly_exhaustive(TYPES, always=4))
 def test_folded_matrices_on_normalised_inputs_give_the_logits_of_the_module(model_type):
     model = make(model_type)
     trace, given = watch(model)

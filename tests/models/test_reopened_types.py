@@ -8,6 +8,7 @@ from prove_architectures import contradictions, prove_type, reopened
 from safetensors.torch import load_file, save_file
 from tiny_models import PROFILES, config_class, make_model, saved_classes
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import MissingDependencyError, MissingTensorError, ParameterError
 from rmtbase.models import open_model
 from rmtbase.models._torch_route import Network
@@ -57,20 +58,23 @@ PARTLY = "another softmax in it is not read: "
 
 @pytest.mark.parametrize(
     ("model_type", "options", "beginning", "named"),
-    [
-        ("pegasus_x", {}, "read in part: encoder.layers.0.self_attn", PARTLY),
-        ("convbert", {}, "read in part: encoder.layer.0.attention.self", PARTLY),
-        ("kosmos-2", {}, CROSSED, "'image_to_text_projection.x_attn.k_proj.weight'"),
-        ("mllama", {}, CROSSED, "cross_attn.q_proj.weight'"),
-        ("aria", {}, CROSSED, "multi_modal_projector.cross_attn"),
-        ("umt5", {}, "beside the heads of attention that is read, not scored: ", "relative_attention_bias"),
-        (
-            "gemma3n_text",
-            {},
-            "layer 1: the keys are those of ",
-            "layers.0.self_attn.k_proj, which reads the input of its own",
-        ),
-    ],
+    mostly_exhaustive(
+        [
+            ("pegasus_x", {}, "read in part: encoder.layers.0.self_attn", PARTLY),
+            ("convbert", {}, "read in part: encoder.layer.0.attention.self", PARTLY),
+            ("kosmos-2", {}, CROSSED, "'image_to_text_projection.x_attn.k_proj.weight'"),
+            ("mllama", {}, CROSSED, "cross_attn.q_proj.weight'"),
+            ("aria", {}, CROSSED, "multi_modal_projector.cross_attn"),
+            ("umt5", {}, "beside the heads of attention that is read, not scored: ", "relative_attention_bias"),
+            (
+                "gemma3n_text",
+                {},
+                "layer 1: the keys are those of ",
+                "layers.0.self_attn.k_proj, which reads the input of its own",
+            ),
+        ],
+        always=3,
+    ),
 )
 def test_no_note_says_otherwise_than_what_is_read(model_type, options, beginning, named):
     model = reopened(make_model(model_type, **options))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, CorruptFileError
 from rmtbase.models import Checkpoint
 
@@ -349,7 +350,7 @@ def test_hostile_files_take_little_memory_and_time(tmp_path):
 # The torch that reads them
 
 
-@pytest.mark.parametrize("version", ["2.5.1", "2.9.1+cpu", "1.13", "unknown"])
+@pytest.mark.parametrize("version", mostly_exhaustive(["2.5.1", "2.9.1+cpu", "1.13", "unknown"], always=1))
 def test_an_older_torch_is_refused_by_its_version(version, bin_file, tmp_path):
     saved({"w": WEIGHT}, bin_file)
     package = tmp_path / "older" / "torch"

@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import latent_attention
 from rmtbase.montecarlo import (
     CacheWarning,
@@ -65,7 +66,9 @@ def test_damaged_file_is_named_and_made_again(content, cache):
 
 @pytest.mark.parametrize(
     "other",
-    [{"d_model": 12}, {"draws": 30}, {"seed": 5}, {"normalization": "sqrt_d"}, {"sigma": 0.5}],
+    mostly_exhaustive(
+        [{"d_model": 12}, {"draws": 30}, {"seed": 5}, {"normalization": "sqrt_d"}, {"sigma": 0.5}], always=2
+    ),
     ids=["shape", "draws", "seed", "normalization", "sigma"],
 )
 def test_file_that_holds_another_null_than_its_name_says_is_made_again(other, cache):
@@ -178,6 +181,7 @@ def test_ratios_and_draws_of_latent_attention_that_are_there_are_not_drawn_again
     ]
 
 
+@pytest.mark.exhaustive
 def test_latent_attention_of_another_seed_or_shape_has_its_own_files(cache):
     for ensemble, seed in ((LATENT, 0), (LATENT, 1), (latent_attention(24, 10, 6, 4), 0)):
         expected = simulate_latent_attention(ensemble, (1.0,), 20, seed)
@@ -186,7 +190,9 @@ def test_latent_attention_of_another_seed_or_shape_has_its_own_files(cache):
     assert len(list(cache.iterdir())) == 3
 
 
-@pytest.mark.parametrize("damage", ["a flipped bit", "the end is missing", "another ratio's"])
+@pytest.mark.parametrize(
+    "damage", mostly_exhaustive(["a flipped bit", "the end is missing", "another ratio's"], always=1)
+)
 def test_damaged_draws_of_latent_attention_are_named_and_made_again(damage, cache, latent):
     cached_latent_attention(LATENT, RATIOS, 5000, 3)
     contents = {path: path.read_bytes() for path in chunks(cache)}

@@ -106,7 +106,9 @@ class Spy:
 jax.tree_util.register_pytree_node(Spy, lambda spy: ((), spy), lambda spy, _: spy)
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(700, 1000), (3, 300_000), (257, 1023), (1, 10)])
+@pytest.mark.parametrize(
+    ("rows", "columns"), mostly_exhaustive([(700, 1000), (3, 300_000), (257, 1023), (1, 10)], always=2)
+)
 def test_no_more_rows_are_asked_for_than_a_block_holds(rows, columns):
     spy = Spy(rows, columns)
     chunk = next(draw_elements(spy, 1, 0))
@@ -116,6 +118,7 @@ def test_no_more_rows_are_asked_for_than_a_block_holds(rows, columns):
     np.testing.assert_allclose(chunk.statistics[0], statistics_of(w, element_edges(spy)), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.optimized
 def test_counts_do_not_depend_on_the_block():
     spy, found = Spy(100, 70), []

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import low_rank_product
 from rmtbase.montecarlo import compute_chunk, draw_elements, make_plan
 
@@ -37,7 +38,7 @@ def interrupt():
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("draw", [spectra, elements])
+@pytest.mark.parametrize("draw", mostly_exhaustive([spectra, elements], always=1))
 def test_interrupt_at_any_moment_ends_the_threads_that_draw(draw, interrupt):
     seen = threading.Event()
 

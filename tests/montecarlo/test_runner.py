@@ -113,6 +113,7 @@ def test_every_solver_finds_the_same_spectra(solver, precision):
     np.testing.assert_allclose(values, expected, rtol=2e-5 if on_the_device_in_single else 1e-12)
 
 
+@pytest.mark.exhaustive
 def test_single_precision_draws_have_the_same_law():
     # Means of 2 000 draws against the exact ones. Chance that either is off by more than four standard errors: 1e-4.
     values, norms = spectra(2000, ensemble=SMALL, precision="float32")
@@ -125,6 +126,7 @@ def test_seeds_beyond_32_bits_differ_in_single_precision_too():
     assert (spectra(2, 2**40, precision="float32")[0] != spectra(2, 0, precision="float32")[0]).all()
 
 
+@pytest.mark.exhaustive
 def test_a_gram_matrix_that_loses_digits_on_the_device_is_solved_again(monkeypatch):
     solved = []
     call = CompiledSampler._call
@@ -177,6 +179,7 @@ def test_an_accelerator_halves_its_tiles_down_to_one_draw(monkeypatch, whole):
     np.testing.assert_allclose(values, whole[0][2:8], rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("condition", "rtol"), [(1e8, 1e-12), (2.0, 1e-5)])
 def test_an_accelerator_leaves_to_lapack_what_float32_hides_from_it(monkeypatch, condition, rtol):
     ill = Waves(condition)

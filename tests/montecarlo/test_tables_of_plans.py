@@ -58,6 +58,7 @@ def test_means_are_the_exact_ones_where_such_are_known(table, statistic):
     assert (np.abs(error[known]) < 5).all()
 
 
+@pytest.mark.exhaustive
 def test_exact_means_are_known_of_chains_and_paths():
     for name, known in (("chains", True), ("matrices", True), ("paths", True), ("orders", False)):
         ensemble, cases = PLANS[name]
@@ -125,6 +126,7 @@ def test_the_table_does_not_depend_on_how_the_draws_are_cut():
     assert tables[0].equals(tables[1])
 
 
+@pytest.mark.exhaustive
 def test_eigenvalues_that_are_rounding_are_not_in_the_table():
     """Of a path of depth 30 double precision holds most of the singular values, and no determinant."""
     cases = [{"d_model": 24, "depth": depth, "sigma": 3.0} for depth in (2, 30)]

@@ -162,6 +162,7 @@ def test_a_truncated_atlas_is_refused(share, path, tmp_path):
         open_atlas_case(damaged, 24, 6)
 
 
+@pytest.mark.exhaustive
 def test_flipped_bytes_are_seen_or_change_nothing(atlas, path, tmp_path):
     whole = path.read_bytes()
     seen = 0

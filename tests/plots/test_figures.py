@@ -100,7 +100,7 @@ def test_bars_in_an_order_of_their_own_are_not_compared(scores):
 
 
 @pytest.mark.parametrize("wide", mostly_exhaustive([3.4, 7.0], always={3.4}))
-@pytest.mark.parametrize("which", ["learned", "baseline"])
+@pytest.mark.parametrize("which", mostly_exhaustive(["learned", "baseline"], always=1))
 def test_at_the_width_of_a_column_or_a_page_nothing_is_cut_and_no_text_meets_another(which, wide, request):
     for name, figure in figures(request.getfixturevalue(which), theme="print", width=wide).items():
         renderer = FigureCanvasAgg(figure).get_renderer()
@@ -185,6 +185,7 @@ def test_nothing_global_is_changed(learned, baseline):
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.exhaustive
 def test_matplotlib_is_loaded_by_plots_alone_and_pyplot_by_nothing():
     code = (
         "import sys, rmtbase; assert 'matplotlib' not in sys.modules; "
@@ -263,6 +264,7 @@ def test_the_sequential_colours_leave_the_page_step_by_step_for_every_reader(the
     assert (np.diff(away) > 4).all()
 
 
+@pytest.mark.exhaustive
 def test_nulls_of_the_heads_own_have_figures_of_what_they_do_not_hold_fixed(resampled):
     drawn = figures(resampled)
     assert list(drawn) == [

@@ -9,6 +9,7 @@ from IPython.core.formatters import DisplayFormatter
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
+from exhaustive import mostly_exhaustive
 from rmtbase.drawing.figure import save
 from rmtbase.drawing.null_curves import null_spectrum
 from rmtbase.drawing.theme import LIGHT
@@ -60,6 +61,7 @@ def test_a_figure_and_its_axes_show_themselves_in_a_notebook(baseline, drawn, fi
     assert drawn._repr_html_().count("<figcaption>") == len(drawn) == 2
 
 
+@pytest.mark.exhaustive
 def test_ipython_shows_what_is_returned(baseline, drawn, figure):
     formatter = DisplayFormatter()
     for one in (null_spectrum(baseline), drawn, figure):
@@ -67,7 +69,7 @@ def test_ipython_shows_what_is_returned(baseline, drawn, figure):
         assert {"image/png", "text/html"} & set(shown)
 
 
-@pytest.mark.parametrize("kind", BEGINNINGS)
+@pytest.mark.parametrize("kind", mostly_exhaustive(BEGINNINGS, always=2))
 def test_a_suffix_says_what_is_written(kind, baseline, figure, tmp_path):
     path = tmp_path / f"one.{kind}"
     assert save(figure, path) == [path]

@@ -70,6 +70,7 @@ def test_p_values_are_counted_over_what_is_there(tree):
     assert p_value_qq(circuit_scores(tree, "key")).get_title() == "p-values of 20 key heads"
 
 
+@pytest.mark.exhaustive
 def test_all_pictures_of_all_circuits_are_drawn(tree):
     drawn = figures(tree)
     of_matrices = {name for name in drawn if name.startswith(("matrix-", "weibull-"))}

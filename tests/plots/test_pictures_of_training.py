@@ -9,6 +9,7 @@ from matplotlib.collections import PolyCollection
 from PIL import Image
 from scored_model import D_HEAD, LAYERS
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import OutputError, ParameterError
 from rmtbase.results.figures import figure_names, figures
 from rmtbase.results.scores.figures import magnitudes_along_steps, weibull_plane
@@ -164,7 +165,9 @@ def test_a_training_run_has_its_figures(training):
     assert {"along-steps-stable_rank", "matrices-along-steps-sigma", "elements-along-steps"} <= set(names)
 
 
-@pytest.mark.parametrize("what", ["spectra", "weibull-plane", "stable_rank", "weibull_shape"])
+@pytest.mark.parametrize(
+    "what", mostly_exhaustive(["spectra", "weibull-plane", "stable_rank", "weibull_shape"], always=2)
+)
 def test_every_frame_has_the_same_axes_and_the_null(what, training):
     moving = animation(training, what, width=3.4)
     assert moving.steps == tuple(STEPS)

@@ -195,6 +195,7 @@ def test_a_page_without_pictures_is_the_same_but_for_them(tree, page):
     assert in_words(tree).split() == without.split()
 
 
+@pytest.mark.exhaustive
 def test_a_long_name_is_cut_in_captions(analytic_tree):
     named = analytic_tree.copy()
     named.attrs = analytic_tree.attrs | {"model": "long-" * 40, "revision": "0123456789abcdef" * 4}
@@ -428,6 +429,7 @@ def test_a_page_without_matrices_has_no_section_for_them(tree):
     assert "Weight matrices" not in in_words(bare)
 
 
+@pytest.mark.exhaustive
 def test_the_same_scores_give_the_same_page_whatever_the_caller_s_matplotlib_settings(tree, page):
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "none"}):
         before = dict(matplotlib.rcParams)

@@ -79,6 +79,7 @@ def far_heads(full):
     return np.concatenate([np.abs(full.mean + full.std * spread), np.full((1, full.mean.size), np.inf)])
 
 
+@pytest.mark.exhaustive
 def test_moments_quantiles_and_edges_are_the_full_samples(null, full):
     for name in ("draws", "mean", "std", "quantile", "edge_quantiles", "p_value_floor"):
         np.testing.assert_allclose(getattr(null, name), getattr(full, name), rtol=1e-13, err_msg=name)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import TableError
 from rmtbase.nulls import Gaussian, Table, draws_for
 from rmtbase.tables import write_table
@@ -50,7 +51,7 @@ def test_the_shape_is_found_among_others(arrays, score_arrays, null_table):
     np.testing.assert_array_equal(score_arrays(*arrays, baseline=several)["p_value"], score_arrays(*arrays)["p_value"])
 
 
-@pytest.mark.parametrize(("d_model", "d_head"), [(32, 7), (33, 8), (31, 8), (64, 8)])
+@pytest.mark.parametrize(("d_model", "d_head"), mostly_exhaustive([(32, 7), (33, 8), (31, 8), (64, 8)], always=2))
 def test_a_neighbours_null_is_never_used(d_model, d_head, arrays):
     neighbour = rmtbase.baseline(d_model, d_head, draws=20)
     notes = Told()

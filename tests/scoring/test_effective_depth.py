@@ -76,6 +76,7 @@ def test_argument_outside_its_domain_is_named(name, bad, matrix):
     assert caught.value.name == name
 
 
+@pytest.mark.exhaustive
 def test_the_update_has_candidates_as_far_as_its_law_goes(matrix):
     assert depth_fitter(1.0, None, "update", "wasserstein", 19, 0.05, None, 0).depths == tuple(range(1, 18))
     with pytest.raises(ParameterError, match="at depth 18"):
@@ -149,7 +150,7 @@ def test_a_spectrum_of_the_laws_own_quantiles_is_at_no_distance():
 # What the answer must not depend on
 
 
-@pytest.mark.parametrize("distance", ["wasserstein", "kolmogorov_smirnov"])
+@pytest.mark.parametrize("distance", mostly_exhaustive(["wasserstein", "kolmogorov_smirnov"], always=1))
 @pytest.mark.parametrize("factor", mostly_exhaustive([2.0**-30, 1e-3, 7.0, 1e12], always={2.0**-30}))
 def test_rescaling_changes_nothing_but_the_scale(distance, factor, matrix):
     one, other = (effective_depth(c * matrix, distance=distance, draws=19) for c in (1.0, factor))
@@ -211,6 +212,7 @@ def test_the_update_is_told_from_the_path():
     assert not effective_depth(update).fits
 
 
+@pytest.mark.exhaustive
 def test_intervals_cover_the_depth_as_often_as_they_say():
     # 60 matrices of depth 5 at d = 24, 90 % intervals: 45 or fewer would cover with probability 4e-4 at 90 %.
     settings = {"depths": range(1, 13), "draws": 199, "level": 0.1}
@@ -219,6 +221,7 @@ def test_intervals_cover_the_depth_as_often_as_they_say():
     assert any(low < high for low, high in intervals)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("distance", mostly_exhaustive(["wasserstein", "kolmogorov_smirnov"], always={"wasserstein"}))
 def test_p_values_of_residual_paths_are_uniform(distance):
     # Kolmogorov-Smirnov at 1e-3. The matrices share the draws of each fitted depth: two samples, of 150 and 499.
@@ -235,7 +238,7 @@ def test_a_gaussian_matrix_is_an_update_of_depth_one_and_no_path():
     assert not effective_depth(gaussian).fits
 
 
-@pytest.mark.parametrize("part", ["path", "update"])
+@pytest.mark.parametrize("part", mostly_exhaustive(["path", "update"], always=1))
 def test_no_depth_fits_a_matrix_of_another_kind(part):
     rng = np.random.default_rng(5)
     others = {
@@ -260,6 +263,7 @@ def test_a_rank_one_matrix_is_nearest_to_nothing():
     assert (found.scale, found.distance, found.fits) == (0.0, 1.0, False)
 
 
+@pytest.mark.exhaustive
 def test_several_sigmas_give_the_best_of_them():
     one = path(4, 48, seed=4, sigma=0.5)
     depths = [2, 4, 8]
@@ -273,12 +277,14 @@ def test_several_sigmas_give_the_best_of_them():
     assert 0.5 < searched.depth * searched.sigma**2 < 2.0  # L σ² = 1: what a small σ lets through
 
 
+@pytest.mark.exhaustive
 def test_a_larger_matrix_is_compared_with_narrower_draws(matrix):
     found = effective_depth(path(3, 96, seed=3), width=48)
     assert (found.width, effective_depth(matrix, width=60, draws=19).width) == (48, 48)
     assert (found.depth, found.fits) == (3, True)
 
 
+@pytest.mark.exhaustive
 def test_draws_of_half_the_width_tell_the_distances_of_the_whole():
     fitter = depth_fitter(1.0, range(1, 8), "path", "wasserstein", 199, 0.05, 24, 0)
     advance = SILENT.bar("", 0)

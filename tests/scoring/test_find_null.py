@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import sign_flipped_head, sign_flipped_matrix
 from rmtbase.errors import MissingFileError, ParameterError
 from rmtbase.montecarlo import cached_baseline, cached_spectra, draw_spectra
@@ -44,7 +45,9 @@ def test_square_products_of_the_atlas_are_served_by_it():
     assert (found.d_model, found.d_head, found.dims) == (128, 16, (128, 16, 128))
 
 
-@pytest.mark.parametrize("dims", [(16, 4, 10), (10, 6), (8, 12, 8), (12, 9, 5, 6, 12)])
+@pytest.mark.parametrize(
+    "dims", mostly_exhaustive(zip([(16, 4, 10), (10, 6), (8, 12, 8), (12, 9, 5, 6, 12)], strict=True), always=2)
+)
 def test_a_chain_is_simulated_kept_and_found_again(dims, cache):
     first, second = Told(), Told()
     drawn = null_of("gaussian", dims, progress=first)

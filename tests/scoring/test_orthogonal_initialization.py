@@ -91,6 +91,7 @@ def test_orthogonal_heads_are_told_under_another_null():
 TALL = [((12, 20, 8, 64), 20), ((30, 8, 12, 32), 2)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("shape", "key_heads"), mostly_exhaustive(TALL, always=TALL[1:]))
 def test_p_values_of_rows_of_tall_matrices_are_uniform(shape, key_heads):
     """More rows than columns of W_Q; of the second shape the grouped keys have fewer, and theirs are orthonormal."""
@@ -124,6 +125,7 @@ def test_the_log_determinant_of_a_block_has_its_closed_form(h, n, rows):
         assert stats.kstest(np.exp(found), stats.beta(a[0], b).cdf).pvalue > LEVEL
 
 
+@pytest.mark.exhaustive
 def test_a_product_with_orthonormal_rows_has_the_spectrum_of_the_other_factor():
     single, product = orthogonal_blocks((3, 8), (12,)), orthogonal_blocks((8, 3, 8), (12, 8))
     assert stats.ks_2samp(spectra(single, 2000)[:, 0], spectra(product, 2000)[:, 0]).pvalue > LEVEL
@@ -147,6 +149,7 @@ def test_stored_matrices_are_those_of_the_model():
     assert stored_rows(apart, 0, CIRCUITS["qk"]) == ((32, 16), False)
 
 
+@pytest.mark.exhaustive
 def test_a_fused_matrix_has_the_null_of_its_own_rows():
     """GPT-2's c_attn, drawn by torch.nn.init.orthogonal_: 96 columns of 32 rows, orthonormal rows as stored."""
     from transformers import GPT2Config, GPT2Model

@@ -192,6 +192,7 @@ def test_rows_appended_block_by_block_have_the_singular_values_of_the_whole():
     np.testing.assert_allclose(singular_values(triangle), singular_values(whole), rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_memory_is_that_of_a_few_blocks_whatever_the_vocabulary(tmp_path):
     """An embedding of 128 MiB in float32 is reduced to its triangle and its moments in less than that."""
     vocabulary, width = 131_072, 256

@@ -65,6 +65,7 @@ def test_page_pictures_table_and_words_are_made_of_it(null, layers, null_table):
     assert summarize_scores(tree).n_heads == N_LAYERS * N_HEADS
 
 
+@pytest.mark.exhaustive
 def test_rmtbase_plot_draws_its_file(tree, run, tmp_path):
     write_table(tree, tmp_path / "scores.nc")
     ended = run("plot", tmp_path / "scores.nc", "-o", tmp_path / "figures")
@@ -151,6 +152,7 @@ def test_arrays_of_other_libraries_go_in_as_they_are(kind, layers, null_table):
     assert rmtbase.score_heads(*map(make, layers), Table(null_table)).identical(expected)
 
 
+@pytest.mark.exhaustive
 def test_arrays_of_numpy_import_no_other_library():
     code = (
         "import sys, numpy, rmtbase\n"

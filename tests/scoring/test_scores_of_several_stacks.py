@@ -138,6 +138,7 @@ def two_stacks():
     return translator(stacks=("encoder", "cross"))
 
 
+@pytest.mark.exhaustive
 def test_each_shape_has_its_own_simulated_null(two_stacks):
     scores = rmtbase.score(two_stacks, Gaussian(draws=60), matrices="none")
     null = scores["null"].to_dataset()

@@ -40,6 +40,7 @@ def planted(rng, shape, rank, strength):
     return strength * left @ right.T
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [1e-5, 1e-4])
 def test_a_change_of_noise_of_rounded_weights_has_directions_as_often_as_the_level_says(size):
     # Of 120 more than 15 with probability 5e-4 at a level of 5 %; by the law of normal entries nearly all have at 1e-5.
@@ -157,6 +158,7 @@ def rounded():
     return stored(10, 0.0), stored(10, 1e-5)
 
 
+@pytest.mark.exhaustive
 def test_the_rounding_of_a_difference_is_not_reported_as_learning(rounded, tmp_path):
     before, after = rounded
     tree = signal(difference(after, before))

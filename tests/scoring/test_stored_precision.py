@@ -6,6 +6,7 @@ import pytest
 import xarray as xr
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.models import open_model
 
 D_MODEL, HEADS, KEY_HEADS, D_HEAD = 48, 6, 2, 8
@@ -35,7 +36,7 @@ def in_float32(state):
     return {name: values.astype(np.float32) for name, values in state.items()}
 
 
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("dtype", mostly_exhaustive([ml_dtypes.bfloat16, np.float16], always=1))
 def test_scores_are_those_of_the_same_weights_in_float32_to_the_bit(dtype):
     state = state_dict(dtype)
     opening = {"family": "llama", "config": CONFIG, "name": "model", "proof": False}

@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.laws import parents
 from rmtbase.models import MatrixName, Place, open_model
 from rmtbase.results import open_scores
@@ -115,7 +116,7 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("body", mostly_exhaustive(BODIES, always=2))
 def test_of_a_heavy_tail_it_cannot_be_told_by_probability_and_of_others_none_is_listed(body):
     """60 matrices at level 0.05: of normal ones more than 10 listed by chance in one run of 1 000."""
     make, least, most = BODIES[body]

@@ -58,6 +58,7 @@ def null():
     return why(*random_heads(41, 100), draws=199)["why"].to_dataset()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("test", TESTS)
 def test_p_values_of_random_heads_are_uniform(null, test):
     p_value = null["p_value"].sel(test=test).values.ravel()
@@ -93,7 +94,7 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "change"), mostly_exhaustive(CHANGES, always={"heavy tails", "gains of rows"}))
+@pytest.mark.parametrize(("name", "change"), mostly_exhaustive(CHANGES, always={"heavy tails"}))
 def test_elements_of_another_law_are_neither_directions_nor_a_relation(name, change):
     found = verdicts(*(change(w, seed) for seed, w in enumerate(random_heads(44), 5)))
     elements = "elements of W_Q and W_K are not independent draws of the initial law"
@@ -101,12 +102,14 @@ def test_elements_of_another_law_are_neither_directions_nor_a_relation(name, cha
     assert sum("directions" in each or "related" in each for each in found) <= 2
 
 
+@pytest.mark.exhaustive
 def test_one_giant_weight_is_no_direction():
     w_q, w_k = random_heads(45)
     w_q[:, 3, 5] = 30.0
     assert others(verdicts(w_q, w_k), "elements of W_Q are not independent draws of the initial law") <= 2
 
 
+@pytest.mark.exhaustive
 def test_orthogonal_rows_are_neither_directions_nor_a_relation():
     w_q, w_k = (np.swapaxes(np.linalg.qr(np.swapaxes(w, -1, -2))[0], -1, -2) for w in random_heads(46))
     elements = "elements of W_Q and W_K are not independent draws of the initial law"
@@ -127,6 +130,7 @@ def test_axes_in_common_are_a_relation_and_equal_gains_are_one():
     assert all("W_Q and W_K are related along the head axes" in each for each in verdicts(w_q * both, w_k * both))
 
 
+@pytest.mark.exhaustive
 def test_what_both_read_in_common_is_a_relation():
     w_q, w_k = random_heads(49)
     assert all("in what they read" in each for each in verdicts(w_q, w_q + 0.5 * w_k))
@@ -171,6 +175,7 @@ def test_demo_model_is_told_at_its_start_and_at_its_end(tmp_path):
     assert {"p_value", "q_value", "yekutieli_q_value", "holm_p_value", "verdict"} <= set(frame)
 
 
+@pytest.mark.exhaustive
 def test_adjusted_p_values_are_in_their_order(null):
     p, q, by, holm = (null[name].values for name in ("p_value", "q_value", "yekutieli_q_value", "holm_p_value"))
     assert (p <= q).all()
@@ -209,6 +214,7 @@ def test_grouped_queries_share_the_tests_of_their_key_head():
     assert p_value[0] == p_value[1] != p_value[2] == p_value[3]
 
 
+@pytest.mark.exhaustive
 def test_the_other_law_of_an_initialisation_is_the_null_of_elements():
     rng = np.random.default_rng(54)
     tree = why(*rng.uniform(-1.0, 1.0, (2, HEADS, D_HEAD, D_MODEL)), initialization="uniform")

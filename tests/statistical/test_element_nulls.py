@@ -6,6 +6,7 @@ import pytest
 from rmtbase.ensembles import gaussian_chain
 from rmtbase.montecarlo import element_baseline
 
+pytestmark = pytest.mark.exhaustive
 DRAWS = 600
 
 # What the laws neglect by their own account, in standard deviations of one draw: measured with 8000 draws of (100, 10)

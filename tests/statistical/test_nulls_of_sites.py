@@ -117,6 +117,7 @@ def test_the_laws_agree_with_the_draws_where_they_know_a_statistic(name):
     assert (quantile[known][:, middle] / analytic.std[known][:, None]).max() < 0.6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", mostly_exhaustive(LATENTS, always={"latent"}))
 def test_p_values_of_latent_attention_are_uniform(name):
     shape = LATENTS[name]
@@ -125,6 +126,7 @@ def test_p_values_of_latent_attention_are_uniform(name):
     assert min(uniform(one, DRAWS) for one in p.T) > LEVEL
 
 
+@pytest.mark.exhaustive
 def test_the_plain_null_flags_every_head_of_latent_attention_and_its_own_none():
     """Sixteen heads of one layer."""
     shape = LatentShape(96, 24, 12, 8, 48)
@@ -135,6 +137,7 @@ def test_the_plain_null_flags_every_head_of_latent_attention_and_its_own_none():
     assert (as_plain < 0.05 / 16).sum() == 16
 
 
+@pytest.mark.exhaustive
 def test_a_null_of_latents_at_another_ratio_would_not_be_calibrated():
     shape = LATENTS["latent"]
     heads, _ = random_latents(shape, LATENT_HEADS, seed=2)

@@ -13,6 +13,7 @@ from exhaustive import mostly_exhaustive
 from rmtbase.nulls import find_null
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
+pytestmark = pytest.mark.exhaustive
 HEADS, D_MODEL, D_HEAD, DRAWS = 150, 12, 4, 999
 CASES = [("axes", "gaussian"), ("axes", "gains"), ("signs", "heavy-tailed")]
 COMPARISONS = len(CASES) * (len(SPECTRAL_STATISTICS) + 1)

@@ -19,6 +19,7 @@ from rmtbase.ensembles import Draw, gaussian_chain, low_rank_product
 from rmtbase.montecarlo import draw_spectra, simulate_gaussian_matrix
 from rmtbase.statistics import spectral_statistics
 
+pytestmark = pytest.mark.exhaustive
 DRAWS = 2_500
 CHAINS = [(24, 24, 24), (64, 16, 64), (20, 32, 12, 18, 40)]
 MATRIX_SHAPES = [(1, 1), (1, 7), (6, 6), (40, 12), (12, 40)]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
+from exhaustive import mostly_exhaustive
 from rmtbase import laws, statistics
 from rmtbase.errors import FitError, ParameterError
 from rmtbase.statistics import ELEMENT_STATISTICS, MOMENT_STATISTICS, element_sketch, element_statistics
@@ -135,7 +136,7 @@ def test_the_histogram_way_is_that_of_a_hundred_bins(law):
     assert found == pytest.approx(plain - matched, abs=1e-4)
 
 
-@pytest.mark.parametrize("n", [200, 2000, 20_000])
+@pytest.mark.parametrize("n", mostly_exhaustive([200, 2000, 20_000], always=1))
 def test_entropy_and_divergence_of_normal_numbers_have_no_bias_to_speak_of(n):
     # The spread of 300 samples is 12/n at most; five standard errors of their mean are 3.5/n.
     names = ("entropy_residual", "kl_matched_normal", "kl_core_normal")
@@ -181,7 +182,7 @@ def test_entropy_knows_no_scale_and_no_origin():
     assert table(x + 0.2, ENTROPIES) == pytest.approx(plain, abs=1e-3)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, *HALF])
+@pytest.mark.parametrize("dtype", mostly_exhaustive([np.float32, *HALF], always=1))
 def test_rounding_moves_no_statistic_by_its_standard_error(dtype):
     # Standard errors under the normal law from 12 samples; the shift is the mean over three of them, of which the
     # entropies, whose cells are others, are a third of a standard error apart. At a million numbers.

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import FitError, ParameterError
 from rmtbase.statistics import fit_logistic, fit_normal, fit_student_t
 
@@ -94,13 +95,16 @@ def test_a_normal_sample_is_found_normal_half_of_the_time():
 
 @pytest.mark.parametrize(
     ("fit", "law", "parameters"),
-    [
-        (fit_normal, stats.norm, {"location": 0.3, "scale": 0.02}),
-        (fit_logistic, stats.logistic, {"location": 0.3, "scale": 0.02}),
-        (fit_student_t, stats.t, {"df": 0.7, "location": 0.3, "scale": 0.02}),
-        (fit_student_t, stats.t, {"df": 3.3, "location": 0.3, "scale": 0.02}),
-        (fit_student_t, stats.t, {"df": 12.0, "location": 0.3, "scale": 0.02}),
-    ],
+    mostly_exhaustive(
+        [
+            (fit_normal, stats.norm, {"location": 0.3, "scale": 0.02}),
+            (fit_logistic, stats.logistic, {"location": 0.3, "scale": 0.02}),
+            (fit_student_t, stats.t, {"df": 0.7, "location": 0.3, "scale": 0.02}),
+            (fit_student_t, stats.t, {"df": 3.3, "location": 0.3, "scale": 0.02}),
+            (fit_student_t, stats.t, {"df": 12.0, "location": 0.3, "scale": 0.02}),
+        ],
+        always=2,
+    ),
 )
 def test_standard_errors_are_the_spread_of_the_estimates(fit, law, parameters):
     rng = np.random.default_rng(2)
@@ -183,6 +187,7 @@ def test_order_and_layout_of_the_elements_do_not_matter(fit):
         assert (again.location, again.scale) == pytest.approx((first.location, first.scale), rel=1e-8)
 
 
+@pytest.mark.exhaustive
 @every_fit
 def test_no_copy_of_a_large_matrix_is_made(fit):
     import tracemalloc

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from exhaustive import mostly_exhaustive
 from rmtbase.statistics import (
     SPECTRAL_STATISTICS,
     ExtremeMoments,
@@ -34,7 +35,12 @@ def tail_exponent(values):
     return SMALLEST / (logs[-1] - logs[:-1]).sum()
 
 
-@pytest.mark.parametrize("dims", [(2, 2), (2, 3), (2, 4), (3, 4), (3, 2, 6), (6, 2, 4), (2, 3, 5), (2, 5, 3, 6)])
+@pytest.mark.parametrize(
+    "dims",
+    mostly_exhaustive(
+        zip([(2, 2), (2, 3), (2, 4), (3, 4), (3, 2, 6), (6, 2, 4), (2, 3, 5), (2, 5, 3, 6)], strict=True), always=3
+    ),
+)
 def test_tail_of_the_smallest_eigenvalue_has_the_exponent_of_the_nearest_dimensions(dims):
     # 5 standard deviations, and as much for the next term of the tail; fails by chance once in 10^6.
     found = tail_exponent(smallest_eigenvalues(dims, np.random.default_rng(0)))

@@ -85,6 +85,7 @@ def test_a_spread_needs_two_draws(draws: int) -> None:
         summarize_stream(blocks_of(np.zeros((3, draws)), 1), PROBABILITIES)
 
 
+@pytest.mark.exhaustive
 def test_memory_is_that_of_a_few_rows() -> None:
     """400 MiB of numbers, made anew for each reading, in less than 256 MiB: one row of 12.5 million at a time."""
 

@@ -162,6 +162,7 @@ def test_ngram_order_beyond_seven_is_refused():
         ngram.count(ngram.join([np.zeros(20, dtype=np.uint8)]), 8)
 
 
+@pytest.mark.exhaustive
 def test_step_0_knows_nothing_about_text(bits: dict[str, float]):
     # Its logits are small, so that it is near the uniform law's 8 bits.
     assert 7.5 < bits["step-0"] < 8.5

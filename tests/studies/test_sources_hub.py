@@ -88,6 +88,7 @@ def test_without_a_network_that_is_said(recipe, tmp_path, capsys):
     assert "cannot be fetched from the hub" in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 def test_a_download_that_is_stopped_ends_at_once_and_leaves_no_weights(tmp_path):
     write_tiny_gpt2(tmp_path / "models" / "some-org" / "tiny-gpt2")
     (tmp_path / "fetched").mkdir()

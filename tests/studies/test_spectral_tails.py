@@ -37,6 +37,7 @@ def test_a_cubic_in_the_score_is_found_again(study):
     np.testing.assert_allclose(study.coefficients(law, drawn, 10**6), given, atol=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("statistic", ["eigenvalue participation_ratio", "eigenvalue entropy"])
 def test_the_shipped_coefficients_are_fitted_to_the_draws(study, record, statistic):
     shipped = json.loads(study.REST.read_text(encoding="utf-8"))[statistic]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import OutputError
 from rmtbase.results import open_scores
 from rmtbase.tables import open_baseline, require_writable, write_bytes, write_table
@@ -32,7 +33,7 @@ FULL = [
 ]
 
 
-@pytest.mark.parametrize("error", FULL, ids=["no_space", "io_error", "netcdf_error"])
+@pytest.mark.parametrize("error", mostly_exhaustive(FULL, always=3), ids=["no_space", "io_error", "netcdf_error"])
 @pytest.mark.parametrize("kind", ["table", "scores"])
 def test_write_that_fails_midway_leaves_the_old_file_and_nothing_else(
     kind, error, table, scores, tmp_path, watch, monkeypatch
@@ -56,6 +57,7 @@ def test_interruption_leaves_the_old_file_and_nothing_else(error, table, table_f
     before.assert_untouched()
 
 
+@pytest.mark.exhaustive
 def test_file_size_limit_reached_while_writing_leaves_the_old_file(table_file, tmp_path, watch):
     before = watch(tmp_path)
     code = (
@@ -98,6 +100,7 @@ for attempt in range(6):
 """
 
 
+@pytest.mark.exhaustive
 def test_killed_writer_leaves_a_whole_file(table, tmp_path):
     # The writer replaces the file again and again, each time in 30 ms, and is killed at 6 moments spread over that.
     path = write_table(table, tmp_path / "table.nc")

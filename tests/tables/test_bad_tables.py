@@ -127,6 +127,7 @@ def test_scores_with_matrices_that_lack_a_variable_are_refused(scores, tmp_path)
     refused(open_scores, tmp_path / "less.nc", "p_value")
 
 
+@pytest.mark.exhaustive
 def test_a_damaged_byte_never_ends_in_another_error(table_file):
     # 60 places over the whole file: the outcome is the table or a TableError, whatever HDF5 makes of the damage.
     whole = table_file.read_bytes()

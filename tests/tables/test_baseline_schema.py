@@ -75,6 +75,7 @@ def test_statistic_without_a_mean_has_its_quantiles_and_the_reason(tmp_path):
         assert np.isfinite(others["std_standard_error"]).all()
 
 
+@pytest.mark.exhaustive
 def test_heavy_tailed_elements_have_no_moments_of_their_spectrum():
     cases = [{"n_rows": 8, "n_columns": 4, "df": df, "scale": 1.0} for df in (2.0, 6.0)]
     table = run_in_memory(make_plan("student_t_matrix", cases, draws=30, seed=0))

@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.results import open_table
 from rmtbase.tables import KINDS, open_baseline, write_table
 
@@ -44,7 +45,7 @@ def test_no_text_is_of_variable_length(a_table, tmp_path):
 
 
 @EVERY_KIND
-@pytest.mark.parametrize("engine", ["netcdf4", "h5netcdf"])
+@pytest.mark.parametrize("engine", mostly_exhaustive(["netcdf4", "h5netcdf"], always=1))
 def test_xarray_reads_what_rmtbase_reads(engine, a_table, tmp_path):
     path = write_table(a_table, tmp_path / "table.nc")
     opened = xr.open_datatree(path, engine=engine, group="/")
@@ -71,6 +72,7 @@ def test_any_text_comes_back(text, table, tmp_path):
         assert plain["words"][:].tolist() == names.tolist()
 
 
+@pytest.mark.exhaustive
 def test_hundreds_of_opens_without_closing_survive(tmp_path):
     path = write_table(rmtbase.score("demo", "analytic"), tmp_path / "scores.nc")
     code = (

@@ -5,6 +5,7 @@ import pytest
 import xarray as xr
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import TableError
 from rmtbase.montecarlo import make_plan, run_in_memory
 from rmtbase.results import open_table
@@ -193,11 +194,14 @@ def test_a_part_of_the_draws_or_of_the_bins_is_no_table(dim, kind, stored_tables
 
 @pytest.mark.parametrize(
     "make",
-    [
-        lambda: rmtbase.baseline(1, 1, draws=20),
-        lambda: run_in_memory(make_plan("random_subspaces", [{"d_model": 12, "d_head": 4}], 20, 1)),
-        lambda: run_in_memory(make_plan("residual_path", [{"d_model": 24, "depth": 30, "sigma": 3.0}], 20, 1)),
-    ],
+    mostly_exhaustive(
+        [
+            lambda: rmtbase.baseline(1, 1, draws=20),
+            lambda: run_in_memory(make_plan("random_subspaces", [{"d_model": 12, "d_head": 4}], 20, 1)),
+            lambda: run_in_memory(make_plan("residual_path", [{"d_model": 24, "depth": 30, "sigma": 3.0}], 20, 1)),
+        ],
+        always=1,
+    ),
     ids=["smallest", "constant_statistics", "deep_path"],
 )
 def test_tables_at_the_ends_of_their_range_can_be_read(make, tmp_path):

@@ -34,6 +34,7 @@ def uninterrupted(many, tmp_path_factory):
     return path
 
 
+@pytest.mark.exhaustive
 def test_run_that_is_killed_and_gone_on_with_gives_the_same_file_to_the_bit(many, uninterrupted, tmp_path):
     output, kept = tmp_path / "traj.nc", tmp_path / "traj.nc.steps"
     command = [sys.executable, "-m", "rmtbase", "trajectory", many, "--matrices", "none", "-o", output]
