@@ -74,6 +74,7 @@ def test_command_file_figure_and_table_work(extended, tmp_path):
     assert min(Path(written).stat().st_size for written in (figure, table)) > 1000
 
 
+@pytest.mark.exhaustive
 def test_rows_of_an_untrained_model_are_not_flagged(extended):
     code = (
         "import rmtbase, numpy as np\n"

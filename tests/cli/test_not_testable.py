@@ -201,6 +201,7 @@ def test_changes_that_sign_flips_cannot_judge_have_no_directions_but_other_tests
     assert "old directions of the inputs" not in lacking
 
 
+@pytest.mark.exhaustive
 def test_two_models_with_too_few_heads_cannot_be_told_apart_by_any_test(made, run, null_file, tmp_path):
     files = {name: tmp_path / f"{name.replace(' ', '-')}.nc" for name in ("plain", "heavy", "zeros")}
     for name, path in files.items():

@@ -120,6 +120,7 @@ def test_what_is_not_scored_is_left_out():
         compare_two(first, second)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("n_key_heads", [HEADS, 2])
 def test_independent_models_are_of_common_origin_no_more_often_than_the_level(n_key_heads):
     rng, layers_share = np.random.default_rng(6), np.exp(np.random.default_rng(7).standard_normal((LAYERS, 1, D_HEAD)))
@@ -161,6 +162,7 @@ def test_heads_that_share_a_key_head_stay_together():
     assert min(p) > 0.1
 
 
+@pytest.mark.exhaustive
 def test_groups_of_untrained_models_differ_no_more_often_than_the_level():
     rng = np.random.default_rng(9)
     found = [compare_groups(*([drawn(rng) for _ in range(4)] for _ in range(2))) for _ in range(16)]

@@ -205,6 +205,7 @@ def test_what_is_called_an_eigenvalue_is_one_of_the_matrix_that_is_named():
         assert not re.search(r"eigenvalues?( of one| $|$)", one.description), one.description
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("pdflatex") is None or shutil.which("bibtex") is None, reason="needs pdflatex, bibtex")
 def test_all_sentences_compile_in_one_document_without_packages(tmp_path):
     body = "\n\n".join(f"{as_latex_sentence(one)}\n\n$\\displaystyle {one.definition}$" for one in EVERY)

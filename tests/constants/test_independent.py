@@ -144,6 +144,7 @@ def test_smallest_singular_values_of_simulated_square_matrices():
     assert np.median(t) == pytest.approx(constants.square_smallest_singular_value_median.value, abs=0.055)
 
 
+@pytest.mark.exhaustive
 def test_fitted_weibull_laws_spread_and_correlate_as_said():
     # 3000 fits of 4000 weights: standard deviations to 5 sd of 1.3 %, the correlation to 5 sd of 0.018.
     number, fits = 4000, 3000

@@ -41,6 +41,7 @@ def correlation(first, second):
     return r, np.std(x * y - r * (x**2 + y**2) / 2) / np.sqrt(x.size)
 
 
+@pytest.mark.exhaustive
 def test_each_head_alone_has_the_law_of_low_rank_product(thin):
     alone = draw_spectra(low_rank_product(D_MODEL, D_HEAD), DRAWS, seed=3)
     expected = spectral_statistics(np.concatenate([chunk.singular_values for chunk in alone]))

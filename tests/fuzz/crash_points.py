@@ -250,7 +250,7 @@ def _after(
         return f"more than a line of error: {ended.last_words()}"
     now = _contents(folder)
     for name in command.outputs:
-        allowed = (expected[name],) if ended.status == 0 else (_before(name), expected[name])
+        allowed = (expected[name],) if ended.status == 0 else (_kept(_before(name)), expected[name])
         if now.get(name) not in allowed:
             return f"{name} is {'gone' if name not in now else 'neither the old nor the new'}, status {ended.status}"
     kept = [name for name in inputs if ".chunks/" not in name]  # which go when the table is there
@@ -329,6 +329,9 @@ def _contents(folder: Path) -> dict[str, bytes]:
     found = {}
     for path in folder.rglob("*"):
         if path.is_file():
-            content = path.read_bytes()
-            found[str(path.relative_to(folder))] = content if len(content) < 64 else hashlib.sha256(content).digest()
+            found[str(path.relative_to(folder))] = _kept(path.read_bytes())
     return found
+
+
+def _kept(content: bytes) -> bytes:
+    return content if len(content) < 64 else hashlib.sha256(content).digest()

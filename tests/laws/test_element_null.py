@@ -124,6 +124,7 @@ def test_what_a_law_says_of_its_size_is_what_the_study_found():
                 assert low - 4 * error < row["size"][0] < high + 4 * error, (name, row)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("parent", DRAW)
 def test_with_more_weights_every_law_closes_in_on_the_limit(parent):
     for name in ELEMENT_STATISTICS:
@@ -220,6 +221,7 @@ def test_p_values_are_uniform(simulated, parent, n):
         assert stats.kstest(p, "uniform").pvalue > 1e-5, name
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("parent", DRAW)
 @pytest.mark.parametrize("n", [100, 300])
 def test_levels_hold_in_both_tails(simulated, parent, n):

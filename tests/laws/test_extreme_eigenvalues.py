@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma, polygamma
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, TracyWidom, largest_eigenvalue, smallest_eigenvalue
 
@@ -94,6 +95,7 @@ def test_expansions_refuse_three_eigenvalues_or_fewer(function, dims):
     assert function(dims=tuple(n + 4 for n in dims)).std() > 0.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dims", [(16, 8, 16), (65, 64, 65), (10**6, 4, 10**6), (10**12, 16, 10**12), (8,) * 5, (9, 8)])
 def test_extreme_dimensions_stay_one_law(dims):
     for side, function in FUNCTIONS.items():
@@ -179,7 +181,7 @@ def test_simulated_heads_have_this_law(simulated, d_model, d_head, draws):
 CHAINS = [((40, 16), 6000), ((40, 10, 30, 50), 4000), ((96, 8, 64), 4000), ((24, 24, 24), 4000)]
 
 
-@pytest.mark.parametrize(("dims", "draws"), CHAINS)
+@pytest.mark.parametrize(("dims", "draws"), mostly_exhaustive(CHAINS, always=1))
 def test_simulated_chains_have_this_law(simulated_chain, dims, draws):
     eigenvalues, own = simulated_chain(dims, draws)
     for self_normalized in (False, True):

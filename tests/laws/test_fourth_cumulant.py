@@ -65,6 +65,7 @@ def test_displacement_takes_sigma_normalization_and_each_factor():
     assert scaled == pytest.approx(raw, rel=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_uniform_chain_of_three_factors_moves_as_predicted():
     """3000 draws; each mean is off by more than 0.1 standard deviations, 5.5 standard errors, once in 10⁷ runs.
 

@@ -92,6 +92,7 @@ def drawn(p, q, d, n, rng):
     return np.einsum("nji,i,j->n", frame**2, p, q)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("p", "q", "d"),
     [

@@ -78,6 +78,7 @@ def test_one_factor_has_its_exact_law(m, bound):
         np.testing.assert_allclose(found, score, atol=bound)
 
 
+@pytest.mark.exhaustive
 def test_tails_towards_zero_are_powers_and_inverse_moments_end_where_they_must():
     for dims in [(16, 16), (12, 10, 12), (30, 9, 14, 16), (20, 5, 20), (16, 16, 16)]:
         law, order = smallest_eigenvalue(dims=dims, normalization="none"), inverse_moment_order(dims)
@@ -124,6 +125,7 @@ def test_dimensions_in_any_order_sigmas_and_their_estimates():
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_the_laws_of_both_kinds_of_edge_meet():
     # Mean and standard deviation of ln λ as functions of ν bend smoothly from 15 to 16, to 0.05 standard deviations.
     laws = [smallest_eigenvalue((12 + nu, 12, 12 + nu), normalization="none") for nu in (14, 15, 16, 17)]

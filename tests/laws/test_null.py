@@ -344,6 +344,7 @@ def test_draws_add_the_less_the_larger_the_rank():
 
 
 # Within 25 % and five standard errors (of 16 % at 1e-3; false-failure rate 6e-7 each, seeded).
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dims", [(12, 12, 20, 26)])
 def test_the_tails_of_entropies_and_ranks_hold_for_chains(dims):
     draws = 40000

@@ -98,6 +98,7 @@ def test_moments_tend_to_the_limiting_law():
         assert abs(near) < 1e-2 * limit and far == pytest.approx(near / 100, rel=2e-2, abs=1e-12 * limit)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("depth", "sigma", "d_model", "draws"), [(2, 0.75, 4, 20_000), (4, 0.5, 12, 20_000), (3, 0.5, 30, 4_000)]
 )

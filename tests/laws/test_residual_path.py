@@ -11,6 +11,7 @@ import pytest
 from polynomial_roots import polynomial_roots
 from scipy.integrate import IntegrationWarning
 
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.laws import FreeMultiplicativeBrownian, GaussianChain, ResidualPath, TracyWidom
 
@@ -177,7 +178,9 @@ def test_the_last_doubles_inside_the_edges_are_regular(law):
             np.testing.assert_allclose(log.cdf(y), 0.0 if inward > 0 else 1.0, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("depth", "sigma"), [(1, 0.5), (2, 1.0), (4, 0.5), (4, 2.0), (6, 1.0)])
+@pytest.mark.parametrize(
+    ("depth", "sigma"), mostly_exhaustive([(1, 0.5), (2, 1.0), (4, 0.5), (4, 2.0), (6, 1.0)], always=2)
+)
 def test_pdf_agrees_with_the_polynomial_in_60_digits(depth, sigma):
     law = ResidualPath(depth, sigma)
     with mpmath.workdps(60):

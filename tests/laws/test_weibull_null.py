@@ -175,6 +175,7 @@ def test_z_scores_of_simulated_samples_are_standard_normal(half_normal_fits, n):
         assert stats.kstest(null.scale.p_value(scale, n), "uniform").pvalue > 1e-5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["normal", "uniform", "laplace"])
 def test_biases_of_order_one_over_n_are_those_of_simulated_samples(name):
     draw = {

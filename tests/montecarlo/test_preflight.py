@@ -67,6 +67,7 @@ def test_draws_whose_results_no_memory_holds():
         simulate_grouped_query(8, 4, 2, 10**11)
 
 
+@pytest.mark.exhaustive
 def test_a_thousand_million_draws_of_elements_take_the_memory_of_one():
     tracemalloc.start()
     first = next(draw_elements(low_rank_product(16, 4, "dense"), 10**9, 0, cores=1))

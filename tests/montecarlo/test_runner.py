@@ -14,6 +14,7 @@ import pytest
 from threadpoolctl import threadpool_info
 from waves import Waves
 
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import low_rank_product
 from rmtbase.errors import AllocationError, ParameterError
 from rmtbase.linalg import SOLVERS
@@ -102,7 +103,7 @@ def test_the_last_indices_are_drawn_and_none_beyond():
         draw_spectra(ENSEMBLE, 3, 0, start=MAX_DRAWS - 2)
 
 
-@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("precision", mostly_exhaustive(["float64", "float32"], always=1))
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_every_solver_finds_the_same_spectra(solver, precision):
     expected, norms = spectra(5, precision=precision, solver="svd")

@@ -78,6 +78,7 @@ def little(tmp_path):
     return store, path, path.read_bytes()
 
 
+@pytest.mark.exhaustive
 def test_a_flipped_bit_anywhere_is_found(little):
     store, path, good = little
     plan = store.plan
@@ -90,6 +91,7 @@ def test_a_flipped_bit_anywhere_is_found(little):
     assert store.unsound(plan.chunks[0]) is None
 
 
+@pytest.mark.exhaustive
 def test_a_chunk_cut_anywhere_is_found(little):
     store, path, good = little
     plan = store.plan

@@ -34,7 +34,7 @@ PLANS = {
 }
 
 
-SOME = mostly_exhaustive(PLANS, always={"chains", "paths", "initialised"})
+SOME = mostly_exhaustive(PLANS, always={"chains", "paths"})
 
 
 @pytest.fixture(scope="module", params=SOME, ids=str)

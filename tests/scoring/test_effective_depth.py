@@ -135,6 +135,7 @@ def test_kolmogorov_smirnov_is_scipys_at_the_best_of_all_scales(depth, part, mat
     assert min(at(one) for one in around) >= distance - 1e-5
 
 
+@pytest.mark.exhaustive
 def test_a_spectrum_of_the_laws_own_quantiles_is_at_no_distance():
     quantiles = np.sqrt(ResidualPath(5, 1.0).ppf((np.arange(200) + 0.5) / 200))
     depths = [3, 4, 5, 6, 8]

@@ -30,6 +30,7 @@ def untrained():
     return [heavy_tails(rng.standard_normal(SHAPE), draws=39) for _ in range(8)]
 
 
+@pytest.mark.exhaustive
 def test_matrices_that_learned_nothing_are_no_power_law_more_often_than_the_level(untrained):
     # 0.4 of 8 at 0.05; 5 have a probability of 2e-5, and of 1e-4 with what 39 draws shared by all add.
     assert sum(one.p_value <= 0.05 for one in untrained) <= 4 >= sum(one.is_power_law for one in untrained)

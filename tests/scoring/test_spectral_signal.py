@@ -28,6 +28,7 @@ def threshold(dims):
     return RankOneSpike(dims=dims, factor=0, normalization="none").threshold
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dims", [W_QK, MATRIX, (40, 200), (60, 30, 20, 50)], ids=str)
 def test_noise_has_a_direction_as_often_as_the_level_says(dims):
     found = spectral_signal(spectra(dims, [], 200), dims)

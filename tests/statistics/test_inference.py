@@ -122,6 +122,7 @@ def test_a_test_that_was_not_made_does_not_count_in_the_combination():
     assert cauchy_combination(np.empty((2, 0))).shape == (2,)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.95, 1.0])
 def test_combination_of_correlated_tests_has_its_level(correlation):
     # Eight normal tests. At independence and at identity the combination is uniform; between, its size is above a

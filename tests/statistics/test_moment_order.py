@@ -49,7 +49,9 @@ def test_tail_of_the_smallest_eigenvalue_has_the_exponent_of_the_nearest_dimensi
     assert all(abs(math.log(found / other)) > abs(math.log(found / inverse_moment_order(dims))) for other in others)
 
 
-@pytest.mark.parametrize("dims", [(2, 2, 2), (3, 2, 3), (4, 2, 4), (2, 2, 2, 2)])
+@pytest.mark.parametrize(
+    "dims", mostly_exhaustive(zip([(2, 2, 2), (3, 2, 3), (4, 2, 4), (2, 2, 2, 2)], strict=True), always=1)
+)
 def test_ties_slow_the_tail_by_logarithms_alone(dims):
     order = inverse_moment_order(dims)
     values = smallest_eigenvalues(dims, np.random.default_rng(1))

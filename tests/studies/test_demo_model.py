@@ -128,6 +128,7 @@ def test_recorded_results_and_index_agree():
         assert score["bytes_scored"] == results["ngram"]["bytes_scored"]
 
 
+@pytest.mark.exhaustive
 def test_training_and_held_out_files_are_disjoint_and_both_sides_are_populated():
     paths = corpus.source_paths(corpus.standard_library())
     kept_out = {path for path in paths if corpus.is_held_out(path)}

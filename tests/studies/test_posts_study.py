@@ -43,6 +43,7 @@ def is_same(found, kept):
     return found == kept
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", POSTS)
 def test_the_rows_in_the_tree_are_those_of_the_demos_scores(name, demo):
     found, kept = rows_of(name, demo), results(name)["rows"]

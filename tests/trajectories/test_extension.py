@@ -77,6 +77,7 @@ def test_checkpoint_that_is_there_no_more_stays_in_the_file(run_folder, output, 
     assert scored == ["step-10", "step-40"]
 
 
+@pytest.mark.exhaustive
 def test_extension_that_is_stopped_leaves_the_old_file_and_goes_on(run_folder, output, scored, monkeypatch):
     before = output.read_bytes()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -57,6 +57,7 @@ def test_run_that_is_killed_and_gone_on_with_gives_the_same_file_to_the_bit(many
     assert [path.name for path in tmp_path.iterdir()] == ["traj.nc"]
 
 
+@pytest.mark.exhaustive
 def test_run_that_is_stopped_as_it_writes_the_file_goes_on_to_the_same_one(many, uninterrupted, tmp_path, monkeypatch):
     def stop(*arguments):
         raise KeyboardInterrupt

@@ -49,6 +49,7 @@ def test_file_is_the_tree_and_holds_every_step(tree, whole_run, tmp_path):
     assert not path.with_name("traj.nc.steps").exists()
 
 
+@pytest.mark.exhaustive
 def test_elements_of_heads_are_in_the_file_and_their_group_can_be_read_alone(whole_run, tmp_path):
     path = tmp_path / "traj.nc"
     made = rmtbase.trajectory(whole_run, ["step-0", "step-40"], path, elements="factors")

@@ -13,6 +13,7 @@ from scipy.stats import norm
 from tensorboardX.proto.event_pb2 import Event
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import NonFiniteError, ParameterError, TableError
 from rmtbase.models import open_model
 from rmtbase.nulls import Gaussian
@@ -288,7 +289,7 @@ def runs_of_looks(moved, heads, runs=4000, looks=50, draws=51_200):
 # 4 000 runs of fixed seeds for each of 4 ways in which looks depend on each other, from the same to independent. The
 # bound allows three standard errors: falsely crossed in one of 700 cells, were the level spent to the last.
 @pytest.mark.parametrize("planned", [50, None])
-@pytest.mark.parametrize("moved", [0.0, 0.05, 0.3, 1.0])
+@pytest.mark.parametrize("moved", mostly_exhaustive([0.0, 0.05, 0.3, 1.0], always=2))
 def test_runs_that_learn_nothing_raise_no_more_alarms_than_the_level(moved, planned):
     p_value, floor = runs_of_looks(moved, heads=8)
     spending = Spending.of(8, floor, planned)

@@ -17,18 +17,18 @@ from rmtbase.drawing.axes import (
     MARKERS,
     finished,
     fit_texts,
-    grid_of_axes,
     literal,
     model_title,
     new_figure,
     noun_of,
-    themed_axes,
+    own_axes,
+    styled,
 )
-from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
 from rmtbase.drawing.groups import heads_of, null_of
 from rmtbase.drawing.layout import figure_style, legend_of_all
 from rmtbase.drawing.scales import log_axis
-from rmtbase.drawing.theme import Theme
+from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.figures._eigenvalues import BANDS, farthest_middle_nearest, null_quantiles, null_scales
 from rmtbase.tables import circuit_of, heads_present, layer_names
@@ -75,9 +75,10 @@ def head_eigenvalues(
     Raises:
         ParameterError: no scores tree, or no such head.
     """
-    ax, theme = themed_axes(ax, theme, scores)
+    theme = as_theme(theme)
     heads = _heads_of_layers(scores, [layer])
     one = _one_of(heads, layer, head)
+    ax = own_axes(ax, theme, scores)
     _by_rank(ax, one, theme.null, theme.observed, "eigenvalues", "null, 1–99 % at its σ", ".")
     _rank_axes(ax, scores, heads.values())
     return finished(ax, theme, one.name, legend)
@@ -111,9 +112,10 @@ def head_eigenvalue_density(
     Raises:
         ParameterError: no scores tree, or no such head.
     """
-    ax, theme = themed_axes(ax, theme, scores)
+    theme = as_theme(theme)
     heads = _heads_of_layers(scores, [layer])
     one, edges = _one_of(heads, layer, head), _edges(heads.values())
+    ax = own_axes(ax, theme, scores)
     ax.stairs(_share(one, edges), np.exp(edges), fill=True, color=theme.observed, alpha=0.45, label="eigenvalues")
     ax.stairs(_expected(one, edges), np.exp(edges), color=theme.null, linewidth=1.3, label="null at its σ, expected")
     _density_axes(ax, edges)
@@ -152,7 +154,9 @@ def head_spectra(
     width = width or 9.6
     columns = 2 if width >= 6.0 else 1
     figure = new_figure(theme, width, 4.2 if columns == 2 else 6.6, model_title(scores))
-    left, right = grid_of_axes(figure, theme, 2 // columns, columns).flat
+    left, right = figure.subplots(2 // columns, columns, squeeze=False, subplot_kw={"axes_class": ThemedAxes}).flat
+    for ax in (left, right):
+        styled(ax, theme)
     every = _heads_of_layers(scores, [layer for layer, _ in named])
     drawn = [_one_of(every, *place) for place in named]
     edges = _edges(drawn)
