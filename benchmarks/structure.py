@@ -6,7 +6,7 @@ Of each package of ``src/rmtbase``, with each kind of result as a package of its
 * public names: those in ``__all__`` of the package and of the packages in it;
 * open names: functions, classes and constants without an underscore, in modules without one, that no ``__all__`` lists;
 * the share of lines that import statements take;
-* the options of all commands, each counted once for each command that has it.
+* the options of all commands, each counted once for each command that has it, and those of the application.
 
 Three runs are traced with ``sys.setprofile``, each in a fresh process with an empty cache:
 
@@ -16,7 +16,8 @@ Three runs are traced with ``sys.setprofile``, each in a fresh process with an e
 
 A package change is a call of a function of one package by a function of another, in the main thread. Calls through
 other libraries count; calls during an import do not. ``package changes`` takes ``results`` as one package, ``with kinds
-apart`` each kind of result by itself; ``of all threads`` includes other threads, whose number varies a little.
+apart`` each kind of result by itself, ``between folders`` leaves out the modules beside the packages (checks of
+parameters, errors, text); ``of all threads`` includes other threads, whose number varies a little.
 ``files`` are those with a function that was called.
 
     python benchmarks/structure.py [NAME=CHECKOUT ...] [--output FILE]
@@ -81,6 +82,7 @@ def measured(checkout: Path) -> dict[str, Any]:
     return {
         "total": {**total, "public names below rmtbase": total["public names"] - packages["rmtbase"]["public names"]},
         "share of import lines": round(total["import lines"] / total["lines"], 4),
+        "options of the application": len(options.pop("rmtbase")),
         "options": {"total": sum(map(len, options.values())), **{name: len(held) for name, held in options.items()}},
         "packages": {name: dict(held) for name, held in packages.items()},
         "traces": {run: inside(checkout, run) for run in RUNS},
@@ -138,15 +140,15 @@ def public_names() -> dict[str, list[str]]:
 
 
 def options_of_commands() -> dict[str, list[str]]:
-    """List the options of each command, without its arguments and ``--help``."""
+    """List the options of the application and of each command, without arguments and ``--help``."""
     from typer.main import get_command
 
     from rmtbase.cli import _app
 
-    commands: Any = get_command(_app.app)
+    application: Any = get_command(_app.app)
     return {
         name: [one.name for one in command.params if one.param_type_name == "option" and one.name != "help"]
-        for name, command in commands.commands.items()
+        for name, command in {"rmtbase": application, **application.commands}.items()
     }
 
 
@@ -191,7 +193,9 @@ class Trace:
         is_change = by is not None and by.partition(".")[0] != package.partition(".")[0]
         self._counts["of all threads"] += is_change
         if threading.current_thread() is threading.main_thread():
-            self._counts.update({"calls": 1, "package changes": is_change, "with kinds apart": apart})
+            between = is_change and "rmtbase" not in (by, package)
+            counts = {"package changes": is_change, "between folders": between, "with kinds apart": apart}
+            self._counts.update({"calls": 1, **counts})
             if apart:
                 self._between[f"{by} > {package}"] += 1
 
@@ -267,9 +271,11 @@ def shown(results: dict[str, Any]) -> str:
         for name in ("lines", "files", "public names", "open names"):
             rows.setdefault(name, []).append(str(result["total"].get(name, 0)))
         rows.setdefault("import lines", []).append(f"{result['share of import lines']:.1%}")
-        rows.setdefault("options", []).append(str(result["options"]["total"]))
+        rows.setdefault("options of commands", []).append(str(result["options"]["total"]))
+        rows.setdefault("options of the application", []).append(str(result["options of the application"]))
         for run, counted in result["traces"].items():
             rows.setdefault(f"{run}: package changes", []).append(str(counted["package changes"]))
+            rows.setdefault(f"{run}: between folders", []).append(str(counted["between folders"]))
             rows.setdefault(f"{run}: with kinds apart", []).append(str(counted["with kinds apart"]))
             rows.setdefault(f"{run}: packages, files", []).append(f"{counted['packages']}, {counted['files']}")
     lines = [f"{'':28}" + "".join(f"{name:>12}" for name in results)]

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import written
 from entries import Entries
@@ -84,8 +85,8 @@ GOOD = (
     "plot demo.nc -o demo",
     "plot spectra.nc -o spectra",
     "plot axes.nc -o axes",
-    "depth demo --max-depth 4 --draws 19 --component mlp_in --width 32 -o depth.nc",
-    "depth demo --max-depth 3 --draws 19 --component attention_query --width 32 --part update --json",
+    "depth demo --max-depth 4 --draws 19 --component mlp_in -o depth.nc",
+    "depth demo --max-depth 3 --draws 19 --component attention_query --part update --json",
     "plot depth.nc -o depth",
     "doctor",
     "doctor --json",
@@ -138,6 +139,47 @@ WRONG = (
     "demo --out notes.txt",
 )
 
+NOW: dict[str, str | None] = {
+    f"baseline {SMALL} --draws 60 --no-sample --keep-chunks -o kept.nc": f"baseline {SMALL} --draws 60 -o kept.nc",
+    "baseline --d-model 24 --d-head 24 --draws 60 --normalization none --precision float32 --json -o square.nc": None,
+    "baseline --model gpt2 --draws 4 -o gpt2.nc": "baseline gpt2 --draws 4 -o gpt2.nc",
+    "baseline --plan plan.toml": "baseline plan.toml",
+    "baseline --plan plan.toml --json -o again.nc": "baseline plan.toml --json -o again.nc",
+    "baseline --plan elements.toml": "baseline elements.toml",
+    "score demo -o demo.nc --csv demo.csv --report demo.html": "score demo -o demo.nc -o demo.html",
+    "score demo --baseline analytic -o analytic.nc --csv analytic.csv --report analytic.html --json": (
+        "score demo --null analytic -o analytic.nc -o analytic.html --json"
+    ),
+    "score demo --null signs --draws 99 --report signs.html -o signs.nc --csv signs.csv": (
+        "score demo --null signs --draws 99 -o signs.html -o signs.nc"
+    ),
+    "score demo --null axes --draws 99 --report axes.html -o axes.nc --json": (
+        "score demo --null axes --draws 99 -o axes.html -o axes.nc --json"
+    ),
+    "score demo --matrices spectra -o spectra.nc --revision step-200": (
+        "score demo@step-200 --matrices spectra -o spectra.nc"
+    ),
+    "demo --out demo": "demo -o demo",
+    "constants --format json": "constants --json",
+    "constants --format bibtex": None,
+    "constants tracy_widom_1_mean --format json": "constants tracy_widom_1_mean --json",
+    "cite product_upper_edge --format apa": None,
+    f"baseline {SMALL} --precision half": None,
+    "baseline --plan wrong.toml": "baseline wrong.toml",
+    f"baseline --plan plan.toml {SMALL}": f"baseline plan.toml {SMALL}",
+    "baseline --plan none.toml": "baseline none.toml",
+    f"baseline {SMALL} --processes 2": None,
+    "score demo --baseline notes.txt": "score demo --null notes.txt",
+    "score demo --baseline demo.nc": "score demo --null demo.nc",
+    "score demo --baseline none.nc": "score demo --null none.nc",
+    "score demo --null axes --baseline null.nc": None,
+    "score demo --revision step-x": "score demo@step-x",
+    "score demo -o same.nc --csv same.nc": "score demo -o same.nc -o same.nc",
+    "depth demo --distance ks": None,
+    "demo --out notes.txt": "demo -o notes.txt",
+}
+"""Commands that are spelled otherwise since 9a2bad0, and None for those that are gone."""
+
 PROCESSES = frozenset(
     {"", "--version", "--help", GOOD[3 + len(COMMANDS)], "score demo --json", "--wat", "plot none.nc"}
 )
@@ -151,18 +193,31 @@ def collect(entries: Entries) -> None:
         for name, text in FILES.items():
             (root / name).write_text(text)
         seen = _files(root)
+        now = {} if _is_of_before() else NOW
         for command in (*GOOD, *WRONG):
-            status, out, err = (_process if command in PROCESSES else _here)(command.split(), root)
+            if (spelled := now.get(command, command)) is None:
+                continue
+            status, out, err = (_process if command in PROCESSES else _here)(spelled.split(), root)
             label = f"rmtbase {command}"
             entries.add(f"{label} [status]", status)
             entries.add(f"{label} [stdout]", _told(out, root))
             entries.add(f"{label} [stderr]", _told(err, root))
-            now = _files(root)
-            entries.add(f"{label} [files]", "\n".join(sorted(name for name in now if now[name] != seen.get(name))))
-            for name in (name for name in now if now[name] != seen.get(name)):
+            files = _files(root)
+            entries.add(f"{label} [files]", "\n".join(sorted(name for name in files if files[name] != seen.get(name))))
+            for name in (name for name in files if files[name] != seen.get(name)):
                 entries.take(f"{label} > {name}", lambda name=name: written.contents(root / name))
-            entries.add(f"{label} [gone]", "\n".join(sorted(set(seen) - set(now))))
-            seen = now
+            entries.add(f"{label} [gone]", "\n".join(sorted(set(seen) - set(files))))
+            seen = files
+
+
+def _is_of_before() -> bool:
+    """Return whether this installation has the options of 9a2bad0."""
+    from typer.main import get_command
+
+    from rmtbase.cli import _app
+
+    score: Any = get_command(_app.app)
+    return any(one.name == "report" for one in score.commands["score"].params)
 
 
 def _process(arguments: list[str], folder: Path) -> tuple[int, str, str]:

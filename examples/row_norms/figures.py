@@ -5,15 +5,14 @@ from typing import Any
 import xarray as xr
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import own_axes
+from rmtbase.drawing.axes import themed_axes
 from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 
 
 def largest_row_shares(table: xr.Dataset, *, ax: Axes | None = None, theme: Theme | str = "light") -> Axes:
     """Draw the largest share of a row of each head; heads with q < 0.05 are filled."""
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, table)
+    ax, theme = themed_axes(ax, theme, table)
     for color, component in zip(theme.series, table["component"].values.tolist(), strict=False):
         here = table.sel(component=component)
         for layer in range(table.sizes["layer"]):

@@ -32,7 +32,7 @@ from rmtbase.results.comparison import (
     shape_drift,
     significant_class,
 )
-from rmtbase.results.comparison._published_models import PUBLISHED_MODELS
+from rmtbase.results.comparison._scale_law import PUBLISHED_MODELS
 from rmtbase.statistics import weibull_fit
 
 PYTHIA = [model for model in PUBLISHED_MODELS if model.name.startswith("Pythia")]

@@ -38,7 +38,7 @@ def atlas(table, demo_table):
 
 def ship(monkeypatch, path):
     """Put an atlas in the place of the shipped one."""
-    monkeypatch.setattr("rmtbase.nulls.atlas_case", lambda d_model, d_head: atlas_case(d_model, d_head, path))
+    monkeypatch.setattr("rmtbase.nulls._gaussian.atlas_case", lambda d_model, d_head: atlas_case(d_model, d_head, path))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from scipy import integrate, special, stats
 from exhaustive import mostly_exhaustive
 from rmtbase import laws, statistics
 from rmtbase.errors import FitError, ParameterError
-from rmtbase.statistics import ELEMENT_STATISTICS, MOMENT_STATISTICS, element_sketch, element_statistics
+from rmtbase.statistics import ELEMENT_STATISTICS, MOMENT_STATISTICS, element_sketch, element_statistics, reason_against
 
 LAWS = {
     "normal": stats.norm(0.001, 0.02),
@@ -199,12 +199,12 @@ def test_rounding_moves_no_statistic_by_its_standard_error(dtype):
 def test_rounded_normal_weights_are_suitable_for_every_statistic(dtype, sigma):
     for n in (100, 3000, 100_000):
         sketch = element_sketch([(normal(n) / 0.02 * sigma).astype(dtype)])
-        assert {sketch.unsuitable(name) for name in ELEMENT_STATISTICS} == {""}
+        assert {reason_against(sketch, name) for name in ELEMENT_STATISTICS} == {""}
 
 
 def reasons(numbers):
     sketch = element_sketch([numbers])
-    found = {name: sketch.unsuitable(name) for name in ELEMENT_STATISTICS}
+    found = {name: reason_against(sketch, name) for name in ELEMENT_STATISTICS}
     values = element_statistics(sketch)
     np.testing.assert_array_equal(np.isnan(values), [bool(reason) for reason in found.values()])
     return found

@@ -14,7 +14,6 @@ from mpmath import mp
 from rmtbase.constants._bibliography import bibtex
 from rmtbase.constants._conditions import Conditions, Scale
 from rmtbase.constants._digits import Computation, Number, agreed_digits, significant
-from rmtbase.constants._oeis import OEIS
 from rmtbase.constants._real import NamedReal
 from rmtbase.constants._software import software
 from rmtbase.errors import ParameterError
@@ -49,6 +48,16 @@ KINDS_OF_ERROR = {
     "statistical": "one standard error of an estimate",
 }
 """Meaning of :attr:`Constant.error`, by the first word of ``uncertainty``."""
+OEIS = {
+    "rmtbase:constants.v1/zeta_prime_minus_one": "A084448",
+    "rmtbase:constants.v1/square_product_upper_singular_edge": "A104956",
+    "rmtbase:constants.v1/square_product_spike_threshold": "A002194",
+    "rmtbase:constants.v1/laplace_anchor_scale": "A010503",
+}
+"""Sequence of the On-Line Encyclopedia of Integer Sequences with the digits of a constant, by identifier.
+
+Digits are those of the absolute value: A084448 has the digits of -ζ'(-1). ``tests/constants/test_release.py`` compares
+them with those of rmtbase."""
 
 
 @dataclass(frozen=True)

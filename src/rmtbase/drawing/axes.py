@@ -21,7 +21,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
-from rmtbase.drawing.theme import Theme
+from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.shown import shown
 from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, layer_numbers, layer_stacks
@@ -67,9 +67,22 @@ def new_axes(figure: ThemedFigure, theme: Theme) -> Axes:
     return styled(figure.add_subplot(axes_class=ThemedAxes), theme)
 
 
-def own_axes(ax: Axes | None, theme: Theme, table: object = None) -> Axes:
-    """Return the given axes unchanged, or new ones in the theme, titled with the name of the table's model."""
-    return new_axes(new_figure(theme, title=model_title(table)), theme) if ax is None else ax
+def themed_axes(ax: Axes | None, theme: Theme | str, table: object = None) -> tuple[Axes, Theme]:
+    """Return the given axes unchanged, or new ones titled with the name of the table's model; and the theme.
+
+    Raises:
+        ParameterError: no theme has the name.
+    """
+    theme = as_theme(theme)
+    return new_axes(new_figure(theme, title=model_title(table)), theme) if ax is None else ax, theme
+
+
+def grid_of_axes(figure: ThemedFigure, theme: Theme, rows: int, columns: int, **options: Any) -> np.ndarray:
+    """Add rows and columns of axes to a figure; the options are those of ``Figure.subplots``."""
+    grid = figure.subplots(rows, columns, squeeze=False, subplot_kw={"axes_class": ThemedAxes}, **options)
+    for ax in grid.flat:
+        styled(ax, theme)
+    return grid
 
 
 def model_title(table: object) -> str:
@@ -99,6 +112,13 @@ def styled(ax: Axes, theme: Theme) -> Axes:
     ax.grid(color=theme.grid, linewidth=0.6)
     ax.set_axisbelow(True)
     return ax
+
+
+def without_frame(ax: Axes) -> None:
+    """Hide the spines, grid and tick marks of axes, as a map of cells needs none."""
+    ax.grid(False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(length=0)
 
 
 def titled(ax: Axes, title: str, theme: Theme) -> None:
@@ -343,9 +363,7 @@ def rows_axis(ax: Axes, layers: Sequence[int], table: xr.Dataset, theme: Theme, 
     for place in np.flatnonzero(np.diff(rows)):
         ax.axhline(place + 0.5, color=theme.surface, linewidth=0.8)
     ax.set_ylim(len(rows) - 0.5, -2.5 if null else -0.5)
-    ax.tick_params(length=0)
-    ax.grid(False)
-    ax.spines[["left", "bottom"]].set_visible(False)
+    without_frame(ax)
     ax.set_ylabel("layer, a row for each head")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
@@ -28,6 +29,7 @@ MOST_CELLS = 20_000
 """Largest number of cells of a map that is drawn cell by cell; larger maps are drawn as images."""
 
 _Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, beginning with no evidence
+_HUGE = 1e300
 _RATIOS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
@@ -49,8 +51,26 @@ class ColorScale:
     colors: Callable[[Theme], Sequence[str]]
     on_scale: Callable[[np.ndarray], np.ndarray] = np.asarray
 
-    def of(self, theme: Theme) -> tuple[Colormap, BoundaryNorm]:
-        """Return the colour map in a theme, and the levels on the map's scale; missing values have no colour."""
+    def fill(
+        self,
+        ax: Axes,
+        x: Float[np.ndarray, " x"],
+        y: Float[np.ndarray, " y"],
+        values: Float[np.ndarray, "row column"],
+        theme: Theme,
+    ) -> None:
+        """Colour the cells between the edges x and y by their values; missing values have no colour."""
+        cmap, norm = self._colors(theme)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shown = self.on_scale(values)
+        # Matplotlib would give no colour to infinite numbers, such as the logarithm of zero.
+        shown = np.clip(shown, -_HUGE, _HUGE)
+        ax.pcolormesh(
+            x, y, np.ma.masked_invalid(shown), cmap=cmap, norm=norm, linewidth=0, rasterized=values.size > MOST_CELLS
+        )
+
+    def _colors(self, theme: Theme) -> tuple[Colormap, BoundaryNorm]:
+        """Return the colour map in a theme, and the levels on the map's scale."""
         colours = list(self.colors(theme))
         cmap = ListedColormap(colours).with_extremes(under=colours[0], over=colours[-1], bad=(0, 0, 0, 0))
         return cmap, BoundaryNorm(self.on_scale(np.array(self.levels)).tolist(), cmap.N, extend="both")
@@ -64,7 +84,7 @@ class ColorScale:
         theme, all_axes = as_theme(theme), [axes] if isinstance(axes, Axes) else list(axes)
         if not all_axes:
             raise ParameterError("axes", axes, "at least one")
-        cmap, norm = self.of(theme)
+        cmap, norm = self._colors(theme)
         bar = all_axes[0].get_figure().colorbar(  # type: ignore[union-attr]  # axes always lie in a figure
             ScalarMappable(norm, cmap), ax=all_axes, spacing="uniform", ticks=norm.boundaries, extendfrac=0.07,
             aspect=26, pad=0.02,

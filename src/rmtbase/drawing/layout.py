@@ -13,13 +13,13 @@ from matplotlib.axes import Axes
 from rmtbase.drawing.axes import (
     add_legend,
     fit_texts,
+    grid_of_axes,
     legend_columns,
     legend_height,
     model_title,
     new_axes,
     new_figure,
     panel_size,
-    styled,
 )
 from rmtbase.drawing.figure import FiguresByName, ThemedFigure
 from rmtbase.drawing.theme import Theme, as_theme
@@ -132,10 +132,10 @@ def panels(
     height *= min(1.0, max(0.72, width / columns / panel))
     rows = -(-len(options_of) // columns)
     figure = new_figure(style.theme, width, height * rows, title)
-    grid = figure.subplots(rows, columns, sharex=share_x, sharey=share_y, squeeze=False)
+    grid = grid_of_axes(figure, style.theme, rows, columns, sharex=share_x, sharey=share_y)
     for place, (ax, options) in enumerate(zip(grid.flat, options_of.values(), strict=False)):
         options = dict(options)
-        plot(options.pop("table"), ax=styled(ax, style.theme), theme=style.theme, **options)
+        plot(options.pop("table"), ax=ax, theme=style.theme, **options)
         label = ax.get_xlabel()
         if share_y:
             ax.label_outer()

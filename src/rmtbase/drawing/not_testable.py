@@ -1,6 +1,8 @@
-"""Marks for what cannot be tested: hatching or a grey cross, never a colour of a scale."""
+"""Marks of what was tested and what cannot be: dots, hatching and grey crosses, never a colour of a scale."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -8,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap
 
+from rmtbase.drawing.axes import bound
 from rmtbase.drawing.color_scales import MOST_CELLS
 from rmtbase.drawing.theme import Theme
 
@@ -36,6 +39,19 @@ def hatch_cells(ax: Axes, untested: Bool[np.ndarray, "row column"], theme: Theme
         LineCollection(list(lines.reshape(-1, 2, 2)), colors=theme.muted, linewidths=0.6, label=NOT_TESTABLE),
         autolim=False,
     )
+
+
+def dot_cells(ax: Axes, flagged: Bool[np.ndarray, "row column"], theme: Theme, **options: Any) -> None:
+    """Draw a dot that is visible on any colour in cells of a map whose centres are at integers."""
+    y, x = np.nonzero(flagged)
+    ax.plot(
+        x, y, linestyle="none", marker="o", markerfacecolor=theme.surface, markeredgecolor=theme.text, **options
+    )  # fmt: skip
+
+
+def legend_of_marks(level: float, untested: bool | np.bool_) -> str:
+    """Explain the dots of a map, and its hatching if there is any, for the map's title."""
+    return bound(f"dot: q < {level:g}") + (f"; {bound(f'hatched: {NOT_TESTABLE}')}" if untested else "")
 
 
 def cross_at_foot(ax: Axes, x: Float[np.ndarray, " place"], theme: Theme, size: float = 3.5) -> None:

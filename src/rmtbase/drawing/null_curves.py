@@ -10,9 +10,9 @@ import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import add_density, finished, own_axes, rounded
+from rmtbase.drawing.axes import add_density, finished, rounded, themed_axes
 from rmtbase.drawing.groups import null_of, require_case
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, low_rank_product, naive_marchenko_pastur
 from rmtbase.tables import CIRCUITS, Circuit, circuit_of, shapes_of
@@ -62,8 +62,7 @@ def null_spectrum(
     """
     is_tree = isinstance(table, xr.DataTree)
     found = _of_tree(table, case) if is_tree else _of_case(require_case(table, case), table.attrs)
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, table)
+    ax, theme = themed_axes(ax, theme, table)
     edges, density = found.bin_edge, found.density
     places = np.flatnonzero(density > 0)
     first, last = float(edges[places[0]]), float(edges[places[-1] + 1])

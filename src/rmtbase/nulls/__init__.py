@@ -1,7 +1,7 @@
 """Null distributions that heads are scored against. Reads tables of nulls, and needs no JAX."""
 
 from rmtbase.nulls._analytic_null import AnalyticNull
-from rmtbase.nulls._atlas_null import AtlasNull, atlas_case, atlas_path
+from rmtbase.nulls._atlas_null import RATIO, STEP, AtlasNull, atlas_case, atlas_path, count_bound, kept_ranks
 from rmtbase.nulls._fixed_spectrum import FLAT, FixedSpectrum, OrthogonalNull
 from rmtbase.nulls._gaussian import Analytic, Gaussian, Table
 from rmtbase.nulls._gaussian_null import GaussianNull, self_normalized_sample
@@ -29,7 +29,6 @@ from rmtbase.nulls._moved import without_kurtosis
 from rmtbase.nulls._names import NULLS, find_null
 from rmtbase.nulls._null import DRAWS_PER_TEST, HeadShape, Null, draws_for
 from rmtbase.nulls._null_of_file import null_of_file
-from rmtbase.nulls._order_statistics import RATIO, STEP, count_bound, kept_ranks
 from rmtbase.nulls._resampled_null import ResampledNull, edge_rank, unscored_head
 from rmtbase.nulls._resampler import Axes, Resampler, Signs
 

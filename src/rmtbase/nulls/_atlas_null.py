@@ -1,5 +1,9 @@
 """Null of one shape from an atlas, in which some order statistics of a simulation stand for its draws.
 
+The r-th smallest of n draws, x_(r), is kept for the ranks r of :func:`kept_ranks`. If the observed x is below x_(r), at
+most r - 1 draws are as small or smaller. The smallest such r - 1 over the kept ranks is never below the true count
+b, so that a Monte Carlo p-value from it is valid; and (r - 1) + 1 ≤ 1.03 (b + 1), so that it is hardly larger.
+
 This module also reads the shipped atlas, which ``sims/make_atlas.py`` makes.
 """
 
@@ -14,14 +18,21 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from jaxtyping import Float, Float32, Int
+from numpy.typing import ArrayLike
 
 from rmtbase import laws
-from rmtbase.errors import MissingFileError, TableError
+from rmtbase.errors import MissingFileError, ParameterError, TableError
 from rmtbase.laws import BINS, PROBABILITIES, histogram_edges
 from rmtbase.nulls._head_null import EDGE_LEVEL, SharedNull, case_of_shape
-from rmtbase.nulls._order_statistics import count_bound
+from rmtbase.parameters import require_real_numbers
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
 from rmtbase.tables import open_atlas_case
+
+RATIO = 1.03
+"""Largest ratio of a p-value from the kept ranks to the p-value of the full sample, except for rounding."""
+
+STEP = 2.0**-16
+"""Kept values are multiples of this, in standard deviations, rounded away from the observed values."""
 
 
 @dataclass(frozen=True, init=False)
@@ -186,3 +197,32 @@ def _case_of(path: Path, d_model: int, d_head: int) -> xr.Dataset | None:
         return open_atlas_case(path, d_model, d_head)
     except MissingFileError:  # a source tree in which it has not been made
         return None
+
+
+def kept_ranks(draws: int) -> Int[np.ndarray, " rank"]:
+    """Ranks that are kept of a sample: 1, 2, …, 33, then each as far from the last as :data:`RATIO` allows."""
+    ranks = [1]
+    while ranks[-1] < draws:
+        ranks.append(max(ranks[-1] + 1, int(RATIO * (ranks[-1] + 1))))
+    return np.array([rank for rank in ranks if rank <= draws], dtype=np.int64)
+
+
+def count_bound(
+    observed: ArrayLike, kept: ArrayLike, ranks: Int[np.ndarray, " rank"], draws: int
+) -> Int[np.ndarray, "..."]:
+    """Upper bound of the number of draws at or below each observed value; ``draws`` if no kept value is above it.
+
+    Args:
+        observed: observed values, of any shape.
+        kept: order statistics, ascending, one-dimensional.
+        ranks: ranks of the order statistics.
+        draws: number of draws.
+
+    Raises:
+        ParameterError: NaN, or order statistics that do not ascend.
+    """
+    values, sample = require_real_numbers("observed", observed), require_real_numbers("kept", kept)
+    if np.isnan(values).any() or sample.ndim != 1 or not (sample[1:] >= sample[:-1]).all() or np.isnan(sample).any():
+        raise ParameterError("observed, kept", "NaN, or values out of order", "numbers, and ascending order statistics")
+    place = np.searchsorted(sample, values, side="right")
+    return np.append(ranks - 1, draws)[place]

@@ -12,10 +12,9 @@ from typing import Any, ClassVar
 
 import xarray as xr
 
-from rmtbase import nulls
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.nulls._analytic_null import AnalyticNull
-from rmtbase.nulls._atlas_null import AtlasNull
+from rmtbase.nulls._atlas_null import AtlasNull, atlas_case
 from rmtbase.nulls._fixed_spectrum import FixedSpectrum
 from rmtbase.nulls._gaussian_null import GaussianNull
 from rmtbase.nulls._head_null import ENTRIES_IN_WORDS, NullModel, SharedNull
@@ -87,7 +86,7 @@ class Gaussian(Null):
         if of_product is None:
             return None
         try:
-            case = nulls.atlas_case(*of_product)
+            case = atlas_case(*of_product)
             if case is None or int(case.attrs["seed"]) != self.seed or int(case["draws"]) < (self.draws or 0):
                 return None
             found = AtlasNull(*of_product, case)

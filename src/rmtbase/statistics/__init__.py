@@ -8,6 +8,7 @@ from rmtbase.statistics._element_statistics import (
     ElementStatistic,
     element_statistics,
     get_element_statistic,
+    reason_against,
 )
 from rmtbase.statistics._elements import (
     CentralSums,
@@ -105,6 +106,7 @@ __all__ = [
     "power_law_fit",
     "power_law_p_value",
     "quantiles_of_stream",
+    "reason_against",
     "spectral_statistics",
     "summarize",
     "summarize_stream",

@@ -27,7 +27,6 @@ from rmtbase.statistics._element_entropy import (
     kernel_entropy,
     range_histogram_entropy,
 )
-from rmtbase.statistics._element_statistics import reason_against
 from rmtbase.statistics._elements import CentralSums, ElementMoments, span_sums
 from rmtbase.statistics._order_statistics import LMoments, NormalPlot, histogram, l_moments, normal_plot, quantiles
 from rmtbase.statistics._signed_bins import SignedBins, signed_bins
@@ -92,14 +91,6 @@ class ElementSketch:
         near = magnitudes.mean[1:] <= 8.0 * magnitudes.mean[1]
         expected = magnitudes.count[1:][near].sum() / 16.0
         return bool(magnitudes.count[0] > expected + 5.0 * math.sqrt(expected + 1.0))
-
-    def unsuitable(self, name: str) -> str:
-        """Say why these numbers have no element statistic of that name; empty if they have.
-
-        Raises:
-            ParameterError: there is no statistic of that name.
-        """
-        return reason_against(self, name)
 
     def moments(self) -> ElementMoments:
         """Moments, as :func:`element_moments` of the whole sample."""

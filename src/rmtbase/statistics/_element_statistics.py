@@ -10,17 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 from scipy import special
 
 from rmtbase.shown import in_one_line
+from rmtbase.statistics._element_sketch import ElementSketch
 from rmtbase.statistics._registry import registered
-
-if TYPE_CHECKING:
-    from rmtbase.statistics._element_sketch import ElementSketch
 
 FEWEST_ELEMENTS = 100
 """Fewest numbers for which element statistics are given; for fewer, no null is known well enough."""
@@ -193,7 +190,7 @@ def get_element_statistic(name: str) -> ElementStatistic:
 def element_statistics(
     sketch: ElementSketch, names: Iterable[str] = tuple(ELEMENT_STATISTICS)
 ) -> Float[np.ndarray, " statistic"]:
-    """Element statistics of a sketch, in the order of ``names``; NaN if ``sketch.unsuitable(name)`` gives a reason.
+    """Element statistics of a sketch, in the order of ``names``; NaN if :func:`reason_against` gives a reason.
 
     Raises:
         ParameterError: a name is unknown.
@@ -202,7 +199,11 @@ def element_statistics(
 
 
 def reason_against(sketch: ElementSketch, name: str) -> str:
-    """Say why :func:`element_statistics` gives NaN for that name; empty if it gives a number."""
+    """Say why :func:`element_statistics` gives NaN for that name; empty if it gives a number.
+
+    Raises:
+        ParameterError: there is no statistic of that name.
+    """
     return _value(sketch, get_element_statistic(name))[1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import Distribution, FloatArray
 from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._dependence import DependentStatistic, SharedNorms
-from rmtbase.laws._element._expansion import Expansion, mean_square
+from rmtbase.laws._element._expansion import Expansion, mean_square, quadratic_noise
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic
 from rmtbase.laws._element._panels import Panels, panels
 from rmtbase.laws._element._product_element import ProductElement
@@ -27,7 +27,6 @@ from rmtbase.laws._null._on_scale import IDENTITY, OnScale, Scale
 from rmtbase.laws._null._pearson import Pearson3
 from rmtbase.laws._null._self_normalised_maximum import NormalMaximum, ProductMaximum
 from rmtbase.laws._null._simulated_law import mended, simulated_quantiles
-from rmtbase.laws._null._smooth_statistic import Cumulants
 
 _FLAT = 1e-3  # E IF² below which the noise of the curvature is added
 
@@ -319,3 +318,42 @@ def _at(statistic: DependentStatistic, rows: int, columns: int, own: tuple[float
     n, (drift, second, third) = rows * columns, statistic.cumulants(rows, columns)
     mean = statistic.statistic.value + (0.0 if math.isnan(drift) else drift) / n
     return Pearson3.of(mean, (second + own[0] / n) / n, (third + own[1] / n) / n**2)
+
+
+@dataclass(frozen=True)
+class Cumulants:
+    """Cumulants of a smooth statistic of n independent weights, from its expansion about the law of the parent.
+
+    Mean ``limit`` + ``drift``/n, variance ``second``/n + ``second_next``/n², third cumulant likewise from n⁻².
+    """
+
+    limit: float
+    drift: float
+    second: float
+    third: float
+    second_next: float = 0.0
+    third_next: float = 0.0
+
+    @classmethod
+    def of(cls, statistic: Expansion, corrections: tuple[float, float] = (0.0, 0.0)) -> Cumulants:
+        """Return the cumulants for independent weights; ``corrections`` are n × the relative ones of κ₂ and κ₃."""
+        second, third = statistic.variance, statistic.third
+        return cls(
+            statistic.value,
+            0.0 if math.isnan(statistic.drift) else statistic.drift,
+            second,
+            third,
+            second * corrections[0],
+            third * corrections[1],
+        )
+
+    @classmethod
+    def with_noise(cls, statistic: Expansion) -> Cumulants:
+        """Return the cumulants with the noise of the curvature, for a statistic whose influence is small."""
+        second_next, third_next = quadratic_noise(statistic)
+        return replace(cls.of(statistic), second_next=second_next, third_next=third_next)
+
+    def at(self, n: float) -> Pearson3:
+        """Return the law with these three cumulants at n."""
+        second, third = self.second + self.second_next / n, self.third + self.third_next / n
+        return Pearson3.of(self.limit + self.drift / n, second / n, third / n**2)

@@ -10,9 +10,8 @@ from ._classes import (
     significant_class,
 )
 from ._common_origin import CommonOrigin, common_origin, fingerprint
-from ._diagnose import WEIBULL, diagnose, shape_drift, weibull_scales
+from ._diagnose import RECIPES, WEIBULL, InitialSigmas, diagnose, initial_sigmas, shape_drift, weibull_scales
 from ._groups import BetweenGroups, TwoGroups, between_groups, compare_groups
-from ._initial_recipe import RECIPES, InitialSigmas, initial_sigmas
 from ._measures import HEADLINES, measures_of
 from ._paired_growth import PairedGrowth, built_in_correlation, paired_growth
 from ._scale_law import ScaleLaw, scale_law

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -10,6 +11,7 @@ from jaxtyping import Bool, Float
 from scipy.special import ndtr
 
 from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_positive_integer
 from rmtbase.results.comparison._classes import (
     EXPERT,
     FUSED,
@@ -21,7 +23,6 @@ from rmtbase.results.comparison._classes import (
     published_class,
     significant_class,
 )
-from rmtbase.results.comparison._initial_recipe import RECIPES, initial_sigmas
 from rmtbase.results.comparison._training_budget import Training
 from rmtbase.results.scores import require_scores
 from rmtbase.statistics import benjamini_hochberg
@@ -32,6 +33,13 @@ WEIBULL = ("weibull_shape", "weibull_scale", "weibull_r_squared", "weibull_closu
 
 _SCORE = ("observed", "null_mean", "null_std", "z_score", "p_value", "q_value")
 _LEVEL = 0.05
+RECIPES = {
+    "A": "small_init and wang_init, of Pythia up to 1B: √(2/(5 d)) and 2/(L √d)",
+    "B": "normal and scaled_normal, GPT-NeoX's defaults, of Pythia-6.9B: 0.02 and 0.02/√(2 L)",
+}
+"""The two recipes of the Pythia models, by the letters of arXiv:2605.18898, appendix A.3."""
+
+_STD = 0.02
 
 
 def diagnose(scores: xr.DataTree, training: Training | None = None) -> xr.Dataset:
@@ -207,3 +215,43 @@ def matrices_of(matrices: xr.Dataset, components: tuple[str, ...]) -> Bool[np.nd
 def of_matrices(values: xr.DataArray, chosen: Bool[np.ndarray, "layer component"]) -> Float[np.ndarray, " matrix"]:
     """Values of the chosen matrices as a one-dimensional array."""
     return values.transpose("layer", "component").values[chosen]
+
+
+class InitialSigmas(NamedTuple):
+    """Standard deviations σ of initial weights.
+
+    Attributes:
+        reads: σ of matrices that read the residual stream (queries, keys, values, input projections of an MLP).
+        writes: σ of matrices that write to it (output projections of attention and of an MLP).
+    """
+
+    reads: float
+    writes: float
+
+    @property
+    def ratio(self) -> float:
+        """Ratio of ``reads`` to ``writes``: L/√10 for recipe A, √(2 L) for B."""
+        return self.reads / self.writes
+
+
+@cache
+def initial_sigmas(recipe: str, n_layers: int, d_model: int) -> InitialSigmas:
+    """Compute σ by a recipe for a model of L layers and width d, from the initializers of :mod:`rmtbase.ensembles`.
+
+    Raises:
+        ParameterError: no recipe has that name, or a size is not a positive integer.
+    """
+    from rmtbase.ensembles import INITIALIZERS, Initializer
+
+    sizes = {
+        "n_layers": require_positive_integer("n_layers", n_layers),
+        "d_model": require_positive_integer("d_model", d_model),
+    }
+    if recipe == "A":
+        drawn = ("small_init", {"d_model": sizes["d_model"]}), ("wang_init", sizes)
+    elif recipe == "B":
+        drawn = ("normal", {"std": _STD}), ("scaled_normal", {"n_layers": sizes["n_layers"], "std": _STD})
+    else:
+        raise ParameterError("recipe", recipe, f"one of {', '.join(RECIPES)}")
+    recipes = (INITIALIZERS[name].from_options(options) for name, options in drawn)
+    return InitialSigmas(*(one.law(1, 1).std for one in recipes if isinstance(one, Initializer)))

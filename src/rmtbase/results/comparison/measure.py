@@ -5,30 +5,39 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.special import ndtr
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.comparison._classes import TRANSMISSION
-from rmtbase.results.comparison._common_origin import fingerprint
-from rmtbase.results.comparison._diagnose import diagnose
-from rmtbase.results.comparison._each_model import ComparedModel, components_table, models_table, transmission_table
-from rmtbase.results.comparison._every_two import drifts_table, pairs_table
+from rmtbase.results.comparison._common_origin import common_origin, fingerprint, too_few_ways
+from rmtbase.results.comparison._diagnose import diagnose, matrices_of, of_matrices, shape_drift
+from rmtbase.results.comparison._each_model import (
+    ComparedModel,
+    all_components,
+    components_table,
+    models_table,
+    transmission_table,
+)
 from rmtbase.results.comparison._grouped import grouped_tables, require_groups
 from rmtbase.results.comparison._paired_growth import paired_growth
-from rmtbase.results.comparison._published_models import published_models
-from rmtbase.results.comparison._scale_law import scale_law
+from rmtbase.results.comparison._scale_law import published_models, scale_law
 from rmtbase.results.comparison._shape_band import shape_band
 from rmtbase.results.comparison._training_budget import Training
-from rmtbase.results.comparison._two_models import PERMUTATIONS
+from rmtbase.results.comparison._two_models import PERMUTATIONS, compare_two
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
 from rmtbase.results.scores import require_scores
 from rmtbase.results.trajectory.schema import STEP, scores_at
+from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import SCHEMA_VERSION, describe, groups_of, provenance, software_version
+
+_PER_STATISTIC = ("difference", "p_value", "adjusted_p_value")
 
 
 def compare(
@@ -168,3 +177,68 @@ def _plain(prefix: str, result: Any) -> dict[str, Any]:
     """Return the fields of a result that the schema has, each as a variable."""
     named = {f"{prefix}_{field.name}": getattr(result, field.name) for field in fields(result)}
     return {name: value for name, value in named.items() if name in COMPARISON_SCHEMA["/findings"]}
+
+
+def pairs_table(
+    models: Sequence[ComparedModel], permutations: int, seed: int, progress: Progress, warnings: list[str]
+) -> xr.Dataset:
+    """Test every pair for a common origin and for differing heads; reasons for missing tests go into ``warnings``."""
+    pairs, statistics = list(combinations(models, 2)), list(SPECTRAL_STATISTICS)
+    rows, done = [], progress.bar("comparing", len(pairs))
+    for first, second in pairs:
+        origin = common_origin(first.scores, second.scores, permutations, seed)
+        row: dict[str, Any] = {"first": first.name, "second": second.name, "duplicate": int(origin.duplicate)}
+        row |= {"alignment": origin.alignment, "alignment_p_value": origin.p_value}
+        row |= {"reordered": int(origin.reordered)}
+        row |= {"alignment_reason": origin.reason, "reason": ""}
+        row |= {"paired": 0, "n_units": 0, "omnibus_p_value": np.nan}
+        row |= {name: np.full(len(statistics), np.nan) for name in _PER_STATISTIC}
+        try:
+            found = compare_two(first.scores, second.scores, permutations, seed)
+        except ParameterError as error:
+            row["reason"] = f"{error.found}, {error.expected} needed"
+            warnings.append(f"{first.name} and {second.name}: heads cannot be compared: {row['reason']}")
+        else:
+            row |= {"paired": int(found.paired), "n_units": found.n, "omnibus_p_value": found.omnibus_p_value}
+            places = [statistics.index(name) for name in found.statistics]
+            for name in _PER_STATISTIC:
+                row[name][places] = getattr(found, name)
+            row["reason"] = too_few_ways(found.ways, permutations)
+            if not row["reason"] and np.isnan(found.omnibus_p_value):
+                row["reason"] = "no statistic that all their heads were tested by"
+        rows.append(row)
+        done(1)
+    schema = COMPARISON_SCHEMA["/pairs"]
+    variables: dict[str, Any] = {name: (schema[name].dims, [row[name] for row in rows]) for name in rows[0]}
+    variables["omnibus_q_value"] = (
+        ("pair",),
+        benjamini_hochberg([np.nan if row["reason"] else row["omnibus_p_value"] for row in rows]),
+    )
+    return xr.Dataset(variables, {"pair": _names(pairs), "statistic": statistics})
+
+
+def drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
+    """Mean Δk of each component from the first to the second model of every pair of the same sizes."""
+    pairs, components = list(combinations(models, 2)), all_components(models)
+    names = ("drift", "standard_error", "p_value")
+    values = np.full((len(names), len(pairs), len(components)), np.nan)
+    for row, (first, second) in enumerate(pairs):
+        if first.diagnosis is None or second.diagnosis is None:
+            continue
+        try:
+            each = shape_drift(first.scores, second.scores)
+        except ParameterError:  # other sizes: no drift is defined
+            continue
+        there = np.isfinite(each["drift"].transpose("layer", "component").values)
+        for place, component in enumerate(components):
+            chosen = there & matrices_of(first.matrices, (component,))
+            if chosen.any():
+                drift, error = (of_matrices(each[name], chosen) for name in names[:2])
+                mean, spread = drift.mean(), np.sqrt((error**2).sum()) / drift.size
+                values[:, row, place] = mean, spread, 2.0 * ndtr(-abs(mean / spread))
+    variables = {name: (("pair", "component"), value) for name, value in zip(names, values, strict=True)}
+    return xr.Dataset(variables, {"pair": _names(pairs), "component": components})
+
+
+def _names(pairs: Sequence[tuple[ComparedModel, ComparedModel]]) -> list[str]:
+    return [f"{first.name} | {second.name}" for first, second in pairs]

@@ -12,12 +12,21 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
-from rmtbase.drawing.axes import LEVEL, LINE_STYLES, add_legend, bound, literal, model_title, own_axes, titled
-from rmtbase.drawing.color_scales import MOST_CELLS, Z, z_colorbar
+from rmtbase.drawing.axes import (
+    LEVEL,
+    LINE_STYLES,
+    add_legend,
+    literal,
+    model_title,
+    themed_axes,
+    titled,
+    without_frame,
+)
+from rmtbase.drawing.color_scales import Z, z_colorbar
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, panels
-from rmtbase.drawing.not_testable import NOT_TESTABLE, hatch_cells
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.not_testable import NOT_TESTABLE, dot_cells, hatch_cells, legend_of_marks
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.composition.summary import ComposedPair, summarize_composition
 
@@ -61,34 +70,25 @@ def composition_heatmap(
     kind = str(held[0]) if kind is None else kind
     if kind not in held:
         raise ParameterError("kind", kind, f"one of {', '.join(held)}")
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, table)
+    ax, theme = themed_axes(ax, theme, table)
     chosen = table.sel(kind=kind).transpose("later", "earlier")
     z, q = chosen["z_score"].values, chosen["q_value"].values
-    cmap, norm = Z.of(theme)
     edges = np.arange(len(z) + 1) - 0.5
-    ax.pcolormesh(
-        edges, edges, np.ma.masked_invalid(z), cmap=cmap, norm=norm, linewidth=0, rasterized=z.size > MOST_CELLS
-    )
+    Z.fill(ax, edges, edges, z, theme)
     untested = (
         np.isnan(z) & (chosen["not_testable"].values > 0) if "not_testable" in chosen else np.zeros(z.shape, bool)
     )
     hatch_cells(ax, untested, theme)
-    later, earlier = np.nonzero(q < level)
-    ax.plot(
-        earlier, later, linestyle="none", marker="o", markersize=float(np.clip(90 / len(z), 1.0, 3.5)),
-        markerfacecolor=theme.surface, markeredgecolor=theme.text, markeredgewidth=0.4, label=f"q < {level:g}",
-    )  # fmt: skip
-    ax.grid(False)
-    ax.spines[["left", "bottom"]].set_visible(False)
-    ax.tick_params(length=0)
+    size = float(np.clip(90 / len(z), 1.0, 3.5))
+    dot_cells(ax, q < level, theme, markersize=size, markeredgewidth=0.4, label=f"q < {level:g}")
+    without_frame(ax)
     for which in ("x", "y"):
         _layers_along(ax, which, table, theme)
     ax.set(xlabel="earlier head, by layer", ylabel="later head, by layer", xlim=edges[[0, -1]], ylim=edges[[0, -1]])
     tested = int(chosen["p_value"].notnull().sum())
-    found = f"{len(later)} of {tested} pairs survive" if tested else "no pair can be tested"
-    hatched = f"; {bound(f'hatched: {NOT_TESTABLE}')}" if untested.any() else ""
-    titled(ax, f"the later head's {_READS[kind]}\n{found}; {bound(f'dot: q < {level:g}')}{hatched}", theme)
+    found = f"{(q < level).sum()} of {tested} pairs survive" if tested else "no pair can be tested"
+    marks = legend_of_marks(level, untested.any())
+    titled(ax, f"the later head's {_READS[kind]}\n{found}; {marks}", theme)
     if colorbar:
         Z.bar(ax, theme)
     return ax
@@ -121,8 +121,7 @@ def composition_graph(
         ParameterError: the table is not of compositions, or the level is no probability.
     """
     summary = summarize_composition(table, level)
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, table)
+    ax, theme = themed_axes(ax, theme, table)
     rows = _rows(table)
     place = dict(zip(table["later"].values.tolist(), zip(*rows, strict=True), strict=True))
     drawn = sorted(summary.surviving, key=lambda pair: -pair.z_score)[:MOST_EDGES]
@@ -159,9 +158,7 @@ def composition_graph(
     _rows_up(ax, table, rows[1])
     _heads_along(ax, table, rows)
     ax.set(xlabel="head", ylabel="layer")
-    ax.grid(False)
-    ax.spines[["left", "bottom"]].set_visible(False)
-    ax.tick_params(length=0)
+    without_frame(ax)
     all_pairs = sum(one.pairs for one in summary.kinds)
     said = f"{len(summary.surviving)} of {all_pairs} pairs of heads compose beyond chance, q < {level:g}"
     if summary.not_testable:

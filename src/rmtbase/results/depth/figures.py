@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import cycle
+from itertools import cycle, product
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.drawing.axes import finished, literal, model_title, new_figure, own_axes, styled
+from rmtbase.drawing.axes import finished, grid_of_axes, literal, model_title, new_figure, themed_axes
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.layout import NARROWEST, FigureRecipe, FigureStyle
 from rmtbase.drawing.not_testable import NOT_TESTABLE, cross_at_foot
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
 
@@ -55,8 +55,7 @@ def depth_profile(
     """
     matrix = _matrix(table, layer, component)
     nearest = float(matrix["effective_depth"])
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, table)
+    ax, theme = themed_axes(ax, theme, table)
     if not np.isfinite(nearest):
         ax.set_xlim(float(matrix["depth"].min()), float(matrix["depth"].max()) + 1.0)
         cross_at_foot(ax, np.array([float(matrix["depth"].mean())]), theme)
@@ -113,8 +112,7 @@ def depth_spectrum(
     unit = float(units.sel(layer=matrix["layer"], component=matrix["component"]))
     values = matrix["singular_value"].values
     values = values[np.isfinite(values)] / unit
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, table)
+    ax, theme = themed_axes(ax, theme, table)
     edges = np.linspace(0.0, widest, _BINS + 1)
     density = np.histogram(values, edges)[0] / (max(values.size, 1) * np.diff(edges))
     if not values.size:
@@ -195,12 +193,10 @@ def _every_component(table: xr.Dataset, style: FigureStyle) -> ThemedFigure:
     columns = 2 if width >= 2 * NARROWEST else 1
     rows = len(components) * 2 // columns
     figure = new_figure(style.theme, width, 2.9 * rows, model_title(table))
-    grid = figure.subplots(rows, columns, sharex="col" if columns == 2 else False, squeeze=False)
-    places = iter(grid.flat)
-    for component in components:
-        for plot in (depth_profile, depth_spectrum):
-            ax = styled(next(places), style.theme)
-            plot(table, component=component, ax=ax, theme=style.theme)
-            if columns == 2 and component != components[-1]:
-                ax.set_xlabel("")
+    grid = grid_of_axes(figure, style.theme, rows, columns, sharex="col" if columns == 2 else False)
+    places = product(components, (depth_profile, depth_spectrum))
+    for ax, (component, plot) in zip(grid.flat, places, strict=True):
+        plot(table, component=component, ax=ax, theme=style.theme)
+        if columns == 2 and component != components[-1]:
+            ax.set_xlabel("")
     return figure

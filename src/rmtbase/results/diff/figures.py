@@ -9,12 +9,12 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import LEVEL, bound, literal, model_title, own_axes, titled
+from rmtbase.drawing.axes import LEVEL, literal, model_title, themed_axes, titled
 from rmtbase.drawing.color_scales import Z, z_colorbar
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.layout import FigureRecipe, FigureStyle, panels
-from rmtbase.drawing.not_testable import NOT_TESTABLE
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.not_testable import legend_of_marks
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.figures import add_cells, components_axis
 from rmtbase.tables import matrices_present
@@ -53,8 +53,7 @@ def change_heatmap(
         raise ParameterError("tree", type(tree).__name__, "changes, as rmtbase.results.diff.diff makes them")
     if side not in _SIDES:
         raise ParameterError("side", side, f"one of {', '.join(_SIDES)}")
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, tree)
+    ax, theme = themed_axes(ax, theme, tree)
     if component is None:
         table, across = tree["matrices"].to_dataset(), "component"
         there = matrices_present(table)
@@ -69,8 +68,8 @@ def change_heatmap(
     if component is None:
         components_axis(ax, [str(one) for one in table["component"].values], theme)
     what = "" if component is None else f"{literal(component.replace('_', ' '))}, "
-    unchanged = f"; {bound(f'hatched: {NOT_TESTABLE}')}" if np.isnan(z[there]).any() else ""
-    titled(ax, f"{what}old directions of the {_SIDES[side]}\n{bound(f'dot: q < {level:g}')}{unchanged}", theme)
+    marks = legend_of_marks(level, np.isnan(z[there]).any())
+    titled(ax, f"{what}old directions of the {_SIDES[side]}\n{marks}", theme)
     if colorbar:
         Z.bar(ax, theme)
     return ax

@@ -1,10 +1,10 @@
-from ._attention import attention_class
 from ._element_scores import Elements
 from ._element_summary import ElementsSummary, summarize_elements
 from ._head_elements import ElementMode, HeadElements
 from ._heads import circuit_scores, circuits_of, layer_coordinates, require_scores, sizes_of
 from ._matrices import matrix_p_value_floors
 from ._read_matrices import LAYERS, products_of
+from ._scores_tree import attention_class
 from ._why import LEVEL, QUESTIONS, TESTS, WhySummary, summarize_why, verdict
 from .measure import MatrixMode, score, score_heads
 from .page import render

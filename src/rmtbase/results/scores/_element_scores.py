@@ -23,6 +23,7 @@ from rmtbase.statistics import (
     element_sketch,
     element_statistics,
     normal_score,
+    reason_against,
 )
 
 FIELDS = ("observed", "null_mean", "null_std", "z_score", "p_value")
@@ -113,7 +114,7 @@ def _reason(sketch: ElementSketch, statistics: Float[np.ndarray, " statistic"]) 
         return "constant, so the matrix has no shape and is not scored"
     why: dict[str, list[str]] = {}
     for name in np.array(STATISTICS)[np.isnan(statistics)].tolist():
-        why.setdefault(sketch.unsuitable(name) or "no finite number", []).append(name)
+        why.setdefault(reason_against(sketch, name) or "no finite number", []).append(name)
     return "; ".join(f"{reason}: no {_listed(names)}" for reason, names in why.items())
 
 

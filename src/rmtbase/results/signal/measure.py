@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import null_shape
 from rmtbase.heads.read_sites import SiteSpectra, read_sites, require_circuits, sites_of
-from rmtbase.linalg import single_threaded_blas
+from rmtbase.linalg import appended_rows, matrix_singular_values, single_threaded_blas
 from rmtbase.models import ONE_WAY, Difference, MatrixName, WeightMatrices, require_model
 from rmtbase.nulls import LARGEST_KURTOSIS, Null, find_null
 from rmtbase.parameters import require_flag
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.scores import layer_coordinates, products_of, sizes_of
-from rmtbase.results.signal._matrix_spectra import MatrixSpectrum, MatrixSpectrumTaker
 from rmtbase.results.signal._noise import Noise, NoiseOfHead, noise_of
 from rmtbase.results.signal._sign_flips import NO_FLOOR, SignCount, signal_of_counts
 from rmtbase.results.signal._signal_tails import tail_variables
@@ -349,3 +349,41 @@ def _attributes(
     of_kind = {"level": level, "null": null.name, "initialization": null.initialization}
     weights = {"query_key_sha256": model.fingerprint()}
     return file_attributes("signal", model, of_kind, notes, model.warnings, call, weights=weights)
+
+
+class MatrixSpectrum(NamedTuple):
+    """Spectrum of a whole matrix: its shape, its eigenvalues, and its noise."""
+
+    shape: tuple[int, int]
+    eigenvalues: Float[np.ndarray, " r"]
+    noise: NoiseOfHead
+
+
+class MatrixSpectrumTaker:
+    """Collector of the spectra of layers' matrices, each with its noise."""
+
+    def __init__(self, noise: Noise) -> None:
+        self.spectra: dict[MatrixName, MatrixSpectrum] = {}
+        self._noise = noise
+
+    def add(
+        self,
+        name: MatrixName,
+        blocks: Iterable[Shaped[np.ndarray, "row column"]],
+        shape: tuple[int, int],
+        map_spans: Callable[..., Iterable[Any]] = map,
+    ) -> None:
+        """Add the spectrum of one matrix, given in blocks of rows."""
+        triangle: Float[np.ndarray, "row column"] | None = None
+        squares = fourths = 0.0
+        flips = self._noise.flips
+        blocks = blocks if flips is None else list(blocks)
+        for block in blocks:
+            triangle = appended_rows(triangle, block)
+            square = np.square(block, dtype=np.float64)
+            squares, fourths = squares + float(square.sum()), fourths + float(np.vdot(square, square))
+        assert triangle is not None
+        kurtosis = math.prod(shape) * fourths / squares**2 - 3.0 if squares**2 > 0.0 else math.nan
+        count = None if flips is None else flips.count(np.concatenate(list(blocks)), map_draws=map_spans)
+        noise = self._noise.of_head(shape, 1, (kurtosis,) if count is None else count)
+        self.spectra[name] = MatrixSpectrum(shape, matrix_singular_values(triangle) ** 2, noise)

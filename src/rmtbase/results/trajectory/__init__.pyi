@@ -2,8 +2,7 @@ from ._alarm import ALARM_LEVEL, Spending, evidence, raised, spending_of, with_a
 from ._along_steps import joined, one_step, until
 from ._attributes import StepName, failures
 from ._checkpoint_scores import Scoring
-from ._earlier_file import earlier_file
-from .measure import trajectory
+from .measure import earlier_file, trajectory
 from .summary import Departure, StepSummary, TrajectorySummary, summarize_trajectory
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import cycle, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from rmtbase.drawing.axes import LINE_STYLES, finished, new_figure, own_axes, styled, titled
-from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
+from rmtbase.drawing.axes import LINE_STYLES, finished, grid_of_axes, new_figure, themed_axes, titled
+from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.layout import FigureStyle, legend_of_all
 from rmtbase.drawing.null_curves import eigenvalue_label
 from rmtbase.drawing.scales import log_axis, prefer_log
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.laws import GaussianChain, low_rank_product, product_element
 
@@ -74,9 +74,8 @@ def element_laws(
     Raises:
         ParameterError: another kind of table.
     """
-    theme = as_theme(theme)
+    ax, theme = themed_axes(ax, theme, table)
     cases = list(_cases(table, theme))
-    ax = own_axes(ax, theme, table)
     laws: list[Any] = [
         stats.norm(scale=case.spread) if full_rank else product_element(**case.keywords) for case in cases
     ]
@@ -106,9 +105,8 @@ def eigenvalues_by_rank(
     Returns:
         The axes: rank k of the eigenvalue, up to d_model, against λ_k. Beyond d_head all eigenvalues are zero.
     """
-    theme = as_theme(theme)
+    ax, theme = themed_axes(ax, theme, table)
     cases = list(_cases(table, theme))
-    ax = own_axes(ax, theme, table)
     probability = table["probability"].values
     places = [int(np.argmin(np.abs(probability - level))) for level in _BAND]
     largest, means = 0, []
@@ -153,9 +151,8 @@ def spectral_densities(
     Returns:
         The axes: eigenvalue λ against its density; logarithmic if the spectra have very different scales.
     """
-    theme = as_theme(theme)
+    ax, theme = themed_axes(ax, theme, table)
     cases = list(_cases(table, theme))
-    ax = own_axes(ax, theme, table)
     laws = [case.square() if full_rank else low_rank_product(**case.keywords) for case in cases]
     ends = np.array([law.support for law in laws])
     # A spectrum that begins at zero has an unbounded density there; the density of ln λ can be shown.
@@ -197,13 +194,13 @@ def baseline_panels(table: xr.Dataset, style: FigureStyle, with_full_rank: bool 
     columns = 3 if width >= 3 * _NARROWEST else 1
     rows = 3 * len(kinds) // columns
     figure = new_figure(style.theme, width, (3.6 if columns == 3 else 3.0) * rows)
-    grid = iter(figure.subplots(rows, columns, squeeze=False, subplot_kw={"axes_class": ThemedAxes}).flat)
-    for full_rank in kinds:
-        for plot in (element_laws, eigenvalues_by_rank, spectral_densities):
-            ax = plot(table, full_rank, ax=styled(next(grid), style.theme), theme=style.theme, legend=False)
-            if with_full_rank:
-                what = "$W$ of full rank" if full_rank else "$W_{QK}$"
-                titled(ax, f"{what}: {ax.get_title()}", style.theme)
+    grid = grid_of_axes(figure, style.theme, rows, columns)
+    plots = product(kinds, (element_laws, eigenvalues_by_rank, spectral_densities))
+    for ax, (full_rank, plot) in zip(grid.flat, plots, strict=True):
+        plot(table, full_rank, ax=ax, theme=style.theme, legend=False)
+        if with_full_rank:
+            what = "$W$ of full rank" if full_rank else "$W_{QK}$"
+            titled(ax, f"{what}: {ax.get_title()}", style.theme)
     legend_of_all(figure, style.theme)
     return figure
 

@@ -7,10 +7,10 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
-from rmtbase.drawing.axes import add_density, case_name, finished, own_axes, statistic_label
+from rmtbase.drawing.axes import add_density, case_name, finished, statistic_label, themed_axes
 from rmtbase.drawing.groups import require_case, require_statistic
 from rmtbase.drawing.scales import prefer_log
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 
 _MARGIN = 2.0  # margin of the axis, as a factor
@@ -49,8 +49,7 @@ def element_density(
     unit = _unit(row)
     edges = row["bin_edge"].values / unit
     density, error, law = (row[name].values * unit for name in ("density", "density_standard_error", "density_law"))
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, table)
+    ax, theme = themed_axes(ax, theme, table)
     centre = 0.5 * (edges[1:] + edges[:-1])
     add_density(ax, edges, centre, density, error, theme)
     if np.isfinite(law).any():
@@ -112,8 +111,7 @@ def element_property(
         raise ParameterError("along", along, "a size in which the cases differ")
     order = np.argsort(size)
     one = table.isel(case=order).sel(statistic=name)
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, table)
+    ax, theme = themed_axes(ax, theme, table)
     analytic = one["analytic_mean"].values
     if np.isfinite(analytic).any():
         ax.plot(size[order], analytic, color=theme.free_law, linestyle="--", linewidth=1.4, label="analytic")

@@ -12,12 +12,12 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.drawing.axes import MARKERS, finished, literal, noun_of, own_axes, rows_axis, titled
-from rmtbase.drawing.color_scales import LOG_DENSITY, MOST_CELLS, RATIO, SHARE
+from rmtbase.drawing.axes import MARKERS, finished, literal, noun_of, rows_axis, themed_axes, titled
+from rmtbase.drawing.color_scales import LOG_DENSITY, RATIO, SHARE
 from rmtbase.drawing.groups import heads_of, null_of, require_case
 from rmtbase.drawing.null_curves import case_title, chain_title
 from rmtbase.drawing.scales import log_axis, prefer_log
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.summary import farthest_distance
 from rmtbase.tables import circuit_of, heads_present, layer_names, shapes_of
@@ -77,8 +77,7 @@ def ordered_eigenvalues(
         bands, probability = [row["eigenvalue_quantile"].values[:rank]], row["probability"].values
         title = case_title(int(row["d_model"]), rank, float(row["sigma_q"]), float(row["sigma_k"]))
     bands = [_over(band, _at(band, probability, 0.5)[:, None]) for band in bands]
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, table)
+    ax, theme = themed_axes(ax, theme, table)
     k = np.arange(1, rank + 1)
     across = k if rank > 1 else np.array([0.6, 1.4])  # gives the bands of a single rank some width
     if own_nulls:
@@ -182,23 +181,16 @@ def eigenvalue_heatmap(
     layer, head = np.nonzero(heads_present(heads))
     values = heads["eigenvalue"].values[layer, head]
     medians = null_medians(scores, heads)[layer, head]
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    ax, theme = themed_axes(ax, theme, scores)
     scale = EIGENVALUE_SCALES[over]
     if over == "null":
         cells = values / np.where(medians > 0, medians, np.nan)
     else:
         null = np.nanmedian(medians, axis=0)
         cells = np.vstack([null, np.full_like(null, np.nan), values]) / np.nanmean(values)
-    cmap, norm = scale.of(theme)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shown = scale.on_scale(cells)
     above = len(cells) - len(values)
     ranks, rows = np.arange(cells.shape[1] + 1) + 0.5, np.arange(len(cells) + 1) - 0.5 - above
-    ax.pcolormesh(
-        ranks, rows, np.ma.masked_invalid(np.where(cells == 0, norm.boundaries[0] - 1, shown)), cmap=cmap, norm=norm,
-        linewidth=0, rasterized=cells.size > MOST_CELLS,
-    )  # fmt: skip
+    scale.fill(ax, ranks, rows, cells, theme)
     rows_axis(ax, layer.tolist(), heads, theme, null=bool(above))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.set(xlabel="rank $k$ of the eigenvalue, largest first", xlim=(0.5, ranks[-1]))
@@ -238,21 +230,18 @@ def eigenvalue_density_heatmap(
     heads = heads_of(scores).transpose("layer", "head", ...)
     layer, head = np.nonzero(heads_present(heads))
     values = heads["eigenvalue"].values[layer, head]
-    rows = [np.nanmedian(null_medians(scores, heads)[layer, head], axis=0), np.zeros(0), *values]
     mean = float(np.nanmean(values))
-    logs = [np.log(one[one > 0] / mean) for one in rows]
+    null = np.nanmedian(null_medians(scores, heads)[layer, head], axis=0)
+    logs = [np.log(one[one > 0] / mean) for one in (null, np.zeros(0), *values)]
     held = np.concatenate(logs) if mean > 0 else np.zeros(0)
     if not held.size:
         raise ParameterError("scores", "no eigenvalue above zero", "heads that are not all zeros")
     low, high = np.floor(10 * held.min()) / 10, np.ceil(10 * held.max() + 1e-9) / 10
     edges = np.linspace(low, high, int(np.clip(6 * values.shape[1] ** 0.5, 12, 96)) + 1)
     cells = np.array([np.histogram(one, edges)[0] / max(one.size, 1) for one in logs]) / np.diff(edges)
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
-    cmap, norm = LOG_DENSITY.of(theme)
-    shown = np.ma.masked_invalid(np.log(np.where(cells > 0, cells, np.nan)))
-    places = np.arange(len(cells) + 1) - 2.5
-    ax.pcolormesh(np.exp(edges), places, shown, cmap=cmap, norm=norm, linewidth=0, rasterized=cells.size > MOST_CELLS)
+    ax, theme = themed_axes(ax, theme, scores)
+    rows = np.arange(len(cells) + 1) - 2.5
+    LOG_DENSITY.fill(ax, np.exp(edges), rows, np.where(cells > 0, cells, np.nan), theme)
     rows_axis(ax, layer.tolist(), heads, theme, null=True)
     ax.set_xlim(np.exp(edges[0]), np.exp(edges[-1]))
     log_axis(ax, "x")

@@ -10,10 +10,10 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
-from rmtbase.drawing.axes import NORMAL_95, finished, layer_axis, own_axes, rows_axis, step_name, symbol_of, titled
-from rmtbase.drawing.color_scales import DENSITY, MAGNITUDE_DENSITY, MOST_CELLS
+from rmtbase.drawing.axes import NORMAL_95, finished, layer_axis, rows_axis, step_name, symbol_of, themed_axes, titled
+from rmtbase.drawing.color_scales import DENSITY, MAGNITUDE_DENSITY
 from rmtbase.drawing.groups import column_of, elements_of, matrices_of, require_component
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ProductElement, parents
 from rmtbase.tables import layer_numbers
@@ -82,8 +82,7 @@ def head_density(
     density, own = density / spread[..., None], own / by
     if unit == "weight":
         density, spread = density[place[0]], spread[place[0]]
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    ax, theme = themed_axes(ax, theme, scores)
     lowest = 0.5 * float(density[density > 0].min())
     baseline = lowest / 1e3 if scale == "log" else 0.0
     ax.stairs(
@@ -159,8 +158,7 @@ def head_density_heatmap(
     every, edges = _densities(table), bin_edges(table["bin"].values)
     layer, head = np.nonzero(np.isfinite(every).any(axis=-1))
     density = every[layer, head]
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    ax, theme = themed_axes(ax, theme, scores)
     null = _entry_density(scores, 0.5 * (edges[1:] + edges[:-1]))
     rank = _d_head(scores, int(table["layer"].values[0]))
     if component == "W_QK" and rank is not None and _parent(scores) == parents.Normal():
@@ -174,12 +172,7 @@ def head_density_heatmap(
         density = np.array([_stretched(one, edges, s / whole) for one, s in zip(density, sigma, strict=True)])
         xlabel = rf"$(w - \bar w)$ over the spread of all, {whole:.3g}"
     cells = np.vstack([null, np.full_like(null, np.nan), density])
-    cmap, norm = DENSITY.of(theme)
-    rows = np.arange(len(cells) + 1) - 2.5
-    ax.pcolormesh(
-        edges, rows, np.ma.masked_invalid(np.log(np.where(cells > 0, cells, np.nan))), cmap=cmap, norm=norm,
-        linewidth=0, rasterized=cells.size > MOST_CELLS,
-    )  # fmt: skip
+    DENSITY.fill(ax, edges, np.arange(len(cells) + 1) - 2.5, np.where(cells > 0, cells, np.nan), theme)
     rows_axis(ax, layer.tolist(), table, theme, null=True)
     ax.set(xlabel=xlabel, xlim=(-_REACH, _REACH))
     ax.xaxis.set_major_locator(MultipleLocator(4.0))
@@ -284,13 +277,11 @@ def magnitude_heatmap(
     columns = np.full((2 * len(density), density.shape[1]), np.nan)
     columns[::2] = density
     columns[1::2] = _null_densities(scores, matrices["sigma"].values, edges)
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
-    cmap, norm = MAGNITUDE_DENSITY.of(theme)
-    shown = np.ma.masked_invalid(np.log(np.where(columns > 0, columns, np.nan)))
+    ax, theme = themed_axes(ax, theme, scores)
+    shown = np.where(columns > 0, columns, np.nan)
     for layer in np.flatnonzero(np.isfinite(density).any(axis=1)).tolist():
         places = layer + np.array([_LEFT, _MIDDLE, _RIGHT])
-        ax.pcolormesh(places, edges, shown[2 * layer : 2 * layer + 2].T, cmap=cmap, norm=norm, linewidth=0)
+        MAGNITUDE_DENSITY.fill(ax, places, edges, shown[2 * layer : 2 * layer + 2].T, theme)
         ax.plot([layer + _MIDDLE] * 2, edges[[0, -1]], color=theme.surface, linewidth=0.8)
     ax.grid(False)
     ax.spines[["left", "bottom"]].set_visible(False)
@@ -347,12 +338,9 @@ def magnitudes_along_steps(
     one = matrices.sel(layer=layer)
     edges = bin_edges(every["magnitude_bin"].values)
     density = one["log_magnitude_histogram"].transpose("step", "magnitude_bin").values
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, trajectory)
-    cmap, norm = MAGNITUDE_DENSITY.of(theme)
-    shown = np.ma.masked_invalid(np.log(np.where(density > 0, density, np.nan)))
+    ax, theme = themed_axes(ax, theme, trajectory)
     columns = np.arange(len(density) + 1) - 0.5
-    ax.pcolormesh(columns, edges, shown.T, cmap=cmap, norm=norm, linewidth=0)
+    MAGNITUDE_DENSITY.fill(ax, columns, edges, np.where(density > 0, density, np.nan).T, theme)
     parent = _parent(trajectory)
     unit = one["sigma"].values / parent.moment(2) ** 0.5
     for share in (0.001, 0.5, 0.999):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from rmtbase.drawing.axes import model_title, new_figure, styled, symbol_of, titled
+from rmtbase.drawing.axes import grid_of_axes, model_title, new_figure, symbol_of, titled
 from rmtbase.drawing.color_scales import DENSITY, MAGNITUDE_DENSITY
-from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
+from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.groups import elements_of, matrices_of
 from rmtbase.drawing.layout import NARROWEST, FigureRecipe, FigureStyle, Single, legend_of_all, panels
 from rmtbase.results.scores.figures._element_histograms import head_density, head_density_heatmap, magnitude_heatmap
@@ -185,9 +185,9 @@ def _weibull_plots(tree: xr.DataTree, layer: int, component: str, style: FigureS
     width = style.width or 9.6
     columns = 2 if width >= 2 * NARROWEST else 1
     figure = new_figure(style.theme, width, 4.0 if columns == 2 else 6.6, model_title(tree))
-    grid = figure.subplots(2 // columns, columns, squeeze=False, subplot_kw={"axes_class": ThemedAxes})
+    grid = grid_of_axes(figure, style.theme, 2 // columns, columns)
     for ax, plot in zip(grid.flat, (weibull_plot, weibull_residuals), strict=True):
-        plot(tree, layer, component, ax=styled(ax, style.theme), theme=style.theme, legend=False)
+        plot(tree, layer, component, ax=ax, theme=style.theme, legend=False)
     title, _, fit = grid.flat[0].get_title().partition("\n")
     _entitle(figure, style, model_title(tree), title)
     titled(grid.flat[0], fit, style.theme)

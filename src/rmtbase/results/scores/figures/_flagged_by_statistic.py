@@ -7,10 +7,10 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.drawing.axes import LEVEL, finished, literal, noun_of, own_axes, panel_size, statistic_words, wrapped
+from rmtbase.drawing.axes import LEVEL, finished, literal, noun_of, panel_size, statistic_words, themed_axes, wrapped
 from rmtbase.drawing.groups import heads_of
 from rmtbase.drawing.not_testable import NOT_TESTABLE
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.tables import heads_present
 
 _NAMES = 0.44  # largest share of the figure's width for the names of statistics
@@ -37,8 +37,8 @@ def flagged_by_statistic(
     Raises:
         ParameterError: no scores of heads.
     """
-    heads, theme = heads_of(scores), as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    heads = heads_of(scores)
+    ax, theme = themed_axes(ax, theme, scores)
     q = heads["q_value"].transpose("statistic", ...).values.reshape(heads.sizes["statistic"], -1)
     known, count = np.asarray(np.isfinite(q).any(axis=1)), np.asarray((q < level).sum(axis=1))
     order = np.lexsort((np.arange(len(count)), -count, ~known))

@@ -17,18 +17,18 @@ from rmtbase.drawing.axes import (
     MARKERS,
     finished,
     fit_texts,
+    grid_of_axes,
     literal,
     model_title,
     new_figure,
     noun_of,
-    own_axes,
-    styled,
+    themed_axes,
 )
-from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
+from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.groups import heads_of, null_of
 from rmtbase.drawing.layout import figure_style, legend_of_all
 from rmtbase.drawing.scales import log_axis
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.figures._eigenvalues import BANDS, farthest_middle_nearest, null_quantiles, null_scales
 from rmtbase.tables import circuit_of, heads_present, layer_names
@@ -75,10 +75,9 @@ def head_eigenvalues(
     Raises:
         ParameterError: no scores tree, or no such head.
     """
-    theme = as_theme(theme)
+    ax, theme = themed_axes(ax, theme, scores)
     heads = _heads_of_layers(scores, [layer])
     one = _one_of(heads, layer, head)
-    ax = own_axes(ax, theme, scores)
     _by_rank(ax, one, theme.null, theme.observed, "eigenvalues", "null, 1–99 % at its σ", ".")
     _rank_axes(ax, scores, heads.values())
     return finished(ax, theme, one.name, legend)
@@ -112,10 +111,9 @@ def head_eigenvalue_density(
     Raises:
         ParameterError: no scores tree, or no such head.
     """
-    theme = as_theme(theme)
+    ax, theme = themed_axes(ax, theme, scores)
     heads = _heads_of_layers(scores, [layer])
     one, edges = _one_of(heads, layer, head), _edges(heads.values())
-    ax = own_axes(ax, theme, scores)
     ax.stairs(_share(one, edges), np.exp(edges), fill=True, color=theme.observed, alpha=0.45, label="eigenvalues")
     ax.stairs(_expected(one, edges), np.exp(edges), color=theme.null, linewidth=1.3, label="null at its σ, expected")
     _density_axes(ax, edges)
@@ -154,9 +152,7 @@ def head_spectra(
     width = width or 9.6
     columns = 2 if width >= 6.0 else 1
     figure = new_figure(theme, width, 4.2 if columns == 2 else 6.6, model_title(scores))
-    left, right = figure.subplots(2 // columns, columns, squeeze=False, subplot_kw={"axes_class": ThemedAxes}).flat
-    for ax in (left, right):
-        styled(ax, theme)
+    left, right = grid_of_axes(figure, theme, 2 // columns, columns).flat
     every = _heads_of_layers(scores, [layer for layer, _ in named])
     drawn = [_one_of(every, *place) for place in named]
     edges = _edges(drawn)

@@ -11,22 +11,22 @@ from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import (
     LEVEL,
-    bound,
     counted,
     index_axis,
     layer_axis,
     literal,
     noun_of,
-    own_axes,
     panel_size,
     rounded,
     statistic_label,
+    themed_axes,
     titled,
+    without_frame,
 )
 from rmtbase.drawing.color_scales import ColorScale, Q, Z
 from rmtbase.drawing.groups import heads_of, matrices_of, require_statistic
-from rmtbase.drawing.not_testable import NOT_TESTABLE, hatch_cells
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.not_testable import dot_cells, hatch_cells, legend_of_marks
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.summary import signed_distance
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -58,8 +58,8 @@ def omnibus_heatmap(
     Raises:
         ParameterError: no scores of heads.
     """
-    heads, theme = heads_of(scores).transpose("layer", "head", ...), as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    heads = heads_of(scores).transpose("layer", "head", ...)
+    ax, theme = themed_axes(ax, theme, scores)
     q = heads["omnibus_q_value"].values
     there, noun = heads_present(heads), noun_of(scores)
     add_cells(ax, q, q < level, there, Q, heads, "head", level, theme)
@@ -68,7 +68,7 @@ def omnibus_heatmap(
     tested = counted(int(np.isfinite(q).sum()), f"testable {noun}" if untested else noun)
     differ = f"{(q < level).sum()} of {tested} unlike random ones"
     found = differ if np.isfinite(q).any() else f"no {noun} can be tested"
-    titled(ax, f"all statistics together\n{found}; {_legend(q[there], level)}", theme)
+    titled(ax, f"all statistics together\n{found}; {legend_of_marks(level, np.isnan(q[there]).any())}", theme)
     if colorbar:
         Q.bar(ax, theme)
     return ax
@@ -102,8 +102,8 @@ def z_heatmap(
     Raises:
         ParameterError: no scores of heads, or not of this statistic.
     """
-    heads, theme = heads_of(scores).transpose("layer", "head", ...), as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    heads = heads_of(scores).transpose("layer", "head", ...)
+    ax, theme = themed_axes(ax, theme, scores)
     _z_map(heads, "head", heads_present(heads), statistic, level, ax, theme, colorbar)
     ax.set_xlabel(noun_of(scores))
     return ax
@@ -122,9 +122,9 @@ def matrix_z_heatmap(
 
     There is no cell if a layer lacks a component.
     """
-    matrices, theme = matrices_of(scores).transpose("layer", "component", ...), as_theme(theme)
-    there, ax = matrices_present(matrices), own_axes(ax, theme, scores)
-    _z_map(matrices, "component", there, statistic, level, ax, theme, colorbar)
+    matrices = matrices_of(scores).transpose("layer", "component", ...)
+    ax, theme = themed_axes(ax, theme, scores)
+    _z_map(matrices, "component", matrices_present(matrices), statistic, level, ax, theme, colorbar)
     components_axis(ax, [str(one) for one in matrices["component"].values], theme)
     return ax
 
@@ -153,12 +153,13 @@ def expert_z_heatmap(
 
     The matrix is ``component``: ``"expert_in"``, ``"expert_gate"`` or ``"expert_out"``; the first if None.
     """
-    experts, theme = matrices_of(scores, "experts").transpose("layer", "expert", "component", ...), as_theme(theme)
+    experts = matrices_of(scores, "experts").transpose("layer", "expert", "component", ...)
     held = [str(one) for one in experts["component"].values]
     wanted = held[0] if component is None else component
     if wanted not in held:
         raise ParameterError("component", wanted, f"one of {', '.join(held)}")
-    ax, one = own_axes(ax, theme, scores), experts.sel(component=wanted)
+    one = experts.sel(component=wanted)
+    ax, theme = themed_axes(ax, theme, scores)
     _z_map(one, "expert", one["n_rows"].notnull().values, statistic, level, ax, theme, colorbar)
     titled(ax, f"{literal(wanted.replace('_', ' '))}, {ax.get_title()}", theme)
     return ax
@@ -180,15 +181,9 @@ def _z_map(
     known = statistic in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[statistic].on_log_scale
     of = rf" of $\ln\,{SPECTRAL_STATISTICS[statistic].symbol}$" if known else ""
     largest = f"largest $|z|${of}: {rounded(np.nanmax(np.abs(z)), 3)}; " if not np.isnan(z).all() else ""
-    titled(ax, f"{statistic_label(statistic)}\n{largest}{_legend(z[there], level)}", theme)
+    titled(ax, f"{statistic_label(statistic)}\n{largest}{legend_of_marks(level, np.isnan(z[there]).any())}", theme)
     if colorbar:
         Z.bar(ax, theme)
-
-
-def _legend(values: Float[np.ndarray, " cell"], level: float) -> str:
-    """Explain the marks of a map, for its title."""
-    hatched = f"; {bound(f'hatched: {NOT_TESTABLE}')}" if np.isnan(values).any() else ""
-    return bound(f"dot: q < {level:g}") + hatched
 
 
 def add_cells(
@@ -207,21 +202,11 @@ def add_cells(
     Flagged cells have a dot, and cells without a value are hatched.
     """
     n_layers, n_across = values.shape
-    places = np.arange(n_across + 1) - 0.5, np.arange(n_layers + 1) - 0.5
-    cmap, norm = scale.of(theme)
-    with np.errstate(divide="ignore"):
-        shown = scale.on_scale(values)
-    ax.pcolormesh(*places, np.ma.masked_where(np.isnan(values), shown), cmap=cmap, norm=norm, linewidth=0)
+    scale.fill(ax, np.arange(n_across + 1) - 0.5, np.arange(n_layers + 1) - 0.5, values, theme)
     size = float(np.clip(60 / max(n_layers, n_across / 2), 1.2, 4.0))
-    y, x = np.nonzero(flagged)
-    ax.plot(
-        x, y, linestyle="none", marker="o", markersize=size, markerfacecolor=theme.surface,
-        markeredgecolor=theme.text, markeredgewidth=0.5, label=f"q < {level:g}",
-    )  # fmt: skip
+    dot_cells(ax, flagged, theme, markersize=size, markeredgewidth=0.5, label=f"q < {level:g}")
     hatch_cells(ax, np.isnan(values) & there, theme)
-    ax.grid(False)
-    ax.spines[["left", "bottom"]].set_visible(False)
-    ax.tick_params(length=0)
+    without_frame(ax)
     ax.set_ylim(n_layers - 0.5, -0.5)
     ax.set_xlim(-0.5, n_across - 0.5)
     index_axis(ax, "x", table[across].values.tolist())

@@ -11,10 +11,10 @@ import xarray as xr
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import MARKERS, counted, finished, literal, noun_of, own_axes, rounded, statistic_words
+from rmtbase.drawing.axes import MARKERS, counted, finished, literal, noun_of, rounded, statistic_words, themed_axes
 from rmtbase.drawing.groups import heads_of, require_statistic
 from rmtbase.drawing.not_testable import NOT_TESTABLE
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.results.scores.summary import layer_p_value_floors, p_value_floors
 from rmtbase.tables import heads_present
 
@@ -58,8 +58,7 @@ def p_value_qq(
     heads = heads_of(scores)
     found = {name: _p_values(heads, name) for name in statistics or QQ_STATISTICS}
     columns = {name: column for name, column in found.items() if column.size}
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    ax, theme = themed_axes(ax, theme, scores)
     n = max((column.size for column in columns.values()), default=0)
     if n:
         expected, lower, upper = expected_p_values(n)

@@ -10,8 +10,8 @@ import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import MARKERS, finished, fit_texts, model_title, new_figure, noun_of, styled, symbol_of
-from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
+from rmtbase.drawing.axes import MARKERS, finished, fit_texts, grid_of_axes, model_title, new_figure, noun_of, symbol_of
+from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.groups import heads_of
 from rmtbase.drawing.layout import figure_style, legend_of_all
 from rmtbase.drawing.scales import log_axis
@@ -90,10 +90,9 @@ def spectrum_and_width(
     columns = 2 if width >= 5.2 else 1
     circuit = circuit_of(scores.attrs)
     figure = new_figure(theme, width, 3.0 * (4 // columns), model_title(scores))
-    grid = figure.subplots(4 // columns, columns, squeeze=False, sharex=True, subplot_kw={"axes_class": ThemedAxes})
+    grid = grid_of_axes(figure, theme, 4 // columns, columns, sharex=True)
     panels = _EIGENVALUES if convention == "eigenvalue" else _SINGULAR
     for place, (ax, panel) in enumerate(zip(grid.flat, panels, strict=True)):
-        styled(ax, theme)
         levels = _levels(heads, there, panel.free)
         _draw(ax, panel, sigma, size, panel.of(spectra), levels, theme, noun_of(scores))
         ax.set_ylabel(panel.label)

@@ -21,14 +21,14 @@ from rmtbase.drawing.axes import (
     finished,
     layer_axis,
     noun_of,
-    own_axes,
     statistic_label,
     symbol_of,
+    themed_axes,
 )
 from rmtbase.drawing.groups import column_of, group_of, matrices_of, require_component, require_statistic
 from rmtbase.drawing.not_testable import NOT_TESTABLE, cross_at_foot
 from rmtbase.drawing.scales import log_axis, prefer_log, symmetric_log_axis
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.statistics import Statistic, get_statistic
 from rmtbase.tables import heads_present
@@ -95,8 +95,7 @@ def statistic_by_layer(
     flagged, untested = found.q_value < level, np.isnan(found.q_value)
     n_layers, n_heads = value.shape
 
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    ax, theme = themed_axes(ax, theme, scores)
     x = places_in_layer(np.isfinite(value) if group == "elements" else heads_present(heads))
     noun = noun_of(scores)
     _draw_null(ax, x, null, theme, noun, found.share)
@@ -327,8 +326,7 @@ def matrix_statistic_by_layer(
     names = [str(one) for one in (every["component"].values if components is None else components)]
     for name in names:
         require_component(every, name)
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    ax, theme = themed_axes(ax, theme, scores)
     if published:
         draw_published_band(ax, theme)
     label = "null, 95 % at this size"

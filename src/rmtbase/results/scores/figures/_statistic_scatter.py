@@ -20,19 +20,19 @@ from rmtbase.drawing.axes import (
     NORMAL_95,
     finished,
     fit_texts,
+    grid_of_axes,
     layer_axis,
     legend_columns,
     literal,
     new_figure,
-    own_axes,
     statistic_label,
-    styled,
     symbol_of,
+    themed_axes,
 )
-from rmtbase.drawing.figure import ThemedAxes, ThemedFigure
+from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.groups import Group, column_of, group_of
 from rmtbase.drawing.layout import figure_style
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.laws import pearson_bound
 from rmtbase.statistics import ELEMENT_STATISTICS
@@ -89,8 +89,7 @@ def statistic_scatter(
     """
     table = group_of(scores, group, component)
     points = {name: _points(table, name) for name in (x, y)}
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    ax, theme = themed_axes(ax, theme, scores)
     _nulls(ax, [(points[x], points[y])], theme)
     _scatter(ax, points[x], points[y], theme)
     if by_layer:
@@ -135,10 +134,10 @@ def moment_corner(
     width = width or 8.0
     figure = new_figure(theme, width, 0.95 * width, f"moments of {symbol_of(component)}")
     narrow = figure.get_figwidth() < _NARROW
-    grid = figure.subplots(len(names), len(names), sharex="col", squeeze=False, subplot_kw={"axes_class": ThemedAxes})
+    grid = grid_of_axes(figure, theme, len(names), len(names), sharex="col")
     for row, y in enumerate(names):
         for column, x in enumerate(names):
-            ax = styled(grid[row, column], theme)
+            ax = grid[row, column]
             if column > row:
                 ax.remove()
                 continue

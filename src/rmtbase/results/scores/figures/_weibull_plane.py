@@ -9,10 +9,10 @@ import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import MARKERS, NORMAL_95, finished, own_axes, symbol_of
+from rmtbase.drawing.axes import MARKERS, NORMAL_95, finished, symbol_of, themed_axes
 from rmtbase.drawing.groups import column_of, matrices_of
 from rmtbase.drawing.scales import log_axis
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.laws import weibull_anchor
 from rmtbase.results.scores.figures._statistic_by_layer import draw_published_band
@@ -51,8 +51,7 @@ def weibull_plane(
     if "step" not in matrices.dims:
         matrices = matrices.expand_dims("step")
     shape, scale = shape_and_scale(matrices)
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    ax, theme = themed_axes(ax, theme, scores)
     label, bands = "null, 95 % at this size", []
     null = matrices.isel(step=-1).sel(statistic="weibull_shape")
     for mean, spread in zip(null["null_mean"].values.ravel(), NORMAL_95 * null["null_std"].values.ravel(), strict=True):
@@ -107,8 +106,7 @@ def body_and_tail(
     every = matrices_of(scores).transpose("layer", "component", ...)
     body, gap = (column_of(every, name).values for name in ("weibull_shape", "body_tail_gap"))
     parent = str(scores.attrs.get("initialization", "normal"))
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    ax, theme = themed_axes(ax, theme, scores)
     if published:
         draw_published_band(ax, theme)
     names = [str(one) for one in every["component"].values]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +10,10 @@ import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import NORMAL_95, finished, literal, own_axes
+from rmtbase.drawing.axes import NORMAL_95, finished, literal, themed_axes
 from rmtbase.drawing.groups import matrices_of, require_component
 from rmtbase.drawing.scales import log_axis
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.laws import parents, weibull_anchor, weibull_quantile_noise
 from rmtbase.parameters import require_trim
@@ -62,8 +63,7 @@ def weibull_plot(
         ParameterError: no such matrix, or one without a fit.
     """
     found = magnitudes_of(weights, layer, component)
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, weights)
+    ax, theme = themed_axes(ax, theme, weights)
     x, y = found.magnitude / found.rms, _hazard(found.below)
     p, null, noise = _null(found)
     ax.fill_betweenx(
@@ -77,7 +77,7 @@ def weibull_plot(
         found.scale / found.rms * np.exp(ends / found.shape), ends, color=theme.flagged, linewidth=1.2,
         linestyle=(0, (5, 2)), label="fit",
     )  # fmt: skip
-    _trims(ax, theme)
+    _trims(ax.axhline, theme)
     ax.set_xscale("log")
     ax.set_xlim(x.min() / 1.5, x.max() * 1.5)
     ax.set_ylim(y.min() - 0.3, y.max() + 0.3)
@@ -105,8 +105,7 @@ def weibull_residuals(
     """
     found = magnitudes_of(weights, layer, component)
     anchor = weibull_anchor(TRIM, found.parent)
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, weights)
+    ax, theme = themed_axes(ax, theme, weights)
     p, null, noise = _null(found)
     curve = _hazard(p) - anchor.shape * np.log(null * found.parent.moment(2) ** 0.5 / anchor.scale)
     spread = anchor.shape * noise
@@ -121,8 +120,7 @@ def weibull_residuals(
         linewidth=0, label="weights",
     )  # fmt: skip
     ax.axhline(0.0, color=theme.flagged, linewidth=1.0, linestyle=(0, (5, 2)), label="fit")
-    for share in (TRIM, 1 - TRIM):
-        ax.axvline(float(_hazard(np.array(share))), color=theme.muted, linewidth=0.9, linestyle=":")
+    _trims(ax.axvline, theme)
     ax.set_xlim(y.min() - 0.3, y.max() + 0.3)
     _shares(ax, "x")
     ax.set(xlabel="share of weights below", ylabel=r"residual of $\ln(-\ln(1 - F))$")
@@ -159,8 +157,7 @@ def trim_noise(
     """
     trim = float(require_trim(trim))
     parent = parents.require_parent(str(scores.attrs.get("initialization", "normal"))) if scores is not None else None
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    ax, theme = themed_axes(ax, theme, scores)
     p = np.linspace(0.0, 1.0, 801)[1:-1]
     transform = p / ((1.0 - p) * np.log1p(-p) ** 2)
     magnitude = weibull_quantile_noise(p, parents.Normal() if parent is None else parent)
@@ -198,8 +195,7 @@ def tail_counts(
         The axes: |w| over its root mean square against the number of weights beyond it, both logarithmic.
     """
     found = magnitudes_of(weights, layer, component)
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, weights)
+    ax, theme = themed_axes(ax, theme, weights)
     x, count = found.magnitude / found.rms, found.number * (1.0 - found.below)
     tail, largest = found.below >= _BODY_ENDS, np.array(found.largest) / found.rms
     first = x[tail].min() if tail.any() else x.max()
@@ -243,9 +239,10 @@ def _null(
     return p, quantile, NORMAL_95 * np.sqrt(weibull_quantile_noise(p, found.parent) / n)
 
 
-def _trims(ax: Axes, theme: Theme) -> None:
+def _trims(line: Callable[..., object], theme: Theme) -> None:
+    """Draw a line at either trim."""
     for share in (TRIM, 1 - TRIM):
-        ax.axhline(float(_hazard(np.array(share))), color=theme.muted, linewidth=0.9, linestyle=":")
+        line(float(_hazard(np.array(share))), color=theme.muted, linewidth=0.9, linestyle=":")
 
 
 def _shares(ax: Axes, which: str) -> None:

@@ -10,10 +10,10 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from rmtbase.drawing.axes import NORMAL_95, finished, layer_axis, own_axes, statistic_label, styled, symbol_of
+from rmtbase.drawing.axes import NORMAL_95, finished, layer_axis, statistic_label, styled, symbol_of, themed_axes
 from rmtbase.drawing.groups import column_of, group_of
 from rmtbase.drawing.scales import log_axis, prefer_log
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.figures._statistic_by_layer import places_in_layer
 
@@ -56,8 +56,7 @@ def width_by_layer(
         raise ParameterError("beside", beside, "'entropy' or 'kl_matched_normal'")
     table = group_of(scores, "elements", component).transpose("layer", "head", ...)
     sigma = column_of(table, "sigma").where(lambda one: one > 0).values
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, scores)
+    ax, theme = themed_axes(ax, theme, scores)
     x = places_in_layer(np.isfinite(sigma))
     size = float(np.clip(30 / len(sigma) ** 0.5 / sigma.shape[1] ** 0.25, 2.0, 4.5))
     mark = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.9}

@@ -2,6 +2,7 @@
 
 from rmtbase.results.trajectory.figures._along_steps import (
     departures,
+    figure_recipes,
     spectra_along_steps,
     statistic_along_steps,
     step_axis,
@@ -13,7 +14,6 @@ from rmtbase.results.trajectory.figures._animation import (
     animation_of,
     save_animation,
 )
-from rmtbase.results.trajectory.figures._trajectory import figure_recipes
 
 __all__ = [
     "ANIMATION_FORMATS",

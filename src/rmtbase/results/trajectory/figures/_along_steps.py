@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from itertools import cycle
 from typing import Literal, NamedTuple
 
@@ -18,18 +20,30 @@ from rmtbase.drawing.axes import (
     finished,
     layer_axis,
     literal,
+    model_title,
     noun_of,
-    own_axes,
     statistic_label,
     step_name,
     symbol_of,
+    themed_axes,
 )
-from rmtbase.drawing.groups import Group, column_of, group_of, heads_of
+from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.groups import Group, column_of, elements_of, group_of, heads_of, matrices_of
+from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, legend_of_all, panels
 from rmtbase.drawing.not_testable import NOT_TESTABLE
 from rmtbase.drawing.scales import log_axis, prefer_log, symmetric_log_axis
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
-from rmtbase.results.scores.figures import null_quantiles, null_scales, relative_label, relative_to_null
+from rmtbase.results.scores.figures import (
+    MAIN_ELEMENT_STATISTICS,
+    MAIN_STATISTICS,
+    magnitudes_along_steps,
+    null_quantiles,
+    null_scales,
+    relative_label,
+    relative_to_null,
+    weibull_plane,
+)
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present
 
@@ -77,8 +91,7 @@ def statistic_along_steps(
     table = _stepped(trajectory, group, component)
     steps = table["step"].values
     curves = _curves(table, statistic)
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, trajectory)
+    ax, theme = themed_axes(ax, theme, trajectory)
     if curves.low is not None and curves.high is not None:
         low, high = np.nanmin(curves.low, axis=1), np.nanmax(curves.high, axis=1)
         ax.fill_between(steps, low, high, color=theme.null, alpha=0.28, linewidth=0.8, label="null, 95 %")
@@ -137,8 +150,7 @@ def spectra_along_steps(
     low, middle, high = (quantile[:, int(np.argmin(np.abs(probability - level)))] for level in (0.01, 0.5, 0.99))
     scale = null_scales(trajectory, heads)[:, *place]
     values = heads["eigenvalue"].values[:, *place, :] / scale[:, None] / np.where(middle > 0, middle, np.nan)
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, trajectory)
+    ax, theme = themed_axes(ax, theme, trajectory)
     for k, name in ((0, "null of the first, 1–99 %"), (rank - 1, "null of the last, 1–99 %")):
         ax.axhspan(
             low[k] / middle[k],
@@ -192,8 +204,7 @@ def departures(
     there = heads_present(heads.isel(step=-1))
     steps = heads["step"].values
     never = float(max(steps[-1], 1)) * 3.0
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, trajectory)
+    ax, theme = themed_axes(ax, theme, trajectory)
     layer, head = np.nonzero(there)
     count = there.sum(axis=1)
     y = layer - 0.4 + 0.8 * (head + 0.5) / np.maximum(count[layer], 1)
@@ -367,3 +378,46 @@ def _picked_head(heads: xr.Dataset, layer: int | None, head: int | None) -> tupl
     if layer not in layers or head not in places or not there[layers.index(layer), places.index(head)]:
         raise ParameterError("head", (layer, head), f"a layer among {layers} and a head of it, both named")
     return layers.index(layer), places.index(head)
+
+
+def figure_recipes(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
+    """Return the figures of a trajectory by name; figures of single statistics are drawn only on request."""
+    heads = heads_of(tree)
+    held = heads["statistic"].values.tolist()
+    main = [name for name in MAIN_STATISTICS if name in held]
+    recipes = {"statistics-along-steps": FigureRecipe(partial(_several, tree, main, "heads", style))}
+    if "departures" in tree.children:
+        layers = heads.sizes.get("layer", 1)
+        draw = Single(departures, style, tree, height=min(1.6 + 0.5 * layers, 8.0))
+        recipes["departures"] = FigureRecipe(draw)
+    if str(tree.attrs["null_method"]) != "resampled":
+        recipes["spectra-along-steps"] = FigureRecipe(Single(spectra_along_steps, style, tree))
+    for name in held:
+        draw = Single(statistic_along_steps, style, tree, statistic=name)
+        recipes[f"along-steps-{name}"] = FigureRecipe(draw, standard=False)
+    if "matrices" in tree.children:
+        of_matrices = matrices_of(tree)["statistic"].values.tolist()
+        main = [name for name in ("weibull_shape", "weibull_scale", "excess_kurtosis") if name in of_matrices]
+        recipes["matrices-along-steps"] = FigureRecipe(partial(_several, tree, main, "matrices", style))
+        if "weibull_shape" in of_matrices:
+            recipes["weibull-plane"] = FigureRecipe(Single(weibull_plane, style, tree))
+        if "log_magnitude_histogram" in matrices_of(tree):
+            for name in matrices_of(tree)["component"].values.tolist():
+                draw = Single(magnitudes_along_steps, style, tree, component=name)
+                recipes[f"magnitudes-along-steps-{name}"] = FigureRecipe(draw, standard=False)
+        for name in [*of_matrices, "sigma"]:
+            draw = Single(statistic_along_steps, style, tree, statistic=name, group="matrices")
+            recipes[f"matrices-along-steps-{name}"] = FigureRecipe(draw, standard=False)
+    if "elements" in tree["heads"].children:
+        of_elements = elements_of(tree)["statistic"].values.tolist()
+        main = [name for name in MAIN_ELEMENT_STATISTICS if name in of_elements]
+        recipes["elements-along-steps"] = FigureRecipe(partial(_several, tree, main, "elements", style), standard=False)
+    return recipes
+
+
+def _several(tree: xr.DataTree, names: Sequence[str], group: str, style: FigureStyle) -> ThemedFigure:
+    options = {name: {"table": tree, "statistic": name, "group": group} for name in names}
+    plain = partial(statistic_along_steps, legend=False)
+    figure = panels(plain, options, style, 2, share_y=False, title=model_title(tree))
+    legend_of_all(figure, style.theme)
+    return figure

@@ -1,8 +1,9 @@
-"""Figures that compare models: shapes of components, drifts between models, differing pairs, and scales."""
+"""Figures that compare models: shapes, drifts, differing pairs, scales, and measures of groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import cycle
 from typing import Any, Literal, NamedTuple
 
@@ -10,15 +11,31 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from scipy.special import stdtrit
 
-from rmtbase.drawing.axes import LEVEL, LINE_STYLES, MARKERS, NORMAL_95, finished, literal, own_axes, symbol_of, titled
+from rmtbase.drawing.axes import (
+    LEVEL,
+    LINE_STYLES,
+    MARKERS,
+    NORMAL_95,
+    finished,
+    literal,
+    symbol_of,
+    themed_axes,
+    titled,
+    without_frame,
+)
 from rmtbase.drawing.color_scales import Q
-from rmtbase.drawing.not_testable import NOT_TESTABLE, hatch_cells
-from rmtbase.drawing.theme import Theme, as_theme
+from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, legend_of_all, panels
+from rmtbase.drawing.not_testable import NOT_TESTABLE, dot_cells, hatch_cells
+from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.figures import draw_published_band
+from rmtbase.results.trajectory.figures import step_axis
 
 _LONGEST = 24  # most characters of a model's name on an axis
+_LONGEST_OF_GROUP = 16  # most characters of a group's name on an axis
 
 
 def component_shapes(
@@ -45,9 +62,8 @@ def component_shapes(
     Raises:
         ParameterError: it is not a comparison of models whose matrices were scored.
     """
-    table = comparison_group(comparison, "components", "shape")
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, comparison)
+    table = _comparison_group(comparison, "components", "shape")
+    ax, theme = themed_axes(ax, theme, comparison)
     if published:
         draw_published_band(ax, theme)
     mean, spread = table["shape_null_mean"], NORMAL_95 * table["shape_null_std"]
@@ -79,9 +95,8 @@ def shape_drifts(
     Raises:
         ParameterError: it is not a comparison of models of equal sizes whose matrices were scored.
     """
-    table = comparison_group(comparison, "drifts", "drift")
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, comparison)
+    table = _comparison_group(comparison, "drifts", "drift")
+    ax, theme = themed_axes(ax, theme, comparison)
     ax.axhline(0.0, color=theme.null, linewidth=1.2, label="no change")
     drift, error = table["drift"], NORMAL_95 * table["standard_error"]
     for one in _beside(table, "pair", theme):
@@ -114,30 +129,23 @@ def pair_heatmap(
     Raises:
         ParameterError: it is not a comparison.
     """
-    table = comparison_group(comparison, "pairs", "omnibus_q_value")
-    models = comparison_group(comparison, "models", "name")["model"].values.tolist()
+    table = _comparison_group(comparison, "pairs", "omnibus_q_value")
+    models = _comparison_group(comparison, "models", "name")["model"].values.tolist()
     q, duplicate = np.full((len(models), len(models)), np.nan), np.zeros((len(models), len(models)), dtype=bool)
     for k, ends in enumerate(zip(table["first"].values.tolist(), table["second"].values.tolist(), strict=True)):
         if set(ends) <= set(models):
             row, column = (models.index(one) for one in ends)
             q[row, column] = q[column, row] = table["omnibus_q_value"].values[k]
             duplicate[row, column] = duplicate[column, row] = bool(table["duplicate"].values[k])
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, comparison)
-    cmap, norm = Q.of(theme)
-    with np.errstate(divide="ignore"):
-        cells = np.ma.masked_where(np.isnan(q), Q.on_scale(q))
+    ax, theme = themed_axes(ax, theme, comparison)
     edges = np.arange(len(models) + 1) - 0.5
-    ax.pcolormesh(edges, edges, cells, cmap=cmap, norm=norm, linewidth=0)
+    Q.fill(ax, edges, edges, q, theme)
     untested = np.isnan(q) & ~np.eye(len(models), dtype=bool)
     hatch_cells(ax, untested, theme)
-    y, x = np.nonzero(q < LEVEL)
-    ax.plot(x, y, linestyle="none", marker="o", markersize=4, markerfacecolor=theme.surface, markeredgecolor=theme.text)
+    dot_cells(ax, q < LEVEL, theme, markersize=4)
     y, x = np.nonzero(duplicate)
     ax.plot(x, y, linestyle="none", marker="x", markersize=6, color=theme.text)
-    ax.grid(False)
-    ax.spines[["left", "bottom"]].set_visible(False)
-    ax.tick_params(length=0)
+    without_frame(ax)
     names = [literal(one, _LONGEST) for one in models]
     ax.set_xticks(range(len(models)), names, rotation=90 if max(map(len, names)) > 4 else 0)
     ax.set_yticks(range(len(models)), names)
@@ -167,13 +175,12 @@ def scale_law(
     Raises:
         ParameterError: it is not a comparison of models with known scales and training settings.
     """
-    table = comparison_group(comparison, "models", "transmission_scale")
+    table = _comparison_group(comparison, "models", "transmission_scale")
     root, scale = table["root"].values, table["transmission_scale"].values
     there = np.isfinite(root) & np.isfinite(scale)
     if not there.any():
         raise ParameterError("comparison", "no model's learning rate and weight decay", "those of one at least")
-    theme = as_theme(theme)
-    ax = own_axes(ax, theme, comparison)
+    ax, theme = themed_axes(ax, theme, comparison)
     drawn: list[tuple[np.ndarray, np.ndarray, str, Literal["o", "s"], str]] = []
     if "published" in comparison.children:
         other = comparison["published"].to_dataset()
@@ -192,7 +199,7 @@ def scale_law(
     return finished(ax, theme, "", legend)
 
 
-def comparison_group(comparison: xr.DataTree, name: str, variable: str) -> xr.Dataset:
+def _comparison_group(comparison: xr.DataTree, name: str, variable: str) -> xr.Dataset:
     """Return a group of a comparison, or raise :class:`~rmtbase.errors.ParameterError` if it lacks the variable."""
     group = dict(comparison.subtree_with_keys).get(name) if isinstance(comparison, xr.DataTree) else None
     if group is None or variable not in group or "models" not in comparison.children:
@@ -239,3 +246,132 @@ def _names(ax: Axes, names: list[str]) -> None:
     ax.set_xticks(range(len(names)), [name.replace(" ", "\n", 1) for name in names])
     ax.set_xlim(-0.5, len(names) - 0.5)
     ax.set_xlabel("")  # the names of components say what they are
+
+
+def group_measure(
+    comparison: xr.DataTree,
+    measure: str,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+) -> Axes:
+    """Draw a measure of every model by its group, with each group's mean and 95 % confidence interval (Student's t).
+
+    Args:
+        comparison: a comparison tree of groups.
+        measure: name of a measure in ``/members``.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+
+    Returns:
+        The axes: group against the measure.
+
+    Raises:
+        ParameterError: it is not a comparison of groups, or has no such measure.
+    """
+    members, between = (_of_measure(comparison, name, measure) for name in ("members", "between"))
+    groups = between["group"].values.tolist()
+    ax, theme = themed_axes(ax, theme, comparison)
+    owner = members["group_of"].values
+    for place, (name, colour, marker) in enumerate(zip(groups, cycle(theme.series), cycle(MARKERS), strict=False)):
+        values = members["value"].values[owner == name]
+        shifts = 0.16 * (np.arange(values.size) - (values.size - 1) / 2) / max(1, values.size - 1)
+        ax.plot(
+            place - 0.12 + shifts, values, color=colour, linestyle="none", marker=marker, markersize=5,
+            markerfacecolor="none",
+        )  # fmt: skip
+        half = stdtrit(values.size - 1, 0.975) * values.std(ddof=1) / np.sqrt(values.size)
+        ax.errorbar(
+            place + 0.18, values.mean(), half, color=colour, marker="_", markersize=10, capsize=4, linewidth=1.4
+        )
+    ax.set_xticks(range(len(groups)), [literal(name, _LONGEST_OF_GROUP) for name in groups])
+    ax.set_xlim(-0.5, len(groups) - 0.5)
+    ax.set_ylabel(literal(measure.replace("_", " "), 60))
+    titled(ax, f"adjusted p = {between['adjusted_p_value'].item():.2g}", theme)
+    return ax
+
+
+def group_measure_by_step(
+    comparison: xr.DataTree,
+    measure: str,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    legend: bool = True,
+) -> Axes:
+    """Draw the mean of a measure over each group's models along the steps, with the standard deviation of its seeds.
+
+    Arguments as in :func:`group_measure`. Marks at the bottom show the steps at which groups differ, adjusted for all
+    steps and measures.
+
+    Returns:
+        The axes: step against the measure.
+
+    Raises:
+        ParameterError: it is not a comparison of groups of trajectories, or has no such measure.
+    """
+    members, between = (_of_measure(comparison, f"along/{name}", measure) for name in ("members", "between"))
+    ax, theme = themed_axes(ax, theme, comparison)
+    steps, owner = members["step"].values, members["group_of"].values
+    each = zip(between["group"].values.tolist(), cycle(theme.series), cycle(LINE_STYLES), cycle(MARKERS), strict=False)
+    for name, colour, style, marker in each:
+        values = members["value"].transpose("step", "model").values[:, owner == name]
+        mean, spread = values.mean(axis=1), values.std(axis=1, ddof=1)
+        ax.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.18, linewidth=0)
+        ax.plot(
+            steps, mean, color=colour, linestyle=style, marker=marker, markersize=3, linewidth=1.3,
+            label=literal(name, _LONGEST_OF_GROUP),
+        )  # fmt: skip
+    differ = steps[between["adjusted_p_value"].values < LEVEL]
+    if differ.size:
+        ax.plot(
+            differ, np.full(differ.size, 0.02), transform=ax.get_xaxis_transform(), color=theme.text, marker="|",
+            markersize=6, linestyle="none", label=f"groups differ, adjusted p < {LEVEL:g}",
+        )  # fmt: skip
+    step_axis(ax, steps)
+    ax.set_ylabel(literal(measure.replace("_", " "), 60))
+    return finished(ax, theme, "", legend)
+
+
+def _of_measure(comparison: xr.DataTree, name: str, measure: str) -> xr.Dataset:
+    """Select one measure from a group of a comparison."""
+    variable = "value" if name.endswith("members") else "adjusted_p_value"
+    table = _comparison_group(comparison, name, variable)
+    if measure not in table["measure"].values:
+        raise ParameterError("measure", measure, f"one of {', '.join(table['measure'].values)}")
+    return table.sel(measure=measure)
+
+
+def figure_recipes(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
+    """Return the figures of a comparison by name, for every group that it has."""
+    recipes: dict[str, FigureRecipe] = {}
+    models, held = tree["models"].to_dataset(), dict(tree.subtree_with_keys)
+    if tree["pairs"].sizes["pair"] if "pairs" in tree.children else 0:
+        height = 2.4 + 0.3 * models.sizes["model"]
+        recipes["pairs"] = FigureRecipe(Single(pair_heatmap, style, tree, 5.6, height=height))
+    if "components" in tree.children:
+        recipes["component-shapes"] = FigureRecipe(Single(component_shapes, style, tree, 8.0))
+        published = Single(component_shapes, style, tree, 8.0, published=True)
+        recipes["component-shapes-published"] = FigureRecipe(published, standard=False)
+    if "drifts" in tree.children:
+        recipes["shape-drifts"] = FigureRecipe(Single(shape_drifts, style, tree, 8.0), standard=False)
+    if "transmission_scale" in models and np.isfinite((models["root"] * models["transmission_scale"]).values).any():
+        recipes["scale-law"] = FigureRecipe(Single(scale_law, style, tree))
+    if "between" in held:
+        recipes["group-measures"] = FigureRecipe(partial(_measures, tree, held["between"], style, group_measure))
+    if "along/between" in held:
+        by_step = partial(group_measure_by_step, legend=False)
+        recipes["group-measures-by-step"] = FigureRecipe(
+            partial(_measures, tree, held["along/between"], style, by_step)
+        )
+    return recipes
+
+
+def _measures(tree: xr.DataTree, between: xr.DataTree, style: FigureStyle, plot: Callable[..., Axes]) -> ThemedFigure:
+    """Draw a panel for each headline measure, or for the first measure if there are no headlines."""
+    table = between.to_dataset()
+    names, first = table["measure"].values, table["headline"].values == 1
+    options = {name: {"table": tree, "measure": name} for name in (names[first] if first.any() else names[:1]).tolist()}
+    figure = panels(plot, options, style, 3, share_y=False, share_x=False, panel=3.6)
+    legend_of_all(figure, style.theme)
+    return figure
