@@ -66,6 +66,7 @@ def run(python: str, section: str, output: Path, folder: Path, kept: Path, befor
         "HF_HUB_OFFLINE": "1",
         "COLUMNS": "120",
         "PYTHONHASHSEED": "0",
+        "RMTBASE_PROGRESS_SECONDS": "86400",
         "RMTBASE_CACHE": str(cache),
         # What the two have in common they compile once.
         "JAX_COMPILATION_CACHE_DIR": str(kept.resolve() / "compiled"),

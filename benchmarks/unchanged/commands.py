@@ -40,7 +40,26 @@ n_rows = 12
 n_columns = 8
 initializer = ["normal", "kaiming_uniform"]
 """
-FILES = {"plan.toml": PLAN, "elements.toml": ELEMENTS, "notes.txt": "no table\n", "wrong.toml": "draws = 'many'\n"}
+SQUARE = """
+name = "square"
+title = "Square factors in single precision, without the sample"
+ensemble = "low_rank_product"
+normalization = "none"
+precision = "float32"
+keep_sample = false
+draws = 60
+
+[[case]]
+d_model = 24
+d_head = 24
+"""
+FILES = {
+    "plan.toml": PLAN,
+    "elements.toml": ELEMENTS,
+    "square.toml": SQUARE,
+    "notes.txt": "no table\n",
+    "wrong.toml": "draws = 'many'\n",
+}
 SMALL = "--d-model 32 --d-head 8"
 
 GOOD = (
@@ -51,8 +70,9 @@ GOOD = (
     f"baseline {SMALL} --draws 200 -o null.nc",
     f"baseline {SMALL} --draws 200 --status -o other.nc",
     "baseline --d-model 64 --d-model 32 --d-head 8 --d-head 4 --sigma 0.02 --sigma 1 --draws 60 --seed 5",
-    "baseline --d-model 24 --d-head 24 --draws 60 --normalization none --precision float32 --json -o square.nc",
-    f"baseline {SMALL} --draws 60 --no-sample --keep-chunks -o kept.nc",
+    "baseline --d-model 24 --d-head 24 --draws 60 --normalization none --json -o square.nc",
+    "baseline --plan square.toml --json -o single.nc",
+    f"baseline {SMALL} --draws 60 --sigma-q 0.02 --sigma-k 0.03 -o pair.nc",
     "baseline --model gpt2 --draws 4 -o gpt2.nc",
     "baseline --plan plan.toml",
     "baseline --plan plan.toml --json -o again.nc",
@@ -64,6 +84,8 @@ GOOD = (
     "score demo --null signs --draws 99 --report signs.html -o signs.nc --csv signs.csv",
     "score demo --null axes --draws 99 --report axes.html -o axes.nc --json",
     "score demo --matrices spectra -o spectra.nc --revision step-200",
+    "export demo.nc -o exported.csv",
+    "export null.nc -o null.csv",
     "demo --out demo",
     "law --d-model 768 --d-head 64",
     "law --d-model 768 --d-head 64 --json",
@@ -140,8 +162,10 @@ WRONG = (
 )
 
 NOW: dict[str, str | None] = {
-    f"baseline {SMALL} --draws 60 --no-sample --keep-chunks -o kept.nc": f"baseline {SMALL} --draws 60 -o kept.nc",
-    "baseline --d-model 24 --d-head 24 --draws 60 --normalization none --precision float32 --json -o square.nc": None,
+    "baseline --plan square.toml --json -o single.nc": "baseline square.toml --json -o single.nc",
+    f"baseline {SMALL} --draws 60 --sigma-q 0.02 --sigma-k 0.03 -o pair.nc": (
+        f"baseline {SMALL} --draws 60 --sigma 0.02,0.03 -o pair.nc"
+    ),
     "baseline --model gpt2 --draws 4 -o gpt2.nc": "baseline gpt2 --draws 4 -o gpt2.nc",
     "baseline --plan plan.toml": "baseline plan.toml",
     "baseline --plan plan.toml --json -o again.nc": "baseline plan.toml --json -o again.nc",

@@ -13,6 +13,7 @@ from entries import without_code
 
 MOST_SHOWN = 40
 WHITE_SPACE_ONLY = -1.0
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 
 
 @dataclasses.dataclass
@@ -96,11 +97,15 @@ def _read(page: str) -> str:
 
 
 def _same_numbers(old: np.ndarray, new: np.ndarray) -> bool:
-    """Return whether two texts have the same numbers in them, in any order."""
+    """Return whether two texts have the same numbers in them, in any order; pictures in a page are left out."""
     if old.dtype.kind != "U" or new.dtype.kind != "U":
         return False
-    one, other = (sorted(re.findall(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?", " ".join(text.ravel()))) for text in (old, new))
+    one, other = (sorted(_NUMBER.findall(_without_pictures(" ".join(text.ravel())))) for text in (old, new))
     return one == other
+
+
+def _without_pictures(page: str) -> str:
+    return html.unescape(re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL))
 
 
 def _first_text(old: np.ndarray, new: np.ndarray) -> str:

@@ -25,7 +25,7 @@ _POINTWISE = ("pdf", "cdf", "sf", "logpdf", "logcdf", "logsf", "pdf_singular_val
 _QUANTILES = ("ppf", "isf")
 _POWERS = ("moment", "cumulant", "free_cumulant", "expect_power")
 _PLACES = re.compile(r" at 0x[0-9a-f]+")
-_CODE = re.compile(r'("source": ?")[0-9a-f]{16}"')
+_CODE = re.compile(r'(?P<source>(?P<mark>"|&#34;)source(?P=mark): ?(?P=mark))[0-9a-f]{16}(?P=mark)')
 
 
 def public(name: str) -> Any:
@@ -187,7 +187,7 @@ def attribute(key: str, value: Any) -> Any:
 
 def without_code(text: str) -> str:
     """Remove from a JSON text the digest of the code that it names."""
-    return _CODE.sub(r'\1(not compared)"', text)
+    return _CODE.sub(r"\g<source>(not compared)\g<mark>", text)
 
 
 def load(path: Path) -> dict[str, np.ndarray]:
