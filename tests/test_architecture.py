@@ -94,6 +94,7 @@ RAISED_OR_BASE = {"BesselEdge", "DiscreteDistribution", "ElementStatistic", "Pre
 """Names that no other code uses: an error, the classes of laws and statistics, a fit that other docstrings name."""
 
 
+@pytest.mark.exhaustive
 def test_public_names_of_the_mathematics_have_a_user_beside_tests():
     found = uses()
     packages = ("constants", "ensembles", "laws", "linalg", "montecarlo", "nulls", "statistics")

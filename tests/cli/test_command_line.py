@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.models import demo_revisions
 from rmtbase.tables import open_baseline
 
@@ -134,7 +135,7 @@ def test_wrong_command_line_points_to_the_help_of_its_command(command, where, ru
 # How much is told
 
 
-@pytest.mark.parametrize("place", [0, 1, 4])
+@pytest.mark.parametrize("place", mostly_exhaustive([0, 1, 4], always=1))
 @pytest.mark.parametrize("flag", ["-q", "--quiet"])
 def test_quiet_tells_the_result_alone(flag, place, run, shape, tmp_path):
     command = ["baseline", *shape, "--draws", 5, "-o", tmp_path / "table.nc"]

@@ -84,6 +84,7 @@ def options(entry, shape):
     return [word for name in getattr(entry, "parameters", ()) for word in (f"--{name.replace('_', '-')}", given[name])]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", mostly_exhaustive(zip(SHAPES, strict=True), always=1), ids=str)
 def test_every_constant_prints_by_default_or_says_what_the_shape_lacks(shape, run):
     printed = []

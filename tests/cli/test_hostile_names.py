@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.nulls import Table
 from rmtbase.results import open_scores
 from rmtbase.results.scores.figures import compare, matrix_z_heatmap, ordered_eigenvalues
@@ -211,7 +212,9 @@ def is_number(cell):
 # Figures
 
 
-@pytest.mark.parametrize("name", ["$", "$x$", r"$\frac$", r"\$\alpha$", "{}%s", CONTROLS, NOT_UTF8, "m" * 10**5])
+@pytest.mark.parametrize(
+    "name", mostly_exhaustive(["$", "$x$", r"$\frac$", r"\$\alpha$", "{}%s", CONTROLS, NOT_UTF8, "m" * 10**5], always=3)
+)
 def test_no_name_is_read_as_mathematics_by_a_figure(name, null_file, tree, tmp_path):
     (panel,) = compare(ordered_eigenvalues, {name: open_baseline(null_file)}).axes
     title = panel.get_title()

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase import laws
 from rmtbase.errors import ParameterError
 
@@ -320,16 +321,22 @@ def shown(run, monkeypatch):
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize(
     "options",
-    [
-        SHAPE,
-        (*SHAPE, "--self-normalized", "--normalization", "none"),
-        (*SHAPE, "--sigma", 1e-9),
-        (*SHAPE, "--sigma", 1e9, "--normalization", "none"),
-        ("--d-model", 64, "--d-head", 64),
-        ("--d-model", 64, "--d-head", 4),
-        ("--d-model", 1, "--d-head", 1),
-        ("--d-model", 10**6, "--d-head", 128),
-    ],
+    mostly_exhaustive(
+        zip(
+            [
+                SHAPE,
+                (*SHAPE, "--self-normalized", "--normalization", "none"),
+                (*SHAPE, "--sigma", 1e-9),
+                (*SHAPE, "--sigma", 1e9, "--normalization", "none"),
+                ("--d-model", 64, "--d-head", 64),
+                ("--d-model", 64, "--d-head", 4),
+                ("--d-model", 1, "--d-head", 1),
+                ("--d-model", 10**6, "--d-head", 128),
+            ],
+            strict=True,
+        ),
+        always=2,
+    ),
 )
 def test_text_fits_the_terminal_and_cuts_nothing_off(columns, options, shown):
     text = shown(columns, *options)

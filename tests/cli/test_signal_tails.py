@@ -26,6 +26,7 @@ def tree():
     return signal(ArrayModel.of(w_q, w_k, "made"), circuits=("qk",), matrices="none", heavy_tails=True)
 
 
+@pytest.mark.exhaustive
 def test_numbers_are_those_of_each_spectrum_by_itself(tree):
     heads = tree["circuits/qk/heads"].to_dataset().isel(layer=0)
     values = np.sqrt(heads["eigenvalue"].values[2])

@@ -63,6 +63,7 @@ def test_named_ensembles_are_chains():
     assert gaussian_matrix(4, 6, "dense").name == "dense_gaussian_matrix 4x6"
 
 
+@pytest.mark.exhaustive
 def test_the_widest_chains_are_drawn_without_overflow():
     got = draws(gaussian_chain((10**12, 2) + 5 * (10**12, 3) + (10**10,)), 5)
     assert np.isfinite(got.matrix**4).all() and (got.matrix != 0).any()

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import gaussian_matrix
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import reproducible_jax
@@ -23,7 +24,9 @@ def draws(ensemble, seed=0, case="case"):
         return jax.tree.map(np.asarray, draw)
 
 
-@pytest.mark.parametrize(("shape", "rank"), [((1, 1), 1), ((1, 6), 1), ((5, 5), 5), ((5, 9), 5), ((9, 5), 5)])
+@pytest.mark.parametrize(
+    ("shape", "rank"), mostly_exhaustive([((1, 1), 1), ((5, 9), 5), ((1, 6), 1), ((5, 5), 5), ((9, 5), 5)], always=2)
+)
 def test_a_draw_is_a_square_bidiagonal_matrix_of_the_rank(shape, rank):
     ensemble = gaussian_matrix(*shape)
     assert (ensemble.long, ensemble.rank) == (max(shape), rank)

@@ -97,6 +97,7 @@ def test_structural_zeros_are_left_out_of_the_spectrum_of_a_dense_draw():
     assert (np.diff(values, axis=-1) < 0).all()
 
 
+@pytest.mark.exhaustive
 def test_one_compilation_serves_every_d_model():
     traced = []
 

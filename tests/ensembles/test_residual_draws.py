@@ -36,6 +36,7 @@ def order(k, depth, sigma):
     return draws(depth, sigma, part="order", order=k)
 
 
+@pytest.mark.exhaustive
 def test_the_orders_add_up_to_the_path():
     path, update = draws(2, 0.6), draws(2, 0.6, part="update")
     orders = [order(k, 2, 0.6) for k in range(3)]
@@ -81,7 +82,7 @@ def test_the_update_has_its_exact_mean_square(depth, sigma):
     assert abs(square.mean() - D * ((1 + sigma**2) ** depth - 1)) < 5 * square.std() / np.sqrt(DRAWS)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("k", mostly_exhaustive([1, 2, 3], always=1))
 def test_an_order_has_the_mean_square_of_its_number_of_paths(k):
     square = (order(k, 5, 0.6) ** 2).sum(axis=(1, 2))
     assert abs(square.mean() - D * comb(5, k) * 0.6 ** (2 * k)) < 5 * square.std() / np.sqrt(DRAWS)

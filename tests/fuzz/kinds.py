@@ -118,5 +118,5 @@ def _kinds() -> Iterator[Kind]:
 
 KINDS = {kind.name: kind for kind in _kinds()}
 """All kinds of file, by name."""
-SOME = ("baseline", "manifest", "plan", "safetensors", "config")
-"""A table, a store, a plan, weights, a configuration: what is damaged by every run of the tests."""
+SOME = ("manifest", "plan", "safetensors", "config")
+"""A store, a plan, weights, a configuration: what is damaged by every run of the tests."""

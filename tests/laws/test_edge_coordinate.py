@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from polynomial_roots import polynomial_roots
 
+from exhaustive import mostly_exhaustive
 from rmtbase.laws import GaussianChain, TracyWidom, largest_eigenvalue, smallest_eigenvalue
 
 # Soft and hard edges, one to three factors, equal and different dimensions, real ones, narrow and nearly hard supports.
@@ -54,7 +55,7 @@ def test_zeta_is_smooth_and_increasing_through_the_edge(dims, side):
     assert middle == pytest.approx(1.0, abs=1e-3 if min(dims) < 20 else 1e-5)
 
 
-@pytest.mark.parametrize(("dims", "side"), EDGES)
+@pytest.mark.parametrize(("dims", "side"), mostly_exhaustive(EDGES, always=5))
 def test_log_x_inverts_zeta_and_the_slope_is_its_derivative(dims, side):
     coordinate = _coordinate(dims, side)
     whole = (1.5 * math.pi * min(dims)) ** (2 / 3)

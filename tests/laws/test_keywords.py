@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase import laws
 from rmtbase.errors import ParameterError
 
@@ -240,7 +241,7 @@ def test_a_law_is_one_value_however_it_was_given():
     assert eval(repr(law), vars(laws)) == law
 
 
-@pytest.mark.parametrize("keyword", ["sigma", "sigma_q", "sigma_k"])
+@pytest.mark.parametrize("keyword", mostly_exhaustive(["sigma", "sigma_q", "sigma_k"], always=1))
 def test_what_the_laws_say_of_one_shape_takes_the_sigmas_of_both(keyword):
     described = laws.describe(**HEAD, **{keyword: 0.5})
     sigma_q, sigma_k = described["sigma_q"], described["sigma_k"]

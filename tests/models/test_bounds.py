@@ -242,6 +242,7 @@ def test_an_index_beside_a_single_file_is_noted(parts, tmp_path):
     assert "model.safetensors is read, model.safetensors.index.json beside it is not" in open_model(tmp_path).notes
 
 
+@pytest.mark.exhaustive
 def test_an_index_of_more_than_a_million_tensors_is_refused_within_bounds(parts, tmp_path):
     names = ",".join(f'"{number:07x}":"a.safetensors"' for number in range(1_100_000))
     (parts.write_sharded(tmp_path) / FILES[2]).write_text(f'{{"weight_map":{{{names}}}}}')

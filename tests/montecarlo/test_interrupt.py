@@ -38,6 +38,7 @@ def interrupt():
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("draw", mostly_exhaustive([spectra, elements], always=1))
 def test_interrupt_at_any_moment_ends_the_threads_that_draw(draw, interrupt):
     seen = threading.Event()

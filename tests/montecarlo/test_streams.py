@@ -11,6 +11,7 @@ from rmtbase.montecarlo import make_plan, run_in_memory
 DRAWS = 2 * 2**14 + 100  # three blocks
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ensemble", mostly_exhaustive(["low_rank_product", "gaussian_chain"], always=1))
 def test_a_table_of_several_blocks_does_not_depend_on_the_chunks(ensemble):
     """Among its variables the histogram's edges, which a table of spectra makes of its first draws."""

@@ -51,6 +51,7 @@ def image_in(html):
     return base64.b64decode(re.search(r"data:image/png;base64,([^\"]+)", html).group(1))
 
 
+@pytest.mark.exhaustive
 def test_a_figure_and_its_axes_show_themselves_in_a_notebook(baseline, drawn, figure):
     for one in (figure, null_spectrum(baseline)):
         assert one._repr_png_().startswith(BEGINNINGS["png"])

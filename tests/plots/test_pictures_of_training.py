@@ -180,6 +180,7 @@ def test_every_frame_has_the_same_axes_and_the_null(what, training):
         assert ax.get_figure().get_suptitle().endswith(f"step {step}")
 
 
+@pytest.mark.exhaustive
 def test_a_gif_has_a_frame_for_each_step_and_the_same_bytes_each_time(training, tmp_path):
     moving, path = animation(training, "stable_rank", width=2.5), tmp_path / "run.gif"
     assert save_animation(moving, path, dpi=40) == path

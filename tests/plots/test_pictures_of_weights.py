@@ -398,6 +398,7 @@ def test_properties_of_elements_follow_their_size():
 # Figures by name.
 
 
+@pytest.mark.exhaustive
 def test_heavy_figures_are_drawn_on_request_alone(learned_elements):
     names = figure_names(learned_elements)
     assert list(figures(learned_elements)) == [name for name, standard in names.items() if standard]

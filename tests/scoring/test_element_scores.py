@@ -169,6 +169,7 @@ def test_the_trained_demo_model_is_not():
     assert summary.sentences()[0].startswith(f"Elements: {summary.n_differing} of 28 weight matrices cannot")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("law", "right"), mostly_exhaustive([("uniform", "uniform"), ("normal", "normal")], always=1))
 def test_the_null_is_that_of_the_initialisation_that_is_named(law, right):
     rng = np.random.default_rng(3)

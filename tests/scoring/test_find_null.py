@@ -30,6 +30,7 @@ def null_of(null, dims, progress=SILENT, **options):
     return find_null(null, **{"draws": 20} | options).for_heads(HeadShape(dims, 4), progress)
 
 
+@pytest.mark.exhaustive
 def test_square_products_have_the_null_of_their_table_to_the_bit():
     found = null_of("gaussian", (16, 4, 16))
     table = rmtbase.baseline(16, 4, draws=20, normalization="none")

@@ -111,6 +111,7 @@ def spectra(ensemble, draws):
         return np.linalg.svd(np.asarray(jax.jit(jax.vmap(lambda key: ensemble.sample(key).matrix))(keys)), False, False)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("h", "n", "rows"), mostly_exhaustive([(1, 6, 10), (3, 6, 10), (5, 6, 9)], always={3}))
 def test_the_log_determinant_of_a_block_has_its_closed_form(h, n, rows):
     """|X Xᵀ| is a product of h independent beta variables, (n - i)/2 and (N - n)/2: mean and variance within 5 se."""

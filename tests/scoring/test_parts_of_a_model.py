@@ -61,6 +61,7 @@ def scored(mixture):
     return rmtbase.score(open_model(mixture[0], proof=False), "analytic", components=["all"])
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_asked_for_changes_nothing(mixture, scored):
     plain = rmtbase.score(open_model(mixture[0], proof=False), "analytic")
     named = rmtbase.score(open_model(mixture[0], proof=False), "analytic", components=["layers", "experts"])

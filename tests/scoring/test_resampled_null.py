@@ -63,6 +63,7 @@ def test_planted_anti_alignment_is_found_by_signed_permutations_with_the_other_s
     assert scores["p_value"].sel(statistic="effective_rank").item() == pytest.approx(2 / (DRAWS + 1))
 
 
+@pytest.mark.exhaustive
 def test_decaying_spectra_are_explained_by_signed_permutations_and_not_by_the_others(null_table):
     w_q, w_k = heads(8, decay=0.5)
     assert (score(w_q, w_k, "axes")["omnibus_q_value"] > 0.05).all()

@@ -119,6 +119,7 @@ def test_orthogonal_rows_are_neither_directions_nor_a_relation():
     assert summarize_why(tree).testable["axes"] == 0
 
 
+@pytest.mark.exhaustive
 def test_axes_in_common_are_a_relation_and_equal_gains_are_one():
     rng = np.random.default_rng(47)
     w_q, w_k = random_heads(48)

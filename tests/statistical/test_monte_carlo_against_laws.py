@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase import laws
 from rmtbase.statistics import SPECTRAL_STATISTICS
 
@@ -17,7 +18,7 @@ SHAPES = [(32, 8), (16, 16), (256, 16), (512, 64)]
 EXACT = ("trace", "trace_of_square", "log_determinant")
 
 
-@pytest.fixture(scope="module", params=SHAPES, ids=str)
+@pytest.fixture(scope="module", params=mostly_exhaustive(zip(SHAPES, strict=True), always=2), ids=str)
 def table(request):
     return rmtbase.baseline(*request.param, draws=DRAWS, seed=11, normalization="none").isel(case=0)
 

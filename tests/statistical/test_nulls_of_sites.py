@@ -29,7 +29,7 @@ CHAINS = {
     "latent without a rotated key": (24, 16, 8, 12, 24),
 }
 SOME_CHAINS = pytest.mark.parametrize(
-    "name", mostly_exhaustive(CHAINS, always={"cross-attention", "one factor, more outputs than inputs"})
+    "name", mostly_exhaustive(CHAINS, always={"one factor, more outputs than inputs"})
 )
 LATENTS = {
     "latent": LatentShape(24, 10, 6, 4, 16),

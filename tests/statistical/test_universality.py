@@ -15,6 +15,7 @@ import math
 import numpy as np
 import pytest
 
+from exhaustive import mostly_exhaustive
 from rmtbase.ensembles import initialized_matrix, logistic_matrix, student_t_matrix
 from rmtbase.laws import largest_eigenvalue, marchenko_pastur
 from rmtbase.linalg import reproducible_jax
@@ -60,7 +61,7 @@ def distance(s):
     return max((below - ranks / s.size).max(), ((ranks + 1) / s.size - below).max())
 
 
-@pytest.mark.parametrize("name", SAME_BULK)
+@pytest.mark.parametrize("name", mostly_exhaustive(SAME_BULK, always=3))
 def test_the_bulk_is_that_of_a_gaussian_matrix_of_the_same_deviation(name):
     s = singular_values(SAME_BULK[name]) / SAME_BULK[name].law.std
     assert distance(s) < 0.02

@@ -43,6 +43,7 @@ def hub(whole_run, tmp_path, monkeypatch):
     return log
 
 
+@pytest.mark.exhaustive
 def test_one_checkpoint_at_a_time_is_on_the_disk_and_none_at_the_end(hub, tree, tmp_path):
     found = rmtbase.trajectory("org/model", output=tmp_path / "traj.nc", matrices="none")
     assert hub.fetched == ["step0", "step20", "step40"]

@@ -101,6 +101,7 @@ def test_head_that_comes_back_has_left_at_some_step_and_not_for_good(tree):
     assert (departure.left, departure.first, departure.half, departure.came_back) == (1, 20, None, 1)
 
 
+@pytest.mark.exhaustive
 def test_several_nulls_have_departures_each_and_the_first_is_that_of_the_heads(whole_run, tree, tmp_path):
     nulls = (Axes(draws=39), Gaussian(draws=39))
     made = rmtbase.trajectory(whole_run, ["0", "40"], tmp_path / "t.nc", nulls=nulls, matrices="none")
