@@ -58,8 +58,8 @@ def _null(options: dict[str, Any]) -> dict[str, Any]:
 
     if not hasattr(nulls, "Null") or not options:
         return options
-    if isinstance(table := options.get("baseline"), str) and table == "analytic":
-        return {"null": "analytic"}
+    if "baseline" in options:
+        return {"null": options["baseline"]}
     return {"null": nulls.find_null(**{"null": "gaussian"} | options)}
 
 
