@@ -4,11 +4,11 @@ import json
 import re
 
 import pytest
+from rmtbase.results.signal.terminal import _print_readings
 
 from rmtbase.models import open_model
 from rmtbase.results import open_signal
 from rmtbase.results.signal import DirectionReading, SignalRow, discoveries, signal, signal_rows
-from rmtbase.results.signal.terminal import _print_readings
 from rmtbase.terminal.endings import VERBOSITY, Verbosity
 from rmtbase.terminal.streams import out
 

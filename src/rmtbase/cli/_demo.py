@@ -19,11 +19,13 @@ def demo(
     from rmtbase.models import demo_revisions, open_model
     from rmtbase.montecarlo import baseline
     from rmtbase.nulls import Table, draws_for
+    from rmtbase.report import print_report
+    from rmtbase.results.outputs import Outputs
     from rmtbase.results.scores import score
     from rmtbase.results.scores.page import render
-    from rmtbase.results.scores.terminal import as_json, print_scores
+    from rmtbase.results.scores.report import as_json, report
     from rmtbase.tables import write_bytes, write_table
-    from rmtbase.terminal.output import JSON, Outputs, is_standard_output
+    from rmtbase.terminal.output import JSON, is_standard_output
     from rmtbase.terminal.streams import bars, out, print_json, say_written
 
     if is_standard_output(output):
@@ -41,7 +43,7 @@ def demo(
     try:
         Outputs(table_path, "baseline").require_replaceable()
         for paths in files.values():
-            Outputs(paths, "scores", has_page=True).require_replaceable()
+            Outputs(paths, "scores").require_replaceable()
     except OutputError as error:
         reason = "a file that the demo did not write is there; expected another folder (-o)"
         raise OutputError(error.path, reason) from error
@@ -64,6 +66,6 @@ def demo(
             )
             say_written(write_table(tree, scores))
             say_written(write_bytes(render(tree).encode(), page))
-            found[revision] = as_json(tree) if JSON.get() else print_scores(tree, out())
+            found[revision] = as_json(tree) if JSON.get() else print_report(report(tree), out())
     if JSON.get():
         print_json(found)

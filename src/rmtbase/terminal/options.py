@@ -19,7 +19,10 @@ ModelArgument = Annotated[
         autocompletion=models,
     ),
 ]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write (netCDF).")]
+Output = Annotated[
+    list[Path] | None,
+    typer.Option("--output", "-o", help="File to write: .nc the table, .html a page; repeat for both."),
+]
 Fold = Annotated[
     str | None,
     typer.Option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -63,7 +63,10 @@ def baseline(
         bool, typer.Option("--status", help="Print what is finished, what is left and how long it will take; no draws.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write. Default: baseline-DxH.nc or PLAN.nc, here.")
+        list[Path] | None,
+        typer.Option(
+            "--output", "-o", help="File to write: .nc the table (default: baseline-DxH.nc or PLAN.nc), .html a page."
+        ),
     ] = None,
 ) -> None:
     """Make a table of random matrices, simulated beside analytic: W_QK = W_Q^T W_K, or any ensemble.
@@ -75,9 +78,10 @@ def baseline(
     Example: rmtbase baseline sims/residual-paths.toml --workers 8
     """
     from rmtbase.montecarlo import draw_chunks, plan_status, run_plan
-    from rmtbase.results.baseline.terminal import as_json, print_baseline
+    from rmtbase.results.baseline.report import as_json, report
+    from rmtbase.results.outputs import Outputs
     from rmtbase.shown import one_line
-    from rmtbase.terminal.output import Outputs, show
+    from rmtbase.terminal.output import show
     from rmtbase.terminal.streams import bars
 
     options = {
@@ -89,8 +93,8 @@ def baseline(
         "normalization": normalization,
     }
     plan = _plan(source, {name: value for name, value in options.items() if value is not None})
-    path = output or Path(f"{plan.name}.nc")
-    files = Outputs(path, "baseline,spectra")
+    files = Outputs(output, "baseline,spectra", Path(f"{plan.name}.nc"))
+    path = cast("Path", files.table)
     if status:
         lines = plan_status(plan, path)
         show(lambda: lines, lambda console: print("\n".join(map(one_line, lines))))
@@ -101,7 +105,7 @@ def baseline(
             draw_chunks(plan, path, *_range(chunks), progress=progress, **dask_keywords(workers))
             return
         table = run_plan(plan, path, progress=progress, **dask_keywords(workers))
-    show(partial(as_json, table, path), partial(print_baseline, table))
+    files.finish(table, partial(as_json, table, path), partial(report, table), written=True)
 
 
 def _range(chunks: str) -> tuple[int, int]:

@@ -67,8 +67,8 @@ def compare(
     from rmtbase.errors import ParameterError
     from rmtbase.results import open_table
     from rmtbase.results.comparison.measure import compare
-    from rmtbase.results.comparison.terminal import as_json, print_comparison
-    from rmtbase.terminal.output import Outputs
+    from rmtbase.results.comparison.report import as_json, report
+    from rmtbase.results.outputs import Outputs
     from rmtbase.terminal.streams import bars
 
     members = {name: [Path(one) for one in words(text)] for name, text in _pairs("--group", group or (), "FILE,FILE")}
@@ -95,7 +95,7 @@ def compare(
             progress=progress,
             paired=paired,
         )
-    outputs.finish(tree, partial(as_json, tree), partial(print_comparison, tree))
+    outputs.finish(tree, partial(as_json, tree), partial(report, tree))
 
 
 def _pairs(option: str, given: Sequence[str], value: str) -> list[tuple[str, str]]:

@@ -36,9 +36,9 @@ def composition(
     """
     from rmtbase.models import open_model
     from rmtbase.results.composition.measure import composition
+    from rmtbase.results.composition.report import as_json, report
     from rmtbase.results.composition.summary import summarize_composition
-    from rmtbase.results.composition.terminal import as_json, print_composition
-    from rmtbase.terminal.output import Outputs
+    from rmtbase.results.outputs import Outputs
     from rmtbase.terminal.streams import bars
 
     files = Outputs(output, "composition")
@@ -47,7 +47,7 @@ def composition(
     with bars() as progress:
         table = composition(opened, words(kinds), progress=progress)
     summary = summarize_composition(table, level)
-    files.finish(table, partial(as_json, table, summary), partial(print_composition, table, summary))
+    files.finish(table, partial(as_json, table, summary), partial(report, table, summary))
 
 
 COMMAND = composition

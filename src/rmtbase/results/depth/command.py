@@ -49,8 +49,8 @@ def depth(
     from rmtbase.models import open_model
     from rmtbase.parameters import require_positive_integer
     from rmtbase.results.depth.measure import depth
-    from rmtbase.results.depth.terminal import as_json, print_depths
-    from rmtbase.terminal.output import Outputs
+    from rmtbase.results.depth.report import as_json, report
+    from rmtbase.results.outputs import Outputs
     from rmtbase.terminal.streams import bars
 
     depths = None if max_depth is None else range(1, require_positive_integer("max_depth", max_depth) + 1)
@@ -69,7 +69,7 @@ def depth(
             components=component or None,
             progress=progress,
         )
-    files.finish(table, partial(as_json, table), partial(print_depths, table, opened.components))
+    files.finish(table, partial(as_json, table), partial(report, table, opened.components))
 
 
 COMMAND = depth

@@ -47,8 +47,8 @@ def diff(
     """
     from rmtbase.models import open_model
     from rmtbase.results.diff.measure import diff
-    from rmtbase.results.diff.terminal import as_json, print_changes
-    from rmtbase.terminal.output import Outputs
+    from rmtbase.results.diff.report import as_json, report
+    from rmtbase.results.outputs import Outputs
     from rmtbase.terminal.streams import bars
 
     files = Outputs(output, "changes")
@@ -56,7 +56,7 @@ def diff(
     files.require_replaceable(*models)
     with bars() as progress:
         tree = diff(*models, components=component or None, level=level, progress=progress)
-    files.finish(tree, partial(as_json, tree, level), partial(print_changes, tree, level))
+    files.finish(tree, partial(as_json, tree, level), partial(report, tree, level))
 
 
 COMMAND = diff

@@ -22,6 +22,7 @@ from rmtbase.terminal.options import (
     Matrices,
     Minus,
     ModelArgument,
+    Output,
     Seed,
 )
 
@@ -61,10 +62,7 @@ def score(
     ] = None,
     draws: Draws = None,
     seed: Seed = 0,
-    output: Annotated[
-        list[Path] | None,
-        typer.Option("--output", "-o", help="File to write: .nc the scores, .html a page; repeat for both."),
-    ] = None,
+    output: Output = None,
 ) -> None:
     """Score a model: how far is every head and weight matrix from random?
 
@@ -86,17 +84,17 @@ def score(
     """
     from rmtbase.models import open_model
     from rmtbase.nulls import Table, find_null
-    from rmtbase.terminal.output import Outputs
+    from rmtbase.results.outputs import Outputs
     from rmtbase.terminal.streams import bars
 
-    files = Outputs(output, "scores", has_page=True)
+    files = Outputs(output, "scores")
     against = find_null(null, initialization=initialization, draws=draws, seed=seed)
     opened = open_model(model, adapter=adapter, base=base, fold=fold or (), minus=minus)
     files.require_replaceable(opened, *([Path(null)] if isinstance(against, Table) else []))
     opened.hash_ahead()  # during the imports below, which take about as long
 
     from rmtbase.results.scores.measure import score
-    from rmtbase.results.scores.terminal import as_json, print_scores
+    from rmtbase.results.scores.report import as_json, report
 
     with bars() as progress:
         tree = score(
@@ -109,7 +107,7 @@ def score(
             why=words(why or ""),
             progress=progress,
         )
-    files.finish(tree, partial(as_json, tree), partial(print_scores, tree), partial(_page, tree))
+    files.finish(tree, partial(as_json, tree), partial(report, tree), partial(_page, tree))
 
 
 def _page(tree: xr.DataTree) -> str:

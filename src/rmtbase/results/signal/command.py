@@ -99,7 +99,8 @@ def signal(
     from rmtbase.errors import OutputError, ParameterError
     from rmtbase.models import open_model, opened_from
     from rmtbase.nulls import find_null
-    from rmtbase.terminal.output import JSON, Outputs
+    from rmtbase.results.outputs import Outputs
+    from rmtbase.terminal.output import JSON
     from rmtbase.terminal.streams import bars
 
     files = Outputs(output, "signal")
@@ -115,7 +116,7 @@ def signal(
     from rmtbase.results.signal._decisions import FORMATS
     from rmtbase.results.signal._direction_tokens import embedding_of
     from rmtbase.results.signal.measure import signal
-    from rmtbase.results.signal.terminal import as_json, print_decisions, print_signal, strongest_readings
+    from rmtbase.results.signal.report import as_json, decisions, report, strongest_readings
 
     if form is not None and form not in FORMATS:
         raise ParameterError("format", form, f"one of {', '.join(FORMATS)}")
@@ -133,11 +134,9 @@ def signal(
             progress=progress,
             heavy_tails=heavy_tails,
         )
-    if form is not None:
-        files.finish(tree, dict, partial(print_decisions, tree, opened, form))
-        return
     readings = strongest_readings(opened, tree, directions, noise) if directions else None
-    files.finish(tree, partial(as_json, tree, readings), partial(print_signal, tree, readings))
+    text = partial(report, tree, readings) if form is None else partial(decisions, tree, opened, form)
+    files.finish(tree, partial(as_json, tree, readings), text)
 
 
 COMMAND = signal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -62,7 +62,10 @@ def trajectory(
     seed: Seed = 0,
     workers: Workers = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write. Default: MODEL-trajectory.nc, here.")
+        list[Path] | None,
+        typer.Option(
+            "--output", "-o", help="File to write: .nc the table (default: MODEL-trajectory.nc), .html a page"
+        ),
     ] = None,
 ) -> None:
     """Follow a training run: when does each head begin to differ from random heads?
@@ -77,14 +80,14 @@ def trajectory(
     """
     from rmtbase.models import find_series
     from rmtbase.nulls import find_null
+    from rmtbase.results.outputs import Outputs
     from rmtbase.results.trajectory.measure import trajectory
+    from rmtbase.results.trajectory.report import as_json, report
     from rmtbase.results.trajectory.summary import summarize_trajectory
-    from rmtbase.results.trajectory.terminal import as_json, print_trajectory
-    from rmtbase.terminal.output import Outputs, show
     from rmtbase.terminal.streams import bars
 
-    path = output or Path(f"{Path(model).name}-trajectory.nc")
-    files = Outputs(path, "trajectory")
+    files = Outputs(output, "trajectory", Path(f"{Path(model).name}-trajectory.nc"))
+    path = cast("Path", files.table)
     files.require_replaceable(*(Path(one) for one in (model, *words(null))))
     against = [find_null(one, initialization=initialization, draws=draws, seed=seed) for one in words(null)]
     series = find_series(model, words(revisions), fold=words(fold or ""))
@@ -101,7 +104,7 @@ def trajectory(
             **dask_keywords(workers),
         )
     summary = summarize_trajectory(tree)
-    show(partial(as_json, summary, path), partial(print_trajectory, summary))
+    files.finish(tree, partial(as_json, summary, path), partial(report, summary), written=True)
     if summary.failed:
         raise typer.Exit(LEFT_OUT)
 

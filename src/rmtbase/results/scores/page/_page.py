@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import datetime
-import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from itertools import groupby
@@ -15,15 +12,15 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from rmtbase.drawing.axes import statistic_words
 from rmtbase.drawing.layout import draw_figures, figure_style
-from rmtbase.drawing.svg import css_values, inline_svg, page_settings
-from rmtbase.drawing.theme import DARK, LIGHT
+from rmtbase.drawing.svg import inline_svg, page_settings
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import ENTRIES_IN_WORDS
+from rmtbase.report.page import environment, frame
 from rmtbase.results.scores import figures
 from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of, require_scores
@@ -54,7 +51,6 @@ _FACTORS = {
     "orthogonal": "rows of orthogonal matrices",
 }
 _NO_LAW = "none is known at this shape, so that no head is scored on it"
-_LONGEST = 100_000  # most characters in one text
 _MOST_RUNS = 8  # most runs of equal layers that are listed one by one
 _UNNAMED = {
     "": "these arrays",
@@ -90,7 +86,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
     matrices = scores["matrices"].to_dataset() if "matrices" in scores.children else None
     experts = scores["experts"].to_dataset() if "experts" in scores.children else None
     further = [_circuit(scores, circuit, svgs) for circuit in circuits_of(scores)[1:]]
-    script = _resource("page.js")
+    script = files("rmtbase.results.scores.page").joinpath("templates", "page.js").read_text(encoding="utf-8")
     return (
         _environment()
         .get_template("page.html")
@@ -101,7 +97,6 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
             circuits=further,
             summary=summary,
             name=name,
-            date=(date or _today()).isoformat(),
             lead=opening(scores, summary, name),
             sentences=[*summary.verdict(), *summary.reasons(), *summary.left_out()],
             notes=json.loads(scores.attrs.get("notes", "[]")),
@@ -123,26 +118,9 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
             with_spectra=matrices is not None and "marchenko_pastur_distance" in matrices,
             statistics=[SPECTRAL_STATISTICS[name] for name in heads["statistic"].values.tolist()],
             **null,
-            light=css_values(LIGHT),
-            dark=css_values(DARK),
-            n_colours=len(LIGHT.diverging),
-            css=Markup(_resource("page.css")),
-            script=Markup(script),
-            script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            **frame(date, script),
         )
     )
-
-
-def _today() -> datetime.date:
-    """Return today's date in UTC, or the date of a reproducible build."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if not epoch:
-        return datetime.datetime.now(datetime.UTC).date()
-    try:
-        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).date()
-    except (ValueError, OverflowError, OSError):
-        expected = "seconds since 1970 as an integer, or none in the environment"
-        raise ParameterError("SOURCE_DATE_EPOCH", epoch, expected) from None
 
 
 def _farthest(heads: xr.Dataset) -> dict[str, Any] | None:
@@ -166,27 +144,16 @@ def _statistic_option(name: str) -> str:
 
 
 def _environment() -> Environment:
-    """Return the templates, which escape all inserted text and make it harmless, unless a template made it."""
-    environment = Environment(
-        loader=PackageLoader("rmtbase.results.scores.page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda value: value if isinstance(value, Markup) else shown(value, _LONGEST),
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False, "ensure_ascii": False}
-    environment.filters |= {
+    """Return the templates of this page, with its formats of numbers and formulas."""
+    made = environment("rmtbase.results.scores.page")
+    made.filters |= {
         "formula": formula,
         "number": number,
-        "shown": shown,
         "statistic_option": _statistic_option,
         "statistic_words": statistic_words,
         "z_text": z_text,
     }
-    return environment
-
-
-def _resource(name: str) -> str:
-    return files("rmtbase.results.scores.page").joinpath("templates", name).read_text(encoding="utf-8")
+    return made
 
 
 def _svgs(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Markup]:

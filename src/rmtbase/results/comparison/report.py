@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmtbase.report import UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.comparison.summary import not_testable_of, summarize_comparison
-from rmtbase.terminal.rows import UNTESTED, Column, print_rows
-from rmtbase.terminal.streams import cell
 
 if TYPE_CHECKING:
     import xarray as xr
-    from rich.console import Console
 
 _LISTED = 12
 _ORDER = (
@@ -54,18 +52,18 @@ def _rows(table: xr.Dataset, dims: Sequence[str]) -> Any:
     return rows
 
 
-def print_comparison(tree: xr.DataTree, console: Console) -> None:
+def report(tree: xr.DataTree) -> Iterator[Item]:
     """Print the models, then their components or the groups they form, then the findings as sentences."""
-    _print_models(tree, console)
+    yield Heading("Models compared")
+    yield from _model_items(tree)
     if "between" in tree.children:
-        _print_groups(tree, console)
+        yield from _group_items(tree)
     elif "components" in tree.children:
-        _print_components(tree["components"].to_dataset(), console)
-    for line in summarize_comparison(tree):
-        console.print(cell(line, longest=1000))
+        yield from _component_items(tree["components"].to_dataset())
+    yield from summarize_comparison(tree)
 
 
-def _print_models(tree: xr.DataTree, console: Console) -> None:
+def _model_items(tree: xr.DataTree) -> Iterator[Item]:
     """Print the models, and below them the published ones."""
     table = tree["models"].to_dataset()
     rows = []
@@ -95,10 +93,10 @@ def _print_models(tree: xr.DataTree, console: Console) -> None:
     columns = [Column(name, "left") for name in ("model", "of", "attention")]
     columns += [Column("heads left null"), Column("k, Transmission"), Column("untrained k"), Column("λ")]
     columns += [Column("recipe", "left"), Column("T/τ"), Column("state", "left")]
-    print_rows(console, columns, rows)
+    yield Rows(columns, rows)
 
 
-def _print_components(table: xr.Dataset, console: Console) -> None:
+def _component_items(table: xr.Dataset) -> Iterator[Item]:
     rows = []
     for name in table["model"].values.tolist():
         for component in table["component"].values.tolist():
@@ -125,13 +123,13 @@ def _print_components(table: xr.Dataset, console: Console) -> None:
     columns = [Column("model", "left"), Column("component", "left"), Column("left anchor"), Column("median k")]
     columns += [Column("untrained k"), Column("published class of k", "left")]
     columns += map(Column, ("R²", "closure", "gap", "mean λ", "mean σ"))
-    print_rows(console, columns, rows, named=2, title="By component")
+    yield Rows(columns, rows, named=2, title="By component")
     null = [float(table[f"{name}_null_mean"].median()) for name in ("r_squared", "closure", "body_tail_gap")]
     untrained = "of untrained weights R² {:.4f}, closure {:.2g}, gap {:.3g}".format(*null)
-    console.print(f"Medians over layers, means of λ and σ; {untrained}.")
+    yield f"Medians over layers, means of λ and σ; {untrained}."
 
 
-def _print_groups(tree: xr.DataTree, console: Console) -> None:
+def _group_items(tree: xr.DataTree) -> Iterator[Item]:
     """Print headline measures, then those that differ most; for two groups with the interval of the difference."""
     between = tree["between"].to_dataset()
     groups, names = between["group"].values.tolist(), between["measure"].values.tolist()
@@ -157,11 +155,10 @@ def _print_groups(tree: xr.DataTree, console: Console) -> None:
         rows.append((name, *(text or (UNTESTED if untested else "") for text in texts)))
     columns = [Column("measure", "left"), *map(Column, groups), Column("seed sd")]
     columns += map(Column, ("group sd", "F") if two is None else ("difference ± 95 %", "p by t"))
-    print_rows(console, [*columns, Column("adj. p")], rows, title="Groups")
-    console.print(
+    yield Rows([*columns, Column("adj. p")], rows, title="Groups")
+    yield (
         "Of spectra the mean distance of key heads from the null, in its standard deviations; sd are standard "
-        "deviations, from seed to seed and between groups beyond it; adj. p is exact, adjusted for all measures.",
-        style="dim",
+        "deviations, from seed to seed and between groups beyond it; adj. p is exact, adjusted for all measures."
     )
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
+from rmtbase.report import UNTESTED, Column, Heading, Item, Rows, Verbatim
 from rmtbase.shown import shown
 from rmtbase.terminal.endings import VERBOSITY, Verbosity, note
-from rmtbase.terminal.rows import UNTESTED, Column, print_rows
-from rmtbase.terminal.streams import cell
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,42 +43,40 @@ def strongest_readings(model: WeightMatrices, tree: xr.DataTree, directions: int
     return list(read_directions(model, rows, level, directions, source, names, null=null))
 
 
-def print_decisions(tree: xr.DataTree, model: Model | Difference, form: str, console: Console) -> None:
-    """Print the ranks of adapters, or the parameters to unfreeze, as ``form``."""
+def decisions(tree: xr.DataTree, model: Model | Difference, form: str) -> Iterator[Item]:
+    """Yield the ranks of adapters, or the parameters to unfreeze, as ``form``; note what is left out."""
     from rmtbase.results.signal._decisions import decisions_text, learned_modules, left_out_of
 
     modules, level = learned_modules(tree, model), float(tree.attrs["level"])
-    print(decisions_text(modules, level, form), end="")
+    yield Verbatim(decisions_text(modules, level, form))
     for line in left_out_of(modules, level, form):
         note(line)
 
 
-def print_signal(tree: xr.DataTree, readings: Sequence[DirectionReading] | None, console: Console) -> None:
+def report(tree: xr.DataTree, readings: Sequence[DirectionReading] | None) -> Iterator[Item]:
     """Print what each circuit and component has learned, the strongest spectra, the groups, and the tokens read."""
     from rmtbase.results.signal.rows import signal_groups, signal_rows
 
     attributes, level = tree.attrs, float(tree.attrs["level"])
     rows, groups = signal_rows(tree), signal_groups(tree)
     title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
-    _print_rows(rows, strongest_rows(rows), title, level, console)
+    yield from _row_items(rows, strongest_rows(rows), title, level)
     if groups:
-        _print_groups(rows, groups, level, console)
+        yield from _group_items(rows, groups, level)
     if readings is not None:
-        _print_readings(readings, level, console)
+        yield from _reading_items(readings, level)
 
 
-def _print_rows(
-    rows: Sequence[SignalRow], strongest: Sequence[SignalRow], title: str, level: float, console: Console
-) -> None:
+def _row_items(rows: Sequence[SignalRow], strongest: Sequence[SignalRow], title: str, level: float) -> Iterator[Item]:
     """Print a line for each circuit and component, then the spectra in which the most was learned."""
     from rmtbase.results.signal.rows import signal_headline, summarize_signal
 
-    console.print(cell(title, "bold"))
+    yield Heading(title)
     known = [row for row in rows if not math.isnan(row.numbers["n_directions"])]
     learned = [row for row in known if row.directions]
-    console.print(cell(signal_headline(rows, level), longest=_LONGEST_LINE))
+    yield signal_headline(rows, level)
     if any(row.testable for row in rows):
-        console.print(
+        yield (
             "Directions are counted in each by itself: a spectrum that learned nothing has one with probability "
             f"{100 * level:g} %."
         )
@@ -100,22 +95,20 @@ def _print_rows(
         )
         for one in summarize_signal(rows)
     ]
-    print_rows(console, columns, texts)
+    yield Rows(columns, texts)
     if strongest:
-        _print_strongest(strongest, level, console)
+        yield from _strongest_items(strongest, level)
     if any(row.tails for row in rows):
-        _print_tails(rows, level, console)
+        yield from _tail_items(rows, level)
     left = len(learned) - len(strongest)
     if left > 0:
-        console.print(f"and {left} more; the file and --json hold all of them")
+        yield f"and {left} more; the file and --json hold all of them"
     if any(row.numbers["noise_floor"] == 0 for row in known):
-        console.print(
-            "( ): the other eigenvalues are not those of noise, so that the directions stand out of no noise floor."
-        )
-    _print_reasons("a number of directions", [row.reason for row in rows if row.testable], console)
+        yield "( ): the other eigenvalues are not those of noise, so that the directions stand out of no noise floor."
+    yield from _reasons("a number of directions", [row.reason for row in rows if row.testable])
 
 
-def _print_strongest(rows: Sequence[SignalRow], level: float, console: Console) -> None:
+def _strongest_items(rows: Sequence[SignalRow], level: float) -> Iterator[Item]:
     columns = [Column("layer"), Column("what", "left"), Column("head"), Column("directions")]
     columns += map(Column, ("strongest", f"{100 * (1 - level):g} % limits", "/ threshold", "overlaps"))
     columns += map(Column, ("learned share", "noise scale", "rest is noise, p"))
@@ -132,7 +125,7 @@ def _print_strongest(rows: Sequence[SignalRow], level: float, console: Console) 
                 _known(of["rest_p_value"], "{:.2g}", UNTESTED),
             )
         )
-    print_rows(console, columns, texts, named=3)
+    yield Rows(columns, texts, named=3)
 
 
 def _number(row: SignalRow) -> tuple[str, ...]:
@@ -152,14 +145,14 @@ def _strongest(row: SignalRow) -> tuple[str, str, str]:
     return f"{first['strength']:.3g}", limits, f"{first['strength'] / row.numbers['threshold']:.3g}"
 
 
-def _print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: float, console: Console) -> None:
+def _group_items(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: float) -> Iterator[Item]:
     """Print heads that share a key head, or values, as one, beside the directions of each head by itself."""
     from rmtbase.results.signal.rows import groups_headline
 
     alone = {(row.stack, row.layer, row.what, row.head): row.numbers["n_directions"] for row in rows}
     learned = sorted((one for one in groups if one.row.directions), key=lambda one: -one.row.numbers["signal_share"])
     found = groups_headline(groups)
-    console.print(cell(f"Heads that share a key head or values, as one: {found}.", longest=_LONGEST_LINE))
+    yield f"Heads that share a key head or values, as one: {found}."
     if not learned:
         return
     columns = [Column("layer"), Column("what", "left"), Column("shared head"), Column("directions")]
@@ -178,7 +171,7 @@ def _print_groups(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: 
                 " ".join(f"{100 * share:.0f}" for share in shares[0]) + " %",
             )
         )
-    print_rows(console, columns, texts, named=3)
+    yield Rows(columns, texts, named=3)
 
 
 def _known(value: float, form: str, otherwise: str) -> str:
@@ -189,7 +182,7 @@ def _count(number: float) -> str:
     return UNTESTED if math.isnan(number) else f"{number:g}"
 
 
-def _print_tails(rows: Sequence[SignalRow], level: float, console: Console) -> None:
+def _tail_items(rows: Sequence[SignalRow], level: float) -> Iterator[Item]:
     """Print a line for each circuit and component: exponents, and the verdicts on its spectra."""
     from rmtbase.results.signal._signal_tails import summarize_tails
 
@@ -211,30 +204,30 @@ def _print_tails(rows: Sequence[SignalRow], level: float, console: Console) -> N
             )
             for one in found
         ]
-        print_rows(console, columns, texts)
-        console.print(
+        yield Rows(columns, texts)
+        yield (
             "Exponents of a power law fitted to the eigenvalues, beside those of matrices that learned nothing; a "
             f"heavier tail: smaller by more than chance makes it, at {level:g}. What a spectrum is: the one "
             "candidate that the likelihood of all its eigenvalues leaves standing."
         )
-    _print_reasons("tails", [row.tails["tail_reason"] for row in rows if row.tails], console)
+    yield from _reasons("tails", [row.tails["tail_reason"] for row in rows if row.tails])
 
 
-def _print_reasons(lacking: str, reasons: Sequence[str], console: Console) -> None:
+def _reasons(lacking: str, reasons: Sequence[str]) -> Iterator[Item]:
     """Print how many spectra lack something for each reason; "" is no reason."""
     for reason, count in Counter(filter(None, reasons)).items():
-        console.print(cell(f"{count} {'spectrum' if count == 1 else 'spectra'} without {lacking}: {reason}"))
+        yield f"{count} {'spectrum' if count == 1 else 'spectra'} without {lacking}: {reason}"
 
 
-def _print_readings(readings: Sequence[DirectionReading], level: float, console: Console) -> None:
+def _reading_items(readings: Sequence[DirectionReading], level: float) -> Iterator[Item]:
     """Say how many directions point at tokens beyond chance, and list these; with ``--verbose`` all directions."""
     from rmtbase.results.signal._direction_tokens import nearer_than_chance, readings_headline
 
-    console.print(cell(readings_headline(readings, level)))
+    yield readings_headline(readings, level)
     listed = readings if VERBOSITY.get() >= Verbosity.VERBOSE else nearer_than_chance(readings, level)
     if not listed:
         if readings:
-            console.print("rmtbase --verbose signal ... lists all of them, and --json holds them.")
+            yield "rmtbase --verbose signal ... lists all of them, and --json holds them."
         return
     columns = [Column("layer"), Column("what", "left"), Column("head"), Column("direction"), Column("side", "left")]
     columns += [Column("tokens at one end, z", "left"), Column("at the other", "left"), Column("nearest by chance, p")]
@@ -251,13 +244,13 @@ def _print_readings(readings: Sequence[DirectionReading], level: float, console:
         )
         for one in listed
     ]
-    print_rows(console, columns, texts, named=3)
-    console.print(
+    yield Rows(columns, texts, named=3)
+    yield (
         "z of a token: of a random direction through the same embedding 0 ± 1; p: that one token of all is as near. "
         "A direction and its opposite are the same."
     )
     if len(listed) < len(readings):
-        console.print(f"The other {len(readings) - len(listed)} are listed with --verbose, and --json holds them.")
+        yield f"The other {len(readings) - len(listed)} are listed with --verbose, and --json holds them."
 
 
 def as_json(tree: xr.DataTree, readings: Sequence[DirectionReading] | None) -> dict[str, Any]:

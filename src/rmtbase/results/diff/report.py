@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 
-from rmtbase.terminal.rows import UNTESTED, Column, print_rows
-from rmtbase.terminal.streams import cell
+from rmtbase.report import UNTESTED, Column, Heading, Item, Rows
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -84,17 +83,18 @@ def _not_testable(group: xr.Dataset) -> dict[str, list[NotTestable]]:
     return found
 
 
-def print_changes(tree: xr.DataTree, level: float, console: Console) -> None:
+def report(tree: xr.DataTree, level: float) -> Iterator[Item]:
     """Print the change of each component, over whole matrices and over heads."""
     from rmtbase.tables import not_testable_words
 
     summaries, untested = _all_summaries(tree, level)
-    console.print(cell(tree.attrs["model"], "bold"))
-    console.print(
-        "Medians over layers, or over all heads: the norm of the change over that before; its cosine with the matrix "
-        "before; its effective rank, and its directions beyond noise; its share along the old directions of inputs and "
-        f"outputs, with that of a random rotation, and of how many the share is larger (q < {level:g}). What takes the "
-        "matrix before away, at a negative cosine, is along its directions, too."
+    yield Heading(tree.attrs["model"])
+    yield (
+        "Medians over layers, or over all heads: the norm of the change over that of the earlier matrix; its cosine "
+        "with the earlier matrix; its effective rank, and its directions beyond noise; its share along the old "
+        "directions of inputs and outputs, with that of a random rotation, and the number of matrices whose share is "
+        f"larger (q < {level:g}). A change that takes part of the earlier matrix away, at a negative cosine, is along "
+        "its directions, too."
     )
     columns = [Column("matrix", "left"), *map(Column, ("number", "change", "cosine", "eff. rank", "directions"))]
     columns += map(Column, ("old inputs", "by chance", "larger", "old outputs", "by chance", "larger"))
@@ -116,15 +116,15 @@ def print_changes(tree: xr.DataTree, level: float, console: Console) -> None:
             )
             for row in rows
         ]
-        print_rows(console, columns, texts, title={"matrices": "whole matrices", "heads": "of each head"}[group])
+        yield Rows(columns, texts, title={"matrices": "whole matrices", "heads": "of each head"}[group])
         total = sum(row["matrices"] for row in rows)
         noun = {"matrices": "matrix", "heads": "part of a head"}[group]
         for what, each in _alike(untested[group]).items():
             if each:
-                console.print(cell(f"{what}: {not_testable_words(each, total, noun)}.", longest=10_000))
+                yield f"{what}: {not_testable_words(each, total, noun)}."
     unchanged = sum(row["unchanged"] for row in summaries["matrices"])
     if unchanged:
-        console.print(f"{unchanged} matrices are the same in both.")
+        yield f"{unchanged} matrices are the same in both."
 
 
 _FORMS = {"relative_change": ".3g", "cosine": "+.2f", "effective_rank": ".1f", "n_directions": ".0f"}

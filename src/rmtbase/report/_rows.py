@@ -1,9 +1,9 @@
-"""Tables that can be read at any width: on a narrow terminal, each row's numbers stand below its name."""
+"""Items of a report, and their print on the terminal: on a narrow one each row's numbers stand below its name."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from rich import box
@@ -17,6 +17,15 @@ UNTESTED = "?"
 """Text of a cell whose number is not known because there is no test: never 0, and not empty."""
 
 _ANY_WIDTH = 10_000
+_LONGEST = 100_000  # characters: a sentence may name all heads of a large model
+
+
+class Heading(str):
+    """Name of what the next items are about, such as a model and its revision."""
+
+
+class Verbatim(str):
+    """Text for other programs, of ASCII or of names that are safe on a terminal, printed as it is."""
 
 
 class Column(NamedTuple):
@@ -26,26 +35,53 @@ class Column(NamedTuple):
     side: Literal["left", "right"] = "right"
 
 
-def print_rows(
-    console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, named: int = 1, title: str = ""
-) -> None:
-    """Print texts of any origin as a table, whose first ``named`` columns identify a row."""
-    safe = [[cell(text).plain for text in row] for row in rows]
-    table = Table(title=cell(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in columns:
+class Rows(NamedTuple):
+    """Table of texts.
+
+    Attributes:
+        columns: headings.
+        rows: cells of each row.
+        named: number of first columns that identify a row.
+        title: title of the table, "" for none.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    named: int = 1
+    title: str = ""
+
+
+Item = str | Rows
+"""Sentence, :class:`Heading` or table of a report."""
+
+
+def print_report(items: Iterable[Item], console: Console) -> None:
+    """Print the items of a report in their order; texts may be of any origin."""
+    for item in items:
+        if isinstance(item, Rows):
+            _print_rows(console, item)
+        elif isinstance(item, Verbatim):
+            print(item, end="")
+        else:
+            console.print(cell(item, "bold" if isinstance(item, Heading) else "", longest=_LONGEST))
+
+
+def _print_rows(console: Console, item: Rows) -> None:
+    safe = [[cell(text).plain for text in row] for row in item.rows]
+    table = Table(title=cell(item.title) if item.title else None, title_justify="left", box=box.SIMPLE_HEAD)
+    for column in item.columns:
         table.add_column(column.name, justify=column.side, no_wrap=True)
     for row in safe:
         table.add_row(*map(Text, row))
     if console.measure(table, options=console.options.update_width(_ANY_WIDTH)).maximum <= console.width:
         console.print(table)
     else:
-        _print_in_pairs(console, columns, safe, named, title)
+        _print_in_pairs(console, item._replace(rows=safe))
 
 
-def _print_in_pairs(
-    console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]], named: int, title: str
-) -> None:
+def _print_in_pairs(console: Console, item: Rows) -> None:
     """Print two lines for each row: its name, and its numbers in columns."""
+    columns, rows, named, title = item
     headings = [column.name for column in columns]
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from rmtbase.terminal.rows import UNTESTED, Column, print_rows
-from rmtbase.terminal.streams import cell
+from rmtbase.report import UNTESTED, Column, Heading, Item, Rows
 
 if TYPE_CHECKING:
     from rmtbase.results.trajectory.summary import StepSummary, TrajectorySummary
@@ -31,7 +29,7 @@ def as_json(summary: TrajectorySummary, path: Path) -> dict[str, Any]:
     }
 
 
-def print_trajectory(summary: TrajectorySummary, console: Console) -> None:
+def report(summary: TrajectorySummary) -> Iterator[Item]:
     """Print a line for each checkpoint, then the departures from each null."""
     from rmtbase.statistics import SPECTRAL_STATISTICS
 
@@ -60,9 +58,9 @@ def print_trajectory(summary: TrajectorySummary, console: Console) -> None:
                 f"as {one.duplicate_of}" if one.duplicate_of else "",
             )
         )
-    print_rows(console, columns, rows, named=2, title=summary.model)
-    for line in summary.sentences():
-        console.print(cell(line, longest=10_000))
+    yield Heading(summary.model)
+    yield Rows(columns, rows, named=2)
+    yield from summary.sentences()
 
 
 def _left(step: StepSummary, null: str) -> str:

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import xarray as xr
-from rich.console import Console
 
+from rmtbase.report import Column, Heading, Item, Rows, number_text
 from rmtbase.statistics import missing_moment
-from rmtbase.terminal.rows import Column, number_text, print_rows
-from rmtbase.terminal.streams import cell
 
 _QUANTILES = (0.025, 0.5, 0.975)  # shown where there is no mean, and always in JSON
 
@@ -32,8 +30,9 @@ def as_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
     return {"file": str(path), "normalization": table.attrs.get("normalization", "none"), "cases": cases}
 
 
-def print_baseline(table: xr.Dataset, console: Console) -> None:
+def report(table: xr.Dataset) -> Iterator[Item]:
     """Print each case's statistics: simulated values with standard errors, analytic values and their method."""
+    yield Heading("Random matrices")
     numbers = (("mean", 8), ("standard_error", 2), ("std", 5), ("analytic_mean", 8), ("analytic_std", 5))
     columns = [Column("statistic", "left"), *map(Column, ("mean", "std. error", "sd", "analytic mean", "analytic sd"))]
     columns.append(Column("analytic value is", "left"))
@@ -44,9 +43,8 @@ def print_baseline(table: xr.Dataset, console: Console) -> None:
             one = case.sel(statistic=name)
             texts = (number_text(one[field].item(), digits) for field, digits in numbers)
             rows.append((name, *texts, _short(str(one["analytic_method"].item()))))
-        print_rows(console, columns, rows, title=_title(case))
-        for line in _without_moments(case):
-            console.print(cell(line))
+        yield Rows(columns, rows, title=_title(case))
+        yield from _without_moments(case)
 
 
 def _case(case: xr.Dataset) -> dict[str, Any]:

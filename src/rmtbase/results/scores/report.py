@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import xarray as xr
-from rich.console import Console
 
+from rmtbase.report import Column, Heading, Item, Rows, number_text
 from rmtbase.results.scores._element_summary import ElementsSummary, summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
 from rmtbase.results.scores._why import WhySummary, summarize_why
@@ -15,14 +16,12 @@ from rmtbase.results.scores.summary import HeadFinding, Summary, summarize_score
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import CIRCUITS, not_testable_json
 from rmtbase.terminal.endings import detail
-from rmtbase.terminal.rows import Column, number_text, print_rows
-from rmtbase.terminal.streams import cell
 
 _LISTED = 12
 _LONGEST_LINE = 100_000  # characters: all heads of a large model that differ from the null are named
 
 
-def print_scores(tree: xr.DataTree, console: Console) -> None:
+def report(tree: xr.DataTree) -> Iterator[Item]:
     """Print the scores of a model: the heads of each circuit, the causes if these were asked for, and the elements."""
     attributes, why = tree.attrs, summarize_why(tree)
     detail(f"null: {attributes['null']}; {attributes['null_method']}; from {attributes['table']}")
@@ -31,19 +30,19 @@ def print_scores(tree: xr.DataTree, console: Console) -> None:
     for name in names:
         circuit = CIRCUITS[name]
         named = f"{title}: {circuit.symbol}" if len(names) > 1 else title
-        _print_summary(summarize_scores(circuit_scores(tree, name)), named, console, why if name == "qk" else None)
-    _print_why(why, console)
-    _print_elements(summarize_elements(tree), console)
+        summary = summarize_scores(circuit_scores(tree, name))
+        yield from _summary_items(summary, named, why if name == "qk" else None)
+    yield from _why_items(why)
+    yield from _element_items(summarize_elements(tree))
 
 
-def _print_summary(summary: Summary, title: str, console: Console, why: WhySummary | None = None) -> None:
-    """Print the scores in words, and the farthest heads as a table with z of the logarithm if the name says so.
+def _summary_items(summary: Summary, title: str, why: WhySummary | None = None) -> Iterator[Item]:
+    """Yield the scores in words, and the farthest heads as a table with z of the logarithm if the name says so.
 
     The causes come first, if they were requested.
     """
-    console.print(cell(title, "bold"))
-    for line in [*([] if why is None else why.sentences()), *summary.overview()]:
-        console.print(cell(line, longest=_LONGEST_LINE))
+    yield Heading(title)
+    yield from [*([] if why is None else why.sentences()), *summary.overview()]
     if not summary.findings:
         return
     listed, left_out = summary.findings[:_LISTED], len(summary.findings[_LISTED:])
@@ -64,28 +63,27 @@ def _print_summary(summary: Summary, title: str, console: Console, why: WhySumma
         )
         for finding in listed
     ]
-    print_rows(console, columns, rows, named=3)
+    yield Rows(columns, rows, named=3)
     if left_out:
         heads = summary.noun if left_out == 1 else f"{summary.noun}s"
-        console.print(f"and {left_out} more {heads}; the scores file holds all of them")
+        yield f"and {left_out} more {heads}; the scores file holds all of them"
 
 
-def _print_why(summary: WhySummary | None, console: Console) -> None:
+def _why_items(summary: WhySummary | None) -> Iterator[Item]:
     """Print the causes for each head, if they were requested and any test rejected."""
     if summary is None or not any(summary.rejected.values()):
         return
     columns = [Column("head", "left"), *(Column(name.replace("_", " ")) for name in summary.tests)]
     marks = {1.0: "rejected", 0.0: "–"}
     rows = [(name, *(marks.get(each, "?") for each in rejected)) for name, rejected, _ in summary.rows[:_LISTED]]
-    print_rows(console, columns, rows, named=1)
+    yield Rows(columns, rows, named=1)
     if len(summary.rows) > _LISTED:
-        console.print(f"and {len(summary.rows) - _LISTED} more heads; the scores file holds all of them")
+        yield f"and {len(summary.rows) - _LISTED} more heads; the scores file holds all of them"
 
 
-def _print_elements(summary: ElementsSummary | None, console: Console) -> None:
+def _element_items(summary: ElementsSummary | None) -> Iterator[Item]:
     """Print the scores of elements in words, if matrices were scored."""
-    for line in () if summary is None else summary.sentences():
-        console.print(cell(line, longest=_LONGEST_LINE))
+    yield from () if summary is None else summary.sentences()
 
 
 def as_json(tree: xr.DataTree) -> dict[str, Any]:

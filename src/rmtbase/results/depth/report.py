@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from rmtbase.terminal.rows import UNTESTED, Column, print_rows
-from rmtbase.terminal.streams import cell
+from rmtbase.report import UNTESTED, Column, Heading, Item, Rows
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,16 +48,16 @@ def as_json(table: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def print_depths(table: xr.Dataset, components: Sequence[str], console: Console) -> None:
+def report(table: xr.Dataset, components: Sequence[str]) -> Iterator[Item]:
     """Print each matrix with its nearest depth and whether it fits; ``components`` are all that the model has."""
     attributes = table.attrs
     title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
     rows = _matrices(table)
     fitted = [row for row in rows if row["effective_depth"] is not None]
     fitting = sum(row["fits"] for row in fitted)
-    console.print(cell(title, "bold"))
-    console.print(cell(_headline(table, rows), longest=10_000))
-    console.print(cell(_scope(table, components)))
+    yield Heading(title)
+    yield _headline(table, rows)
+    yield _scope(table, components)
     columns = [Column("layer"), Column("matrix", "left")]
     columns += map(Column, ("shape", "nearest depth", "interval", "sigma", "scale", "distance", "p"))
     columns.append(Column("fits", "left"))
@@ -74,14 +71,12 @@ def print_depths(table: xr.Dataset, components: Sequence[str], console: Console)
         )
         for row in rows
     ]
-    print_rows(console, columns, texts, named=2)
-    console.print(cell(f"distance {attributes['distance']}"))
+    yield Rows(columns, texts, named=2)
+    yield f"distance {attributes['distance']}"
     if fitting < len(fitted):
-        console.print(f"( ): {_INTERVAL}.")
+        yield f"( ): {_INTERVAL}."
     if any(row["n_rows"] != row["n_columns"] for row in fitted):
-        console.print(
-            "The laws are of square matrices: what a rectangular shape does to a spectrum counts against a fit."
-        )
+        yield "The laws are of square matrices: what a rectangular shape does to a spectrum counts against a fit."
 
 
 def _headline(table: xr.Dataset, rows: Sequence[dict[str, Any]]) -> str:

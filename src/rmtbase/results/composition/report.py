@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from rmtbase.terminal.rows import UNTESTED, Column, print_rows
-from rmtbase.terminal.streams import cell
+from rmtbase.report import UNTESTED, Column, Heading, Item, Rows
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,7 +44,7 @@ def _kind_json(kind: KindSummary) -> dict[str, Any]:
     }
 
 
-def print_composition(table: xr.Dataset, summary: CompositionSummary, console: Console) -> None:
+def report(table: xr.Dataset, summary: CompositionSummary) -> Iterator[Item]:
     """Print how many pairs of each kind compose beyond chance, and the strongest pairs."""
     from rmtbase.tables import not_testable_words
 
@@ -54,9 +52,9 @@ def print_composition(table: xr.Dataset, summary: CompositionSummary, console: C
     title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
     pairs, surviving = sum(one.pairs for one in summary.kinds), len(summary.surviving)
     untested = bool(summary.not_testable)
-    console.print(cell(title, "bold"))
+    yield Heading(title)
     chance = f" Of a model whose heads know nothing of each other none would, but for a chance of {level} at most."
-    console.print(cell(f"{summary.headline()}.{chance if pairs else ''}", longest=_LONGEST_LINE))
+    yield f"{summary.headline()}.{chance if pairs else ''}"
     columns = [Column("the later head's", "left"), *map(Column, ("testable pairs",) if untested else ("pairs",))]
     columns += map(Column, ("not testable",) if untested else ())
     columns += map(Column, (f"p < {level}", "by chance", "survive"))
@@ -77,12 +75,12 @@ def print_composition(table: xr.Dataset, summary: CompositionSummary, console: C
         )
         for one in summary.kinds
     ]
-    print_rows(console, columns, rows)
+    yield Rows(columns, rows)
     overlaps = summary.overlaps_not_testable
     if overlaps and [one.place for one in overlaps] != [one.place for one in summary.not_testable]:
         total = sum(one.overlaps for one in summary.kinds) + len(overlaps)
         words = not_testable_words(overlaps, total, "overlap of subspaces")
-        console.print(cell(f"{words}.", longest=_LONGEST_LINE))
+        yield f"{words}."
     if not summary.surviving:
         return
     columns = [Column("the later head's", "left"), Column("earlier", "left"), Column("later", "left")]
@@ -101,6 +99,6 @@ def print_composition(table: xr.Dataset, summary: CompositionSummary, console: C
         )
         for one in summary.surviving[:_LISTED]
     ]
-    print_rows(console, columns, rows, named=3)
+    yield Rows(columns, rows, named=3)
     if surviving > _LISTED:
-        console.print(f"{surviving - _LISTED} more; --json lists all, and the file holds every pair.")
+        yield f"{surviving - _LISTED} more; --json lists all, and the file holds every pair."

@@ -1,0 +1,126 @@
+"""HTML page of a result: its sentences, figures and tables in one file that needs no network.
+
+The page holds its styles, script and figures, and a content security policy forbids everything else. It follows the
+reader's preference for light or dark.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from typing import Any
+
+import xarray as xr
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from rmtbase.drawing.layout import FigureRecipe, FigureStyle, draw_figures, figure_style
+from rmtbase.drawing.svg import css_values, inline_svg, page_settings
+from rmtbase.drawing.theme import DARK, LIGHT
+from rmtbase.errors import ParameterError
+from rmtbase.report._rows import Heading, Item, Rows, Verbatim
+from rmtbase.shown import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LONGEST = 100_000  # most characters in one text
+
+
+def render_page(
+    table: xr.Dataset | xr.DataTree,
+    items: Iterable[Item],
+    recipes: Callable[[Any, FigureStyle], Mapping[str, FigureRecipe]] | None = None,
+    *,
+    date: datetime.date | None = None,
+) -> str:
+    """Render a result as one HTML page: its first sentence, its figures, then its other sentences and its tables.
+
+    Args:
+        table: the result, whose attributes state its model, software and provenance.
+        items: sentences, headings and tables of its report; the first heading is the title of the page.
+        recipes: returns the recipes of its figures, of which the standard ones are drawn; no figures if None.
+        date: date on the page; as :func:`page_date` if None.
+    """
+    given = list(items)
+    title = next((item for item in given if isinstance(item, Heading)), Heading(table.attrs["kind"]))
+    rest = [item for item in given if item is not title]
+    lead = next((item for item in rest if type(item) is str), "")
+    blocks = [_block(item) for item in rest if item is not lead]
+    with page_settings() as theme:
+        drawn = {} if recipes is None else draw_figures(recipes(table, figure_style(theme, None)))
+        svgs = {name: inline_svg(figure, f"f{k}", _in_words(name)) for k, (name, figure) in enumerate(drawn.items())}
+    return (
+        environment()
+        .get_template("report.html")
+        .render(
+            **frame(date),
+            attrs=table.attrs,
+            title=title,
+            kicker=_in_words(str(table.attrs["kind"])),
+            lead=lead,
+            blocks=blocks,
+            figures=[{"name": name, "title": _in_words(name), "svg": svg} for name, svg in svgs.items()],
+            warnings=json.loads(table.attrs.get("warnings", "[]")),
+        )
+    )
+
+
+def frame(date: datetime.date | None = None, script: str = "") -> dict[str, Any]:
+    """Return the variables of ``base.html``, which every page extends: date, styles, and a script with its digest."""
+    return {
+        "date": (date or page_date()).isoformat(),
+        "light": css_values(LIGHT),
+        "dark": css_values(DARK),
+        "n_colours": len(LIGHT.diverging),
+        "css": Markup(files("rmtbase.report").joinpath("templates", "page.css").read_text(encoding="utf-8")),
+        "script": Markup(script),
+        "script_digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    }
+
+
+def page_date() -> datetime.date:
+    """Return today's date in UTC, or the date of a reproducible build, SOURCE_DATE_EPOCH of the environment."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not epoch:
+        return datetime.datetime.now(datetime.UTC).date()
+    try:
+        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC).date()
+    except (ValueError, OverflowError, OSError):
+        expected = "seconds since 1970 as an integer, or none in the environment"
+        raise ParameterError("SOURCE_DATE_EPOCH", epoch, expected) from None
+
+
+def environment(package: str | None = None) -> Environment:
+    """Return the templates of a package, if one is named, and those of every page.
+
+    All inserted text is escaped and made harmless, unless a template made it.
+    """
+    found = [PackageLoader(one) for one in (package, "rmtbase.report") if one is not None]
+    made = Environment(
+        loader=ChoiceLoader(found),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: value if isinstance(value, Markup) else shown(value, _LONGEST),
+    )
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False, "ensure_ascii": False}
+    made.filters["shown"] = shown
+    return made
+
+
+def _block(item: Item) -> dict[str, Any]:
+    if isinstance(item, Rows):
+        return {"kind": "rows", "rows": item}
+    kinds = {Heading: "heading", Verbatim: "verbatim"}
+    return {"kind": kinds.get(type(item), "sentence"), "text": item}
+
+
+def _in_words(name: str) -> str:
+    words = name.replace("-", " ").replace("_", " ")
+    return words[:1].upper() + words[1:]
