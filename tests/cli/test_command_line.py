@@ -62,7 +62,7 @@ def test_whole_numbers_are_read_as_people_write_them(run):
     [
         (["baseline", "--draws", "10", "--draws", "20"], "--draws is given 2 times (10, 20): expected one value"),
         (["score", "demo", "--null", "axes", "--null=axes"], "--null is given 2 times (axes, axes)"),
-        (["baseline", "-o", "a.nc", "--output", "b.nc"], "--output is given 2 times (a.nc, b.nc)"),
+        (["export", "f.nc", "-o", "a.csv", "--output", "b.csv"], "--output is given 2 times (a.csv, b.csv)"),
     ],
 )
 def test_single_option_given_twice_is_refused_with_both_values(command, said, run):

@@ -59,7 +59,7 @@ def test_the_table_is_printed_and_written(run, model_folder, tmp_path):
     assert ran.err.splitlines()[-1] == f"rmtbase: wrote {path}"
     assert "fits" in ran.out
     assert len([line for line in ran.out.splitlines() if "attention_query " in line and "×" in line]) == 2
-    assert "Of all 2 layers, attention_query; more with --component: attention_key; all without it." in ran.out
+    assert "Matrices of all 2 layers: attention_query; --component also takes attention_key." in ran.out
     expected = depth(str(model_folder), depths=range(1, 7), draws=39, components=["attention_query"])
     assert open_table(path).identical(expected)
     assert f"{expected['distance'].values[0, 0]:.4f}" in ran.out
@@ -78,7 +78,7 @@ def test_interval_of_a_matrix_that_no_depth_fits_is_there_and_said_to_be_none(ru
 def test_without_a_choice_all_matrices_are_said_to_be_there(run, model_folder):
     ran = run("depth", model_folder, "--max-depth", 2, "--draws", 39)
     assert (
-        "Of all 2 layers, all weight matrices; some of them with --component: attention_query, attention_key."
+        "Matrices of all 2 layers: attention_query, attention_key."
         in ran.out
     )
 

@@ -84,11 +84,11 @@ def test_nested_tensors_are_named():
 
 @pytest.mark.parametrize("epoch", ["abc", "-1e9", "99999999999999999999", "½"])
 def test_date_of_a_page_that_is_none(epoch, monkeypatch, run):
-    from rmtbase.results.scores.page._page import _today
+    from rmtbase.report.page import page_date
 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
     with pytest.raises(ParameterError, match=r"SOURCE_DATE_EPOCH = .*seconds since 1970"):
-        _today()
+        page_date()
     ran = run("law", "--d-model", 16, "--d-head", 4)
     assert ran.status == 2 and "seconds since 1970" in ran.err
 

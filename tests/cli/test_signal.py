@@ -4,11 +4,12 @@ import json
 import re
 
 import pytest
-from rmtbase.results.signal.terminal import _print_readings
 
 from rmtbase.models import open_model
+from rmtbase.report import print_report
 from rmtbase.results import open_signal
 from rmtbase.results.signal import DirectionReading, SignalRow, discoveries, signal, signal_rows
+from rmtbase.results.signal.report import _reading_items
 from rmtbase.terminal.endings import VERBOSITY, Verbosity
 from rmtbase.terminal.streams import out
 
@@ -22,7 +23,7 @@ from rmtbase.terminal.streams import out
         (["--matrices", "elements"], ["matrices = 'elements'", "'none' or 'spectra'"]),
         (["--circuits", "qk,ov"], ["circuits = 'ov'"]),
         (["-o", "missing/signal.nc"], ["cannot write missing/signal.nc", "does not exist"]),
-        (["-o", "page.html"], ["there is no page of this result"]),
+        (["-o", "one.html", "-o", "other.html"], ["one.html is named for the same output"]),
         (["--format", "toml"], ["format = 'toml'", "one of peft, yaml"]),
         (["--format", "peft", "--matrices", "none"], ["matrices = 'none'", "whole matrices"]),
         (["--format", "peft", "--json"], ["both print to stdout"]),
@@ -104,7 +105,7 @@ def test_directions_that_point_at_no_tokens_are_told_in_one_line_and_listed_on_r
     readings = [DirectionReading(row, k, "left", False, *ends, p_value=1.0) for k in range(75)]
 
     def printed(found):
-        _print_readings(found, 0.05, out())
+        print_report(_reading_items(found, 0.05), out())
         return capsys.readouterr().out
 
     said = printed(readings)

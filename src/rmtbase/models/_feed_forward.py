@@ -1,7 +1,7 @@
 """MLPs, mixtures of experts and their routers: found in the layers of a model by names and shapes, without torch.
 
-A *spelling* is a set of names for the matrices of y = W_out (act(W_gate x) ∘ W_in x). A module is an MLP if its
-matrices have exactly the names of a spelling, and the shapes
+A *naming scheme* is a set of names for the matrices of y = W_out (act(W_gate x) ∘ W_in x). A module is an MLP if its
+matrices have exactly the names of a scheme, and the shapes
 
     W_in, W_gate: (d_ff, d_model)        W_out: (d_model, d_ff)
 
@@ -25,7 +25,7 @@ from rmtbase.models._expressions import Expression, Rows, Tensor
 from rmtbase.models._sites import MatrixName, Part, Place, Site
 from rmtbase.shown import quoted
 
-_SPELLINGS: tuple[tuple[str | None, str, str], ...] = (  # gate, in, out
+_NAMING_SCHEMES: tuple[tuple[str | None, str, str], ...] = (  # gate, in, out
     ("gate_proj", "up_proj", "down_proj"),
     ("w1", "w3", "w2"),
     ("fc1", "fc3", "fc2"),
@@ -169,7 +169,7 @@ class _Finder:
                 numbered[found["of"]][int(found["number"])] = path
             elif any(map(_SHARED.fullmatch, path.split("."))):
                 shared.append(path)
-            elif "experts" in path.split(".") or (_spelling(names) and self._is_stacked(names)):
+            elif "experts" in path.split(".") or (_naming_scheme(names) and self._is_stacked(names)):
                 stacks.append(path)
             else:
                 plain.append(path)
@@ -192,7 +192,7 @@ class _Finder:
 
     def _one(self, layer: _Layer, paths: Sequence[str], kind: str) -> None:
         """Add the only MLP of a kind in a layer, or a note if there are several or it cannot be read."""
-        spelled = [path for path in paths if _spelling(layer.modules[path])]
+        spelled = [path for path in paths if _naming_scheme(layer.modules[path])]
         read = [self._module(layer, path) for path in spelled]
         if len(spelled) == 1 and isinstance(read[0], _Module):
             self.layers.setdefault(layer.place, {}).update(read[0].matrices(kind, self.alternating))
@@ -251,15 +251,15 @@ class _Finder:
 
     def _module(self, layer: _Layer, path: str) -> _Module | str:
         """Return a module with the names and shapes of an MLP, or the reason why it is not one."""
-        held, d, spelling = layer.modules[path], layer.d_model, _spelling(layer.modules[path])
-        if spelling is None:
+        held, d, scheme = layer.modules[path], layer.d_model, _naming_scheme(layer.modules[path])
+        if scheme is None:
             return f"{', '.join(held)}; expected the matrices of an MLP"
-        gate, into, out = (None if word is None else held[word] for word in spelling)
+        gate, into, out = (None if word is None else held[word] for word in scheme)
         assert into is not None and out is not None
         shapes = {name: self.checkpoint.shape(name) for name in (gate, into, out) if name is not None}
         stacked = all(len(shape) == 3 for shape in shapes.values())
         counts = {shape[0] for shape in shapes.values()} if stacked else {None}
-        fusable = gate is None and spelling[1] in _FUSED
+        fusable = gate is None and scheme[1] in _FUSED
         fits = []
         for transposed in (False, True) if stacked else (False,):
             flat = {name: shape[1:] if stacked else shape for name, shape in shapes.items()}
@@ -278,9 +278,9 @@ class _Finder:
         return fits[0]
 
 
-def _spelling(held: Mapping[str, str]) -> tuple[str | None, str, str] | None:
-    """Return the spelling that matches the names of a module's matrices."""
-    return next((one for one in _SPELLINGS if held.keys() == {word for word in one if word is not None}), None)
+def _naming_scheme(held: Mapping[str, str]) -> tuple[str | None, str, str] | None:
+    """Return the naming scheme that matches the names of a module's matrices."""
+    return next((one for one in _NAMING_SCHEMES if held.keys() == {word for word in one if word is not None}), None)
 
 
 def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]) -> Iterator[_Layer]:

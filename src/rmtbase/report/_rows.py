@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from rich import box
 from rich.console import Console
@@ -22,6 +22,12 @@ _LONGEST = 100_000  # characters: a sentence may name all heads of a large model
 
 class Heading(str):
     """Name of what the next items are about, such as a model and its revision."""
+
+    @classmethod
+    def of_model(cls, attributes: Mapping[Any, Any]) -> Heading:
+        """Return the model and the revision that a table's attributes name."""
+        revision = attributes.get("revision")
+        return cls(attributes["model"] + (f", revision {revision}" if revision else ""))
 
 
 class Verbatim(str):

@@ -37,7 +37,6 @@ def composition(
     from rmtbase.models import open_model
     from rmtbase.results.composition.measure import composition
     from rmtbase.results.composition.report import as_json, report
-    from rmtbase.results.composition.summary import summarize_composition
     from rmtbase.results.outputs import Outputs
     from rmtbase.terminal.streams import bars
 
@@ -46,8 +45,7 @@ def composition(
     files.require_replaceable(opened)
     with bars() as progress:
         table = composition(opened, words(kinds), progress=progress)
-    summary = summarize_composition(table, level)
-    files.finish(table, partial(as_json, table, summary), partial(report, table, summary))
+    files.finish(table, partial(as_json, table, level), partial(report, table, level))
 
 
 COMMAND = composition

@@ -8,22 +8,23 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rmtbase.report import UNTESTED, Column, Heading, Item, Rows
+from rmtbase.results.composition.summary import summarize_composition
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from rmtbase.results.composition.summary import CompositionSummary, KindSummary
+    from rmtbase.results.composition.summary import KindSummary
 
 _LISTED = 12
 _LONGEST_LINE = 10_000
 _NAMES = {"q": "queries", "k": "keys", "v": "values"}
 
 
-def as_json(table: xr.Dataset, summary: CompositionSummary) -> dict[str, Any]:
+def as_json(table: xr.Dataset, level: float = 0.05) -> dict[str, Any]:
     """Return the summary of the compositions of a model's heads as plain data."""
     from rmtbase.tables import not_testable_json
 
-    lists = ("not_testable", "overlaps_not_testable")
+    summary, lists = summarize_composition(table, level), ("not_testable", "overlaps_not_testable")
     return {
         **{name: table.attrs[name] for name in ("model", "revision", "null")},
         "warnings": json.loads(table.attrs["warnings"]),
@@ -44,20 +45,19 @@ def _kind_json(kind: KindSummary) -> dict[str, Any]:
     }
 
 
-def report(table: xr.Dataset, summary: CompositionSummary) -> Iterator[Item]:
+def report(table: xr.Dataset, level: float = 0.05) -> Iterator[Item]:
     """Print how many pairs of each kind compose beyond chance, and the strongest pairs."""
     from rmtbase.tables import not_testable_words
 
-    attributes, level = table.attrs, f"{summary.level:g}"
-    title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
+    summary, said = summarize_composition(table, level), f"{level:g}"
     pairs, surviving = sum(one.pairs for one in summary.kinds), len(summary.surviving)
     untested = bool(summary.not_testable)
-    yield Heading(title)
-    chance = f" Of a model whose heads know nothing of each other none would, but for a chance of {level} at most."
+    yield Heading.of_model(table.attrs)
+    chance = f" Of a model whose heads know nothing of each other none would, but for a chance of {said} at most."
     yield f"{summary.headline()}.{chance if pairs else ''}"
     columns = [Column("the later head's", "left"), *map(Column, ("testable pairs",) if untested else ("pairs",))]
     columns += map(Column, ("not testable",) if untested else ())
-    columns += map(Column, (f"p < {level}", "by chance", "survive"))
+    columns += map(Column, (f"p < {said}", "by chance", "survive"))
     columns += map(Column, ("if independent", "family-wise", "avoid", "subspaces overlap"))
     rows = [
         (

@@ -48,14 +48,13 @@ def as_json(table: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def report(table: xr.Dataset, components: Sequence[str]) -> Iterator[Item]:
-    """Print each matrix with its nearest depth and whether it fits; ``components`` are all that the model has."""
+def report(table: xr.Dataset, components: Sequence[str] = ()) -> Iterator[Item]:
+    """Yield each matrix with its nearest depth and whether it fits; ``components`` are all that the model has."""
     attributes = table.attrs
-    title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
     rows = _matrices(table)
     fitted = [row for row in rows if row["effective_depth"] is not None]
     fitting = sum(row["fits"] for row in fitted)
-    yield Heading(title)
+    yield Heading.of_model(attributes)
     yield _headline(table, rows)
     yield _scope(table, components)
     columns = [Column("layer"), Column("matrix", "left")]
@@ -112,9 +111,8 @@ def _scope(table: xr.Dataset, components: Sequence[str]) -> str:
     layers, chosen = table.sizes["layer"], table["component"].values.tolist()
     where = f"all {layers} layers" if layers > 1 else "the one layer"
     others = [name for name in components if name not in chosen]
-    if not others:
-        return f"Of {where}, all weight matrices; some of them with --component: {', '.join(chosen)}."
-    return f"Of {where}, {', '.join(chosen)}; more with --component: {', '.join(others)}; all without it."
+    more = f"; --component also takes {', '.join(others)}" if others else ""
+    return f"Matrices of {where}: {', '.join(chosen)}{more}."
 
 
 def _layer(row: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SIDES = ("in", "out")
 
 
-def as_json(tree: xr.DataTree, level: float) -> dict[str, Any]:
+def as_json(tree: xr.DataTree, level: float = 0.05) -> dict[str, Any]:
     """Return the summary of each component, and what could not be tested, as plain data."""
     summaries, untested = _all_summaries(tree, level)
     left_out = [
@@ -83,7 +83,7 @@ def _not_testable(group: xr.Dataset) -> dict[str, list[NotTestable]]:
     return found
 
 
-def report(tree: xr.DataTree, level: float) -> Iterator[Item]:
+def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
     """Print the change of each component, over whole matrices and over heads."""
     from rmtbase.tables import not_testable_words
 

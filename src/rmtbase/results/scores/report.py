@@ -25,7 +25,7 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
     """Print the scores of a model: the heads of each circuit, the causes if these were asked for, and the elements."""
     attributes, why = tree.attrs, summarize_why(tree)
     detail(f"null: {attributes['null']}; {attributes['null_method']}; from {attributes['table']}")
-    title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
+    title = Heading.of_model(attributes)
     names = circuits_of(tree)
     for name in names:
         circuit = CIRCUITS[name]

@@ -53,25 +53,23 @@ def decisions(tree: xr.DataTree, model: Model | Difference, form: str) -> Iterat
         note(line)
 
 
-def report(tree: xr.DataTree, readings: Sequence[DirectionReading] | None) -> Iterator[Item]:
+def report(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None) -> Iterator[Item]:
     """Print what each circuit and component has learned, the strongest spectra, the groups, and the tokens read."""
     from rmtbase.results.signal.rows import signal_groups, signal_rows
 
-    attributes, level = tree.attrs, float(tree.attrs["level"])
-    rows, groups = signal_rows(tree), signal_groups(tree)
-    title = attributes["model"] + (f", revision {attributes['revision']}" if attributes["revision"] else "")
-    yield from _row_items(rows, strongest_rows(rows), title, level)
+    level, rows, groups = float(tree.attrs["level"]), signal_rows(tree), signal_groups(tree)
+    yield Heading.of_model(tree.attrs)
+    yield from _row_items(rows, strongest_rows(rows), level)
     if groups:
         yield from _group_items(rows, groups, level)
     if readings is not None:
         yield from _reading_items(readings, level)
 
 
-def _row_items(rows: Sequence[SignalRow], strongest: Sequence[SignalRow], title: str, level: float) -> Iterator[Item]:
+def _row_items(rows: Sequence[SignalRow], strongest: Sequence[SignalRow], level: float) -> Iterator[Item]:
     """Print a line for each circuit and component, then the spectra in which the most was learned."""
     from rmtbase.results.signal.rows import signal_headline, summarize_signal
 
-    yield Heading(title)
     known = [row for row in rows if not math.isnan(row.numbers["n_directions"])]
     learned = [row for row in known if row.directions]
     yield signal_headline(rows, level)
@@ -253,7 +251,7 @@ def _reading_items(readings: Sequence[DirectionReading], level: float) -> Iterat
         yield f"The other {len(readings) - len(listed)} are listed with --verbose, and --json holds them."
 
 
-def as_json(tree: xr.DataTree, readings: Sequence[DirectionReading] | None) -> dict[str, Any]:
+def as_json(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None) -> dict[str, Any]:
     """Return every head and matrix with its directions as plain data; null where there is no number."""
     from rmtbase.results.signal._direction_tokens import readings_headline
     from rmtbase.results.signal.rows import (

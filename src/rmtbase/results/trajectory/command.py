@@ -103,9 +103,8 @@ def trajectory(
             progress=progress,
             **dask_keywords(workers),
         )
-    summary = summarize_trajectory(tree)
-    files.finish(tree, partial(as_json, summary, path), partial(report, summary), written=True)
-    if summary.failed:
+    files.finish(tree, partial(as_json, tree, path), partial(report, tree), written=True)
+    if summarize_trajectory(tree).failed:
         raise typer.Exit(LEFT_OUT)
 
 

@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmtbase.report import UNTESTED, Column, Heading, Item, Rows
+from rmtbase.results.trajectory.summary import summarize_trajectory
 
 if TYPE_CHECKING:
-    from rmtbase.results.trajectory.summary import StepSummary, TrajectorySummary
+    import xarray as xr
+
+    from rmtbase.results.trajectory.summary import StepSummary
 
 
-def as_json(summary: TrajectorySummary, path: Path) -> dict[str, Any]:
+def as_json(tree: xr.DataTree, path: Path | None = None) -> dict[str, Any]:
     """Return the summary of a training run as plain data."""
     from rmtbase.tables import not_testable_json
 
+    summary = summarize_trajectory(tree)
     return {
-        "file": str(path),
+        "file": None if path is None else str(path),
         "model": summary.model,
         "steps": [step._asdict() for step in summary.steps],
         "departures": [
@@ -29,10 +33,11 @@ def as_json(summary: TrajectorySummary, path: Path) -> dict[str, Any]:
     }
 
 
-def report(summary: TrajectorySummary) -> Iterator[Item]:
+def report(tree: xr.DataTree) -> Iterator[Item]:
     """Print a line for each checkpoint, then the departures from each null."""
     from rmtbase.statistics import SPECTRAL_STATISTICS
 
+    summary = summarize_trajectory(tree)
     nulls = [departure.null for departure in summary.departures]
     columns = [Column("step"), Column("revision", "left"), *(Column(f"left {null}") for null in nulls)]
     columns += [
