@@ -77,10 +77,7 @@ def test_interval_of_a_matrix_that_no_depth_fits_is_there_and_said_to_be_none(ru
 
 def test_without_a_choice_all_matrices_are_said_to_be_there(run, model_folder):
     ran = run("depth", model_folder, "--max-depth", 2, "--draws", 39)
-    assert (
-        "Matrices of all 2 layers: attention_query, attention_key."
-        in ran.out
-    )
+    assert "Matrices of all 2 layers: attention_query, attention_key." in ran.out
 
 
 def test_json_holds_every_matrix(run, weights, tmp_path):
