@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from typing import Any
 import written
 from entries import Entries
 
+_BEAT = re.compile(r"^rmtbase: at work for \d+ s\n", re.MULTILINE)
 COMMANDS = ("demo", "baseline", "score", "depth", "law", "constants", "cite", "plot", "doctor")
 PLAN = """
 name = "plan"
@@ -276,4 +278,4 @@ def _told(text: str, root: Path) -> str:
     places = {str(root): "FOLDER", os.environ["RMTBASE_CACHE"]: "CACHE", sys.executable: "PYTHON", sys.prefix: "PREFIX"}
     for place, word in places.items():
         text = text.replace(place, word)
-    return text
+    return _BEAT.sub("", text)
