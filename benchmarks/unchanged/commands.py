@@ -274,7 +274,7 @@ def _files(root: Path) -> dict[str, tuple[int, int]]:
 
 
 def _told(text: str, root: Path) -> str:
-    """Replace the folders and the interpreter in what was printed."""
+    """Replace the folders and the interpreter in what was printed, and remove signs of life."""
     places = {str(root): "FOLDER", os.environ["RMTBASE_CACHE"]: "CACHE", sys.executable: "PYTHON", sys.prefix: "PREFIX"}
     for place, word in places.items():
         text = text.replace(place, word)
