@@ -10,12 +10,12 @@ from fnmatch import fnmatchcase
 _FOLDERS: dict[tuple[str, str], str] = {
     ("", "results"): ("open_scores open_trajectory"),
     ("comparison", "results.comparison"): (
-        "BetweenGroups CommonOrigin FUSED HEADLINES InitialSigmas PairedGrowth "
-        "READS RECIPES SELECTION ScaleLaw ShapeBand TRANSMISSION Training "
-        "TwoGroups TwoModels WEIBULL WRITES attention_class attention_classes between_groups budget_state "
+        "BetweenGroups CommonOrigin InitialSigmas PairedGrowth "
+        "SELECTION ScaleLaw ShapeBand TRANSMISSION Training "
+        "TwoGroups TwoModels attention_class attention_classes between_groups budget_state "
         "built_in_correlation common_origin compare compare_groups compare_two comparison_csv "
-        "diagnose fingerprint initial_sigmas measures_of not_testable_of paired_growth "
-        "published_class scale_law shape_band shape_drift significant_class summarize_comparison weibull_scales"
+        "diagnose initial_sigmas paired_growth "
+        "scale_law shape_band shape_drift summarize_comparison weibull_scales"
     ),
     ("plots", "drawing.axes"): ("statistic_label statistic_words"),
     ("plots", "drawing.color_scales"): ("Q_LEVELS Z_LEVELS q_colorbar z_colorbar"),
@@ -51,24 +51,24 @@ _FOLDERS: dict[tuple[str, str], str] = {
     ("scoring", "results.composition"): (
         "ComposedPair CompositionSummary KindSummary composition summarize_composition"
     ),
-    ("scoring", "results.depth"): ("DepthFitter EffectiveDepth depth_fitter effective_depth effective_depths"),
+    ("scoring", "results.depth"): ("EffectiveDepth effective_depth effective_depths"),
     ("scoring", "results.diff"): ("changes"),
     ("scoring", "results.scores"): (
-        "ElementMode ElementsSummary HeadFinding LAYERS LEVEL MatrixMode QUESTIONS Summary TESTS "
-        "WhySummary at_p_value_floor attention_class circuit_scores circuits_of farthest_distance "
-        "farthest_z heads_csv layer_p_value_floors matrices_csv matrix_p_value_floors p_value_floors "
+        "ElementMode ElementsSummary HeadFinding LAYERS MatrixMode QUESTIONS Summary TESTS "
+        "WhySummary at_p_value_floor attention_class circuit_scores farthest_distance "
+        "farthest_z heads_csv matrices_csv "
         "require_scores score score_heads signed_distance summarize_elements summarize_scores "
         "summarize_why verdict"
     ),
     ("scoring", "results.signal"): (
-        "DirectionReading FORMATS GroupRow HeavyTails LearnedPart MatrixSpectra Module SignalRow "
-        "SignalSummary SpectralComparison SpectralSignal TailSummary TokenScores decisions_text "
-        "direction_tokens discoveries embedding_of groups_headline groups_not_testable heavy_tails "
-        "learned_modules learned_part learned_part_of left_out_of nearer_than_chance read_directions "
-        "readings_headline sides_in_stream signal signal_csv signal_groups signal_headline "
-        "signal_not_testable signal_rows spectral_signal summarize_signal summarize_tails"
+        "DirectionReading HeavyTails LearnedPart MatrixSpectra Module SignalRow "
+        "SignalSummary SpectralComparison SpectralSignal TailSummary TokenScores "
+        "direction_tokens discoveries heavy_tails "
+        "learned_modules learned_part learned_part_of read_directions "
+        "signal signal_csv "
+        "signal_rows spectral_signal summarize_signal summarize_tails"
     ),
-    ("scoring", "tables"): ("NotTestable headline not_testable_json not_testable_words plural reasons_of recorded"),
+    ("scoring", "tables"): ("NotTestable headline not_testable_json not_testable_words plural recorded"),
     ("montecarlo", "laws"): ("histogram_edges"),
     ("nulls", "laws"): ("PROBABILITIES histogram_edges"),
     ("nulls", "statistics"): ("LatentShape"),
@@ -88,9 +88,28 @@ _FOLDERS: dict[tuple[str, str], str] = {
     ),
     ("trajectories", "results.trajectory"): (
         "ALARM_LEVEL Departure Scoring Spending StepName StepSummary TrajectorySummary earlier_file "
-        "evidence failures joined one_step raised spending_of summarize_trajectory trajectory until "
+        "evidence joined raised spending_of summarize_trajectory trajectory until "
         "with_alarm without_alarm"
     ),
+    ("comparison", "results.comparison._classes"): ("FUSED READS WRITES published_class significant_class"),
+    ("comparison", "results.comparison._common_origin"): ("fingerprint"),
+    ("comparison", "results.comparison._diagnose"): ("RECIPES WEIBULL"),
+    ("comparison", "results.comparison._measures"): ("HEADLINES measures_of"),
+    ("comparison", "results.comparison.summary"): ("not_testable_of"),
+    ("scoring", "results.depth._depth_fitter"): ("DepthFitter depth_fitter"),
+    ("scoring", "results.scores._heads"): ("circuits_of"),
+    ("scoring", "results.scores._matrices"): ("matrix_p_value_floors"),
+    ("scoring", "results.scores._why"): ("LEVEL"),
+    ("scoring", "results.scores.summary"): ("layer_p_value_floors p_value_floors"),
+    ("scoring", "results.signal._decisions"): ("FORMATS decisions_text left_out_of"),
+    ("scoring", "results.signal._direction_tokens"): (
+        "embedding_of nearer_than_chance readings_headline sides_in_stream"
+    ),
+    ("scoring", "results.signal.rows"): (
+        "GroupRow groups_headline groups_not_testable signal_groups signal_headline signal_not_testable"
+    ),
+    ("trajectories", "results.trajectory._along_steps"): ("one_step"),
+    ("trajectories", "results.trajectory._attributes"): ("failures"),
 }
 """Names that went from a package of before to a folder of results, or below it."""
 
@@ -108,7 +127,7 @@ REPORTERS: frozenset[str] = frozenset()
 """Parameters that say how a call reports and not what it computes: signatures are compared without them."""
 
 NOT_PUBLIC: dict[str, str] = {
-    "laws": ("eigenvalue_response spiked_tracy_widom_cdf trace_cumulant_polynomial"),
+    "laws": ("eigenvalue_response logarithmic_edges spiked_tracy_widom_cdf trace_cumulant_polynomial"),
     "statistics": (
         "FEWEST_ELEMENTS MAGNITUDE_BINS drawn_moments eigenvalue_moment_orders element_sums entropy_of_counts "
         "from_distance_scale get_element_statistic hill_exponent inverse_moment_order kl_of_counts "
@@ -127,6 +146,7 @@ NOT_PUBLIC: dict[str, str] = {
         "KINDS_OF_ERROR as_identified as_latex_sentence citation_file current_set shown_digits shown_enclosure"
     ),
     "montecarlo": (
+        "baseline_file plan_status spectra_file "
         "BatchPlan CompiledSampler ELEMENT_FORMULAS HeadSample MAX_DRAWS cached_latent_attention "
         "cached_orthogonal_null cached_spectra dask_workers entry_statistics flip_statistics in_order "
         "permutation_statistics simulate_heads_with_factors simulate_latent_attention "
@@ -137,6 +157,14 @@ NOT_PUBLIC: dict[str, str] = {
         "OrthogonalNull RATIO ResampledNull SMALLEST_P_VALUE angle_statistics chain_scale "
         "distance_from_moments edge_rank head_shape logarithmic_edges rank_name unscored_head "
         "without_kurtosis"
+    ),
+    "models": ("EXPERT_COMPONENTS FUSED_COMPONENTS ONE_WAY require_other_files"),
+    "tables": (
+        "EXPORT_FORMATS LOCK NORMALIZATION QK Fault baseline_shapes circuit_of digest_of frame_groups groups_of "
+        "headline "
+        "is_temporary layer_names layer_numbers layer_stacks locked_folder matrices_present not_testable_json "
+        "not_testable_words open_atlas_case plural recorded require_replaceable require_writable shapes_of tree_of "
+        "without_foreign_coordinates"
     ),
 }
 """Names that only other packages and tests used: importable as before, and no longer in their package's ``__all__``."""

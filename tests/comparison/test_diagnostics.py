@@ -24,14 +24,13 @@ from rmtbase.results.comparison import (
     compare,
     diagnose,
     initial_sigmas,
-    measures_of,
     paired_growth,
-    published_class,
     scale_law,
     shape_band,
     shape_drift,
-    significant_class,
 )
+from rmtbase.results.comparison._classes import published_class, significant_class
+from rmtbase.results.comparison._measures import measures_of
 from rmtbase.results.comparison._scale_law import PUBLISHED_MODELS
 from rmtbase.statistics import weibull_fit
 

@@ -13,7 +13,8 @@ from test_two_models import NAMES, drawn, levels
 
 from rmtbase.errors import ParameterError
 from rmtbase.results import open_comparison
-from rmtbase.results.comparison import between_groups, compare, compare_groups, measures_of, summarize_comparison
+from rmtbase.results.comparison import between_groups, compare, compare_groups, summarize_comparison
+from rmtbase.results.comparison._measures import measures_of
 from rmtbase.results.trajectory.schema import departure_steps
 from rmtbase.tables import write_table
 

@@ -10,7 +10,8 @@ from safetensors.numpy import save_file
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.results import open_signal
-from rmtbase.results.signal import decisions_text, learned_modules, signal
+from rmtbase.results.signal import learned_modules, signal
+from rmtbase.results.signal._decisions import decisions_text
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
 from rmtbase.progress import SILENT
-from rmtbase.results.depth import depth_fitter, effective_depth
+from rmtbase.results.depth import effective_depth
+from rmtbase.results.depth._depth_fitter import depth_fitter
 from telling import Told
 
 

@@ -14,7 +14,8 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import Analytic
 from rmtbase.results import open_scores
-from rmtbase.results.scores import matrix_p_value_floors, summarize_elements
+from rmtbase.results.scores import summarize_elements
+from rmtbase.results.scores._matrices import matrix_p_value_floors
 from rmtbase.statistics import (
     ELEMENT_STATISTICS,
     MOMENT_STATISTICS,

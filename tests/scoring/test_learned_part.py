@@ -13,11 +13,11 @@ from rmtbase.results.signal import (
     learned_part,
     learned_part_of,
     read_directions,
-    sides_in_stream,
     signal,
     signal_rows,
     spectral_signal,
 )
+from rmtbase.results.signal._direction_tokens import sides_in_stream
 
 HEAD = (16, 120)
 

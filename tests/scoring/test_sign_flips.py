@@ -14,9 +14,10 @@ from rmtbase.models import ONE_WAY, difference, open_model
 from rmtbase.nulls import Signs
 from rmtbase.results import open_signal
 from rmtbase.results.diff import diff
-from rmtbase.results.signal import discoveries, learned_part_of, signal, signal_groups, signal_headline, signal_rows
+from rmtbase.results.signal import discoveries, learned_part_of, signal, signal_rows
 from rmtbase.results.signal._flipped_rest import _lanczos, flippable
 from rmtbase.results.signal._sign_flips import NO_FLOOR, TIED, SignFlips
+from rmtbase.results.signal.rows import signal_groups, signal_headline
 from rmtbase.results.signal.schema import NEED_A_LAW
 from rmtbase.tables import export, write_table
 

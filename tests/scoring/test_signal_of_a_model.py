@@ -8,15 +8,8 @@ from rmtbase.linalg import product_singular_values
 from rmtbase.models import ArrayModel, open_model
 from rmtbase.nulls import Gaussian
 from rmtbase.results import open_signal
-from rmtbase.results.signal import (
-    discoveries,
-    learned_part_of,
-    signal,
-    signal_groups,
-    signal_rows,
-    spectral_signal,
-    summarize_signal,
-)
+from rmtbase.results.signal import discoveries, learned_part_of, signal, signal_rows, spectral_signal, summarize_signal
+from rmtbase.results.signal.rows import signal_groups
 from rmtbase.tables import CIRCUITS, export, write_table
 from telling import Told
 

@@ -10,7 +10,8 @@ from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import open_model
 from rmtbase.nulls import Gaussian
 from rmtbase.results import open_trajectory
-from rmtbase.results.trajectory import failures, joined, until
+from rmtbase.results.trajectory import joined, until
+from rmtbase.results.trajectory._attributes import failures
 from rmtbase.tables import write_table
 from telling import Told
 

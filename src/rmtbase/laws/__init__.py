@@ -126,7 +126,6 @@ __all__ = [
     "histogram_kl",
     "largest_eigenvalue",
     "linear_statistics",
-    "logarithmic_edges",
     "low_rank_product",
     "marchenko_pastur",
     "naive_marchenko_pastur",

@@ -12,7 +12,7 @@ from rmtbase.models._head_shape import HeadShape, head_shape
 from rmtbase.models._hub import KnownModel, known_models
 from rmtbase.models._inspection import Alike, Inspection, inspect_model
 from rmtbase.models._layout_table import known_types as supported_architectures
-from rmtbase.models._layouts import COMPONENTS, EXPERT_COMPONENTS, FUSED_COMPONENTS, OUTSIDE_COMPONENTS, split_qkv
+from rmtbase.models._layouts import COMPONENTS, EXPERT_COMPONENTS, FUSED_COMPONENTS, split_qkv
 from rmtbase.models._model import Model
 from rmtbase.models._open import open_model, opened_from, require_model, require_other_files
 from rmtbase.models._revisions import Revision, Series, find_series
@@ -22,10 +22,6 @@ from rmtbase.models._weight_matrices import WeightMatrices
 
 __all__ = [
     "COMPONENTS",
-    "EXPERT_COMPONENTS",
-    "FUSED_COMPONENTS",
-    "ONE_WAY",
-    "OUTSIDE_COMPONENTS",
     "Alike",
     "ArrayModel",
     "Checkpoint",
@@ -55,7 +51,6 @@ __all__ = [
     "known_models",
     "open_model",
     "require_model",
-    "require_other_files",
     "split_qkv",
     "supported_architectures",
     "take_rows",

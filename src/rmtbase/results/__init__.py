@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = [
-    "FOLDERS",
     "KINDS",
     "open_comparison",
     "open_composition",

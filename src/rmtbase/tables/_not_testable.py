@@ -11,10 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-import xarray as xr
-from jaxtyping import Shaped
-
 from rmtbase.shown import in_one_line
 
 _NO_REASON = "no reason is recorded in this file"
@@ -85,11 +81,6 @@ def headline(found: int, tested: int, left_out: Sequence[NotTestable], noun: str
 def not_testable_json(left_out: Sequence[NotTestable]) -> list[dict[str, str]]:
     """Return the list for ``not_testable`` in JSON."""
     return [one._asdict() for one in left_out]
-
-
-def reasons_of(table: xr.Dataset, name: str = "reason") -> Shaped[np.ndarray, "..."]:
-    """Return the reasons in a group of a file, as texts in the shape of the variable."""
-    return table[name].values.astype(object)
 
 
 def recorded(reason: Any) -> str:

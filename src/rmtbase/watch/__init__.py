@@ -21,7 +21,7 @@ from rmtbase.watch._watcher import BUDGET, Watcher, WatchWarning
 if TYPE_CHECKING:
     from rmtbase.watch._callback import WatchCallback as WatchCallback
 
-__all__ = ["BUDGET", "WatchWarning", "Watcher"]
+__all__ = ["WatchWarning", "Watcher"]
 
 
 def __getattr__(name: str) -> Any:

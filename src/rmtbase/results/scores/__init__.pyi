@@ -1,33 +1,19 @@
-from ._element_scores import Elements
 from ._element_summary import ElementsSummary, summarize_elements
-from ._head_elements import ElementMode, HeadElements
-from ._heads import circuit_scores, circuits_of, layer_coordinates, require_scores, sizes_of
-from ._matrices import matrix_p_value_floors
+from ._head_elements import ElementMode
+from ._heads import circuit_scores, layer_coordinates, require_scores, sizes_of
 from ._read_matrices import LAYERS, products_of
 from ._scores_tree import attention_class
-from ._why import LEVEL, QUESTIONS, TESTS, WhySummary, summarize_why, verdict
+from ._why import QUESTIONS, TESTS, WhySummary, summarize_why, verdict
 from .measure import MatrixMode, score, score_heads
 from .page import render
-from .summary import (
-    HeadFinding,
-    Summary,
-    at_p_value_floor,
-    farthest_distance,
-    layer_p_value_floors,
-    p_value_floors,
-    signed_distance,
-    summarize_scores,
-)
+from .summary import HeadFinding, Summary, at_p_value_floor, farthest_distance, signed_distance, summarize_scores
 
 __all__ = [
     "LAYERS",
-    "LEVEL",
     "QUESTIONS",
     "TESTS",
     "ElementMode",
-    "Elements",
     "ElementsSummary",
-    "HeadElements",
     "HeadFinding",
     "MatrixMode",
     "Summary",
@@ -35,12 +21,8 @@ __all__ = [
     "at_p_value_floor",
     "attention_class",
     "circuit_scores",
-    "circuits_of",
     "farthest_distance",
     "layer_coordinates",
-    "layer_p_value_floors",
-    "matrix_p_value_floors",
-    "p_value_floors",
     "products_of",
     "render",
     "require_scores",

@@ -1,6 +1,6 @@
 from ._alarm import ALARM_LEVEL, Spending, evidence, raised, spending_of, with_alarm, without_alarm
-from ._along_steps import joined, one_step, until
-from ._attributes import StepName, failures
+from ._along_steps import joined, until
+from ._attributes import StepName
 from ._checkpoint_scores import Scoring
 from .measure import earlier_file, trajectory
 from .summary import Departure, StepSummary, TrajectorySummary, summarize_trajectory
@@ -15,9 +15,7 @@ __all__ = [
     "TrajectorySummary",
     "earlier_file",
     "evidence",
-    "failures",
     "joined",
-    "one_step",
     "raised",
     "spending_of",
     "summarize_trajectory",
