@@ -5,27 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
 from rmtbase.results.signal._heavy_tails import HeavyTails, heavy_tails
-from rmtbase.results.signal.schema import TAIL_VERDICTS
-
-if TYPE_CHECKING:
-    from rmtbase.results.signal.rows import SignalRow
-
-TAIL_NUMBERS = (
-    "power_law_exponent", "power_law_tail", "exponent_p_value", "exponent_goodness", "hill_exponent", "hill_p_value",
-    "null_exponent", "null_exponent_low", "null_exponent_high", "path_depth", "noise_p_value", "spikes_p_value",
-    "power_law_p_value", "depth_p_value", "noise_log_likelihood", "spikes_log_likelihood", "power_law_log_likelihood",
-    "depth_log_likelihood",
-)  # fmt: skip
-"""Numbers of one spectrum, by their names in ``SIGNAL_SCHEMA``."""
-
-TAIL_TEXTS = ("tail_verdict", "tail_reason")
+from rmtbase.results.signal.rows import SignalRow
+from rmtbase.results.signal.schema import TAIL_NUMBERS, TAIL_TEXTS, TAIL_VERDICTS
 
 _FEWEST_DRAWS = 99
 _LEAST_LEVEL = 1e-4

@@ -10,8 +10,8 @@ import xarray as xr
 from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
-from rmtbase.results.signal._signal_tails import TAIL_NUMBERS, TAIL_TEXTS
 from rmtbase.results.signal._spectral_signal import DIRECTION_FIELDS
+from rmtbase.results.signal.schema import TAIL_NUMBERS, TAIL_TEXTS
 from rmtbase.statistics import benjamini_hochberg
 from rmtbase.tables import CIRCUITS, NotTestable, headline, layer_numbers, layer_stacks, recorded
 

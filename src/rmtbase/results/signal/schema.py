@@ -23,6 +23,16 @@ from rmtbase.tables.domain import (
     Domain,
 )
 
+TAIL_NUMBERS = (
+    "power_law_exponent", "power_law_tail", "exponent_p_value", "exponent_goodness", "hill_exponent", "hill_p_value",
+    "null_exponent", "null_exponent_low", "null_exponent_high", "path_depth", "noise_p_value", "spikes_p_value",
+    "power_law_p_value", "depth_p_value", "noise_log_likelihood", "spikes_log_likelihood", "power_law_log_likelihood",
+    "depth_log_likelihood",
+)  # fmt: skip
+"""Numbers of one spectrum, by their names in the file."""
+
+TAIL_TEXTS = ("tail_verdict", "tail_reason")
+
 TAIL_VERDICTS = ("noise", "spikes", "power law", "effective depth", "not told apart", "none of them")
 """Verdicts on a spectrum: one of the four candidates, several of them, or none."""
 
