@@ -184,7 +184,8 @@ def tested(wheel: Path, folder: Path, python: str, lowest: bool, part: list[str]
     # Of the least versions some are older than what they ask for, which warns of them.
     warnings = ("-o", "filterwarnings=default") if lowest else ()
     begin = time.perf_counter()
-    options = ("-q", "-p", "no:cacheprovider", f"--junitxml={report}", *warnings)
+    every = ("-m", "exhaustive or not exhaustive")
+    options = ("-q", "-p", "no:cacheprovider", *every, f"--junitxml={report}", *warnings)
     installed.run("python", "-m", "pytest", *options, *part, cwd=ROOT, capture_output=False)
     seconds = round(time.perf_counter() - begin)
     if not report.exists():
