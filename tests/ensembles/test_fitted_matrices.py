@@ -78,6 +78,7 @@ def test_wrong_degrees_of_freedom_are_caught():
     assert stats.kstest(elements, stats.t(4).cdf).pvalue < LEVEL
 
 
+@pytest.mark.exhaustive
 @pytest.mark.optimized
 @pytest.mark.parametrize(
     "ensemble", mostly_exhaustive([logistic_matrix(10, 7, 0.1, 2), student_t_matrix(10, 7, 3, 0.1, 2)], always=1)

@@ -48,6 +48,7 @@ def test_at_d_head_one_the_eigenvalue_is_the_product_of_the_norms(method):
     np.testing.assert_allclose(eigenvalue, got.norm_squared.prod(axis=-1), rtol=1e-13)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
 def test_the_norms_bound_the_spectrum_of_their_own_draw(method):
     # ‖W_Qᵀ W_K‖_F ≤ ‖W_Q‖_F ‖W_K‖_F, and far below it unless d_head is 1: the norms are those of this draw's factors.

@@ -132,7 +132,7 @@ def test_a_rotation_of_the_residual_stream_leaves_the_spectrum_of_the_product_as
 SHAPES = [(1, 1), (9, 1), (4, 4), (5, 4), (7, 4), (8, 4), (20, 4), (4000, 4)]
 
 
-@pytest.mark.parametrize(("d_model", "d_head"), mostly_exhaustive(SHAPES, always=3))
+@pytest.mark.parametrize(("d_model", "d_head"), mostly_exhaustive(SHAPES, always=1))
 def test_mean_square_cosine_of_principal_angles_is_h_over_d(d_model, d_head):
     n, d, h = 4_000, d_model, d_head
     cosines = spectra(random_subspaces(d, h), n)

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from exhaustive import mostly_exhaustive
-
 SUITE = Path(__file__).with_name("values.py")
+SHORT = ("--cases", "60", "--seed", "0")
 
 
-@pytest.mark.parametrize("count", mostly_exhaustive([10, 60], always={10}))
-def test_nonsense_ends_with_status_0_or_2(count: int, tmp_path: Path) -> None:
+@pytest.mark.exhaustive
+def test_nonsense_ends_with_status_0_or_2(tmp_path: Path) -> None:
     record = tmp_path / "record.json"
     ended = subprocess.run(
-        [sys.executable, str(SUITE), "--cases", str(count), "--seed", "0", "--json", str(record)],
+        [sys.executable, str(SUITE), *SHORT, "--json", str(record)],
         capture_output=True,
         text=True,
         env=os.environ | {"HF_HUB_OFFLINE": "1"},
@@ -25,5 +24,5 @@ def test_nonsense_ends_with_status_0_or_2(count: int, tmp_path: Path) -> None:
     )
     assert ended.returncode in (0, 1), ended.stderr
     cases = json.loads(record.read_text())
-    assert abs(len(cases) - count) <= 2
+    assert len(cases) in range(58, 63)
     assert [case for case, status, said, _ in cases if status not in (0, 2) or "Traceback" in said] == [], ended.stdout

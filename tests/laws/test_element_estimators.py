@@ -144,7 +144,7 @@ def test_average_logarithm_is_in_closed_form():
 @pytest.mark.parametrize(
     "name",
     mostly_exhaustive(
-        ["magnitude", "entropy", "kl", "kl_given", "neighbour_entropy", "neighbour_kl", "neighbour_kl_given"], always=4
+        ["magnitude", "entropy", "kl", "kl_given", "neighbour_entropy", "neighbour_kl", "neighbour_kl_given"], always=1
     ),
 )
 def test_simulated_matrices_have_the_predicted_mean_and_spread(d_model, d_head, name):

@@ -136,7 +136,7 @@ def test_the_anchor_agrees_with_scipys_quantiles(parent, law):
     assert anchor.r_squared == pytest.approx(shape * covariance[0, 1] / covariance[1, 1], rel=1e-12)
 
 
-@pytest.mark.parametrize("trim", [0.1, 0])
+@pytest.mark.parametrize("trim", mostly_exhaustive([0.1, 0], always=1))
 @pytest.mark.parametrize("parent", [parents.Laplace(), parents.VarianceGamma(h=2)], ids=str)
 def test_a_parent_that_is_weibull_is_its_own_anchor(parent, trim):
     anchor = weibull_anchor(trim, parent, digits=30)

@@ -163,6 +163,7 @@ def test_spreads_and_correlation_are_those_of_simulated_samples(half_normal_fits
     assert np.corrcoef(k, scale)[0, 1] == pytest.approx(null.correlation, abs=4.5 / math.sqrt(draws) + 3 / n)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("n", [200, 2_000, 20_000])
 def test_z_scores_of_simulated_samples_are_standard_normal(half_normal_fits, n):
     k, scale, r_squared, _, _ = half_normal_fits[n]

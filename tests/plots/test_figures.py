@@ -141,6 +141,7 @@ def test_a_theme_has_a_name_and_unknown_ones_are_refused(baseline):
         figures(baseline, width=1e4)
 
 
+@pytest.mark.exhaustive
 def test_titles_name_the_model_and_its_revision(learned):
     named = learned.copy()
     named.attrs = learned.attrs | {"model": "a $model", "revision": "step 7"}

@@ -85,6 +85,7 @@ def test_moments_quantiles_and_edges_are_the_full_samples(null, full):
         np.testing.assert_allclose(getattr(null, name), getattr(full, name), rtol=1e-13, err_msg=name)
 
 
+@pytest.mark.exhaustive
 def test_distances_are_the_full_samples(null, full, random_heads):
     np.testing.assert_allclose(null.distance(random_heads), full.distance(random_heads), rtol=1e-9, atol=1e-9)
 

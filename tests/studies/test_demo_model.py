@@ -169,6 +169,7 @@ def test_step_0_knows_nothing_about_text(bits: dict[str, float]):
     assert 7.5 < bits["step-0"] < 8.5
 
 
+@pytest.mark.exhaustive
 def test_final_model_clearly_beats_a_byte_3_gram_on_held_out_text(bits: dict[str, float], held_out_text: np.ndarray):
     # The 3-gram of the study has seen 9 MB; this one 1 MB, hence the margin of a whole bit.
     train = ngram.join([library_text(path) for path in TRAINING_FILES])

@@ -274,6 +274,7 @@ def test_folder_that_may_not_be_listed_can_be_written_to(tmp_path, monkeypatch):
     assert write_bytes(b"new", tmp_path / "table.nc").read_bytes() == b"new"
 
 
+@pytest.mark.exhaustive
 def test_written_scores_can_be_written_over(scores, tmp_path):
     path = write_table(scores, tmp_path / "scores.nc")
     again = open_scores(path)
