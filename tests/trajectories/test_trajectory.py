@@ -228,7 +228,7 @@ def test_where_nothing_can_be_scored_the_first_reason_is_told(tmp_path):
         CheckpointError, match=r"none of 1 checkpoints can be scored; step-3: step-3/config.json: no such"
     ):
         rmtbase.trajectory(tmp_path / "run")
-    with pytest.raises(ParameterError, match="whose names tell their steps"):
+    with pytest.raises(ParameterError, match="whose names state their steps"):
         rmtbase.trajectory(tmp_path)
     with pytest.raises(MissingFileError):
         rmtbase.trajectory(tmp_path / "nowhere")
