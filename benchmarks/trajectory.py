@@ -32,7 +32,7 @@ from safetensors.numpy import load_file, save_file
 
 from _machine import RMTBASE, Check, arguments, describe_machine, finish, recorded, run_process
 from rmtbase.models import open_model
-from rmtbase.results import open_trajectory
+from rmtbase.results import open_table
 from rmtbase.watch import Watcher
 
 CHECKPOINTS, RUNS, QUICK_RUNS = 20, 6, 1
@@ -209,7 +209,7 @@ def main() -> None:
             kills.append(killed_until_it_ends(folder, output, chance, whole.seconds))
             same += output.read_bytes() == expected and not output.with_name(f"{output.name}.steps").exists()
         most, one, fetched = fetched_from_a_hub(folder, root)
-        heads = [open_trajectory(path)["heads"]["observed"].values for path in (fetched, root / "run.nc")]
+        heads = [open_table(path, "trajectory")["heads"]["observed"].values for path in (fetched, root / "run.nc")]
         taken = looks(folder / "step-1900", root)
     each = (whole.cpu_seconds - short.cpu_seconds) / (CHECKPOINTS - 5)
     checks.append(Check(f"of {runs} runs, killed {sum(kills)} times: the same file to the bit", same, at_least=runs))

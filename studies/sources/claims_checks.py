@@ -17,7 +17,7 @@ from rmtbase import laws
 from rmtbase.laws import low_rank_product, naive_marchenko_pastur, null, product_element
 from rmtbase.linalg import product_singular_values
 from rmtbase.models import Model
-from rmtbase.results import open_comparison
+from rmtbase.results import open_table
 from rmtbase.results.comparison import TRANSMISSION, weibull_scales
 from rmtbase.results.scores.figures import PUBLISHED_BAND
 from rmtbase.results.trajectory.schema import scores_at
@@ -85,7 +85,7 @@ class Evidence:
     @cached_property
     def twins(self) -> xr.DataTree:
         """The comparison of studies/attention_twins."""
-        return open_comparison(TWINS)
+        return open_table(TWINS, "comparison")
 
     def twin_contrast(self, contrast: str, measure: str) -> tuple[float, float, float]:
         """Change from one group of twins to another at the last step, and its 95 % interval."""

@@ -16,7 +16,7 @@ import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.laws import parents
 from rmtbase.models import Model, find_series, known_models
-from rmtbase.results import open_comparison
+from rmtbase.results import open_table
 from rmtbase.results.comparison import TRANSMISSION, Training, compare
 from rmtbase.statistics import ElementSketch, element_sketch
 from studies.sources.recipe import Run, label
@@ -109,7 +109,7 @@ def cohort(run: Run) -> xr.DataTree:
     decay, trained on the same bytes.
     """
     if len(run.models) < 2:
-        return open_comparison(TWINS)
+        return open_table(TWINS, "comparison")
     settings = {label(model): training_of(replace(run, model=model, models=(model,))) for model in run.models}
     known = {model: one for model, one in settings.items() if one is not None}
     return compare({label(model): run.scores(model) for model in run.models}, training=known or None)

@@ -20,7 +20,7 @@ from rmtbase.cli import main
 from rmtbase.ensembles import low_rank_product
 from rmtbase.montecarlo import choose_solver
 from rmtbase.nulls import Table
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.scores import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import open_baseline
@@ -106,7 +106,7 @@ def test_score_writes_scores_and_page_and_prints_the_summary(run, model_folder, 
     nc, page = tmp_path / "scores.nc", tmp_path / "scores.html"
     ran = run("score", model_folder, "--null", null_file, "-o", nc, "-o", page, "--json")
     assert ran.status == 0
-    tree = open_scores(nc)
+    tree = open_table(nc, "scores")
     assert tree.identical(rmtbase.score(model_folder, Table(null_file)))
     assert page.read_text().startswith("<!DOCTYPE html>")
     rows = list(csv.DictReader(io.StringIO(run("export", nc, "--statistic", "trace").out)))
@@ -128,7 +128,7 @@ def test_score_against_the_analytic_null_draws_nothing(run, model_folder, tmp_pa
     ran = run("score", model_folder, "--null", "analytic", "-o", "analytic", "--json")
     assert ran.status == 0
     assert "rmtbase: null of (32, 8): analytic, no draws" in ran.err
-    assert open_scores("analytic").identical(rmtbase.score(model_folder, "analytic"))
+    assert open_table("analytic", "scores").identical(rmtbase.score(model_folder, "analytic"))
     assert not (tmp_path / "cache").exists()  # where a null that was drawn is kept
     assert strict_json(ran.out)["n_heads"] == 8
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import rmtbase
-from rmtbase.results import open_comparison, open_scores
+from rmtbase.results import open_table
 from rmtbase.results.comparison import compare, summarize_comparison
 from rmtbase.tables import write_table
 
@@ -45,14 +45,14 @@ def test_compare_writes_the_comparison_of_the_python_call(files, run, tmp_path):
     nc = tmp_path / "both.nc"
     ran = run("compare", *files[:2], *TENTHS, "-o", nc)
     assert ran.status == 0
-    expected = compare({path.stem: open_scores(path) for path in files[:2]}, permutations=99)
-    assert open_comparison(nc).identical(expected)
+    expected = compare({path.stem: open_table(path, "scores") for path in files[:2]}, permutations=99)
+    assert open_table(nc, "comparison").identical(expected)
     assert ran.err.splitlines()[-1] == f"rmtbase: wrote {nc}"
     assert "a and b: duplicates: the same queries and keys, to the bit." in ran.out
     rows = list(csv.DictReader(io.StringIO(run("export", nc, "--group", "components").out)))
     rows = [row for row in rows if float(row["n_matrices"])]
     assert [row["model"] for row in rows] == ["a", "a", "b", "b"]
-    shape = open_comparison(nc)["components"]["shape"].sel(model="a", component="attention_query").item()
+    shape = open_table(nc, "comparison")["components"]["shape"].sel(model="a", component="attention_query").item()
     assert float(rows[0]["shape"]) == shape
 
 
@@ -63,7 +63,7 @@ def test_compare_as_json_says_what_the_library_says(files, run):
     assert printed["pairs"][0]["duplicate"] == 1
     assert [row["published_model"] for row in printed["published"]][:2] == ["Pythia-70m", "Pythia-160m"]
     assert [row["transmission_shape"] for row in printed["models"]] == [None] * 4
-    tree = compare({path.stem: open_scores(path) for path in files}, published=True, permutations=99)
+    tree = compare({path.stem: open_table(path, "scores") for path in files}, published=True, permutations=99)
     assert printed["sentences"] == summarize_comparison(tree)
 
 
@@ -103,7 +103,7 @@ def test_groups_of_runs_are_read_at_eighty_columns(run, tmp_path, monkeypatch):
     shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.out)
     assert max(map(len, shown.splitlines())) <= 80
     assert "Along " in shown and "departure_step" in shown
-    tree = open_comparison(tmp_path / "runs.nc")
+    tree = open_table(tmp_path / "runs.nc", "comparison")
     assert (tree["between"]["p_value"] == 1.0).all()
     assert tree["groups"]["paired"].values.tolist() == [1]
     printed = strict_json(run("compare", *groups, "--permutations", 9, "--json").out)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rmtbase.results import open_composition
+from rmtbase.results import open_table
 from rmtbase.results.composition import composition, summarize_composition
 
 
@@ -41,7 +41,7 @@ def test_the_strongest_pairs_are_printed_and_all_are_written(run, tmp_path):
     ran = run("composition", "demo", "-o", nc)
     assert ran.status == 0
     expected = composition("demo")
-    assert open_composition(nc).identical(expected)
+    assert open_table(nc, "composition").identical(expected)
     surviving = summarize_composition(expected).surviving
     assert f"{len(surviving)} of 1152 pairs of heads compose beyond chance" in ran.out
     first = surviving[0]

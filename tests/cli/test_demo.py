@@ -9,7 +9,7 @@ import pytest
 
 from rmtbase.cli import main
 from rmtbase.models import demo_revisions
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.scores import summarize_scores
 from rmtbase.tables import open_baseline
 
@@ -38,7 +38,7 @@ def names_of_files():
 
 def test_demo_writes_its_parts_to_its_folder(tmp_path, monkeypatch, run):
     monkeypatch.setattr("rmtbase.montecarlo.baseline", lambda *_, **__: open_baseline(DATA / "baseline.nc"))
-    monkeypatch.setattr("rmtbase.results.scores.score", lambda *_, **__: open_scores(DATA / "scores.nc"))
+    monkeypatch.setattr("rmtbase.results.scores.score", lambda *_, **__: open_table(DATA / "scores.nc", "scores"))
     monkeypatch.setattr("rmtbase.results.scores.page.render", lambda tree: "<!DOCTYPE html>")
     ran = run("demo", "-o", tmp_path / "results")
     assert ran.status == 0, ran.err
@@ -76,7 +76,7 @@ def test_demo_says_each_file_that_it_wrote(demo):
 def test_untrained_heads_are_not_flagged_and_trained_ones_are(demo):
     _, folder = demo
     first, last = (
-        summarize_scores(open_scores(folder / f"scores-{step}.nc"))
+        summarize_scores(open_table(folder / f"scores-{step}.nc", "scores"))
         for step in (demo_revisions()[0], demo_revisions()[-1])
     )
     assert not first.findings
@@ -86,7 +86,10 @@ def test_untrained_heads_are_not_flagged_and_trained_ones_are(demo):
 @pytest.mark.exhaustive
 def test_demos_null_is_of_the_models_shape(demo):
     _, folder = demo
-    table, scores = open_baseline(folder / "baseline.nc"), open_scores(folder / f"scores-{demo_revisions()[-1]}.nc")
+    table, scores = (
+        open_baseline(folder / "baseline.nc"),
+        open_table(folder / f"scores-{demo_revisions()[-1]}.nc", "scores"),
+    )
     assert table["d_head"].values[0] == scores.attrs["d_head"]
     assert scores.attrs["table"] == str(folder / "baseline.nc")
 

@@ -15,7 +15,7 @@ import pytest
 import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.nulls import Table
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.scores.figures import compare, matrix_z_heatmap, ordered_eigenvalues
 from rmtbase.tables import export, open_baseline
 
@@ -106,7 +106,7 @@ def test_folders_and_files_whose_names_are_not_utf8_are_used_as_any_others(run, 
     assert all(line.startswith("rmtbase: ") for line in ran.err.splitlines())
     assert f"wrote {tmp_path}/caf\\udce9/caf\\udce9.nc" in ran.err
     readable = outputs["nc"].rename(tmp_path / "scores.nc")
-    assert open_scores(readable).attrs["model"] == "modelcaf\\udce9"
+    assert open_table(readable, "scores").attrs["model"] == "modelcaf\\udce9"
     assert "modelcaf\\udce9" in outputs["html"].read_text()
 
 

@@ -10,7 +10,7 @@ import rmtbase
 from rmtbase.models import Gained, Product, Scaled, Stacked, Tensor, inspect_model, open_model, take_rows
 from rmtbase.models._expressions import Biased, Column, Sum
 from rmtbase.models._inspection import in_words
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.scores import circuit_scores, summarize_scores
 
 
@@ -85,7 +85,9 @@ def test_score_of_several_circuits_prints_and_writes_each(run, tmp_path):
     for symbol in ("W_QK", "W_OV", "W_K"):
         assert f"demo, revision final: {symbol}" in ran.out
     assert "16 of 16 key heads differ from random ones" in ran.out
-    assert open_scores(nc).identical(rmtbase.score("demo", "analytic", matrices="none", circuits=("ov", "key")))
+    assert open_table(nc, "scores").identical(
+        rmtbase.score("demo", "analytic", matrices="none", circuits=("ov", "key"))
+    )
     rows = csv.DictReader(io.StringIO(run("export", nc, "--group", "key", "--statistic", "trace").out))
     assert len(list(rows)) == 16
 

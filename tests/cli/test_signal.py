@@ -7,7 +7,7 @@ import pytest
 
 from rmtbase.models import open_model
 from rmtbase.report import print_report
-from rmtbase.results import open_signal
+from rmtbase.results import open_table
 from rmtbase.results.signal import DirectionReading, SignalRow, discoveries, signal, signal_rows
 from rmtbase.results.signal.report import _reading_items
 from rmtbase.terminal.endings import VERBOSITY, Verbosity
@@ -51,7 +51,7 @@ def test_the_table_is_printed_and_written(run, tmp_path):
     assert ran.status == 0
     assert ran.err.splitlines()[-1] == f"rmtbase: wrote {path}"
     found = signal(open_model("demo", "step-200"), circuits=("ov",), matrices="none")
-    assert open_signal(path).identical(found)
+    assert open_table(path, "signal").identical(found)
     rows = signal_rows(found)
     have = f"{discoveries(rows, 0.05)} of {len(rows)} spectra have a learned direction"
     assert have in ran.out

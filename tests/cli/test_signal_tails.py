@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rmtbase.models import ArrayModel
-from rmtbase.results import open_signal
+from rmtbase.results import open_table
 from rmtbase.results.figures import figure_names
 from rmtbase.results.signal import heavy_tails, signal, signal_rows, summarize_tails
 from rmtbase.results.signal.figures import tail_exponents
@@ -43,7 +43,7 @@ def test_numbers_are_those_of_each_spectrum_by_itself(tree):
 
 
 def test_files_tables_and_pictures_hold_them(tree, tmp_path):
-    assert open_signal(write_table(tree, tmp_path / "tails.nc")).identical(tree)
+    assert open_table(write_table(tree, tmp_path / "tails.nc"), "signal").identical(tree)
     assert "tail verdict" in export(tree, "latex", group="qk").decode()
     assert figure_names(tree) == {"directions-qk": True, "tails-qk": True}
     ax = tail_exponents(tree)
@@ -65,7 +65,7 @@ def test_the_command_tells_them(run, model_folder, tmp_path):
     assert ran.status == 0
     assert "What a spectrum is: the one candidate that the likelihood" in " ".join(ran.out.split())
     assert "without tails: dims" in ran.out
-    found = [row.tails for row in signal_rows(open_signal(path))]
+    found = [row.tails for row in signal_rows(open_table(path, "signal"))]
     rows = [
         row
         for group in ("qk", "matrices")
@@ -76,7 +76,7 @@ def test_the_command_tells_them(run, model_folder, tmp_path):
 
 
 def test_files_without_tails_are_as_they_were(run, request, model_folder):
-    old = open_signal(request.config.rootpath / "tests/data/signal.nc")
+    old = open_table(request.config.rootpath / "tests/data/signal.nc", "signal")
     assert not any(row.tails for row in signal_rows(old))
     assert not any(name.startswith("tails") for name in figure_names(old))
     printed = json.loads(run("signal", model_folder, "--matrices", "none", "--json").out)

@@ -6,7 +6,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from rmtbase.models import open_model
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 
 QUICKLY = ("--matrices", "none", "--null", "analytic")
 
@@ -15,7 +15,7 @@ def test_the_difference_of_two_checkpoints_is_scored(run, tmp_path):
     ran = run("score", "demo", "--minus", "demo@step-0", *QUICKLY, "-o", tmp_path / "scores.nc")
     assert ran.status == 0
     assert "demo (final) - demo (step-0)" in ran.out
-    tree = open_scores(tmp_path / "scores.nc")
+    tree = open_table(tmp_path / "scores.nc", "scores")
     (w_q, w_k), (w_q0, w_k0) = (
         [part.astype(float) for part in (one.queries(1)[3], one.keys(1)[one.key_head(3)])]
         for one in (open_model("demo"), open_model("demo", "step-0"))
@@ -44,6 +44,8 @@ def test_an_adapter_is_scored_by_itself_and_merged_into_the_bundled_model(run, t
     assert merged.status == 0, merged.err
     plain = run("score", "demo", *QUICKLY, "-o", tmp_path / "plain.nc")
     assert plain.status == 0
-    one, other = (open_scores(tmp_path / f"{name}.nc")["heads"]["eigenvalue"].values for name in ("merged", "plain"))
+    one, other = (
+        open_table(tmp_path / f"{name}.nc", "scores")["heads"]["eigenvalue"].values for name in ("merged", "plain")
+    )
     assert (one[1] != other[1]).all()
     np.testing.assert_array_equal(np.delete(one, 1, axis=0), np.delete(other, 1, axis=0))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rmtbase.errors import ParameterError, TableError
-from rmtbase.results import open_comparison
+from rmtbase.results import open_table
 from rmtbase.results.comparison import (
     Training,
     common_origin,
@@ -84,7 +84,7 @@ def test_models_of_heads_alone_are_compared_without_fits(scored):
 
 
 def test_a_comparison_comes_back_from_its_file(comparison, tmp_path):
-    assert open_comparison(write_table(comparison, tmp_path / "all.nc")).identical(comparison)
+    assert open_table(write_table(comparison, tmp_path / "all.nc"), "comparison").identical(comparison)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_a_comparison_that_cannot_be_is_refused(group, change, said, comparison,
     broken[group] = type(broken)(change(broken[group].to_dataset()))
     path = write_table(broken, tmp_path / "broken.nc")
     with pytest.raises(TableError, match=said):
-        open_comparison(path)
+        open_table(path, "comparison")
 
 
 def test_a_comparison_of_schema_1_5_opens():
-    stored = open_comparison(STORED)
+    stored = open_table(STORED, "comparison")
     assert stored.attrs["schema_version"] == "1"
     assert stored["models"].sizes["model"] == 4
 

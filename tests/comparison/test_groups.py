@@ -12,7 +12,7 @@ from scipy import stats
 from test_two_models import NAMES, drawn, levels
 
 from rmtbase.errors import ParameterError
-from rmtbase.results import open_comparison
+from rmtbase.results import open_table
 from rmtbase.results.comparison import between_groups, compare, compare_groups, summarize_comparison
 from rmtbase.results.comparison._measures import measures_of
 from rmtbase.results.trajectory.schema import departure_steps
@@ -207,7 +207,7 @@ def test_p_values_along_steps_are_adjusted_for_all_of_them(of_runs):
 def test_a_comparison_of_runs_says_from_which_step_on_they_differ(of_runs, tmp_path):
     (line,) = [one for one in summarize_comparison(of_runs) if one.startswith("Along 4 steps")]
     assert "heads_departed gaussian from step 45 on" in line and "at step 0 in 0" in line
-    assert open_comparison(write_table(of_runs, tmp_path / "runs.nc")).identical(of_runs)
+    assert open_table(write_table(of_runs, tmp_path / "runs.nc"), "comparison").identical(of_runs)
 
 
 def test_runs_of_other_steps_are_compared_at_common_ones(runs):

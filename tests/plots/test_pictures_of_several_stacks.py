@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rmtbase.drawing.null_curves import null_spectrum
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.figures import figures
 from rmtbase.results.scores import circuit_scores
 from rmtbase.results.scores.figures import omnibus_heatmap, ordered_eigenvalues, p_value_qq, statistic_by_layer
@@ -15,7 +15,7 @@ from rmtbase.tables import heads_present
 
 @pytest.fixture(scope="module")
 def tree():
-    return open_scores(Path(__file__).parents[1] / "data" / "scores-of-several-stacks.nc")
+    return open_table(Path(__file__).parents[1] / "data" / "scores-of-several-stacks.nc", "scores")
 
 
 @pytest.mark.parametrize("circuit", ["qk", "ov", "key"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.scores import circuit_scores, summarize_scores
 from rmtbase.results.scores.page import render
 from rmtbase.tables import heads_present
@@ -14,7 +14,7 @@ from rmtbase.tables import heads_present
 
 @pytest.fixture(scope="module")
 def tree():
-    return open_scores(Path(__file__).parents[1] / "data" / "scores-of-several-stacks.nc")
+    return open_table(Path(__file__).parents[1] / "data" / "scores-of-several-stacks.nc", "scores")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from rmtbase import laws
 from rmtbase.errors import MissingFileError, ParameterError
 from rmtbase.laws import PROBABILITIES
 from rmtbase.nulls import SMALLEST_P_VALUE, Analytic, AnalyticNull, GaussianNull
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.scores import summarize_scores
 from rmtbase.statistics import (
     SPECTRAL_STATISTICS,
@@ -273,7 +273,7 @@ def test_no_p_value_lies_below_the_floor(planted):
 
 
 def test_the_file_says_that_the_null_is_analytic_and_how_well_it_is_known(planted, tmp_path):
-    tree = open_scores(write_table(planted, tmp_path / "scores.nc"))
+    tree = open_table(write_table(planted, tmp_path / "scores.nc"), "scores")
     xr.testing.assert_identical(tree, planted)
     assert tree.attrs["null_method"] == "analytic"
     assert (tree.attrs["null_draws"], tree.attrs["p_value_floor"]) == (0, SMALLEST_P_VALUE)
@@ -327,7 +327,7 @@ def test_what_comes_after_copes_with_statistics_that_are_not_scored(squarish, tm
     tree["heads"] = xr.DataTree(
         heads.assign(farthest_statistic=heads["farthest_statistic"].copy(data=farthest.astype(str)))
     )
-    xr.testing.assert_identical(open_scores(write_table(tree, tmp_path / "scores.nc")), tree)
+    xr.testing.assert_identical(open_table(write_table(tree, tmp_path / "scores.nc"), "scores"), tree)
     summary = summarize_scores(tree)
     assert (1, 2) in [(finding.layer, finding.head) for finding in summary.findings]
     assert tuple(summary.unscored) == tuple(AT_THE_LOWER_EDGE)

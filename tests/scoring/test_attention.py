@@ -10,7 +10,7 @@ import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.models import Place, Site, Tensor, open_model
 from rmtbase.nulls import Axes
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.comparison import attention_classes
 from rmtbase.tables import write_table
 
@@ -41,7 +41,7 @@ def test_attention_of_layers_that_differ_is_a_coordinate_of_the_heads(tmp_path):
     scores = rmtbase.score(open_model(tensors, sites=sites), "analytic")
     assert scores["heads"]["attention"].values.tolist() == ["MHA", "GQA", "MQA"]
     assert "attention" not in scores.attrs
-    again = open_scores(write_table(scores, tmp_path / "scores.nc"))
+    again = open_table(write_table(scores, tmp_path / "scores.nc"), "scores")
     assert again.identical(scores)
     assert attention_classes(again) == {"layer 0": "MHA", "layer 1": "GQA", "layer 2": "MQA"}
 

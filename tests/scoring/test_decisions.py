@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
-from rmtbase.results import open_signal
+from rmtbase.results import open_table
 from rmtbase.results.signal import learned_modules, signal
 from rmtbase.results.signal._decisions import decisions_text
 
@@ -21,11 +21,11 @@ def demo():
 
 @pytest.fixture(scope="module")
 def modules(demo, request):
-    return learned_modules(open_signal(request.config.rootpath / "tests/data/signal.nc"), demo)
+    return learned_modules(open_table(request.config.rootpath / "tests/data/signal.nc", "signal"), demo)
 
 
 def test_each_module_has_the_numbers_of_its_matrix(demo, modules, request):
-    matrices = open_signal(request.config.rootpath / "tests/data/signal.nc")["matrices"].to_dataset()
+    matrices = open_table(request.config.rootpath / "tests/data/signal.nc", "signal")["matrices"].to_dataset()
     found = {one.name: one for one in modules}
     assert len(found) == 28
     row = matrices.sel(layer=2, component="mlp_out")

@@ -9,7 +9,7 @@ import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import Gaussian, Table
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.scores import summarize_scores
 from rmtbase.tables import write_table
 from telling import Told
@@ -112,7 +112,7 @@ def test_rank_deficient_head_is_infinitely_far_and_no_rounding_noise_stands_in_f
     assert head["omnibus_p_value"].item() == pytest.approx(1 / (DRAWS + 1))
     assert head["outliers_below"] >= 1
 
-    opened = open_scores(write_table(tree, tmp_path / "scores.nc"))
+    opened = open_table(write_table(tree, tmp_path / "scores.nc"), "scores")
     assert opened["heads"].to_dataset().identical(tree["heads"].to_dataset())
     assert "-inf" in rmtbase.export(tree).decode()
     summary = summarize_scores(tree)

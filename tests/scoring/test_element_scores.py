@@ -13,7 +13,7 @@ from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import Analytic
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.scores import summarize_elements
 from rmtbase.results.scores._matrices import matrix_p_value_floors
 from rmtbase.statistics import (
@@ -123,7 +123,7 @@ def test_histograms_are_densities_of_the_elements(scored):
 
 def test_a_file_keeps_elements_and_a_csv_shows_them(scored, tmp_path):
     tree = scored[1]
-    opened = open_scores(write_table(tree, tmp_path / "scores.nc"))
+    opened = open_table(write_table(tree, tmp_path / "scores.nc"), "scores")
     assert opened["heads/elements"].to_dataset().identical(tree["heads/elements"].to_dataset())
     header, *rows = (line.split(",") for line in rmtbase.export(opened, group="matrices").decode().splitlines())
     assert {row[header.index("statistic")] for row in rows} == set(ELEMENT_STATISTICS)
@@ -212,7 +212,7 @@ HOSTILE = {
 def test_a_number_that_is_missing_has_its_reason(damage, tmp_path):
     tensors = MODELS["gpt_neox"]()
     damage(tensors["gpt_neox.layers.1.mlp.dense_h_to_4h.weight"])
-    tree = open_scores(write_table(score(tensors), tmp_path / "scores.nc"))
+    tree = open_table(write_table(score(tensors), tmp_path / "scores.nc"), "scores")
     matrices = tree["matrices"].to_dataset()
     lacking = matrices["observed"].isnull().any("statistic") & matrices["n_rows"].notnull()
     np.testing.assert_array_equal(lacking.values, (matrices["reason"] != "").values)
@@ -263,7 +263,7 @@ def test_an_unknown_option_is_refused_by_name(option, value):
 
 
 def test_a_stored_file_says_what_it_said():
-    opened = open_scores(Path(__file__).parents[1] / "data" / "scores.nc")
+    opened = open_table(Path(__file__).parents[1] / "data" / "scores.nc", "scores")
     found = opened["super_weights"].to_dataset().isel(super_weight=0)
     assert (found["layer"], found["component"], found["row"], found["column"]) == (1, "mlp_out", 7, 200)
     assert opened["heads/elements"]["component"].values.tolist() == ["W_Q", "W_K", "W_V", "W_O", "W_QK"]

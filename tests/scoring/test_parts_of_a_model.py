@@ -14,7 +14,7 @@ import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import appended_rows, singular_values
 from rmtbase.models import MatrixName, Place, difference, open_model
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.figures import figures
 from rmtbase.results.scores.figures import expert_z_heatmap
 from rmtbase.results.scores.page import render
@@ -136,7 +136,7 @@ def test_the_difference_of_two_models_has_the_parts_that_both_have(mixture, tmp_
 
 def test_a_file_keeps_them_and_a_frame_shows_them(scored, tmp_path):
     write_table(scored, tmp_path / "scores.nc")
-    opened = open_scores(tmp_path / "scores.nc")
+    opened = open_table(tmp_path / "scores.nc", "scores")
     assert opened["experts"].to_dataset().equals(scored["experts"].to_dataset())
     frame = to_pandas(opened, "experts")
     assert len(frame) == N_LAYERS * N_EXPERTS * 3 * len(ELEMENT_STATISTICS)

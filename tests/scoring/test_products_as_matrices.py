@@ -9,7 +9,7 @@ import rmtbase
 from rmtbase.errors import CheckpointError
 from rmtbase.models import Place, Product, Site, Stacked, Tensor, WeightMatrices, take_rows
 from rmtbase.nulls import Axes, Gaussian
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.scores import circuit_scores
 from rmtbase.results.signal import signal, signal_rows, spectral_signal
 from rmtbase.tables import write_table
@@ -128,7 +128,7 @@ def test_scales_are_those_of_the_matrices_and_the_nulls_of_its_factors(scores, t
     down = np.mean(model.tensors["1.q_a"] ** 2)
     up = np.mean(model.tensors["1.q_b"].reshape(HEADS, -1) ** 2, axis=1)
     np.testing.assert_allclose(query["null_scale"][1], up * down)
-    assert open_scores(write_table(scores, tmp_path / "scores.nc")).identical(scores)
+    assert open_table(write_table(scores, tmp_path / "scores.nc"), "scores").identical(scores)
 
 
 def test_without_rotated_keys_it_is_a_plain_chain_which_the_laws_know():

@@ -10,7 +10,7 @@ import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import Axes, Table, find_null
 from rmtbase.progress import SILENT
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.scores import summarize_scores
 from rmtbase.results.scores.schema import SCORES_SCHEMA
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -234,7 +234,7 @@ def test_a_model_scores_as_its_arrays_do_and_its_file_comes_back(null, weights, 
         alone = score(weights.queries[layer], weights.keys[layer], null)
         for name in ("p_value", "z_score", "omnibus_p_value"):
             np.testing.assert_array_equal(tree["heads"][name].values[layer], alone[name].values, err_msg=name)
-    opened = open_scores(write_table(tree, tmp_path / "scores.nc"))
+    opened = open_table(write_table(tree, tmp_path / "scores.nc"), "scores")
     for name, variable in SCORES_SCHEMA["own_null"].items():
         found = opened["null"][name]
         assert (found.dims, found.attrs.get("units", "")) == (variable.dims, variable.units)

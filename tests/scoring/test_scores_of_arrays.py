@@ -15,7 +15,7 @@ import xarray as xr
 import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import Axes, Table
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.figures import figures
 from rmtbase.results.scores import summarize_scores
 from rmtbase.results.scores.page import render
@@ -51,7 +51,7 @@ def test_the_tree_is_that_of_a_scores_file(tree, weights, model_folder, null_tab
     record = json.loads(tree.attrs["provenance"])
     assert record["call"]["function"] == "rmtbase.score_heads"
     assert len(record["weights"]["query_key_sha256"]) == 64
-    xr.testing.assert_identical(open_scores(write_table(tree, tmp_path / "scores.nc")), tree)
+    xr.testing.assert_identical(open_table(write_table(tree, tmp_path / "scores.nc"), "scores"), tree)
 
 
 @pytest.mark.parametrize("null", ["gaussian", "analytic", "axes"])

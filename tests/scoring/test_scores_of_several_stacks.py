@@ -11,7 +11,7 @@ import xarray as xr
 import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import AnalyticNull
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.scores import circuit_scores, summarize_scores
 from rmtbase.results.scores._heads import circuits_of
 from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, benjamini_hochberg
@@ -121,7 +121,7 @@ def test_one_row_of_a_frame_for_each_head_that_is_there(tree):
 
 
 def test_what_is_written_is_what_is_read(tree, tmp_path):
-    xr.testing.assert_identical(open_scores(write_table(tree, tmp_path / "scores.nc")), tree)
+    xr.testing.assert_identical(open_table(write_table(tree, tmp_path / "scores.nc"), "scores"), tree)
 
 
 def test_heads_of_one_shape_score_the_same_beside_others_as_alone(tree, model):

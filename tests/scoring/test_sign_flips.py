@@ -12,7 +12,7 @@ from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.models import ONE_WAY, difference, open_model
 from rmtbase.nulls import Signs
-from rmtbase.results import open_signal
+from rmtbase.results import open_table
 from rmtbase.results.diff import diff
 from rmtbase.results.signal import discoveries, learned_part_of, signal, signal_rows
 from rmtbase.results.signal._flipped_rest import _lanczos, flippable
@@ -174,7 +174,7 @@ def test_the_rounding_of_a_difference_is_not_reported_as_learning(rounded, tmp_p
     for name in NEED_A_LAW:
         assert tree["matrices"][name].isnull().all()
     assert tree["matrices"]["noise_scale"].notnull().all()
-    assert open_signal(write_table(tree, tmp_path / "signal.nc")).identical(tree)
+    assert open_table(write_table(tree, tmp_path / "signal.nc"), "signal").identical(tree)
     assert "noise scale" in export(tree, "latex", group="matrices").decode()
     changed = diff(before, after)
     assert "sign flips" in changed.attrs["notes"]

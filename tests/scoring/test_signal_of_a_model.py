@@ -7,7 +7,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import product_singular_values
 from rmtbase.models import ArrayModel, open_model
 from rmtbase.nulls import Gaussian
-from rmtbase.results import open_signal
+from rmtbase.results import open_table
 from rmtbase.results.signal import discoveries, learned_part_of, signal, signal_rows, spectral_signal, summarize_signal
 from rmtbase.results.signal.rows import signal_groups
 from rmtbase.tables import CIRCUITS, export, write_table
@@ -72,7 +72,7 @@ def test_noise_may_have_each_heads_own_kurtosis_or_that_of_an_initialization(tmp
     part = learned_part_of(model, layer, "mlp_in", null="kurtosis")
     of_matrix = own["matrices"].to_dataset().isel(layer=layer).sel(component="mlp_in")
     assert of_matrix["rest_p_value"] == pytest.approx(float(part.signal.rest_p_value), rel=1e-6)
-    assert open_signal(write_table(own, tmp_path / "signal.nc")).attrs["null"] == "kurtosis"
+    assert open_table(write_table(own, tmp_path / "signal.nc"), "signal").attrs["null"] == "kurtosis"
     uniform = signal(
         open_model(model, proof=False), Gaussian(initialization="uniform"), matrices="none", circuits=("qk",)
     )
@@ -91,7 +91,7 @@ def test_entries_of_too_heavy_tails_have_no_numbers(weights, tmp_path):
 
 def test_a_file_of_it_is_read_as_it_was_made(tree, untrained, tmp_path):
     for one in (tree, untrained):
-        assert open_signal(write_table(one, tmp_path / "signal.nc")).identical(one)
+        assert open_table(write_table(one, tmp_path / "signal.nc"), "signal").identical(one)
 
 
 def test_heads_that_share_keys_are_looked_at_as_one(tree, demo):

@@ -12,7 +12,7 @@ import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.laws import parents
 from rmtbase.models import MatrixName, Place, open_model
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.scores import summarize_elements
 from rmtbase.results.scores._element_scores import elements_of, summarized
 from rmtbase.results.scores._largest_elements import LargestElements, largest_elements
@@ -46,7 +46,7 @@ def test_planted_elements_are_found_where_they_are_in_the_order_of_their_probabi
     np.testing.assert_allclose(found["magnitude_over_core"], [50, 25], rtol=0.05)
     assert (np.diff(found["log10_tail_probability"]) > 0).all()
     assert (found["isolation_p_value"] < 0.05 / 12).all()
-    opened = open_scores(write_table(tree, tmp_path / "scores.nc"))
+    opened = open_table(write_table(tree, tmp_path / "scores.nc"), "scores")
     assert opened["super_weights"].to_dataset().identical(found)
     assert set(SUPER_WEIGHTS_SCHEMA) == set(found.variables)
     assert "2 elements stand apart" in summarize_elements(opened).sentences()[-1]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmtbase.results import open_comparison
+from rmtbase.results import open_table
 
 STUDY = Path(__file__).parents[2] / "studies" / "attention_twins"
 MEASURES = {
@@ -23,7 +23,7 @@ MEASURES = {
 
 @pytest.fixture(scope="module")
 def comparison():
-    return open_comparison(STUDY / "comparison.nc")
+    return open_table(STUDY / "comparison.nc", "comparison")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import xarray as xr
 
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import OutputError
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.tables import open_baseline, require_writable, write_bytes, write_table
 
 
@@ -277,5 +277,5 @@ def test_folder_that_may_not_be_listed_can_be_written_to(tmp_path, monkeypatch):
 @pytest.mark.exhaustive
 def test_written_scores_can_be_written_over(scores, tmp_path):
     path = write_table(scores, tmp_path / "scores.nc")
-    again = open_scores(path)
-    xr.testing.assert_identical(open_scores(write_table(again, path)), again)
+    again = open_table(path, "scores")
+    xr.testing.assert_identical(open_table(write_table(again, path), "scores"), again)

@@ -9,8 +9,13 @@ import xarray as xr
 import rmtbase
 from rmtbase.errors import MissingFileError, RmtbaseError, TableError
 from rmtbase.nulls import Table
-from rmtbase.results import open_scores, open_table
+from rmtbase.results import open_table
 from rmtbase.tables import open_baseline, write_bytes, write_table
+
+
+def open_scores(path):
+    return open_table(path, "scores")
+
 
 OPENERS = [open_baseline, open_scores, open_table]
 

@@ -9,7 +9,7 @@ import xarray as xr
 
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError, RmtbaseError, TableError
-from rmtbase.results import open_scores, open_table
+from rmtbase.results import open_table
 from rmtbase.tables import KINDS, open_atlas_case, open_baseline, with_checksums, write_table
 
 FLIPS = 10
@@ -72,14 +72,14 @@ def test_changed_attribute_is_seen(group, scores_file):
     with netCDF4.Dataset(scores_file, "a") as file:
         (file if group == "/" else file[group]).setncattr("title", "of another model")
     with pytest.raises(TableError, match="attributes that do not fit the digest"):
-        open_scores(scores_file)
+        open_table(scores_file, "scores")
 
 
 def test_added_variable_is_seen(scores_file):
     with netCDF4.Dataset(scores_file, "a") as file:
         file["/heads"].createVariable("more", "f8", ("layer",))[:] = 1.0
     with pytest.raises(TableError, match="variables that do not fit the digest"):
-        open_scores(scores_file)
+        open_table(scores_file, "scores")
 
 
 @pytest.mark.parametrize("half", ["sha256", "sha256_of_variables"])
@@ -87,7 +87,7 @@ def test_half_a_digest_is_none(half, scores_file):
     with netCDF4.Dataset(scores_file, "a") as file:
         file.delncattr(half)
     with pytest.raises(TableError, match="digest"):
-        open_scores(scores_file)
+        open_table(scores_file, "scores")
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_copy_stored_otherwise_has_the_same_digest(kind, stored_tables, tmp_path
 def test_texts_stored_as_another_kind_of_attribute_have_the_same_digest(scores_file, stored_tables):
     with netCDF4.Dataset(scores_file, "a") as file:
         file.setncattr_string("model", file.getncattr("model"))
-    assert open_scores(scores_file).attrs["model"] == stored_tables["scores"].attrs["model"]
+    assert open_table(scores_file, "scores").attrs["model"] == stored_tables["scores"].attrs["model"]
 
 
 def test_table_saved_by_other_software_is_refused_until_it_is_written_on_purpose(table_file, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 from rmtbase.errors import TableError
-from rmtbase.results import open_scores
+from rmtbase.results import open_table
 from rmtbase.results.figures import figures
 from rmtbase.results.scores import summarize_scores
 from rmtbase.results.scores._heads import circuits_of
@@ -19,7 +19,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 @pytest.fixture(scope="module")
 def stored():
-    return open_scores(DATA / "scores-of-several-stacks.nc")
+    return open_table(DATA / "scores-of-several-stacks.nc", "scores")
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_sizes_that_are_told_nowhere_are_missed(tree):
 
 @pytest.mark.parametrize("name", ["scores", "scores-of-several-stacks"])
 def test_stored_scores_are_read_summarised_and_drawn(name):
-    tree = open_scores(DATA / f"{name}.nc")
+    tree = open_table(DATA / f"{name}.nc", "scores")
     assert summarize_scores(tree).sentences()
     drawn = figures(tree, names={"omnibus-map", "statistics-by-layer", "matrix-z-heat-map"})
     assert {"omnibus-map", "statistics-by-layer"} <= set(drawn)

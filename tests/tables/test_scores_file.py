@@ -5,7 +5,7 @@ import json
 import numpy as np
 import xarray as xr
 
-from rmtbase.results import open_scores, open_table
+from rmtbase.results import open_table
 from rmtbase.results.scores.schema import SCORES_SCHEMA
 from rmtbase.tables import write_table
 
@@ -24,7 +24,7 @@ def test_every_variable_comes_back_with_dims_long_name_and_units(scores, tmp_pat
 
 
 def test_every_coordinate_is_described_and_the_density_lies_over_eigenvalues(scores, tmp_path):
-    opened = open_scores(write_table(scores, tmp_path / "scores.nc"))
+    opened = open_table(write_table(scores, tmp_path / "scores.nc"), "scores")
     for tree in (scores, opened):
         for group in ("heads", "matrices", "null"):
             for name, coordinate in tree[group].coords.items():
@@ -34,7 +34,7 @@ def test_every_coordinate_is_described_and_the_density_lies_over_eigenvalues(sco
 
 
 def test_what_is_read_is_what_was_written_text_and_counts_included(scores, tmp_path):
-    opened = open_scores(write_table(scores, tmp_path / "scores.nc"))
+    opened = open_table(write_table(scores, tmp_path / "scores.nc"), "scores")
     xr.testing.assert_identical(opened, scores)
     heads = opened["heads"]
     assert heads["key_head"].dtype.kind == "i"
@@ -50,13 +50,13 @@ def test_open_table_gives_a_tree_for_scores(scores, tmp_path):
 def test_infinities_and_nan_come_back(scores, tmp_path):
     scores["heads"]["observed"].values[0, 0, 0] = -np.inf
     scores["heads"]["z_score"].values[0, 0, :2] = np.inf, np.nan
-    opened = open_scores(write_table(scores, tmp_path / "scores.nc"))["heads"]
+    opened = open_table(write_table(scores, tmp_path / "scores.nc"), "scores")["heads"]
     assert opened["observed"].values[0, 0, 0] == -np.inf
     np.testing.assert_array_equal(opened["z_score"].values[0, 0, :2], [np.inf, np.nan])
 
 
 def test_attributes_name_model_family_null_and_table(scores, tmp_path):
-    attributes = open_scores(write_table(scores, tmp_path / "scores.nc")).attrs
+    attributes = open_table(write_table(scores, tmp_path / "scores.nc"), "scores").attrs
     assert (attributes["model"], attributes["family"]) == ("model", "llama")
     assert attributes["null"].startswith("gaussian")
     assert attributes["null_draws"] == 400

@@ -9,7 +9,7 @@ import rmtbase
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import open_model
 from rmtbase.nulls import Gaussian
-from rmtbase.results import open_trajectory
+from rmtbase.results import open_table
 from rmtbase.results.trajectory import joined, until
 from rmtbase.results.trajectory._attributes import failures
 from rmtbase.tables import write_table
@@ -50,7 +50,7 @@ def output(early, tmp_path):
 
 
 def test_checkpoints_that_the_file_lacks_are_scored_and_the_file_is_that_of_one_go(run_folder, output, scored, run):
-    assert list(failures(open_trajectory(output))) == ["step-40"]
+    assert list(failures(open_table(output, "trajectory"))) == ["step-40"]
     shutil.copytree(run_folder / "step-20", run_folder / "step-30")
     shutil.copytree(run_folder / "step-0", run_folder / "step-50")
     ran = run("trajectory", run_folder, "--matrices", "none", "-o", output, "--json")
@@ -123,7 +123,7 @@ def test_file_of_other_weights_or_of_another_model_is_refused_until_it_is_remove
     assert "found other weights of step-20" in ran.err
     output.unlink()
     assert run(*command).status == 0
-    assert open_trajectory(output)["heads"]["step"].values.tolist() == [20, 40]
+    assert open_table(output, "trajectory")["heads"]["step"].values.tolist() == [20, 40]
 
 
 def test_step_that_is_another_revisions_in_the_file_is_refused(run_folder, output):

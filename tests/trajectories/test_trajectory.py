@@ -11,7 +11,7 @@ import rmtbase
 from rmtbase.errors import CheckpointError, MissingFileError, ParameterError, StoreError
 from rmtbase.models import find_series
 from rmtbase.nulls import Axes, Gaussian
-from rmtbase.results import open_trajectory
+from rmtbase.results import open_table
 from rmtbase.results.trajectory import StepName, joined, summarize_trajectory, until
 from rmtbase.results.trajectory._along_steps import one_step
 from rmtbase.results.trajectory._attributes import failures
@@ -43,7 +43,7 @@ def test_file_is_the_tree_and_holds_every_step(tree, whole_run, tmp_path):
     options = {"circuits": ("qk", "query")}
     made = rmtbase.trajectory(whole_run, output=path, progress=told, **options)
     assert made.identical(tree)
-    assert open_trajectory(path).identical(tree)
+    assert open_table(path, "trajectory").identical(tree)
     assert tree["heads"]["step"].values.tolist() == STEPS
     assert tree["heads"]["revision"].values.tolist() == [f"step-{step}" for step in STEPS]
     assert told.notes[-1] == f"wrote {path}"
@@ -55,7 +55,7 @@ def test_file_is_the_tree_and_holds_every_step(tree, whole_run, tmp_path):
 def test_elements_of_heads_are_in_the_file_and_their_group_can_be_read_alone(whole_run, tmp_path):
     path = tmp_path / "traj.nc"
     made = rmtbase.trajectory(whole_run, ["step-0", "step-40"], path, elements="factors")
-    assert open_trajectory(path).identical(made)
+    assert open_table(path, "trajectory").identical(made)
     scores = rmtbase.score(whole_run / "step-40", elements="factors")["heads/elements"].to_dataset()
     with xr.open_dataset(path, group="/heads/elements") as alone:
         assert alone["step"].values.tolist() == [0, 40]
@@ -107,7 +107,7 @@ def test_head_that_comes_back_has_left_at_some_step_and_not_for_good(tree):
 def test_several_nulls_have_departures_each_and_the_first_is_that_of_the_heads(whole_run, tree, tmp_path):
     nulls = (Axes(draws=39), Gaussian(draws=39))
     made = rmtbase.trajectory(whole_run, ["0", "40"], tmp_path / "t.nc", nulls=nulls, matrices="none")
-    assert open_trajectory(tmp_path / "t.nc").identical(made)
+    assert open_table(tmp_path / "t.nc", "trajectory").identical(made)
     departures = made["departures"].to_dataset()
     assert departures["null"].values.tolist() == ["axes", "gaussian"]
     gaussian = departures.sel(null="gaussian", step=40)
@@ -136,7 +136,7 @@ def test_what_cannot_be_scored_is_named_and_the_rest_goes_on(run_folder, write_s
     assert [one["step"] for one in printed["steps"]] == [0, 20, 21, 40]
     assert [one["duplicate_of"] for one in printed["steps"]] == ["", "", "step-20", ""]
     assert "rmtbase: step-10 left out: " in ran.err
-    tree = open_trajectory(path)
+    tree = open_table(path, "trajectory")
     assert failures(tree) == printed["failed"]
     assert (
         tree["heads"]
@@ -253,4 +253,4 @@ def test_departures_at_other_steps_are_refused(tree, tmp_path):
     wrong = xr.DataTree.from_dict({**groups, "/departures": changed})
     wrong.attrs = tree.attrs
     with pytest.raises(rmtbase.errors.TableError, match="other steps in /departures"):
-        open_trajectory(write_table(wrong, tmp_path / "wrong.nc"))
+        open_table(write_table(wrong, tmp_path / "wrong.nc"), "trajectory")

@@ -17,7 +17,7 @@ from exhaustive import mostly_exhaustive
 from rmtbase.errors import NonFiniteError, ParameterError, TableError
 from rmtbase.models import open_model
 from rmtbase.nulls import Gaussian
-from rmtbase.results import open_trajectory
+from rmtbase.results import open_table
 from rmtbase.results.trajectory import ALARM_LEVEL, Scoring, Spending, evidence, raised, summarize_trajectory
 from rmtbase.watch import WatchCallback, Watcher, WatchWarning
 
@@ -91,7 +91,7 @@ def trainer(folder):
 
 
 def test_run_of_the_trainer_is_followed_in_a_trajectory_and_in_tensorboard(trainer, folder):
-    tree = open_trajectory(folder / "run.nc")
+    tree = open_table(folder / "run.nc", "trajectory")
     assert tree["heads"]["step"].values.tolist() == [0, 2, 4, 6]
     (callback,) = (one for one in trainer.callback_handler.callbacks if isinstance(one, WatchCallback))
     assert callback.skipped == 0
@@ -110,13 +110,13 @@ def test_run_of_the_trainer_is_followed_in_a_trajectory_and_in_tensorboard(train
 
 def test_last_look_is_the_scores_of_what_was_trained(trainer, folder):
     scores = rmtbase.score(open_model(trainer.model, proof=False))
-    last = open_trajectory(folder / "run.nc")["heads"].to_dataset().isel(step=-1)
+    last = open_table(folder / "run.nc", "trajectory")["heads"].to_dataset().isel(step=-1)
     np.testing.assert_array_equal(last["observed"].values, scores["heads"]["observed"].values)
 
 
 def test_checkpoints_that_the_trainer_saved_are_followed_to_the_same_numbers(trainer, folder):
     saved = rmtbase.trajectory(folder / "run", matrices="none")["heads"].to_dataset()
-    watched = open_trajectory(folder / "run.nc")["heads"].to_dataset()
+    watched = open_table(folder / "run.nc", "trajectory")["heads"].to_dataset()
     assert saved["revision"].values.tolist() == ["checkpoint-3", "checkpoint-6"]
     assert saved["fingerprint"].values[-1] == watched["fingerprint"].values[-1]
     np.testing.assert_array_equal(saved["observed"].values[-1], watched["observed"].values[-1])
@@ -133,9 +133,9 @@ def test_run_that_is_watched_is_the_run_that_is_not(trainer, tmp_path):
 def test_run_that_goes_on_replaces_the_looks_beyond_where_it_does(trainer, folder, tmp_path):
     shutil.copytree(folder / "run" / "checkpoint-3", tmp_path / "run" / "checkpoint-3")
     shutil.copy(folder / "run.nc", tmp_path / "run.nc")
-    before = open_trajectory(folder / "run.nc")
+    before = open_table(folder / "run.nc", "trajectory")
     train(tmp_path, watched=True, resume=True)
-    after = open_trajectory(tmp_path / "run.nc")
+    after = open_table(tmp_path / "run.nc", "trajectory")
     assert after["heads"]["step"].values.tolist() == [0, 2, 3, 4, 6]
     both = [0, 2, 4, 6]
     for name in ("observed", "sigma_q"):
@@ -165,11 +165,11 @@ def test_alarm_is_raised_for_a_departure_and_kept_over_a_restart(tmp_path):
     found = again.look(state_dict(2), 7)
     assert found["rmtbase/alarm"] == 4
     assert 0 < found["rmtbase/alarm_detectable_p_value"] < ALARM_LEVEL
-    (alarm,) = (one for one in summarize_trajectory(open_trajectory(path)).sentences() if "alarm" in one)
+    (alarm,) = (one for one in summarize_trajectory(open_table(path, "trajectory")).sentences() if "alarm" in one)
     assert alarm.startswith(
         "The alarm, false in at most 5% of runs over all looks, was raised for 4 of 4 heads. It names"
     )
-    assert (open_trajectory(path)["departures"]["alarm_step"].values == 5).all()
+    assert (open_table(path, "trajectory")["departures"]["alarm_step"].values == 5).all()
     with pytest.raises(ParameterError, match="more than 7"):
         again.look(state_dict(2), 7)
 

@@ -13,12 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS",
-    "open_comparison",
-    "open_composition",
-    "open_scores",
-    "open_signal",
     "open_table",
-    "open_trajectory",
     "register_all",
 ]
 
@@ -64,28 +59,3 @@ def open_table(path: Path | str, *kinds: str) -> xr.Dataset | xr.DataTree:
 
     register_all()
     return tables.open_table(path, *kinds)
-
-
-def open_scores(path: Path | str) -> xr.DataTree:
-    """Open a scores file; see :func:`open_table`."""
-    return open_table(path, "scores")  # type: ignore[return-value]
-
-
-def open_signal(path: Path | str) -> xr.DataTree:
-    """Open a signal file; see :func:`open_table`."""
-    return open_table(path, "signal")  # type: ignore[return-value]
-
-
-def open_comparison(path: Path | str) -> xr.DataTree:
-    """Open a comparison; see :func:`open_table`."""
-    return open_table(path, "comparison")  # type: ignore[return-value]
-
-
-def open_composition(path: Path | str) -> xr.Dataset:
-    """Open the compositions of a model's heads; see :func:`open_table`."""
-    return open_table(path, "composition")  # type: ignore[return-value]
-
-
-def open_trajectory(path: Path | str) -> xr.DataTree:
-    """Open a trajectory; see :func:`open_table`."""
-    return open_table(path, "trajectory")  # type: ignore[return-value]

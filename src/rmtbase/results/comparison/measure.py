@@ -68,7 +68,7 @@ def compare(
         paired: whether the k-th models of all groups share all that a seed decides.
 
     Returns:
-        A comparison, as :func:`rmtbase.results.open_comparison` opens it; its groups and variables are described in
+        A comparison, as :func:`rmtbase.results.open_table` opens it; its groups and variables are described in
         ``rmtbase.results.comparison.schema.COMPARISON_SCHEMA``. ``/models`` and ``/components`` describe each
         model; ``/pairs`` and ``/drifts`` every pair; ``/members``, ``/between`` and ``/groups`` the groups, and
         ``/along`` their trajectories; ``/findings`` all models together: :func:`shape_band` of at least two models,

@@ -15,7 +15,7 @@ import xarray as xr
 from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError, said_what_is_kept
 from rmtbase.models import Revision
 from rmtbase.progress import Progress
-from rmtbase.results import open_trajectory
+from rmtbase.results import open_table
 from rmtbase.results.trajectory._checkpoint_scores import FETCHED
 from rmtbase.shown import shown
 from rmtbase.tables import LOCK, is_temporary, locked_folder, sweep, write_table
@@ -46,7 +46,7 @@ class Finished:
     def read(self, revision: Revision, progress: Progress) -> xr.DataTree | None:
         """Read a checkpoint scored with these options from the same files; None if there is none or it is damaged."""
         try:
-            return open_trajectory(self._path(revision))
+            return open_table(self._path(revision), "trajectory")
         except MissingFileError:
             return None
         except TableError as error:

@@ -14,7 +14,7 @@ from rmtbase.errors import CheckpointError, MissingFileError, OutputError, Param
 from rmtbase.models import Revision, Series, find_series
 from rmtbase.nulls import Null
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results import open_trajectory
+from rmtbase.results import open_table
 from rmtbase.results.scores import LAYERS, ElementMode, MatrixMode
 from rmtbase.results.trajectory._along_steps import joined, renamed
 from rmtbase.results.trajectory._attributes import StepName, options_of, revisions_of
@@ -276,7 +276,7 @@ def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = N
             unchanged.
     """
     try:
-        tree = open_trajectory(output)
+        tree = open_table(output, "trajectory")
     except MissingFileError:
         return None
     except TableError as error:

@@ -66,7 +66,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
     policy forbids everything else. It follows the reader's preference for light or dark.
 
     Args:
-        scores: the tree that ``rmtbase.score`` or ``rmtbase.score_heads`` returns, or ``rmtbase.results.open_scores``
+        scores: the tree that ``rmtbase.score`` or ``rmtbase.score_heads`` returns, or ``rmtbase.open_table``
             reads.
         date: date on the page; if None, the date of the environment's SOURCE_DATE_EPOCH or today.
         pictures: whether to draw the figures, which takes nearly all of the time; without them the page has only its
