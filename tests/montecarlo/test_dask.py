@@ -186,7 +186,7 @@ def test_client_and_local_workers_killed_leave_no_process_and_a_run_that_goes_on
     assert len(workers) == 2
     workers[0].kill()
     assert running.kill(lambda: running.drawn() >= 20)
-    assert running.said() == "rmtbase: drawing on 2 Dask workers\n"
+    assert running.said().splitlines()[0] == "rmtbase: drawing on 2 Dask workers"  # how far it is may follow
     deadline = time.monotonic() + 30
     while any(map(alive, family)) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -27,7 +27,8 @@ def score_arrays(null_table):
     """The heads of ``rmtbase.score_heads`` against the small null, of a single layer."""
 
     def score(w_q, w_k, null="gaussian", *, baseline=null_table, draws=None, seed=0, **options):
-        against = find_null(null, baseline=baseline, draws=draws, seed=seed)
+        of_table = null == "gaussian" and baseline is not None
+        against = find_null(baseline if of_table else null, draws=draws, seed=seed)
         tree = rmtbase.score_heads(w_q, w_k, against, **options)
         return tree["heads"].to_dataset().isel(layer=0, drop=True)
 

@@ -92,7 +92,7 @@ def test_kept_spectra_of_another_chain_are_made_again(cache):
 
 def test_shapes_of_a_given_table_are_said_and_the_chain_is_taken_separately():
     told = Told()
-    found = null_of("gaussian", (16, 4, 10), told, baseline=cached_baseline(16, 4, 20))
+    found = null_of(cached_baseline(16, 4, 20), (16, 4, 10), told)
     assert "holds (16, 4), but not (16, 4, 10): the null of that shape is taken separately" in told[0]
     assert found.dims == (16, 4, 10)
 

@@ -42,8 +42,8 @@ def drawn(*shape, seed, dtype=torch.float32):
     return torch.stack(stored).to(dtype).float().numpy().reshape(shape)
 
 
-def score(w_q, w_k, null="gaussian", *, baseline=None, draws=None, seed=0, **options):
-    null = find_null(null, baseline=baseline, initialization="orthogonal", draws=draws, seed=seed)
+def score(w_q, w_k, null="gaussian", *, draws=None, seed=0, **options):
+    null = find_null(null, initialization="orthogonal", draws=draws, seed=seed)
     return rmtbase.score_heads(w_q, w_k, null, **options)
 
 
@@ -170,7 +170,7 @@ def test_a_fused_matrix_has_the_null_of_its_own_rows():
     ("options", "named"),
     [
         ({"null": "analytic"}, "initialization"),
-        ({"baseline": "null.nc"}, "table"),
+        ({"null": "null.nc"}, "table"),
         ({"null": "kurtosis"}, "initialization"),
         ({"null": "axes"}, "initialization"),
         ({"why": "all"}, "initialization"),
