@@ -46,8 +46,12 @@ def public_modules() -> dict[str, ModuleType]:
     below += [f"rmtbase.drawing.{name}" for name in ("theme", "figure", "color_scales", "null_curves")]
     for package in map(import_module, ("rmtbase.heads", "rmtbase.tables", "rmtbase.results")):
         found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-        below += [one.name for one in found if not re.search(r"\._|\.(command|terminal)$", one.name)]
-    return {name: import_module(name) for name in ("rmtbase", *below) if name != "rmtbase.terminal"}
+        below += [
+            one.name for one in found if not re.search(r"\._|results\.(outputs|\w+\.(command|report))$", one.name)
+        ]
+    return {
+        name: import_module(name) for name in ("rmtbase", *below) if name not in ("rmtbase.terminal", "rmtbase.report")
+    }
 
 
 def public_names(module: ModuleType) -> list[str]:
