@@ -49,9 +49,7 @@ def public_modules() -> dict[str, ModuleType]:
         below += [
             one.name for one in found if not re.search(r"\._|results\.(outputs|\w+\.(command|report))$", one.name)
         ]
-    return {
-        name: import_module(name) for name in ("rmtbase", *below) if name not in ("rmtbase.terminal", "rmtbase.report")
-    }
+    return {name: import_module(name) for name in ("rmtbase", *below) if name != "rmtbase.terminal"}
 
 
 def public_names(module: ModuleType) -> list[str]:
