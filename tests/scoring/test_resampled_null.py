@@ -208,8 +208,6 @@ def test_default_is_a_thousand_draws_of_each_head():
         ({"draws": True}, "draws"),
         ({"seed": -1}, "seed"),
         ({"seed": 0.5}, "seed"),
-        ({"baseline": "null.nc"}, "baseline"),
-        ({"baseline": 3}, "baseline"),
     ],
 )
 def test_options_outside_their_domain(null, options, name, arrays):
