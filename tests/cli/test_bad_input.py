@@ -191,6 +191,7 @@ def test_analytic_null_of_heads_too_thin_for_it(refused, weights, make_weights, 
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", mostly_exhaustive(["notes", "notes.html"], always={"notes.html"}))
 def test_output_replaces_no_file_of_another_kind(name, refused, run, model_folder, null_file, tmp_path):
     notes = tmp_path / name

@@ -65,6 +65,7 @@ def test_folder_of_a_picture_s_name_is_refused(run, null_file, tmp_path):
     assert run("plot", null_file, "-o", tmp_path / "v1.2").status == 0
 
 
+@pytest.mark.exhaustive
 def test_what_a_style_file_sets_in_vain_is_told(run, null_file, tmp_path):
     style = tmp_path / "old.mplstyle"
     style.write_text("font.size: 8\nno.such.key: 1\n")

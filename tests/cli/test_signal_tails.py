@@ -42,6 +42,7 @@ def test_numbers_are_those_of_each_spectrum_by_itself(tree):
     assert tuple(line.verdicts) == TAIL_VERDICTS
 
 
+@pytest.mark.exhaustive
 def test_files_tables_and_pictures_hold_them(tree, tmp_path):
     assert open_table(write_table(tree, tmp_path / "tails.nc"), "signal").identical(tree)
     assert "tail verdict" in export(tree, "latex", group="qk").decode()

@@ -50,6 +50,7 @@ def test_each_head_alone_has_the_law_of_low_rank_product(thin):
         assert min(p_values) > 1e-6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("combine", [np.add, np.subtract, np.maximum], ids=["sum", "difference", "maximum"])
 def test_two_heads_jointly_have_the_law_of_dense_matrices(combine, thin, dense):
     for k, name in enumerate(NAMES):

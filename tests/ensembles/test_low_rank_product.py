@@ -58,6 +58,7 @@ def test_the_norms_bound_the_spectrum_of_their_own_draw(method):
     assert ratio.mean() == pytest.approx(1 / 4, rel=0.15)  # E Σλ = E‖W_Q‖² E‖W_K‖² / h
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
 def test_a_draw_is_a_function_of_seed_case_and_index_alone(method):
     ensemble = low_rank_product(9, 4, method)

@@ -58,6 +58,7 @@ def test_blocks_do_not_depend_on_sigma():
     np.testing.assert_allclose(order(2, 3, 0.01), 1e-4 * order(2, 3, 1.0), atol=1e-16)
 
 
+@pytest.mark.exhaustive
 def test_the_update_of_a_small_sigma_keeps_its_digits():
     # A difference P - I of numbers near 1 would be off by 1e-16, a ten-millionth of the update.
     update, blocks, pairs = draws(3, 1e-9, part="update"), order(1, 3, 1e-9), order(2, 3, 1e-9)

@@ -140,6 +140,7 @@ def test_average_logarithm_is_in_closed_form():
     assert average.std == pytest.approx(math.sqrt(own + shared + 2 * (d - 1) * shared) / d, rel=1e-12)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("d_model", "d_head"), [(60, 8), (30, 30)])
 @pytest.mark.parametrize(
     "name",

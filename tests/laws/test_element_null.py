@@ -211,6 +211,7 @@ def simulated():
     return {(parent, n): statistics_of(draw(rng, (2000, n))) for n in (100, 300) for parent, draw in DRAW.items()}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("parent", DRAW)
 @pytest.mark.parametrize("n", [100, 300])
 def test_p_values_are_uniform(simulated, parent, n):

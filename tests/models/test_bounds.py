@@ -250,6 +250,7 @@ def test_an_index_of_more_than_a_million_tensors_is_refused_within_bounds(parts,
     assert "text with 2,200,002 commas, colons and brackets; expected a JSON object with at most 2,097,152" in line
 
 
+@pytest.mark.exhaustive
 def test_an_index_of_a_large_model_is_read(tmp_path):
     """As many names as the largest published models have."""
     names = [f"model.layers.{number}.mlp.experts.w1.weight" for number in range(100_000)]

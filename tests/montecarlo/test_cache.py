@@ -156,6 +156,7 @@ def chunks(cache):
     return sorted(cache.glob("*/*.chunk"))
 
 
+@pytest.mark.exhaustive
 def test_ratios_and_draws_of_latent_attention_that_are_there_are_not_drawn_again(cache, latent):
     told = Told()
     assert_same_draws(

@@ -130,6 +130,7 @@ def test_counts_do_not_depend_on_the_block():
         np.testing.assert_allclose(one.statistics, found[0].statistics, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.optimized
 def test_a_draw_depends_on_seed_case_and_index_alone():
     ensemble = PRODUCT

@@ -90,6 +90,7 @@ def test_distances_are_the_full_samples(null, full, random_heads):
     np.testing.assert_allclose(null.distance(random_heads), full.distance(random_heads), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("test", ["p_value", "omnibus_p_value"])
 def test_p_values_are_never_smaller_and_at_most_three_per_cent_larger(test, null, full, random_heads):
     for heads in (random_heads, far_heads(full)):

@@ -102,6 +102,7 @@ def test_one_line_names_all_heads_of_one_reason():
     assert len(line) < 700
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{"null": "kurtosis"}, {"null": "analytic", "initialization": "uniform"}])
 def test_observed_values_are_the_heads_own_and_agree_with_z(options):
     w_q, w_k = DRAWN["uniform"]((2, 6, 16, 64))

@@ -202,6 +202,7 @@ def test_a_factor_that_signs_leave_as_it_is_is_not_testable_and_the_others_are()
     assert "not all tests can tell" in tree["why"]["verdict"].values[0, 2]
 
 
+@pytest.mark.exhaustive
 def test_two_axes_have_too_few_permutations_to_tell():
     rng = np.random.default_rng(52)
     tree = why(*rng.standard_normal((2, 3, 2, 16)), "relation", "gaussian", draws=99)
