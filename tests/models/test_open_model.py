@@ -20,6 +20,7 @@ from rmtbase.errors import (
     ParameterError,
 )
 from rmtbase.models import demo_revisions, head_shape, open_model
+from rmtbase.models._open import split_name
 
 
 def test_heads_of_a_folder_are_the_stored_rows(parts, tmp_path):
@@ -54,6 +55,36 @@ def test_layers_with_the_same_weights_are_a_warning(parts, tmp_path):
 def test_a_path_that_does_not_exist_is_not_looked_for_on_the_hub(name, no_hub):
     with pytest.raises(MissingFileError, match="no such file"):
         open_model(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("demo@step-200", ("demo", "step-200", None)),
+        ("pythia-70m@step512", ("pythia-70m", "step512", None)),
+        ("org/name//text_encoder", ("org/name", None, "text_encoder")),
+        ("org/name//a/b@refs/pr/1", ("org/name", "refs/pr/1", "a/b")),
+        ("org/name", ("org/name", None, None)),
+        ("a/b/c", ("a/b/c", None, None)),
+        ("@x", ("@x", None, None)),
+        ("demo@", ("demo@", None, None)),
+    ],
+)
+def test_a_name_states_its_revision_and_its_subfolder(name, parts):
+    assert split_name(name) == parts
+
+
+def test_a_folder_with_an_at_sign_is_a_folder(parts, tmp_path):
+    folder = parts.write(tmp_path / "model@home")
+    assert open_model(str(folder)).path == folder
+    with pytest.raises(ParameterError, match="revision = 'main': expected none for a folder"):
+        open_model(f"{folder}@main")
+
+
+def test_a_revision_is_stated_once():
+    assert open_model("demo@step-200").fingerprint() == open_model("demo", "step-200").fingerprint()
+    with pytest.raises(ParameterError, match="revision = 'final': expected none beside the name 'demo@step-200'"):
+        open_model("demo@step-200", "final")
 
 
 def test_a_path_object_is_never_a_hub_name(no_hub):

@@ -65,9 +65,8 @@ def test_what_the_hubs_cache_held_is_read_there_and_stays(hub, tmp_path):
     assert [path.parent.name for path in tmp_path.rglob("model.safetensors")] == ["c20"]
 
 
-def test_fetched_checkpoints_are_kept_where_that_is_asked_for(hub, run, tmp_path):
-    options = ("--keep", "--revisions", "step0,9:main", "-o", tmp_path / "traj.nc", "--json", "--matrices", "none")
-    assert run("trajectory", "org/model", *options).status == 0
+def test_fetched_checkpoints_are_kept_where_that_is_asked_for(hub, tmp_path):
+    rmtbase.trajectory("org/model", ["step0", "9:main"], tmp_path / "traj.nc", matrices="none", keep=True)
     assert sorted(path.parent.name for path in hub.cache.rglob("model.safetensors")) == ["c00", "c40"]
 
 

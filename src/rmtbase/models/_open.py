@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import torch
 
 _SUBFOLDER = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
-_HUB_FOLDER = re.compile(rf"(?P<model>{HUB_ID.pattern.removesuffix('?')})/(?P<folder>{_SUBFOLDER.pattern})", re.ASCII)
+_HUB_FOLDER = re.compile(rf"(?P<model>{HUB_ID.pattern.removesuffix('?')})//(?P<folder>{_SUBFOLDER.pattern})", re.ASCII)
 _SHARD = re.compile(r"-\d+-of-\d+\.")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 _NOT_THERE_ON_WINDOWS = (21, 123, 1921)  # device not ready, invalid file name, dangling link
@@ -114,7 +114,7 @@ def open_model(
             * a model that is already open, which is returned.
 
             A name may end in its revision, ``"pythia-70m@step512"``, and a hub id in a subfolder,
-            ``"owner/name/text_encoder"``. A path that exists is not split.
+            ``"owner/name//text_encoder"``. A path that exists is not split.
         revision: the checkpoint of the bundled model, or the branch, tag or commit on the hub. For a model in memory,
             any label.
         subfolder: the folder that holds the model within the checkpoint's folder or within the repository on the hub,
@@ -213,19 +213,20 @@ def _opened(
 def split_name(
     name: str, revision: str | None = None, subfolder: str | None = None
 ) -> tuple[str, str | None, str | None]:
-    """Split the name of a model, ``"owner/name/subfolder@revision"``, into its parts; see :func:`open_model`.
+    """Split the name of a model, ``"owner/name//subfolder@revision"``, into its parts; see :func:`open_model`.
 
     Raises:
         ParameterError: the name states a revision or a subfolder, and another is given.
     """
-    if ("@" not in name and name.count("/") < 2) or existing_folder(name) is not None:
+    if ("@" not in name and "//" not in name) or existing_folder(name) is not None:
         return name, revision, subfolder
-    model, _, named = name.partition("@")
+    model, _, named = name.rpartition("@")
+    if not model or existing_folder(model) is None:  # the name of a model holds no @, its revision may
+        model, _, named = name.partition("@")
     if not model or ("@" in name and not named):
         return name, revision, subfolder
     inside = None
-    found = None if HUB_GGUF.fullmatch(model) else _HUB_FOLDER.fullmatch(model)
-    if found is not None and existing_folder(model.partition("/")[0]) is None:  # else a path that is not there
+    if found := _HUB_FOLDER.fullmatch(model):
         model, inside = found["model"], found["folder"]
     stated = {"revision": (named or None, revision), "subfolder": (inside, subfolder)}
     for keyword, (own, given) in stated.items():

@@ -14,7 +14,7 @@ ModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL[@REVISION]",
-        help="A checkpoint folder, a hub id (owner/name, with a subfolder: owner/name/folder), a known name "
+        help="A checkpoint folder, a hub id (owner/name, with a subfolder: owner/name//folder), a known name "
         "(pythia-70m), or 'demo' (bundled).",
         autocompletion=models,
     ),
