@@ -1,6 +1,6 @@
 """The command line: one file per command, parsing and printing only.
 
-This file imports nothing, so that a Ctrl-C in the first moments of the command finds its handlers in place.
+This file imports nothing, so that the handlers of a Ctrl-C are in place from the first moments of the command.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command in this process; whatever goes wrong is one line on stderr.
+    """Run one command in this process, and report any error in one line on stderr.
 
     Args:
         arguments: arguments of the command line; the arguments of the process if None.

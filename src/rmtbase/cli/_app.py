@@ -1,4 +1,4 @@
-"""All commands, and the run of one of them."""
+"""Command-line application: all commands, and the function that runs one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rmtbase.terminal.environment import require_settings
 from rmtbase.terminal.output import JSON
 from rmtbase.terminal.streams import warnings_as_notes
 
-_COMPLETION = "_RMTBASE_COMPLETE"  # variable by which the shell's script asks for completions
+_COMPLETION = "_RMTBASE_COMPLETE"  # set by the shell's script when it asks for completions
 _built = cache(typer.main.get_command)
 
 app = typer.Typer(
@@ -79,17 +79,17 @@ def options(
         False, "--verbose", "-v", help="Print more: versions, where a null comes from, times.", callback=_set_verbosity
     ),
     as_json: bool = typer.Option(False, "--json", help="Print the result as JSON.", callback=_set_json),
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; anywhere on the line."),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; allowed anywhere on the line."),
 ) -> None:
     """How would this weight matrix look if it had learned nothing?
 
-    Long work shows progress bars on a terminal; elsewhere a line on stderr from time to time, every
+    Long work shows progress bars on a terminal. Elsewhere it prints a line on stderr from time to time, every
     RMTBASE_PROGRESS_SECONDS if that is set.
     """
 
 
 def run(given: list[str]) -> int:
-    """Run one command; whatever goes wrong is one line on stderr.
+    """Run one command, and report any error in one line on stderr.
 
     Returns:
         The exit status.
@@ -115,13 +115,13 @@ def _command(arguments: list[str]) -> int:
         if "\0" in argument:
             raise ParameterError("argument", argument, "text without NUL characters, which no name holds")
     require_settings()
-    # click's own main is not used: it prints line ends and tracebacks in its own way when it is interrupted.
+    # click's own main is not used, because it prints line ends and tracebacks of its own when it is interrupted.
     command = _built(app)
     if _COMPLETION in os.environ:
         asked, expected = os.environ[_COMPLETION], "what rmtbase --show-completion puts there; unset it"
         try:
             status = shell_complete(command, {}, "rmtbase", _COMPLETION, asked)
-        except (KeyError, ValueError) as error:  # the words typed so far, which the shell gives in other variables
+        except (KeyError, ValueError) as error:  # in the words typed so far, which are in other variables
             raise ParameterError(_COMPLETION, asked, f"{expected} ({shown(str(error))})") from error
         if status:
             raise ParameterError(_COMPLETION, asked, expected)

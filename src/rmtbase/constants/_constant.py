@@ -1,4 +1,4 @@
-"""Constants: numbers that always have their conditions, definition, uncertainty and references."""
+"""Constants: numbers that come with their conditions, definition, uncertainty and references."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class Constant(NamedReal, _Entry):
         return self.digits(self.known_digits), significant(self._shown_error(), 1)
 
     def _shown_error(self) -> Decimal:
-        """Return the error to one digit, also if it is too small for a double."""
+        """Return the error to one digit, even if it is too small for a double."""
         value = abs(Decimal(self.significant_digits(_DOUBLE)))
         return Context(prec=1).multiply(value, Decimal(self.relative_error))
 
@@ -246,12 +246,12 @@ class Constant(NamedReal, _Entry):
 
 
 def unscaled(value: Number, square: Number, d_head: int) -> Number:
-    """Return the value, for a number that does not depend on the scale of W_QK."""
+    """Return the value unchanged, for a number that does not depend on the scale of W_QK."""
     return value
 
 
 def power(degree: int) -> Callable[[Number, Number, int], Number]:
-    """Make the rescaling of a number that goes as g to this power if W_QK is multiplied by g; it takes g²."""
+    """Make the function of (value, g², d_head) that multiplies a value by g to this power."""
 
     def rescaled(value: Number, square: Number, d_head: int) -> Number:
         return value * (square ** (degree // 2) if degree % 2 == 0 else mp.sqrt(square) ** degree)
@@ -269,9 +269,9 @@ class ConstantFunction(_Entry):
         name, symbol, description, definition, conditions, method, references, parents, most_digits: as for
             :class:`Constant`, at σ = 1 and divided by √d_model.
         compute: the parameters ↦ the value at mpmath's working precision.
-        uncertainty: ``"exact"``, or a description of what is neglected, or the parameters ↦ that.
-        relative_error: a number, or the parameters ↦ it.
-        parameters: the ones of ``d_model`` and ``d_head`` on which it depends.
+        uncertainty: ``"exact"``, or a description of what is neglected, or a function of the parameters that gives it.
+        relative_error: a number, or a function of the parameters that returns it.
+        parameters: names of the dimensions on which it depends, among ``d_model`` and ``d_head``.
         rescaled: (the value, g², d_head) ↦ the value for g W_QK.
     """
 
@@ -290,8 +290,8 @@ class ConstantFunction(_Entry):
         """Return the constant of one shape, given in the order of :attr:`parameters` or by name.
 
         Args:
-            *shape: d_model and d_head, as far as it depends on them.
-            sigma: standard deviation of the entries of W_Q and W_K. The decimal is exact: 0.02 is 1/50 to all digits.
+            *shape: d_model and d_head, or only the one on which the constant depends.
+            sigma: standard deviation of the entries of W_Q and W_K. The decimal is taken as exact: 0.02 is 1/50.
             sigma_q: standard deviation of only W_Q, in place of ``sigma``.
             sigma_k: standard deviation of only W_K, likewise.
             normalization: ``"sqrt_d"``, W_QK divided by √d_model, or ``"none"``.

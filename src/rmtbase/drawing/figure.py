@@ -24,7 +24,7 @@ __all__ = ["FORMATS", "content", "save"]
 FORMATS = ("pdf", "svg", "png")
 
 FEWEST_DPI = 10
-_MOST_PIXELS = 30_000  # along one side, the limit of the renderer
+_MOST_PIXELS = 30_000  # along one side; a limit of the renderer
 _SHOWN_DPI = 144  # twice the points of a figure, for high-resolution screens too
 _UNDATED: dict[str, dict[str, Any]] = {
     "pdf": {"Creator": "rmtbase", "CreationDate": None},
@@ -95,7 +95,7 @@ class FiguresByName(dict[str, Figure]):
 
 
 def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> bytes:
-    """Return figures as the bytes of one file: a PDF with a page for each, or one SVG or PNG.
+    """Return figures as the bytes of one file: a PDF with a page for each, or an SVG or PNG of a single figure.
 
     Raises:
         ParameterError: there are no figures, or several for an SVG or PNG; the format is unknown; or the dpi are out of
@@ -135,7 +135,7 @@ def save(
     prefix: str = "",
     inputs: Iterable[Path] = (),
 ) -> list[Path]:
-    """Write one or several figures, to a single file or each to its own file in a folder.
+    """Write figures to a single file, or each to its own file in a folder.
 
     A path that ends in .pdf, .svg or .png is a file: a PDF has a page for each figure, the others hold one figure. A
     path without a suffix is a folder, made if it is missing, with a file for each figure.

@@ -1,4 +1,4 @@
-"""Interface of ensembles: one draw from one key, and the name that enters the key."""
+"""Interface of ensembles: one draw from one key, and the name from which keys are derived."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ class Draw(NamedTuple):
     """Draw of a random matrix.
 
     Attributes:
-        matrix: a matrix whose ``rank`` largest singular values are those of the ensemble's matrix: a small core with
-            the same singular values in law if there is one, else the matrix itself.
+        matrix: the ensemble's matrix, or a smaller one whose ``rank`` largest singular values have the same joint law.
         norm_squared: ‖X‖_F² of each i.i.d. factor X, from which the σ of a trained matrix would be estimated; empty if
             the ensemble has no scale to estimate.
     """
@@ -62,8 +61,8 @@ class Ensemble(Protocol):
 def as_pytree(cls: type[_T], data_fields: Sequence[str] = (), meta_fields: Sequence[str] = ()) -> type[_T]:
     """Register a dataclass as ``jax.tree_util.register_dataclass`` does, with its class as static data.
 
-    JAX (0.10.2) takes the trees of two dataclasses for equal if they differ only in their class: if their hashes
-    collided in its table of compiled programs, one ensemble would be drawn by the program of the other.
+    JAX (0.10.2) considers the trees of two dataclasses equal if they differ only in their class. If their hashes
+    collided in its cache of compiled programs, one ensemble would be drawn by the program of the other.
 
     Args:
         cls: the dataclass.
@@ -88,9 +87,9 @@ def as_pytree(cls: type[_T], data_fields: Sequence[str] = (), meta_fields: Seque
 
 
 def chain_name(dims: Sequence[object]) -> str:
-    """``gaussian_chain {n_0}x…x{n_L}``, the name of a chain.
+    """Return the name of a chain, ``gaussian_chain {n_0}x…x{n_L}``.
 
-    Two kinds of chains have their own names: ``gaussian_matrix {n_0}x{n_1}`` and
+    Two kinds of chains have names of their own: ``gaussian_matrix {n_0}x{n_1}`` and
     ``low_rank_product {d_model}x{d_head}``.
     """
     if len(dims) == 2:
@@ -101,7 +100,7 @@ def chain_name(dims: Sequence[object]) -> str:
 
 
 class DrawnByItsCore:
-    """Base of ensembles whose draw is the core (rank, rank) of a product of matrices of ``dims``."""
+    """Base of ensembles that draw a (rank, rank) core with the singular values of a product of matrices of ``dims``."""
 
     dims: Any
 

@@ -1,8 +1,8 @@
 """Factors of the heads of a site: the shape of their null, and σ̂ of each factor.
 
-A head's W_K can be rows of a stored matrix, rows of a matrix times another (the latent of keys), or some of both
-(``[W_UK W_DKV; W_KR]``); the other matrices likewise. One product of stacked rows and many stacked products are treated
-alike: each row is followed to the matrix that it is a row of.
+A head's W_K can consist of rows of a stored matrix, of rows of a product of matrices (a latent of keys), or of both
+(``[W_UK W_DKV; W_KR]``), and so can its other matrices. A product of stacked rows and a stack of products are treated
+alike, because each row is traced to the matrix that contains it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Source(NamedTuple):
 
 
 class _Followed(NamedTuple):
-    """Rows of an expression, each by its source and its index there."""
+    """Rows of an expression: for each, its source and its index in that source."""
 
     sources: list[_Source]
     source: Int[np.ndarray, " row"]
@@ -38,7 +38,7 @@ class _Followed(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Some rows of each head: a matrix and its rows for each head, and the matrices that multiply them all."""
+    """Part of the rows of every head: each head's matrix and row indices, and the matrices that multiply them all."""
 
     outer: Sequence[tuple[Expression | _Transposed, Int[np.ndarray, " row"]]]
     inner: tuple[Expression, ...]
@@ -55,7 +55,7 @@ def head_dims(site: Site, names: Sequence[str], shapes: Shapes) -> tuple[int, ..
         site: a site that has the named expressions.
         names: names of the expressions whose product is a head, the first transposed: ``("query", "key")`` for W_QK,
             ``("output", "value")`` for W_OV (with the output not transposed), or only one name.
-        shapes: gives the shape of a stored tensor.
+        shapes: returns the shape of a stored tensor, given its name.
 
     Returns:
         (n_0, …, n_L) including the ranks of latents, for example (d_model, q_rank, d_head, kv_rank, d_model); or the
@@ -87,7 +87,7 @@ def null_shape(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[int,
 
 
 def holds_product(expression: Expression | None) -> bool:
-    """Test whether a matrix is a product, or is made of matrices one of which is a product."""
+    """Test whether a matrix is a product, or is made from one."""
     of = getattr(expression, "of", ())
     return isinstance(expression, Product) or any(map(holds_product, of if isinstance(of, tuple) else (of,)))
 
@@ -102,7 +102,7 @@ def head_sigmas(
 ) -> tuple[tuple[Float[np.ndarray, " head"], ...], Float[np.ndarray, " head"] | None]:
     """Estimate σ̂ of each factor of :func:`head_dims` and, for latent attention, each head's rope_ratio.
 
-    Arguments and errors are those of :func:`head_dims`; ``read`` gives a stored tensor by its name.
+    Arguments and errors are those of :func:`head_dims`; ``read`` returns a stored tensor, given its name.
     """
     n_heads = max(len(part.outer) for name in names for part in _parts(site, name, shapes))
     parts = [_parts(site, name, shapes) for name in names]
@@ -145,7 +145,7 @@ def _unknown(site: Site, found: str) -> ParameterError:
 
 
 def _parts(site: Site, name: str, shapes: Shapes) -> list[_Part]:
-    """Split the rows of each head into parts, in the order in which the first head has them."""
+    """Split the rows of each head into parts, in the order of the first head."""
     expression = getattr(site, name)
     if name == "output":  # its heads are columns
         return [_output(site, expression, shapes)]
@@ -197,7 +197,7 @@ def _root_mean_square(matrix: Float[np.ndarray, "row column"]) -> float:
 
 
 def _follow(expression: Expression, shapes: Shapes) -> _Followed:
-    """Follow each row of an expression to the matrix that it is a row of."""
+    """Trace each row of an expression to the matrix that contains it."""
     if isinstance(expression, Rows):
         of = _follow(expression.of, shapes)
         taken = np.concatenate([np.arange(*run) for run in expression.runs])
@@ -228,7 +228,7 @@ def _follow(expression: Expression, shapes: Shapes) -> _Followed:
 
 
 def _gained(source: _Source, gained: Gained) -> _Source:
-    """Apply gains of the inputs to the matrix that acts first."""
+    """Apply gains of the inputs to the matrix that multiplies the inputs."""
     if not source.inner:
         return source._replace(outer=Gained(source.outer, gained.gain, gained.offset))
     *before, last = source.inner

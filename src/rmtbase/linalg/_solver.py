@@ -33,15 +33,15 @@ GRAM_CONDITION = {"float64": 1e4, "float32": 1e2}
 DEVICE_SVD_CONDITION = {"float64": np.inf, "float32": 1e4}
 """Largest λ_1/λ_r at which :func:`symmetric_singular_values` of that precision are trusted.
 
-In float32 their error of some ε s_1 leaves λ_r good to 1e-3 at the limit, and at (64, 64) hides the smallest
-altogether. In float64 their error is LAPACK's.
+In float32 their error of a few ε s_1 leaves λ_r good to 1e-3 at the limit; for (64, 64) matrices it hides the
+smallest singular value altogether. In float64 their error is LAPACK's.
 """
 
 
 def singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDArray[np.float64]:
     """Singular values ``(..., min(p, q))`` of matrices ``(..., p, q)``, descending, without the vectors.
 
-    By LAPACK's gesdd in float64, also for float32 matrices, as sgesdd takes as long. Absolute error of order ε s_1.
+    Uses LAPACK's gesdd in float64, also for float32 matrices, as sgesdd takes as long. Absolute error of order ε s_1.
 
     Args:
         stack: the matrices.
@@ -62,10 +62,10 @@ def singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDA
 def gram_singular_values(stack: NDArray[np.floating], rank: int | None = None) -> NDArray[np.float64]:
     """Singular values from the eigenvalues λ of the smaller Gram matrix, M Mᵀ or Mᵀ M.
 
-    Up to twice as fast as :func:`singular_values`, and in float64 whatever the precision of the matrices. The Gram
-    matrix squares the condition number: the relative error of λ_r, r the rank, is of order ε λ_1/λ_r (measured: 0.3 of
-    that). A matrix with λ_1/λ_r over 10⁴ is therefore solved again by :func:`singular_values`. Where that function
-    keeps twelve digits, so does this one.
+    Up to twice as fast as :func:`singular_values`. Computed in float64, whatever the precision of the matrices. The
+    Gram matrix squares the condition number: the relative error of λ_r, r the rank, is of order ε λ_1/λ_r (measured:
+    0.3 of that). A matrix with λ_1/λ_r over 10⁴ is therefore solved again by :func:`singular_values`. Where that
+    function keeps twelve digits, so does this one.
 
     Args:
         stack: matrices ``(n, p, q)``.
@@ -100,7 +100,7 @@ def loses_digits(
 ) -> NDArray[np.bool_]:
     """Mask ``(n,)`` of the spectra ``(n, r)``, descending, for which a Gram matrix of that precision loses digits.
 
-    For another solver, ``trusted`` gives its largest λ_1/λ_r by precision.
+    For another solver, pass its largest λ_1/λ_r by precision as ``trusted``.
 
     Raises:
         ParameterError: the values are not an array (n, r) of real numbers.
@@ -137,7 +137,7 @@ def device_singular_values(stack: Any, solver: str) -> Any:
     On a CPU, ``"device_svd"`` is ``jax.numpy.linalg.svd`` without vectors. On an accelerator that function takes
     matrices larger than 32 × 32 one after the other, while eigenvalues are computed for all at once; there
     ``"device_svd"`` is :func:`symmetric_singular_values`. ``"device_gram"`` takes the eigenvalues of the smaller Gram
-    matrix; the caller must solve again the spectra that :func:`loses_digits` marks.
+    matrix; the caller must recompute the spectra that :func:`loses_digits` marks.
 
     Raises:
         ParameterError: an unknown solver, or as :func:`symmetric_singular_values`.
@@ -173,7 +173,7 @@ def symmetric_singular_values(stack: Any) -> Any:
     zeros = jnp.zeros_like(stack)
     doubled = jnp.block([[zeros, stack], [stack.swapaxes(-1, -2), zeros]])
     eigenvalues = jnp.linalg.eigvalsh(doubled)[..., ::-1]
-    # The mean over each pair ±s: where s = 0, what rounding leaves is then not negative, and the order is kept.
+    # Half the difference of each pair ±s is in order and never negative, even where s is zero up to rounding.
     return ((eigenvalues - eigenvalues[..., ::-1]) / 2)[..., : stack.shape[-1]]
 
 
@@ -307,7 +307,7 @@ def extreme_eigenvalues(
     size = main.shape[1]
     if size == 1:
         return main[:, 0], main[:, 0]
-    # Scaled, exactly, by powers of two, because the bisection squares the off-diagonal.
+    # Scaled by powers of two, which is exact, because the bisection squares the off-diagonal.
     exponent = np.frexp(np.maximum(np.abs(main).max(axis=1), np.abs(off).max(axis=1)))[1]
     exponent = np.where(np.abs(exponent) > _SQUARED, exponent, 0)
     main, off = (np.ldexp(one, -exponent[:, None]) for one in (main, off))

@@ -1,4 +1,4 @@
-"""A trained model as its weight matrices."""
+"""Trained models, as collections of weight matrices."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from rmtbase.shown import in_one_line
 @in_one_line
 @dataclass(frozen=True, kw_only=True)
 class Model(WeightMatrices):
-    """Weight matrices of one trained model, each read from its checkpoint when asked for.
+    """Weight matrices of one trained model, each read from its checkpoint on demand.
 
     The arrays are read-only, checked to be finite, and float32 unless stated otherwise. At most one stored tensor is
     kept in memory.
@@ -232,7 +232,7 @@ class Model(WeightMatrices):
     def prove(self) -> Model:
         """Return the model with a note that its sites were proved, or why they were not: see ``proof_of``.
 
-        A model that was proved before, or was opened with ``proof=False``, is returned as it is.
+        A model that was proved before, or was opened with ``proof=False``, is returned unchanged.
 
         Raises:
             CheckpointError: q·k in the model's own forward pass differs from what a site's W_QK gives.
@@ -250,7 +250,7 @@ class Model(WeightMatrices):
         return proved
 
     def without_proof(self, reason: str | None = None) -> Model:
-        """Return the model as one that :meth:`prove` leaves as it is; or, with a reason, notes as not proved."""
+        """Return a copy that :meth:`prove` leaves unchanged; if a reason is given, it notes that reason instead."""
         return replace(self, _to_prove=False) if reason is None else replace(self, _not_run=reason)
 
     def fold(self, what: Iterable[str] | str) -> Model:
@@ -299,7 +299,7 @@ class Model(WeightMatrices):
         return matrix
 
     def stored_matrix(self, layer: int, component: str) -> Shaped[np.ndarray, "d_out d_in"]:
-        """Return the same as :meth:`matrix`, but do not widen rows of a stored tensor in half precision."""
+        """Return the same as :meth:`matrix`, but leave rows of a half-precision tensor in half precision."""
         self.require_matrix(layer, component)
         expression = self._expression(layer, component)
         read = self._tensors.read if self._is_of_one_type(expression) else self.stored
@@ -322,11 +322,11 @@ class Model(WeightMatrices):
         return self._of_part(name).shape(self._checkpoint.shape)
 
     def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:
-        """Yield a matrix of a part as :meth:`stored_matrix`: an expert's whole, any other in blocks of stored rows.
+        """Yield a matrix of a part, as :meth:`stored_matrix` does: an expert whole, others in blocks of stored rows.
 
         Experts that are stored as a stack are read one at a time. A block of an embedding has 4 194 304 elements, or
-        d_model rows where these are more. The same holds for dequantised tensors, but a tensor that an adapter was
-        merged into is held in memory as a whole. Raises as :meth:`matrix`.
+        d_model rows if these are more. The same holds for dequantised tensors, but a tensor into which an adapter was
+        merged is held in memory as a whole. Raises as :meth:`matrix`.
         """
         expression = self._of_part(name)
         if name.expert is None:
@@ -381,7 +381,7 @@ class Model(WeightMatrices):
         return CheckpointError(self.path, f"{self.sites[site].place} head {head} has {found}; expected {expected}")
 
     def site_digest(self, site: int) -> bytes:
-        """Return SHA-256 over the stored query and key tensors of a site, including values that share a tensor."""
+        """Return SHA-256 over the stored query and key tensors of a site, including values in the same tensor."""
         return self._checkpoint.digest(self.sites[site].query_key_tensors())
 
     def weights_digest(self) -> str:

@@ -80,7 +80,7 @@ def run_in_memory(plan: Plan, progress: Progress = SILENT, self_normalize: bool 
     Args:
         plan: the plan to simulate.
         progress: receives the number of finished draws.
-        self_normalize: whether a table of spectra is for a null, and has each draw's own estimate of its scale.
+        self_normalize: whether a table of spectra is for a null, as in ``make_table``.
 
     Raises:
         ParameterError, AllocationError: the draws, or one of them, take more memory than is available.
@@ -111,20 +111,20 @@ def run_plan(
 
     Finished chunks are kept in the folder ``<output>.chunks`` until the table is written. After a kill, only chunks
     that were being drawn are drawn again. A plan that differs only in having more draws also resumes from these chunks,
-    and its table equals that of a run that began with as many. Memory, disk space and number of files are checked
+    and its table equals that of a run that began with that number. Memory, disk space and number of files are checked
     first, and a run that cannot complete is refused before anything is drawn.
 
     Memory grows with the draws only if the plan keeps the sample: by 16 bytes for each statistic and draw (and each σ
-    of a W_QK table, with the estimates of both its σ) while the table is made. In addition, memory holds one chunk,
-    three times while it is written, and the draws under way.
+    of a W_QK table, with the estimates of both its σ) while the table is made. In addition, memory holds the draws
+    under way and one chunk, of which there are three copies while it is written.
 
     Args:
         plan: the plan to simulate.
         output: the netCDF file of the table. If it already is this plan's table, nothing is drawn.
-        workers: number of local processes through Dask, each on one core of the CPU, at most a few per core. They use
-            TLS with keys of this run only. Call from under ``if __name__ == "__main__":``, like all code that starts
-            processes.
-        scheduler: address of a Dask scheduler instead, whose workers have this version of rmtbase installed.
+        workers: number of local processes through Dask, each on one core of the CPU, at most a few per core. They
+            communicate by TLS with keys made for this run. Call from under ``if __name__ == "__main__":``, like all
+            code that starts processes.
+        scheduler: address of a Dask scheduler to use instead; its workers must have this version of rmtbase installed.
         keep_chunks: keep the chunks when the table is written.
         progress: receives the number of finished draws, and notes on what is resumed, put aside or complete.
 
@@ -136,7 +136,7 @@ def run_plan(
         AllocationError: one draw takes more memory than is available.
         ForkedProcessError: this process was forked from a process that had used JAX.
         MissingDependencyError: Dask is asked for and not installed.
-        WorkerError: the Dask workers are lost, fail at a chunk again and again, or are not all of one kind.
+        WorkerError: the Dask workers are lost, fail at a chunk repeatedly, or differ in their versions or platform.
     """
     output = Path(output)
     entering, here = _executor(plan, workers, scheduler, progress)
@@ -173,7 +173,7 @@ def draw_chunks(
         plan: the plan to simulate.
         output: the netCDF file of the table, the same in every job.
         first: number of the first chunk, from 0.
-        stop: one past the number of the last chunk; a number beyond the last chunk stands for it.
+        stop: one past the number of the last chunk; a larger number than the plan has means all chunks from ``first``.
         workers: as in :func:`run_plan`.
         scheduler: as in :func:`run_plan`.
         progress: receives the number of finished draws, and notes on what is resumed, put aside or complete.
@@ -210,7 +210,7 @@ def draw_chunks(
 def plan_status(plan: Plan, output: Path | str) -> list[str]:
     """Report, in lines of text, what a run of the plan would find and need, without changing or drawing anything.
 
-    Another run may be at work meanwhile.
+    Another run may be in progress meanwhile.
 
     Raises:
         StoreError: the folder of the chunks belongs to another plan, or is not a store.

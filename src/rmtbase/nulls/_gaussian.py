@@ -32,10 +32,10 @@ _TABLES = ("baseline", "atlas")
 
 @dataclass(frozen=True, kw_only=True)
 class Gaussian(Null):
-    """Independent entries, Gaussian unless ``initialization`` names another law; every draw at its own estimate of σ.
+    """Independent entries, Gaussian unless ``initialization`` names another law; draws are divided by their own σ̂.
 
     Draws come from the shipped atlas if it holds the shape with this seed and enough draws, else from the cache, else
-    they are simulated. Entries of another law are drawn one by one.
+    they are simulated. For other laws every entry is simulated.
 
     Args:
         initialization: ``"normal"``, ``"uniform"``, ``"truncated_normal"`` (cut at two standard deviations) or
@@ -73,7 +73,7 @@ class Gaussian(Null):
         return found
 
     def _moved(self, shape: HeadShape, progress: Progress) -> NullModel:
-        """Move the null of normal entries by the kurtosis of the initialization, to first order."""
+        """Shift the null of normal entries by the kurtosis of the initialization, to first order."""
         found = self.of_normal_entries(shape, progress)
         assert isinstance(found, SharedNull)  # latent attention has no null of another initialization
         words, kurtosis = ENTRIES_IN_WORDS[self.initialization], KURTOSIS[self.initialization]
@@ -81,7 +81,7 @@ class Gaussian(Null):
         return KurtosisNull(found, words, kurtosis)
 
     def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
-        """Take the null of normal entries from the shipped atlas, if it holds it with this seed and enough draws."""
+        """Take the null of normal entries from the shipped atlas; None if it lacks the shape, seed or enough draws."""
         of_product = shape.of_product
         if of_product is None:
             return None
@@ -132,10 +132,10 @@ class Gaussian(Null):
 
 @dataclass(frozen=True)
 class Table(Gaussian):
-    """Independent Gaussian entries, with the draws of a given baseline table or atlas.
+    """Independent Gaussian entries, with draws from a given baseline table or atlas.
 
     Shapes that the table lacks get the null of :class:`Gaussian`, and a note says so. With another initialization the
-    draws are moved by the kurtosis of its entries to first order (:func:`rmtbase.laws.eigenvalue_displacement`).
+    draws are shifted by the kurtosis of its entries to first order (:func:`rmtbase.laws.eigenvalue_displacement`).
 
     Args:
         table: a baseline or an atlas, as a dataset or the path of its file.
@@ -153,7 +153,7 @@ class Table(Gaussian):
             raise ParameterError("table", _shown(self.table), expected)
 
     def options(self) -> dict[str, Any]:
-        """Return everything that determines the null; the table by its digest."""
+        """Return everything that determines the null, with the digest of the table."""
         table = self.table if isinstance(self.table, xr.Dataset) else open_table(self.table, *_TABLES)
         return {**super().options(), "table": digest_of(table)}
 
@@ -174,7 +174,7 @@ class Table(Gaussian):
 
             def read() -> SharedNull | None:
                 table = open_table(path, *_TABLES)
-                assert isinstance(table, xr.Dataset)  # both kinds of table are
+                assert isinstance(table, xr.Dataset)  # both kinds of file hold one
                 held.extend(baseline_shapes(table))
                 return _in_table(table, of_product, source)
 
@@ -189,9 +189,9 @@ class Table(Gaussian):
 
 @dataclass(frozen=True, kw_only=True)
 class Analytic(Gaussian):
-    """Independent Gaussian entries, from the laws and without draws: :class:`AnalyticNull`, for d_head ≥ 8.
+    """Independent Gaussian entries, computed from the laws without draws, for d_head ≥ 8: see :class:`AnalyticNull`.
 
-    With another initialization every eigenvalue is moved by the kurtosis of its entries to first order. Spectra of
+    With another initialization every eigenvalue is shifted by the kurtosis of its entries to first order. Spectra of
     whole matrices are still compared with simulated ones.
     """
 

@@ -18,7 +18,7 @@ from rmtbase.progress import Progress
 from rmtbase.statistics import LatentShape
 
 DRAWS_PER_TEST = 50
-"""Null draws for each head. One head among n then reaches q = 2 n / (draws + 1) < 0.05 by itself."""
+"""Null draws for each head, with which a single head among n can reach q = 2 n / (draws + 1) < 0.05."""
 
 _LEAST_DRAWS = 10_000
 
@@ -65,7 +65,7 @@ class Null(ABC):
 
     Attributes:
         initialization: law of the entries of untrained matrices, one of :data:`rmtbase.parameters.INITIALIZATIONS`.
-            Whole matrices, too, are compared with it.
+            Whole matrices are also compared with it.
         draws: least number of null draws; None for the default.
         seed: seed of the draws.
 
@@ -113,17 +113,17 @@ class Null(ABC):
         return None
 
     def unscored(self, dims: tuple[int, ...], prepared: Sequence[Any] | None) -> dict[int, str]:
-        """Reasons why heads of a chain of ``dims`` cannot be scored, by the number of the head."""
+        """Return the reasons why heads of a chain of ``dims`` cannot be scored, by the number of the head."""
         return {}
 
     def options(self) -> dict[str, Any]:
-        """Return everything that decides about the null draws, as plain JSON values."""
+        """Return everything that determines the null draws, as plain JSON values."""
         return {"name": self.name, "initialization": self.initialization, "draws": self.draws, "seed": self.seed}
 
     def for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
         """Make the null for heads of one shape.
 
-        ``progress`` shows the draws, and is told where the null came from and if it has too few draws for the heads.
+        ``progress`` shows the draws, and receives notes on the source of the null and on too few draws for the heads.
 
         Raises:
             ParameterError: this null does not apply to heads of that shape.
@@ -144,7 +144,7 @@ class Null(ABC):
 
 
 def tell_if_coarse(found: NullModel, enough: int, shape: HeadShape, progress: Progress, more: str = "") -> None:
-    """Report that no single head could be found with so few draws; ``more`` is formatted with half that q."""
+    """Note the smallest q of a single head if it is above 0.05; ``more`` is formatted with half of that q."""
     smallest = 2 * shape.n_heads / (found.draws + 1)
     if smallest > 0.05:
         progress.note(

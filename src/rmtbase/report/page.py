@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LONGEST = 100_000  # most characters in one text
+_LONGEST = 100_000  # largest number of characters in one text
 
 
 def render_page(
@@ -98,9 +98,9 @@ def page_date() -> datetime.date:
 
 
 def environment(package: str | None = None) -> Environment:
-    """Return the templates of a package, if one is named, and those of every page.
+    """Return an environment with the templates of every page, and with those of a package if one is named.
 
-    All inserted text is escaped and made harmless, unless a template made it.
+    Inserted text is escaped and made harmless, unless it already is markup.
     """
     found = [PackageLoader(one) for one in (package, "rmtbase.report") if one is not None]
     made = Environment(

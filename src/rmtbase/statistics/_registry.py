@@ -83,7 +83,9 @@ class Statistic:
         return value * scale**self.scaling
 
     def rescale_spread(self, spread: ArrayLike, scale: ArrayLike) -> Numbers:
-        """Convert the statistic's standard deviation to eigenvalues ``scale`` times larger; shifts do not change it.
+        """Convert the statistic's standard deviation to that of spectra with eigenvalues ``scale`` times larger.
+
+        A shift, as of the log-determinant, leaves it unchanged.
 
         Raises:
             ParameterError: as :meth:`rescale`.
@@ -222,8 +224,8 @@ def spectral_statistics(
 ) -> Float[np.ndarray, "... statistic"]:
     """Spectral statistics of many spectra at once.
 
-    Statistics of the shape of a spectrum do not depend on its scale, for all scales in float64. A statistic in units of
-    λ that is out of range is rounded to infinity or zero, as by IEEE 754.
+    Statistics of the shape of a spectrum do not depend on its scale, at any scale that float64 can hold. A statistic in
+    units of λ that is out of range is rounded to infinity or zero, as in IEEE 754.
 
     Args:
         singular_values: shape ``(..., h)``, finite, not negative, descending, without structural zeros.
@@ -235,7 +237,7 @@ def spectral_statistics(
 
     Raises:
         ParameterError: a name is unknown; singular values are masked, not real, NaN, infinite, negative or not in
-            descending order, or there are none; or a statistic of shape is asked for and a spectrum is all zeros.
+            descending order, or there are none; or a statistic of shape is requested for a spectrum of zeros.
     """
     s = require_real_numbers("singular_values", singular_values)
     if s.ndim == 0 or s.shape[-1] == 0:

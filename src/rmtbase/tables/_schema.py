@@ -1,4 +1,4 @@
-"""Schema of files of rmtbase: dimensions, long name, units and domain of every variable and coordinate.
+"""Schema of rmtbase's files: dimensions, long name, units and domain of every variable and coordinate.
 
 :func:`describe` attaches these long names and units when a table is made, and the same schema checks a table when it is
 opened, so that a file and its description always agree.
@@ -42,9 +42,9 @@ class Variable:
         dims: its dimensions.
         long_name: its name in words.
         domain: set of allowed values.
-        units: its units; if "", the variable has no such attribute.
-        part: name of the optional part of a table to which it belongs, which is present or missing as a whole; "" for a
-            required variable.
+        units: its units; "" for a variable without the attribute ``units``.
+        part: name of the optional part of a table to which it belongs; "" for a required variable. A part is present or
+            missing as a whole.
     """
 
     dims: tuple[str, ...]
@@ -161,7 +161,7 @@ def require_version(attributes: Mapping[Any, Any], path: Path | str) -> None:
 def describe(dataset: xr.Dataset, schema: Schema) -> xr.Dataset:
     """Attach the schema's long names and units to every variable and coordinate, and check the dimensions.
 
-    ``bin`` holds the centres of the bins if these are the same for every case, so that a density is plotted over them.
+    ``bin`` holds the centres of the bins if these are the same for every case, so that densities are plotted over them.
     """
     words = dict(COORDINATES)
     if "bin_edge" in dataset and {"bin", "edge"} <= set(dataset.sizes):
@@ -187,6 +187,6 @@ def describe(dataset: xr.Dataset, schema: Schema) -> xr.Dataset:
 
 
 def names_as_objects(dataset: xr.Dataset) -> xr.Dataset:
-    """Store names as objects, which xarray does not take for an axis: no line should connect two statistics."""
+    """Store names as objects, so that xarray does not plot lines over them: no line should connect two statistics."""
     names = [name for name in _NAMED if name in dataset.indexes]
     return dataset.assign_coords({name: dataset[name].astype(object) for name in names})

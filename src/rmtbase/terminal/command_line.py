@@ -32,9 +32,9 @@ _MEANT = {
     "diff": ("difference", "delta", "changes", "change", "changed", "finetuning"),
     "demo": ("example", "examples", "tutorial", "quickstart", "try", "start"),
 }
-"""Command -> other names for it."""
+"""Other names for each command, which users may type."""
 
-_MOST_DIGITS = 30  # of a count
+_MOST_DIGITS = 30  # of a whole number
 _THOUSANDS = {"k": 3, "M": 6}
 
 
@@ -51,7 +51,7 @@ class Command(TyperCommand):
         if not ctx.resilient_parsing:
             self._refuse_repeated(ctx, args)
         left = super().parse_args(ctx, args)
-        for name in SHARED:  # their callbacks have been called
+        for name in SHARED:  # their callbacks have already been called
             ctx.params.pop(name, None)
         return left
 
@@ -106,7 +106,7 @@ def count(text: str) -> int:
     """Parse a count: 10000, 10_000, 1e4, 10k or 2M.
 
     Raises:
-        typer.BadParameter: the text is no whole number.
+        typer.BadParameter: the text is not a whole number.
     """
     thousands = _THOUSANDS.get(str(text)[-1:], 0)
     value = _whole(text[:-1] if thousands else text, thousands)
@@ -116,10 +116,10 @@ def count(text: str) -> int:
 
 
 def integer(text: str) -> int:
-    """Parse a whole number that is no count, such as a width or a seed; there k could mean 1000 or 1024.
+    """Parse a whole number that is not a count, such as a width or a seed; it has no suffix, as k may be 1000 or 1024.
 
     Raises:
-        typer.BadParameter: the text is no whole number.
+        typer.BadParameter: the text is not a whole number.
     """
     value = _whole(text)
     if value is None:
@@ -131,7 +131,7 @@ def number(text: str) -> float:
     """Parse a number.
 
     Raises:
-        typer.BadParameter: the text is no number.
+        typer.BadParameter: the text is not a number.
     """
     try:
         return float(text)
@@ -162,9 +162,9 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def _whole(text: str, thousands: int = 0) -> int | None:
-    """Parse a number times 10**thousands as an integer; None if it is no whole number."""
+    """Parse a number times 10**thousands as an integer; None if it is not a whole number."""
     try:
-        value = Decimal(text)  # a default is a number already
+        value = Decimal(text)  # also a default value, which is a number already
     except InvalidOperation:
         return None
     if not value.is_finite() or value.adjusted() >= _MOST_DIGITS:

@@ -1,7 +1,7 @@
-"""Monitoring of a training run from within: the live weights are compared with the null regularly, with an alarm.
+"""Monitoring of a run from inside it: its weights are compared with the null regularly, and an alarm names heads.
 
-:class:`Watcher` works in any loop, :class:`WatchCallback` in the ``Trainer`` of transformers, which is imported only
-when that name is used::
+:class:`Watcher` works in any training loop, :class:`WatchCallback` in the ``Trainer`` of transformers, a package that
+is imported only when ``WatchCallback`` is used::
 
     watcher = Watcher("run.nc", planned_looks=50)
     for step, batch in enumerate(batches):

@@ -21,9 +21,9 @@ class WatchCallback(TrainerCallback):
     """Callback that scores the weights of a ``Trainer`` run at regular steps, and logs the results with the Trainer.
 
     TensorBoard, W&B, Trackio and every other integration of the Trainer show them under ``rmtbase/``. The first look is
-    before the first step, the last one after the last step. With several processes the first one looks, and the others
-    wait for it as for any step; weights that are sharded over processes (FSDP, ZeRO-3) are refused at the first look.
-    Later failures cause a warning, and the run continues.
+    taken before the first step, the last one after the last step. With several processes, only the first one looks, and
+    the others wait for it as they do at any step. Weights that are sharded over processes (FSDP, ZeRO-3) are refused at
+    the first look. A later failure causes a warning, and the run continues.
 
     Args:
         trainer: the running trainer; pass the callback to its ``add_callback``.
@@ -42,7 +42,7 @@ class WatchCallback(TrainerCallback):
         self.skipped = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
-        """Take the first look; a resumed run is looked at on the step from which it continues."""
+        """Take the first look; in a resumed run, at the step from which it continues."""
         if not state.is_world_process_zero:
             return
         is_seen = self.watcher.go_on_from(model, state.global_step)

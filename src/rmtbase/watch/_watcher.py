@@ -38,7 +38,7 @@ _OF_ADAPTERS = "the updates of its adapters were added to its weights, and the m
 
 
 class WatchWarning(RmtbaseWarning):
-    """A look at a run failed, or its alarm can no longer name some heads; the run continues."""
+    """Warning that a look failed, or that the alarm can no longer name a lone head; the run continues."""
 
 
 class Watcher:
@@ -49,14 +49,14 @@ class Watcher:
     earlier step continues the file, and replaces the looks beyond that step.
 
     The alarm names the heads that differ from random heads, at a level that holds over all looks: see
-    :func:`rmtbase.results.trajectory.with_alarm`. If a lone head can no longer be named, however much it differs from
-    random heads, because too little of the level is left, a :class:`WatchWarning` is given.
+    :func:`rmtbase.results.trajectory.with_alarm`. When too little of the level is left to name a lone head, however
+    much it differs from random heads, a :class:`WatchWarning` is given.
 
     Args:
         output: file of the trajectory. An existing trajectory is continued.
         scoring: how the weights are scored; by default against the Gaussian null of normal initialization.
-        planned_looks: approximate number of looks, which makes the alarm sharper; more looks are allowed. A file that
-            is continued keeps its own number.
+        planned_looks: approximate number of looks. If it is given, the alarm is more sensitive; more looks are allowed.
+            A file that is continued keeps the number that it was begun with.
         level: probability of any alarm at any look if all heads are random.
         budget: the share of the time since the first look that looks may take according to :meth:`can_afford`; None
             for no limit.
@@ -101,7 +101,7 @@ class Watcher:
         return [] if self.tree is None else groups_of(self.tree)["/heads"][STEP].values.tolist()
 
     def can_afford(self) -> bool:
-        """Return True if another look as long as the last one is within the budget. The first look always is."""
+        """Return True if the budget allows another look as long as the last one; it always allows the first look."""
         if self.budget is None or not self.seconds:
             return True
         elapsed = time.perf_counter() - self._began
@@ -114,7 +114,7 @@ class Watcher:
             True if the last remaining look is at that step.
 
         Raises:
-            ParameterError: the weights at that step were others, so that the file belongs to another run.
+            ParameterError: the weights differ from those at that step in the file, which then belongs to another run.
         """
         self.tree = None if self.tree is None else until(self.tree, step)
         if self.tree is None or self.steps[-1] != step:
@@ -132,20 +132,20 @@ class Watcher:
             model: a module of transformers or of torch, or a state dict: anything that
                 :func:`rmtbase.models.open_model` accepts; it may be compiled, parallel, or have low-rank adapters of
                 peft, whose updates are added.
-            step: optimizer steps taken, more than at the last look.
+            step: number of optimizer steps taken; it must be larger than at the last look.
 
         Returns:
             ``rmtbase/left_share``: share of the heads that differ from random heads, at a false discovery rate of 5 %
             within this look; ``rmtbase/median_participation_ratio``; ``rmtbase/largest_distance``: largest distance
             from the null over all heads and statistics, in standard deviations; ``rmtbase/alarm``: number of heads for
-            which the alarm has been raised, NaN if there is none and could not be any;
-            ``rmtbase/alarm_detectable_p_value``: the smallest effect that the alarm can still detect: the largest
-            p-value at which one head that stays there is named by the last planned look (NaN: none);
+            which the alarm has been raised, or NaN if there are none and it can no longer be raised for any;
+            ``rmtbase/alarm_detectable_p_value``: the smallest effect that the alarm can still detect, as the largest
+            p-value that gets a lone head named by the last planned look if the head stays at that p-value (NaN: none);
             ``rmtbase/look_seconds``: duration of the look in seconds.
 
         Raises:
-            ParameterError: the step is not beyond the last one, the argument is not a model or another than at the last
-                look, or the level or the number of planned looks is out of range.
+            ParameterError: the step is not beyond the last one, ``model`` is not a model or has other sizes than at the
+                last look, or the level or the number of planned looks is out of range.
             CheckpointError: the weights cannot be scored, for instance because one is not finite.
             OutputError: the file cannot be written.
         """
@@ -172,7 +172,7 @@ class Watcher:
         return opened.without_proof(_OF_ADAPTERS) if adapted else opened
 
     def _tell_if_blind(self) -> None:
-        """Warn once if a single head that begins to differ from random heads from now on would not be named."""
+        """Warn once if the alarm could not name a single head that begins to differ from random heads now."""
         if self._is_blind or self.tree is None:
             return
         spending, seen = spending_of(self.tree), len(self.steps)

@@ -233,7 +233,7 @@ class GaussianChain(ChainParameters, CutLaw):
         return below, float(unit * self._map.rational_x(self._map.upper_delta) - Fraction(upper))
 
     def _locate(self, values: FloatArray) -> tuple[NDArray[np.bool_], Position]:
-        """Return which values lie inside the support, and the position of those that do."""
+        """Return a mask of the values inside the support, and the positions of these values."""
         (lower, upper), (lower_remainder, upper_remainder) = self.support, self._edge_remainders
         from_upper = (upper - values) + upper_remainder
         from_lower = (values - lower) - lower_remainder
@@ -248,7 +248,7 @@ class GaussianChain(ChainParameters, CutLaw):
         return inside, Position(chi, above, from_upper / upper, from_lower / x)
 
     def _mass_beyond(self, x: ArrayLike, function: Callable[[Position], FloatArray], beyond: np.ufunc) -> FloatArray:
-        """Evaluate the cdf or sf of the continuous part; outside the support the whole mass is ``beyond``, or none."""
+        """Evaluate the cdf or sf of the continuous part; outside the support it is the whole mass or 0."""
         values = require_real_numbers("x", x)
         inside, at = self._locate(values)
         mass = np.where(np.isnan(values), np.nan, beyond(values, sum(self.support) / 2.0))
@@ -280,8 +280,8 @@ class GaussianChain(ChainParameters, CutLaw):
 
     @property
     def _last_angle(self) -> float:
-        """Angle beyond which neither the mass nor the mean of a power of λ above -1/(2k) counts (1e-17)."""
-        # At a hard edge λ ~ exp(-χ²), and the mass below λ is ~ λ^(1/k).
+        """Angle beyond which the mass, and its part in E[λ^p] for p > -1/(2k), are negligible (1e-17)."""
+        # At a hard edge with k minimal n_l, λ ~ exp(-χ²), and the mass below λ is ~ λ^(1/k).
         return math.sqrt(min(80.0 * self._map.minimal_count, 690.0)) if self.has_hard_edge else math.pi
 
     def _at_angle(self, chi: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -69,9 +69,9 @@ def baseline(
         ),
     ] = None,
 ) -> None:
-    """Make a table of random matrices, simulated beside analytic: W_QK = W_Q^T W_K, or any ensemble.
+    """Make a table of the null, with simulated and analytic values: W_QK = W_Q^T W_K, or any ensemble.
 
-    Finished chunks are kept beside the file until it is written: the same command continues after a kill.
+    Finished chunks are kept beside the file until it is written, so that the same command resumes a killed run.
 
     Example: rmtbase baseline --d-model 768 --d-head 64 --draws 10000 -o gpt2.nc
 

@@ -60,12 +60,12 @@ def compare(
             :func:`rmtbase.results.comparison.between_groups`, and every pair by
             :func:`rmtbase.results.comparison.compare_groups`.
         training: training settings of the models for which they are known.
-        initial: names of the models before training; if None, the models of which no head differs from the null.
+        initial: names of the models before training; if None, those in which no head differs from the null.
         published: whether to add the twelve published models of arXiv:2605.18898.
         permutations: number of permutations of each test.
         seed: seed of the permutations, and of the null of the band.
         progress: shows the pairs compared, and notes what cannot be compared and why.
-        paired: whether the k-th models of all groups share all that a seed decides.
+        paired: whether the k-th models of all groups share everything that a seed decides.
 
     Returns:
         A comparison, as :func:`rmtbase.results.open_table` opens it; its groups and variables are described in
@@ -218,7 +218,7 @@ def pairs_table(
 
 
 def drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
-    """Mean Δk of each component from the first to the second model of every pair of the same sizes."""
+    """Compute the mean Δk of each component from the first to the second model of each pair of the same sizes."""
     pairs, components = list(combinations(models, 2)), all_components(models)
     names = ("drift", "standard_error", "p_value")
     values = np.full((len(names), len(pairs), len(components)), np.nan)
@@ -227,7 +227,7 @@ def drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
             continue
         try:
             each = shape_drift(first.scores, second.scores)
-        except ParameterError:  # other sizes: no drift is defined
+        except ParameterError:  # the models differ in their sizes, so that no drift is defined
             continue
         there = np.isfinite(each["drift"].transpose("layer", "component").values)
         for place, component in enumerate(components):

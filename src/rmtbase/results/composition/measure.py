@@ -50,16 +50,16 @@ def composition(
     The composition score is C = ‖A B‖_F / (‖A‖_F ‖B‖_F), with B = W_OV of the earlier head and A = W_QKᵀ (``"q"``),
     W_QK (``"k"``) or W_OV (``"v"``) of the later head. Under the null, the directions of the two heads are unrelated:
     the product is A O B with O Haar-distributed on O(d), and all singular values are kept. The mean and variance of C²
-    are exact; p-values are numerical and err upwards (:class:`rmtbase.laws.HaarTrace`). Heads that are independent
-    Gaussian matrices, as at initialisation, have that law given their singular values, so the p-values hold for both
-    nulls. At width 256, uniform, Laplace, Rademacher, Student-t₅ and orthogonal matrices keep the level, too. If all
-    heads read and write some coordinates of the stream more strongly than others, all of them compose: with a spread of
-    10 % in such gains, 19 % of pairs have p < 0.05.
+    are exact; p-values are numerical and err upwards (:class:`rmtbase.laws.HaarTrace`). If heads are independent
+    Gaussian matrices, as at initialization, C has the same law given their singular values, so the p-values also hold
+    under that null. At width 256 the level is also kept for uniform, Laplace, Rademacher, Student-t₅ and orthogonal
+    matrices. If all heads read and write some coordinates of the stream more strongly than others, all of them compose:
+    with a spread of 10 % in such gains, 19 % of pairs have p < 0.05.
 
-    The overlap of the two subspaces is the mean cos² of their principal angles. It ignores strengths, and has the same
-    law with equal singular values.
+    The overlap of the two subspaces is the mean cos² of their principal angles. It ignores the singular values:
+    its law is the same, with all of them equal.
 
-    Pairs are heads that share a residual stream, one in an earlier layer than the other. In a decoder these are heads
+    A pair is two heads that share a residual stream, one of them in an earlier layer. In a decoder these are heads
     of its self-attention and the queries of its cross-attention; keys and values of cross-attention read what the
     encoder wrote. Matrices are raw, as in :func:`rmtbase.score`: W_QK is the content part, and gains of norms in
     between are left out unless folded in.
@@ -67,22 +67,23 @@ def composition(
     Pairs that share a head are dependent, so ``q_value`` is by Benjamini and Yekutieli, over all pairs and kinds. The
     table also has q-values by Benjamini and Hochberg, and Holm's family-wise p-values.
 
-    Each two layers take one product of matrices of directions: 2 d d_head² operations for a pair and kind. As many
-    layers are held at a time as fit into half a gigabyte.
+    Each pair of layers takes one product of matrices of directions: 2 d d_head² operations for each pair of heads and
+    kind. As many earlier layers are held in memory at a time as fit into half a gigabyte.
 
     Args:
         model: a folder, a hub id, ``"demo"``, or an opened model.
         kinds: some of ``"q"``, ``"k"``, ``"v"``.
-        progress: shows the layers, and is told what was recorded about the model.
+        progress: shows the layers, and receives the notes on the model.
 
     Returns:
-        A dataset with the dims kind, earlier and later, the last two over all heads, ``"L3H7"`` or ``"decoder L3H7"``.
-        It is NaN for two heads if the later one does not read what the earlier one wrote. Its variables are described
-        in ``rmtbase.results.composition.schema.COMPOSITION_SCHEMA``.
+        A dataset with the dims kind, earlier and later; the last two run over all heads, labelled ``"L3H7"`` or
+        ``"decoder L3H7"``. Values are NaN where the later head does not read what the earlier one wrote. The variables
+        are described in ``rmtbase.results.composition.schema.COMPOSITION_SCHEMA``.
 
     Raises:
-        ParameterError: other kinds, or a model in which no two heads share a stream or whose outputs are not known.
-        CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
+        ParameterError: an unknown or repeated kind, or a model in which no two heads share a stream, or whose outputs
+            are not known.
+        CheckpointError: the checkpoint cannot be read; its subclasses say what is wrong.
 
     Source: N. Elhage et al., A Mathematical Framework for Transformer Circuits (2021), for the scores.
     """
@@ -112,7 +113,7 @@ def _require_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
 
 
 def _without_other_widths(model: WeightMatrices, earlier: dict[tuple[int, str], list[int]]) -> list[str]:
-    """Remove, in place, writers whose width differs from the width read, and say so."""
+    """Remove, in place, writers whose width differs from the width read; return the warnings."""
     found = {}
     for (site, kind), writers in earlier.items():
         width = getattr(model.sites[site], READINGS[kind].width)
@@ -144,7 +145,7 @@ class _Pairs:
         self.shares: dict[tuple[int, str], Float64[np.ndarray, "head rank"]] = {}
 
     def read(self, earlier: Mapping[tuple[int, str], list[int]], pool: Executor, progress: Progress) -> None:
-        """Fill in squared scores and sums of squared cosines of all pairs; each core treats two sites at a time."""
+        """Fill in squared scores and sums of squared cosines of all pairs; each core takes two sites at a time."""
         blocks = list(self._blocks(sorted({writer for writers in earlier.values() for writer in writers})))
         later = sorted({site for (site, _), writers in earlier.items() if writers})
         advance = progress.bar("comparing layers", len(blocks) * len(later))
@@ -181,7 +182,7 @@ class _Pairs:
         yield block
 
     def _meet(self, kind: str, later: tuple[int, _Directions], earlier: tuple[int, _Directions]) -> None:
-        """Fill in Σ p_i q_j cos²_ij and Σ cos²_ij of each two heads, cos_ij between singular directions i and j."""
+        """Fill in Σ p_i q_j cos²_ij and Σ cos²_ij of each pair of heads, cos_ij between their directions i and j."""
         (site, reads), (writer, writes) = later, earlier
         n_earlier, rank, width = writes.vectors.shape
         written = writes.vectors.reshape(-1, width)

@@ -43,14 +43,14 @@ def depth(
 ) -> xr.Dataset:
     """Find the effective depth of every weight matrix of a checkpoint, as :func:`effective_depth` does for one matrix.
 
-    Only one matrix at a time is in memory. Matrices of one size and one fitted depth are compared with the same draws,
-    so that each p-value is valid but they are not independent. The test rejects a share ``level`` of matrices that
-    are residual paths.
+    Only one matrix at a time is in memory. Matrices with the same size and fitted depth are compared with the same
+    draws: each p-value is valid, but the p-values are not independent. The test rejects a share ``level`` of matrices
+    that are residual paths.
 
     Args:
         model: a folder, a hub id, ``"demo"`` for the bundled model, or an opened model.
         sigma: σ of the blocks; this and the next seven arguments as in :func:`rmtbase.results.depth.effective_depth`.
-        depths: candidates.
+        depths: candidate depths.
         part: ``"path"`` or ``"update"``.
         distance: ``"wasserstein"`` or ``"kolmogorov_smirnov"``.
         draws: number of draws of each fitted ensemble.
@@ -58,11 +58,11 @@ def depth(
         width: width of the draws.
         seed: seed of the draws.
         components: names of weight matrices; all that the model has if None.
-        progress: shows the matrices and the draws, and is told what was recorded about the model and which matrices
-            were not fitted.
+        progress: shows the matrices and the draws, and receives the notes on the model and on matrices that were not
+            fitted.
 
     Returns:
-        Dims layer, component, depth (the candidates) and index; its variables are described in
+        A dataset with the dims layer, component, depth (the candidates) and index; its variables are described in
         ``rmtbase.results.depth.schema.EFFECTIVE_DEPTH_SCHEMA``.
 
     Raises:

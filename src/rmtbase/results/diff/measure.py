@@ -46,27 +46,27 @@ def diff(
     The change ΔW = W' - W is described by its norm over W's; the cosine between ΔW and W, negative where weights have
     shrunk; its effective rank; and the number of its directions that stand out of noise, at ``level``. Directions are
     counted against random sign flips of the change, as :func:`rmtbase.results.signal.signal` does with
-    ``null="signs"``: rounding makes the noise of weights other than normal, yet a change without directions still has
-    one with probability ``level``.
+    ``null="signs"``, because rounding makes the noise of weights other than normal. In a change without directions,
+    one is found with probability ``level``.
 
-    The second question is whether its directions are old ones, on the side of inputs (rows of W) and of outputs. The
-    old directions are W's k strongest, where k is its effective rank (ΣS²)²/ΣS⁴ rounded up. The share of ‖ΔW‖_F² along
-    them is compared with the share under a random rotation of ΔW, whose mean is k/n for n dimensions and whose law
-    is :class:`rmtbase.laws.HaarTrace`. A change that is independent of the old matrix has uniform p-values, whatever
-    its spectrum. A change that removes the old matrix depends on it: the difference of two independent matrices lies
-    along the old directions, at a cosine of -0.7. The last numbers are the largest absolute cosine of the first
-    direction of ΔW with any of W's r directions, and its p-value: for a random direction P(largest > c) is nearly
-    1 - (1 - P(β > c²))^r, with β a Beta variable of 1/2 and (n - 1)/2.
+    Further variables say whether the change lies along old directions, on the side of inputs (rows of W) and of
+    outputs. The old directions are W's k strongest, where k is its effective rank (ΣS²)²/ΣS⁴ rounded up. The share of
+    ‖ΔW‖_F² along them is compared with the share under a random rotation of ΔW, whose mean is k/n for n dimensions and
+    whose law is :class:`rmtbase.laws.HaarTrace`. A change that is independent of the old matrix has uniform p-values,
+    whatever its spectrum. A change that replaces W by an independent matrix is not independent of W: it removes W, so
+    it lies along the old directions, at a cosine of -0.7 if the norms are equal. Also given are the largest absolute
+    cosine of the first direction of ΔW with any of W's r directions, and its p-value: for a random direction
+    P(largest > c) is nearly 1 - (1 - P(β > c²))^r, where β has the law Beta(1/2, (n - 1)/2).
 
     One matrix at a time is in memory, with full decompositions of it and of its change. A head's W_O is
     (d_output, d_value), as in the whole matrix.
 
     Args:
         before: a folder, a hub id, ``"demo"``, or an opened model.
-        after: another one, of the same architecture and shape.
+        after: another checkpoint of the same architecture and shape.
         components: names of the weight matrices; all that both have if None.
         level: level of the tests for directions beyond noise.
-        progress: shows the matrices, and is told what was recorded about the models.
+        progress: shows the matrices, and receives the notes on the models.
 
     Returns:
         A tree with ``/matrices`` (layer, component) and, where attention is among them, ``/heads`` (layer, head,
@@ -74,7 +74,7 @@ def diff(
 
     Raises:
         ParameterError: the models differ in architecture or shape, or a component does not exist.
-        CheckpointError: a checkpoint cannot be read as it stands; its subclasses say what is wrong.
+        CheckpointError: a checkpoint cannot be read; its subclasses say what is wrong.
     """
     level = require_level(level)
     opened = open_model(before), open_model(after)
@@ -122,7 +122,7 @@ def _require_components(of: Difference, wanted: Sequence[str] | None) -> list[st
 
 
 def _has_heads(site: Site, name: str) -> bool:
-    """Return True if a site knows the sizes of a matrix of its heads."""
+    """Return True if the sizes of each head's part of a matrix are known."""
     return all(getattr(site, size) is not None for size in (_FACTORS[name].rank, _FACTORS[name].width))
 
 

@@ -37,9 +37,9 @@ def score(
 
     Args:
         model: an opened model, or whatever :func:`rmtbase.open_model` opens without options: a folder, a hub id, the
-            name of a known model (``"pythia-70m"``), ``"demo"``, a module of transformers. Before scoring, q·k of the
-            model's own forward pass is compared with q·k of the weights read, unless it was opened with
-            ``proof=False``.
+            name of a known model (``"pythia-70m"``), ``"demo"``, a module of transformers. Before scoring, q·k from the
+            model's own forward pass is compared with q·k computed from the weights read, unless the model was opened
+            with ``proof=False``.
         null: an object of :mod:`rmtbase.nulls`, or its name: ``"gaussian"`` and ``"analytic"``, independent Gaussian
             entries, simulated or by analytic laws; ``"kurtosis"``, independent entries with each head's own kurtosis;
             ``"signs"`` and ``"axes"``, draws made from each head's own matrices. Whole matrices are always compared
@@ -47,9 +47,9 @@ def score(
         circuits: products and factors of each head to score. ``"qk"``, W_QK = W_QᵀW_K, is always scored.
             ``"ov"`` is W_OV = W_OᵀW_V, where W_O (d_value, d_output) is the head's own part; ``"query"``, ``"key"``,
             ``"value"`` and ``"output"`` are its single matrices, with keys and values once for each key head.
-        matrices: what to do with whole weight matrices: ``"none"``; ``"elements"``, score statistics
-            (``rmtbase.statistics.ELEMENT_STATISTICS``), histograms and largest elements; ``"spectra"``, also compare
-            their spectra with Marchenko–Pastur, which takes a full SVD of each matrix.
+        matrices: what to do with whole weight matrices. ``"none"``: leave them out; ``"elements"``: score statistics of
+            their elements (``rmtbase.statistics.ELEMENT_STATISTICS``), with histograms and the largest elements;
+            ``"spectra"``: also compare their spectra with Marchenko–Pastur, which takes a full SVD of each matrix.
         components: the whole matrices to score: ``"layers"``, matrices of attention, MLPs, shared experts and routers;
             ``"embeddings"``, W_E, W_pos and W_U, in ``/matrices`` at layer -1 (an unembedding tied to the embedding is
             scored once); ``"experts"``, matrices of each expert of a mixture, in ``/experts``; or ``"all"``.
@@ -72,7 +72,7 @@ def score(
     Raises:
         ParameterError: an unknown null or mode, or a null that does not apply to the model's heads.
         CheckpointError: the checkpoint cannot be read, a head's weights are so small or so large that the squares of
-            its eigenvalues leave float64, or its q·k differs from q·k of the weights read.
+            its eigenvalues leave float64, or q·k of the forward pass differs from q·k computed from the weights read.
         TableError, MissingFileError: a table of the null cannot be read.
     """
     null = find_null(null)
@@ -105,11 +105,11 @@ def score_heads(
     kurtosis κ, shift sums over the spectrum by about as much as their spread at any size, and the log-determinant by
     -κ/√2 standard deviations. For example, 13 % of untrained heads with uniform entries (κ = -1.2, as in
     ``torch.nn.Linear``) at (768, 64) have p < 0.05 by the log-determinant against the null of normal entries, measured
-    in studies/calibration. Against that null all heads whose factors are products with a shared matrix, as in
-    multi-head latent attention, are rejected.
+    in studies/calibration. That null also rejects all heads whose factors are products with a shared matrix, as in
+    multi-head latent attention.
 
-    The p-values of all heads of one shape come from the same sample. With the shipped atlas they take about 270 values,
-    which are valid and of the right size, but not uniform (:class:`rmtbase.nulls.AtlasNull`).
+    The p-values of all heads of one shape come from the same sample. With the shipped atlas they are valid and of the
+    right size, but take only about 270 different values, so they are not uniform (:class:`rmtbase.nulls.AtlasNull`).
 
     Args:
         w_q: query factors, so that q = W_Q x: (head, d_head, d_model) for one layer, (layer, head, d_head, d_model), or
@@ -118,8 +118,8 @@ def score_heads(
             heads (grouped queries), query head i reads key head i // (heads / key heads).
         null: as in :func:`score`. With orthogonal initialization the heads of a layer fill a stored matrix of
             orthonormal rows, or of orthonormal columns where it has more rows than columns, as
-            ``torch.nn.init.orthogonal_`` draws it. Orthonormal rows of W_Q and of W_K fix the spectrum of W_QK:
-            then it cannot be tested, ``warnings`` say so, and heads with another spectrum are rejected.
+            ``torch.nn.init.orthogonal_`` draws it. Orthonormal rows of W_Q and of W_K fix the spectrum of W_QK. Such a
+            spectrum has no p-values, as ``warnings`` then say; any other spectrum gets the smallest p-value.
         model: name of the model in the scores and their report.
         revision: revision of the model, if it has one.
         circuits: as in :func:`score`, but only circuits of queries and keys.

@@ -51,34 +51,34 @@ def signal(
 ) -> xr.DataTree:
     """Find what every head and matrix of a model has learned: how many directions, how strong, in how much noise.
 
-    Each spectrum is treated by itself, by :func:`rmtbase.results.signal.spectral_signal`, which says what the numbers
-    mean and how well they hold. The noise has independent entries, normal unless ``null`` or its ``initialization``
-    say otherwise: these numbers count gains, and tails heavier than a logistic law's, as learned directions.
+    Each spectrum is treated separately by :func:`rmtbase.results.signal.spectral_signal`, whose documentation explains
+    the numbers and their accuracy. The noise has independent entries, normal unless ``null`` or its ``initialization``
+    says otherwise. In such noise gains, and tails heavier than a logistic law's, are counted as learned directions.
 
     Heads that share a key head (values, for W_OV) are not independent. What they have learned together shows in
     [W_Q1 ... W_Qg]ᵀ W_K, a chain of dims (g d_model, d_head, d_model), with every W_Qi scaled to their common σ̂. There
     a direction that all of them read counts once. Its strength is the root of the sum of their squared strengths, and
-    ``head_share`` is each head's part of it, of which (1 - ``overlap_left``)/g is due to noise.
+    ``head_share`` is the part of its square that each head contributes; noise makes up (1 - ``overlap_left``)/g of it.
 
-    A low-rank update of rank r is a chain (d_out, r, d_in), and its heads are the modules. A difference of checkpoints
-    (``rmtbase.models.difference``) can be given as a model, too.
+    The low-rank update of a module is treated as one head, a chain (d_out, r, d_in) for rank r. A difference of
+    checkpoints (``rmtbase.models.difference``) can be given as a model, too.
 
     Args:
         model: as in :func:`rmtbase.score`; or a difference of two models, ``open_model(…, minus=…)``.
-        null: noise in which directions are looked for, an object of :mod:`rmtbase.nulls` or its name. ``"gaussian"``:
+        null: noise that directions must stand out from, an object of :mod:`rmtbase.nulls` or its name. ``"gaussian"``:
             entries as the null's ``initialization`` draws them. ``"kurtosis"``: entries of any law with the excess
             kurtosis of each head's factors, or of the matrix, up to 3. ``"signs"``: random sign flips of each head's
             factors, or of the matrix, for independent entries of any laws that are symmetric about 0; its ``draws`` are
             the largest number of flips for each number of directions (10/level - 1 if None), so that no p-value is
             below 1/(draws + 1). If None, signs for a difference of models, whose entries are not normal because of
-            rounding, and gaussian for any other model. With signs there are no limits of a strength, no error of the
-            noise's scale, and no test of whether the rest is noise (``rmtbase.results.signal.schema.NEED_A_LAW``).
+            rounding, and gaussian for any other model. With signs there are no confidence limits of strengths, no error
+            of the noise's scale, and no test of the remaining noise (``rmtbase.results.signal.schema.NEED_A_LAW``).
         circuits: circuits of each head, as in :func:`rmtbase.score`; all that the model has if None.
         matrices: ``"spectra"`` to include whole weight matrices of the layers (a full SVD of each), or ``"none"``.
         level: significance level of each test; limits have confidence 1 - level.
-        heavy_tails: whether to fit a power law to every spectrum, too, and to say whether it is noise, spikes on a
-            bulk, a power law or a residual path (:func:`rmtbase.results.signal.heavy_tails`).
-        progress: shows the layers read, and is told what was recorded about the model.
+        heavy_tails: whether to also fit a power law to every spectrum, and to classify the spectrum as noise, spikes on
+            a bulk, a power law or a residual path (:func:`rmtbase.results.signal.heavy_tails`).
+        progress: shows the layers read, and receives the notes on the model.
 
     Returns:
         The tree of a signal file: ``/circuits/qk/heads`` and the like, with the dimensions layer, head, direction,
@@ -88,7 +88,7 @@ def signal(
 
     Raises:
         ParameterError: an argument outside its domain.
-        CheckpointError: the checkpoint cannot be read as it stands; its subclasses say what is wrong.
+        CheckpointError: the checkpoint cannot be read; its subclasses say what is wrong.
     """
     if matrices not in ("none", "spectra"):
         raise ParameterError("matrices", matrices, "'none' or 'spectra'")
@@ -262,7 +262,7 @@ def _group(
     name: str,
     tails: Progress | None,
 ) -> xr.Dataset:
-    """Compute all variables of a group but the sizes of matrices; spectra of one chain are tested together."""
+    """Compute all variables of a group except the sizes of matrices; spectra with the same dims are tested together."""
     longest = max(one.eigenvalues.size for one in spectra)
     eigenvalue = np.full((*size, longest), np.nan)
     sigma, reason = np.full(size, np.nan), np.full(size, "", dtype=object)
@@ -302,7 +302,7 @@ def _group(
 
 
 def _signal_of(alike: Sequence[_Spectrum], dims: tuple[int, ...], level: float) -> SpectralSignal:
-    """Compute signal and noise of spectra of one chain."""
+    """Compute signal and noise of spectra with the same dims."""
     eigenvalues = np.array([one.eigenvalues for one in alike])
     counts = [one.noise.counted for one in alike if one.noise.counted is not None]
     if counts:
@@ -320,7 +320,7 @@ def _zeros(spectrum: _Spectrum) -> str:
 
 
 def _too_heavy(kurtosis: float) -> str:
-    """Say why entries of this excess kurtosis have no numbers, or return ""."""
+    """Say why there is no law for entries of this excess kurtosis, or return ""."""
     if kurtosis <= LARGEST_KURTOSIS:
         return ""
     return f"elements of excess kurtosis above {LARGEST_KURTOSIS:g}, for which no law is known; null = signs is"

@@ -72,7 +72,7 @@ def trajectory(
         model: a hub id or the name of a known model, whose branches and tags are its checkpoints; a folder of
             checkpoints ``step-N`` or ``checkpoint-N``; ``"demo"``; or a series from :func:`rmtbase.models.find_series`,
             which takes the options for opening.
-        revisions: ``"all"`` revisions whose names give their steps, or a selection: see
+        revisions: ``"all"`` for every revision whose name gives its step, or a selection: see
             :func:`rmtbase.models.find_series`.
         output: file to write.
         nulls: objects of :mod:`rmtbase.nulls` or their names. ``/heads``, ``/matrices`` and further circuits are scored
@@ -85,8 +85,8 @@ def trajectory(
         workers: number of local Dask processes to score on, each on one CPU core.
         scheduler: address of a Dask scheduler, to score on its workers instead; these fetch checkpoints themselves, and
             read folders under the same path.
-        overwrite: whether to start anew if there is a file already; it is replaced, whatever it is, once the new file
-            is complete.
+        overwrite: whether to start anew if the file exists. The existing file, of whatever kind, is replaced when the
+            new one is complete.
         progress: shows the checkpoints scored, and receives the notes about them.
 
     Returns:
@@ -97,7 +97,7 @@ def trajectory(
         ParameterError: a revision, null or option does not exist.
         CheckpointError: the hub cannot be reached, or no checkpoint can be scored.
         TableError, MissingFileError: the table of a null cannot be read; or the existing file is not a trajectory of
-            this model, or has other options or weights. It is left unchanged.
+            this model, or has other options or weights. That file is left unchanged.
         StoreError: the folder of finished checkpoints belongs to other options, or is used by another run.
         OutputError: a file cannot be written. Finished checkpoints are kept.
         WorkerError, MissingDependencyError: Dask fails or is missing, as in :func:`rmtbase.montecarlo.run_plan`.
@@ -192,7 +192,7 @@ def _outcomes(
     folder: Path | None,
     progress: Progress,
 ) -> Iterator[tuple[Revision, xr.DataTree | Failed]]:
-    """Iterate over checkpoints and their results as they finish; equal weights are scored once, failures are noted."""
+    """Yield checkpoints and their results as they finish. Equal weights are scored once, and failures are noted."""
     if not left:
         return
     known = {at.fingerprint: tree for tree in before for at in revisions_of(tree).values()}
@@ -268,7 +268,7 @@ def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = N
 
     Args:
         output: the file.
-        options: :attr:`Scoring.options` of the further checkpoints.
+        options: options with which further checkpoints are scored, :attr:`Scoring.options`.
         model: model that the file must belong to, if known.
 
     Raises:
@@ -303,7 +303,7 @@ def require_same_weights(
     folder: Path,
     progress: Progress,
 ) -> None:
-    """Raise an error if a checkpoint of the series has other weights now than in the trajectory.
+    """Raise an error if the weights of a checkpoint of the series differ from those in the trajectory.
 
     Checkpoints on the hub are compared by commit; otherwise the weights are read. Checkpoints that can no longer be
     read are noted.
@@ -332,7 +332,7 @@ def require_same_weights(
 
 
 def _flat(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with those of each null as separate entries, such as ``"seed of gaussian"``."""
+    """Return the options, with each option of each null as a separate entry such as ``"seed of gaussian"``."""
     nulls = options["nulls"]
     of_nulls = {f"{one} of {name}": value for name, null in nulls.items() for one, value in null.items()}
     return {**options, "nulls": list(nulls), **of_nulls}
