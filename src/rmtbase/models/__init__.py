@@ -1,4 +1,4 @@
-"""Trained models, in checkpoints or in memory, and their weight matrices, read head by head when asked for.
+"""Trained models, in checkpoints or in memory, and their weight matrices, read head by head on demand.
 
 Importing this package imports neither torch nor transformers nor jax.
 """

@@ -98,7 +98,7 @@ def open_model(
     proof: bool = True,
     cache: Path | None = None,
 ) -> Model | Difference:
-    """Open a trained model. The configuration and the headers are read and checked now, the weights when asked for.
+    """Open a trained model. The configuration and the headers are read and checked at once, the weights on demand.
 
     Args:
         model: one of
@@ -120,11 +120,11 @@ def open_model(
         subfolder: the folder that holds the model within the checkpoint's folder or within the repository on the hub,
             for instance ``"text_encoder"`` of a pipeline.
         family: for a model in memory, how its tensors are named and laid out: one of
-            :func:`rmtbase.models.supported_architectures`. A module of transformers says so itself.
+            :func:`rmtbase.models.supported_architectures`. A module of transformers states its own.
         config: for a model in memory, its sizes under the keys of the family's config.json, for instance
             ``{"n_head": 12}``, or a configuration of transformers. The tensors show all sizes except the number of
             heads.
-        name: what to call a model in memory.
+        name: name for a model in memory.
         adapter: how to open a low-rank adapter that PEFT saved, from a folder or from the hub: ``"delta"`` for its
             updates by themselves (the default without ``base``), ``"merged"`` for its base with the updates, ``"base"``
             for its base without them.
@@ -143,10 +143,10 @@ def open_model(
         fold: what to fold into queries, keys and values: some of ``"biases"`` and ``"norms"``; see :meth:`Model.fold`.
         minus: a model of the same architecture and sizes that is subtracted, matrix by matrix: an opened model, or
             whatever this function opens; see :func:`rmtbase.models.difference`. ``fold`` applies to both.
-        proof: whether ``score``, ``signal``, ``composition`` and ``trajectory`` first compare q·k in the model's own
-            forward pass, with its weights and fresh noise, with xᵀ W_QK x′ of what was read, to rounding, where torch
-            and transformers are installed. A note says that it was proved, or why not. ``RMTBASE_PROOF=0`` in the
-            environment turns it off, too.
+        proof: whether ``score``, ``signal``, ``composition`` and ``trajectory`` first prove what was read, if torch and
+            transformers are installed: q·k in the model's own forward pass, with its weights and fresh noise as input,
+            must equal xᵀ W_QK x′ for the weights read, up to rounding. A note says that it was proved, or why not.
+            ``RMTBASE_PROOF=0`` in the environment also turns it off.
         cache: the folder for downloads that the hub's own cache does not hold; by default the hub's cache.
 
     Raises:
@@ -359,7 +359,7 @@ def _from_memory(
         tensors = weights_in_effect(wrapped)
         given = Network(wrapped, Path(type(wrapped).__name__), inputs, model)
         own_config = getattr(model, "config", getattr(wrapped, "config", None))
-        if config is None and hasattr(own_config, "to_dict"):  # otherwise it is no configuration of transformers
+        if config is None and hasattr(own_config, "to_dict"):  # otherwise it is not a configuration of transformers
             config = own_config
         of_transformers = getattr(config, "model_type", None)
         if family is None and (inputs is not None or of_transformers not in (None, *supported_architectures())):
@@ -439,7 +439,7 @@ def require_checkpoint(folder: Path, revision: str | None) -> None:
 
     Raises:
         CheckpointError: the path is some other file; the message says what kind of file its name suggests.
-        ParameterError: a revision was asked for.
+        ParameterError: a revision was given.
     """
     if not folder.is_dir() and _is_whole_model(folder):
         if revision is not None:

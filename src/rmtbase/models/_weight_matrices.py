@@ -28,7 +28,7 @@ class _Hashing(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightMatrices(ABC):
-    """Weight matrices of one model, layer by layer, each read when asked for.
+    """Weight matrices of one model, layer by layer, each read on demand.
 
     Attributes:
         name: name of the model.

@@ -32,7 +32,7 @@ def cached_null(
         dims: (d_model, d_head, d_model) for W_QK, or the dims of a chain or of one factor.
         draws: Monte Carlo draws.
         seed: seed of the draws.
-        progress: told of the draws finished, and of where the null came from.
+        progress: receives the number of finished draws, and a note on the source of the null.
         entries: see :func:`rmtbase.ensembles.independent_chain`.
     """
     gaussian = entries == "normal"
@@ -71,7 +71,7 @@ def cached_orthogonal_null(
         fused: see :func:`rmtbase.ensembles.orthogonal_blocks`.
         draws: Monte Carlo draws.
         seed: seed of the draws.
-        progress: told of the draws finished, and of where the null came from.
+        progress: receives the number of finished draws, and a note on the source of the null.
     """
     file = spectra_file("orthogonal_blocks", {"dims": dims, "rows": rows, "fused": fused}, draws, seed)
 

@@ -43,10 +43,10 @@ def ended_by(error: BaseException, debug: bool = False) -> int:
 
     Args:
         error: the exception that the command raised.
-        debug: whether to show its traceback, too.
+        debug: whether to also show its traceback.
 
     Raises:
-        BaseException: an exception that is no error and no interrupt is raised again.
+        BaseException: an exception that is neither an error nor an interrupt is raised again.
     """
     raise_no_more()
     if debug:

@@ -1,4 +1,4 @@
-"""Signal and noise of spectra: how many directions stand out of a random product, how strong, and is the rest noise?
+"""Signal and noise of spectra: directions that stand out of a random product, their strengths, and the remaining noise.
 
 W = N + S. N is a Gaussian chain of dims (n_0, ..., n_L) at an unknown scale v = Π σ_l². S was learned in one of the
 factors, or in W itself if it is the only factor; each of its directions is a spike θ u vᵀ. With ψ the chain's moment
@@ -35,10 +35,10 @@ _LEAST_LEVEL = 1e-12
 _REPULSION, _SOFTENED = 1.25, 0.5  # see spectral_signal
 
 FLOOR_LEVEL = 1e-3
-"""p-value of the rest below which it is no noise floor."""
+"""p-value of the remaining eigenvalues below which they are not a noise floor."""
 
 LEAST_REST = 8
-"""Fewest eigenvalues that must be left: with fewer, no law of the largest of them is known."""
+"""Smallest number of eigenvalues that must be left; with fewer, the law of the largest of them is not known."""
 
 REST_STATISTICS = (
     "stable_rank",
@@ -66,7 +66,7 @@ class SpectralSignal:
 
     Attributes:
         n_directions: k, the number of learned directions that are seen. The confidence set of their true number is
-            k, k + 1, ...: there are at least so many with confidence 1 - level, and directions below the threshold
+            k, k + 1, ...: there are at least k with confidence 1 - level, but directions below the threshold
             leave no trace in the eigenvalues. A further one of ``detectable_strength`` would have been seen.
         first_p_value: p-value of the hypothesis that there is no direction.
         next_p_value: p-value of the hypothesis that there are no more than k; of the last one tested if none was kept.
@@ -133,11 +133,12 @@ def spectral_signal(
     likeliest; the numbers were chosen by simulation).
 
     Measured for four shapes and eleven other chains in studies/signal. The noise has normal entries, or entries with a
-    given ``excess_kurtosis``: every eigenvalue is then first moved back to its place for normal entries, to first
+    given ``excess_kurtosis``: every eigenvalue is then first shifted back to its value for normal entries, to first
     order, at the scale of the noise (:func:`rmtbase.laws.eigenvalue_displacement`). At κ from -1.2 (uniform) to 1.2
-    (logistic), untrained heads then have a direction as often as the level says; so do single matrices of rank 64, and
-    those of lower rank in up to 6.5 %. Laplace entries (κ = 3) do not keep the level: they have a direction in 4 to
-    12 % at 0.05, and in 13 to 24 % if treated as normal. Uniform entries treated as normal have one in 2 to 4 %.
+    (logistic) the test keeps its level for untrained heads and for single matrices of rank 64; in matrices of lower
+    rank it finds a direction in up to 6.5 %. Laplace entries (κ = 3) do not keep the level: at 0.05 a direction is
+    found in 4 to 12 %, and in 13 to 24 % if they are treated as normal; for uniform entries treated as normal, in 2 to
+    4 %.
 
     Args:
         eigenvalues: eigenvalues of Wᵀ W (..., r), descending, without the structural zeros.
@@ -147,7 +148,7 @@ def spectral_signal(
             differ, see :func:`rmtbase.nulls.mean_kurtosis`.
 
     Raises:
-        ParameterError: eigenvalues are not finite, negative, ascending or not min(dims) in number; dims are no
+        ParameterError: eigenvalues are not finite, negative, ascending or not min(dims) in number; dims are not
             dimensions; there are fewer than :data:`LEAST_REST` eigenvalues; the law of the largest eigenvalue is not
             known at these dims (many factors of few eigenvalues); the level is outside (0, 1/2); or the excess kurtosis
             is not from -2 to :data:`rmtbase.nulls.LARGEST_KURTOSIS`.
@@ -179,7 +180,7 @@ def no_law_at(dims: tuple[int, ...]) -> str:
 
 
 def require_level(level: object) -> float:
-    """Return a level of a test between 0 and 1/2, both excluded; below 1e-12 no power is a double."""
+    """Return the level of a test; raise ParameterError unless it is at least 1e-12 and below 1/2."""
     if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0.0 < float(level) < 0.5:
         raise ParameterError("level", level, "a number between 0 and 1/2, both excluded")
     if float(level) < _LEAST_LEVEL:
@@ -217,7 +218,7 @@ class CountedDirections(NamedTuple):
 
     Attributes:
         number: number of directions.
-        kept: whether a hypothesis was kept; False if every hypothesis that has a test was rejected.
+        kept: whether a hypothesis was kept; False if all that can be tested were rejected.
         p_value: p-values of H_0, H_1, ..., as far as they were tested.
         scale: v of the noise.
         deflation: deflation of the sum of the rest by the directions found, at v = 1.
@@ -231,7 +232,7 @@ class CountedDirections(NamedTuple):
 
 
 def count_directions(values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], level: float) -> CountedDirections:
-    """Run the sequential test of :func:`spectral_signal` on eigenvalues (spectrum, r) that were checked before."""
+    """Run the sequential test of :func:`spectral_signal` on checked eigenvalues (spectrum, r)."""
     sums = np.cumsum(values[:, ::-1], axis=1)[:, ::-1]  # of λ_k and all below
     number, kept = np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=bool)
     deflation = np.zeros(len(values))
@@ -265,7 +266,7 @@ def at_last_scale(
     number: Int[np.ndarray, " spectrum"],
     deflation: Float[np.ndarray, " spectrum"],
 ) -> CountedDirections:
-    """Evaluate all directions at the scale that all of them leave; without p-values."""
+    """Evaluate all directions at the scale of the noise that remains without all of them; without p-values."""
     scale = _scales(sums, dims, kept, number, deflation)
     deflation = np.zeros(len(values))
     for k in range(int(number[kept].max(initial=0))):
@@ -283,7 +284,7 @@ def _scales(
     number: Int[np.ndarray, " spectrum"],
     deflation: Float[np.ndarray, " spectrum"],
 ) -> Float[np.ndarray, " spectrum"]:
-    """v of the spectra that are kept, each from the eigenvalues below its directions."""
+    """Estimate v of each kept spectrum from the eigenvalues below its directions."""
     scale = np.full(len(sums), np.nan)
     for k in np.unique(number[kept]).tolist():
         rows = np.flatnonzero(kept & (number == k))
@@ -298,7 +299,7 @@ def _scale(
     k: int,
     deflation: Float[np.ndarray, " spectrum"],
 ) -> Float[np.ndarray, " row"]:
-    """v from the eigenvalues below the k-th; not positive if nothing can be left of them."""
+    """Estimate v from the eigenvalues below the k-th; it is not positive if the directions account for all of them."""
     if k >= sums.shape[1]:
         return np.zeros(rows.size)
     return sums[rows, k] / (math.prod(n - k for n in dims) - deflation[rows])
@@ -363,7 +364,7 @@ def described(
 def _repulsion(
     eigenvalue: Float[np.ndarray, "spectrum direction"], std: Float[np.ndarray, "spectrum direction"]
 ) -> Float[np.ndarray, "spectrum direction"]:
-    """Shift of each eigenvalue by the repulsion of the others; NaN among them counts for nothing."""
+    """Compute the shift of each eigenvalue by the repulsion of the others; NaN among them are ignored."""
     pushed = np.zeros(eigenvalue.shape)
     for j in range(eigenvalue.shape[1]):
         gap = eigenvalue[:, j, None] - eigenvalue
@@ -383,7 +384,7 @@ def _last(p_value: Float[np.ndarray, "spectrum hypothesis"]) -> Float[np.ndarray
 
 
 def _rest_p_value(rest: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...]) -> Float[np.ndarray, " spectrum"]:
-    """p-value of the rest: two-sided for each statistic by its law, and combined over all by Cauchy's combination."""
+    """Compute the p-value of the rest: two-sided for each statistic by its law, then Cauchy's combination over all."""
     observed = spectral_statistics(np.sqrt(rest), REST_STATISTICS)
     p_values = []
     for k, name in enumerate(REST_STATISTICS):

@@ -53,7 +53,7 @@ def signal(
 
     Each spectrum is treated separately by :func:`rmtbase.results.signal.spectral_signal`, whose documentation explains
     the numbers and their accuracy. The noise has independent entries, normal unless ``null`` or its ``initialization``
-    says otherwise. In such noise gains, and tails heavier than a logistic law's, are counted as learned directions.
+    says otherwise. Except with ``"signs"``, gains and tails heavier than a logistic law's count as learned directions.
 
     Heads that share a key head (values, for W_OV) are not independent. What they have learned together shows in
     [W_Q1 ... W_Qg]ᵀ W_K, a chain of dims (g d_model, d_head, d_model), with every W_Qi scaled to their common σ̂. There
