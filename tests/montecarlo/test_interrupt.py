@@ -38,6 +38,8 @@ def interrupt():
     signal.signal(signal.SIGALRM, before)
 
 
+# Between the opening of a file and its with statement an interrupt leaves it to the garbage collector.
+@pytest.mark.filterwarnings("ignore:.*unclosed file.*:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("draw", mostly_exhaustive([spectra, elements], always=1))
 def test_interrupt_at_any_moment_ends_the_threads_that_draw(draw, interrupt):
