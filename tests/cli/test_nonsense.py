@@ -127,6 +127,7 @@ def test_environment_with_which_a_library_does_not_start_is_named(name, value, s
     assert len(ran.stderr.splitlines()) == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("sh") is None, reason="needs a shell")
 @pytest.mark.parametrize("command", ["law --d-model 16 --d-head 4", "constants"])
 def test_result_that_is_written_to_a_closed_stdout_is_an_error(command):

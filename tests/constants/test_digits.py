@@ -23,7 +23,7 @@ def computed(constant, **changes):
     return replace(constant, published="", **changes)
 
 
-@pytest.mark.parametrize("name", mostly_exhaustive(EVERY, always=30))
+@pytest.mark.parametrize("name", mostly_exhaustive(EVERY, always=12))
 def test_shipped_digits_are_recomputed_at_two_precisions(name):
     constant = EVERY[name]
     for digits in PRECISIONS:
@@ -83,6 +83,7 @@ def tracy_widom_cdfs(s):
     return minus, minus * plus
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("beta", mostly_exhaustive([1, 2], always=1))
 def test_tracy_widom_medians_are_those_of_fredholm_determinants(beta):
     with mp.workdps(26):

@@ -147,6 +147,7 @@ def test_mean_square_cosine_of_principal_angles_is_h_over_d(d_model, d_head):
     assert abs(square.mean() - variance) < 5 * square.std() / np.sqrt(n)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("d_model", "d_head"), mostly_exhaustive([(9, 4), (5, 4), (4, 4)], always=1))
 def test_corner_has_the_law_of_the_corner_of_a_haar_matrix(d_model, d_head):
     n, ensemble = 3_000, random_subspaces(d_model, d_head)

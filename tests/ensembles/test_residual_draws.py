@@ -89,6 +89,7 @@ def test_an_order_has_the_mean_square_of_its_number_of_paths(k):
     assert abs(square.mean() - D * comb(5, k) * 0.6 ** (2 * k)) < 5 * square.std() / np.sqrt(DRAWS)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("depth", "sigma"), mostly_exhaustive([(1, 1.0), (4, 0.5), (10, 0.3), (16, 0.25)], always={4}))
 @pytest.mark.parametrize("part", ["path", "update"])
 def test_the_spectrum_is_the_law_up_to_the_inverse_of_the_width(part, depth, sigma):

@@ -141,7 +141,7 @@ def test_average_logarithm_is_in_closed_form():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("d_model", "d_head"), [(60, 8), (30, 30)])
+@pytest.mark.parametrize(("d_model", "d_head"), mostly_exhaustive([(60, 8), (30, 30)], always=1))
 @pytest.mark.parametrize(
     "name",
     mostly_exhaustive(

@@ -255,6 +255,7 @@ def test_the_estimates_of_sigma_scale_with_it():
 
 
 # Means within 5 standard errors and spreads within 5 of theirs: each comparison fails by chance at 6e-7, seeded.
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("d_model", "d_head", "draws"),
     mostly_exhaustive([(384, 32, 8000), (64, 64, 2000), (48, 6, 20000), (12, 2, 20000)], always=1),

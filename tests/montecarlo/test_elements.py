@@ -55,6 +55,7 @@ def statistics_of(w, edges):
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ensemble", mostly_exhaustive(ENSEMBLES, always=[PRODUCT, UNIFORM]), ids=lambda one: one.name)
 def test_statistics_by_rows_are_those_of_the_whole_matrix(ensemble):
     interval = (-5 * ensemble.element_std, 0.1 + 5 * ensemble.element_std)

@@ -117,6 +117,7 @@ def test_job_after_the_table_is_there_draws_nothing(plan, output, watch):
     before.assert_untouched()
 
 
+@pytest.mark.exhaustive
 def test_jobs_of_more_draws_go_on_from_the_chunks_of_fewer(output, tmp_path, assert_same):
     for name, draws in (("fewer", 45), ("more", 123)):
         (tmp_path / f"{name}.toml").write_text(PLAN.replace("405", str(draws)))

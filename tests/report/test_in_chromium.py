@@ -69,6 +69,7 @@ def dark(page, tmp_path_factory):
     return probed(page, tmp_path_factory.mktemp("dark"), DARK, "--window-size=500,900")
 
 
+@pytest.mark.exhaustive
 def test_the_page_opens_from_disk_without_a_word_on_the_console(page, tmp_path):
     (tmp_path / "report.html").write_text(page, encoding="utf-8")
     dom, console = opened(tmp_path / "report.html", tmp_path)

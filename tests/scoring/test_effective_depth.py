@@ -207,6 +207,7 @@ def test_the_depth_of_a_residual_path_is_found(depth, width, distance):
     assert found.scale == pytest.approx(0.02, rel=0.2)
 
 
+@pytest.mark.exhaustive
 def test_the_update_is_told_from_the_path():
     update = path(4, 48, seed=2, part="update")
     found = effective_depth(update, depths=range(1, 9), part="update")
@@ -240,6 +241,7 @@ def test_a_gaussian_matrix_is_an_update_of_depth_one_and_no_path():
     assert not effective_depth(gaussian).fits
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("part", mostly_exhaustive(["path", "update"], always=1))
 def test_no_depth_fits_a_matrix_of_another_kind(part):
     rng = np.random.default_rng(5)

@@ -66,6 +66,7 @@ def test_p_values_of_random_heads_are_uniform(null, test):
     assert uniform(p_value, 199) > 1e-6
 
 
+@pytest.mark.exhaustive
 def test_random_heads_have_no_cause():
     assert others(verdicts(*random_heads(42)), "no difference found") <= 2
 

@@ -75,6 +75,7 @@ def test_ensembles_of_other_classes_are_other_trees():
             assert jax.tree.structure(one) != jax.tree.structure(other), (one.name, other.name)
 
 
+@pytest.mark.exhaustive
 @every_example
 def test_a_draw_has_the_stated_shape_and_rank(name, example):
     ensemble = make_ensemble(name, example.parameters)

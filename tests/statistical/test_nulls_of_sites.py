@@ -94,6 +94,7 @@ def wanted(dims):
     return HeadShape(dims, HEADS)
 
 
+@pytest.mark.exhaustive
 @SOME_CHAINS
 def test_p_values_of_chains_are_uniform(name):
     dims = CHAINS[name]

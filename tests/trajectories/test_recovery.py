@@ -98,6 +98,7 @@ def test_checkpoint_that_was_written_again_since_is_scored_again(many, write_ste
 
 
 @pytest.mark.exhaustive
+@pytest.mark.exhaustive
 def test_workers_of_a_scheduler_score_each_set_of_weights_once_and_give_the_same_file(
     many, uninterrupted, tmp_path, monkeypatch
 ):

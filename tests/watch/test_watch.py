@@ -130,6 +130,7 @@ def test_run_that_is_watched_is_the_run_that_is_not(trainer, tmp_path):
         assert torch.equal(watched, plain), name
 
 
+@pytest.mark.exhaustive
 def test_run_that_goes_on_replaces_the_looks_beyond_where_it_does(trainer, folder, tmp_path):
     shutil.copytree(folder / "run" / "checkpoint-3", tmp_path / "run" / "checkpoint-3")
     shutil.copy(folder / "run.nc", tmp_path / "run.nc")
