@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import xarray as xr
 
@@ -46,7 +47,7 @@ class Finished:
     def read(self, revision: Revision, progress: Progress) -> xr.DataTree | None:
         """Read a checkpoint scored with these options from the same files; None if there is none or it is damaged."""
         try:
-            return open_table(self._path(revision), "trajectory")
+            return cast("xr.DataTree", open_table(self._path(revision), "trajectory"))
         except MissingFileError:
             return None
         except TableError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import xarray as xr
 
@@ -276,7 +276,7 @@ def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = N
             unchanged.
     """
     try:
-        tree = open_table(output, "trajectory")
+        tree = cast("xr.DataTree", open_table(output, "trajectory"))
     except MissingFileError:
         return None
     except TableError as error:
