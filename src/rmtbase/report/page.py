@@ -11,7 +11,7 @@ import datetime
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -25,10 +25,6 @@ from rmtbase.drawing.theme import DARK, LIGHT
 from rmtbase.errors import ParameterError
 from rmtbase.report._rows import Heading, Item, Rows, Verbatim
 from rmtbase.shown import shown
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LONGEST = 100_000  # largest number of characters in one text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -69,7 +69,7 @@ class Outputs:
         *,
         written: bool = False,
     ) -> None:
-        """Write the files, and print the result.
+        """Write the files, name each on stderr, and print the result.
 
         Args:
             table: the result.
@@ -78,20 +78,18 @@ class Outputs:
             page: returns the page; if None, the page has the report and the standard figures of the table.
             written: whether the table has been written already.
         """
-        self.write(table, page or partial(_page_of, table, report), written=written)
-        show(as_json, lambda console: print_report(report(), console))
-
-    def write(self, table: xr.Dataset | xr.DataTree, page: Callable[[], str], *, written: bool = False) -> None:
-        """Write the files, and name each on stderr."""
+        items = cache(lambda: list(report()))  # the page and the terminal show the same
         if self.table is not None and not written:
             say_written(write_table(table, self.table))
         if self.page is not None:
-            say_written(write_bytes(page().encode(), self.page))
+            content = _page_of(table, items()) if page is None else page()
+            say_written(write_bytes(content.encode(), self.page))
+        show(as_json, lambda console: print_report(items(), console))
 
 
-def _page_of(table: xr.Dataset | xr.DataTree, report: Callable[[], Iterable[Item]]) -> str:
+def _page_of(table: xr.Dataset | xr.DataTree, items: Iterable[Item]) -> str:
     """Return the page of a table of any kind: its report, and its standard figures."""
     from rmtbase.report.page import render_page
 
     figures = import_module(f"rmtbase.results.{KINDS[str(table.attrs['kind'])]}.figures")
-    return render_page(table, report(), figures.figure_recipes)
+    return render_page(table, items, figures.figure_recipes)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rmtbase.terminal.command_line import COUNT, INTEGER, NUMBER, count, number_or_pair
+from rmtbase.terminal.command_line import COUNT, INTEGER, count, number_or_pair
 from rmtbase.terminal.completion import circuits, components, models, one_of, parts
 
 ModelArgument = Annotated[
@@ -106,7 +106,6 @@ Draws = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the random draws.", **INTEGER)]
-Level = Annotated[float, typer.Option(help="Significance level of the tests.", **NUMBER)]
 SIGMA: dict[str, Any] = {"parser": number_or_pair, "metavar": "SIGMA[,SIGMA_K]"}
 Sigma = Annotated[
     Any,

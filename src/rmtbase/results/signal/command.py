@@ -134,7 +134,7 @@ def signal(
             progress=progress,
             heavy_tails=heavy_tails,
         )
-    readings = strongest_readings(opened, tree, directions, noise) if directions else None
+    readings = strongest_readings(opened, tree, directions, noise) if directions and form is None else None
     text = partial(report, tree, readings) if form is None else partial(decisions, tree, opened, form)
     files.finish(tree, partial(as_json, tree, readings), text)
 
