@@ -206,11 +206,28 @@ def test_a_sentence_is_ready_for_a_paper_and_its_keys_are_those_of_the_bibtex(ru
     assert bibtex.startswith(f"% {constants.product_upper_edge.description}") or "% " in bibtex
     assert r"is $\lambda_+ = 6.13145\times 10^{-4}$ for" in sentence
     cited = re.findall(r"\\cite\{([^}]*)\}", sentence)
-    assert cited == ["burda_2010_rectangular,dupic_perez_castillo_2014", "rmtbase"]
+    assert cited == [",".join(constants.product_upper_edge.references), "rmtbase"]
     assert keys(bibtex) == ",".join(cited).split(",")
     text = " ".join(run("constants", *EDGE, "--sigma", 0.02, "--digits", 3).out.split())
     assert "is λ₊ = 6.13×10⁻⁴ for W_QK = W_QᵀW_K of independent normal entries, divided by √d_model" in text
-    assert f"[1, 2], computed with rmtbase {rmtbase.__version__} [3]." in text
+    spread = "the largest squared singular value of W_QK is λ_max = (6.029 ± 0.097)×10⁻⁴ (mean ± standard deviation)"
+    assert f"at this size {spread} [1–5], computed with rmtbase {rmtbase.__version__} [6]." in text
+    assert re.search(rf"one draw +{re.escape(spread)} ", text)
+
+
+def test_words_of_a_description_or_of_the_computing_function_find_entries(run):
+    found = run("constants", "Edge").out
+    for name in ("product_upper_edge", "product_lower_edge", "square_product_upper_edge", "residual_path_upper_edge"):
+        assert f"  {name} " in found
+    assert "trace_mean" not in found and "of d_model, d_head" in found
+    found = run("constants", "largest_eigenvalue", "--d-model", 768, "--d-head", 64).out  # rmtbase.laws'
+    assert "1516.0 ± 0.7" in found and "largest_eigenvalue_std" in found
+    (ratio,) = json.loads(run("constants", "aspect", "--json").out)["constants"]
+    assert ratio["name"] == "aspect_ratio"
+    assert run("constants", "ASPECT").out == run("constants", "aspect_ratio").out  # one match is shown in full
+    both = json.loads(run("constants", "edge", "body_tail_gap", "upper", "--json").out)["constants"]
+    names = [one["name"] for one in both]
+    assert "body_tail_gap" in names and len(names) == len(set(names)) > 12
 
 
 def test_a_constant_is_found_by_its_identifier_and_shows_it(run):
@@ -296,7 +313,6 @@ def test_cite_refuses_in_one_line(run):
     ("command", "fragments"),
     [
         (["tracy_widom_1_maen"], ["name = 'tracy_widom_1_maen'", "perhaps tracy_widom_1_mean"]),
-        (["anchor"], ["half_normal_anchor_shape"]),
         (["rmtbase:constants.v1/trace_maen"], ["perhaps rmtbase:constants.v1/trace_mean"]),
         (["zzzzzz"], ["`rmtbase constants` lists them"]),
         (["body_tail_gap", "--format", "yaml"], ["format = 'yaml'", "text, latex, latex-rows"]),

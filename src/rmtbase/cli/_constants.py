@@ -30,7 +30,7 @@ def constants(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Names or identifiers. Default: all.",
+            help="Names, identifiers, or words of the description or of the computing function. Default: all.",
             autocompletion=_completion.constants,
         ),
     ] = None,
@@ -59,7 +59,7 @@ def constants(
     Example: rmtbase constants product_upper_edge --d-model 768 --d-head 64 --sigma 0.02 --format latex
     """
     import rmtbase
-    from rmtbase.constants import as_json, as_latex, bibliography, current_set, find, software
+    from rmtbase.constants import as_json, as_latex, bibliography, current_set, software
     from rmtbase.errors import ParameterError
     from rmtbase.parameters import require_head_shape, require_positive_integer
     from rmtbase.terminal.output import JSON
@@ -69,8 +69,6 @@ def constants(
         raise ParameterError("format", output, f"one of {', '.join(FORMATS)}; see 'rmtbase cite' for references")
     if JSON.get() and output != "text":
         raise ParameterError("format", output, "none with --json")
-    default = _NAMED_DIGITS if names else _LISTED_DIGITS
-    count = require_positive_integer("digits", default if digits is None else digits)
     shape = _given(d_model=d_model, d_head=d_head)
     scale = {**sigma_keywords(sigma), **_given(normalization=normalization)}
     if len(shape) == 2:
@@ -78,14 +76,17 @@ def constants(
     elif scale and not names:
         raise ParameterError(next(iter(scale)), next(iter(scale.values())), "--d-model and --d-head beside it")
     chosen = current_set()
-    found = {"": tuple(find(name) for name in names)} if names else chosen.groups()
+    found, named = chosen.groups(), False
     if names:
+        matches = [_matching(name) for name in names]
+        named = all(len(one) == 1 for one in matches)
+        found = {"": tuple({entry.name: entry for one in matches for entry in one}.values())}
         _refuse_unused(found[""], shape, scale)
-    sections = {
-        heading: [_at(entry, shape, scale, bool(names)) for entry in entries] for heading, entries in found.items()
-    }
+    default = _NAMED_DIGITS if named else _LISTED_DIGITS
+    count = require_positive_integer("digits", default if digits is None else digits)
+    sections = {heading: [_at(entry, shape, scale, named) for entry in entries] for heading, entries in found.items()}
     entries = [entry for section in sections.values() for entry in section]
-    for entry in entries if names and digits is not None else ():
+    for entry in entries if named and digits is not None else ():
         entry.require_digits(count)
     keys = {key for entry in entries for key in entry.references}
     if output == "latex":
@@ -102,12 +103,25 @@ def constants(
             "constants": as_json(entries, count),
         }
         print_json(page | {"references": references, "citation": software().bibtex})
-    elif names:
+    elif named:
         for place, entry in enumerate(entries):
             print(end="\n" if place else "")
             _print_one(entry, count, digits or _SENTENCE_DIGITS, out())
     else:
         _print_all(sections, count, shape, out())
+
+
+def _matching(word: str) -> tuple[Constant | ConstantFunction, ...]:
+    """Return the entry with this name or identifier, or else every entry with this word."""
+    from rmtbase.constants import current_set, find
+    from rmtbase.errors import ParameterError
+
+    try:
+        return (find(word),)
+    except ParameterError:
+        if found := current_set().search(word):
+            return found
+        raise
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -205,12 +219,13 @@ def _errors(entry: Constant, digits: int) -> list[tuple[str, str]]:
 
 def _print_one(entry: Constant | ConstantFunction, digits: int, sentence_digits: int, console: Console) -> None:
     """Print everything that is known about one entry."""
-    from rmtbase.constants import Constant, as_sentence, bibliography, software
+    from rmtbase.constants import Constant, as_sentence, bibliography, of_one_draw, software
 
     uncertainty = entry.uncertainty if isinstance(entry.uncertainty, str) else "depends on the shape"
     rows = [
         ("id", f"{entry.id}, released {entry.released.date}" if entry.released else "not released"),
         ("value", _value(entry, digits)),
+        ("one draw", of_one_draw(entry) if isinstance(entry, Constant) else ""),
         ("uncertainty", uncertainty),
         *(_errors(entry, digits) if isinstance(entry, Constant) else ()),
         ("OEIS", entry.oeis),

@@ -32,6 +32,7 @@ from rmtbase.constants._export import (
     as_latex,
     as_latex_sentence,
     as_sentence,
+    of_one_draw,
     shown_digits,
     shown_enclosure,
 )

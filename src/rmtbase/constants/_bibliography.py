@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -28,7 +28,8 @@ class Reference:
         key: its citation key.
         kind: article, book, inproceedings or misc.
         fields: author, title, year and so on, as written in the file.
-        bibtex: the entry as written in the file.
+        bibtex: the entry, whose arXiv number every style prints once: most styles of BibTeX know no ``eprint``, so it
+            is also a note, and ``options`` keeps biblatex from printing both.
     """
 
     key: str
@@ -89,7 +90,18 @@ def bibliography() -> dict[str, Reference]:
     """Return the entries of ``references.bib`` by key, in the order of the file."""
     text = files("rmtbase.constants").joinpath("references.bib").read_text(encoding="utf-8")
     entries = {entry[2]: entry for entry in _ENTRY.finditer(text)}
-    return {key: Reference(key, one[1], dict(_FIELD.findall(one[3])), one[0]) for key, one in entries.items()}
+    return {key: _reference(key, one[1], dict(_FIELD.findall(one[3]))) for key, one in entries.items()}
+
+
+def _reference(key: str, kind: str, fields: dict[str, str]) -> Reference:
+    printed = {"note": f"arXiv:{fields['eprint']}", "options": "eprint=false"} if "eprint" in fields else {}
+    return Reference(key, kind, fields, bibtex_entry(key, kind, fields | printed))
+
+
+def bibtex_entry(key: str, kind: str, fields: Mapping[str, str]) -> str:
+    """Write one entry of BibTeX."""
+    lines = "".join(f"  {name:<9} = {{{value}}},\n" for name, value in fields.items())
+    return f"@{kind}{{{key},\n{lines}}}"
 
 
 def bibtex(keys: Iterable[str]) -> str:

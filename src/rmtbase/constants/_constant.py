@@ -89,6 +89,7 @@ class _Entry:
     relative_error: float | Callable[..., float] = 0.0
     parents: tuple[str, ...] = ()
     most_digits: int = 1000
+    one_draw: tuple[str, str] | None = None
     released: Release | None = None
 
     def __post_init__(self) -> None:
@@ -145,6 +146,7 @@ class Constant(NamedReal, _Entry):
         relative_error: the same as a number; 0 if exact.
         parents: names of the constants from which this one is computed.
         most_digits: largest number of digits available.
+        one_draw: names of the functions with mean and standard deviation in one draw of what this is the limit of.
         released: the set in which it was released.
         published: its digits in the record of that set, or "" if they are computed at each call.
         enclosure: lower and upper bound in decimal, proved in ball arithmetic; None if there are none.
@@ -266,7 +268,7 @@ class ConstantFunction(_Entry):
     It is computed at σ_Q = σ_K = 1 for W_QK divided by √d_model, and then rescaled as requested.
 
     Attributes:
-        name, symbol, description, definition, conditions, method, references, parents, most_digits: as for
+        name, symbol, description, definition, conditions, method, references, parents, most_digits, one_draw: as for
             :class:`Constant`, at σ = 1 and divided by √d_model.
         compute: the parameters ↦ the value at mpmath's working precision.
         uncertainty: ``"exact"``, or a description of what is neglected, or a function of the parameters that gives it.

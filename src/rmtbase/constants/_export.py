@@ -8,6 +8,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 from rmtbase.constants._constant import DEFAULT_DIGITS, IDENTIFIER, Constant, ConstantFunction
+from rmtbase.constants._digits import significant
+from rmtbase.constants._registry import find
 from rmtbase.constants._software import KEY, software_version
 from rmtbase.constants._typeset import mathematics_as_latex, mathematics_as_text, prose_as_latex, shown_number
 from rmtbase.errors import ParameterError
@@ -16,6 +18,8 @@ _Entry = Constant | ConstantFunction
 
 _TEXTS = ("name", "symbol", "description", "definition", "method")
 _SENTENCE_DIGITS = 6
+_MEAN = r"\mathrm{E}\,"
+_SPREAD = "(mean ± standard deviation)"
 _APPOSITION = re.compile(r", (?![^(]*\))")
 
 
@@ -23,7 +27,7 @@ def as_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
     """Return a sentence for a paper, as plain text, with the constant's description, value and conditions.
 
     [1], [2], … are its references in order, followed by rmtbase. The value has ``digits`` digits, but none beyond its
-    error; an exact decimal has no unnecessary zeros.
+    error; an exact decimal has no unnecessary zeros. A limit comes with :func:`of_one_draw`.
 
     Raises:
         ParameterError: it is a function without a shape, or ``digits`` is not a positive integer.
@@ -34,6 +38,8 @@ def as_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str:
     said = (
         f"{_subject(constant)} {mathematics_as_text(constant.symbol)} = {_number(constant, digits)}{_under(constant)}"
     )
+    if spread := of_one_draw(constant):
+        said += f"; at this size {spread}"
     return f"{said} {literature}, computed with {KEY} {software_version()} [{last + 1}]."
 
 
@@ -42,8 +48,35 @@ def as_latex_sentence(constant: Constant, digits: int = _SENTENCE_DIGITS) -> str
     _require_shape(constant)
     value = f"${constant.symbol} = {mathematics_as_latex(_number(constant, digits))}$"
     said = f"{prose_as_latex(_subject(constant))} {value}{prose_as_latex(_under(constant))}"
+    if drawn := _one_draw(constant):
+        what, symbol, number = drawn
+        number = f"${symbol} = {mathematics_as_latex(number)}$ {prose_as_latex(_SPREAD)}"
+        said += f"; at this size {prose_as_latex(what)} is {number}"
     cited = rf"~\cite{{{','.join(constant.references)}}}, computed with {KEY}~{software_version()}~\cite{{{KEY}}}."
     return said + cited
+
+
+def of_one_draw(constant: Constant) -> str:
+    """Return the mean ± standard deviation, in one draw of the shape, of what a constant is the limit of; or ""."""
+    drawn = _one_draw(constant)
+    if drawn is None:
+        return ""
+    what, symbol, number = drawn
+    return f"{what} is {mathematics_as_text(symbol)} = {number} {_SPREAD}"
+
+
+def _one_draw(constant: Constant) -> tuple[str, str, str] | None:
+    """Return the description, symbol and mean ± standard deviation; None where no law is known."""
+    if constant.one_draw is None:
+        return None
+    try:
+        mean, std = (find(name)(**(constant.arguments or {})) for name in constant.one_draw)  # type: ignore[operator]
+    except ParameterError:  # too few dimensions
+        return None
+    spread = Decimal(significant(Decimal(std.digits()), 2))
+    centre = Decimal(mean.digits()).quantize(spread)
+    what, symbol = mean.description.removeprefix("mean of "), mean.symbol.removeprefix(_MEAN)
+    return what, symbol, shown_number(str(centre), str(spread))
 
 
 def _require_shape(constant: Constant | ConstantFunction) -> None:

@@ -26,6 +26,7 @@ from rmtbase.errors import ParameterError
 _DOUBLE_DIGITS = 15
 _EDGE_DIGITS = 12
 _LAW = ("burda_2010_rectangular", "dupic_perez_castillo_2014")
+_FLUCTUATIONS = ("johnstone_2001", "ma_2012", "tracy_widom_1996")
 _EDGES = (
     r"F(\psi) = g^2 d\,\frac{(1+\psi)(1+\gamma\psi)^2}{\psi}, \quad"
     r" \psi_\pm = \frac14\bigl(-1 \pm \sqrt{1 + 8/\gamma}\bigr), \quad " + GAIN
@@ -120,7 +121,7 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
     eigenvalue = partial(
         ConstantFunction,
         method=f"rmtbase.laws.{extreme}_eigenvalue, to second order at the edge",
-        references=("tracy_widom_1996", "johnstone_2001", "ma_2012"),
+        references=_FLUCTUATIONS,
         conditions=_conditions(_EIGENVALUES, "this size, to second order at the edge"),
         rescaled=power(2),
         uncertainty=f"asymptotic: neglects {neglected} of the standard deviation",
@@ -132,6 +133,8 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
             symbol=rf"\lambda_{sign}",
             description=f"{which} edge of the squared singular values of W_QK",
             definition=rf"F(\psi_{sign}), \quad {_EDGES}",
+            references=(*_LAW, *_FLUCTUATIONS),
+            one_draw=(f"{extreme}_eigenvalue_mean", f"{extreme}_eigenvalue_std"),
             compute=lambda d, h: _edge(d, h, side),
         ),
         edge(

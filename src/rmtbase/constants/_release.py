@@ -8,6 +8,7 @@ keeps all others under their old identifiers. So an identifier always means the 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -86,6 +87,14 @@ class ConstantSet:
         what = "the identifier of a constant" if bare != name else "the name of a constant"
         raise ParameterError("name", name, f"{what}; {advice}")
 
+    def search(self, words: str) -> tuple[Entry, ...]:
+        """Return the constants and functions with these words in the name, description or computing function.
+
+        A word is found by its beginning, in any case: "edge", "singular value", "largest_eigenvalue".
+        """
+        wanted = f" {_in_words(words)}"
+        return tuple(entry for entry in self._entries.values() if wanted.strip() and wanted in f" {_searched(entry)}")
+
     @cached_property
     def _entries(self) -> dict[str, Entry]:
         return {entry.name: entry for entries in self._groups.values() for entry in entries}
@@ -105,6 +114,15 @@ class ConstantSet:
         numbers, functions = len(self.constants()), len(self.functions())
         when = f"of {self.date}" if self.date else "not released"
         return f"<constants.{self.name}, {when}: {numbers} numbers, {functions} functions of the shape>"
+
+
+def _searched(entry: Entry) -> str:
+    functions = re.findall(r"rmtbase\.[\w.]+", entry.method)
+    return " ".join(_in_words(text) for text in (entry.name, entry.description, *functions))
+
+
+def _in_words(text: str) -> str:
+    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
 
 
 def constant_set(record: Mapping[str, Any], groups: Groups, before: ConstantSet | None = None) -> ConstantSet:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
-from rmtbase.constants._bibliography import Reference
+from rmtbase.constants._bibliography import Reference, bibtex_entry
 from rmtbase.constants._record import NEWEST, read_record
 
 KEY = "rmtbase"
@@ -45,8 +45,7 @@ def software() -> Reference:
         if name in entries:
             fields[name] = entries[name][0]
     fields["note"] = f"Version {_tex(entries['version'][0])}"
-    lines = "".join(f"  {name:<9} = {{{value}}},\n" for name, value in fields.items())
-    return Reference(KEY, "misc", fields, f"@misc{{{KEY},\n{lines}}}")
+    return Reference(KEY, "misc", fields, bibtex_entry(KEY, "misc", fields))
 
 
 def _released(entries: dict[str, list[str]]) -> str:
