@@ -67,6 +67,7 @@ class Model(WeightMatrices):
     _network: Network | None = field(repr=False, compare=False)
     _not_run: str | None = field(default=None, repr=False, compare=False)
     _to_prove: bool = field(default=True, repr=False, compare=False)
+    _adapter: Adapter | None = field(default=None, repr=False, compare=False)
     _matrices: Mapping[Place, Mapping[str, Expression]] = field(repr=False, compare=False)
     _parts: Mapping[str, Part] = field(repr=False, compare=False)
     _checkpoint: Checkpoint = field(repr=False, compare=False)
@@ -114,6 +115,7 @@ class Model(WeightMatrices):
         sites, notes = adapter.delta()
         inventory = Inventory(sites=sites, others={}, notes=notes)
         opened = cls._of_inventory(inventory, adapter.checkpoint, {}, "", name, None)
+        opened = replace(opened, _adapter=adapter)
         return opened.without_proof("updates of weights have no forward pass by themselves")
 
     @classmethod
@@ -223,6 +225,25 @@ class Model(WeightMatrices):
             _checkpoint=checkpoint,
             _tensors=WeightReader(checkpoint),
         )
+
+    @property
+    def is_of_updates(self) -> bool:
+        """True if these are the low-rank updates of an adapter, without its base."""
+        return self._adapter is not None
+
+    def with_updates(self, of: Model) -> Model:
+        """Return this model with the updates of an adapter merged in: see :meth:`Adapter.merged`.
+
+        Raises:
+            CheckpointError: the adapter was made for another model.
+        """
+        assert of._adapter is not None
+        merged = of._adapter.merged(self._checkpoint)
+        notes = (*self.notes, merged.notes[-1])
+        opened = replace(
+            self, name=f"{self.name} + {of.name}", notes=notes, _checkpoint=merged, _tensors=WeightReader(merged)
+        )
+        return opened.without_proof("the updates of an adapter were merged into it")
 
     @property
     def files(self) -> tuple[Path, ...]:

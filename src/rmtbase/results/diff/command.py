@@ -25,7 +25,7 @@ def diff(
         str,
         typer.Argument(
             metavar="AFTER[@REVISION]",
-            help="The later one, of the same architecture and shape.",
+            help="The later one, of the same architecture and shape, or a LoRA adapter of the earlier one.",
             autocompletion=models,
         ),
     ],
@@ -39,11 +39,14 @@ def diff(
     """Show what changed between two checkpoints: how much, of which rank, and along old directions or new ones.
 
     For every weight matrix, and every head's part of it. Old directions are the strongest directions of the earlier
-    matrix; a change unrelated to them has no larger share along them than a random rotation of it.
+    matrix; a change unrelated to them has no larger share along them than a random rotation of it. Heads with more
+    than their share of the change of their matrix are named.
 
     Example: rmtbase diff demo@step-200 demo@final
 
     What did fine-tuning change? rmtbase diff BASE TUNED -o changes.nc, then rmtbase plot changes.nc
+
+    Which heads did a LoRA adapter change? rmtbase diff BASE ADAPTER
     """
     from rmtbase.models import open_model
     from rmtbase.results.diff.measure import diff

@@ -18,6 +18,7 @@ from rmtbase.linalg import available_cores, without_noise
 from rmtbase.models import ONE_WAY, Difference, Model, Site, difference, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
+from rmtbase.results.diff._head_shares import share_p_values
 from rmtbase.results.diff.schema import CHANGES_SCHEMA
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.signal import SignFlips, require_level, sign_flips
@@ -27,6 +28,10 @@ from rmtbase.tables import CIRCUITS, describe
 _SIDES = ("in", "out")
 _FILLED = "old directions or the change fill all {} dimensions, so that every rotation has the same share"
 _TURNED = "attention_output"  # its heads are columns
+_SAME = "the same in both, so there is no change to test"
+_LOW_RANK = "a low-rank update, whose directions are as many as its rank whatever it learned"
+_ONE_HEAD = "one head, which has all of the change"
+_ALL_ALIKE = "every row of the change is as large in all heads"
 _NOTE = (
     "directions of the changes are counted against up to {} random sign flips of each change, which include the "
     "rounding of the stored weights"
@@ -58,12 +63,24 @@ def diff(
     cosine of the first direction of ΔW with any of W's r directions, and its p-value: for a random direction
     P(largest > c) is nearly 1 - (1 - P(β > c²))^r, where β has the law Beta(1/2, (n - 1)/2).
 
+    Each head's share of its matrix's change, ‖ΔW_i‖_F²/‖ΔW‖_F², is compared with its law if the head has no part in it:
+    for each of the d_head positions within a head, which head has which row (of W_O, column) is random, independently
+    of the other positions. This holds for rows of any law and of any scales along the positions, such as those of
+    rotary frequencies, and needs no more than two heads: see :func:`rmtbase.results.diff._head_shares.share_p_values`.
+
+    ``after`` may be a low-rank adapter as PEFT saves it: its updates are added to ``before``, and its layers and heads
+    are those of the base. ΔW = s B A has as many directions as its rank r, whatever was learned, so directions are not
+    tested. The shares of heads are, at every rank from 1 on: head i's part is s B_i A, and given A the null says that
+    at each position within a head the rows of B are exchangeable between heads. This is an update that prefers no
+    head, and not the initialization: there B is zero, and nothing can be tested. A small p-value does not say why an
+    update prefers a head; larger gradients through the base's weights are enough.
+
     One matrix at a time is in memory, with full decompositions of it and of its change. A head's W_O is
     (d_output, d_value), as in the whole matrix.
 
     Args:
         before: a folder, a hub id, ``"demo"``, or an opened model.
-        after: another checkpoint of the same architecture and shape.
+        after: another checkpoint of the same architecture and shape, or an adapter of ``before``.
         components: names of the weight matrices; all that both have if None.
         level: level of the tests for directions beyond noise.
         progress: shows the matrices, and receives the notes on the models.
@@ -74,17 +91,19 @@ def diff(
 
     Raises:
         ParameterError: the models differ in architecture or shape, or a component does not exist.
-        CheckpointError: a checkpoint cannot be read; its subclasses say what is wrong.
+        CheckpointError: a checkpoint cannot be read, or the adapter was made for another model.
     """
     level = require_level(level)
-    opened = open_model(before), open_model(after)
+    first, second = open_model(before), open_model(after)
+    is_adapter = second.is_of_updates and not first.is_of_updates
     try:
-        of = difference(opened[1], opened[0])
+        of = difference(first.with_updates(second) if is_adapter else second, first)
     except ParameterError as error:  # other architecture or shape; ``difference`` names the wrong argument
         raise ParameterError("before", error.found, error.expected) from None
     names = _require_components(of, components)
     signs = sign_flips(level)
-    notes = (*dict.fromkeys((*of.less.notes, *of.of.notes)), _NOTE.format(signs.draws))
+    notes = tuple(dict.fromkeys((*of.less.notes, *of.of.notes)))
+    notes = notes if is_adapter else (*notes, _NOTE.format(signs.draws))
     for line in notes:
         progress.note(line)
     advance = progress.bar("comparing matrices", of.n_layers * len(names))
@@ -96,14 +115,15 @@ def diff(
         for k, name in enumerate(names):
             if of.has(layer, name):
                 old, change = of.less.matrix(layer, name).astype(np.float64), of.matrix(layer, name)
-                rounding, reason = of.rounding(layer, name), ONE_WAY if of.rounds_one_way(layer, name) else ""
+                rounding, reason = (0.0, _LOW_RANK) if is_adapter else _rounding(of, layer, name)
                 whole.put((layer, k), old, change, rounding, reason)
                 for at, site in enumerate(of.sites):
                     if site.place == place and name in factors and _has_heads(site, name):
-                        by_head = (of.by_head(at, _FACTORS[name].name, matrix) for matrix in (old, change))
+                        by_head = [of.by_head(at, _FACTORS[name].name, matrix) for matrix in (old, change)]
                         for head, each in enumerate(zip(*by_head, strict=True)):
                             own, own_change = (one.T for one in each) if name == _TURNED else each
                             parts.put((at, head, factors.index(name)), own, own_change, rounding, reason)
+                        parts.put_shares(at, factors.index(name), by_head[1])
             advance(1)
     groups = {"/matrices": whole.dataset({**layer_coordinates(of.layers), "component": names})}
     if factors:
@@ -119,6 +139,11 @@ def _require_components(of: Difference, wanted: Sequence[str] | None) -> list[st
     if isinstance(wanted, str) or not names or len(set(names)) < len(names) or not set(names) <= set(of.components):
         raise ParameterError("components", wanted, f"distinct ones of {', '.join(of.components)}")
     return names
+
+
+def _rounding(of: Difference, layer: int, name: str) -> tuple[float, str]:
+    """Return the scale of the rounding, and the reason why directions cannot be told from it, or ""."""
+    return of.rounding(layer, name), ONE_WAY if of.rounds_one_way(layer, name) else ""
 
 
 def _has_heads(site: Site, name: str) -> bool:
@@ -163,12 +188,26 @@ class _Filled:
         else:
             self.values["reason"][place] = counted.reason
 
+    def put_shares(self, site: int, component: int, change: Float64[np.ndarray, "factor_head rank width"]) -> None:
+        """Fill in the share of every head in the change of a matrix, given each head's part."""
+        heads, squares = len(change), (change**2).sum(axis=2)
+        place = (site, slice(heads), component)
+        if not squares.any():
+            self.values["reason_head"][place] = _SAME
+            return
+        p_value = share_p_values(squares)
+        self.values["share_head"][place] = squares.sum(axis=1) / squares.sum()
+        self.values["expected_share_head"][place] = 1.0 / heads
+        self.values["p_value_head"][place] = p_value
+        if np.isnan(p_value).any():
+            self.values["reason_head"][place] = _ONE_HEAD if heads == 1 else _ALL_ALIKE
+
     def dataset(self, coords: dict[str, object]) -> xr.Dataset:
         """Make a dataset of all variables, with q-values."""
         for name in self.schema:
             if name.startswith("reason"):
                 self.values[name] = self.values[name].astype(str)
-        for side in _SIDES:
+        for side in (name.removeprefix("p_value_") for name in self.schema if name.startswith("p_value_")):
             self.values[f"q_value_{side}"] = benjamini_yekutieli(self.values[f"p_value_{side}"])
         variables = {name: (variable.dims, self.values[name]) for name, variable in self.schema.items()}
         return describe(xr.Dataset(variables, coords), self.schema)
@@ -178,7 +217,7 @@ def _nothing_to_test(old: Float64[np.ndarray, "row column"], change: Float64[np.
     """Say why a change has no test at all, or return ""."""
     if not old.any():
         return "all zeros before, which have no directions"
-    return "" if change.any() else "the same in both, so there is no change to test"
+    return "" if change.any() else _SAME
 
 
 def _of_matrix(

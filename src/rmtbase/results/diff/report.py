@@ -23,7 +23,25 @@ def as_json(tree: xr.DataTree, level: float = 0.05) -> dict[str, Any]:
     left_out = [
         {"test": test, **one._asdict()} for tests in untested.values() for test, each in tests.items() for one in each
     ]
-    return {"models": tree.attrs["model"], "level": level, **summaries, "not_testable": left_out}
+    named = {"heads_with_larger_shares": _larger_shares(tree, level)}
+    return {"models": tree.attrs["model"], "level": level, **summaries, **named, "not_testable": left_out}
+
+
+def _larger_shares(tree: xr.DataTree, level: float) -> list[dict[str, Any]]:
+    """List the heads whose share of the change of their matrix is larger than by chance, most improbable first."""
+    from rmtbase.tables import layer_names
+
+    if "heads" not in tree or "q_value_head" not in tree["heads"]:
+        return []
+    group = tree["heads"].to_dataset()
+    layers, q_value = layer_names(group), group["q_value_head"].transpose("layer", "head", "component").values
+    found = []
+    for place in np.argwhere(q_value < level).tolist():
+        one = group.isel(dict(zip(("layer", "head", "component"), place, strict=True)))
+        row = {"layer": layers[place[0]], "head": int(one["head"]), "component": str(one["component"].values)}
+        numbers = ("share", "expected_share", "p_value", "q_value")
+        found.append(row | {name: float(one[f"{name}_head"]) for name in numbers})
+    return sorted(found, key=lambda row: (row["q_value"], -row["share"] / row["expected_share"]))
 
 
 def _all_summaries(
@@ -62,6 +80,7 @@ _OF = {
     "reason": "directions",
     "reason_in": "old directions of the inputs",
     "reason_out": "old directions of the outputs",
+    "reason_head": "shares of heads",
 }
 
 
@@ -122,11 +141,42 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
         for what, each in _alike(untested[group]).items():
             if each:
                 yield f"{what}: {not_testable_words(each, total, noun)}."
+    yield from _shares_report(tree, level)
     unchanged = sum(row["unchanged"] for row in summaries["matrices"])
     if unchanged:
         yield f"{unchanged} matrices are the same in both."
 
 
+def _shares_report(tree: xr.DataTree, level: float) -> Iterator[Item]:
+    """Print the heads that have a larger share of the change of their matrix than by chance."""
+    found = _larger_shares(tree, level)
+    if "heads" not in tree or "p_value_head" not in tree["heads"]:
+        return
+    tested = int(tree["heads"]["p_value_head"].notnull().sum())
+    if not tested:
+        return
+    yield (
+        f"{len(found)} of {tested} parts of heads have a larger share of the change of their matrix than if each of "
+        f"their rows were that of a head drawn at random (q < {level:g}){', the clearest first' if found else ''}."
+    )
+    if found:
+        rows = [
+            (
+                f"{row['layer']} {'key ' if row['component'] in _OF_KEYS else ''}head {row['head']} {row['component']}",
+                f"{row['share']:.3f}",
+                f"{row['expected_share']:.3f}",
+                f"{row['p_value']:.1e}",
+                f"{row['q_value']:.1e}",
+            )
+            for row in found[:_LISTED]
+        ]
+        yield Rows([Column("part", "left"), *map(Column, ("share", "by chance", "p-value", "q-value"))], rows)
+        if len(found) > _LISTED:
+            yield f"{len(found) - _LISTED} more are in the file (-o) and in --json."
+
+
+_LISTED = 12  # heads in the table
+_OF_KEYS = ("attention_key", "attention_value")  # their heads are those of the keys
 _FORMS = {"relative_change": ".3g", "cosine": "+.2f", "effective_rank": ".1f", "n_directions": ".0f"}
 
 

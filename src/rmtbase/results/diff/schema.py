@@ -60,9 +60,34 @@ def _schema(dims: tuple[str, ...]) -> Schema:
     }
 
 
+_OF_HEADS = ("layer", "head", "component")
+
 CHANGES_SCHEMA: dict[str, Schema] = {
     "/matrices": _schema(("layer", "component")),
-    "/heads": _schema(("layer", "head", "component")),
+    "/heads": {
+        **_schema(_OF_HEADS),
+        "share_head": Variable(
+            _OF_HEADS, "share of the matrix's squared change that is in this head's part", _SHARE, part="shares"
+        ),
+        "expected_share_head": Variable(
+            _OF_HEADS, "the same for every head: one over their number", _SHARE, part="shares"
+        ),
+        "p_value_head": Variable(
+            _OF_HEADS,
+            "probability of as large a share of the head if each of its rows is that of a head drawn at random",
+            PROBABILITY,
+            part="shares",
+        ),
+        "q_value_head": Variable(
+            _OF_HEADS,
+            "Benjamini-Yekutieli q-value of that p-value over all entries of this group",
+            PROBABILITY,
+            part="shares",
+        ),
+        "reason_head": Variable(
+            _OF_HEADS, "why the share of the head cannot be tested; empty where it was", TEXT, part="shares"
+        ),
+    },
 }
 """Variables of each group of a file of changes: whole matrices, and the parts of each head."""
 
