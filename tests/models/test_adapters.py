@@ -97,6 +97,44 @@ def test_the_updates_are_a_model_of_one_head_for_each_module(tmp_path):
     assert "without its base" in model.notes[0]
 
 
+def test_with_its_base_the_updates_have_the_heads_of_the_base(base, tmp_path):
+    model = open_model(adapter_in(tmp_path / "adapter"), adapter="delta", base=base)
+    assert [str(place) for place in model.layers] == [
+        f"self_attn.{part}_proj layer {layer}" for part in "kqv" for layer in range(N_LAYERS)
+    ]
+    for index, site in enumerate(model.sites):
+        part = site.place.stack.removeprefix("self_attn.")[0]
+        heads = model.queries(index)
+        assert (site.n_heads, site.n_key_heads, site.d_query) == (N_HEADS if part == "q" else N_KEY_HEADS, 1, D_HEAD)
+        found = np.concatenate([one.T @ model.keys(index)[0] for one in heads])
+        np.testing.assert_allclose(found, 6 / 4 * product(updates(), site.place.layer, part), rtol=1e-12)
+    assert "by the heads of its base" in model.notes[0]
+    wide = open_model(adapter_in(tmp_path / "wide", updates(rank=8), r=8), adapter="delta", base=base)
+    assert {site.n_heads for site in wide.sites} == {1}
+    assert any(note.startswith("of a rank above the rows of a head, so left whole: ") for note in wide.notes)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_one_module_of_queries_keys_and_values_has_the_heads_of_each(tmp_path):
+    torch.manual_seed(3)
+    config = transformers.GPT2Config(n_layer=2, n_head=4, n_embd=32, vocab_size=11, n_positions=8)
+    model = transformers.GPT2LMHeadModel(config)
+    model.save_pretrained(tmp_path / "base")
+    settings = peft.LoraConfig(r=2, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True)
+    trained(peft.get_peft_model(model, settings)).save_pretrained(tmp_path / "adapter")
+    found = open_model(tmp_path / "adapter", adapter="delta", base=tmp_path / "base")
+    change = open_model(tmp_path / "adapter", base=tmp_path / "base", minus=tmp_path / "base")
+    assert [site.place.stack for site in found.sites[::2]] == [
+        *(f"attn.c_attn {name}" for name in ("key", "query", "value")), "attn.c_proj", "mlp.c_proj",
+    ]  # fmt: skip
+    for index, site in enumerate(found.sites[:6]):
+        name = site.place.stack.rpartition(" ")[2]
+        update = np.concatenate([one.T @ found.keys(index)[0] for one in found.queries(index)])
+        expected = change.matrix(site.place.layer, f"attention_{name}")
+        assert site.n_heads == 4
+        np.testing.assert_allclose(update, expected, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("settings", "scale_q", "scale_k"),
     [
@@ -367,7 +405,7 @@ def test_arguments_that_fit_no_adapter_are_refused(base, tmp_path):
     for arguments, fragment in (
         ({"adapter": "both"}, "adapter = 'both': expected one of delta, merged, base"),
         ({"adapter": "merged"}, "base = None: expected the base model of the adapter"),
-        ({"adapter": "delta", "base": base}, "base = .*: expected none"),
+        ({"adapter": "delta", "revision": "v2"}, "revision = 'v2': expected none"),
     ):
         with pytest.raises(ParameterError, match=fragment):
             open_model(folder, **arguments)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
@@ -23,7 +23,7 @@ from jaxtyping import Float32
 
 from rmtbase.errors import CheckpointError, ParameterError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
-from rmtbase.models._expressions import Scaled, Tensor
+from rmtbase.models._expressions import Expression, Rows, Scaled, Tensor, Turned
 from rmtbase.models._files import read_json_object
 from rmtbase.models._module_patterns import first_match, is_targeted
 from rmtbase.models._other_formats import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MERGED, adapter_in_words, adapters_within
@@ -49,6 +49,12 @@ _KNOWN = {
     *("ensure_weight_tying",),
 }
 _INITIALISED = (True, False, None, "gaussian", "eva")  # initializations that do not change the base
+_WHOLE = "updates of an adapter, without its base: W_QK is ΔW = s B A of a module, W_Q = s Bᵀ and W_K = A"
+_BY_HEADS = (
+    "updates of an adapter, by the heads of its base: W_QK is ΔW_i = s B_i A of head i of queries, keys or values, "
+    "W_Q = s B_iᵀ and W_K = A; other modules are whole"
+)
+_SHARES = "which heads the updates prefer is tested by rmtbase diff BASE ADAPTER, at every rank"
 _EMBEDDINGS = ("embed_tokens", "lm_head")  # PEFT saves the whole weight of these where it is changed
 _SHOWN = 3
 
@@ -68,6 +74,15 @@ class Update(NamedTuple):
     scale: float
     magnitude: str | None
     of_embedding: bool = False
+
+
+class _Rows(NamedTuple):
+    """Rows of B that are those of heads: their matrix, and its name, number of heads and rows of each."""
+
+    name: str
+    n_heads: int
+    d_head: int
+    of: Expression
 
 
 @dataclass(frozen=True)
@@ -142,8 +157,13 @@ class Adapter:
         """True if some rows are rescaled to a learned norm."""
         return any(update.magnitude is not None for update in self.updates.values())
 
-    def delta(self) -> tuple[tuple[Site, ...], tuple[str, ...]]:
+    def delta(
+        self, base: Checkpoint | None = None, of_base: Sequence[Site] = ()
+    ) -> tuple[tuple[Site, ...], tuple[str, ...]]:
         """Represent the update of each module as one head, with W_Q = s Bᵀ and W_K = A, so that W_QK = ΔW.
+
+        With the base and its sites, queries, keys and values have the heads of the base instead: W_Q = s B_iᵀ for the
+        rows of head i, and the common W_K = A, so that W_QK = ΔW_i.
 
         Returns:
             The sites, and notes on how to interpret them. The name of a module is its stack, the number in the name its
@@ -159,7 +179,8 @@ class Adapter:
                 "is a DoRA adapter, which rescales whole rows of its base: its change is not a product B A; "
                 "expected adapter = merged, with its base",
             )
-        sites = []
+        sites: list[Site] = []
+        wide: list[str] = []
         embeddings = {module: update for module, update in self.updates.items() if update.of_embedding}
         maps = {module: update for module, update in self.updates.items() if not update.of_embedding}
         if not maps:
@@ -169,28 +190,36 @@ class Adapter:
         for place, module in sorted(_places(maps).items()):
             update = self.updates[module]
             (rank, d_in), (d_out, _) = self.checkpoint.shape(update.a), self.checkpoint.shape(update.b)
-            sites.append(
+            whole = _Rows("", 1, d_out, Tensor(update.b))
+            rows = [] if base is None else self._rows_of_heads(base, of_base, module)
+            if rows and rank > min(one.d_head for one in rows):
+                wide.append(module)
+                rows = []
+            sites += [
                 Site(
-                    place=place,
+                    place=place._replace(stack=f"{place.stack} {one.name}" if len(rows) > 1 else place.stack),
                     module=module,
-                    n_heads=1,
+                    n_heads=one.n_heads,
                     n_key_heads=1,
                     d_head=rank,
-                    d_query=d_out,
+                    d_query=one.d_head,
                     d_key=d_in,
-                    query=Scaled(Tensor(update.b, transposed=True), update.scale),
+                    query=Scaled(Turned(one.of, one.n_heads), update.scale),
                     key=Tensor(update.a),
                 )
-            )
-        notes = ["updates of an adapter, without its base: W_QK is ΔW = s B A of a module, W_Q = s Bᵀ and W_K = A"]
+                for one in rows or [whole]
+            ]
+        notes = [_WHOLE if base is None else _BY_HEADS]
+        if wide:
+            notes.append(f"of a rank above the rows of a head, so left whole: {_some(wide)}")
         if embeddings:
             notes.append(f"updates of embeddings, which are not linear maps: {_some(embeddings)}")
         if self.saved:
             notes.append(f"also trained, but not as low-rank updates: {_some(self.saved)}")
         if self.untargeted:
             notes.append(f"read, though the settings do not target it and PEFT leaves it out: {_some(self.untargeted)}")
-        notes += self._notes_beside()
-        return tuple(sites), tuple(notes)
+        notes += [*self._notes_beside(), _SHARES]
+        return tuple(sorted(sites, key=lambda site: site.place)), tuple(notes)
 
     def merged(self, base: Checkpoint) -> Checkpoint:
         """Merge every update into the base, as peft's ``merge_and_unload`` does, in float64 rounded to float32.
@@ -235,6 +264,25 @@ class Adapter:
         if left:
             note += f"; not {_some(sorted(left))}, which the base does not store: queries and keys do not depend on it"
         return base.replaced((), {**saved, **changed}, "; ".join([note, *self._notes_beside()]))
+
+    def _rows_of_heads(self, base: Checkpoint, of_base: Iterable[Site], module: str) -> list[_Rows]:
+        """Find the rows of B that are those of heads of the base, whose matrices are rows of the module's weight.
+
+        Raises:
+            CheckpointError: the base lacks that weight, or it has another shape.
+        """
+        if self._is_tied(base, module):
+            return []
+        self._is_turned(base, module)  # checks the shape
+        weight, b = self._in_base(base, f"{module}.weight"), Tensor(self.updates[module].b)
+        found = []
+        for site in of_base:
+            for name, n_heads in (("query", site.n_heads), ("key", site.n_key_heads), ("value", site.n_key_heads)):
+                of, size = getattr(site, name), site.d_value if name == "value" else site.d_head
+                inner = of.of if isinstance(of, Rows) else of
+                if size is not None and isinstance(inner, Tensor) and inner.name == weight and inner.index is None:
+                    found.append(_Rows(name, n_heads, size, Rows(b, of.runs) if isinstance(of, Rows) else b))
+        return found
 
     def _notes_beside(self) -> list[str]:
         """Return a note that names the adapters in subfolders, which are not read."""

@@ -259,6 +259,27 @@ class Stacked(Expression):
         return np.concatenate([one.evaluate(read) for one in self.of])
 
 
+@dataclass(frozen=True)
+class Turned(Expression):
+    """Transposes of ``n_parts`` equal runs of rows, one above the other: such as of the parts of heads."""
+
+    of: Expression
+    n_parts: int
+
+    def shape(self, shapes: Shapes) -> tuple[int, int]:
+        """Return (n_parts · columns, rows / n_parts)."""
+        rows, columns = self.of.shape(shapes)
+        if rows % self.n_parts:
+            raise ValueError(f"{rows} rows for {self.n_parts} parts")
+        return self.n_parts * columns, rows // self.n_parts
+
+    def evaluate(self, read: Read) -> np.ndarray:
+        """Return the transposes in the dtype that is read."""
+        whole = self.of.evaluate(read)
+        parts = whole.reshape(self.n_parts, -1, whole.shape[1])
+        return parts.transpose(0, 2, 1).reshape(self.n_parts * whole.shape[1], -1)
+
+
 def take_rows(of: Expression, indices: Iterable[int]) -> Expression:
     """Take the rows of a matrix with these indices, in their order, as runs that a greedy search finds."""
     runs: list[tuple[int, int, int]] = []
@@ -276,7 +297,7 @@ def take_rows(of: Expression, indices: Iterable[int]) -> Expression:
 
 
 _KINDS: Mapping[str, type[Expression]] = {
-    kind.__name__: kind for kind in (Tensor, Rows, Scaled, Gained, Biased, Column, Sum, Product, Stacked)
+    kind.__name__: kind for kind in (Tensor, Rows, Scaled, Gained, Biased, Column, Sum, Product, Stacked, Turned)
 }
 
 

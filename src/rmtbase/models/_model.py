@@ -110,9 +110,13 @@ class Model(WeightMatrices):
         return cls._checked(open_checkpoint, config, config_path, name, revision, notes)
 
     @classmethod
-    def of_updates(cls, adapter: Adapter, name: str) -> Model:
-        """Open the low-rank updates of an adapter, without its base: see :meth:`Adapter.delta`."""
-        sites, notes = adapter.delta()
+    def of_updates(cls, adapter: Adapter, name: str, base: Model | None = None) -> Model:
+        """Open the low-rank updates of an adapter, by the heads of its base if given: see :meth:`Adapter.delta`.
+
+        Raises:
+            CheckpointError: the adapter has no low-rank updates, or was made for another base.
+        """
+        sites, notes = adapter.delta() if base is None else adapter.delta(base._checkpoint, base.sites)
         inventory = Inventory(sites=sites, others={}, notes=notes)
         opened = cls._of_inventory(inventory, adapter.checkpoint, {}, "", name, None)
         opened = replace(opened, _adapter=adapter)

@@ -126,8 +126,8 @@ def open_model(
             heads.
         name: name for a model in memory.
         adapter: how to open a low-rank adapter that PEFT saved, from a folder or from the hub: ``"delta"`` for its
-            updates by themselves (the default without ``base``), ``"merged"`` for its base with the updates, ``"base"``
-            for its base without them.
+            updates by themselves (the default without ``base``; with ``base``, by its heads), ``"merged"`` for its base
+            with the updates (the default with ``base``), ``"base"`` for its base without them.
         base: the base of an adapter, a folder or a name. ``revision`` and ``subfolder`` then refer to the base. By
             default it is the model in the adapter's own folder, or else the model on the hub that the adapter's
             settings name.
@@ -286,8 +286,6 @@ def _open_adapter(
     way = way or ("delta" if base is None else "merged")
     if way not in WAYS:
         raise ParameterError("adapter", way, f"one of {', '.join(WAYS)}")
-    if way == "delta" and base is not None:
-        raise ParameterError("base", str(base), "none: updates that are opened by themselves have no base")
     folder, called = existing_folder(model), Path(model).resolve().name
     is_fetched = folder is None and isinstance(model, str) and model != "demo" and HUB_ID.fullmatch(model) is not None
     if is_fetched:
@@ -297,6 +295,8 @@ def _open_adapter(
         advice = which_adapter(folder) if folder is not None else None
         more = f"; {advice}" if advice else ""
         raise ParameterError("adapter", way, f"the folder of an adapter, with {ADAPTER_CONFIG}, as the model{more}")
+    if way == "delta" and base is not None:
+        return Model.of_updates(Adapter.open(folder), called, _open_stored(base, revision, subfolder, cache))
     if way == "delta":
         for name, value in {"revision": revision, "subfolder": subfolder}.items():
             if value is not None and not is_fetched:

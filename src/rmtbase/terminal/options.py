@@ -40,8 +40,8 @@ Component = Annotated[
 Adapter = Annotated[
     str | None,
     typer.Option(
-        help="For a low-rank adapter: 'delta', only its updates (default); 'merged', its base with them; 'base', its "
-        "base without them.",
+        help="For a low-rank adapter: 'delta', only its updates (default), by the heads of --base if given; 'merged', "
+        "its base with them; 'base', its base without them.",
         autocompletion=one_of("delta", "merged", "base"),
     ),
 ]
