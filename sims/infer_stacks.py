@@ -222,7 +222,7 @@ def entry(
     found: dict[str, Any] = {
         "stack": stack,
         "layout": {
-            "layer": groups[0].layer if stack not in ("",) else _shortened(groups[0].layer),
+            "layer": groups[0].layer,
             "tensors": dict(sorted(tensors.items(), key=lambda item: _ORDER.index(item[1].split()[0].strip("(4")))),
             "norms": dict(sorted(norms.items())),
             "beside": sorted({name for group in groups for name in group.beside}),
@@ -243,11 +243,6 @@ def entry(
 
 
 _ORDER = ["a", "q", "k", "c", "v", "n", "o", "gate", "up", "down"]
-
-
-def _shortened(layer: str) -> str:
-    """Return the layer's name unchanged."""
-    return layer
 
 
 def _multiple(same: list[tuple[Mapping[str, Any], Group]], width: str) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import math
 from collections.abc import Collection
 from typing import Any, TypeVar
 
@@ -59,6 +60,18 @@ def quoted(value: object, longest: int = _NAME) -> str:
 def one_line(text: str, longest: int = _LINE) -> str:
     """Convert a message of any origin to one line: white space becomes single spaces, the rest as :func:`shown`."""
     return shown(" ".join(text.split()), longest)
+
+
+def json_safe(value: Any) -> Any:
+    """Convert a value and all that it holds for JSON, which has neither NaN (becomes null) nor infinity (a text)."""
+    if isinstance(value, dict):
+        return {name: json_safe(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_safe(one) for one in value]
+    value = value.item() if hasattr(value, "dtype") else value
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else str(value)
 
 
 def in_one_line(kind: Kind) -> Kind:

@@ -57,8 +57,8 @@ def _parquet(path):
     pq.write_table(pa.table({"head": [1, 2]}), path)
 
 
-KINDS = ("table comparison,baseline", "line head,z_score", "titles layer,head,farthest_statistic", "parquet scores",
-         "latex", "html", "pdf", "svg", "png", "gif", "mp4")  # fmt: skip
+KINDS = ("table comparison,baseline", "line head,z_score", "parquet scores", "latex",
+         "html", "pdf", "svg", "png", "gif", "mp4")  # fmt: skip
 
 
 @pytest.mark.parametrize("other", OTHERS)

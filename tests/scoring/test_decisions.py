@@ -37,6 +37,15 @@ def test_each_module_has_the_numbers_of_its_matrix(demo, modules, request):
     assert shares == sorted(shares, reverse=True)
 
 
+def test_modules_of_unknown_share_come_last(demo, request):
+    tree = open_table(request.config.rootpath / "tests/data/signal.nc", "signal").copy(deep=True)
+    first = learned_modules(tree, demo)[0].name
+    shares = tree["matrices"]["signal_share"].values
+    shares[np.unravel_index(np.nanargmax(shares), shares.shape)] = np.nan
+    modules = learned_modules(tree, demo)
+    assert (modules[-1].name, np.isnan(modules[-1].share)) == (first, True)
+
+
 def test_ranks_are_numbers_of_directions(modules):
     settings = json.loads(decisions_text(modules, 0.05, "peft"))
     ranks = {one.name: one.n_directions for one in modules if one.q_value < 0.05}

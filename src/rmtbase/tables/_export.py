@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import math
 from collections.abc import Collection
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
+from rmtbase.shown import json_safe
 from rmtbase.tables._csv import csv_text
 from rmtbase.tables._frame import frame_groups, to_pandas
 from rmtbase.tables._latex import latex_table
@@ -71,16 +70,8 @@ def export(
     titles = list(map(str, frame.columns))
     rows = (dict(zip(titles, row, strict=True)) for row in frame.itertuples(index=False, name=None))
     if format == "json":
-        return json.dumps([{name: _plain(value) for name, value in row.items()} for row in rows], indent=1).encode()
+        return json.dumps(json_safe(list(rows)), indent=1).encode()
     return csv_text(titles, rows).encode()
-
-
-def _plain(value: Any) -> Any:
-    """Convert a cell for JSON, which has neither NaN (becomes null) nor infinity (becomes a text)."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if not isinstance(value, float) or math.isfinite(value):
-        return value
-    return None if math.isnan(value) else str(value)
 
 
 def _of_statistics(frame: pd.DataFrame, patterns: Collection[str]) -> pd.DataFrame:

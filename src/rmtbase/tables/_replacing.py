@@ -26,9 +26,8 @@ def require_replaceable(
     Args:
         path: the path to be written.
         kind: ``"table scores"`` for a file of rmtbase of that kind (alternatives are separated by commas);
-            ``"titles a,b"`` for comma-separated values whose first line has at least these titles; ``"line a,b"`` for
-            those that begin with exactly this line; ``"parquet scores"``; ``"latex"``, ``"html"``, ``"pdf"``,
-            ``"svg"``, ``"png"``, ``"gif"`` or ``"mp4"``.
+            ``"line a,b"`` for comma-separated values that begin with exactly this line; ``"parquet scores"``;
+            ``"latex"``, ``"html"``, ``"pdf"``, ``"svg"``, ``"png"``, ``"gif"`` or ``"mp4"``.
         overwrite: whether files of other kinds may also be replaced.
         inputs: files and folders that are read. In such a folder, only a file of the same kind may be replaced.
 
@@ -54,7 +53,7 @@ def require_replaceable(
         return
     if within:
         raise OutputError(path, "it is in a folder that is read, and no earlier output; expected another name")
-    said = _SAID[what].format(which.replace(",", " or ") if what != "titles" else "")
+    said = _SAID[what].format(which.replace(",", " or "))
     raise OutputError(path, f"a file that is no {said} is there; remove it, or name another")
 
 
@@ -74,11 +73,6 @@ def _is_table(path: Path, start: bytes, kinds: str) -> bool:
         return False
     kind, digest = (one.decode(errors="replace") if isinstance(one, bytes) else one for one in list(held.values())[:2])
     return kind in kinds.split(",") and isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest) is not None
-
-
-def _has_titles(path: Path, start: bytes, titles: str) -> bool:
-    first = start.split(b"\n", 1)[0].decode(errors="replace").rstrip("\r").split(",")
-    return set(titles.split(",")) <= set(first)
 
 
 def _has_line(path: Path, start: bytes, line: str) -> bool:
@@ -104,7 +98,6 @@ def _with_end(path: Path, start: bytes) -> bytes:
 
 _KINDS: dict[str, Callable[[Path, bytes, str], bool]] = {
     "table": _is_table,
-    "titles": _has_titles,
     "line": _has_line,
     "parquet": _is_parquet,
     "latex": lambda path, start, _: start.startswith(b"% rmtbase "),
@@ -119,7 +112,6 @@ _KINDS: dict[str, Callable[[Path, bytes, str], bool]] = {
 }
 _SAID = {
     "table": "{} file of rmtbase",
-    "titles": "CSV of these columns",
     "line": "CSV of these columns",
     "parquet": "Parquet file of {} by rmtbase",
     "latex": "LaTeX table of rmtbase",

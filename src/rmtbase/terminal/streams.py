@@ -24,7 +24,7 @@ from rich.text import Text
 
 from rmtbase.errors import ParameterError, RmtbaseWarning
 from rmtbase.progress import Progress
-from rmtbase.shown import one_line, shown
+from rmtbase.shown import json_safe, one_line, shown
 from rmtbase.terminal.endings import VERBOSITY, Verbosity, detail, note, say
 from rmtbase.terminal.signals import raise_received
 
@@ -66,18 +66,7 @@ def cell(value: object, style: str = "", longest: int = 300) -> Text:
 
 def print_json(value: object) -> None:
     """Print a result as JSON on stdout, in ASCII, which is valid in every encoding of stdout."""
-    print(json.dumps(_plain(value), indent=1, allow_nan=False))
-
-
-def _plain(value: object) -> object:
-    """Convert a value for JSON, which has neither NaN (becomes null) nor infinity (becomes a text)."""
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if not isinstance(value, float) or math.isfinite(value):
-        return value
-    return None if math.isnan(value) else str(value)
+    print(json.dumps(json_safe(value), indent=1, allow_nan=False))
 
 
 def say_written(path: Path) -> None:

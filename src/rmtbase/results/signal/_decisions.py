@@ -45,7 +45,7 @@ class Module(NamedTuple):
 
 
 def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module]:
-    """List the modules of a model with what was learned in each: largest learned share first, untested ones last.
+    """List the modules of a model with what was learned in each: largest share first, unknown ones and untested last.
 
     Args:
         tree: signal and noise of that model, with its whole matrices; for an adapter, with W_QK, which is an update.
@@ -83,7 +83,7 @@ def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module
         left_out = [NotTestable(one.name, one.reason) for one in modules]
         words = not_testable_words(left_out, len(modules), "module")
         raise ParameterError("tree", words, "modules that can be tested, to decide by")
-    return sorted(modules, key=lambda one: (bool(one.reason), -np.nan_to_num(one.share, nan=2.0)))
+    return sorted(modules, key=lambda one: (bool(one.reason), -np.nan_to_num(one.share, nan=-1.0)))
 
 
 def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:

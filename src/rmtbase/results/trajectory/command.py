@@ -81,9 +81,9 @@ def trajectory(
     from rmtbase.models import find_series
     from rmtbase.nulls import find_null
     from rmtbase.results.outputs import Outputs
+    from rmtbase.results.trajectory._attributes import failures
     from rmtbase.results.trajectory.measure import trajectory
     from rmtbase.results.trajectory.report import as_json, report
-    from rmtbase.results.trajectory.summary import summarize_trajectory
     from rmtbase.terminal.streams import bars
 
     files = Outputs(output, "trajectory", Path(f"{Path(model).name}-trajectory.nc"))
@@ -104,7 +104,7 @@ def trajectory(
             **dask_keywords(workers),
         )
     files.finish(tree, partial(as_json, tree, path), partial(report, tree), written=True)
-    if summarize_trajectory(tree).failed:
+    if failures(tree):
         raise typer.Exit(LEFT_OUT)
 
 
