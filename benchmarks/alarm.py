@@ -23,7 +23,7 @@ import numpy as np
 from _machine import Check, arguments, describe_machine, finish
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.nulls import AtlasNull, atlas_case
-from rmtbase.results.trajectory import ALARM_LEVEL, Spending, evidence, raised
+from rmtbase.results.trajectory._alarm import ALARM_LEVEL, Spending, evidence, raised
 
 D_MODEL, D_HEAD, HEADS, KEY_HEADS = 128, 16, 32, 16
 LOOKS, RUNS, QUICK_RUNS = 100, 200, 4

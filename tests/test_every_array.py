@@ -16,7 +16,7 @@ import rmtbase
 from rmtbase import laws, linalg, nulls, statistics
 from rmtbase.errors import ParameterError, RmtbaseError
 from rmtbase.results.depth import effective_depth
-from rmtbase.results.scores import at_p_value_floor
+from rmtbase.results.scores.summary import at_p_value_floor
 from rmtbase.results.signal import heavy_tails, learned_part, spectral_signal
 
 P = (0.25, 0.5)
@@ -183,12 +183,12 @@ UNKNOWN = {
 
 
 NO_ARRAYS = {
-    "laws": {"eigenvalue_response", "element_average", "linear_statistics", "null"},  # functions, or a name
+    "laws": {"linear_statistics", "null"},  # functions, or a name
     "linalg": set(),
-    "nulls": {"self_normalized_sample"},
-    "results.scores": {"farthest_distance", "signed_distance"},
+    "nulls": set(),
+    "results.scores": set(),
     "results.signal": set(),
-    "statistics": {"entropy_of_counts", "kl_of_counts", "magnitude_bins"},  # of counts and of bits: tests of their own
+    "statistics": set(),
 }
 
 

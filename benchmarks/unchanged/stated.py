@@ -9,65 +9,94 @@ from fnmatch import fnmatchcase
 
 _FOLDERS: dict[tuple[str, str], str] = {
     ("", "results"): ("open_scores open_trajectory"),
+    ("comparison", "results.comparison._groups"): ("BetweenGroups TwoGroups between_groups compare_groups"),
+    ("comparison", "results.comparison._common_origin"): ("CommonOrigin common_origin fingerprint"),
     ("comparison", "results.comparison"): (
-        "BetweenGroups CommonOrigin InitialSigmas PairedGrowth "
-        "SELECTION ScaleLaw ShapeBand TRANSMISSION Training "
-        "TwoGroups TwoModels attention_class attention_classes between_groups budget_state "
-        "built_in_correlation common_origin compare compare_groups compare_two comparison_csv "
-        "diagnose initial_sigmas paired_growth "
-        "scale_law shape_band shape_drift summarize_comparison weibull_scales"
+        "InitialSigmas PairedGrowth SELECTION ScaleLaw ShapeBand TRANSMISSION Training attention_classes "
+        "budget_state built_in_correlation compare comparison_csv initial_sigmas paired_growth scale_law "
+        "shape_band shape_drift weibull_scales"
     ),
+    ("comparison", "results.comparison._two_models"): ("TwoModels compare_two"),
+    ("comparison", "results.comparison._classes"): (
+        "FUSED READS WRITES attention_class published_class significant_class"
+    ),
+    ("comparison", "results.comparison._diagnose"): ("RECIPES WEIBULL diagnose"),
+    ("comparison", "results.comparison.summary"): ("not_testable_of summarize_comparison"),
     ("plots", "drawing.axes"): ("statistic_label statistic_words"),
     ("plots", "drawing.color_scales"): ("Q_LEVELS Z_LEVELS q_colorbar z_colorbar"),
     ("plots", "drawing.null_curves"): ("null_spectrum"),
     ("plots", "drawing.figure"): ("FORMATS content save"),
     ("plots", "drawing.theme"): ("DARK LIGHT PRINT THEMES Theme as_theme"),
-    ("plots", "results.baseline.figures"): (
-        "eigenvalues_by_rank element_density element_laws element_property ensemble_spectrum spectral_densities"
-    ),
+    ("plots", "results.baseline.figures._baseline_panels"): ("eigenvalues_by_rank element_laws spectral_densities"),
+    ("plots", "results.baseline.figures._element_tables"): ("element_density element_property"),
+    ("plots", "results.baseline.figures._baseline"): ("ensemble_spectrum"),
     ("plots", "results.comparison.figures"): (
         "component_shapes group_measure group_measure_by_step pair_heatmap scale_law shape_drifts"
     ),
-    ("plots", "results.composition.figures"): ("MOST_EDGES composition_graph composition_heatmap"),
-    ("plots", "results.depth.figures"): ("DEPTHS_SHOWN depth_profile depth_spectrum"),
+    ("plots", "results.composition.figures"): ("composition_graph composition_heatmap"),
+    ("plots", "results.depth.figures"): ("depth_profile depth_spectrum"),
     ("plots", "results.diff.figures"): ("change_heatmap"),
     ("plots", "results.figures"): ("figure_names figures"),
-    ("plots", "results.scores.figures"): (
-        "MAIN_ELEMENT_STATISTICS MAIN_STATISTICS PUBLISHED_BAND body_and_tail compare "
-        "eigenvalue_density_heatmap eigenvalue_heatmap expert_z_heatmap flagged_by_statistic head_density "
-        "head_density_heatmap head_eigenvalue_density head_eigenvalues head_spectra magnitude_heatmap "
-        "magnitudes_along_steps matrix_statistic_by_layer matrix_z_heatmap moment_corner omnibus_heatmap "
-        "ordered_eigenvalues overlay p_value_qq spectrum_and_width statistic_by_layer statistic_scatter "
-        "tail_counts trim_noise weibull_plane weibull_plot weibull_residuals width_by_layer z_heatmap"
+    ("plots", "results.scores.figures._scores"): ("MAIN_ELEMENT_STATISTICS MAIN_STATISTICS"),
+    ("plots", "results.scores.figures._statistic_by_layer"): (
+        "PUBLISHED_BAND matrix_statistic_by_layer statistic_by_layer"
     ),
+    ("plots", "results.scores.figures._weibull_plane"): ("body_and_tail weibull_plane"),
+    ("plots", "results.scores.figures._side_by_side"): ("compare overlay"),
+    ("plots", "results.scores.figures._eigenvalues"): (
+        "eigenvalue_density_heatmap eigenvalue_heatmap ordered_eigenvalues"
+    ),
+    ("plots", "results.scores.figures._heatmaps"): ("expert_z_heatmap matrix_z_heatmap omnibus_heatmap z_heatmap"),
+    ("plots", "results.scores.figures._flagged_by_statistic"): ("flagged_by_statistic"),
+    ("plots", "results.scores.figures._element_histograms"): (
+        "head_density head_density_heatmap magnitude_heatmap magnitudes_along_steps"
+    ),
+    ("plots", "results.scores.figures._head_spectra"): ("head_eigenvalue_density head_eigenvalues head_spectra"),
+    ("plots", "results.scores.figures._statistic_scatter"): ("moment_corner statistic_scatter"),
+    ("plots", "results.scores.figures._p_value_qq"): ("p_value_qq"),
+    ("plots", "results.scores.figures._spectrum_and_width"): ("spectrum_and_width"),
+    ("plots", "results.scores.figures._weibull_plot"): ("tail_counts trim_noise weibull_plot weibull_residuals"),
+    ("plots", "results.scores.figures._width_by_layer"): ("width_by_layer"),
     ("plots", "results.signal.figures"): ("learned_directions tail_exponents"),
-    ("plots", "results.trajectory.figures"): (
-        "ANIMATION_FORMATS Animation animation animation_of departures save_animation spectra_along_steps "
-        "statistic_along_steps"
+    ("plots", "results.trajectory.figures._animation"): (
+        "ANIMATION_FORMATS Animation animation animation_of save_animation"
     ),
+    ("plots", "results.trajectory.figures._along_steps"): ("departures spectra_along_steps statistic_along_steps"),
     ("report", "results.scores"): ("render"),
     ("scoring", "heads.factors"): ("head_dims head_sigmas"),
     ("scoring", "nulls"): ("ANALYTIC LatentNull NULLS OF_A_TABLE Wanted draws_for find_null"),
-    ("scoring", "results.composition"): (
-        "ComposedPair CompositionSummary KindSummary composition summarize_composition"
-    ),
+    ("scoring", "results.composition.summary"): ("ComposedPair CompositionSummary KindSummary summarize_composition"),
+    ("scoring", "results.composition"): ("composition"),
     ("scoring", "results.depth"): ("EffectiveDepth effective_depth effective_depths"),
     ("scoring", "results.diff"): ("changes"),
+    ("scoring", "results.scores._head_elements"): ("ElementMode"),
+    ("scoring", "results.scores._element_summary"): ("ElementsSummary summarize_elements"),
     ("scoring", "results.scores"): (
-        "ElementMode ElementsSummary HeadFinding LAYERS MatrixMode QUESTIONS Summary TESTS "
-        "WhySummary at_p_value_floor attention_class circuit_scores farthest_distance "
-        "farthest_z heads_csv matrices_csv "
-        "require_scores score score_heads signed_distance summarize_elements summarize_scores "
-        "summarize_why verdict"
+        "HeadFinding Summary circuit_scores farthest_z heads_csv matrices_csv score score_heads summarize_scores"
+    ),
+    ("scoring", "results.scores._read_matrices"): ("LAYERS"),
+    ("scoring", "results.scores.measure"): ("MatrixMode"),
+    ("scoring", "results.scores._why"): ("LEVEL QUESTIONS TESTS WhySummary summarize_why verdict"),
+    ("scoring", "results.scores.summary"): (
+        "at_p_value_floor farthest_distance layer_p_value_floors p_value_floors signed_distance"
+    ),
+    ("scoring", "results.scores._scores_tree"): ("attention_class"),
+    ("scoring", "results.scores._heads"): ("circuits_of require_scores"),
+    ("scoring", "results.signal._direction_tokens"): (
+        "DirectionReading TokenScores direction_tokens embedding_of nearer_than_chance read_directions "
+        "readings_headline sides_in_stream"
     ),
     ("scoring", "results.signal"): (
-        "DirectionReading HeavyTails LearnedPart MatrixSpectra Module SignalRow "
-        "SignalSummary SpectralComparison SpectralSignal TailSummary TokenScores "
-        "direction_tokens discoveries heavy_tails "
-        "learned_modules learned_part learned_part_of read_directions "
-        "signal signal_csv "
-        "signal_rows spectral_signal summarize_signal summarize_tails"
+        "HeavyTails LearnedPart SignalRow SpectralSignal TailSummary heavy_tails learned_part signal "
+        "signal_csv signal_rows spectral_signal summarize_tails"
     ),
+    ("scoring", "results.signal._decisions"): ("FORMATS Module decisions_text learned_modules left_out_of"),
+    ("scoring", "results.signal.rows"): (
+        "GroupRow SignalSummary discoveries groups_headline groups_not_testable signal_groups signal_headline "
+        "signal_not_testable summarize_signal"
+    ),
+    ("scoring", "results.signal._spectral_comparison"): ("SpectralComparison"),
+    ("scoring", "results.signal._learned_part"): ("learned_part_of"),
     ("scoring", "tables"): ("NotTestable headline not_testable_json not_testable_words plural recorded"),
     ("montecarlo", "laws"): ("histogram_edges"),
     ("nulls", "laws"): ("PROBABILITIES histogram_edges"),
@@ -78,38 +107,26 @@ _FOLDERS: dict[tuple[str, str], str] = {
     ("tables", "results.depth.schema"): ("EFFECTIVE_DEPTH_SCHEMA"),
     ("tables", "results.diff.schema"): ("CHANGES_SCHEMA"),
     ("tables", "results.scores.schema"): (
-        "SCORES_SCHEMA SUPER_WEIGHTS_SCHEMA WHY_SCHEMA experts_schema head_elements_schema heads_schema null_schema "
-        "own_null_schema"
+        "SCORES_SCHEMA SUPER_WEIGHTS_SCHEMA WHY_SCHEMA experts_schema head_elements_schema heads_schema "
+        "null_schema own_null_schema"
     ),
     ("tables", "results.signal.schema"): ("NEED_A_LAW SIGNAL_SCHEMA TAIL_VERDICTS"),
     ("tables", "results.trajectory.schema"): (
         "ALARM_VARIABLES DEPARTURES_SCHEMA FOR_GOOD KEPT_PROBABILITIES STEP STEP_COORDINATES STEP_OF_ENTRY "
         "departure_steps has_step scores_at"
     ),
-    ("trajectories", "results.trajectory"): (
-        "ALARM_LEVEL Departure Scoring Spending StepName StepSummary TrajectorySummary earlier_file "
-        "evidence joined raised spending_of summarize_trajectory trajectory until "
-        "with_alarm without_alarm"
+    ("trajectories", "results.trajectory._alarm"): (
+        "ALARM_LEVEL Spending evidence raised spending_of with_alarm without_alarm"
     ),
-    ("comparison", "results.comparison._classes"): ("FUSED READS WRITES published_class significant_class"),
-    ("comparison", "results.comparison._common_origin"): ("fingerprint"),
-    ("comparison", "results.comparison._diagnose"): ("RECIPES WEIBULL"),
+    ("trajectories", "results.trajectory.summary"): ("Departure StepSummary"),
+    ("trajectories", "results.trajectory._checkpoint_scores"): ("Scoring"),
+    ("trajectories", "results.trajectory._attributes"): ("StepName failures"),
+    ("trajectories", "results.trajectory"): ("TrajectorySummary summarize_trajectory trajectory"),
+    ("trajectories", "results.trajectory.measure"): ("earlier_file"),
+    ("trajectories", "results.trajectory._along_steps"): ("joined one_step until"),
     ("comparison", "results.comparison._measures"): ("HEADLINES measures_of"),
-    ("comparison", "results.comparison.summary"): ("not_testable_of"),
     ("scoring", "results.depth._depth_fitter"): ("DepthFitter depth_fitter"),
-    ("scoring", "results.scores._heads"): ("circuits_of"),
     ("scoring", "results.scores._matrices"): ("matrix_p_value_floors"),
-    ("scoring", "results.scores._why"): ("LEVEL"),
-    ("scoring", "results.scores.summary"): ("layer_p_value_floors p_value_floors"),
-    ("scoring", "results.signal._decisions"): ("FORMATS decisions_text left_out_of"),
-    ("scoring", "results.signal._direction_tokens"): (
-        "embedding_of nearer_than_chance readings_headline sides_in_stream"
-    ),
-    ("scoring", "results.signal.rows"): (
-        "GroupRow groups_headline groups_not_testable signal_groups signal_headline signal_not_testable"
-    ),
-    ("trajectories", "results.trajectory._along_steps"): ("one_step"),
-    ("trajectories", "results.trajectory._attributes"): ("failures"),
 }
 """Names that went from a package of before to a folder of results, or below it."""
 
@@ -127,47 +144,73 @@ REPORTERS: frozenset[str] = frozenset()
 """Parameters that say how a call reports and not what it computes: signatures are compared without them."""
 
 NOT_PUBLIC: dict[str, str] = {
-    "laws": ("eigenvalue_response logarithmic_edges spiked_tracy_widom_cdf trace_cumulant_polynomial"),
+    "laws": (
+        "BINS BesselEdge PROBABILITIES SampleStatisticLaw WeibullProductNull WeibullProjection describe "
+        "eigenvalue_response element_average gaussian_sample_statistic histogram_edges logarithmic_edges "
+        "pearson_distance residual_trace_moment self_normalization spiked_tracy_widom_cdf trace_covariance "
+        "trace_cumulant_polynomial trace_cumulants unimodal_bound weibull_maximum_likelihood "
+        "weibull_moment_match weibull_plot_noise weibull_product_null weibull_quantile_noise"
+    ),
     "statistics": (
-        "FEWEST_ELEMENTS MAGNITUDE_BINS drawn_moments eigenvalue_moment_orders element_sums entropy_of_counts "
-        "from_distance_scale get_element_statistic hill_exponent inverse_moment_order kl_of_counts "
-        "missing_moment normal_score p_value_among_sorted upper_p_value_among_sorted"
+        "CentralSums ElementMoments ExtremeMoments FEWEST_ELEMENTS LatentShape MAGNITUDE_BINS NormalFit "
+        "PowerLawFit SampleSummary SignedBins drawn_moments eigenvalue_moment_orders element_moments "
+        "element_sums entropy_of_counts fit_normal from_distance_scale get_element_statistic get_statistic "
+        "hill_exponent inverse_moment_order kl_of_counts magnitude_bins missing_moment normal_score "
+        "on_distance_scale p_value_among_sorted power_law_fit power_law_p_value quantiles_of_stream "
+        "reason_against summarize summarize_stream upper_p_value_among_sorted weibull_fit_of_bins"
     ),
     "linalg": (
-        "DEVICE_SVD_CONDITION DTYPE MATMUL_PRECISION PRNG_IMPLEMENTATION SpectrumSolver appended_rows "
-        "blas_threads extreme_eigenvalues fastest_solver gram_singular_values is_measured loses_digits "
-        "matrix_singular_values measured_solver product_core require_precision require_solver "
-        "symmetric_singular_values without_noise"
+        "DEVICE_SOLVERS DEVICE_SVD_CONDITION DTYPE GRAM_CONDITION HOST_SOLVERS MATMUL_PRECISION MICROSECONDS "
+        "PRECISIONS PRNG_IMPLEMENTATION SOLVERS SolverChoice SpectrumSolver Triangles appended_rows "
+        "blas_threads core_of_triangles core_singular_values device_singular_values extreme_eigenvalues "
+        "fastest_solver gram_singular_values is_measured loses_digits matrix_singular_values measured_solver "
+        "product_core reproducible_jax require_precision require_solver single_threaded_blas "
+        "symmetric_singular_values triangle triangles without_noise"
     ),
     "ensembles": (
-        "IndependentMatrix SignFlippedMatrix flipped latent_attention sign_flipped_matrix signed_permutation"
+        "BidiagonalDraw IndependentMatrix Initializer LatentAttention LatentParts SignFlippedMatrix flipped "
+        "latent_attention make_ensemble sign_flipped_matrix signed_permutation"
     ),
     "constants": (
-        "KINDS_OF_ERROR as_identified as_latex_sentence citation_file current_set shown_digits shown_enclosure"
+        "KINDS_OF_ERROR Release as_identified as_latex as_latex_sentence citation_file current_set encloses "
+        "set_named shown_digits shown_enclosure"
     ),
     "montecarlo": (
-        "baseline_file plan_status spectra_file "
-        "BatchPlan CompiledSampler ELEMENT_FORMULAS HeadSample MAX_DRAWS cached_latent_attention "
-        "cached_orthogonal_null cached_spectra dask_workers entry_statistics flip_statistics in_order "
-        "permutation_statistics simulate_heads_with_factors simulate_latent_attention "
-        "simulated_entry_statistics tile_size"
+        "BatchPlan CachedTable Chunk Chunks CompiledSampler ELEMENT_FORMULAS ElementChunk ElementEnsemble "
+        "GaussianMatrixSample GroupedQuerySample HeadCorrelation HeadSample LatentAttentionSample MAX_DRAWS "
+        "Store baseline_file baseline_plan cache_folder cached_baseline cached_latent_attention "
+        "cached_orthogonal_null cached_spectra case_key choose_solver compute_chunk dask_workers "
+        "draw_elements draw_keys element_edges entry_statistics flip_statistics in_order open_store "
+        "permutation_statistics plan_status run_in_memory simulate_gaussian_matrix simulate_grouped_query "
+        "simulate_heads_with_factors simulate_latent_attention simulated_entry_statistics spectra_file "
+        "tile_size time_solver"
     ),
     "nulls": (
-        "ANGLE_STATISTICS BINS EDGE_LEVEL ENTRIES_IN_WORDS FLAT FixedSpectrum HeadParts JointNull "
-        "OrthogonalNull RATIO ResampledNull SMALLEST_P_VALUE angle_statistics chain_scale "
-        "distance_from_moments edge_rank head_shape logarithmic_edges rank_name unscored_head "
-        "without_kurtosis"
+        "ANGLE_STATISTICS AnalyticNull AtlasNull BINS EDGE_LEVEL ENTRIES_IN_WORDS FLAT FixedSpectrum "
+        "GaussianNull HeadNull HeadParts HeadScores HeadShape Heads JointNull KurtosisNull LatentNull NULLS "
+        "OrthogonalNull RATIO ResampledNull SMALLEST_P_VALUE STEP ScoredHeads SharedNull angle_statistics "
+        "atlas_case atlas_path chain_scale count_bound distance_from_moments draws_for edge_rank head_shape "
+        "kept_ranks logarithmic_edges mean_kurtosis null_of_file rank_name self_normalized_sample "
+        "unscored_head without_kurtosis"
     ),
-    "models": ("EXPERT_COMPONENTS FUSED_COMPONENTS ONE_WAY require_other_files"),
+    "models": (
+        "Alike COMPONENTS Checkpoint EXPERT_COMPONENTS FUSED_COMPONENTS Gained HeadShape Inspection "
+        "MatrixName ONE_WAY Product Revision Rows Scaled Stacked difference head_shape inspect_model "
+        "require_other_files token_names"
+    ),
     "tables": (
-        "EXPORT_FORMATS LOCK NORMALIZATION QK Fault baseline_shapes circuit_of digest_of frame_groups groups_of "
-        "headline "
-        "is_temporary layer_names layer_numbers layer_stacks locked_folder matrices_present not_testable_json "
-        "not_testable_words open_atlas_case plural recorded require_replaceable require_writable shapes_of tree_of "
-        "without_foreign_coordinates"
+        "ATLAS_SCHEMA BASELINE_SCHEMA CIRCUITS COORDINATES Circuit ELEMENTS_SCHEMA ELEMENT_FORMULAS "
+        "EXPORT_FORMATS Factor Fault LOCK NORMALIZATION NotTestable Outline QK SPECTRA_SCHEMA baseline_shapes "
+        "circuit_of csv_text digest_of frame_groups groups_of headline is_temporary layer_names layer_numbers "
+        "layer_stacks locked_folder matrices_present not_testable_json not_testable_words open_atlas_case "
+        "open_atlas_file open_baseline plural recorded require_replaceable require_writable shapes_of sweep "
+        "tree_of validate with_checksums without_foreign_coordinates"
     ),
+    "report": ("UNTESTED Verbatim number_text print_report"),
+    "plots": ("DEPTHS_SHOWN MOST_EDGES"),
+    "scoring": ("MatrixSpectra"),
 }
-"""Names that only other packages and tests used: importable as before, and no longer in their package's ``__all__``."""
+"""Names that only other packages, tests and benchmarks used: no longer in the ``__all__`` of their package."""
 
 _NULLS = "nulls are objects, which hold draws, seed, initialization and baseline"
 _OPENING = "open_model alone takes the options of opening: revision, fold, proof"

@@ -20,7 +20,7 @@ import numpy as np
 
 import rmtbase
 from rmtbase.nulls import Analytic
-from rmtbase.results.scores import TESTS
+from rmtbase.results.scores._why import TESTS
 
 if __name__ == "__main__":
     from planted import CAUSES, KEY, KEY_ELEMENTS, QUERY, QUERY_ELEMENTS, RELATION

@@ -19,7 +19,7 @@ from rmtbase.linalg import product_singular_values
 from rmtbase.models import Model
 from rmtbase.results import open_table
 from rmtbase.results.comparison import TRANSMISSION, weibull_scales
-from rmtbase.results.scores.figures import PUBLISHED_BAND
+from rmtbase.results.scores.figures._statistic_by_layer import PUBLISHED_BAND
 from rmtbase.results.trajectory.schema import scores_at
 from studies.sources.course import STUDIES, TWINS, course, steps_of
 from studies.sources.first import thin_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rmtbase.models import known_models
-from rmtbase.results.scores.figures import moment_corner
+from rmtbase.results.scores.figures._statistic_scatter import moment_corner
 from studies.sources.cross_drawing import (
     SPECTRAL,
     TWO_SIDED,

@@ -10,7 +10,8 @@ from matplotlib.ticker import MaxNLocator
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.models import known_models
 from rmtbase.results.figures import figures
-from rmtbase.results.scores.figures import head_density_heatmap, statistic_scatter
+from rmtbase.results.scores.figures._element_histograms import head_density_heatmap
+from rmtbase.results.scores.figures._statistic_scatter import statistic_scatter
 from studies.sources.drawing import MARKERS, canvas, legend_below, titled
 from studies.sources.first_principles import known_name
 from studies.sources.post1_rows import BOTH, fitted_by_histogram, rows

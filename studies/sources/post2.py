@@ -8,7 +8,8 @@ from matplotlib.figure import Figure as Drawing
 
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.results.figures import figures
-from rmtbase.results.scores.figures import eigenvalue_density_heatmap, eigenvalue_heatmap, head_spectra
+from rmtbase.results.scores.figures._eigenvalues import eigenvalue_density_heatmap, eigenvalue_heatmap
+from rmtbase.results.scores.figures._head_spectra import head_spectra
 from rmtbase.tables import heads_present
 from studies.sources.drawing import canvas, titled
 from studies.sources.post2_rows import PUBLISHED_CONDITION, exponents, rows

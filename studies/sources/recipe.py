@@ -24,7 +24,7 @@ import rmtbase
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import Model, find_series, known_models, open_model
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.trajectory.figures import Animation
+from rmtbase.results.trajectory.figures._animation import Animation
 from rmtbase.systems import is_alive
 from rmtbase.tables import SCHEMA_VERSION, software_version, write_table
 

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from rmtbase.drawing.theme import LIGHT, Theme
 from rmtbase.ensembles import gaussian_matrix, logistic_matrix, residual_path
 from rmtbase.laws import ResidualPath, ResidualUpdate, marchenko_pastur
-from rmtbase.results.trajectory.figures import animation_of
+from rmtbase.results.trajectory.figures._animation import animation_of
 from studies.sources.drawing import canvas, legend_below, titled
 from studies.sources.recipe import Figure
 from studies.sources.spectra import COMPONENTS, QKV, WIDEST, Spectrum, edges, independent_density

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.laws import weibull_anchor, weibull_null
 from rmtbase.results.comparison import TRANSMISSION, ScaleLaw, Training, scale_law, weibull_scales
-from rmtbase.results.scores.figures import PUBLISHED_BAND
+from rmtbase.results.scores.figures._statistic_by_layer import PUBLISHED_BAND
 from studies.sources.course import PYTHIA_DECAY, PYTHIA_RATES, Transmission
 from studies.sources.drawing import canvas, legend_below, looks, titled
 from studies.sources.published import published_table

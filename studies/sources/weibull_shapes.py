@@ -12,7 +12,9 @@ from rmtbase.drawing.theme import LIGHT
 from rmtbase.laws import parents, weibull_anchor, weibull_body_tail_gap, weibull_null
 from rmtbase.results.comparison import SELECTION
 from rmtbase.results.figures import figures
-from rmtbase.results.scores.figures import PUBLISHED_BAND, magnitude_heatmap, trim_noise
+from rmtbase.results.scores.figures._element_histograms import magnitude_heatmap
+from rmtbase.results.scores.figures._statistic_by_layer import PUBLISHED_BAND
+from rmtbase.results.scores.figures._weibull_plot import trim_noise
 from rmtbase.results.trajectory.schema import scores_at
 from studies.sources.course import TRIMS, Transmission, body_edges
 from studies.sources.drawing import canvas, legend_below, looks, titled

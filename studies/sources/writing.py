@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rmtbase.drawing.figure import save
-from rmtbase.results.trajectory.figures import Animation, save_animation
+from rmtbase.results.trajectory.figures._animation import Animation, save_animation
 from rmtbase.tables import software_versions, write_bytes
 from studies.sources.recipe import VERDICTS, Figure, Null, Result, Row, Run, Table, label, read_results
 

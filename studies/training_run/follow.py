@@ -22,8 +22,8 @@ from safetensors.numpy import load_file
 import rmtbase
 from rmtbase.drawing.figure import save
 from rmtbase.results.trajectory import summarize_trajectory
-from rmtbase.results.trajectory.figures import animation, save_animation
-from rmtbase.results.trajectory.figures import departures as draw_departures
+from rmtbase.results.trajectory.figures._along_steps import departures as draw_departures
+from rmtbase.results.trajectory.figures._animation import animation, save_animation
 
 HERE = Path(__file__).resolve().parent
 RECIPE = HERE.parent / "demo_model" / "train.py"

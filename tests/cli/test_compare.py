@@ -13,7 +13,8 @@ import pytest
 
 import rmtbase
 from rmtbase.results import open_table
-from rmtbase.results.comparison import compare, summarize_comparison
+from rmtbase.results.comparison import compare
+from rmtbase.results.comparison.summary import summarize_comparison
 from rmtbase.tables import write_table
 
 TENTHS = ["--permutations", 99]

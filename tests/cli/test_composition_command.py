@@ -7,7 +7,8 @@ import json
 import pytest
 
 from rmtbase.results import open_table
-from rmtbase.results.composition import composition, summarize_composition
+from rmtbase.results.composition import composition
+from rmtbase.results.composition.summary import summarize_composition
 
 
 @pytest.mark.parametrize(

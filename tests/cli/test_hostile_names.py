@@ -16,7 +16,9 @@ import rmtbase
 from exhaustive import mostly_exhaustive
 from rmtbase.nulls import Table
 from rmtbase.results import open_table
-from rmtbase.results.scores.figures import compare, matrix_z_heatmap, ordered_eigenvalues
+from rmtbase.results.scores.figures._eigenvalues import ordered_eigenvalues
+from rmtbase.results.scores.figures._heatmaps import matrix_z_heatmap
+from rmtbase.results.scores.figures._side_by_side import compare
 from rmtbase.tables import export, open_baseline
 
 MARKUP = "[red]x[reverse]y [link=https:a]z :bomb: [bold"

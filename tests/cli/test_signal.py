@@ -8,8 +8,10 @@ import pytest
 from rmtbase.models import open_model
 from rmtbase.report import print_report
 from rmtbase.results import open_table
-from rmtbase.results.signal import DirectionReading, SignalRow, discoveries, signal, signal_rows
+from rmtbase.results.signal import SignalRow, signal, signal_rows
+from rmtbase.results.signal._direction_tokens import DirectionReading
 from rmtbase.results.signal.report import _reading_items
+from rmtbase.results.signal.rows import discoveries
 from rmtbase.terminal.endings import VERBOSITY, Verbosity
 from rmtbase.terminal.streams import out
 

@@ -11,16 +11,11 @@ import pytest
 
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.results import open_table
-from rmtbase.results.comparison import (
-    Training,
-    common_origin,
-    compare,
-    compare_groups,
-    compare_two,
-    scale_law,
-    shape_drift,
-    summarize_comparison,
-)
+from rmtbase.results.comparison import Training, compare, scale_law, shape_drift
+from rmtbase.results.comparison._common_origin import common_origin
+from rmtbase.results.comparison._groups import compare_groups
+from rmtbase.results.comparison._two_models import compare_two
+from rmtbase.results.comparison.summary import summarize_comparison
 from rmtbase.tables import export, write_table
 
 STORED = Path(__file__).parents[1] / "data" / "comparison.nc"

@@ -17,19 +17,18 @@ from rmtbase.laws import AdamWNoise, weibull_null
 from rmtbase.models import open_model
 from rmtbase.results.comparison import (
     Training,
-    attention_class,
     attention_classes,
     budget_state,
     built_in_correlation,
     compare,
-    diagnose,
     initial_sigmas,
     paired_growth,
     scale_law,
     shape_band,
     shape_drift,
 )
-from rmtbase.results.comparison._classes import published_class, significant_class
+from rmtbase.results.comparison._classes import attention_class, published_class, significant_class
+from rmtbase.results.comparison._diagnose import diagnose
 from rmtbase.results.comparison._measures import measures_of
 from rmtbase.results.comparison._scale_law import PUBLISHED_MODELS
 from rmtbase.statistics import weibull_fit

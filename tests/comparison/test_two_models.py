@@ -11,7 +11,9 @@ from scipy import stats
 
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
-from rmtbase.results.comparison import common_origin, compare_groups, compare_two
+from rmtbase.results.comparison._common_origin import common_origin
+from rmtbase.results.comparison._groups import compare_groups
+from rmtbase.results.comparison._two_models import compare_two
 
 NAMES = ["trace", "largest_eigenvalue", "spectral_entropy", "participation_ratio"]
 D_HEAD, LAYERS, HEADS = 6, 2, 4

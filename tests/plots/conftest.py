@@ -3,8 +3,8 @@ from scored_model import D_HEAD, D_MODEL, write_checkpoint
 
 import rmtbase
 from rmtbase.nulls import Axes, Table
-from rmtbase.results.trajectory import StepName, joined
-from rmtbase.results.trajectory._along_steps import one_step
+from rmtbase.results.trajectory._along_steps import joined, one_step
+from rmtbase.results.trajectory._attributes import StepName
 
 
 @pytest.fixture(scope="session")

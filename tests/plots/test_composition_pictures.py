@@ -9,8 +9,9 @@ from matplotlib.colors import to_rgb
 from rmtbase.drawing.theme import THEMES
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
-from rmtbase.results.composition import composition, summarize_composition
+from rmtbase.results.composition import composition
 from rmtbase.results.composition.figures import composition_graph, composition_heatmap
+from rmtbase.results.composition.summary import summarize_composition
 from rmtbase.results.figures import figure_names, figures
 
 

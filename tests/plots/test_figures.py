@@ -19,14 +19,11 @@ from rmtbase.drawing.null_curves import null_spectrum
 from rmtbase.drawing.theme import DARK, LIGHT, PRINT
 from rmtbase.errors import ParameterError
 from rmtbase.results.figures import figures, plot
-from rmtbase.results.scores.figures import (
-    compare,
-    flagged_by_statistic,
-    omnibus_heatmap,
-    ordered_eigenvalues,
-    statistic_by_layer,
-    z_heatmap,
-)
+from rmtbase.results.scores.figures._eigenvalues import ordered_eigenvalues
+from rmtbase.results.scores.figures._flagged_by_statistic import flagged_by_statistic
+from rmtbase.results.scores.figures._heatmaps import omnibus_heatmap, z_heatmap
+from rmtbase.results.scores.figures._side_by_side import compare
+from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
 
 
 def test_what_is_no_table_is_refused():

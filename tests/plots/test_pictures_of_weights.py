@@ -14,30 +14,24 @@ from scored_model import D_HEAD, D_MODEL, HEADS, KEY_HEADS, LAYERS
 from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.results import open_table
-from rmtbase.results.baseline.figures import element_property
+from rmtbase.results.baseline.figures._element_tables import element_property
 from rmtbase.results.figures import figure_names, figures
-from rmtbase.results.scores.figures import (
-    PUBLISHED_BAND,
-    body_and_tail,
-    compare,
+from rmtbase.results.scores.figures._eigenvalues import (
     eigenvalue_density_heatmap,
     eigenvalue_heatmap,
-    head_density,
-    head_density_heatmap,
-    magnitude_heatmap,
-    matrix_statistic_by_layer,
-    moment_corner,
     ordered_eigenvalues,
-    overlay,
-    statistic_by_layer,
-    statistic_scatter,
-    tail_counts,
-    trim_noise,
-    weibull_plane,
-    weibull_plot,
-    weibull_residuals,
-    z_heatmap,
 )
+from rmtbase.results.scores.figures._element_histograms import head_density, head_density_heatmap, magnitude_heatmap
+from rmtbase.results.scores.figures._heatmaps import z_heatmap
+from rmtbase.results.scores.figures._side_by_side import compare, overlay
+from rmtbase.results.scores.figures._statistic_by_layer import (
+    PUBLISHED_BAND,
+    matrix_statistic_by_layer,
+    statistic_by_layer,
+)
+from rmtbase.results.scores.figures._statistic_scatter import moment_corner, statistic_scatter
+from rmtbase.results.scores.figures._weibull_plane import body_and_tail, weibull_plane
+from rmtbase.results.scores.figures._weibull_plot import tail_counts, trim_noise, weibull_plot, weibull_residuals
 from rmtbase.statistics import element_sketch, weibull_fit
 
 OF_WEIGHTS = [

@@ -7,16 +7,12 @@ from scored_model import D_HEAD, D_MODEL, HEADS, LAYERS, ZERO
 
 from rmtbase.errors import ParameterError
 from rmtbase.results.figures import figure_names, figures
-from rmtbase.results.scores.figures import (
-    head_density,
-    head_eigenvalue_density,
-    head_eigenvalues,
-    head_spectra,
-    spectrum_and_width,
-    statistic_by_layer,
-    statistic_scatter,
-    width_by_layer,
-)
+from rmtbase.results.scores.figures._element_histograms import head_density
+from rmtbase.results.scores.figures._head_spectra import head_eigenvalue_density, head_eigenvalues, head_spectra
+from rmtbase.results.scores.figures._spectrum_and_width import spectrum_and_width
+from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
+from rmtbase.results.scores.figures._statistic_scatter import statistic_scatter
+from rmtbase.results.scores.figures._width_by_layer import width_by_layer
 
 UNIT = 0.5 * np.log(2 * np.pi * np.e)
 

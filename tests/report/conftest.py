@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import rmtbase
-from rmtbase.results.scores.page import render
+from rmtbase.results.scores import render
 from rmtbase.shown import shown
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plots"))  # the tiny model is drawn there, read here

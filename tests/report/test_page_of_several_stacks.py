@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from rmtbase.results import open_table
-from rmtbase.results.scores import circuit_scores, summarize_scores
-from rmtbase.results.scores.page import render
+from rmtbase.results.scores import circuit_scores, render, summarize_scores
 from rmtbase.tables import heads_present
 
 

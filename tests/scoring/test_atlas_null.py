@@ -8,7 +8,7 @@ import rmtbase
 from rmtbase.errors import TableError
 from rmtbase.montecarlo import CacheWarning
 from rmtbase.nulls import AtlasNull, Gaussian, GaussianNull, Table, atlas_case
-from rmtbase.results.scores.page import render
+from rmtbase.results.scores import render
 from rmtbase.tables import write_table
 from telling import Told
 

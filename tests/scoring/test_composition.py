@@ -10,7 +10,8 @@ from scipy.linalg import subspace_angles
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.models import Place, Site, Tensor, open_model
-from rmtbase.results.composition import composition, summarize_composition
+from rmtbase.results.composition import composition
+from rmtbase.results.composition.summary import summarize_composition
 
 
 def circuits(model, site, head):

@@ -10,8 +10,8 @@ from safetensors.numpy import save_file
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.results import open_table
-from rmtbase.results.signal import learned_modules, signal
-from rmtbase.results.signal._decisions import decisions_text
+from rmtbase.results.signal import signal
+from rmtbase.results.signal._decisions import decisions_text, learned_modules
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import Analytic
 from rmtbase.results import open_table
-from rmtbase.results.scores import summarize_elements
+from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._matrices import matrix_p_value_floors
 from rmtbase.statistics import (
     ELEMENT_STATISTICS,

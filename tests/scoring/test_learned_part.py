@@ -8,16 +8,9 @@ from scipy import stats
 
 from rmtbase.errors import CorruptFileError, ParameterError
 from rmtbase.models import open_model, token_names
-from rmtbase.results.signal import (
-    direction_tokens,
-    learned_part,
-    learned_part_of,
-    read_directions,
-    signal,
-    signal_rows,
-    spectral_signal,
-)
-from rmtbase.results.signal._direction_tokens import sides_in_stream
+from rmtbase.results.signal import learned_part, signal, signal_rows, spectral_signal
+from rmtbase.results.signal._direction_tokens import direction_tokens, read_directions, sides_in_stream
+from rmtbase.results.signal._learned_part import learned_part_of
 
 HEAD = (16, 120)
 

@@ -10,9 +10,9 @@ import rmtbase
 from rmtbase.models import open_model
 from rmtbase.nulls import Table
 from rmtbase.results.scores import summarize_scores
-from rmtbase.results.signal import Module, signal, signal_rows, summarize_signal
-from rmtbase.results.signal._decisions import decisions_text, left_out_of
-from rmtbase.results.signal.rows import signal_headline
+from rmtbase.results.signal import signal, signal_rows
+from rmtbase.results.signal._decisions import Module, decisions_text, left_out_of
+from rmtbase.results.signal.rows import signal_headline, summarize_signal
 from rmtbase.results.trajectory.schema import departure_steps
 from rmtbase.tables import NotTestable, headline, not_testable_words, plural
 

@@ -16,8 +16,8 @@ from rmtbase.linalg import appended_rows, singular_values
 from rmtbase.models import MatrixName, Place, difference, open_model
 from rmtbase.results import open_table
 from rmtbase.results.figures import figures
-from rmtbase.results.scores.figures import expert_z_heatmap
-from rmtbase.results.scores.page import render
+from rmtbase.results.scores import render
+from rmtbase.results.scores.figures._heatmaps import expert_z_heatmap
 from rmtbase.statistics import ELEMENT_STATISTICS, MOMENT_STATISTICS, element_sums
 from rmtbase.tables import to_pandas, write_table
 

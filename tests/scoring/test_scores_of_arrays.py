@@ -17,8 +17,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.nulls import Axes, Table
 from rmtbase.results import open_table
 from rmtbase.results.figures import figures
-from rmtbase.results.scores import summarize_scores
-from rmtbase.results.scores.page import render
+from rmtbase.results.scores import render, summarize_scores
 from rmtbase.tables import to_pandas, write_table
 
 N_LAYERS, N_HEADS, N_KEY_HEADS, D_HEAD, D_MODEL = 3, 4, 2, 8, 32

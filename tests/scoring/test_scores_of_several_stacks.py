@@ -12,8 +12,8 @@ import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import AnalyticNull
 from rmtbase.results import open_table
-from rmtbase.results.scores import circuit_scores, summarize_scores
-from rmtbase.results.scores._heads import circuits_of
+from rmtbase.results.scores import summarize_scores
+from rmtbase.results.scores._heads import circuit_scores, circuits_of
 from rmtbase.statistics import ELEMENT_STATISTICS, SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import CIRCUITS, heads_present, layer_names, shapes_of, to_pandas, write_table
 

@@ -14,10 +14,11 @@ from rmtbase.models import ONE_WAY, difference, open_model
 from rmtbase.nulls import Signs
 from rmtbase.results import open_table
 from rmtbase.results.diff import diff
-from rmtbase.results.signal import discoveries, learned_part_of, signal, signal_rows
+from rmtbase.results.signal import signal, signal_rows
 from rmtbase.results.signal._flipped_rest import _lanczos, flippable
+from rmtbase.results.signal._learned_part import learned_part_of
 from rmtbase.results.signal._sign_flips import NO_FLOOR, TIED, SignFlips
-from rmtbase.results.signal.rows import signal_groups, signal_headline
+from rmtbase.results.signal.rows import discoveries, signal_groups, signal_headline
 from rmtbase.results.signal.schema import NEED_A_LAW
 from rmtbase.tables import export, write_table
 

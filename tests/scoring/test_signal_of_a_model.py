@@ -8,8 +8,9 @@ from rmtbase.linalg import product_singular_values
 from rmtbase.models import ArrayModel, open_model
 from rmtbase.nulls import Gaussian
 from rmtbase.results import open_table
-from rmtbase.results.signal import discoveries, learned_part_of, signal, signal_rows, spectral_signal, summarize_signal
-from rmtbase.results.signal.rows import signal_groups
+from rmtbase.results.signal import signal, signal_rows, spectral_signal
+from rmtbase.results.signal._learned_part import learned_part_of
+from rmtbase.results.signal.rows import discoveries, signal_groups, summarize_signal
 from rmtbase.tables import CIRCUITS, export, write_table
 from telling import Told
 

@@ -13,8 +13,8 @@ from exhaustive import mostly_exhaustive
 from rmtbase.laws import parents
 from rmtbase.models import MatrixName, Place, open_model
 from rmtbase.results import open_table
-from rmtbase.results.scores import summarize_elements
 from rmtbase.results.scores._element_scores import elements_of, summarized
+from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._largest_elements import LargestElements, largest_elements
 from rmtbase.results.scores._super_weights import Tail, cannot_tell, super_weights
 from rmtbase.results.scores.schema import SUPER_WEIGHTS_SCHEMA

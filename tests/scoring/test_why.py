@@ -18,7 +18,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import Analytic, find_null
 from rmtbase.progress import SILENT
-from rmtbase.results.scores import QUESTIONS, TESTS, summarize_why, verdict
+from rmtbase.results.scores._why import QUESTIONS, TESTS, summarize_why, verdict
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
 from harness import uniform

@@ -8,9 +8,8 @@ import xarray as xr
 from rmtbase.errors import TableError
 from rmtbase.results import open_table
 from rmtbase.results.figures import figures
-from rmtbase.results.scores import summarize_scores
+from rmtbase.results.scores import render, summarize_scores
 from rmtbase.results.scores._heads import circuits_of
-from rmtbase.results.scores.page import render
 from rmtbase.results.scores.schema import heads_schema, null_schema
 from rmtbase.tables import CIRCUITS, validate
 

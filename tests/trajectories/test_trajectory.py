@@ -12,9 +12,9 @@ from rmtbase.errors import CheckpointError, MissingFileError, ParameterError, St
 from rmtbase.models import find_series
 from rmtbase.nulls import Axes, Gaussian
 from rmtbase.results import open_table
-from rmtbase.results.trajectory import StepName, joined, summarize_trajectory, until
-from rmtbase.results.trajectory._along_steps import one_step
-from rmtbase.results.trajectory._attributes import failures
+from rmtbase.results.trajectory import summarize_trajectory
+from rmtbase.results.trajectory._along_steps import joined, one_step, until
+from rmtbase.results.trajectory._attributes import StepName, failures
 from rmtbase.tables import write_table
 from telling import Told
 

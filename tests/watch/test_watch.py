@@ -18,7 +18,9 @@ from rmtbase.errors import NonFiniteError, ParameterError, TableError
 from rmtbase.models import open_model
 from rmtbase.nulls import Gaussian
 from rmtbase.results import open_table
-from rmtbase.results.trajectory import ALARM_LEVEL, Scoring, Spending, evidence, raised, summarize_trajectory
+from rmtbase.results.trajectory import summarize_trajectory
+from rmtbase.results.trajectory._alarm import ALARM_LEVEL, Spending, evidence, raised
+from rmtbase.results.trajectory._checkpoint_scores import Scoring
 from rmtbase.watch import WatchCallback, Watcher, WatchWarning
 
 SETTINGS = {

@@ -21,8 +21,7 @@ def demo(
     from rmtbase.nulls import Table, draws_for
     from rmtbase.report import print_report
     from rmtbase.results.outputs import Outputs
-    from rmtbase.results.scores import score
-    from rmtbase.results.scores.page import render
+    from rmtbase.results.scores import render, score
     from rmtbase.results.scores.report import as_json, report
     from rmtbase.tables import write_bytes, write_table
     from rmtbase.terminal.output import JSON, is_standard_output

@@ -70,7 +70,7 @@ def plot(
     from rmtbase.drawing.theme import as_theme
     from rmtbase.errors import OutputError, ParameterError
     from rmtbase.results import open_table
-    from rmtbase.results.trajectory.figures import animation, save_animation
+    from rmtbase.results.trajectory.figures._animation import animation, save_animation
     from rmtbase.terminal.output import JSON, is_standard_output, write_to_standard_output
     from rmtbase.terminal.streams import print_json, say_written
 

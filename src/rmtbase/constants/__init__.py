@@ -24,7 +24,7 @@ from typing import Any
 
 from rmtbase.constants._bibliography import Reference, bibliography, bibtex
 from rmtbase.constants._conditions import Conditions
-from rmtbase.constants._constant import KINDS_OF_ERROR, Constant, ConstantFunction, Release
+from rmtbase.constants._constant import KINDS_OF_ERROR, Constant, ConstantFunction
 from rmtbase.constants._digits import PrecisionError
 from rmtbase.constants._export import (
     as_identified,
@@ -49,19 +49,15 @@ __all__ = [
     "ConstantSet",
     "PrecisionError",
     "Reference",
-    "Release",
     "as_json",
-    "as_latex",
     "as_sentence",
     "bibliography",
     "bibtex",
     "constant_set",
     "constants",
-    "encloses",
     "find",
     "functions",
     "groups",
-    "set_named",
     "sets",
     "software",
 ]

@@ -1,6 +1,6 @@
 """Ensembles: how to draw. ``sample(key)`` makes one unbatched draw; the caller vmaps."""
 
-from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw, BidiagonalGaussianMatrix
+from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalGaussianMatrix
 from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
 from rmtbase.ensembles._ensemble import Draw, Ensemble, as_pytree
 from rmtbase.ensembles._fitted_matrix import LogisticMatrix, StudentTMatrix, logistic_matrix, student_t_matrix
@@ -10,7 +10,7 @@ from rmtbase.ensembles._grouped_query_product import GroupedQueryProduct, groupe
 from rmtbase.ensembles._independent_chain import IndependentChain, independent_chain
 from rmtbase.ensembles._initialized_matrix import InitializedMatrix, initialized_matrix
 from rmtbase.ensembles._initializers import INITIALIZERS, Initializer
-from rmtbase.ensembles._latent_attention import LatentAttention, LatentParts, latent_attention
+from rmtbase.ensembles._latent_attention import LatentAttention, latent_attention
 from rmtbase.ensembles._orthogonal_blocks import OrthogonalBlocks, orthogonal_blocks
 from rmtbase.ensembles._orthogonal_matrix import OrthogonalMatrix
 from rmtbase.ensembles._random_subspaces import RandomSubspaces, random_subspaces
@@ -33,7 +33,6 @@ __all__ = [
     "ENSEMBLES",
     "INITIALIZERS",
     "AxisPermutedHead",
-    "BidiagonalDraw",
     "BidiagonalGaussianMatrix",
     "DenseGaussianChain",
     "Draw",
@@ -41,9 +40,6 @@ __all__ = [
     "GroupedQueryProduct",
     "IndependentChain",
     "InitializedMatrix",
-    "Initializer",
-    "LatentAttention",
-    "LatentParts",
     "LogisticMatrix",
     "OrthogonalBlocks",
     "OrthogonalMatrix",
@@ -61,7 +57,6 @@ __all__ = [
     "initialized_matrix",
     "logistic_matrix",
     "low_rank_product",
-    "make_ensemble",
     "orthogonal_blocks",
     "random_subspaces",
     "residual_path",

@@ -56,7 +56,7 @@ class SiteSpectra(NamedTuple):
     prepared: Sequence[Any] | None = None
 
 
-def joined_spectra(parts: Sequence[SiteSpectra]) -> SiteSpectra:
+def _joined_spectra(parts: Sequence[SiteSpectra]) -> SiteSpectra:
     """Join the spectra of all heads of a site from parts."""
     return SiteSpectra(
         np.concatenate([part.singular_values for part in parts]),
@@ -401,7 +401,7 @@ def _sigma(r: Float[np.ndarray, "... _ rank"], width: int, least: float) -> Floa
 
 def _joined(parts: Sequence[Future[_Solved]]) -> _Solved:
     each = [part.result() for part in parts]
-    spectra = {circuit: joined_spectra([one.spectra[circuit] for one in each]) for circuit in each[0].spectra}
+    spectra = {circuit: _joined_spectra([one.spectra[circuit] for one in each]) for circuit in each[0].spectra}
     return _Solved(spectra, np.concatenate([one.orthogonal for one in each]))
 
 
@@ -417,7 +417,7 @@ def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: 
             axis=0,
         )
     present = model.heads_have_weights or np.all([sigma > 0 for sigma in spectra.sigmas], axis=0)
-    head = first_out_of_range(norms, present)
+    head = _first_out_of_range(norms, present)
     if head is not None:
         what = " ".join(f"‖{factor.symbol}‖" for factor in circuit.factors)
         norm = "product of norms" if len(circuit.factors) > 1 else "norm"
@@ -426,7 +426,7 @@ def _require_range(model: WeightMatrices, site: int, circuit: Circuit, spectra: 
         raise model.refused(site, head, f"{what} {beyond or f'= {norms[head]:.2g}'}", expected)
 
 
-def first_out_of_range(norms: Float[np.ndarray, " head"], present: Bool[np.ndarray, " head"] | bool) -> int | None:
+def _first_out_of_range(norms: Float[np.ndarray, " head"], present: Bool[np.ndarray, " head"] | bool) -> int | None:
     """Find the first of the heads ``present`` whose spectral statistics cannot be held in float64.
 
     No eigenvalue exceeds Π‖W‖_F²; if W_Q and W_K are orthogonal to each other, rounding leaves less than 1e-16 of that.

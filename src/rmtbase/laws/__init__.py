@@ -26,12 +26,7 @@ from rmtbase.laws._element._adamw import AdamWNoise
 from rmtbase.laws._element._contaminated_normal import ContaminatedNormal
 from rmtbase.laws._element._element_average import element_average, nearest_neighbour_entropy, nearest_neighbour_kl
 from rmtbase.laws._element._element_histogram import histogram_entropy, histogram_kl
-from rmtbase.laws._element._normal_sample import (
-    SampleStatisticLaw,
-    gaussian_sample_statistic,
-    normal_entropy,
-    normal_kl,
-)
+from rmtbase.laws._element._normal_sample import gaussian_sample_statistic, normal_entropy, normal_kl
 from rmtbase.laws._element._pearson_bound import TwoPoint, pearson_bound, pearson_distance, unimodal_bound
 from rmtbase.laws._element._product_element import ProductElement, product_element
 from rmtbase.laws._exact._haar_trace import HaarTrace
@@ -66,21 +61,17 @@ from rmtbase.laws._weibull._closure import WeibullClosure, weibull_closure
 from rmtbase.laws._weibull._null import (
     LargeSampleLaw,
     WeibullNull,
-    WeibullProductNull,
     WeibullScore,
     weibull_body_tail_gap,
     weibull_null,
     weibull_product_null,
 )
 from rmtbase.laws._weibull._plot import NoiseOptimum, weibull_noise_optimum, weibull_plot_noise, weibull_quantile_noise
-from rmtbase.laws._weibull._projections import WeibullProjection, weibull_maximum_likelihood, weibull_moment_match
+from rmtbase.laws._weibull._projections import weibull_maximum_likelihood, weibull_moment_match
 
 __all__ = [
-    "BINS",
     "NULL_STATISTICS",
-    "PROBABILITIES",
     "AdamWNoise",
-    "BesselEdge",
     "ChainKeywords",
     "ContaminatedNormal",
     "DimensionPolynomial",
@@ -106,22 +97,15 @@ __all__ = [
     "RankOneSpike",
     "ResidualPath",
     "ResidualUpdate",
-    "SampleStatisticLaw",
     "TraceMoments",
     "TracyWidom",
     "TwoPoint",
     "WeibullAnchor",
     "WeibullClosure",
     "WeibullNull",
-    "WeibullProductNull",
-    "WeibullProjection",
     "WeibullScore",
-    "describe",
     "eigenvalue_displacement",
-    "element_average",
     "element_null",
-    "gaussian_sample_statistic",
-    "histogram_edges",
     "histogram_entropy",
     "histogram_kl",
     "largest_eigenvalue",
@@ -139,27 +123,16 @@ __all__ = [
     "parents",
     "participation_ratio",
     "pearson_bound",
-    "pearson_distance",
     "product_element",
     "product_element_null",
-    "residual_trace_moment",
     "residual_trace_moments",
-    "self_normalization",
     "smallest_eigenvalue",
-    "trace_covariance",
     "trace_cumulant",
-    "trace_cumulants",
     "trace_moment",
     "trace_moment_polynomial",
-    "unimodal_bound",
     "weibull_anchor",
     "weibull_body_tail_gap",
     "weibull_closure",
-    "weibull_maximum_likelihood",
-    "weibull_moment_match",
     "weibull_noise_optimum",
     "weibull_null",
-    "weibull_plot_noise",
-    "weibull_product_null",
-    "weibull_quantile_noise",
 ]

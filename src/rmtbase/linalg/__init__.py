@@ -2,7 +2,6 @@
 
 from rmtbase.linalg._arithmetic import arithmetic
 from rmtbase.linalg._factored import (
-    Triangles,
     core_of_triangles,
     core_singular_values,
     product_core,
@@ -39,24 +38,4 @@ from rmtbase.linalg._solver import (
 from rmtbase.linalg._solver_choice import MICROSECONDS, SolverChoice, fastest_solver, is_measured, measured_solver
 from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
 
-__all__ = [
-    "DEVICE_SOLVERS",
-    "GRAM_CONDITION",
-    "HOST_SOLVERS",
-    "MICROSECONDS",
-    "PRECISIONS",
-    "SOLVERS",
-    "SolverChoice",
-    "Triangles",
-    "arithmetic",
-    "available_cores",
-    "core_of_triangles",
-    "core_singular_values",
-    "device_singular_values",
-    "product_singular_values",
-    "reproducible_jax",
-    "single_threaded_blas",
-    "singular_values",
-    "triangle",
-    "triangles",
-]
+__all__ = ["arithmetic", "available_cores", "product_singular_values", "singular_values"]

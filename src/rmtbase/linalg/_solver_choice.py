@@ -44,7 +44,7 @@ class SolverChoice(NamedTuple):
     """Solver and the reason for its choice.
 
     Attributes:
-        name: one of :data:`~rmtbase.linalg.SOLVERS`.
+        name: one of ``linalg.SOLVERS``.
         reason: in words, with the times and the condition number.
     """
 

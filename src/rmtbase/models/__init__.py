@@ -8,9 +8,9 @@ from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._demo import demo_revisions
 from rmtbase.models._difference import ONE_WAY, Difference, difference
 from rmtbase.models._expressions import Expression, Gained, Product, Rows, Scaled, Stacked, Tensor, take_rows
-from rmtbase.models._head_shape import HeadShape, head_shape
+from rmtbase.models._head_shape import head_shape
 from rmtbase.models._hub import KnownModel, known_models
-from rmtbase.models._inspection import Alike, Inspection, inspect_model
+from rmtbase.models._inspection import Inspection, inspect_model
 from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._layouts import COMPONENTS, EXPERT_COMPONENTS, FUSED_COMPONENTS, split_qkv
 from rmtbase.models._model import Model
@@ -21,38 +21,22 @@ from rmtbase.models._vocabulary import token_names
 from rmtbase.models._weight_matrices import WeightMatrices
 
 __all__ = [
-    "COMPONENTS",
-    "Alike",
     "ArrayModel",
-    "Checkpoint",
     "Difference",
     "Expression",
-    "Gained",
-    "HeadShape",
-    "Inspection",
     "KnownModel",
-    "MatrixName",
     "Model",
     "Place",
-    "Product",
-    "Revision",
-    "Rows",
-    "Scaled",
     "Series",
     "Site",
-    "Stacked",
     "Tensor",
     "WeightMatrices",
     "demo_revisions",
-    "difference",
     "find_series",
-    "head_shape",
-    "inspect_model",
     "known_models",
     "open_model",
     "require_model",
     "split_qkv",
     "supported_architectures",
     "take_rows",
-    "token_names",
 ]

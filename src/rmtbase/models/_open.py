@@ -142,7 +142,7 @@ def open_model(
             Python that make the sites.
         fold: what to fold into queries, keys and values: some of ``"biases"`` and ``"norms"``; see :meth:`Model.fold`.
         minus: a model of the same architecture and sizes that is subtracted, matrix by matrix: an opened model, or
-            whatever this function opens; see :func:`rmtbase.models.difference`. ``fold`` applies to both.
+            whatever this function opens. ``fold`` applies to both.
         proof: whether ``score``, ``signal``, ``composition`` and ``trajectory`` first prove what was read, if torch and
             transformers are installed: q·k in the model's own forward pass, with its weights and fresh noise as input,
             must equal xᵀ W_QK x′ for the weights read, up to rounding. A note says that it was proved, or why not.

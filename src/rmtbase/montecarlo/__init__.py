@@ -14,12 +14,7 @@ from rmtbase.montecarlo._cache import (
 from rmtbase.montecarlo._chunks import Chunk, Chunks
 from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, tile_size
 from rmtbase.montecarlo._compute import compute_chunk
-from rmtbase.montecarlo._elements import (
-    ElementChunk,
-    ElementEnsemble,
-    draw_elements,
-    element_edges,
-)
+from rmtbase.montecarlo._elements import draw_elements, element_edges
 from rmtbase.montecarlo._head_resamples import (
     entry_statistics,
     flip_statistics,
@@ -32,9 +27,7 @@ from rmtbase.montecarlo._machine import in_order
 from rmtbase.montecarlo._plan import Case, Plan, make_plan, read_plan
 from rmtbase.montecarlo._run import dask_workers, draw_chunks, plan_status, run_in_memory, run_plan
 from rmtbase.montecarlo._simulations import (
-    GaussianMatrixSample,
     GroupedQuerySample,
-    HeadCorrelation,
     HeadSample,
     simulate_gaussian_matrix,
     simulate_grouped_query,
@@ -46,38 +39,14 @@ from rmtbase.montecarlo._store import Store, open_store
 
 __all__ = [
     "CacheWarning",
-    "CachedTable",
     "Case",
-    "Chunk",
-    "Chunks",
-    "ElementChunk",
-    "ElementEnsemble",
-    "GaussianMatrixSample",
-    "GroupedQuerySample",
-    "HeadCorrelation",
-    "LatentAttentionSample",
     "Plan",
     "SpectrumChunk",
-    "Store",
     "baseline",
-    "baseline_plan",
-    "cache_folder",
-    "cached_baseline",
-    "case_key",
-    "choose_solver",
-    "compute_chunk",
     "draw_chunks",
-    "draw_elements",
-    "draw_keys",
     "draw_spectra",
     "element_baseline",
-    "element_edges",
     "make_plan",
-    "open_store",
     "read_plan",
-    "run_in_memory",
     "run_plan",
-    "simulate_gaussian_matrix",
-    "simulate_grouped_query",
-    "time_solver",
 ]

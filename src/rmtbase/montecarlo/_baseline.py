@@ -147,8 +147,7 @@ def element_baseline(
         progress: receives the number of finished draws.
 
     Returns:
-        A table of ``kind`` elements with dims case, statistic, probability, bin, edge and draw; see
-        :data:`rmtbase.tables.ELEMENTS_SCHEMA`.
+        A table of ``kind`` elements with dims case, statistic, probability, bin, edge and draw.
 
     Raises:
         ParameterError: as :func:`draw_elements`; also for fewer than two draws, or no case.

@@ -70,7 +70,7 @@ def compute_chunk(
     Returns:
         For spectra, ``statistic`` (statistic, draw), ``eigenvalue`` (rank, draw), descending, and ``norm_squared``
         (factor, draw), each factor at σ = 1, raw. For elements, ``statistic`` (statistic, draw), in the order of
-        :data:`rmtbase.tables.ELEMENT_FORMULAS`, and ``histogram`` (bin, draw), int64.
+        ``tables.ELEMENT_FORMULAS``, and ``histogram`` (bin, draw), int64.
 
         Eigenvalues that are rounding noise (s_k ≤ r ε s_1, as in deep residual paths) are NaN, and so are the
         statistics :data:`OF_THE_SMALLEST` of such a draw; they do not affect the other statistics.

@@ -80,7 +80,7 @@ class ElementChunk(NamedTuple):
 
     Attributes:
         start: index of the first draw.
-        statistics: (draw, statistic), in the order of :data:`rmtbase.tables.ELEMENT_FORMULAS`.
+        statistics: (draw, statistic), in the order of ``tables.ELEMENT_FORMULAS``.
         histogram: number of elements in each bin, (draw, bin).
     """
 
@@ -118,8 +118,7 @@ def draw_elements(
     Each matrix is drawn and reduced in blocks of rows, ``block`` elements or one row if that is longer, in one compiled
     function. The result depends only on (seed, case, draw). Compared with the statistics of the whole matrix, counts
     and extremes are equal (except for an element within rounding of a bin's edge), moments agree to 1e-12 of their
-    scale, and the Weibull fit agrees to a relative 1e-6, usually 1e-8
-    (:func:`rmtbase.statistics.weibull_fit_of_bins`).
+    scale, and the Weibull fit agrees to a relative 1e-6, usually 1e-8 (``statistics.weibull_fit_of_bins``).
 
     Memory does not grow with the draws. As many matrices as cores are drawn at a time, each with its factors and some
     10 MB; the results of a chunk take 8 bytes for each statistic and bin of its draws.

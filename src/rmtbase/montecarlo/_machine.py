@@ -39,7 +39,7 @@ _COMPILED = (
     "jax_enable_pgle",
 )
 """JAX settings that change bits and that rmtbase does not set; precision, promotion and generator are set for every
-draw by :func:`rmtbase.linalg.reproducible_jax`."""
+draw by ``linalg.reproducible_jax``."""
 
 _HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|dump_|hlo_profile)\w*=?")
 """XLA options that change no bit: the number of virtual devices, and dumps and profiles for people to read."""

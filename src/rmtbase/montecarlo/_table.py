@@ -63,13 +63,12 @@ def make_table(source: DrawSource, numerics: Mapping[str, Any], self_normalize: 
         source: the draws.
         numerics: the run's record of solvers and machine.
         self_normalize: whether a table of spectra is for a null. It then has each draw's own estimate of its scale, and
-            the quantiles of the eigenvalues divided by it, and for a chain the bins of
-            :func:`rmtbase.laws.histogram_edges`. A baseline table always has these.
+            the quantiles of the eigenvalues divided by it, and for a chain the bins of ``laws.histogram_edges``. A
+            baseline table always has these.
 
     Returns:
-        A baseline table (``kind`` baseline, :data:`rmtbase.tables.BASELINE_SCHEMA`) if the plan's ensemble is
-        low_rank_product, a table of spectra (``kind`` spectra, :data:`rmtbase.tables.SPECTRA_SCHEMA`) for any other; a
-        table of elements (``kind`` elements, :data:`rmtbase.tables.ELEMENTS_SCHEMA`) if the plan measures elements.
+        A table of ``kind`` baseline if the plan's ensemble is low_rank_product, of ``kind`` spectra for any other, and
+        of ``kind`` elements if the plan measures elements.
     """
     plan = source.plan
     record = numerics_record(

@@ -9,12 +9,9 @@ from rmtbase.nulls._head_null import (
     EDGE_LEVEL,
     ENTRIES_IN_WORDS,
     SMALLEST_P_VALUE,
-    HeadNull,
     Heads,
     HeadScores,
     NullModel,
-    ScoredHeads,
-    SharedNull,
     chain_scale,
     distance_from_moments,
     head_shape,
@@ -23,7 +20,7 @@ from rmtbase.nulls._head_null import (
 from rmtbase.nulls._initialization import KURTOSIS, initialization_note
 from rmtbase.nulls._joint_null import ANGLE_STATISTICS, HeadParts, JointNull, angle_statistics
 from rmtbase.nulls._kurtosis import Kurtosis
-from rmtbase.nulls._kurtosis_null import LARGEST_KURTOSIS, KurtosisNull, kurtosis_range, mean_kurtosis, own_kurtosis
+from rmtbase.nulls._kurtosis_null import LARGEST_KURTOSIS, kurtosis_range, mean_kurtosis, own_kurtosis
 from rmtbase.nulls._latent_null import LatentNull
 from rmtbase.nulls._moved import without_kurtosis
 from rmtbase.nulls._names import NULLS, find_null
@@ -34,35 +31,14 @@ from rmtbase.nulls._resampler import Axes, Resampler, Signs
 
 __all__ = [
     "LARGEST_KURTOSIS",
-    "NULLS",
-    "STEP",
     "Analytic",
-    "AnalyticNull",
-    "AtlasNull",
     "Axes",
     "Gaussian",
-    "GaussianNull",
-    "HeadNull",
-    "HeadScores",
-    "HeadShape",
-    "Heads",
     "Kurtosis",
-    "KurtosisNull",
-    "LatentNull",
     "Null",
     "NullModel",
-    "ScoredHeads",
-    "SharedNull",
     "Signs",
     "Table",
-    "atlas_case",
-    "atlas_path",
-    "count_bound",
-    "draws_for",
     "find_null",
-    "kept_ranks",
     "kurtosis_range",
-    "mean_kurtosis",
-    "null_of_file",
-    "self_normalized_sample",
 ]

@@ -49,8 +49,8 @@ class AtlasNull(SharedNull):
     level p), however many heads there are. The statistics of one draw stay together only in the kept largest distances,
     from which the omnibus p-value comes. The numbers of a case need code of the same version: the rows are in the
     order of ``SPECTRAL_STATISTICS`` and ``PROBABILITIES`` (checked), the distances were centred on the scale
-    of :func:`rmtbase.statistics.on_distance_scale`, outliers are counted at ``EDGE_LEVEL``, one of the
-    probabilities, and the density lies in the bins of :func:`rmtbase.laws.histogram_edges`, which are computed again
+    of ``statistics.on_distance_scale``, outliers are counted at ``EDGE_LEVEL``, one of the
+    probabilities, and the density lies in the bins of ``laws.histogram_edges``, which are computed again
     from the laws.
 
     Cache: values computed from the case (``mean``, ``std``, ``quantile``, ``edge_quantiles``) are kept as long as the
@@ -59,7 +59,7 @@ class AtlasNull(SharedNull):
 
     Attributes:
         dims: (d_model, d_head, d_model).
-        case: case of the atlas, :data:`rmtbase.tables.ATLAS_SCHEMA` without its first dimension.
+        case: case of the atlas, ``tables.ATLAS_SCHEMA`` without its first dimension.
         source: the atlas, in words.
 
     Raises:

@@ -196,7 +196,7 @@ class HeadNull(ABC):
     @cached_property
     @abstractmethod
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
-        """Null quantiles at :data:`rmtbase.laws.PROBABILITIES`."""
+        """Null quantiles at ``laws.PROBABILITIES``."""
 
     @cached_property
     @abstractmethod

@@ -30,9 +30,9 @@ class LatentNull:
     """Null of heads of latent attention, from joint draws of their five factors: a :class:`rmtbase.nulls.NullModel`.
 
     The spectrum of a head depends on its shape and on the ``rope_ratio`` of its own estimates, see
-    :class:`rmtbase.ensembles.LatentAttention`. Every draw is made at the ratios e^(j/16) around those of the heads. Its
+    ``ensembles.LatentAttention``. Every draw is made at the ratios e^(j/16) around those of the heads. Its
     statistics are interpolated to the ratio of each head by cubics in ln ratio, on the scale of
-    :func:`rmtbase.statistics.on_distance_scale`.
+    ``statistics.on_distance_scale``.
 
     Heads of a layer share W_DQ, W_DKV and W_KR: each p-value is valid by itself, but they depend on each other.
 

@@ -26,7 +26,7 @@ def cached_null(
 
     Entries that are not normal are drawn element by element.
 
-    A file of the cache is read and checked once in a process, see :func:`rmtbase.nulls.null_of_file`.
+    A file of the cache is read and checked once in a process, see ``nulls.null_of_file``.
 
     Args:
         dims: (d_model, d_head, d_model) for W_QK, or the dims of a chain or of one factor.

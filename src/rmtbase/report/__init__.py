@@ -2,4 +2,4 @@
 
 from rmtbase.report._rows import UNTESTED, Column, Heading, Item, Rows, Verbatim, number_text, print_report
 
-__all__ = ["UNTESTED", "Column", "Heading", "Item", "Rows", "Verbatim", "number_text", "print_report"]
+__all__ = ["Column", "Heading", "Item", "Rows"]

@@ -33,7 +33,7 @@ KINDS = {
 """The folder of each kind of file. A new kind is a new folder and a line here.
 
 A folder has ``measure.py``, ``schema.py`` (which registers the kind), ``rows.py``, ``figures`` with
-``figure_recipes`` and ``command.py`` with ``COMMAND``. Its ``__init__`` exports what other kinds of result may use.
+``figure_recipes`` and ``command.py`` with ``COMMAND``. Its ``__init__`` exports what users call.
 """
 
 

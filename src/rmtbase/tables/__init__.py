@@ -1,7 +1,6 @@
 """Tables: schema, units, provenance and atomic netCDF files. Only this package writes permanent files."""
 
 from rmtbase.tables._circuits import CIRCUITS, QK, Circuit, Factor, circuit_of
-from rmtbase.tables._csv import csv_text
 from rmtbase.tables._digest import with_checksums
 from rmtbase.tables._draws_schema import (
     ATLAS_SCHEMA,
@@ -51,38 +50,21 @@ from rmtbase.tables._writing import (
 )
 
 __all__ = [
-    "ATLAS_SCHEMA",
-    "BASELINE_SCHEMA",
-    "CIRCUITS",
-    "COORDINATES",
-    "ELEMENTS_SCHEMA",
-    "ELEMENT_FORMULAS",
     "EVERY_FILE",
     "KINDS",
     "SCHEMA_VERSION",
-    "SPECTRA_SCHEMA",
-    "Circuit",
-    "Factor",
     "Kind",
-    "NotTestable",
-    "Outline",
     "Schema",
     "Variable",
-    "csv_text",
     "describe",
     "export",
     "heads_present",
-    "open_atlas_file",
-    "open_baseline",
     "open_table",
     "provenance",
     "register",
     "software_version",
     "software_versions",
-    "sweep",
     "to_pandas",
-    "validate",
-    "with_checksums",
     "write_bytes",
     "write_table",
 ]

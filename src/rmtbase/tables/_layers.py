@@ -49,7 +49,7 @@ def matrices_present(matrices: xr.Dataset) -> Bool[np.ndarray, "layer *expert co
 def shapes_of(scores: xr.DataTree) -> list[tuple[int, ...]]:
     """List the different shapes of the matrices of heads, in the order of their nulls.
 
-    A shape is (d_query, d_head, d_key) for W_QK; :attr:`rmtbase.tables.Circuit.dims` names the sizes for any circuit.
+    A shape is (d_query, d_head, d_key) for W_QK; ``tables.Circuit.dims`` names the sizes for any circuit.
     """
     circuit, heads, null = circuit_of(scores.attrs), scores["heads"].to_dataset(), scores["null"].to_dataset()
     if "layer_shape" in null:

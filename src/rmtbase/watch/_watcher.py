@@ -16,18 +16,12 @@ import xarray as xr
 
 from rmtbase.errors import CheckpointError, ParameterError, RmtbaseWarning
 from rmtbase.models import Model, open_model
-from rmtbase.results.trajectory import (
-    ALARM_LEVEL,
-    Scoring,
-    StepName,
-    earlier_file,
-    joined,
-    spending_of,
-    summarize_trajectory,
-    until,
-    with_alarm,
-    without_alarm,
-)
+from rmtbase.results.trajectory import summarize_trajectory
+from rmtbase.results.trajectory._alarm import ALARM_LEVEL, spending_of, with_alarm, without_alarm
+from rmtbase.results.trajectory._along_steps import joined, until
+from rmtbase.results.trajectory._attributes import StepName
+from rmtbase.results.trajectory._checkpoint_scores import Scoring
+from rmtbase.results.trajectory.measure import earlier_file
 from rmtbase.results.trajectory.schema import STEP
 from rmtbase.tables import groups_of, require_writable, write_table
 
@@ -48,9 +42,8 @@ class Watcher:
     file is complete after each look, so that a killed run keeps all earlier looks. A run that is resumed from an
     earlier step continues the file, and replaces the looks beyond that step.
 
-    The alarm names the heads that differ from random heads, at a level that holds over all looks: see
-    :func:`rmtbase.results.trajectory.with_alarm`. When too little of the level is left to name a lone head, however
-    much it differs from random heads, a :class:`WatchWarning` is given.
+    The alarm names the heads that differ from random heads, at a level that holds over all looks. When too little of
+    the level is left to name a lone head, however much it differs from random heads, a :class:`WatchWarning` is given.
 
     Args:
         output: file of the trajectory. An existing trajectory is continued.

@@ -21,7 +21,7 @@ _STEP, _REACH = 1.0 / 16.0, 37.0  # trapezoidal rule in the normal score, down t
 class HardEdgeLaw(ExtremeLaw):
     """Law of the smallest eigenvalue where the second smallest dimension exceeds the smallest by ν < 16.
 
-    It is the law of the Bessel edge (:class:`rmtbase.laws.BesselEdge`) in a coordinate of ln λ, to second order:
+    It is the law of the Bessel edge (``laws.BesselEdge``) in a coordinate of ln λ, to second order:
     P(value ≤ λ) = Φ(score(ln λ)), with the score derived in ``rmtbase/laws/_edge/_hard_edge_coordinate.py``. The
     probability falls as λ^((ν + 1)/2) towards zero, so E value^-p is finite only for p < (ν + 1)/2.
     """

@@ -217,7 +217,7 @@ def weibull_product_null(
     """Return the law of :func:`rmtbase.statistics.weibull_fit` for the N = d_model² elements of one W_QK = W_Qᵀ W_K.
 
     Each statistic is its limit plus the average of an influence function IF over the elements. Elements in the same row
-    or column share its |q|², and other elements share nothing, so (as for :func:`rmtbase.laws.element_average`)
+    or column share its |q|², and other elements share nothing, so (as for ``laws.element_average``)
 
         variance = [Var IF(w) + 2 (d_model - 1) Var E(IF(w) | |q|²)] / N.
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.results.scores import attention_class, require_scores
+from rmtbase.results.scores._heads import require_scores
+from rmtbase.results.scores._scores_tree import attention_class
 from rmtbase.tables import layer_names
 
 EXPERT = "expert_"

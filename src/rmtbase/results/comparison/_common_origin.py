@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from rmtbase.parameters import require_positive_integer
 from rmtbase.results.comparison._two_models import PERMUTATIONS, same_places
-from rmtbase.results.scores import require_scores
+from rmtbase.results.scores._heads import require_scores
 from rmtbase.shown import in_one_line
 from rmtbase.tables import heads_present
 

@@ -24,7 +24,7 @@ from rmtbase.results.comparison._classes import (
     significant_class,
 )
 from rmtbase.results.comparison._training_budget import Training
-from rmtbase.results.scores import require_scores
+from rmtbase.results.scores._heads import require_scores
 from rmtbase.statistics import benjamini_hochberg
 from rmtbase.tables import matrices_present
 

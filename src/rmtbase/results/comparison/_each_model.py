@@ -38,7 +38,7 @@ class ComparedModel:
     Attributes:
         name: its name in the comparison.
         scores: its scores tree.
-        diagnosis: its :func:`rmtbase.results.comparison.diagnose`; None if its scores have no Weibull fits.
+        diagnosis: what ``diagnose`` returns for it; None if its scores have no Weibull fits.
         training: settings of its training, if known.
         untrained: whether it has initial weights; None if that was not stated.
         trajectory: the trajectory whose last step is ``scores``; None if there is none.

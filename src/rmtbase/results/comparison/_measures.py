@@ -12,7 +12,7 @@ from jaxtyping import Float
 from rmtbase.results.comparison._classes import SELECTION, TRANSMISSION
 from rmtbase.results.comparison._diagnose import WEIBULL, matrices_of, of_matrices, weibull_scales, weight_matrices
 from rmtbase.results.comparison._two_models import head_units
-from rmtbase.results.scores import require_scores
+from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.trajectory.schema import FOR_GOOD, STEP, scores_at
 from rmtbase.tables import groups_of
 

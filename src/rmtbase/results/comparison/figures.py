@@ -31,8 +31,8 @@ from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, legend_of_
 from rmtbase.drawing.not_testable import NOT_TESTABLE, dot_cells, hatch_cells
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
-from rmtbase.results.scores.figures import draw_published_band
-from rmtbase.results.trajectory.figures import step_axis
+from rmtbase.results.scores.figures._statistic_by_layer import draw_published_band
+from rmtbase.results.trajectory.figures._along_steps import step_axis
 
 _LONGEST = 24  # most characters of a model's name on an axis
 _LONGEST_OF_GROUP = 16  # most characters of a group's name on an axis
@@ -50,8 +50,7 @@ def component_shapes(
 
     Args:
         comparison: a comparison tree.
-        published: whether to draw the published band of shapes as well,
-            :data:`rmtbase.results.scores.figures.PUBLISHED_BAND`.
+        published: whether to draw the published band of shapes as well.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw a legend below the axes.

@@ -32,7 +32,7 @@ from rmtbase.results.comparison._shape_band import shape_band
 from rmtbase.results.comparison._training_budget import Training
 from rmtbase.results.comparison._two_models import PERMUTATIONS, compare_two
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
-from rmtbase.results.scores import require_scores
+from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.trajectory.schema import STEP, scores_at
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import SCHEMA_VERSION, describe, groups_of, provenance, software_version
@@ -56,9 +56,7 @@ def compare(
     Args:
         models: scores or trajectories, by the name of each model in the comparison. A trajectory is compared at its
             last step; groups of trajectories are also compared at every step that all of them have.
-        groups: names of models by the name of their group. All groups are compared by
-            :func:`rmtbase.results.comparison.between_groups`, and every pair by
-            :func:`rmtbase.results.comparison.compare_groups`.
+        groups: names of models by the name of their group. All groups are compared together, and every pair.
         training: training settings of the models for which they are known.
         initial: names of the models before training; if None, those in which no head differs from the null.
         published: whether to add the twelve published models of arXiv:2605.18898.
@@ -105,9 +103,9 @@ def compare(
         tree["/components"] = components_table(compared, seed)
         tree["/findings"] = _findings(compared, tree["/models"], seed, warnings)
     if len(compared) > 1:
-        tree["/pairs"] = pairs_table(compared, permutations, seed, progress, warnings)
+        tree["/pairs"] = _pairs_table(compared, permutations, seed, progress, warnings)
         if "/components" in tree:
-            tree["/drifts"] = drifts_table(compared)
+            tree["/drifts"] = _drifts_table(compared)
     if groups:
         tree |= grouped_tables(compared, groups, paired, permutations, seed, progress, warnings)
     if published:
@@ -179,7 +177,7 @@ def _plain(prefix: str, result: Any) -> dict[str, Any]:
     return {name: value for name, value in named.items() if name in COMPARISON_SCHEMA["/findings"]}
 
 
-def pairs_table(
+def _pairs_table(
     models: Sequence[ComparedModel], permutations: int, seed: int, progress: Progress, warnings: list[str]
 ) -> xr.Dataset:
     """Test every pair for a common origin and for differing heads; reasons for missing tests go into ``warnings``."""
@@ -217,7 +215,7 @@ def pairs_table(
     return xr.Dataset(variables, {"pair": _names(pairs), "statistic": statistics})
 
 
-def drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
+def _drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
     """Compute the mean Δk of each component from the first to the second model of each pair of the same sizes."""
     pairs, components = list(combinations(models, 2)), all_components(models)
     names = ("drift", "standard_error", "p_value")

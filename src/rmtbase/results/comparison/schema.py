@@ -239,7 +239,7 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
 ``/components``, ``/published`` and parts of ``/findings`` are optional."""
 
 
-def models_named(groups: Mapping[str, xr.Dataset]) -> Fault:
+def _models_named(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Check that components, members and pairs belong to the models of ``/models``."""
     models = set(groups["/models"]["model"].values.tolist())
     for group, names in (("/components", ("model",)), ("/members", ("model",)), ("/pairs", ("first", "second"))):
@@ -250,13 +250,13 @@ def models_named(groups: Mapping[str, xr.Dataset]) -> Fault:
     return None
 
 
-COMPARISON = register(
+register(
     Kind(
         "comparison",
         {"": {}, **COMPARISON_SCHEMA},
         EVERY_FILE,
         {"warnings": JSON_LIST},
         frozenset({*COMPARISON_SCHEMA} - {"/models"}),
-        relations=(models_named,),
+        relations=(_models_named,),
     )
 )

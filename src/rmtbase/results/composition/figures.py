@@ -30,7 +30,7 @@ from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.composition.summary import ComposedPair, summarize_composition
 
-MOST_EDGES = 120
+_MOST_EDGES = 120
 """Largest number of pairs in a graph: the strongest of those that survive."""
 
 _READS = {"q": "queries", "k": "keys", "v": "values"}
@@ -105,7 +105,7 @@ def composition_graph(
     """Draw the pairs of heads that compose beyond chance as lines from the earlier head up to the later one.
 
     Each kind has its own colour and line style, and bends to its own side; the larger z, the thicker the line. If there
-    are more than :data:`MOST_EDGES` pairs, only the strongest are drawn, and the title says so.
+    are more than 120 pairs, only the strongest are drawn, and the title says so.
 
     Args:
         table: the dataset of ``rmtbase.results.composition.composition``.
@@ -124,7 +124,7 @@ def composition_graph(
     ax, theme = themed_axes(ax, theme, table)
     rows = _rows(table)
     place = dict(zip(table["later"].values.tolist(), zip(*rows, strict=True), strict=True))
-    drawn = sorted(summary.surviving, key=lambda pair: -pair.z_score)[:MOST_EDGES]
+    drawn = sorted(summary.surviving, key=lambda pair: -pair.z_score)[:_MOST_EDGES]
     bound_up = {name for pair in drawn for name in (pair.earlier, pair.later)}
     strength = _strength(drawn)
     for k, kind in enumerate(table["kind"].values.tolist()):

@@ -72,7 +72,7 @@ COMPOSITION_SCHEMA: dict[str, Variable] = {
 """Variables of a file of compositions, with one entry for each kind and each two heads."""
 
 
-def same_heads(groups: Mapping[str, xr.Dataset]) -> Fault:
+def _same_heads(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Check that both dimensions of pairs are over the same heads."""
     table = groups[""]
     for name in ("", "_layer", "_head", "_stack"):
@@ -84,12 +84,12 @@ def same_heads(groups: Mapping[str, xr.Dataset]) -> Fault:
     return None
 
 
-COMPOSITION = register(
+register(
     Kind(
         "composition",
         {"": {**COMPOSITION_SCHEMA, "kind": replace(COORDINATES["kind"], domain=_KINDS)}},
         EVERY_FILE | {"model": TEXT, "null": TEXT},
         {"revision": TEXT, "family": TEXT} | dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
-        relations=(same_heads,),
+        relations=(_same_heads,),
     )
 )

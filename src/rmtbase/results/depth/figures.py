@@ -19,7 +19,7 @@ from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ResidualPath, ResidualUpdate
 
-DEPTHS_SHOWN = (1, 4, 10, 20)
+_DEPTHS_SHOWN = (1, 4, 10, 20)
 """Depths whose laws are drawn in addition to the nearest one."""
 
 _LAWS = {"path": ResidualPath, "update": ResidualUpdate}
@@ -82,7 +82,7 @@ def depth_spectrum(
     table: xr.Dataset,
     layer: int | None = None,
     component: str | None = None,
-    depths: Sequence[int] = DEPTHS_SHOWN,
+    depths: Sequence[int] = _DEPTHS_SHOWN,
     *,
     ax: Axes | None = None,
     theme: Theme | str = "light",

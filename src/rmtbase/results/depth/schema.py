@@ -54,7 +54,7 @@ EFFECTIVE_DEPTH_SCHEMA: dict[str, Variable] = {
 """Variables of a file of effective depths, with one entry for each weight matrix of a model."""
 
 
-EFFECTIVE_DEPTH = register(
+register(
     Kind(
         "effective_depth",
         {"": EFFECTIVE_DEPTH_SCHEMA},

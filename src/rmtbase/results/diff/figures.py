@@ -16,7 +16,7 @@ from rmtbase.drawing.layout import FigureRecipe, FigureStyle, panels
 from rmtbase.drawing.not_testable import legend_of_marks
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
-from rmtbase.results.scores.figures import add_cells, components_axis
+from rmtbase.results.scores.figures._heatmaps import add_cells, components_axis
 from rmtbase.tables import matrices_present
 
 _SIDES = {"in": "inputs", "out": "outputs"}

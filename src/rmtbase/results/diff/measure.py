@@ -21,7 +21,8 @@ from rmtbase.results.attributes import file_attributes
 from rmtbase.results.diff._head_shares import share_p_values
 from rmtbase.results.diff.schema import CHANGES_SCHEMA
 from rmtbase.results.scores import layer_coordinates
-from rmtbase.results.signal import SignFlips, require_level, sign_flips
+from rmtbase.results.signal._sign_flips import SignFlips, sign_flips
+from rmtbase.results.signal._spectral_signal import require_level
 from rmtbase.statistics import benjamini_yekutieli
 from rmtbase.tables import CIRCUITS, describe
 

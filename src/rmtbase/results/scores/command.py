@@ -111,7 +111,7 @@ def score(
 
 
 def _page(tree: xr.DataTree) -> str:
-    from rmtbase.results.scores.page import render
+    from rmtbase.results.scores import render
 
     return render(tree)
 

@@ -57,9 +57,8 @@ def score(
         elements: elements to score: ``"matrices"``, only elements of whole matrices; ``"factors"``, also elements of
             each head's W_Q, W_K, W_V and W_O, in ``/heads/elements``; ``"heads"``, also the d_query · d_key elements of
             each W_QK, which takes about ten minutes for a thousand heads of width 4096.
-        why: questions to ask about the cause of a difference, in the group ``/why``: some of
-            :data:`rmtbase.results.scores.QUESTIONS` (``"spectrum"``, ``"entries"``, ``"directions"``, ``"relation"``),
-            or ``"all"``.
+        why: questions to ask about the cause of a difference, in the group ``/why``: some of ``"spectrum"``,
+            ``"entries"``, ``"directions"`` and ``"relation"``, or ``"all"``.
         progress: shows the layers read and the draws of a null, and receives notes on the source of the null and on the
             model.
 
@@ -109,7 +108,7 @@ def score_heads(
     multi-head latent attention.
 
     The p-values of all heads of one shape come from the same sample. With the shipped atlas they are valid and of the
-    right size, but take only about 270 different values, so they are not uniform (:class:`rmtbase.nulls.AtlasNull`).
+    right size, but take only about 270 different values, so they are not uniform.
 
     Args:
         w_q: query factors, so that q = W_Q x: (head, d_head, d_model) for one layer, (layer, head, d_head, d_model), or

@@ -312,7 +312,7 @@ SCORES_SCHEMA: dict[str, dict[str, Variable]] = {
     "why": WHY_SCHEMA,
 }
 """Variables of each group of a scores file. The groups of heads are those of W_QK in a model with one shape of heads;
-further circuits (:data:`rmtbase.tables.CIRCUITS`) have groups of the same kind, such as ``/circuits/ov/heads``.
+further circuits (``tables.CIRCUITS``) have groups of the same kind, such as ``/circuits/ov/heads``.
 ``spectra`` are further variables of ``/matrices``, present if requested. ``/experts`` is present if experts were
 scored, and has the variables of :func:`experts_schema`. ``own_null`` replaces ``null`` if each head has its own null
 (``null_method`` is ``"resampled"``). ``head_elements`` is ``/heads/elements``, present if requested.

@@ -42,12 +42,12 @@ class HeavyTails:
     """Power law fitted to the eigenvalues λ = s² of one spectrum, and how it compares with chance.
 
     Attributes:
-        fit: maximum-likelihood fit with its own x_min (:func:`rmtbase.statistics.power_law_fit`).
+        fit: maximum-likelihood fit with its own x_min (``statistics.power_law_fit``).
         hill: Hill's exponent of the largest tenth of the eigenvalues.
         p_value: p-value of a tail as heavy in noise, by the fitted exponent: (b + 1)/(draws + 1), where b draws have an
             exponent as small.
         hill_p_value: the same by Hill's exponent.
-        goodness: p-value of the power law itself (:func:`rmtbase.statistics.power_law_p_value`), which assumes
+        goodness: p-value of the power law itself (``statistics.power_law_p_value``), which assumes
             independent values. Eigenvalues repel each other and lie closer to any smooth law, so a small p-value rules
             the power law out and a large one says little.
         comparison: noise, spikes on a bulk, a power law and effective depth, compared by one likelihood.

@@ -12,7 +12,7 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 from rmtbase.linalg import singular_values
 from rmtbase.progress import Progress
-from rmtbase.results.depth import WIDEST_DRAW
+from rmtbase.results.depth._depth_fitter import WIDEST_DRAW
 from rmtbase.results.signal._spectral_likelihood import CANDIDATES, Fits, Spectra, fit_candidates, noise_law, ordered_at
 from rmtbase.shown import in_one_line
 
@@ -38,7 +38,7 @@ class SpectralComparison:
             that ℓ of the second is as far ahead. NaN on the diagonal, and where there is none.
         directions: k, the number of spikes.
         tail, exponent: number of eigenvalues in the power law's tail, and its α, by this likelihood. Its x_min
-            maximises the likelihood of the whole spectrum, whereas :func:`rmtbase.statistics.power_law_fit` takes the
+            maximises the likelihood of the whole spectrum, whereas ``statistics.power_law_fit`` takes the
             x_min of the smallest distance.
         depth: L of the residual path.
         level: level of the tests.

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from rmtbase import laws
-from rmtbase.results.depth import MAX_DEPTH
+from rmtbase.results.depth._depth_fitter import MAX_DEPTH
 from rmtbase.results.signal._remaining_noise import noise_left
 from rmtbase.results.signal._spectral_signal import count_directions
 

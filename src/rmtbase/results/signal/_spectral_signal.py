@@ -145,7 +145,7 @@ def spectral_signal(
         dims: dims of the chain: (d_model, d_head, d_model) for W_QK, (rows, columns) for one matrix.
         level: significance level of each test; limits have confidence 1 - level.
         excess_kurtosis: κ of the entries of all factors, one for all spectra or (...) one for each. If the factors
-            differ, see :func:`rmtbase.nulls.mean_kurtosis`.
+            differ, see ``nulls.mean_kurtosis``.
 
     Raises:
         ParameterError: eigenvalues are not finite, negative, ascending or not min(dims) in number; dims are not

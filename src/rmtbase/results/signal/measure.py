@@ -20,7 +20,9 @@ from rmtbase.nulls import LARGEST_KURTOSIS, Null, find_null
 from rmtbase.parameters import require_flag
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
-from rmtbase.results.scores import layer_coordinates, products_of, sizes_of
+from rmtbase.results.scores import layer_coordinates
+from rmtbase.results.scores._heads import sizes_of
+from rmtbase.results.scores._read_matrices import products_of
 from rmtbase.results.signal._noise import Noise, NoiseOfHead, noise_of
 from rmtbase.results.signal._sign_flips import NO_FLOOR, SignCount, signal_of_counts
 from rmtbase.results.signal._signal_tails import tail_variables
@@ -34,7 +36,7 @@ from rmtbase.results.signal._spectral_signal import (
 from rmtbase.results.signal.schema import SIGNAL_SCHEMA
 from rmtbase.tables import CIRCUITS, Circuit, describe
 
-MatrixSpectra = Literal["none", "spectra"]
+_MatrixSpectra = Literal["none", "spectra"]
 
 _NO_SHAPE = "all zeros, which have no shape to test"
 
@@ -44,7 +46,7 @@ def signal(
     null: Null | str | None = None,
     *,
     circuits: Sequence[str] | None = None,
-    matrices: MatrixSpectra = "spectra",
+    matrices: _MatrixSpectra = "spectra",
     level: float = 0.05,
     heavy_tails: bool = False,
     progress: Progress = SILENT,
@@ -98,7 +100,7 @@ def signal(
     held = [one for one, circuit in CIRCUITS.items() if sites_of(model, circuit)]
     wanted = require_circuits(model, held if circuits is None else circuits)
     tails = progress if require_flag("heavy_tails", heavy_tails) else None
-    whole = MatrixSpectrumTaker(noise) if matrices == "spectra" else None
+    whole = _MatrixSpectrumTaker(noise) if matrices == "spectra" else None
     with single_threaded_blas(), read_sites(model, wanted, whole, None, progress, noise.preparation, True) as reading:
         spectra, _ = reading.result()
     notes = (*model.notes, *([] if noise.flips is None else [noise.flips.note]))
@@ -221,7 +223,7 @@ def _one_way(model: WeightMatrices, layer: int, *components: str) -> str:
 
 def _of_matrices(
     model: WeightMatrices,
-    spectra: Mapping[MatrixName, MatrixSpectrum],
+    spectra: Mapping[MatrixName, _MatrixSpectrum],
     level: float,
     noise: Noise,
     tails: Progress | None,
@@ -351,7 +353,7 @@ def _attributes(
     return file_attributes("signal", model, of_kind, notes, model.warnings, call, weights=weights)
 
 
-class MatrixSpectrum(NamedTuple):
+class _MatrixSpectrum(NamedTuple):
     """Spectrum of a whole matrix: its shape, its eigenvalues, and its noise."""
 
     shape: tuple[int, int]
@@ -359,11 +361,11 @@ class MatrixSpectrum(NamedTuple):
     noise: NoiseOfHead
 
 
-class MatrixSpectrumTaker:
+class _MatrixSpectrumTaker:
     """Collector of the spectra of layers' matrices, each with its noise."""
 
     def __init__(self, noise: Noise) -> None:
-        self.spectra: dict[MatrixName, MatrixSpectrum] = {}
+        self.spectra: dict[MatrixName, _MatrixSpectrum] = {}
         self._noise = noise
 
     def add(
@@ -386,4 +388,4 @@ class MatrixSpectrumTaker:
         kurtosis = math.prod(shape) * fourths / squares**2 - 3.0 if squares**2 > 0.0 else math.nan
         count = None if flips is None else flips.count(np.concatenate(list(blocks)), map_draws=map_spans)
         noise = self._noise.of_head(shape, 1, (kurtosis,) if count is None else count)
-        self.spectra[name] = MatrixSpectrum(shape, matrix_singular_values(triangle) ** 2, noise)
+        self.spectra[name] = _MatrixSpectrum(shape, matrix_singular_values(triangle) ** 2, noise)

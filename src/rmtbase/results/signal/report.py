@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from rmtbase.results.signal._direction_tokens import DirectionReading
     from rmtbase.results.signal.rows import GroupRow, SignalRow
 
-LISTED = 12
+_LISTED = 12
 """Largest number of spectra, and of groups, that get a line of their own."""
 
 _LONGEST_TOKEN = 20  # characters
 _LONGEST_LINE = 10_000
 
 
-def strongest_rows(rows: Sequence[SignalRow]) -> list[SignalRow]:
-    """Select the spectra in which the most was learned, at most :data:`LISTED`."""
-    return sorted((row for row in rows if row.directions), key=lambda row: -row.numbers["signal_share"])[:LISTED]
+def _strongest_rows(rows: Sequence[SignalRow]) -> list[SignalRow]:
+    """Select the spectra in which the most was learned, at most ``_LISTED``."""
+    return sorted((row for row in rows if row.directions), key=lambda row: -row.numbers["signal_share"])[:_LISTED]
 
 
 def strongest_readings(model: WeightMatrices, tree: xr.DataTree, directions: int, null: Null) -> list[DirectionReading]:
@@ -39,7 +39,7 @@ def strongest_readings(model: WeightMatrices, tree: xr.DataTree, directions: int
     from rmtbase.results.signal.rows import signal_rows
 
     level, (source, *_) = float(tree.attrs["level"]), opened_from(model)
-    names, rows = token_names(source.path), strongest_rows(signal_rows(tree))
+    names, rows = token_names(source.path), _strongest_rows(signal_rows(tree))
     return list(read_directions(model, rows, level, directions, source, names, null=null))
 
 
@@ -59,7 +59,7 @@ def report(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None
 
     level, rows, groups = float(tree.attrs["level"]), signal_rows(tree), signal_groups(tree)
     yield Heading.of_model(tree.attrs)
-    yield from _row_items(rows, strongest_rows(rows), level)
+    yield from _row_items(rows, _strongest_rows(rows), level)
     if groups:
         yield from _group_items(rows, groups, level)
     if readings is not None:
@@ -157,7 +157,7 @@ def _group_items(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: f
     columns += map(Column, ("in its heads", "strongest", f"{100 * (1 - level):g} % limits", "/ threshold"))
     columns.append(Column("of each head"))
     texts = []
-    for row, shares in learned[:LISTED]:
+    for row, shares in learned[:_LISTED]:
         assert row.head is not None
         members = len(shares[0])
         heads = range(row.head * members, (row.head + 1) * members)

@@ -73,7 +73,7 @@ _OF_TAILS = (
 """Variables of spectra whose tails were tested: name, long name, domain."""
 
 
-def signal_schema(*of_spectrum: str) -> Schema:
+def _signal_schema(*of_spectrum: str) -> Schema:
     """Make the schema of spectra with these dimensions: ``layer, head`` for heads, ``layer, component`` for matrices.
 
     Strengths, scales and singular values are in the units of the product W. Numbers are NaN where there is no noise
@@ -123,10 +123,10 @@ def signal_schema(*of_spectrum: str) -> Schema:
 
 
 SIGNAL_SCHEMA: dict[str, Schema] = {
-    **{f"/circuits/{name}/heads": signal_schema("layer", "head") for name in CIRCUITS},
+    **{f"/circuits/{name}/heads": _signal_schema("layer", "head") for name in CIRCUITS},
     **{
         f"/circuits/{name}/groups": {
-            **signal_schema("layer", "key_head"),
+            **_signal_schema("layer", "key_head"),
             "head_share": Variable(
                 ("layer", "key_head", "direction", "member"),
                 "share of each head of the group in the square of the singular value",
@@ -136,7 +136,7 @@ SIGNAL_SCHEMA: dict[str, Schema] = {
         for name in ("qk", "ov")
     },
     "/matrices": {
-        **signal_schema("layer", "component"),
+        **_signal_schema("layer", "component"),
         "n_rows": Variable(("layer", "component"), "rows (outputs)", SIZE_OR_NAN),
         "n_columns": Variable(("layer", "component"), "columns (inputs)", SIZE_OR_NAN),
     },
@@ -148,12 +148,12 @@ their common σ̂; ``ov`` likewise for heads that share values.
 """
 
 
-def signals_whole(groups: Mapping[str, xr.Dataset]) -> Fault:
+def _signals_whole(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Check that there are heads or matrices."""
     return None if any(True for _ in _each(groups)) else ("neither heads nor matrices", "a group of either")
 
 
-def directions_held(groups: Mapping[str, xr.Dataset]) -> Fault:
+def _directions_held(groups: Mapping[str, xr.Dataset]) -> Fault:
     """Check that each direction of each spectrum has an entry."""
     for name, group in _each(groups):
         if (group["n_directions"].values > group.sizes["direction"]).any():
@@ -167,7 +167,7 @@ def _each(groups: Mapping[str, xr.Dataset]) -> Iterator[tuple[str, xr.Dataset]]:
             yield name, groups[name]
 
 
-SIGNAL = register(
+register(
     Kind(
         "signal",
         {"": {}, **SIGNAL_SCHEMA},
@@ -178,6 +178,6 @@ SIGNAL = register(
             **dict.fromkeys(("revision", "family", "initialization"), TEXT),
         },
         frozenset(SIGNAL_SCHEMA),
-        relations=(signals_whole, directions_held),
+        relations=(_signals_whole, _directions_held),
     )
 )

@@ -18,7 +18,10 @@ from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models import Model, Revision, Series
 from rmtbase.nulls import NULLS, Null, find_null
 from rmtbase.progress import SILENT, Progress
-from rmtbase.results.scores import LAYERS, ElementMode, MatrixMode, score
+from rmtbase.results.scores import score
+from rmtbase.results.scores._head_elements import ElementMode
+from rmtbase.results.scores._read_matrices import LAYERS
+from rmtbase.results.scores.measure import MatrixMode
 from rmtbase.results.trajectory._along_steps import one_step
 from rmtbase.results.trajectory._attributes import COMMIT, StepName
 from rmtbase.shown import in_one_line

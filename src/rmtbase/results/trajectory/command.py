@@ -23,7 +23,7 @@ from rmtbase.terminal.options import (
     dask_keywords,
 )
 
-LEFT_OUT = 1
+_LEFT_OUT = 1
 """Exit status if the file is written without some of the checkpoints."""
 
 
@@ -105,7 +105,7 @@ def trajectory(
         )
     files.finish(tree, partial(as_json, tree, path), partial(report, tree), written=True)
     if failures(tree):
-        raise typer.Exit(LEFT_OUT)
+        raise typer.Exit(_LEFT_OUT)
 
 
 COMMAND = trajectory

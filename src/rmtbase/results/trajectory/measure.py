@@ -15,7 +15,9 @@ from rmtbase.models import Revision, Series, find_series
 from rmtbase.nulls import Null
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results import open_table
-from rmtbase.results.scores import LAYERS, ElementMode, MatrixMode
+from rmtbase.results.scores._head_elements import ElementMode
+from rmtbase.results.scores._read_matrices import LAYERS
+from rmtbase.results.scores.measure import MatrixMode
 from rmtbase.results.trajectory._along_steps import joined, renamed
 from rmtbase.results.trajectory._attributes import StepName, options_of, revisions_of
 from rmtbase.results.trajectory._checkpoint_scores import (
@@ -119,7 +121,7 @@ def trajectory(
     with finished_checkpoints(output, scoring.key()) as finished:
         before = None if overwrite else earlier_file(output, scoring.options, series.model)
         if before is not None:
-            require_same_weights(before, output, series, keep, finished.folder, progress)
+            _require_same_weights(before, output, series, keep, finished.folder, progress)
         tree = _gone_on_with(before, finished, series, scoring, entering, keep, progress)
         if before is not None and tree.identical(before):
             progress.note(f"{shown(output)} is the trajectory of these checkpoints already: nothing is left to score")
@@ -295,7 +297,7 @@ def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = N
     return tree
 
 
-def require_same_weights(
+def _require_same_weights(
     tree: xr.DataTree,
     output: Path,
     series: Series,

@@ -60,7 +60,7 @@ def has_step(name: str, dims: tuple[str, ...]) -> bool:
     return dims[:1] == ("layer",) and name not in _ONCE
 
 
-def along_steps(group: str, schema: Schema) -> dict[str, Variable]:
+def _along_steps(group: str, schema: Schema) -> dict[str, Variable]:
     """Return the schema of a group of scores in a trajectory.
 
     The null of all heads is stored once. A group without layers has its own entries at each step; they are
@@ -163,7 +163,7 @@ def scores_at(trajectory: xr.DataTree, step: int) -> xr.DataTree:
     return tree
 
 
-def steps_agree(groups: Groups) -> Fault:
+def _steps_agree(groups: Groups) -> Fault:
     """Check that all groups have the same steps."""
     steps = groups["/heads"][STEP].values
     for name, group in groups.items():
@@ -174,20 +174,20 @@ def steps_agree(groups: Groups) -> Fault:
 
 def _schema_of(group: str, groups: Mapping[str, Outline]) -> Schema:
     if not group.endswith("/null") or SCORES.schema_of is None:
-        return TRAJECTORY.groups[group]
-    return along_steps(group, SCORES.schema_of(group, groups))
+        return _TRAJECTORY.groups[group]
+    return _along_steps(group, SCORES.schema_of(group, groups))
 
 
-TRAJECTORY = register(
+_TRAJECTORY = register(
     Kind(
         "trajectory",
-        {name: along_steps(name, schema) for name, schema in SCORES.groups.items()}
+        {name: _along_steps(name, schema) for name, schema in SCORES.groups.items()}
         | {"/departures": DEPARTURES_SCHEMA},
         {**SCORES.attributes, "nulls": JSON_LIST, "failed": JSON_LIST},
         {name: domain for name, domain in SCORES.may_have.items() if name != "revision"}
         | {"planned_looks": COUNT, "alarm_level": PROBABILITY},
         SCORES.optional,
-        relations=(steps_agree, *SCORES.relations),
+        relations=(_steps_agree, *SCORES.relations),
         described=SCORES.described,
         schema_of=_schema_of,
     )

@@ -24,7 +24,7 @@ from rmtbase.results.baseline.figures._element_tables import (
     element_property,
     held_properties,
 )
-from rmtbase.results.scores.figures import ordered_eigenvalues
+from rmtbase.results.scores.figures._eigenvalues import ordered_eigenvalues
 
 _UNSEEN = 1e-3  # share of the smallest eigenvalues that is left out of the figure
 _MARGIN = 1.05  # margin of the axis, as a factor

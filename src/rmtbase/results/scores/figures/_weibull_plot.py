@@ -45,7 +45,7 @@ def weibull_plot(
 
     The line is the least-squares fit between the trims, the dotted lines. The null is the law of the initial entries at
     the matrix's own root mean square, with 95 % of each order statistic of as many independent entries
-    (:func:`rmtbase.laws.weibull_quantile_noise`).
+    (``laws.weibull_quantile_noise``).
 
     Args:
         weights: a sketch of the matrix; or a scores tree with /matrices, whose histograms give F exactly at ten
@@ -140,7 +140,7 @@ def trim_noise(
     Var ln(−ln(1 − F)) of an order statistic at share p of n is p / ((1 − p) ln²(1 − p)) / n to first order. It is drawn
     relative to its minimum, at p = 0.797, with the trimmed ends shaded. Beside it is the variance of ln |w| of the
     initial entries, also relative to its minimum; their Weibull plot is not a line
-    (:func:`rmtbase.laws.weibull_quantile_noise`).
+    (``laws.weibull_quantile_noise``).
 
     Args:
         scores: a scores tree, whose ``initialization`` names the law of the entries; normal ones if None.

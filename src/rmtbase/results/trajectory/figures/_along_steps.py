@@ -34,16 +34,11 @@ from rmtbase.drawing.not_testable import NOT_TESTABLE
 from rmtbase.drawing.scales import log_axis, prefer_log, symmetric_log_axis
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
-from rmtbase.results.scores.figures import (
-    MAIN_ELEMENT_STATISTICS,
-    MAIN_STATISTICS,
-    magnitudes_along_steps,
-    null_quantiles,
-    null_scales,
-    relative_label,
-    relative_to_null,
-    weibull_plane,
-)
+from rmtbase.results.scores.figures._eigenvalues import null_quantiles, null_scales
+from rmtbase.results.scores.figures._element_histograms import magnitudes_along_steps
+from rmtbase.results.scores.figures._scores import MAIN_ELEMENT_STATISTICS, MAIN_STATISTICS
+from rmtbase.results.scores.figures._statistic_by_layer import relative_label, relative_to_null
+from rmtbase.results.scores.figures._weibull_plane import weibull_plane
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present
 

@@ -24,13 +24,9 @@ from rmtbase.drawing.layout import FigureStyle, figure_style
 from rmtbase.drawing.scales import reach_all
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import OutputError, ParameterError
-from rmtbase.results.scores.figures import (
-    farthest_middle_nearest,
-    matrix_statistic_by_layer,
-    ordered_eigenvalues,
-    statistic_by_layer,
-    weibull_plane,
-)
+from rmtbase.results.scores.figures._eigenvalues import farthest_middle_nearest, ordered_eigenvalues
+from rmtbase.results.scores.figures._statistic_by_layer import matrix_statistic_by_layer, statistic_by_layer
+from rmtbase.results.scores.figures._weibull_plane import weibull_plane
 from rmtbase.results.trajectory.figures._along_steps import require_trajectory
 from rmtbase.results.trajectory.schema import scores_at
 from rmtbase.shown import in_one_line, one_line
