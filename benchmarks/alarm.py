@@ -74,7 +74,7 @@ def alarms(p_value: np.ndarray, floor: float, planned: int | None) -> np.ndarray
 
 
 def _spending(floor: float, planned: int | None) -> Spending:
-    return Spending.of(HEADS, floor, planned)
+    return Spending.for_heads(HEADS, floor, planned)
 
 
 def looks_until(p_value: np.ndarray, begin: int, planted: list[int], floor: float, planned: int | None) -> int | None:

@@ -82,7 +82,7 @@ def test_rows_of_an_untrained_model_are_not_flagged(extended):
         "from rmtbase.results.row_norms.measure import row_norms\n"
         "rng = np.random.default_rng(0)\n"
         "w_q, w_k = rng.standard_normal((2, 20, 16, 12, 64))\n"
-        "print(float((row_norms(ArrayModel.of(w_q, w_k, 'arrays', None))['p_value'] <= 0.05).mean()))\n"
+        "print(float((row_norms(ArrayModel.from_factors(w_q, w_k, 'arrays', None))['p_value'] <= 0.05).mean()))\n"
     )
     ran = python(extended, "-c", code)
     assert ran.returncode == 0, ran.stderr

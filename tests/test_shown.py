@@ -106,7 +106,7 @@ OBJECTS = {
     "student_t": lambda: statistics.fit_student_t(WEIGHTS),
     "analytic_null": lambda: nulls.AnalyticNull(768, 64),
     "model": lambda: open_model("demo"),
-    "arrays": lambda: ArrayModel.of(*WEIGHTS.reshape(2, 2, 4, 16), "m" * 200, "step 7"),
+    "arrays": lambda: ArrayModel.from_factors(*WEIGHTS.reshape(2, 2, 4, 16), "m" * 200, "step 7"),
     "head_shape": lambda: head_shape("gpt2"),
     "theme": lambda: LIGHT,
     "software": lambda: constants.software(),

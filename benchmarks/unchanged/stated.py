@@ -136,6 +136,9 @@ MOVED: dict[str, str] = {
 MOVED |= {
     "open_baseline": "open_table",
     "scoring.changes": "results.diff.diff",
+    "laws.DimensionPolynomial.of": "laws.DimensionPolynomial.from_coefficients",
+    "laws.LargeSampleLaw.of": "laws.LargeSampleLaw.from_expansion",
+    "models.ArrayModel.of": "models.ArrayModel.from_factors",
     "scoring.effective_depths": "results.depth.depth",
 }
 """Public names below ``rmtbase`` that moved, old: new; a class takes its methods along."""
@@ -270,6 +273,7 @@ MEANT: dict[str, str] = {
     "names/models.Series*": _OPENING,
     "names/models.find_series": _OPENING,
     "names/models.open_model": f"{_OPENING}, minus",
+    "names/trajectories.Spending.of": "for_heads",
     "names/plots.Animation": "style, the field's word",
     "names/keys of tables.KINDS/*": "each kind is registered by its folder, in the order of the folders",
     **{

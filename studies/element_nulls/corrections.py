@@ -46,7 +46,7 @@ def main() -> None:
         for (name, law), sample in zip(laws.items(), found.T, strict=True):
             statistic = law.expand(LAWS[parent])
             scaled = statistic.map(*law.scale.derivatives(statistic.value))
-            parts = np.array_split(law.scale.of(sample), PARTS)
+            parts = np.array_split(law.scale.transform(sample), PARTS)
             second = COUNT * (COUNT * np.array([part.var() for part in parts]) / scaled.variance - 1.0)
             third = COUNT * (COUNT**2 * np.array([stats.kstat(part, 3) for part in parts]) / scaled.third - 1.0)
             error = math.sqrt(PARTS)

@@ -23,7 +23,7 @@ def tree():
     w_q, w_k = rng.standard_normal((2, 4, 20, 30))
     w_q[2] += 12.0 * np.outer(rng.standard_normal(20), rng.standard_normal(30)) / 5.0
     w_q[3, 1] = w_q[3, 0]
-    return signal(ArrayModel.of(w_q, w_k, "made"), circuits=("qk",), matrices="none", heavy_tails=True)
+    return signal(ArrayModel.from_factors(w_q, w_k, "made"), circuits=("qk",), matrices="none", heavy_tails=True)
 
 
 @pytest.mark.exhaustive

@@ -72,11 +72,13 @@ def test_print_of_the_low_moments():
 
 
 def test_print_of_fractions_signs_and_nothing():
-    polynomial = DimensionPolynomial.of(("x", "y"), {(1, 0): Fraction(-1, 2), (0, 1): Fraction(3, 4), (0, 0): 0})
+    polynomial = DimensionPolynomial.from_coefficients(
+        ("x", "y"), {(1, 0): Fraction(-1, 2), (0, 1): Fraction(3, 4), (0, 0): 0}
+    )
     assert str(polynomial) == "1/4*(-2*x + 3*y)"
     assert polynomial.latex() == r"\frac{1}{4} \left(-2 x + 3 y\right)"
     assert str(polynomial - polynomial) == "0" == (polynomial - polynomial).latex()
-    assert str(DimensionPolynomial.of(("x",), {(0,): -3})) == "3*(-1)"
+    assert str(DimensionPolynomial.from_coefficients(("x",), {(0,): -3})) == "3*(-1)"
 
 
 def test_arithmetic_is_that_of_polynomials():

@@ -97,7 +97,7 @@ def test_one_finding_however_the_matrix_lies_and_whatever_its_unit():
 def test_every_density_integrates_to_one(dims):
     rank = min(dims)
     quantile = np.log(GaussianChain(dims=dims, normalization="none").isf((np.arange(rank) + 0.5) / rank))
-    law = SmearedLaw.of(quantile)
+    law = SmearedLaw.from_quantiles(quantile)
     y = np.linspace(quantile[-1] - 80.0, quantile[0] + 80.0, 400_001)
     at, spread, start = np.array([quantile[0] + 1.5, quantile[0] + 0.3]), np.array([0.2, 0.1]), float(quantile[3])
     bulk = np.exp(law.logpdf(y))

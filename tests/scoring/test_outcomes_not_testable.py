@@ -100,7 +100,7 @@ def test_fdr_is_over_the_heads_that_were_tested(null):
 def test_numbers_that_are_not_known_are_no_zeros_in_the_summary_of_a_kind():
     w_q, w_k = np.random.default_rng(4).standard_normal((2, 1, 3, 8, 40))
     w_q[0, 0] += 9.0 * np.outer(np.ones(8), np.ones(40))  # one direction, and too few values left below it
-    tree = signal(rmtbase.models.ArrayModel.of(w_q, w_k, "made"), circuits=("qk",), matrices="none")
+    tree = signal(rmtbase.models.ArrayModel.from_factors(w_q, w_k, "made"), circuits=("qk",), matrices="none")
     rows = signal_rows(tree)
     (one,) = summarize_signal(rows)
     assert (one.spectra, one.testable, one.unknown, one.most) == (3, 3, 1, 1.0)

@@ -142,7 +142,7 @@ def test_what_has_no_number_says_why(weights, tmp_path):
     assert [row.reason for row in rows] == ["", "all zeros, which have no shape to test", *[""] * (len(rows) - 2)]
     assert np.isnan(rows[1].numbers["n_directions"])
     assert told.steps == told.totals
-    few = ArrayModel.of([np.ones((1, 4, 30)) + np.eye(4, 30)], [np.eye(4, 30)[None]], "few")
+    few = ArrayModel.from_factors([np.ones((1, 4, 30)) + np.eye(4, 30)], [np.eye(4, 30)[None]], "few")
     (row, *_) = signal_rows(signal(few, matrices="none"))
     assert row.reason == "a spectrum of 4 values is too short for any law (8 needed)"
 

@@ -105,7 +105,7 @@ def tails_of(tensors):
     for number, matrix in enumerate(tensors.values()):
         summary = summarized(matrix.astype(np.float32))
         name = MatrixName(Place("", number), "attention_output", None)
-        yield Tail.of(name, matrix.shape, False, summary, elements_of(summary.sketch))
+        yield Tail.from_summary(name, matrix.shape, False, summary, elements_of(summary.sketch))
 
 
 BODIES = {

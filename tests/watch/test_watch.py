@@ -269,7 +269,7 @@ def test_looks_beyond_the_budget_are_left_out(tmp_path, monkeypatch):
 
 def test_alarm_that_can_name_no_lone_head_any_more_says_so(tmp_path):
     watcher = Watcher(tmp_path / "run.nc", **STATE)
-    planned, many = Spending.of(32, 1 / 51201, planned=100), Spending.of(512, 1 / 201)
+    planned, many = Spending.for_heads(32, 1 / 51201, planned=100), Spending.for_heads(512, 1 / 201)
     assert planned.looks_to_name() == 5
     assert planned.looks_to_name(departed=32) == 1
     assert many.looks_to_name(seen=99) is None and many.largest_p_value_named(seen=99) is None
@@ -295,7 +295,7 @@ def runs_of_looks(moved, heads, runs=4000, looks=50, draws=51_200):
 @pytest.mark.parametrize("moved", mostly_exhaustive([0.0, 0.05, 0.3, 1.0], always=2))
 def test_runs_that_learn_nothing_raise_no_more_alarms_than_the_level(moved, planned):
     p_value, floor = runs_of_looks(moved, heads=8)
-    spending = Spending.of(8, floor, planned)
+    spending = Spending.for_heads(8, floor, planned)
     evidences = evidence(p_value, spending)[-1]
     alarms = np.mean([raised(one).any() for one in evidences])
     assert alarms <= ALARM_LEVEL + 3 * np.sqrt(ALARM_LEVEL * (1 - ALARM_LEVEL) / 4000)
@@ -305,7 +305,7 @@ def test_runs_that_learn_nothing_raise_no_more_alarms_than_the_level(moved, plan
 
 
 def test_a_head_that_stays_at_the_smallest_effect_is_named_and_one_beyond_is_not():
-    spending = Spending.of(16, 1e-6, planned=50)
+    spending = Spending.for_heads(16, 1e-6, planned=50)
     least = spending.largest_p_value_named()
     assert least > 1e-3
     for p, is_named in ((1e-3, True), (least, True), (1.1 * least, False)):
@@ -324,7 +324,7 @@ def test_a_head_that_stays_at_the_smallest_effect_is_named_and_one_beyond_is_not
 def test_weights_of_looks_and_calibrated_p_values_sum_to_at_most_one(heads, floor, planned):
     from rmtbase.results.trajectory._alarm import look_weights
 
-    spending = Spending.of(heads, floor, planned)
+    spending = Spending.for_heads(heads, floor, planned)
     grid = floor * np.arange(1, int(1 / floor) + 1)  # the p-values of draws
     assert spending.calibrated(grid).mean() <= 1.0 + 1e-9
     assert np.isnan(spending.calibrated(np.array([np.nan]))).sum() == 0

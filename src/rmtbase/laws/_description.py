@@ -244,7 +244,7 @@ def _mean_of_trace(shape: _Shape, power: int) -> tuple[DimensionPolynomial, str,
     polynomial = trace_moment_polynomial((power,), ("d", "h", "d"))
     if shape.normalization == "sqrt_d":  # every term has the factor d²
         divided = {(d - power, h): coefficient for (d, h), coefficient in polynomial.terms}
-        polynomial = DimensionPolynomial.of(polynomial.symbols, divided)
+        polynomial = DimensionPolynomial.from_coefficients(polynomial.symbols, divided)
     if not shape.self_normalized:
         sigma_q, sigma_k = shape.of.sigmas
         if sigma_q == sigma_k:

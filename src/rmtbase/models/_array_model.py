@@ -34,7 +34,7 @@ class ArrayModel(WeightMatrices):
     heads_have_weights = True
 
     @classmethod
-    def of(cls, w_q: Any, w_k: Any, name: str, revision: str | None = None) -> ArrayModel:
+    def from_factors(cls, w_q: Any, w_k: Any, name: str, revision: str | None = None) -> ArrayModel:
         """Make a model of the factors without copying them. All are checked, which reads each layer once.
 
         Args:

@@ -91,7 +91,7 @@ class Checkpoint:
         Raises:
             ParameterError: ``tensors`` is not a state dict.
         """
-        held = StateDict.of(tensors, name)
+        held = StateDict.from_tensors(tensors, name)
         return cls._of_files(held.path, Path("config"), dict.fromkeys(held.entries, held), [])
 
     @classmethod

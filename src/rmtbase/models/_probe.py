@@ -72,7 +72,7 @@ class Reading:
     norms: Norms
 
     @classmethod
-    def of(cls, module: nn.Module, inputs: Mapping[str, Any], prefix: str = "") -> Reading:
+    def from_module(cls, module: nn.Module, inputs: Mapping[str, Any], prefix: str = "") -> Reading:
         """Run a module on inputs; if queries remain unresolved, also try all tokens at position zero."""
         first = cls._of(module, inputs, inputs, prefix)
         tokens = inputs.get("input_ids")

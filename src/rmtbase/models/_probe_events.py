@@ -132,7 +132,7 @@ class Numbers:
     first: dict[str, int] = field(default_factory=dict)
     size: int = 1
 
-    def of(self, key: str, count: int) -> int:
+    def first_of(self, key: str, count: int) -> int:
         """Return the first of ``count`` consecutive numbers that belong to a key."""
         if key not in self.first:
             self.first[key] = self.size
@@ -154,7 +154,7 @@ class NormOutputs:
     given: dict[str, list[Tensor]] = field(default_factory=dict)
     _givers: dict[int, str] = field(default_factory=dict)
 
-    def of(self, name: str, given: Tensor, giver: str) -> Tensor:
+    def output(self, name: str, given: Tensor, giver: str) -> Tensor:
         """Return the output of a norm or a gain, recognisable as that of ``giver``; ``""`` if that is not a norm."""
         if self.neutral is None or name in self.neutral:
             return given

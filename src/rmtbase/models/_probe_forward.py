@@ -182,12 +182,12 @@ class ForwardPass(TorchDispatchMode):
         if name == "convolution":
             return self._convolve(func, args, kwargs)
         if name in _NORMS:
-            return contiguous(self.norms.of("", args[0], "")), args[0].new_zeros(1), args[0].new_ones(1)
+            return contiguous(self.norms.output("", args[0], "")), args[0].new_zeros(1), args[0].new_ones(1)
         if name in ("add", "mul") or (name.rstrip("_") in ("add", "mul", "sub", "div") and not args[0].is_meta):
             given, stored = args[:2] if not args[0].is_meta else args[1::-1]
             result = given.expand(torch.broadcast_shapes(given.shape, stored.shape))
             if stored.ndim == 1:  # a gain or a bias, which may belong to a norm
-                result = self.norms.of(self._names.get(_storage(stored), ""), result, "")
+                result = self.norms.output(self._names.get(_storage(stored), ""), result, "")
             return args[0].copy_(result) if name.endswith("_") else contiguous(result)
         small = all(tensor.numel() <= 2**22 for tensor in tensors_in((args, kwargs)))
         if small and name not in ("embedding", "_grouped_mm"):
@@ -264,7 +264,7 @@ class ForwardPass(TorchDispatchMode):
         if lies is None:
             return self.declare(noise(key, shape), Origin(content=origin.content, born=self._clock))
         n_rows = len(lies.starts)
-        first = self._numbers.of(key, n_rows)
+        first = self._numbers.first_of(key, n_rows)
         rows = row_values(key, n_rows)
         self.linears[key] = Linear(lies, first, rows, given[..., :KEPT, :].clone(), origin, marks)
         sent = rows * self._tags(first, n_rows)
@@ -325,7 +325,7 @@ class ForwardPass(TorchDispatchMode):
         if any(one.softmax for one in origins):
             key = self._key("output")
             met = Contraction(both[0][:, :KEPT, :KEPT].clone(), both[1][..., :KEPT].clone(), origins)
-            met.first = self._numbers.of(key, count)
+            met.first = self._numbers.first_of(key, count)
             met.shape = (both[0].shape[0], shape[-2], shape[-1])
             self.outputs[key] = met
             values = row_values(key, count) * self._tags(met.first, count)

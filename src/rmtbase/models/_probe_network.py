@@ -65,7 +65,7 @@ class Part:
                 with without_caches(module), ExitStack() as left_out:
                     for layers in alike:
                         left_out.enter_context(layers.left_out())
-                    reading = Reading.of(module, inputs, prefix)
+                    reading = Reading.from_module(module, inputs, prefix)
                 met, unresolved, entered = reading.met, reading.unresolved, reading.plain.entered
                 for layers in alike:
                     met, unresolved = layers.spread(met, prefix), layers.spread(unresolved, prefix)
@@ -74,11 +74,11 @@ class Part:
             except Exception:  # a network without some of its layers may raise anything
                 pass
         try:
-            reading = Reading.of(module, inputs, prefix)
+            reading = Reading.from_module(module, inputs, prefix)
         except Exception:  # its cache may have fewer entries than it has layers
             if not _keeps_cache(module) or "use_cache" in inputs:
                 raise
-            reading = Reading.of(module, {**inputs, "use_cache": False}, prefix)
+            reading = Reading.from_module(module, {**inputs, "use_cache": False}, prefix)
         return cls(module, prefix, reading.inputs, reading.met, reading.unresolved, reading.plain.entered)
 
 

@@ -70,7 +70,7 @@ def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator
         origin, name = taken.origin(given), paths[id(one)]
         others = (each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor) and each is not given)
         taken.norms.keep(name, given)
-        result = taken.norms.of(name, given, "" if any(True for _ in others) else name)
+        result = taken.norms.output(name, given, "" if any(True for _ in others) else name)
         return taken.declare(contiguous(result), replace(origin, marks=origin.marks | {Mark("norm", name)}))
 
     hooks = nn.modules.module

@@ -35,7 +35,7 @@ class StateDict:
     _tensors: Mapping[str, Any] = field(repr=False, compare=False)
 
     @classmethod
-    def of(cls, tensors: Mapping[Any, Any], name: str) -> StateDict:
+    def from_tensors(cls, tensors: Mapping[Any, Any], name: str) -> StateDict:
         """Take the tensors without copying them. No weight is read.
 
         Raises:

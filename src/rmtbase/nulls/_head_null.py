@@ -265,14 +265,14 @@ class HeadNull(ABC):
             moments = zip(SPECTRAL_STATISTICS.values(), self.std, strict=True)
             spreads = [one.rescale_spread(std, scale) for one, std in moments]
             every = Moved(by.times[..., None, :], by.plus[..., None, :])
-            quantile = rescaled(every.of(self.quantile.T), scale[..., None], self.rank)
+            quantile = rescaled(every.apply(self.quantile.T), scale[..., None], self.rank)
             lower, upper = self.edge_quantiles
             p_value = self.p_value(standard)
             z_score = np.where(standard == self.mean, 0.0, (standard - self.mean) / self.std)
             above = standard > self.quantile[:, PROBABILITIES.index(0.5)]
             return HeadScores(
                 observed=statistics,
-                null_mean=rescaled(by.of(self.mean), scale, self.rank),
+                null_mean=rescaled(by.apply(self.mean), scale, self.rank),
                 null_std=by.times * np.stack(spreads, axis=-1),
                 null_quantile=np.swapaxes(quantile, -1, -2),
                 z_score=np.where(np.isnan(self.std), normal_score(p_value, above), z_score),

@@ -65,5 +65,5 @@ class Moved(NamedTuple):
         sound = np.isfinite(times) & np.isfinite(plus) & (times > 0)
         return cls(np.where(sound & on_log_scale, times, 1.0), np.where(sound & ~on_log_scale, plus, 0.0))
 
-    def of(self, values: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
+    def apply(self, values: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         return values * self.times + self.plus

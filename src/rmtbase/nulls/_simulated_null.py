@@ -45,14 +45,14 @@ def cached_null(
         name = "gaussian_chain" if gaussian else "independent_chain"
         file = spectra_file(name, {"dims": chain, **of_law}, draws, seed)
 
-    def of(table: xr.Dataset) -> GaussianNull:
+    def make(table: xr.Dataset) -> GaussianNull:
         if shape is None:
             return GaussianNull.from_spectra(table, dims, "simulated", entries)
         null = GaussianNull.from_baseline(table, *shape, "simulated")
         assert null is not None  # the table was made for this shape
         return null
 
-    return _from_cache(file, dims, of, progress)
+    return _from_cache(file, dims, make, progress)
 
 
 def cached_orthogonal_null(
@@ -75,18 +75,20 @@ def cached_orthogonal_null(
     """
     file = spectra_file("orthogonal_blocks", {"dims": dims, "rows": rows, "fused": fused}, draws, seed)
 
-    def of(table: xr.Dataset) -> OrthogonalNull:
+    def make(table: xr.Dataset) -> OrthogonalNull:
         found = OrthogonalNull.from_spectra(table, dims, "simulated", "orthogonal")
         assert isinstance(found, OrthogonalNull)
         return found
 
-    return _from_cache(file, dims, of, progress)
+    return _from_cache(file, dims, make, progress)
 
 
-def _from_cache(file: CachedTable, dims: tuple[int, ...], of: Callable[[xr.Dataset], Null], progress: Progress) -> Null:
+def _from_cache(
+    file: CachedTable, dims: tuple[int, ...], make: Callable[[xr.Dataset], Null], progress: Progress
+) -> Null:
     """Make the null of a cached table, once in a process; simulate the table if it is not there."""
-    null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else of(table))
+    null = null_of_file(file.path, dims, lambda: None if (table := file.read()) is None else make(table))
     if null is None:
-        return of(file.make(progress))
+        return make(file.make(progress))
     file.tell_of_cache(progress)
     return null

@@ -36,7 +36,9 @@ class DimensionPolynomial:
     terms: tuple[tuple[Exponents, Fraction], ...]
 
     @classmethod
-    def of(cls, symbols: Iterable[str], coefficients: Mapping[Exponents, Fraction | int]) -> DimensionPolynomial:
+    def from_coefficients(
+        cls, symbols: Iterable[str], coefficients: Mapping[Exponents, Fraction | int]
+    ) -> DimensionPolynomial:
         """Build the polynomial with these coefficients."""
         nonzero = [(powers, Fraction(value)) for powers, value in coefficients.items() if value]
         return cls(tuple(symbols), tuple(sorted(nonzero, key=lambda term: (sum(term[0]), term[0]), reverse=True)))
@@ -61,7 +63,7 @@ class DimensionPolynomial:
         total = self._matching(other).coefficients
         for powers, coefficient in other.terms:
             total[powers] = total.get(powers, Fraction(0)) + coefficient
-        return self.of(self.symbols, total)
+        return self.from_coefficients(self.symbols, total)
 
     def __neg__(self) -> DimensionPolynomial:
         return DimensionPolynomial(self.symbols, tuple((powers, -coefficient) for powers, coefficient in self.terms))
@@ -75,7 +77,7 @@ class DimensionPolynomial:
             for right, b in other.terms:
                 powers = tuple(map(sum, zip(left, right, strict=True)))
                 total[powers] = total.get(powers, Fraction(0)) + a * b
-        return self.of(self.symbols, total)
+        return self.from_coefficients(self.symbols, total)
 
     def __str__(self) -> str:
         return self._printed(self.symbols, "*", "{}**{}", "{}/{}", "({})")
@@ -172,7 +174,7 @@ def _moment(mu: Partition, symbols: tuple[str, ...]) -> DimensionPolynomial:
         for terms in product(*(enumerate(factor) for factor in factors)):
             powers = tuple(power for power, _ in terms)
             total[powers] = total.get(powers, Fraction(0)) + a * math.prod(coefficient for _, coefficient in terms)
-    return DimensionPolynomial.of(names, total)
+    return DimensionPolynomial.from_coefficients(names, total)
 
 
 def _require_symbols(symbols: object) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ class CountedEstimate:
         mean = self.value + statistic.drift / n
         second, third = statistic.variance / n + self.own[0] / n**2, statistic.third / n**2 + self.own[1] / n**3
         if cells.weight.size == 1:
-            return Pearson3.of(float(mean[0]), second, third)
+            return Pearson3.from_cumulants(float(mean[0]), second, third)
         along = statistic.covariance(spread) / math.sqrt(spread.variance * n)
         centre = mean + along * cells.score
         # Spread of at least 3/5 of the distance between the parts, so that they leave no gaps.

@@ -33,7 +33,7 @@ class ResolvedEstimate(NamedTuple):
     def law(self, n: int, drift: float, second: float, third: float) -> Distribution:
         """Return the law, given n times the bias, n times the variance and n² times the third cumulant."""
         mean = self.statistic.value + drift / n
-        return ShiftedLogNormal.of(mean, (second + self.own[0] / n) / n, (third + self.own[1] / n) / n**2)
+        return ShiftedLogNormal.from_cumulants(mean, (second + self.own[0] / n) / n, (third + self.own[1] / n) / n**2)
 
     def of_independent(self, n: int) -> Distribution:
         """Return the law for independent weights."""

@@ -66,7 +66,10 @@ class Smooth(ElementLaw):
 
     def independent(self, parent: Parent) -> Laws:
         statistic = self.expand(parent)
-        own, scaled = Cumulants.of(statistic, self.corrections), Cumulants.of(self._scaled(statistic), self.corrections)
+        own, scaled = (
+            Cumulants.from_expansion(statistic, self.corrections),
+            Cumulants.from_expansion(self._scaled(statistic), self.corrections),
+        )
         return Laws(own.limit, lambda n: self._law(own.at(n), scaled.at(n)))
 
     def product(self, parent: Element) -> Laws:
@@ -117,7 +120,9 @@ class NearlyFlat(ElementLaw):
         return Laws(own.limit, at)
 
     def _cumulants(self, statistic: Expansion) -> Cumulants:
-        return Cumulants.with_noise(statistic) if statistic.variance < self.flat else Cumulants.of(statistic)
+        return (
+            Cumulants.with_noise(statistic) if statistic.variance < self.flat else Cumulants.from_expansion(statistic)
+        )
 
 
 @dataclass(frozen=True)
@@ -317,7 +322,7 @@ def _at(statistic: DependentStatistic, rows: int, columns: int, own: tuple[float
     """Return the law of a statistic of rows × columns elements; ``own`` is n² κ₂ and n³ κ₃ of additional noise."""
     n, (drift, second, third) = rows * columns, statistic.cumulants(rows, columns)
     mean = statistic.statistic.value + (0.0 if math.isnan(drift) else drift) / n
-    return Pearson3.of(mean, (second + own[0] / n) / n, (third + own[1] / n) / n**2)
+    return Pearson3.from_cumulants(mean, (second + own[0] / n) / n, (third + own[1] / n) / n**2)
 
 
 @dataclass(frozen=True)
@@ -335,7 +340,7 @@ class Cumulants:
     third_next: float = 0.0
 
     @classmethod
-    def of(cls, statistic: Expansion, corrections: tuple[float, float] = (0.0, 0.0)) -> Cumulants:
+    def from_expansion(cls, statistic: Expansion, corrections: tuple[float, float] = (0.0, 0.0)) -> Cumulants:
         """Return the cumulants for independent weights; ``corrections`` are n × the relative ones of κ₂ and κ₃."""
         second, third = statistic.variance, statistic.third
         return cls(
@@ -351,9 +356,9 @@ class Cumulants:
     def with_noise(cls, statistic: Expansion) -> Cumulants:
         """Return the cumulants with the noise of the curvature, for a statistic whose influence is small."""
         second_next, third_next = quadratic_noise(statistic)
-        return replace(cls.of(statistic), second_next=second_next, third_next=third_next)
+        return replace(cls.from_expansion(statistic), second_next=second_next, third_next=third_next)
 
     def at(self, n: float) -> Pearson3:
         """Return the law with these three cumulants at n."""
         second, third = self.second + self.second_next / n, self.third + self.third_next / n
-        return Pearson3.of(self.limit + self.drift / n, second / n, third / n**2)
+        return Pearson3.from_cumulants(self.limit + self.drift / n, second / n, third / n**2)

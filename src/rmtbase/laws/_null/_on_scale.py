@@ -28,7 +28,7 @@ class Scale(ABC):
         return -math.inf, math.inf
 
     @abstractmethod
-    def of(self, x: FloatArray) -> FloatArray:
+    def transform(self, x: FloatArray) -> FloatArray:
         """Return its values inside the domain."""
 
     @abstractmethod
@@ -44,7 +44,7 @@ class Scale(ABC):
 class Identity(Scale):
     """Identity, x."""
 
-    def of(self, x: FloatArray) -> FloatArray:
+    def transform(self, x: FloatArray) -> FloatArray:
         return x
 
     def inverse(self, u: FloatArray) -> FloatArray:
@@ -67,7 +67,7 @@ class Logarithm(Scale):
     def domain(self) -> tuple[float, float]:
         return self.origin, math.inf
 
-    def of(self, x: FloatArray) -> FloatArray:
+    def transform(self, x: FloatArray) -> FloatArray:
         return np.log(x - self.origin)
 
     def inverse(self, u: FloatArray) -> FloatArray:
@@ -88,7 +88,7 @@ class Inverse(Scale):
     def domain(self) -> tuple[float, float]:
         return self.origin, math.inf
 
-    def of(self, x: FloatArray) -> FloatArray:
+    def transform(self, x: FloatArray) -> FloatArray:
         return -1.0 / (x - self.origin)
 
     def inverse(self, u: FloatArray) -> FloatArray:
@@ -108,7 +108,7 @@ class Nearness(Scale):
     def domain(self) -> tuple[float, float]:
         return -math.inf, self.end
 
-    def of(self, x: FloatArray) -> FloatArray:
+    def transform(self, x: FloatArray) -> FloatArray:
         return -np.log(self.end - x)
 
     def inverse(self, u: FloatArray) -> FloatArray:
@@ -128,7 +128,7 @@ class Exponential(Scale):
     def domain(self) -> tuple[float, float]:
         return 0.0, math.inf
 
-    def of(self, x: FloatArray) -> FloatArray:
+    def transform(self, x: FloatArray) -> FloatArray:
         return np.exp(x)
 
     def inverse(self, u: FloatArray) -> FloatArray:
@@ -159,11 +159,11 @@ class OnScale(TwoMoments):
 
     def _cdf(self, x: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
-            return self.law.cdf(self.scale.of(x))
+            return self.law.cdf(self.scale.transform(x))
 
     def _sf(self, x: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
-            return self.law.sf(self.scale.of(x))
+            return self.law.sf(self.scale.transform(x))
 
     def _ppf(self, q: FloatArray) -> FloatArray:
         return self._from(self.law.ppf(q))

@@ -57,7 +57,7 @@ class ThreeMoments(TwoMoments):
     skewness: float
 
     @classmethod
-    def of(cls, mean: float, variance: float, third: float) -> Self:
+    def from_cumulants(cls, mean: float, variance: float, third: float) -> Self:
         """Return the law with these cumulants."""
         return cls(mean, math.sqrt(variance), third / variance**1.5)
 

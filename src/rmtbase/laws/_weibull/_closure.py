@@ -60,7 +60,7 @@ def _closure(trim: Fraction, parent: Parent) -> WeibullClosure:
     def compare(window: WeibullPlot) -> list[LargeSampleLaw]:
         fitted, found = _fitted_moments(plot, window), _moments(window)
         pairs = [*zip(fitted, found, strict=True), (fitted[2], found[1])]
-        return [LargeSampleLaw.of(first / second) for first, second in pairs]
+        return [LargeSampleLaw.from_expansion(first / second) for first, second in pairs]
 
     with np.errstate(over="ignore", invalid="ignore"):  # moments that do not exist are replaced below
         ratios = compare(whole)

@@ -60,7 +60,7 @@ class LargeSampleLaw:
     drift: float = math.nan
 
     @classmethod
-    def of(cls, statistic: Expansion) -> LargeSampleLaw:
+    def from_expansion(cls, statistic: Expansion) -> LargeSampleLaw:
         """Return the law of a statistic of independent weights."""
         return cls(statistic.value, math.sqrt(statistic.variance), statistic.drift)
 
@@ -146,7 +146,7 @@ def _null(trim: Fraction, parent: Parent) -> WeibullNull:
     fitted = (plot.sample_shape, plot.sample_log_scale.exp(), plot.sample_r_squared)
     covariance = np.array([[first.covariance(second) for second in fitted] for first in fitted])
     covariance.flags.writeable = False
-    shape, scale, r_squared = map(LargeSampleLaw.of, fitted)
+    shape, scale, r_squared = map(LargeSampleLaw.from_expansion, fitted)
     if 1 - r_squared.limit < _STRAIGHT:
         r_squared = replace(r_squared, spread=math.nan)
     return WeibullNull(trim, parent, shape, scale, r_squared, _scale_to_rms(plot), covariance)
@@ -159,7 +159,7 @@ def _scale_to_rms(plot: WeibullPlot) -> LargeSampleLaw:
     square = mean_square(plot.grid)
     if order <= 4:
         return LargeSampleLaw(plot.scale / math.sqrt(square.value), math.nan)
-    return LargeSampleLaw.of((plot.sample_log_scale - 0.5 * square.log()).exp())
+    return LargeSampleLaw.from_expansion((plot.sample_log_scale - 0.5 * square.log()).exp())
 
 
 def weibull_body_tail_gap(
@@ -183,7 +183,7 @@ def weibull_body_tail_gap(
 
 @lru_cache(maxsize=64)
 def _gap(parent: Parent, inner: Fraction, outer: Fraction) -> LargeSampleLaw:
-    return LargeSampleLaw.of(body_tail_gap(parent, inner, outer))
+    return LargeSampleLaw.from_expansion(body_tail_gap(parent, inner, outer))
 
 
 def body_tail_gap(parent: Parent, inner: Fraction, outer: Fraction) -> Expansion:
@@ -239,7 +239,7 @@ def weibull_product_null(
     norms = SharedNorms(plot.grid)
 
     def moments(statistic: Expansion) -> Moments:
-        independent = LargeSampleLaw.of(statistic)
+        independent = LargeSampleLaw.from_expansion(statistic)
         variance = independent.spread**2 + 2.0 * (d_model - 1) * norms.shared(statistic.influence, statistic.influence)
         return Moments(independent.mean(n), math.sqrt(variance / n), _METHOD)
 

@@ -119,7 +119,7 @@ class MatrixScorer:
         fused = is_fused(name.component)  # its elements belong to its parts
         self._found[name] = _Found(elements, shape, spectrum, "" if fused else summary.largest.without_tail())
         if not fused:
-            self.tails.append(Tail.of(name, shape, transposed, summary, elements))
+            self.tails.append(Tail.from_summary(name, shape, transposed, summary, elements))
 
     def _spectrum(
         self, values: Float[np.ndarray, " rank"], shape: tuple[int, int]

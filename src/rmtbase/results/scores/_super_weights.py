@@ -56,7 +56,7 @@ class Tail:
     weibull_scale: float
 
     @classmethod
-    def of(
+    def from_summary(
         cls, name: MatrixName, shape: tuple[int, int], transposed: bool, summary: ElementSummary, elements: Elements
     ) -> Tail:
         """Collect them from the summary of the elements, in the elements' own units."""

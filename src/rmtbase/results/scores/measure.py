@@ -140,7 +140,7 @@ def score_heads(
     """
     null = find_null(null)
     _require_modes(null, matrices, elements)
-    arrays = ArrayModel.of(w_q, w_k, model, revision)
+    arrays = ArrayModel.from_factors(w_q, w_k, model, revision)
     wanted, tests = () if matrices == "none" else (LAYERS,), require_tests(why)
     tree = scores_tree(arrays, "rmtbase.score_heads", null, matrices, circuits, wanted, elements, progress)
     return _with_why(tree, arrays, tests, null, elements, progress)

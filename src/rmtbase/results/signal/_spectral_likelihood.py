@@ -70,7 +70,7 @@ class SmearedLaw:
     log_cdf: Float[np.ndarray, " node"]
 
     @classmethod
-    def of(cls, quantile: Float[np.ndarray, " r"]) -> SmearedLaw:
+    def from_quantiles(cls, quantile: Float[np.ndarray, " r"]) -> SmearedLaw:
         """Tabulate a law from its quantiles; ln g is good to 0.01 between nodes."""
         spacing = np.abs(np.gradient(quantile))
         scale = np.maximum(_KERNEL * spacing, 1e-9)
@@ -113,7 +113,7 @@ class SmearedLaw:
 def noise_law(dims: tuple[int, ...]) -> SmearedLaw:
     """Smeared law of a Gaussian chain at σ = 1."""
     levels = (np.arange(min(dims)) + 0.5) / min(dims)
-    return SmearedLaw.of(np.log(laws.GaussianChain(dims=dims, normalization="none").isf(levels)))
+    return SmearedLaw.from_quantiles(np.log(laws.GaussianChain(dims=dims, normalization="none").isf(levels)))
 
 
 @lru_cache(maxsize=256)
@@ -121,7 +121,7 @@ def path_law(rank: int, depth: int, sigma: float) -> SmearedLaw:
     """Smeared law of a residual path."""
     levels = (np.arange(rank) + 0.5) / rank
     found = np.asarray(laws.ResidualPath(depth, sigma).log_eigenvalue.isf(levels))
-    return SmearedLaw.of(np.maximum(found, found[0] + _LOWEST))
+    return SmearedLaw.from_quantiles(np.maximum(found, found[0] + _LOWEST))
 
 
 class Fits(NamedTuple):

@@ -16,8 +16,8 @@ heads with the largest evidence, for the largest j at which the j-th largest evi
 never decreases, so a head that is named stays named, and all heads ever named are those named by S_∞. Their expected
 false share is at most α; if all heads follow the null, so is the probability of any alarm at any look.
 
-The four thresholds spend α where it is useful (:meth:`Spending.of`). Let T be the total weight of the planned looks. A
-single head is named
+The four thresholds spend α where it is useful (``Spending.for_heads``). Let T be the total weight of the planned looks.
+A single head is named
 
 * at its first look, if p ≤ α w_1 / (5 H);
 * within about √K looks, if p stays below the geometric mean of this bound and the next;
@@ -78,7 +78,7 @@ class Spending:
     thresholds: tuple[float, ...]
 
     @classmethod
-    def of(cls, n_heads: int, floor: float, planned: int | None = None, level: float = ALARM_LEVEL) -> Spending:
+    def for_heads(cls, n_heads: int, floor: float, planned: int | None = None, level: float = ALARM_LEVEL) -> Spending:
         """Compute the thresholds of this module for a number of heads and looks, none below the floor."""
         whole = 1.0 - _LATER if planned is not None else _OPEN_WEIGHT
         at_once, _, at_last, together = _SHARES
@@ -167,7 +167,7 @@ def with_alarm(tree: xr.DataTree, planned_looks: int | None = None, level: float
     groups = groups_of(tree)
     departures, heads = groups["/departures"], groups["/heads"]
     present = heads_present(heads.isel({STEP: 0}))
-    spending = Spending.of(int(present.sum()), alarm_floor(tree), planned_looks, level)
+    spending = Spending.for_heads(int(present.sum()), alarm_floor(tree), planned_looks, level)
     e_value = evidence(departures["omnibus_p_value"].isel(null=0).values, spending)
     named = np.zeros(e_value.shape, dtype=bool)
     for k, one in enumerate(e_value):
@@ -184,7 +184,7 @@ def spending_of(tree: xr.DataTree) -> Spending | None:
         return None
     present = heads_present(groups_of(tree)["/heads"].isel({STEP: 0}))
     planned = int(tree.attrs["planned_looks"]) or None
-    return Spending.of(int(present.sum()), alarm_floor(tree), planned, float(tree.attrs["alarm_level"]))
+    return Spending.for_heads(int(present.sum()), alarm_floor(tree), planned, float(tree.attrs["alarm_level"]))
 
 
 def alarm_sentence(tree: xr.DataTree) -> str:
