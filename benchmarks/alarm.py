@@ -3,8 +3,8 @@
 A run is 100 looks at 32 heads of d_head = 16 in a stream of width 128, every two of which share a key head. Their
 entries are Gaussian at every look, in one of three ways: the weights do not move (``still``); at each look they are
 √(1 − ρ²) of what they were and ρ of fresh ones, ρ = 0.2 (``walk``); or all fresh (``fresh``). Every look is scored
-against the atlas's null of that shape, and its omnibus p-values go into :func:`rmtbase.results.trajectory.evidence`,
-with 100 looks planned and with none planned.
+against the atlas's null of that shape, and its omnibus p-values go into ``evidence``, with 100 looks planned and with
+none planned.
 
 Departures are planted: from some look on so many heads have the smallest p-value that the null can give, the others
 those of ``walk``. The smallest effect is the largest p-value at which a head that stays there is named at all.

@@ -1,4 +1,4 @@
-from ._classes import SELECTION, TRANSMISSION, attention_classes
+from ._classes import SELECTION, TRANSMISSION, attention_class, attention_classes
 from ._diagnose import InitialSigmas, initial_sigmas, shape_drift, weibull_scales
 from ._paired_growth import PairedGrowth, built_in_correlation, paired_growth
 from ._scale_law import ScaleLaw, scale_law
@@ -14,6 +14,7 @@ __all__ = [
     "ScaleLaw",
     "ShapeBand",
     "Training",
+    "attention_class",
     "attention_classes",
     "budget_state",
     "built_in_correlation",
