@@ -1,7 +1,5 @@
 """``rmtbase export``: any table as CSV, Parquet or LaTeX."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``rmtbase plot``: the figures of any table, and an animation of a training run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

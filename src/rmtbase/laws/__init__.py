@@ -48,7 +48,7 @@ from rmtbase.laws._exact._trace_polynomials import (
 )
 from rmtbase.laws._grid import BINS, PROBABILITIES, histogram_edges, logarithmic_edges
 from rmtbase.laws._null._element_null import ElementNull, element_null, product_element_null
-from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, null
+from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, known_nulls, null
 from rmtbase.laws._parameters import ChainKeywords, ProductKeywords
 from rmtbase.laws._residual._free_multiplicative_brownian import FreeMultiplicativeBrownian
 from rmtbase.laws._residual._path_length import PathLength

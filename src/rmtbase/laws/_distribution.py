@@ -100,7 +100,7 @@ class Distribution(ABC):
 
     def p_value(self, observed: ArrayLike) -> FloatArray:
         """Two-sided p-value 2 min(cdf, sf), at most 1; nan where ``observed`` is nan."""
-        values = require_real_numbers("observed", observed)
+        values = _real_numbers("observed", observed)
         nearer = np.atleast_1d(self.cdf(values))
         beyond = nearer > 0.5
         nearer[beyond] = self.sf(np.atleast_1d(values)[beyond])
@@ -141,7 +141,7 @@ class Distribution(ABC):
         self, x: ArrayLike, function: Callable[[FloatArray], FloatArray], below: float, above: float
     ) -> FloatArray:
         """Evaluate ``function`` strictly inside the support; ``below`` and ``above`` hold at its ends and beyond."""
-        values = require_real_numbers("x", x)
+        values = _real_numbers("x", x)
         low, high = self.support
         inside = (values > low) & (values < high)
         if inside.all():
@@ -154,7 +154,7 @@ class Distribution(ABC):
     def _between(
         self, q: ArrayLike, function: Callable[[FloatArray], FloatArray], at_zero: float, at_one: float
     ) -> FloatArray:
-        mass = require_real_numbers("q", q)
+        mass = _real_numbers("q", q)
         inside = (mass > 0.0) & (mass < 1.0)
         if inside.all():
             return function(mass.reshape(-1)).reshape(mass.shape)[()]
@@ -162,6 +162,11 @@ class Distribution(ABC):
         if inside.any():
             result[inside] = function(mass[inside])
         return result[()]
+
+
+def _real_numbers(name: str, value: ArrayLike) -> FloatArray:
+    """Check as :func:`rmtbase.parameters.require_real_numbers`; one method has often checked what it gives another."""
+    return value if type(value) is np.ndarray and value.dtype == np.float64 else require_real_numbers(name, value)
 
 
 class StatedLaw:
@@ -230,7 +235,7 @@ class DiscreteDistribution(Distribution):
 
     def _steps(self, x: ArrayLike, levels: FloatArray) -> FloatArray:
         """Evaluate the step function with these ``levels``: before the first value, ..., after the last."""
-        at = require_real_numbers("x", x)
+        at = _real_numbers("x", x)
         return np.where(np.isnan(at), np.nan, levels[np.searchsorted(self.points, at, side="right")])[()]
 
     def _cdf(self, x: FloatArray) -> FloatArray:

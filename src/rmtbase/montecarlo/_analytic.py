@@ -24,7 +24,7 @@ from rmtbase.ensembles import (
     ThinGaussianChain,
 )
 from rmtbase.errors import ParameterError
-from rmtbase.statistics import MOMENT_STATISTICS, SPECTRAL_STATISTICS, ExtremeMoments, LatentShape, inverse_moment_order
+from rmtbase.statistics import MOMENT_STATISTICS, ExtremeMoments, LatentShape, inverse_moment_order
 
 NONE = "none"
 
@@ -67,12 +67,8 @@ def spectral_values(ensemble: object) -> dict[str, AnalyticValue]:
 
 @spectral_values.register
 def _(ensemble: _Chain) -> dict[str, AnalyticValue]:
-    dims, values = _dims(ensemble), {}
-    for statistic in SPECTRAL_STATISTICS:
-        try:
-            null = laws.null(statistic, dims=dims, normalization="none")
-        except ParameterError:  # the dimensions lie outside the null's domain
-            continue
+    values = {}
+    for statistic, null in laws.known_nulls(dims=_dims(ensemble), normalization="none").items():
         mean, std = (moment if math.isfinite(moment) else np.nan for moment in (null.mean(), null.std()))
         values[statistic] = AnalyticValue(mean, std, f"{null.method}: {null.accuracy}")
     return values

@@ -27,7 +27,7 @@ from rmtbase.montecarlo._memory import host_memory, require_bytes, require_draw_
 from rmtbase.parameters import require_draws, require_positive_integer
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import in_one_line
-from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
+from rmtbase.statistics import SPECTRAL_STATISTICS, rescale_statistics, spectral_statistics
 
 _NUMBERS = 8  # of a draw per unit of rank: its two diagonals as drawn, squared, multiplied and bisected
 
@@ -127,11 +127,7 @@ class GroupedQuerySample:
         """Sample with every head divided by its own estimates of σ, as heads are scored."""
         estimate = self.norm_squared / (self.d_model * self.d_head)
         scale = estimate[:, :-1] * estimate[:, -1:]
-        columns = [
-            one.rescale(self.sample[..., k], 1.0 / scale, self.d_head)
-            for k, one in enumerate(SPECTRAL_STATISTICS.values())
-        ]
-        return np.stack(columns, axis=-1)
+        return rescale_statistics(self.sample, 1.0 / scale, self.d_head)
 
     def head_correlation(self, self_normalized: bool = True) -> HeadCorrelation:
         """Correlation of each statistic between two heads that share W_K, from all pairs of a group.

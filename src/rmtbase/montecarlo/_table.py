@@ -30,7 +30,13 @@ from rmtbase.montecarlo._elements import require_element_ensemble
 from rmtbase.montecarlo._machine import numerics_record
 from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan
 from rmtbase.montecarlo._summary import CaseSummary, DrawSource, SpectrumSummary, summarize_elements, summarize_spectra
-from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, eigenvalue_moment_orders, moment_order
+from rmtbase.statistics import (
+    SPECTRAL_STATISTICS,
+    SampleSummary,
+    eigenvalue_moment_orders,
+    moment_orders,
+    rescale_statistics,
+)
 from rmtbase.tables import (
     BASELINE_SCHEMA,
     ELEMENT_FORMULAS,
@@ -166,7 +172,7 @@ def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
             law, naive = low_rank_product_law(*shape), naive_marchenko_pastur(*shape)
             analytic = known | {
                 "analytic_mean": _moved(known["analytic_mean"], scale, h),
-                "analytic_std": _spread(known["analytic_std"], scale),
+                "analytic_std": _moved(known["analytic_std"], scale),
             }
             variables = _spectrum_variables(summary, case.ensemble, analytic, longest) | {
                 "eigenvalue_quantile_self_normalized": _padded(raw.own_quantile * scale, longest),
@@ -254,7 +260,7 @@ def _variables(summary: CaseSummary, orders: Float64[np.ndarray, " statistic"], 
 
 def _spectrum_variables(summary: SpectrumSummary, ensemble: Ensemble, analytic: Variables, longest: int) -> Variables:
     extremes = extreme_moments(ensemble)
-    orders = np.array([moment_order(one, extremes, ensemble.rank) for one in _STATISTICS])
+    orders = moment_orders(extremes, ensemble.rank)
     ordered = summary.eigenvalue.of_finite_moments(eigenvalue_moment_orders(extremes, ensemble.rank))
     eigenvalue = {
         "eigenvalue_mean": _padded(ordered.mean, longest),
@@ -276,9 +282,9 @@ def _rescaled(summary: SpectrumSummary, scale: float, rank: int) -> SpectrumSumm
         summary,
         statistic=SampleSummary(
             mean=_moved(one.mean, scale, rank),
-            std=_spread(one.std, scale),
-            standard_error=_spread(one.standard_error, scale),
-            std_standard_error=_spread(one.std_standard_error, scale),
+            std=_moved(one.std, scale),
+            standard_error=_moved(one.standard_error, scale),
+            std_standard_error=_moved(one.std_standard_error, scale),
             quantile=_moved(one.quantile, scale, rank),
         ),
         bin_edge=summary.bin_edge * scale,
@@ -289,12 +295,9 @@ def _rescaled(summary: SpectrumSummary, scale: float, rank: int) -> SpectrumSumm
     )
 
 
-def _moved(values: ByStatistic, scale: float, rank: int) -> ByStatistic:
-    return np.stack([one.rescale(value, scale, rank) for one, value in zip(_STATISTICS, values, strict=True)])
-
-
-def _spread(values: ByStatistic, scale: float) -> ByStatistic:
-    return np.stack([one.rescale_spread(value, scale) for one, value in zip(_STATISTICS, values, strict=True)])
+def _moved(values: ByStatistic, scale: float, rank: int = 0) -> ByStatistic:
+    """Rescale statistics of spectra of that rank, or their standard deviations."""
+    return rescale_statistics(values.T, scale, rank).T
 
 
 def _row(variables: Variables, coordinates: Variables, schema: Mapping[str, Variable]) -> xr.Dataset:

@@ -97,17 +97,15 @@ class AnalyticNull(SharedNull):
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         """|z|, of ln x to second order in the relative spread of x; where that is large, from the law's quartiles."""
-        columns = []
-        for k, (one, law, mean, std) in enumerate(
-            zip(SPECTRAL_STATISTICS.values(), self._laws.values(), self.mean, self.std, strict=True)
-        ):
-            if law is not None and one.on_log_scale and not std < _WIDEST * mean:
+        on_log_scale = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
+        distance = distance_from_moments(on_log_scale, standard, self.mean, self.std)
+        wide = on_log_scale & ~(self.std < _WIDEST * self.mean)
+        for k, law in enumerate(self._laws.values()):
+            if law is not None and wide[k]:
                 low, median, high = np.log(law.ppf([0.25, 0.5, 0.75]))
                 with np.errstate(divide="ignore"):  # a zero eigenvalue is infinitely far from the null
-                    columns.append(np.abs(np.log(standard[..., k]) - median) / ((high - low) / _NORMAL_IQR))
-            else:
-                columns.append(distance_from_moments(one, standard[..., k], mean, std))
-        return np.stack(columns, axis=-1)
+                    distance[..., k] = np.abs(np.log(standard[..., k]) - median) / ((high - low) / _NORMAL_IQR)
+        return distance
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         """Two-sided p-values, 2 min(P(T ≤ t), P(T ≥ t))."""
@@ -162,13 +160,8 @@ class AnalyticNull(SharedNull):
 
     @cached_property
     def _laws(self) -> dict[str, laws.NullLaw | None]:
-        return {name: self._law(name) for name in SPECTRAL_STATISTICS}
-
-    def _law(self, statistic: str) -> laws.NullLaw | None:
-        try:
-            return laws.null(statistic, dims=self.dims, self_normalized=True, normalization="none")
-        except ParameterError:  # the shape lies outside the statistic's domain
-            return None
+        known = laws.known_nulls(dims=self.dims, self_normalized=True, normalization="none")
+        return {name: known.get(name) for name in SPECTRAL_STATISTICS}
 
 
 def _finite(moments: Sequence[float]) -> Float[np.ndarray, " statistic"]:

@@ -171,8 +171,7 @@ class AtlasNull(SharedNull):
 
     def _count(self, observed: Float[np.ndarray, "..."], kept: Float32[np.ndarray, " rank"]) -> Int[np.ndarray, "..."]:
         there = ~np.isnan(kept)
-        ranked = np.where(np.isnan(observed), np.inf, observed)  # a head that is not testable has no p-value anyway
-        return count_bound(ranked, kept[there], self.case["rank"].values[there], self.draws)
+        return _count(observed, kept[there], self.case["rank"].values[there], self.draws)
 
 
 def atlas_path() -> Path:
@@ -224,5 +223,10 @@ def count_bound(
     values, sample = require_real_numbers("observed", observed), require_real_numbers("kept", kept)
     if np.isnan(values).any() or sample.ndim != 1 or not (sample[1:] >= sample[:-1]).all() or np.isnan(sample).any():
         raise ParameterError("observed, kept", "NaN, or values out of order", "numbers, and ascending order statistics")
-    place = np.searchsorted(sample, values, side="right")
-    return np.append(ranks - 1, draws)[place]
+    return _count(values, sample, ranks, draws)
+
+
+def _count(
+    observed: Float[np.ndarray, "..."], kept: Float[np.ndarray, " rank"], ranks: Int[np.ndarray, " rank"], draws: int
+) -> Int[np.ndarray, "..."]:
+    return np.append(ranks - 1, draws)[np.searchsorted(kept, observed, side="right")]  # NaN is above all

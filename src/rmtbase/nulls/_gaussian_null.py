@@ -12,9 +12,9 @@ from jaxtyping import Float
 
 from rmtbase.errors import TableError
 from rmtbase.laws import PROBABILITIES
-from rmtbase.nulls._head_null import EDGE_LEVEL, ROUNDING, SharedNull, case_of_shape, rescaled
+from rmtbase.nulls._head_null import EDGE_LEVEL, ROUNDING, SharedNull, case_of_shape
 from rmtbase.nulls._sample_null import SampleNull
-from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
+from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, rescale_statistics
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def self_normalized_sample(row: xr.Dataset) -> Float[np.ndarray, "draw statistic
 
 def _sample(row: xr.Dataset, own_scale: Float[np.ndarray, " draw"], rank: int) -> Float[np.ndarray, "draw statistic"]:
     sample = row["sample"].sel(statistic=list(SPECTRAL_STATISTICS)).transpose("draw", "statistic").values
-    return rescaled(sample, 1.0 / own_scale, rank)
+    return rescale_statistics(sample, 1.0 / own_scale, rank)
 
 
 def _complete(row: xr.Dataset, source: str) -> xr.Dataset:

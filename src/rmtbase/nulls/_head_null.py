@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
@@ -32,11 +32,11 @@ from rmtbase.shown import in_one_line
 from rmtbase.statistics import (
     SPECTRAL_STATISTICS,
     ExtremeMoments,
-    Statistic,
     drawn_moments,
     inverse_moment_order,
-    moment_order,
+    moment_orders,
     normal_score,
+    rescale_statistics,
     spectral_statistics,
 )
 
@@ -252,7 +252,7 @@ class HeadNull(ABC):
         # A head of zeros has no shape (NaN), and a statistic may be the same in every null draw (infinitely far).
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             statistics = np.where(np.isnan(scale)[..., None], np.nan, statistics_of(singular_values))
-            standard = rescaled(statistics, 1.0 / scale, self.rank)
+            standard = rescale_statistics(statistics, 1.0 / scale, self.rank)
             by = Moved.nowhere(standard)
             eigenvalues = singular_values**2 / scale[..., None]
             if np.any(kurtosis):
@@ -262,18 +262,16 @@ class HeadNull(ABC):
                 by = Moved.between(standard, own)
             fixed = (self.std == 0) & (np.abs(standard - self.mean) <= ROUNDING * np.abs(self.mean))
             standard = np.where(fixed, self.mean, standard)
-            moments = zip(SPECTRAL_STATISTICS.values(), self.std, strict=True)
-            spreads = [one.rescale_spread(std, scale) for one, std in moments]
             every = Moved(by.times[..., None, :], by.plus[..., None, :])
-            quantile = rescaled(every.apply(self.quantile.T), scale[..., None], self.rank)
+            quantile = rescale_statistics(every.apply(self.quantile.T), scale[..., None], self.rank)
             lower, upper = self.edge_quantiles
             p_value = self.p_value(standard)
             z_score = np.where(standard == self.mean, 0.0, (standard - self.mean) / self.std)
             above = standard > self.quantile[:, PROBABILITIES.index(0.5)]
             return HeadScores(
                 observed=statistics,
-                null_mean=rescaled(by.apply(self.mean), scale, self.rank),
-                null_std=by.times * np.stack(spreads, axis=-1),
+                null_mean=rescale_statistics(by.apply(self.mean), scale, self.rank),
+                null_std=by.times * rescale_statistics(self.std, scale, rank=0),
                 null_quantile=np.swapaxes(quantile, -1, -2),
                 z_score=np.where(np.isnan(self.std), normal_score(p_value, above), z_score),
                 p_value=p_value,
@@ -329,8 +327,7 @@ class SharedNull(HeadNull):
     def _told(self, mean: ArrayLike, std: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of the draws; NaN where the chain has no such moment for them to estimate."""
         extremes = ExtremeMoments(smallest=inverse_moment_order(self.dims))
-        orders = [moment_order(one, extremes, self.rank) for one in SPECTRAL_STATISTICS.values()]
-        return drawn_moments(mean, std, orders)
+        return drawn_moments(mean, std, moment_orders(extremes, self.rank))
 
     def null_group(self) -> xr.Dataset:
         """Make the ``/null`` group of a scores file."""
@@ -379,14 +376,6 @@ def statistics_of(singular_values: Float[np.ndarray, "... rank"]) -> Float[np.nd
     return np.where(some, found, np.where(top == 0.0, _OF_ZEROS, np.nan))
 
 
-def rescaled(
-    statistics: Float[np.ndarray, "... statistic"], factor: ArrayLike, rank: int
-) -> Float[np.ndarray, "... statistic"]:
-    """Statistics, in the registry's order, of spectra whose eigenvalues are ``factor`` times as large."""
-    parts = [one.rescale(statistics[..., k], factor, rank) for k, one in enumerate(SPECTRAL_STATISTICS.values())]
-    return np.stack(np.broadcast_arrays(*parts), axis=-1)
-
-
 def case_of_shape(table: xr.Dataset, d_model: int, d_head: int) -> xr.Dataset | None:
     """Return the first case of a table with the shape, or None."""
     cases = np.flatnonzero((table["d_model"].values == d_model) & (table["d_head"].values == d_head))
@@ -394,12 +383,12 @@ def case_of_shape(table: xr.Dataset, d_model: int, d_head: int) -> xr.Dataset | 
 
 
 def distance_from_moments(
-    one: Statistic, value: ArrayLike, mean: ArrayLike, std: ArrayLike
+    on_log_scale: bool | Bool[np.ndarray, "..."], value: ArrayLike, mean: ArrayLike, std: ArrayLike
 ) -> Float[np.ndarray, "..."]:
-    """:meth:`HeadNull.distance` of one statistic, from only the moments of its null.
+    """:meth:`HeadNull.distance` of statistics, from only the moments of their nulls.
 
     To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c. NaN, for an
-    unknown value, gives NaN.
+    unknown value, gives NaN. ``on_log_scale`` is that of each :class:`rmtbase.statistics.Statistic`.
 
     Raises:
         ParameterError: values that are not real numbers, a negative spread, or a negative value of a positive
@@ -407,11 +396,10 @@ def distance_from_moments(
     """
     given = {"value": value, "mean": mean, "std": std}
     value, mean, std = (require_real_numbers(name, part) for name, part in given.items())
-    if (std < 0.0).any() or (one.on_log_scale and (value < 0.0).any()):
+    if (std < 0.0).any() or (on_log_scale & (value < 0.0)).any():
         raise ParameterError("value, std", "negative ones", "spreads that are not negative, and such values")
     # A zero eigenvalue is infinitely far from the null, and reported so; at the mean of a null without spread: NaN.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if not one.on_log_scale:
-            return np.abs(value - mean) / std
         relative = std / mean
-        return np.abs(np.log(value / mean) / relative + 0.5 * relative)
+        of_log = np.abs(np.log(value / mean) / relative + 0.5 * relative)
+        return np.where(on_log_scale, of_log, np.abs(value - mean) / std)

@@ -14,10 +14,10 @@ from jaxtyping import Bool, Float
 
 from rmtbase.laws import PROBABILITIES
 from rmtbase.linalg import without_noise
-from rmtbase.nulls._head_null import EDGE_LEVEL, ROUNDING, HeadScores, rescaled, statistics_of
+from rmtbase.nulls._head_null import EDGE_LEVEL, ROUNDING, HeadScores, statistics_of
 from rmtbase.nulls._sample_null import SampleNull
 from rmtbase.shown import in_one_line
-from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
+from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, rescale_statistics
 
 
 @in_one_line
@@ -59,7 +59,8 @@ class ResampledNull(SampleNull):
         """
         drawn = without_noise(drawn)
         with np.errstate(invalid="ignore", divide="ignore"):  # a draw of zeros has no shape
-            one, sample = (rescaled(statistics_of(values), 1.0 / scale, observed.size) for values in (observed, drawn))
+            both = (statistics_of(values) for values in (observed, drawn))
+            one, sample = (rescale_statistics(values, 1.0 / scale, observed.size) for values in both)
             near = np.isfinite(one) & (np.abs(sample - one) <= ROUNDING * np.abs(one))
         return cls(
             dims=dims,

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rmtbase.terminal.streams import cell
+from rmtbase.shown import shown
 
 UNTESTED = "?"
 """Text of a cell whose number is not known because there is no test: never 0, and not empty."""
@@ -35,26 +35,33 @@ class Verbatim(str):
 
 
 class Column(NamedTuple):
-    """Heading of a column, and the alignment of its cells."""
+    """Heading of a column, the alignment of its cells, and the format of its numbers, such as ``.4g``."""
 
     name: str
     side: Literal["left", "right"] = "right"
+    form: str = ""
 
 
 class Rows(NamedTuple):
-    """Table of texts.
+    """Table of texts and numbers.
 
     Attributes:
         columns: headings.
-        rows: cells of each row.
+        rows: cells of each row: texts of any origin, or numbers, of which NaN leaves its cell empty.
         named: number of first columns that identify a row.
         title: title of the table, "" for none.
     """
 
     columns: Sequence[Column]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str | float]]
     named: int = 1
     title: str = ""
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """Harmless texts of the cells."""
+        forms = [column.form for column in self.columns]
+        return [[_text(value, form) for value, form in zip(row, forms, strict=True)] for row in self.rows]
 
 
 Item = str | Rows
@@ -69,25 +76,30 @@ def print_report(items: Iterable[Item], console: Console) -> None:
         elif isinstance(item, Verbatim):
             print(item, end="")
         else:
-            console.print(cell(item, "bold" if isinstance(item, Heading) else "", longest=_LONGEST))
+            console.print(Text(shown(item, _LONGEST), "bold" if isinstance(item, Heading) else ""))
 
 
 def _print_rows(console: Console, item: Rows) -> None:
-    safe = [[cell(text).plain for text in row] for row in item.rows]
-    table = Table(title=cell(item.title) if item.title else None, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=Text(shown(item.title)) if item.title else None, title_justify="left", box=box.SIMPLE_HEAD)
     for column in item.columns:
         table.add_column(column.name, justify=column.side, no_wrap=True)
-    for row in safe:
+    for row in item.texts:
         table.add_row(*map(Text, row))
     if console.measure(table, options=console.options.update_width(_ANY_WIDTH)).maximum <= console.width:
         console.print(table)
     else:
-        _print_in_pairs(console, item._replace(rows=safe))
+        _print_in_pairs(console, item)
+
+
+def _text(value: str | float, form: str) -> str:
+    if isinstance(value, str):
+        return shown(value)
+    return "" if math.isnan(value) else format(value, form)
 
 
 def _print_in_pairs(console: Console, item: Rows) -> None:
     """Print two lines for each row: its name, and its numbers in columns."""
-    columns, rows, named, title = item
+    columns, rows, named = item.columns, item.texts, item.named
     headings = [column.name for column in columns]
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
 
@@ -97,8 +109,8 @@ def _print_in_pairs(console: Console, item: Rows) -> None:
             text.rjust(w) if column.side == "right" else text.ljust(w) for text, w, column in places
         )
 
-    if title:
-        console.print(cell(title, "italic"))
+    if item.title:
+        console.print(Text(shown(item.title), "italic"))
     console.print(Text(", ".join(headings[:named]), "dim"))
     console.print(Text(numbers(headings), "dim"))
     for row in rows:
@@ -106,8 +118,3 @@ def _print_in_pairs(console: Console, item: Rows) -> None:
         console.print(Text(row[0] if named == 1 else ", ".join(f"{name} {text}" for name, text in place)))
         console.print(Text(numbers(row)))
     console.print()
-
-
-def number_text(value: float, digits: int) -> str:
-    """Format a number with ``digits`` significant digits; "" for NaN."""
-    return "" if math.isnan(value) else f"{value:.{digits}g}"

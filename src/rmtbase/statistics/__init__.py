@@ -43,6 +43,7 @@ from rmtbase.statistics._moment_order import (
     inverse_moment_order,
     missing_moment,
     moment_order,
+    moment_orders,
 )
 from rmtbase.statistics._power_law import PowerLawFit, hill_exponent, power_law_fit, power_law_p_value
 from rmtbase.statistics._registry import (
@@ -51,6 +52,7 @@ from rmtbase.statistics._registry import (
     from_distance_scale,
     get_statistic,
     on_distance_scale,
+    rescale_statistics,
     spectral_statistics,
 )
 from rmtbase.statistics._signed_bins import MAGNITUDE_BINS, SignedBins, magnitude_bins

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
@@ -114,20 +114,21 @@ def cauchy_combination(p_values: ArrayLike, axis: int = -1) -> Float[np.ndarray,
     return np.where(count > 0, combined, np.nan)
 
 
-def benjamini_hochberg(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
+def benjamini_hochberg(p_values: ArrayLike, axis: int | None = None) -> Float[np.ndarray, "..."]:
     """Benjamini–Hochberg q-values over all entries that are not NaN, in the shape of ``p_values``.
 
     The q-value of a test is the smallest false discovery rate at which it is called: for the k-th smallest of n
     p-values, min over j ≥ k of p_(j) n / j, and at most 1. It is valid for tests that are independent or positively
     dependent. NaN marks a test that was not made; it stays NaN and does not count. The values are those of
-    ``scipy.stats.false_discovery_control``, whose module takes a third of a second to import.
+    ``scipy.stats.false_discovery_control``, whose module takes a third of a second to import. With an ``axis``, the
+    tests along it are corrected by themselves.
 
     Raises:
         ParameterError: p-values are masked, not real or outside [0, 1].
 
     Source: Y. Benjamini and Y. Hochberg, J. R. Stat. Soc. B 57, 289 (1995).
     """
-    return _adjusted(p_values, _stepped_up)
+    return _adjusted(p_values, _stepped_up, axis)
 
 
 def benjamini_yekutieli(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
@@ -137,7 +138,9 @@ def benjamini_yekutieli(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
 
     Source: Y. Benjamini and D. Yekutieli, Ann. Stat. 29, 1165 (2001).
     """
-    return _adjusted(p_values, lambda p: np.minimum(1.0, (1.0 / np.arange(1, p.size + 1)).sum() * _stepped_up(p)))
+    return _adjusted(
+        p_values, lambda p, n: np.minimum(1.0, (1.0 / np.arange(1, n.item() + 1)).sum() * _stepped_up(p, n))
+    )
 
 
 def holm(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
@@ -148,24 +151,25 @@ def holm(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
 
     Source: S. Holm, Scand. J. Stat. 6, 65 (1979).
     """
-    return _adjusted(p_values, lambda p: np.minimum(1.0, np.maximum.accumulate(p * np.arange(p.size, 0, -1))))
+    return _adjusted(
+        p_values, lambda p, n: np.minimum(1.0, np.maximum.accumulate(p * (n - np.arange(p.shape[-1])), axis=-1))
+    )
 
 
-def _adjusted(p_values: ArrayLike, adjust: Callable[[Float[np.ndarray, " n"]], np.ndarray]) -> np.ndarray:
-    """Apply ``adjust`` to the ascending p-values of the tests that were made, and put the results in their places."""
+def _adjusted(
+    p_values: ArrayLike, adjust: Callable[[np.ndarray, np.ndarray], np.ndarray], axis: int | None = None
+) -> np.ndarray:
+    """Apply ``adjust`` to ascending p-values, NaN last, and the number of others; put the results in their places."""
     p = require_p_values("p_values", p_values)
-    adjusted = np.full(p.shape, np.nan)
-    made = ~np.isnan(p)
-    if made.any():
-        tests = p[made]
-        rising = np.argsort(tests)
-        in_order = np.empty(tests.size)
-        in_order[rising] = adjust(tests[rising])
-        adjusted[made] = in_order
-    return adjusted
+    tests = p.reshape(-1) if axis is None else np.moveaxis(p, axis, -1)
+    rising = np.argsort(tests, axis=-1)
+    in_order = adjust(np.take_along_axis(tests, rising, axis=-1), (~np.isnan(tests)).sum(axis=-1, keepdims=True))
+    adjusted = np.empty(tests.shape)
+    np.put_along_axis(adjusted, rising, in_order, axis=-1)
+    return adjusted.reshape(p.shape) if axis is None else np.moveaxis(adjusted, -1, axis)
 
 
-def _stepped_up(p: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+def _stepped_up(p: Float[np.ndarray, "... test"], n: Int[np.ndarray, "... 1"]) -> Float[np.ndarray, "... test"]:
     """min over j ≥ k of p_(j) n / j, and at most 1."""
-    rates = p * (p.size / np.arange(1, p.size + 1))
-    return np.minimum(np.minimum.accumulate(rates[::-1])[::-1], 1.0)
+    rates = p * (n / np.arange(1, p.shape[-1] + 1))
+    return np.minimum(np.fmin.accumulate(rates[..., ::-1], axis=-1)[..., ::-1], 1.0)

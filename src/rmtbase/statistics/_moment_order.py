@@ -11,7 +11,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from rmtbase.parameters import require_real_numbers
-from rmtbase.statistics._registry import Statistic
+from rmtbase.statistics._registry import SPECTRAL_STATISTICS, Statistic
 
 FloatArray = Float[np.ndarray, "..."]
 
@@ -62,6 +62,11 @@ def moment_order(statistic: Statistic, extremes: ExtremeMoments, rank: int) -> f
     if statistic.name == "smallest_eigenvalue":
         above /= rank
     return min(extremes.smallest / below if below else math.inf, extremes.largest / above if above else math.inf)
+
+
+def moment_orders(extremes: ExtremeMoments, rank: int) -> Float[np.ndarray, " statistic"]:
+    """:func:`moment_order` of each spectral statistic, in the registry's order."""
+    return np.array([moment_order(one, extremes, rank) for one in SPECTRAL_STATISTICS.values()])
 
 
 def eigenvalue_moment_orders(extremes: ExtremeMoments, rank: int) -> Float[np.ndarray, " index"]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import entr
 
@@ -57,7 +58,7 @@ class Statistic:
     function: Callable[[Spectra], Numbers]
     inverse_power: float = 0.0
 
-    @property
+    @cached_property
     def on_log_scale(self) -> bool:
         """True if distances from the null are taken in its logarithm: it is positive and has no upper bound."""
         return self.scaling != "additive" and self.upper == "inf"
@@ -76,11 +77,7 @@ class Statistic:
             ParameterError: values or scales are masked or not real, or a scale is not positive and finite.
         """
         value, scale = require_real_numbers("value", value), _require_scale(scale)
-        if self.scaling == "additive":
-            return value + rank * np.log(scale)
-        if self.scaling == 0:
-            return value * np.ones_like(scale)
-        return value * scale**self.scaling
+        return value + rank * np.log(scale) if self.scaling == "additive" else value * scale**self.scaling
 
     def rescale_spread(self, spread: ArrayLike, scale: ArrayLike) -> Numbers:
         """Convert the statistic's standard deviation to that of spectra with eigenvalues ``scale`` times larger.
@@ -203,6 +200,11 @@ SPECTRAL_STATISTICS: dict[str, Statistic] = {statistic.name: statistic for stati
 """Spectral statistics by name, in the order in which tables list them."""
 
 
+_ON_LOG_SCALE = np.array([one.on_log_scale for one in _ALL])
+_ADDITIVE = np.array([one.scaling == "additive" for one in _ALL])
+_POWER = np.array([0 if one.scaling == "additive" else one.scaling for one in _ALL])
+
+
 def get_statistic(name: str) -> Statistic:
     """Return the registered statistic of that name.
 
@@ -287,15 +289,29 @@ def _at_unit_scale(s: Spectra) -> Spectra:
     return np.ldexp(s, -np.frexp(first)[1])
 
 
+def rescale_statistics(values: ArrayLike, scale: ArrayLike, rank: int) -> Float[np.ndarray, "... statistic"]:
+    """Convert values (..., statistic), in the registry's order, as :meth:`Statistic.rescale` converts those of one.
+
+    The scales (...) broadcast against the values. With ``rank`` 0 standard deviations are converted, which a shift does
+    not change.
+
+    Raises:
+        ParameterError: as :meth:`Statistic.rescale`, or there is not one value for each statistic.
+    """
+    x, scale = _require_values(values), _require_scale(scale)
+    power = np.stack([scale**power for power in range(_POWER.max() + 1)], axis=-1)
+    return np.where(_ADDITIVE, x + rank * np.log(scale)[..., None], x * power[..., _POWER])
+
+
 def from_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
     """Invert :func:`on_distance_scale` for values (..., statistic).
 
     Raises:
         ParameterError: values are masked or not real, or there is not one for each statistic.
     """
-    x, on_log = _require_values(values)
+    x = _require_values(values)
     with np.errstate(over="ignore"):  # overflow gives an infinity
-        return np.where(on_log, np.exp(np.where(on_log, x, 0.0)), x)
+        return np.where(_ON_LOG_SCALE, np.exp(np.where(_ON_LOG_SCALE, x, 0.0)), x)
 
 
 def on_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
@@ -308,16 +324,15 @@ def on_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
         ParameterError: values are masked or not real, there is not one for each statistic, or a value of a positive
             statistic is negative.
     """
-    x, on_log = _require_values(values)
-    if (x < 0.0)[..., on_log].any():
+    x = _require_values(values)
+    if (x < 0.0)[..., _ON_LOG_SCALE].any():
         raise ParameterError("values", "negative values", "no negative value of a positive statistic")
     with np.errstate(divide="ignore"):  # a zero eigenvalue is infinitely far from any null
-        return np.where(on_log, np.log(np.where(on_log, x, 1.0)), x)
+        return np.where(_ON_LOG_SCALE, np.log(np.where(_ON_LOG_SCALE, x, 1.0)), x)
 
 
-def _require_values(values: ArrayLike) -> tuple[Float[np.ndarray, "... statistic"], Bool[np.ndarray, " statistic"]]:
-    """Check that there is one value for each statistic; return them and a mask of statistics on a logarithmic scale."""
+def _require_values(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
     x = require_real_numbers("values", values)
     if x.ndim == 0 or x.shape[-1] != len(SPECTRAL_STATISTICS):
         raise ParameterError("values", f"shape {x.shape}", f"shape (..., {len(SPECTRAL_STATISTICS)})")
-    return x, np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
+    return x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
@@ -107,17 +108,30 @@ def null(
     """
     if not isinstance(statistic, str) or statistic not in _RECIPES:
         raise ParameterError("statistic", statistic, f"one of {', '.join(NULL_STATISTICS)}")
+    case = _case(shape, chain, self_normalized)
+    law, kurtosis = _null(statistic, case), kurtosis_weight(case.dims, excess_kurtosis)
+    if not kurtosis:
+        return law
+    moved = with_kurtosis(law.distribution, statistic, case.dims, case.self_normalized, kurtosis)
+    method = law.method if law.method.startswith(accuracy.ASYMPTOTIC) else accuracy.ASYMPTOTIC
+    return replace(law, distribution=moved, method=method, accuracy=accuracy.with_kurtosis(law.accuracy))
+
+
+@takes(ChainKeywords)
+def known_nulls(*shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]) -> dict[str, NullLaw]:
+    """Return the :func:`null` of every statistic whose domain contains the chain, by name."""
+    case, found = _case(shape, chain, self_normalized), {}
+    for statistic in NULL_STATISTICS:
+        with suppress(ParameterError):
+            found[statistic] = _null(statistic, case)
+    return found
+
+
+def _case(shape: tuple[Any, ...], chain: ChainKeywords, self_normalized: object) -> Case:
     of = ChainParameters(*shape, **chain)
     require_moderate_sigmas(of.sigmas, len(of.sigmas))
     own = require_flag("self_normalized", self_normalized)
-    if own:
-        of = ChainParameters(dims=of.dims, normalization=of.normalization)
-    law, kurtosis = _null(statistic, Case(of, own)), kurtosis_weight(of.dims, excess_kurtosis)
-    if not kurtosis:
-        return law
-    moved = with_kurtosis(law.distribution, statistic, of.dims, own, kurtosis)
-    method = law.method if law.method.startswith(accuracy.ASYMPTOTIC) else accuracy.ASYMPTOTIC
-    return replace(law, distribution=moved, method=method, accuracy=accuracy.with_kurtosis(law.accuracy))
+    return Case(ChainParameters(dims=of.dims, normalization=of.normalization) if own else of, own)
 
 
 @lru_cache(maxsize=1024)

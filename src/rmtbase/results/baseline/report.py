@@ -8,7 +8,7 @@ from typing import Any
 
 import xarray as xr
 
-from rmtbase.report import Column, Heading, Item, Rows, number_text
+from rmtbase.report import Column, Heading, Item, Rows
 from rmtbase.statistics import missing_moment
 
 _QUANTILES = (0.025, 0.5, 0.975)  # shown where there is no mean, and always in JSON
@@ -33,17 +33,20 @@ def as_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
 def report(table: xr.Dataset) -> Iterator[Item]:
     """Print each case's statistics: simulated values with standard errors, analytic values and their method."""
     yield Heading("Random matrices")
-    numbers = (("mean", 8), ("standard_error", 2), ("std", 5), ("analytic_mean", 8), ("analytic_std", 5))
-    columns = [Column("statistic", "left"), *map(Column, ("mean", "std. error", "sd", "analytic mean", "analytic sd"))]
-    columns.append(Column("analytic value is", "left"))
+    columns = {
+        "statistic": Column("statistic", "left"),
+        "mean": Column("mean", form=".8g"),
+        "standard_error": Column("std. error", form=".2g"),
+        "std": Column("sd", form=".5g"),
+        "analytic_mean": Column("analytic mean", form=".8g"),
+        "analytic_std": Column("analytic sd", form=".5g"),
+        "analytic_method": Column("analytic value is", "left"),
+    }
     for place in range(table.sizes["case"]):
         case = table.isel(case=place)
-        rows = []
-        for name in table["statistic"].values.tolist():
-            one = case.sel(statistic=name)
-            texts = (number_text(one[field].item(), digits) for field, digits in numbers)
-            rows.append((name, *texts, _short(str(one["analytic_method"].item()))))
-        yield Rows(columns, rows, title=_title(case))
+        *values, methods = (case[field].values.tolist() for field in columns)
+        rows = list(zip(*values, map(_short, methods), strict=True))
+        yield Rows(list(columns.values()), rows, title=_title(case))
         yield from _without_moments(case)
 
 
@@ -61,10 +64,8 @@ def _without_moments(case: xr.Dataset) -> Iterator[str]:
     for name, order in zip(case["statistic"].values.tolist(), case["moment_order"].values.tolist(), strict=True):
         lacks = missing_moment(name, order)
         if lacks is not None:
-            low, median, high = (
-                number_text(case["quantile"].sel(statistic=name, probability=p).item(), 5) for p in _QUANTILES
-            )
-            yield f"{lacks}; median {median}, 95 % from {low} to {high}"
+            low, median, high = (case["quantile"].sel(statistic=name, probability=p).item() for p in _QUANTILES)
+            yield f"{lacks}; median {median:.5g}, 95 % from {low:.5g} to {high:.5g}"
 
 
 def _title(case: xr.Dataset) -> str:

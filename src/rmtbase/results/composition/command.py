@@ -1,7 +1,5 @@
 """``rmtbase composition``: which heads read what earlier heads write, against chance."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``rmtbase depth``: the residual path nearest to each weight matrix of a checkpoint."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated
 

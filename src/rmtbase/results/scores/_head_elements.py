@@ -127,9 +127,8 @@ class HeadElements:
         of_statistic = (*dims, "element_statistic")
         variables: dict[str, tuple] = {name: (of_statistic, scores[..., k]) for k, name in enumerate(FIELDS)}
         p_value = scores[..., FIELDS.index("p_value")]
-        families = np.moveaxis(p_value, (2, 3), (0, 1))
-        q_value = [[benjamini_hochberg(one) for one in of_component] for of_component in families]
-        variables["q_value"] = of_statistic, np.moveaxis(np.array(q_value), (0, 1), (2, 3))
+        q_value = benjamini_hochberg(p_value.reshape(-1, *p_value.shape[2:]), axis=0)
+        variables["q_value"] = of_statistic, q_value.reshape(p_value.shape)
         variables |= {name: (dims, values) for name, values in facts.items()} | {"reason": (dims, reason.astype(str))}
         variables |= {name: ((*dims, dim), counts[name]) for name, dim in histograms.items()}
         names = {"component": [circuit.symbol for circuit in held], "element_statistic": list(STATISTICS)}

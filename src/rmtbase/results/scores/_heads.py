@@ -73,7 +73,7 @@ def heads_dataset(
     }
     p_value, omnibus, farthest = score["p_value"], score["omnibus_p_value"], score.pop("farthest")
     values = score | {
-        "q_value": np.stack([benjamini_hochberg(p_value[..., k]) for k in range(len(names))], axis=-1),
+        "q_value": benjamini_hochberg(p_value.reshape(-1, len(names)), axis=0).reshape(p_value.shape),
         "omnibus_q_value": benjamini_hochberg(omnibus),
         "farthest_statistic": np.where(np.isnan(omnibus), "", np.array(names)[farthest]),
         "eigenvalue": joined(lambda block: block.heads.singular_values**2),

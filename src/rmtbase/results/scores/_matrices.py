@@ -250,8 +250,9 @@ def q_values(
     """Correct over all matrices, each statistic by itself; fused matrices are a family of their own."""
     q_value = np.full(p_value.shape, np.nan)
     for family in (fused, ~fused):
-        of_family = np.moveaxis(p_value[..., family, :], -1, 0)
-        q_value[..., family, :] = np.stack([benjamini_hochberg(one) for one in of_family], axis=-1)
+        of_family = p_value[..., family, :]
+        by_statistic = of_family.reshape(-1, of_family.shape[-1])
+        q_value[..., family, :] = benjamini_hochberg(by_statistic, axis=0).reshape(of_family.shape)
     return q_value
 
 

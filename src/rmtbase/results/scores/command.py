@@ -1,7 +1,5 @@
 """``rmtbase score``: the heads and matrices of a checkpoint against the null."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -110,7 +108,7 @@ def score(
     files.finish(tree, partial(as_json, tree), partial(report, tree), partial(_page, tree))
 
 
-def _page(tree: xr.DataTree) -> str:
+def _page(tree: "xr.DataTree") -> str:
     from rmtbase.results.scores import render
 
     return render(tree)

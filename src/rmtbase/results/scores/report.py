@@ -8,7 +8,7 @@ from typing import Any
 
 import xarray as xr
 
-from rmtbase.report import Column, Heading, Item, Rows, number_text
+from rmtbase.report import Column, Heading, Item, Rows
 from rmtbase.results.scores._element_summary import ElementsSummary, summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
 from rmtbase.results.scores._why import WhySummary, summarize_why
@@ -46,20 +46,28 @@ def _summary_items(summary: Summary, title: str, why: WhySummary | None = None) 
     if not summary.findings:
         return
     listed, left_out = summary.findings[:_LISTED], len(summary.findings[_LISTED:])
-    columns = [Column("layer"), Column(summary.noun), Column("farthest statistic", "left")]
-    columns += map(Column, ("observed", "null mean", "null sd", "z", "q", "above edge", "below edge"))
+    columns = [
+        Column("layer"),
+        Column(summary.noun),
+        Column("farthest statistic", "left"),
+        Column("observed", form=".4g"),
+        Column("null mean", form=".4g"),
+        Column("null sd", form=".2g"),
+        Column("z", form="+.1f"),
+        *map(Column, ("q", "above edge", "below edge")),
+    ]
     rows = [
         (
             f"{finding.stack} {finding.layer}".lstrip(),
-            str(finding.head),
+            finding.head,
             f"{'ln ' if SPECTRAL_STATISTICS[finding.statistic].on_log_scale else ''}{finding.statistic}",
-            number_text(finding.observed, 4),
-            number_text(finding.null_mean, 4),
-            number_text(finding.null_std, 2),
-            f"{math.copysign(finding.distance, finding.z_score):+.1f}",
+            finding.observed,
+            finding.null_mean,
+            finding.null_std,
+            math.copysign(finding.distance, finding.z_score),
             f"{'≤ ' if finding.at_floor else ''}{finding.omnibus_q_value:.2g}",
-            str(finding.outliers_above),
-            str(finding.outliers_below),
+            finding.outliers_above,
+            finding.outliers_below,
         )
         for finding in listed
     ]
@@ -145,5 +153,5 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
 
 def _finding_json(finding: HeadFinding) -> dict[str, Any]:
     """Return a finding as plain data; with its stack if the model has several, and its noun if not ``head``."""
-    plain = finding._asdict()
-    return {name: value for name, value in plain.items() if (name, value) not in {("stack", ""), ("noun", "head")}}
+    plain, usual = finding._asdict(), {("stack", ""), ("noun", "head"), ("distance", finding.distance)}
+    return {name: value for name, value in plain.items() if (name, value) not in usual}

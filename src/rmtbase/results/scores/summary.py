@@ -42,6 +42,7 @@ class HeadFinding(NamedTuple):
         layer, head: numbers of the layer and of the head.
         statistic: the statistic farthest from the null, by its distance.
         observed, null_mean, null_std, z_score: of that statistic; without a ``null_std``, z is that of the p-value.
+        distance: |z| of the statistic, or of its logarithm if it is positive and unbounded and its null has a spread.
         omnibus_q_value: q-value of the test of all statistics, over all heads.
         outliers_above, outliers_below: eigenvalues beyond the null's edge quantiles.
         at_floor: whether its omnibus p-value is the smallest possible one, so that its q-value is only a bound.
@@ -57,6 +58,7 @@ class HeadFinding(NamedTuple):
     null_mean: float
     null_std: float
     z_score: float
+    distance: float
     omnibus_q_value: float
     outliers_above: int
     outliers_below: int
@@ -74,14 +76,6 @@ class HeadFinding(NamedTuple):
     def layer_name(self) -> str:
         """Name of the layer, such as ``decoder layer 3``."""
         return f"{self.stack} layer {self.layer}".lstrip()
-
-    @property
-    def distance(self) -> float:
-        """|z| of the statistic, or of its logarithm if it is positive and unbounded and its null has a spread."""
-        if math.isnan(self.null_std):
-            return abs(self.z_score)
-        one = SPECTRAL_STATISTICS[self.statistic]
-        return float(distance_from_moments(one, self.observed, self.null_mean, self.null_std))
 
     def sentence(self) -> str:
         """Write the finding as one sentence."""
@@ -239,6 +233,7 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     at_floor = at_p_value_floor(heads["omnibus_p_value"].values, floors)
     n_heads = int((np.isfinite(omnibus) & (floors < level)).sum())
     z, median = heads["z_score"].values, heads["null_quantile"].sel(probability=0.5).values
+    distance = np.abs(farthest_distance(heads))
     numbers, stacks, noun = layer_numbers(heads), layer_stacks(heads), circuit_of(tree.attrs).noun
     left_out = _not_testable(heads, noun, floors, level)
     findings = []
@@ -253,6 +248,7 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
                 float(heads["null_mean"].values[layer, head, k]),
                 float(heads["null_std"].values[layer, head, k]),
                 float(z[layer, head, k]),
+                float(distance[layer, head]),
                 float(omnibus[layer, head]),
                 int(heads["outliers_above"].values[layer, head]),
                 int(heads["outliers_below"].values[layer, head]),
@@ -364,14 +360,12 @@ def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
     Args:
         scores: dataset with z_score, observed, null_mean and null_std; the distances have their shape.
     """
-    parts = (scores[name] for name in ("z_score", "statistic", "observed", "null_mean", "null_std"))
-    z, names, value, mean, std = (part.values for part in xr.broadcast(*parts))
+    parts = (scores[name] for name in ("z_score", "observed", "null_mean", "null_std"))
+    of_log = scores["statistic"].isin([name for name, one in SPECTRAL_STATISTICS.items() if one.on_log_scale])
+    z, value, mean, std, on_log_scale = (part.values for part in xr.broadcast(*parts, of_log))
     distance = z.astype(float)
-    for name in np.unique(names).tolist():
-        if name in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[name].on_log_scale:
-            mine = (names == name) & (std > 0)
-            distance[mine] = distance_from_moments(SPECTRAL_STATISTICS[name], value[mine], mean[mine], std[mine])
-            distance[mine] *= np.sign(z[mine])
+    mine = on_log_scale & (std > 0)
+    distance[mine] = np.sign(z[mine]) * distance_from_moments(True, value[mine], mean[mine], std[mine])
     return distance
 
 

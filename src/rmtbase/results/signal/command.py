@@ -1,7 +1,5 @@
 """``rmtbase signal``: what each head and matrix of a checkpoint has learned, and in how much noise."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated
 
