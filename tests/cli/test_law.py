@@ -32,6 +32,18 @@ DIMS = (768, 64, 768)
         (["--d-model", 10**13, "--d-head", 64], [f"d_model = {10**13}", "at most"]),
         (["--d-model", 64.5, "--d-head", 8], ["--d-model", "integer"]),
         (["--d-model", "wide", "--d-head", 8], ["--d-model", "integer"]),
+        ([], ["matrix = None", "--d-model and --d-head", "--dims", "--depth"]),
+        ([*SHAPE, "--dims", "3,4"], ["--d-model and --d-head and --dims", "either"]),
+        (["--depth", 4, "--dims", "3,4"], ["--dims and --depth", "either"]),
+        (["--depth", 4, "--d-head", 3], ["--d-head and --depth", "either"]),
+        (["--depth", 0], ["depth = 0", "a positive integer"]),
+        (["--depth", 4, "--self-normalized"], ["self_normalized", "none beside depth"]),
+        (["--depth", 4, "--normalization", "none"], ["normalization = 'none'", "none beside depth"]),
+        (["--depth", 4, "--sigma", "1,2"], ["sigma_q = 1.0", "none beside depth"]),
+        (["--dims", 64], ["dims = (64,)", "at least two dimensions"]),
+        (["--dims", "64,x"], ["--dims", "'x' is no integer"]),
+        (["--dims", "64,32", "--normalization", "sqrt_d"], ["normalization = 'sqrt_d'", "none for one 64×32 matrix"]),
+        (["--dims", "64,8,32,8", "--sigma", "1,2"], ["sigmas = (1.0, 2.0)", "3 values, one per factor"]),
         (["--d-model", 64], ["--d-head"]),
         (["--d-head", 64], ["--d-model"]),
         ([*SHAPE, "extra"], ["extra"]),
@@ -81,6 +93,39 @@ def test_the_library_gives_what_is_printed(values):
     assert printed == {"rmtbase_version": rmtbase.__version__, **laws.describe(12, 4, sigma=0.5, normalization="none")}
     with pytest.raises(ParameterError, match=r"sigma = 2\.0: expected none where each factor is divided"):
         laws.describe(12, 4, sigma=2.0, self_normalized=True)
+
+
+def test_a_matrix_a_chain_and_a_residual_path_have_the_numbers_of_their_laws(values):
+    found = values("--dims", "96,64", "--sigma", 0.02)
+    law = laws.marchenko_pastur(96, 64, 0.02)
+    assert found["spectrum"]["support"] == pytest.approx(law.support, rel=1e-12)
+    assert found["rank"] == 64 and found["normalization"] == "none"
+    known = laws.largest_eigenvalue(dims=(96, 64), sigma=0.02)
+    assert found["statistics"]["largest_eigenvalue"]["mean"] == pytest.approx(known.mean(), rel=1e-12)
+    assert found["exact_moments"]["trace"]["mean"] == pytest.approx(96 * 64 * 0.02**2, rel=1e-12)
+
+    dims = (48, 16, 48, 16)
+    found = values("--dims", ",".join(map(str, dims)), "--normalization", "none")
+    law = laws.GaussianChain(dims=dims, normalization="none")
+    assert found["spectrum"]["moments"] == [law.moment(k) for k in range(1, 5)]
+    assert tuple(found["statistics"]) == laws.NULL_STATISTICS
+    assert found == {
+        "rmtbase_version": rmtbase.__version__,
+        **strict_json(json.dumps(laws.describe(dims, normalization="none"))),
+    }
+    two = values("--dims", "48,16,32", "--sigma", "0.5,2")
+    assert two["sigmas"] == [0.5, 2.0]
+    head = {"--d-model": 48, "--d-head": 16}
+    assert values("--dims", "48,16,48") == values(*(word for pair in head.items() for word in pair))
+
+    found = values("--depth", 24, "--sigma", 0.3, "--d-model", 768)
+    law = laws.ResidualPath(24, 0.3)
+    assert found["spectrum"]["support"] == list(law.support)
+    assert found["spectrum"]["edge_scale"] == list(law.edge_scale(768))
+    assert found["exact_moments"]["trace"]["mean"] == pytest.approx(768 * law.mean(), rel=1e-12)
+    limit = values("--depth", 24, "--sigma", 0.3)
+    assert limit["exact_moments"] is None and limit["spectrum"]["mean"] == law.mean()
+    assert values("--depth", 3)["sigma"] == 1.0
 
 
 def test_reference_values_at_768_64(values):
@@ -344,6 +389,26 @@ def test_text_fits_the_terminal_and_cuts_nothing_off(columns, options, shown):
     assert "…" not in text
     for name in laws.NULL_STATISTICS:
         assert name.removesuffix("_singular") in text
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        (
+            ("--dims", "3072,768", "--sigma", 0.02),
+            ["W = X  ", "3072 × 768", "σ = 0.02", "2.76480", "stable_rank", "Σ λ"],
+        ),
+        (("--dims", "512,64,512,64", "--self-normalized"), ["X₁ ⋯ X₃ / √512", "hard edge", "condition_number has no"]),
+        (("--dims", "64,1", "--self-normalized"), ["λ: the 1 nonzero", "no law of λ_max here", "of these dimensions"]),
+        (("--depth", 24, "--sigma", 0.3), ["depth 24, σ = 0.3", "99.1263", "--d-model adds"]),
+        (("--depth", 1000, "--sigma", 2, "--d-model", 64), ["d = 64", "hard edge", "Σ λ²", "mean of ln λ: 636.294"]),
+    ],
+)
+def test_text_of_a_matrix_of_a_chain_and_of_a_residual_path(options, fragments, shown):
+    text = shown(80, *options)
+    assert max(map(len, text.splitlines())) <= 80 and "…" not in text
+    for fragment in fragments:
+        assert fragment in " ".join(text.split()) or fragment in text
 
 
 def test_text_has_the_numbers_in_order(shown):

@@ -32,11 +32,16 @@ def numbers_of_spectrum(ordered):
     return *ordered.mean, *ordered.std
 
 
+def numbers_of_description(sections):
+    return sections["spectrum"]["mean"], sections["spectrum"]["std"], sections["exact_moments"]["trace"]["mean"]
+
+
 # Of every law of a chain: the call but for its chain, and numbers of what it returns.
 LAWS = {
     "GaussianChain": (laws.GaussianChain, (), numbers_of),
     "LogDeterminant": (laws.LogDeterminant, (), numbers_of),
     "RankOneSpike": (laws.RankOneSpike, (), numbers_of_spike),
+    "describe": (laws.describe, (), numbers_of_description),
     "eigenvalue_displacement": (laws.eigenvalue_displacement, (1.0, 1.0), lambda value: (float(value),)),
     "largest_eigenvalue": (laws.largest_eigenvalue, (), numbers_of),
     "smallest_eigenvalue": (laws.smallest_eigenvalue, (), numbers_of),
@@ -60,7 +65,6 @@ OF_THE_HEAD_ALONE = (
     laws.nearest_neighbour_kl,
     laws.product_element,
     laws.weibull_product_null,
-    laws.describe,
 )
 
 

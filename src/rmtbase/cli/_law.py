@@ -1,4 +1,4 @@
-"""``rmtbase law``: every analytic number of the null of one shape, without draws."""
+"""``rmtbase law``: every analytic number of one shape of W_QK, of a chain or of a residual path, without draws."""
 
 from __future__ import annotations
 
@@ -15,19 +15,42 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rmtbase.terminal.command_line import INTEGER
-from rmtbase.terminal.options import Normalization, Sigma, sigma_keywords
+from rmtbase.terminal.command_line import INTEGER, integer
+from rmtbase.terminal.options import DHead, DModel, Normalization, Sigma, sigma_keywords
 
 _DIGITS = 6
 _WIDEST_NOTE = 100
 _SINGULAR = "_singular"
 _WIDTHS = (30, 10, 8, 10, 10, 1)  # of the columns of statistics: name, mean, sd, two quantiles, note
+_WITH_JSON = "With --json: all of it in full precision, each with its accuracy."
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
+def _dims(text: str) -> tuple[int, ...]:
+    return tuple(integer(part.strip()) for part in str(text).split(","))
+
+
 def law(
-    d_model: Annotated[int, typer.Option(help="Width of the residual stream.", **INTEGER)],
-    d_head: Annotated[int, typer.Option(help="Head dimension, at most d_model.", **INTEGER)],
+    d_model: DModel = None,
+    d_head: DHead = None,
+    dims: Annotated[
+        Any,
+        typer.Option(
+            help="Dimensions of any chain of Gaussian factors, in place of --d-model and --d-head: 3072,768 is one "
+            "matrix, 512,64,512,64 a product of three.",
+            parser=_dims,
+            metavar="N,N[,N...]",
+        ),
+    ] = None,
+    depth: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of blocks I + sigma G / sqrt(d_model) of a residual path, with --sigma and, for its finite "
+            "size, --d-model.",
+            **INTEGER,
+        ),
+    ] = None,
     sigma: Sigma = None,
     normalization: Normalization = None,
     self_normalized: Annotated[
@@ -40,7 +63,13 @@ def law(
 ) -> None:
     """Print the laws of W_QK = W_Q^T W_K for random weights: spectrum, edges, statistics, elements, a spike.
 
+    Those of one matrix, of any chain of matrices and of a residual path, too.
+
     Example: rmtbase law --d-model 768 --d-head 64
+
+    Example: rmtbase law --dims 3072,768 --sigma 0.02
+
+    Example: rmtbase law --depth 24 --sigma 0.3
     """
     import rmtbase
     from rmtbase.errors import ParameterError
@@ -49,9 +78,70 @@ def law(
 
     if sigma is not None and self_normalized:
         raise ParameterError("sigma", sigma, "none with --self-normalized, where it cancels")
-    options: dict[str, Any] = {**sigma_keywords(sigma), "normalization": normalization or "sqrt_d"}
-    values = describe(d_model, d_head, **options, self_normalized=self_normalized)
-    show(lambda: {"rmtbase_version": rmtbase.__version__, **values}, partial(_print_law, values))
+    _require_one_matrix(d_model, d_head, dims, depth)
+    scale = {"sigmas": sigma} if dims and isinstance(sigma, tuple) else sigma_keywords(sigma)
+    asked = {"d_model": d_model, "d_head": d_head, "dims": dims, "normalization": normalization}
+    options: dict[str, Any] = scale | {name: value for name, value in asked.items() if value is not None}
+    values = describe(**options, depth=depth, self_normalized=self_normalized)
+    shown = _print_path if "depth" in values else _print_chain if "dims" in values else _print_law
+    show(lambda: {"rmtbase_version": rmtbase.__version__, **values}, partial(shown, values))
+
+
+def _require_one_matrix(d_model: int | None, d_head: int | None, dims: Any, depth: int | None) -> None:
+    """Refuse options that name no matrix, half of one, or two."""
+    from rmtbase.errors import ParameterError
+
+    given = {"--d-model": d_model, "--d-head": d_head, "--dims": dims, "--depth": depth}
+    names = [name for name, value in given.items() if value is not None]
+    ways = "either --d-model and --d-head for W_QK, --dims for any chain, or --depth for a residual path"
+    if names not in (["--d-model", "--d-head"], ["--dims"], ["--depth"], ["--d-model", "--depth"]):
+        values = tuple(given[name] for name in names)
+        raise ParameterError(" and ".join(names) or "matrix", values[0] if len(values) == 1 else values or None, ways)
+
+
+def _print_chain(values: dict[str, Any], console: Console) -> None:
+    _print_chain_header(values, console)
+    _print_spectrum(values["spectrum"], console)
+    _print_extremes(values["extreme_eigenvalues"], console)
+    _print_statistics(values["statistics"], True, console)
+    _print_missing_moments(values["dims"], values["statistics"], console)
+    _print_exact_moments(values["exact_moments"], console)
+    console.print()
+    _note(_WITH_JSON, console)
+
+
+def _print_chain_header(values: dict[str, Any], console: Console) -> None:
+    dims, sigmas = values["dims"], [f"{sigma:.6g}" for sigma in values["sigmas"]]
+    divided = f" / √{dims[0]}" if values["normalization"] == "sqrt_d" else ""
+    factors = "X" if len(dims) == 2 else f"X₁ ⋯ X{str(len(dims) - 1).translate(_SUBSCRIPTS)}"
+    shape = " × ".join(map(str, dims))
+    console.print(Text.assemble((f"W = {factors}{divided}", "bold"), f"    dimensions {shape}"))
+    if values["self_normalized"]:
+        scale = (
+            "each divided by its own estimate of σ in extreme eigenvalues, statistics and moments, the rest at σ = 1"
+        )
+    else:
+        scale = f"σ = {sigmas[0] if len(set(sigmas)) == 1 else ', '.join(sigmas)}"
+    _note(
+        f"Gaussian factors, {scale}. λ: the {values['rank']} nonzero eigenvalues of WᵀW; s = √λ: its singular values.",
+        console,
+    )
+
+
+def _print_path(values: dict[str, Any], console: Console) -> None:
+    depth, width = values["depth"], values["d_model"]
+    shape = f"depth {depth}, σ = {values['sigma']:.6g}" + (f", d = {width}" if width else "")
+    console.print(Text.assemble(("P = Π (I + σ G / √d)", "bold"), f"    {shape}"))
+    _note("G: d × d matrices with independent entries of variance 1. λ: eigenvalues of PPᵀ; s = √λ.", console)
+    spectrum = values["spectrum"]
+    _print_spectrum(spectrum, console)
+    _note(f"mean of ln λ: {_number(spectrum['log_mean'])}", console)
+    if values["exact_moments"]:
+        _print_exact_moments(values["exact_moments"], console)
+    else:
+        _note("--d-model adds the Tracy–Widom scales and exact moments at that width", console)
+    console.print()
+    _note(_WITH_JSON, console)
 
 
 def _print_law(values: dict[str, Any], console: Console) -> None:
@@ -59,13 +149,14 @@ def _print_law(values: dict[str, Any], console: Console) -> None:
     _print_spectrum(values["spectrum"], console)
     _print_extremes(values["extreme_eigenvalues"], console)
     _print_statistics(values["statistics"], values["self_normalized"], console)
-    _print_missing_moments(values, console)
+    d_model, d_head = values["d_model"], values["d_head"]
+    _print_missing_moments((d_model, d_head, d_model), values["statistics"], console)
     _print_exact_moments(values["exact_moments"], console)
     _print_element(values["element"], console)
     _print_spike(values["spike"], values["sigma_q"] == values["sigma_k"], console)
     _print_factor(values["factor"], console)
     console.print()
-    _note("With --json: all of it in full precision, each with its accuracy, and the moments in LaTeX.", console)
+    _note(f"{_WITH_JSON} The moments are there in LaTeX, too.", console)
 
 
 def _print_header(values: dict[str, Any], console: Console) -> None:
@@ -90,13 +181,18 @@ def _print_header(values: dict[str, Any], console: Console) -> None:
 
 def _print_spectrum(spectrum: dict[str, Any], console: Console) -> None:
     _title("Spectrum", "law of λ in the limit of large matrices", console)
-    quantiles = [(f"{_percent(p)} quantile", x, x**0.5) for p, x in spectrum["quantiles"].items()]
+    quantiles = [
+        (f"{_percent(p)} quantile", x, None if x is None else x**0.5)  # None where a double cannot hold it
+        for p, x in spectrum["quantiles"].items()
+    ]
     _print_table(("", "λ", "s", "Tracy–Widom scale of λ"), [*_edges(spectrum), *quantiles], console)
     console.print()
     orders = range(1, len(spectrum["moments"]) + 1)
-    rows = [("moment", *spectrum["moments"]), ("cumulant", *spectrum["cumulants"])]
-    rows.append(("free cumulant", *spectrum["free_cumulants"]))
+    kinds = {"moments": "moment", "cumulants": "cumulant", "free_cumulants": "free cumulant"}
+    rows = [(name, *spectrum[kind]) for kind, name in kinds.items() if kind in spectrum]
     _print_table(("order", *map(str, orders)), rows, console)
+    if "often_quoted" not in spectrum:
+        return
     console.print()
     quoted = spectrum["often_quoted"]
     (low, high), (low_s, high_s) = quoted["support"], quoted["support_singular_values"]
@@ -175,7 +271,7 @@ def _print_statistics(statistics: dict[str, Any], self_normalized: bool, console
         _note("rmtbase baseline simulates what has no law here", console)
 
 
-def _print_missing_moments(values: dict[str, Any], console: Console) -> None:
+def _print_missing_moments(dims: Sequence[int], statistics: dict[str, Any], console: Console) -> None:
     """Print for each statistic without mean or variance the reason, and where to find its quantiles."""
     from rmtbase.statistics import (
         SPECTRAL_STATISTICS,
@@ -185,12 +281,11 @@ def _print_missing_moments(values: dict[str, Any], console: Console) -> None:
         moment_order,
     )
 
-    d_model, d_head = values["d_model"], values["d_head"]
-    extremes = ExtremeMoments(smallest=inverse_moment_order((d_model, d_head, d_model)))
+    extremes = ExtremeMoments(smallest=inverse_moment_order(tuple(dims)))
     for name, statistic in SPECTRAL_STATISTICS.items():
-        lacks = missing_moment(name, moment_order(statistic, extremes, d_head))
+        lacks = missing_moment(name, moment_order(statistic, extremes, min(dims)))
         if lacks is not None:
-            known = values["statistics"][name]["reason"] is None
+            known = statistics[name]["reason"] is None
             where = "its quantiles are those of its law" if known else "rmtbase baseline has its median and quantiles"
             _note(f"{lacks}; {where}", console)
 
@@ -198,12 +293,16 @@ def _print_missing_moments(values: dict[str, Any], console: Console) -> None:
 def _print_exact_moments(moments: dict[str, Any], console: Console) -> None:
     _title("Moments", "of one draw; exact at this size", console)
     symbols = {"trace": "Σ λ", "trace_of_square": "Σ λ²", "log_determinant": "Σ ln λ"}
-    fields = ("mean", "std", "skewness", "excess_kurtosis")
-    rows = [(symbol, *(moments[name][field] for field in fields)) for name, symbol in symbols.items()]
-    _print_table(("", "mean", "sd", "skewness", "excess kurtosis"), rows, console)
+    fields = {"mean": "mean", "std": "sd", "skewness": "skewness", "excess_kurtosis": "excess kurtosis"}
+    held = [field for field in fields if field in moments["trace"]]
+    rows = [
+        (symbol, *(moments[name][field] for field in held)) for name, symbol in symbols.items() if moments.get(name)
+    ]
+    _print_table(("", *(fields[field] for field in held)), rows, console)
     for name in ("trace", "trace_of_square"):
-        _note(f"E {symbols[name]} = {_formula(moments[name]['mean_formula'])}", console)
-    if moments["correlation_of_traces"] is not None:
+        if "mean_formula" in moments[name]:
+            _note(f"E {symbols[name]} = {_formula(moments[name]['mean_formula'])}", console)
+    if moments.get("correlation_of_traces") is not None:
         _note(f"correlation of Σ λ and Σ λ²: {_number(moments['correlation_of_traces'])}", console)
 
 

@@ -1,9 +1,9 @@
-"""Plain-data summary of the laws of W_QK of one shape."""
+"""Plain-data summary of the laws of W_QK of one shape, of any Gaussian chain, or of a residual path."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -14,7 +14,6 @@ from scipy.special import ndtri
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._gaussian_chain import (
     GaussianChain,
-    low_rank_product,
     naive_marchenko_pastur,
 )
 from rmtbase.laws._distribution import Moments
@@ -27,7 +26,9 @@ from rmtbase.laws._exact._log_determinant import LogDeterminant
 from rmtbase.laws._exact._trace_moments import trace_cumulant, trace_cumulants
 from rmtbase.laws._exact._trace_polynomials import DimensionPolynomial, trace_moment_polynomial
 from rmtbase.laws._null._null import NULL_STATISTICS, null
-from rmtbase.laws._parameters import ChainKeywords, ChainParameters, ProductKeywords, takes
+from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
+from rmtbase.laws._residual._residual_moments import residual_trace_moments
+from rmtbase.laws._residual._residual_path import ResidualPath
 from rmtbase.laws._weibull._anchor import weibull_anchor
 
 _WIDEST_SIGMA = 1e9  # and its inverse: eighth powers of σ, and their squares, stay finite doubles
@@ -40,6 +41,11 @@ _LEVEL, _POWERS = 0.05, (0.5, 0.9)
 _LIMIT = (
     "limit of large matrices at this d_head/d_model, computed to 1e-13; one draw's mean density is within O(1/d_head)"
 )
+_CHAIN_LIMIT = (
+    "limit of large matrices at these ratios of dimensions, computed to 1e-13; one draw's mean density is within "
+    "O(1/rank)"
+)
+_PATH_LIMIT = "limit of large d_model, exact for every depth and sigma; one draw's mean density is within O(1/d_model)"
 _NAIVE = "the Marchenko-Pastur law often quoted for W_QK; it is not the law of W_QK"
 _SPIKE = (
     "threshold: limit of large matrices; strengths: asymptotic, their power within 0.035 of simulation for d_head >= 20"
@@ -63,6 +69,12 @@ class _Shape:
         return self.of.dims[1]
 
     @property
+    def is_head(self) -> bool:
+        """True if the chain is W_QK of some head."""
+        dims = self.of.dims
+        return len(dims) == 3 and dims[0] == dims[2] >= dims[1]
+
+    @property
     def normalization(self) -> str:
         return self.of.normalization
 
@@ -79,14 +91,19 @@ class _Shape:
         return shape | {"sigma_q": sigma_q, "sigma_k": sigma_k, "normalization": self.normalization}
 
 
-@takes(ProductKeywords)
+@takes(ChainKeywords)
 def describe(
-    d_model: int, d_head: int, *, self_normalized: bool = False, **scale: Unpack[ProductKeywords]
+    *shape: int | Sequence[int],
+    depth: int | None = None,
+    self_normalized: bool = False,
+    **chain: Unpack[ChainKeywords],
 ) -> dict[str, Any]:
-    """Return every analytic number of W_QK = W_Qᵀ W_K with Gaussian weights, with its method and accuracy.
+    """Return every analytic number of W_QK = W_Qᵀ W_K, of any Gaussian chain, or of a residual path.
 
-    Sections: the spectrum and its edges, the extreme eigenvalues and the statistics of one draw, exact moments, one
-    element, a planted rank-one spike, and one factor.
+    Sections of W_QK: the spectrum and its edges, the extreme eigenvalues and the statistics of one draw, exact moments,
+    one element, a planted rank-one spike, and one factor. A chain of other ``dims``, of which (n, m) is one matrix, has
+    the first four. With ``depth``, and ``sigma`` and ``d_model`` if wanted, they are the spectrum of a residual path
+    and, at that width, its Tracy–Widom scales and exact moments. Each has its method and accuracy.
 
     ``self_normalized`` divides each factor by its own estimate of σ first, as the scoring of heads does.
 
@@ -95,53 +112,135 @@ def describe(
 
     Raises:
         ParameterError: for d_head > d_model, dimensions that are not positive integers, a σ outside [1e-9, 1e9], an
-            unknown normalization, or a σ together with ``self_normalized``.
+            unknown normalization, a σ together with ``self_normalized``, or what a residual path does not take.
     """
-    shape = _Shape(ChainParameters(d_model=d_model, d_head=d_head, **scale), self_normalized)
-    for name in ("sigma", "sigma_q", "sigma_k"):
-        sigma = scale.get(name)
-        if sigma is not None and self_normalized:
+    if depth is not None:
+        return _plain(_describe_path(depth, self_normalized, shape, chain))
+    described = _Shape(ChainParameters(*shape, **chain), self_normalized)
+    _require_moderate(described, chain)
+    return _plain(_describe_head(described) if described.is_head else _describe_chain(described))
+
+
+def _require_moderate(shape: _Shape, given: ChainKeywords) -> None:
+    """Refuse a σ that is too far from one, or that cancels."""
+    named = {name: given.get(name) for name in ("sigma", "sigma_q", "sigma_k", "sigmas")}
+    for name, sigma in named.items():
+        if sigma is not None and shape.self_normalized:
             raise ParameterError(name, sigma, "none where each factor is divided by its own estimate of it")
-        if sigma is not None and not 1.0 / _WIDEST_SIGMA <= sigma <= _WIDEST_SIGMA:
+        if sigma is not None and not 1.0 / _WIDEST_SIGMA <= np.min(sigma) <= np.max(sigma) <= _WIDEST_SIGMA:
             raise ParameterError(name, sigma, f"a number from {1.0 / _WIDEST_SIGMA:g} to {_WIDEST_SIGMA:g}")
+
+
+def _describe_head(shape: _Shape) -> dict[str, Any]:
     sigma_q, sigma_k = shape.of.sigmas
     statistics = _statistics(shape)
-    return _plain(
-        {
-            "d_model": d_model,
-            "d_head": d_head,
-            "aspect_ratio": d_head / d_model,
-            "sigma_q": sigma_q,
-            "sigma_k": sigma_k,
-            "normalization": shape.normalization,
-            "self_normalized": self_normalized,
-            "conventions": {
-                "matrix": "W_QK = W_Q^T W_K" + (" / sqrt(d_model)" if shape.normalization == "sqrt_d" else ""),
-                "eigenvalues": "of W_QK^T W_QK, the d_head that are not structurally zero",
-                "singular_values": "of W_QK, the square roots of the eigenvalues",
-                "logarithms": "natural; entropies and divergences in nats",
-            },
-            "spectrum": _spectrum(shape),
-            "extreme_eigenvalues": _extreme_eigenvalues(shape, statistics),
-            "statistics": statistics,
-            "exact_moments": _exact_moments(shape),
-            "element": _element(shape),
-            "spike": _spike(shape, statistics["largest_eigenvalue"]["reason"]),
-            "factor": _factor(shape),
+    return {
+        "d_model": shape.d_model,
+        "d_head": shape.d_head,
+        "aspect_ratio": shape.d_head / shape.d_model,
+        "sigma_q": sigma_q,
+        "sigma_k": sigma_k,
+        "normalization": shape.normalization,
+        "self_normalized": shape.self_normalized,
+        "conventions": {
+            "matrix": "W_QK = W_Q^T W_K" + (" / sqrt(d_model)" if shape.normalization == "sqrt_d" else ""),
+            "eigenvalues": "of W_QK^T W_QK, the d_head that are not structurally zero",
+            "singular_values": "of W_QK, the square roots of the eigenvalues",
+            "logarithms": "natural; entropies and divergences in nats",
+        },
+        "spectrum": _spectrum(shape),
+        "extreme_eigenvalues": _extreme_eigenvalues(shape, statistics),
+        "statistics": statistics,
+        "exact_moments": _exact_moments(shape),
+        "element": _element(shape),
+        "spike": _spike(shape, statistics["largest_eigenvalue"]["reason"]),
+        "factor": _factor(shape),
+    }
+
+
+def _describe_chain(shape: _Shape) -> dict[str, Any]:
+    dims, statistics = shape.of.dims, _statistics(shape)
+    factors = "X" if len(dims) == 2 else " ".join(f"X_{place}" for place in range(1, len(dims)))
+    return {
+        "dims": dims,
+        "rank": shape.of.rank,
+        "sigmas": shape.of.sigmas,
+        "normalization": shape.normalization,
+        "self_normalized": shape.self_normalized,
+        "conventions": {
+            "matrix": f"W = {factors}" + (f" / sqrt({dims[0]})" if shape.normalization == "sqrt_d" else ""),
+            "eigenvalues": f"of W^T W, the {shape.of.rank} that are not structurally zero",
+            "singular_values": "of W, the square roots of the eigenvalues",
+            "logarithms": "natural",
+        },
+        "spectrum": _spectrum(shape),
+        "extreme_eigenvalues": _extreme_eigenvalues(shape, statistics),
+        "statistics": statistics,
+        "exact_moments": _exact_moments(shape),
+    }
+
+
+def _describe_path(depth: int, self_normalized: bool, shape: Sequence[Any], given: ChainKeywords) -> dict[str, Any]:
+    """Describe a residual path; ``shape`` and ``given`` are the other arguments of :func:`describe`."""
+    others = {"shape": shape or None, "self_normalized": self_normalized or None, **given}
+    for name in ("shape", "dims", "d_head", "sigma_q", "sigma_k", "sigmas", "self_normalized"):
+        if others.get(name) is not None:
+            taken = "a residual path I + sigma G / sqrt(d_model) takes only sigma and d_model"
+            raise ParameterError(name, others[name], f"none beside depth: {taken}")
+    normalization = given.get("normalization", "sqrt_d")
+    if normalization != "sqrt_d":
+        raise ParameterError("normalization", normalization, "none beside depth: each block is divided by √d")
+    sigma, width = given.get("sigma"), given.get("d_model")
+    law = ResidualPath(depth, 1.0 if sigma is None else sigma)
+    found = {
+        "depth": law.depth,
+        "sigma": law.sigma,
+        "d_model": width,
+        "conventions": {
+            "matrix": "P, the product of depth blocks I + sigma G / sqrt(d_model), with G of standard normal entries",
+            "eigenvalues": "of P P^T",
+            "singular_values": "of P, the square roots of the eigenvalues",
+            "logarithms": "natural",
+        },
+        "spectrum": {
+            "method": "asymptotic",
+            "accuracy": _PATH_LIMIT,
+            **_support(law),
+            "hard_edge": law.has_hard_edge,
+            "edge_scale": (None, None) if width is None else law.edge_scale(width),
+            "mean": law.mean(),
+            "std": law.std(),
+            "median": law.ppf(0.5),
+            "log_mean": law.log_mean(),
+            "moments": [law.moment(k) for k in range(1, 5)],
+            "quantiles": _quantiles(law.ppf, _BULK),
+        },
+        "exact_moments": None,
+    }
+    if width is not None:
+        exact = residual_trace_moments(law.depth, law.sigma, width)
+        found["exact_moments"] = {"method": "exact", "accuracy": "to rounding"} | {
+            "trace": {"mean": exact.mean_trace, "std": exact.std_trace},
+            "trace_of_square": {"mean": exact.mean_trace_of_square, "std": exact.std_trace_of_square},
         }
-    )
+    return found
 
 
 def _spectrum(shape: _Shape) -> dict[str, Any]:
-    law, naive = low_rank_product(**shape.product), naive_marchenko_pastur(**shape.product)
-    orders = range(1, 5)
+    law, orders = GaussianChain(**shape.chain), range(1, 5)
+    quoted = {}
+    if shape.is_head:
+        naive = naive_marchenko_pastur(**shape.product)
+        quoted["often_quoted"] = {
+            "law": _NAIVE, **_support(naive), "fraction_outside": _outside(law, naive.support)
+        }  # fmt: skip
     return {
         "method": "asymptotic",
-        "accuracy": _LIMIT,
+        "accuracy": _LIMIT if shape.is_head else _CHAIN_LIMIT,
         **_support(law),
         "hard_edge": law.has_hard_edge,
         "edge_scale": law.edge_scale,
-        "often_quoted": {"law": _NAIVE, **_support(naive), "fraction_outside": _outside(law, naive.support)},
+        **quoted,
         "mean": law.mean(),
         "std": law.std(),
         "median": law.ppf(0.5),
@@ -152,7 +251,7 @@ def _spectrum(shape: _Shape) -> dict[str, Any]:
     }
 
 
-def _support(law: GaussianChain) -> dict[str, Any]:
+def _support(law: GaussianChain | ResidualPath) -> dict[str, Any]:
     return {"support": law.support, "support_singular_values": [math.sqrt(edge) for edge in law.support]}
 
 
@@ -209,11 +308,13 @@ def _exact_moments(shape: _Shape) -> dict[str, Any]:
     own = shape.self_normalized
     found: dict[str, Any] = {"method": "exact", "accuracy": "to rounding"}
     for power, name in ((1, "trace"), (2, "trace_of_square")):
-        polynomial, factor, latex_factor = _mean_of_trace(shape, power)
-        found[name] = _four_moments(trace_cumulants(power, **shape.chain, self_normalized=own)) | {
-            "mean_formula": f"{polynomial}{factor}",
-            "mean_latex": f"{polynomial.latex()}{latex_factor}",
-        }
+        found[name] = _four_moments(trace_cumulants(power, **shape.chain, self_normalized=own))
+        if shape.is_head:
+            polynomial, factor, latex_factor = _mean_of_trace(shape, power)
+            found[name] |= {
+                "mean_formula": f"{polynomial}{factor}",
+                "mean_latex": f"{polynomial.latex()}{latex_factor}",
+            }
     found["log_determinant"] = _log_determinant(shape)
     unit: ChainKeywords = {"dims": shape.of.dims, "normalization": "none"}
     variances = math.prod(trace_cumulant((power, power), **unit, self_normalized=own) for power in (1, 2))
@@ -231,11 +332,16 @@ def _four_moments(moments: Moments) -> dict[str, float]:
     }
 
 
-def _log_determinant(shape: _Shape) -> dict[str, float]:
-    if shape.self_normalized and shape.d_head == 1:  # a constant
+def _log_determinant(shape: _Shape) -> dict[str, float] | None:
+    if shape.is_head and shape.self_normalized and shape.d_head == 1:  # a constant
         value = (1.0 if shape.normalization == "sqrt_d" else 2.0) * math.log(shape.d_model)
         return _four_moments(Moments(value, 0.0, "exact"))
-    law = LogDeterminant(**shape.chain, self_normalized=shape.self_normalized)
+    try:
+        law = LogDeterminant(**shape.chain, self_normalized=shape.self_normalized)
+    except ParameterError:
+        if shape.is_head:
+            raise
+        return None
     return {"mean": law.mean(), "std": law.std(), "skewness": law.skewness(), "excess_kurtosis": law.excess_kurtosis()}
 
 
