@@ -12,13 +12,15 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
+import rmtbase
 from exhaustive import mostly_exhaustive
-from rmtbase.drawing.axes import add_density
+from rmtbase.drawing.axes import add_density, new_axes, new_figure
 from rmtbase.drawing.color_scales import Z_LEVELS
+from rmtbase.drawing.fitting import fit_figure
 from rmtbase.drawing.null_curves import null_spectrum
 from rmtbase.drawing.theme import DARK, LIGHT, PRINT
 from rmtbase.errors import ParameterError
-from rmtbase.results.figures import figures, plot
+from rmtbase.results.figures import figure_names, figures, plot
 from rmtbase.results.scores.figures._eigenvalues import ordered_eigenvalues
 from rmtbase.results.scores.figures._flagged_by_statistic import flagged_by_statistic
 from rmtbase.results.scores.figures._heatmaps import omnibus_heatmap, z_heatmap
@@ -113,6 +115,60 @@ def test_at_the_width_of_a_column_or_a_page_nothing_is_cut_and_no_text_meets_ano
             for one, other in combinations([text for text in texts if text.get_text()], 2):
                 boxes = [text.get_window_extent(renderer) for text in (one, other)]
                 assert not Bbox.intersection(*boxes), (name, one, other)
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A baseline at a scale of trained weights, whose numbers are far from one."""
+    return rmtbase.baseline([32, 24], [8, 6], [0.02, 0.03], draws=500)
+
+
+def shown_ticks(axis, renderer):
+    low, high = sorted(axis.get_view_interval())
+    ticks = [tick for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()) if low <= tick.get_loc() <= high]
+    labels = [tick.label1 for tick in ticks if tick.label1.get_visible() and tick.label1.get_text()]
+    return labels, [label.get_window_extent(renderer) for label in labels]
+
+
+def test_tick_labels_of_small_numbers_are_few_and_do_not_touch_and_the_label_names_their_power_of_ten(small):
+    said = []
+    for name, figure in figures(small, theme="print", width=3.4, names=["*"]).items():
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        figure.draw(renderer)
+        for axis in (one for ax in figure.axes for one in (ax.xaxis, ax.yaxis)):
+            labels, boxes = shown_ticks(axis, renderer)
+            assert not any(Bbox.intersection(*pair) for pair in combinations(boxes, 2)), (name, labels)
+            assert len(labels) <= 5 or axis.get_scale() == "log", (name, labels)
+            assert axis.get_offset_text().get_text() == "", name
+            said.append(axis.get_label_text().replace("\N{NO-BREAK SPACE}", " "))
+    assert any("(in units of $10^{-" in one for one in said)
+    assert any(one.startswith(r"density of $\lambda$") for one in said)
+
+
+def test_names_along_an_axis_that_would_touch_are_turned():
+    figure = new_figure(PRINT, 3.4, 3.0)
+    ax = new_axes(figure, PRINT)
+    ax.set_xlim(-0.5, 5.5)
+    ax.set_xticks(range(6), [f"attention\nquery {k}" for k in range(6)])
+    fit_figure(figure)
+    assert [label.get_rotation() for label in ax.get_xticklabels()] == [45.0] * 6
+    assert ax.get_xticklabels()[2].get_text() == "attention query 2"
+
+
+def test_a_figure_of_the_caller_leaves_room_for_the_labels_of_its_panels(small):
+    figure = Figure()
+    names = [name for name in figure_names(small) if name[-1].isdigit()]
+    for ax, name in zip(figure.subplots(2, 2).flat, names, strict=True):
+        plot(small, name, ax=ax)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    boxes = [ax.get_tightbbox(renderer) for ax in figure.axes]
+    assert not any(Bbox.intersection(*pair) for pair in combinations(boxes, 2))
+    assert all(box.x0 > -1 and box.y0 > -1 and box.x1 < figure.bbox.x1 + 1 for box in boxes)
+    assert all(ax.bbox.height > 0.15 * figure.bbox.height for ax in figure.axes)
+    own = Figure(layout="tight")
+    plot(small, next(iter(figure_names(small))), ax=own.subplots())
+    assert type(own.get_layout_engine()).__name__ == "TightLayoutEngine"
 
 
 def test_a_long_name_is_broken_without_a_space_and_a_condition_stays_whole(learned):

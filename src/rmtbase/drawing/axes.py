@@ -15,7 +15,6 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.cbook import is_math_text
 from matplotlib.font_manager import FontProperties
-from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
@@ -38,10 +37,21 @@ MARKERS = ("o", "s", "^", "D", "v")
 LINE_STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 """Line styles, likewise."""
 
+BESIDE = 0.5
+"""Inches of a panel that tick labels take."""
+
+UNDER_TICKS = 3.9
+"""Lines from the axes to a legend below ticks and label."""
+
+BELOW = "below"
+"""Place of a legend below the axes, and its label there."""
+
 _FACTS = {
-    "sigma": r"$\sigma$ of the elements",
-    "sigma_q": r"$\sigma_Q$",
-    "sigma_k": r"$\sigma_K$",
+    "sigma": r"standard deviation $\sigma$ of the elements",
+    "sigma_q": r"standard deviation $\sigma_Q$ of $W_Q$",
+    "sigma_k": r"standard deviation $\sigma_K$ of $W_K$",
+    "d_model": "model width",
+    "d_head": "head dimension",
     "entropy": "differential entropy $S$ (nats)",
 }
 _LINE = 0.165  # height of a legend's line, in inches at 10 pt
@@ -49,9 +59,6 @@ _NOTHING = 1e-300  # a density below any that is shown
 _LONGEST_TICK = 20  # characters of a tick label
 _STEPS, _MOST_TICKS = (1, 2, 4, 5, 10, 20, 25, 50, 100, 10**9), 12  # layers between ticks; ticks of all stacks
 _LONGEST_LINE, _MOST_LINES = 44, 6  # characters in a line of a title, and lines
-_BESIDE = 0.5  # inches of a panel that tick labels take
-_COLOURBAR = 0.6  # inches for the colour bar of panels that share one
-_UNDER_TICKS = 3.9  # lines from the axes to a legend below ticks and label
 
 
 def new_figure(theme: Theme, width: float = 6.4, height: float = 4.2, title: str = "") -> ThemedFigure:
@@ -103,15 +110,24 @@ def styled(ax: Axes, theme: Theme) -> Axes:
     ax.set_facecolor("none")
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(theme.muted)
-    small = theme.points("xtick.labelsize")
-    ax.tick_params(which="both", color=theme.muted, labelcolor=theme.muted, labelsize=small)
+    ax.tick_params(which="both", color=theme.muted, labelcolor=theme.muted)
     for axis in (ax.xaxis, ax.yaxis):
-        axis.label.set(color=theme.text, fontsize=theme.points("axes.labelsize"))
-        axis.get_offset_text().set(color=theme.muted, fontsize=small)
+        axis.label.set(color=theme.text)
+        axis.get_offset_text().set(color=theme.muted)
     ax.title.set(color=theme.text)
+    sized(ax, theme)
     ax.grid(color=theme.grid, linewidth=0.6)
     ax.set_axisbelow(True)
     return ax
+
+
+def sized(ax: Axes, theme: Theme) -> None:
+    """Set the text sizes of the theme on tick labels and axis labels."""
+    small = theme.points("xtick.labelsize")
+    ax.tick_params(which="both", labelsize=small)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.label.set_fontsize(theme.points("axes.labelsize"))
+        axis.get_offset_text().set_fontsize(small)
 
 
 def without_frame(ax: Axes) -> None:
@@ -126,7 +142,7 @@ def titled(ax: Axes, title: str, theme: Theme) -> None:
     ax.set_title(title, fontsize=theme.points("axes.titlesize"))
 
 
-def finished(ax: Axes, theme: Theme, title: str, legend: bool, loc: str = "below") -> Axes:
+def finished(ax: Axes, theme: Theme, title: str, legend: bool, loc: str = BELOW) -> Axes:
     """Add a title, and a legend if wanted, and return the axes."""
     titled(ax, title, theme)
     if legend:
@@ -196,23 +212,6 @@ def rounded(value: float, digits: int) -> str:
     return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if exponent else text
 
 
-def fit_texts(figure: ThemedFigure) -> None:
-    """Break titles and labels into lines so that they fit their panels, and the figure's title so that it fits too."""
-    beside = _BESIDE + (_COLOURBAR if any(ax.get_subplotspec() is None for ax in figure.axes) else 0.0)
-    for ax in figure.axes:
-        width, height = panel_size(ax)
-        if ax.get_subplotspec() is not None:  # a colour bar's label runs along the figure
-            for text in (ax.title, ax.xaxis.label):
-                _wrap(text, width - beside)
-        _wrap(ax.yaxis.label, max(height - _BESIDE, 1.0))
-    if figure.get_suptitle():
-        _wrap(figure._suptitle, figure.get_figwidth() - 0.2)  # type: ignore[attr-defined]  # there is no public name
-
-
-def _wrap(text: Text, width: float) -> None:
-    text.set_text(wrapped(text.get_text(), float(text.get_fontsize()), width))
-
-
 def case_name(row: xr.Dataset) -> str:
     """Return the name of a case's ensemble as a title, in lines of a panel's width."""
     lines = textwrap.wrap(str(row["name"].item()).replace("_", " "), _LONGEST_LINE)
@@ -249,38 +248,38 @@ def add_density(
     ax.errorbar(centre[held], density[held], reach, fmt="none", ecolor=theme.null, elinewidth=1.1, capsize=0)
 
 
-def add_legend(ax: Axes, theme: Theme, loc: str = "below") -> None:
+def add_legend(ax: Axes, theme: Theme, loc: str = BELOW) -> None:
     """Add a legend without an edge; ``"below"`` puts it under the axes, away from the data."""
     handles, labels = ax.get_legend_handles_labels()
+    size = theme.points("legend.fontsize")
     place: dict[str, Any] = {"loc": loc}
-    if loc == "below":
+    if loc == BELOW:
         figure = ax.get_figure(root=True)
         assert figure is not None  # axes always lie in one
-        down = ScaledTranslation(0, -_UNDER_TICKS * theme.points("axes.labelsize") / 72, figure.dpi_scale_trans)
+        down = ScaledTranslation(0, -UNDER_TICKS * theme.points("axes.labelsize") / 72, figure.dpi_scale_trans)
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": ax.transAxes + down}
-        place |= {"borderaxespad": 0.0, "ncols": legend_columns(labels, theme, panel_size(ax)[0] - _BESIDE)}
-    size = theme.points("legend.fontsize")
-    ax.legend(
+        place |= {"borderaxespad": 0.0, "ncols": legend_columns(labels, size, panel_size(ax)[0] - BESIDE)}
+    added = ax.legend(
         handles, labels, **place, fontsize=size, labelcolor=theme.text, facecolor=theme.surface, edgecolor="none",
         framealpha=0.75,
     )  # fmt: skip
+    added.set_label(loc)
 
 
-def legend_columns(labels: Sequence[str], theme: Theme, width: float) -> int:
-    """Return the number of columns of a legend of that width, at most four."""
-    size = theme.points("legend.fontsize")
+def legend_columns(labels: Sequence[str], size: float, width: float) -> int:
+    """Return the number of columns of a legend of that width and size of letters, at most four."""
     widest = max((text_width(label, size) for label in labels), default=0.0) + 4.8 * size / 72  # with its line
     return max(1, min(len(labels), 4, math.floor(width / widest)))
 
 
-def legend_height(ax: Axes, theme: Theme) -> float:
+def legend_height(ax: Axes) -> float:
     """Return the height in inches of a legend below axes; 0 without one."""
     legend = ax.get_legend()
-    if legend is None:
+    if legend is None or not legend.get_texts():
         return 0.0
-    labels = [text.get_text() for text in legend.get_texts()]
-    lines = -(-len(labels) // legend_columns(labels, theme, panel_size(ax)[0] - 0.5))
-    return lines * _LINE * theme.points("legend.fontsize") / 8.5
+    labels, size = [text.get_text() for text in legend.get_texts()], float(legend.get_texts()[0].get_fontsize())
+    lines = -(-len(labels) // legend_columns(labels, size, panel_size(ax)[0] - 0.5))
+    return lines * _LINE * size / 8.5
 
 
 def literal(text: object, longest: int = 60) -> str:

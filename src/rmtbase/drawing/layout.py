@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import (
     add_legend,
-    fit_texts,
     grid_of_axes,
     legend_columns,
     legend_height,
@@ -20,19 +19,22 @@ from rmtbase.drawing.axes import (
     new_axes,
     new_figure,
     panel_size,
+    sized,
 )
 from rmtbase.drawing.figure import FiguresByName, ThemedFigure
+from rmtbase.drawing.fitting import fit_axes, fit_figure
 from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 
 NARROWEST = 2.6
 """Least width of a panel, in inches."""
 
+_HIGHEST_LEGEND = 0.25  # share of the height of a panel on a caller's figure
 _PANEL = 4.8  # default width of a panel, in inches
 _LEAST = 0.62  # least width of a panel relative to its default, if that is less than NARROWEST
 _SMALL_PRINT = 5.0  # inches; narrower figures have smaller letters
 _SMALLER = {"font.size": 8.5}
-_WIDTHS = (2.0, 40.0)  # least and largest width of a figure, in inches
+WIDTHS = (2.0, 40.0)  # least and largest width of a figure, in inches
 
 
 class FigureStyle(NamedTuple):
@@ -57,7 +59,7 @@ def draw_figures(recipes: Mapping[str, FigureRecipe], names: Collection[str] | N
         if (recipe.standard if names is None else any(fnmatchcase(name, pattern) for pattern in names))
     }
     for figure in named.values():
-        fit_texts(figure)
+        fit_figure(figure)
     return FiguresByName(named)
 
 
@@ -69,8 +71,8 @@ def figure_style(theme: Theme | str, width: float | None) -> FigureStyle:
     """
     theme = as_theme(theme)
     if width is not None:
-        if not _WIDTHS[0] <= width <= _WIDTHS[1]:
-            raise ParameterError("width", width, f"{_WIDTHS[0]:g} to {_WIDTHS[1]:g} inches")
+        if not WIDTHS[0] <= width <= WIDTHS[1]:
+            raise ParameterError("width", width, f"{WIDTHS[0]:g} to {WIDTHS[1]:g} inches")
         if width < _SMALL_PRINT:
             theme = replace(theme, settings={**_SMALLER, **theme.settings})
     return FigureStyle(theme, width)
@@ -102,14 +104,28 @@ class Single:
         self._height = height or 0.9 + 0.48 * self._width
 
     def on(self, ax: Axes) -> Axes:
-        """Draw on given axes."""
-        return self._plot(self._table, ax=ax, theme=self._style.theme, **self._options)
+        """Draw on given axes, whose figure leaves room for their labels unless it has a layout of its own.
+
+        A legend that would take more than a quarter of its panel's height is left to ``ax.legend()``.
+        """
+        theme = self._style.theme
+        drawn = self._plot(self._table, ax=ax, theme=theme, **self._options)
+        width, height = panel_size(drawn)
+        if width < _SMALL_PRINT:
+            sized(drawn, theme)
+        if legend_height(drawn) > _HIGHEST_LEGEND * height:
+            drawn.get_legend().remove()  # type: ignore[union-attr]  # it has a height
+        figure = drawn.get_figure(root=True)
+        if figure is not None and figure.get_layout_engine() is None:
+            figure.set_layout_engine("constrained")
+        fit_axes(drawn)
+        return drawn
 
     def __call__(self) -> ThemedFigure:
         """Draw a new figure."""
         figure = new_figure(self._style.theme, self._width, self._height, model_title(self._table))
-        ax = self.on(new_axes(figure, self._style.theme))
-        figure.set_figheight(figure.get_figheight() + legend_height(ax, self._style.theme))
+        ax = self._plot(self._table, ax=new_axes(figure, self._style.theme), theme=self._style.theme, **self._options)
+        figure.set_figheight(figure.get_figheight() + legend_height(ax))
         return figure
 
 
@@ -161,8 +177,8 @@ def legend_of_all(figure: ThemedFigure, theme: Theme, same: bool = False) -> Non
     handles, labels = list(named.values()), list(named)
     if all(set(ax.get_legend_handles_labels()[1]) <= set(labels) for ax in figure.axes):
         place: dict[str, Any] = {"loc": "outside lower center"}
-        place["ncols"] = legend_columns(labels, theme, figure.get_figwidth() - 0.3)
         size = theme.points("legend.fontsize")
+        place["ncols"] = legend_columns(labels, size, figure.get_figwidth() - 0.3)
         figure.legend(handles, labels, **place, fontsize=size, labelcolor=theme.text, frameon=False)
         return
     legend_of_each(figure, theme)
@@ -174,4 +190,4 @@ def legend_of_each(figure: ThemedFigure, theme: Theme) -> None:
         add_legend(ax, theme)
     height = figure.get_figheight()
     rows = height / panel_size(figure.axes[0])[1]
-    figure.set_figheight(height + rows * max(legend_height(ax, theme) for ax in figure.axes))
+    figure.set_figheight(height + rows * max(legend_height(ax) for ax in figure.axes))

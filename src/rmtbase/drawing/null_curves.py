@@ -85,7 +85,7 @@ def null_spectrum(
         highest = max(highest, float(y.max()))
         name = "free-product law" if len(law.dims) > 2 else "Marchenko–Pastur law"
         ax.plot(x, y, color=theme.free_law, linewidth=1.8, label=name)
-        label = rf"its edges $\lambda_-$ = {rounded(lower, 4)}, $\lambda_+$ = {rounded(upper, 4)}"
+        label = f"its edges, {rounded(lower, 4)} and {rounded(upper, 4)}"
         ax.axvline(lower, color=theme.free_law, linewidth=1.2, linestyle=":", label=label)
         ax.axvline(upper, color=theme.free_law, linewidth=1.2, linestyle=":")
     elif not isinstance(found.limit, GaussianChain) and np.isfinite(found.limit).all():
@@ -99,7 +99,7 @@ def null_spectrum(
         ax.set_ylim(floor, 2.0 * top)
     else:
         ax.set_ylim(0.0, 1.05 * max(top, highest))
-    ax.set(xlabel=found.unit, ylabel=r"density ($1/\lambda$)")
+    ax.set(xlabel=found.unit, ylabel=r"density of $\lambda$")
     return finished(ax, theme, found.title, legend)
 
 

@@ -9,7 +9,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, draw_figures, figure_style
+from rmtbase.drawing.axes import panel_size
+from rmtbase.drawing.layout import WIDTHS, FigureRecipe, FigureStyle, Single, draw_figures, figure_style
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results import KINDS
@@ -70,9 +71,11 @@ def plot(
     Args:
         table: a table of any kind, computed or opened.
         name: one of :func:`figure_names`.
-        ax: axes to draw on; a new figure if None. Figures with several panels or colour bars need a new figure.
+        ax: axes to draw on; a new figure if None. Figures with several panels or colour bars need a new figure. Their
+            figure gets Matplotlib's constrained layout, which leaves room for labels, unless it has another. A legend
+            that would take more than a quarter of the panel's height is left to ``ax.legend()``.
         theme: as in :func:`figures`.
-        width: as in :func:`figures`.
+        width: as in :func:`figures`; with ``ax``, by default that of its panel.
 
     Returns:
         The axes, the first of several panels. ``ax.figure`` is the figure.
@@ -80,6 +83,8 @@ def plot(
     Raises:
         ParameterError: no such figure, or ``ax`` is given for one that needs a new figure.
     """
+    if ax is not None and width is None:
+        width = max(panel_size(ax)[0], WIDTHS[0])  # small letters in small panels
     recipes = _recipes(table, figure_style(theme, width))
     if name not in recipes:
         raise ParameterError("name", name, f"one of {', '.join(recipes)}")

@@ -103,7 +103,7 @@ def shape_drifts(
         one.bars(ax, drift, ends, color=one.colour, linestyle=one.style, linewidth=1.1)
         one.marks(ax, drift, theme, markersize=4.5, label=literal(one.name, 2 * _LONGEST))
     _names(ax, [symbol_of(str(one)) for one in table["component"].values])
-    ax.set_ylabel(r"change of $\hat k$, ± 95 %")
+    ax.set_ylabel(r"change of the Weibull shape $\hat k$, ± 95 %")
     return finished(ax, theme, "", legend)
 
 
@@ -194,7 +194,10 @@ def scale_law(
         ax.plot(x, slope * x, color=theme.free_law, linewidth=1.3, label=f"line through the origin, slope {slope:.3g}")
     ax.set_xlim(left=0.0)
     ax.set_ylim(bottom=0.0)
-    ax.set(xlabel=r"$\sqrt{\eta / \lambda_\mathrm{wd}}$", ylabel=r"mean Weibull scale $\hat\lambda$")
+    ax.set(
+        xlabel=r"root of learning rate over weight decay, $\sqrt{\eta / \lambda_\mathrm{wd}}$",
+        ylabel=r"mean Weibull scale $\hat\lambda$",
+    )
     return finished(ax, theme, "", legend)
 
 

@@ -139,7 +139,7 @@ def depth_spectrum(
     ax.set_xlim(0.0, widest)
     ax.set_ylim(0.4 * _BINS / (max(rank, 1) * widest), 30.0)
     ax.set_yscale("log")
-    ax.set(xlabel="singular value / root mean square", ylabel="density")
+    ax.set(xlabel="singular value / root mean square", ylabel="density of singular values")
     return finished(ax, theme, _title(matrix), legend, "upper right")
 
 

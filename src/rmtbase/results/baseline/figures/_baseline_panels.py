@@ -86,7 +86,9 @@ def element_laws(
     ax.set_xlim(x[0], x[-1])
     ax.set_ylim(bottom=0.0)
     over = r" / \sqrt{d}" if table.attrs["normalization"] == "sqrt_d" else ""
-    ax.set(xlabel=rf"element of ${'W' if full_rank else 'W_{QK}'}{over}$ (dimensionless)", ylabel="density")
+    ax.set(
+        xlabel=rf"element of ${'W' if full_rank else 'W_{QK}'}{over}$ (dimensionless)", ylabel="density of the element"
+    )
     return finished(ax, theme, "elements", legend)
 
 
@@ -179,7 +181,7 @@ def spectral_densities(
     ax.set_ylim(bottom=0.0)
     matrix = {"matrix": "W"} if full_rank else {}
     ax.set(xlabel=eigenvalue_label(str(table.attrs["normalization"]), **matrix))
-    ax.set_ylabel(r"density per unit of $\ln\lambda$" if far_apart else r"density ($1/\lambda$)")
+    ax.set_ylabel(r"density per unit of $\ln\lambda$" if far_apart else r"density of $\lambda$")
     title = "spectral density: the law" if full_rank else "spectral density: simulated (filled), law (line)"
     return finished(ax, theme, title, legend)
 
@@ -214,10 +216,16 @@ def _cases(table: xr.Dataset, theme: Theme) -> Iterator[_Case]:
     if columns["sigma_q"] == columns["sigma_k"]:
         columns = {"d_model": columns["d_model"], "d_head": columns["d_head"], "sigma": columns["sigma_q"]}
     telling = {name: values for name, values in columns.items() if len(set(values)) > 1} or columns
-    symbols = {"d_model": "d", "d_head": "h", "sigma": r"\sigma", "sigma_q": r"\sigma_Q", "sigma_k": r"\sigma_K"}
+    words = {
+        "d_model": "width",
+        "d_head": "head dimension",
+        "sigma": r"$\sigma$",
+        "sigma_q": r"$\sigma_Q$",
+        "sigma_k": r"$\sigma_K$",
+    }
     styles = zip(cycle(theme.series), cycle(LINE_STYLES), strict=False)
     for case, (colour, style) in zip(range(len(columns["d_model"])), styles, strict=False):
         row = table.isel(case=case)
-        label = ", ".join(f"${symbols[name]} = {values[case]:g}$" for name, values in telling.items())
+        label = ", ".join(f"{words[name]} {values[case]:g}" for name, values in telling.items())
         keywords = {name: row[name].item() for name in names} | {"normalization": str(table.attrs["normalization"])}
         yield _Case(row, keywords, {"color": colour, "linestyle": style, "linewidth": 1.5, "label": label})

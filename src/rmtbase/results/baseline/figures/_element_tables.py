@@ -122,7 +122,7 @@ def element_property(
     ax.set_xscale("log")
     if prefer_log(one["mean"].values):
         ax.set_yscale("log")
-    ax.set(xlabel=along.replace("_", " "), ylabel=statistic_label(statistic))
+    ax.set(xlabel=statistic_label(along), ylabel=statistic_label(statistic))
     return finished(ax, theme, "", legend)
 
 

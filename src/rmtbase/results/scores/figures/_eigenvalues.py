@@ -102,7 +102,9 @@ def ordered_eigenvalues(
         log_axis(ax)
     ax.set_xlim(across[0] - 0.02 * rank, across[-1] + 0.02 * rank)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    ax.set(xlabel="rank $k$ of the eigenvalue, largest first", ylabel=r"$\lambda_k$ / its median under the null")
+    ax.set(
+        xlabel="rank $k$ of the eigenvalue, largest first", ylabel=r"eigenvalue $\lambda_k$ / its median under the null"
+    )
     return finished(ax, theme, title, legend)
 
 

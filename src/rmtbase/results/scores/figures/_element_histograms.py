@@ -121,7 +121,7 @@ def head_density(
         ax.set_xlim(-_REACH, _REACH)
         ax.xaxis.set_major_locator(MultipleLocator(4.0))
         ax.set_xlabel(r"element less its mean over its spread, $(w - \bar w)/s$")
-    ax.set_ylabel("density")
+    ax.set_ylabel("density of the elements")
     name = layer_numbers(table)[layers.index(layer)]
     return finished(ax, theme, f"{symbol_of(component)}, layer {name} head {head}", legend)
 
@@ -289,7 +289,7 @@ def magnitude_heatmap(
     ax.set_xlim(-0.6, len(density) - 0.4)
     ax.set_ylim(_reach(every, edges))
     layer_axis(ax, "x", matrices, theme)
-    ax.set(xlabel="layer; right of each the null at its $\\hat\\sigma$", ylabel=r"$\log_{10}|w|$")
+    ax.set(xlabel="layer; right of each the null at its $\\hat\\sigma$", ylabel=r"magnitude, $\log_{10}|w|$")
     titled(ax, symbol_of(component), theme)
     if colorbar:
         MAGNITUDE_DENSITY.bar(ax, theme)
@@ -352,7 +352,7 @@ def magnitudes_along_steps(
     ax.set_ylim(_reach(every, edges))
     places = np.unique(np.linspace(0, len(density) - 1, min(len(density), _STEPS_NAMED)).round().astype(int))
     ax.set_xticks(places, [step_name(step) for step in one["step"].values[places].tolist()])
-    ax.set(xlabel="step", ylabel=r"$\log_{10}|w|$")
+    ax.set(xlabel="step", ylabel=r"magnitude, $\log_{10}|w|$")
     titled(ax, f"{symbol_of(component)}, layer {name}\ndashed: of the null 0.1 %, 50 %, 99.9 % are below", theme)
     if colorbar:
         MAGNITUDE_DENSITY.bar(ax, theme)

@@ -16,7 +16,6 @@ from rmtbase.drawing.axes import (
     LINE_STYLES,
     MARKERS,
     finished,
-    fit_texts,
     grid_of_axes,
     literal,
     model_title,
@@ -25,6 +24,7 @@ from rmtbase.drawing.axes import (
     themed_axes,
 )
 from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.fitting import fit_figure
 from rmtbase.drawing.groups import heads_of, null_of
 from rmtbase.drawing.layout import figure_style, legend_of_all
 from rmtbase.drawing.scales import log_axis
@@ -164,7 +164,7 @@ def head_spectra(
     _rank_axes(left, scores, drawn)
     _density_axes(right, edges)
     legend_of_all(figure, theme)
-    fit_texts(figure)
+    fit_figure(figure)
     return figure
 
 
@@ -210,7 +210,7 @@ def _rank_axes(ax: Axes, scores: xr.DataTree, heads: Collection[_Head]) -> None:
     log_axis(ax)
     ax.set_xlim(0.0, max(one.eigenvalue.size for one in heads) + 1.0)
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
-    ax.set(xlabel="rank $k$, largest first", ylabel=rf"$\lambda_k$ of ${circuit_of(scores.attrs).latex}$")
+    ax.set(xlabel="rank $k$, largest first", ylabel=rf"eigenvalue $\lambda_k$ of ${circuit_of(scores.attrs).latex}$")
 
 
 def _density_axes(ax: Axes, edges: Float[np.ndarray, " edge"]) -> None:

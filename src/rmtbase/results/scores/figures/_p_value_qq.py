@@ -82,7 +82,10 @@ def p_value_qq(
         ax.axhline(-np.log10(floor), color=theme.muted, linewidth=1.0, linestyle=style, label=label)
     ax.set_xlim(left=0.0)
     ax.set_ylim(bottom=0.0)
-    ax.set(xlabel=rf"expected $-\log_{{10}} p$ of null {noun_of(scores)}s", ylabel=r"observed $-\log_{10} p$")
+    ax.set(
+        xlabel=rf"expected p-value of null {noun_of(scores)}s, $-\log_{{10}} p$",
+        ylabel=r"observed p-value, $-\log_{10} p$",
+    )
     left_out = heads_present(heads).sum() - n
     title = f"p-values of {counted(n, noun_of(scores))}" + (f"; {left_out} {NOT_TESTABLE}" if left_out > 0 else "")
     return finished(ax, theme, title, legend and bool(columns))

@@ -17,8 +17,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from rmtbase.drawing.axes import LINE_STYLES, MARKERS, add_legend, fit_texts, literal, new_axes, new_figure, titled
+from rmtbase.drawing.axes import LINE_STYLES, MARKERS, add_legend, literal, new_axes, new_figure, titled
 from rmtbase.drawing.color_scales import DENSITY, LOG_DENSITY, MAGNITUDE_DENSITY, Q, Z
+from rmtbase.drawing.fitting import fit_figure
 from rmtbase.drawing.layout import figure_style, legend_of_all, panels
 from rmtbase.drawing.scales import reach_all
 from rmtbase.drawing.theme import Theme, as_theme
@@ -91,7 +92,7 @@ def compare(
         scale.bar(figure.axes, style.theme)
     else:
         legend_of_all(figure, style.theme)
-    fit_texts(figure)
+    fit_figure(figure)
     return figure
 
 

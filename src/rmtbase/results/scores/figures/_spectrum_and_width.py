@@ -10,8 +10,17 @@ import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import MARKERS, finished, fit_texts, grid_of_axes, model_title, new_figure, noun_of, symbol_of
+from rmtbase.drawing.axes import (
+    MARKERS,
+    finished,
+    grid_of_axes,
+    model_title,
+    new_figure,
+    noun_of,
+    symbol_of,
+)
 from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.fitting import fit_figure
 from rmtbase.drawing.groups import heads_of
 from rmtbase.drawing.layout import figure_style, legend_of_all
 from rmtbase.drawing.scales import log_axis
@@ -97,10 +106,10 @@ def spectrum_and_width(
         _draw(ax, panel, sigma, size, panel.of(spectra), levels, theme, noun_of(scores))
         ax.set_ylabel(panel.label)
         if place + columns >= len(panels):
-            ax.set_xlabel(rf"$\sigma$ of the elements of {symbol_of(f'W_{circuit.name.upper()}')}")
+            ax.set_xlabel(rf"standard deviation $\sigma$ of the elements of {symbol_of(f'W_{circuit.name.upper()}')}")
             ax.tick_params(axis="x", labelbottom=True)
     legend_of_all(figure, theme, same=True)
-    fit_texts(figure)
+    fit_figure(figure)
     return figure
 
 

@@ -19,7 +19,6 @@ from rmtbase.drawing.axes import (
     MARKERS,
     NORMAL_95,
     finished,
-    fit_texts,
     grid_of_axes,
     layer_axis,
     legend_columns,
@@ -30,6 +29,7 @@ from rmtbase.drawing.axes import (
     themed_axes,
 )
 from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.fitting import fit_figure
 from rmtbase.drawing.groups import Group, column_of, group_of
 from rmtbase.drawing.layout import figure_style
 from rmtbase.drawing.theme import Theme
@@ -168,10 +168,10 @@ def moment_corner(
             for title, colour, marker, style in zip(held, cycle(theme.series), MARKERS, LINE_STYLES, strict=False)
         ]
         size, labels = theme.points("legend.fontsize"), [str(mark.get_label()) for mark in marks]
-        columns = legend_columns(labels, theme, figure.get_figwidth() - 0.3)
+        columns = legend_columns(labels, theme.points("legend.fontsize"), figure.get_figwidth() - 0.3)
         figure.legend(marks, labels, loc="outside lower center", ncols=columns, fontsize=size, frameon=False,
                       labelcolor=theme.text)  # fmt: skip
-    fit_texts(figure)
+    fit_figure(figure)
     return figure
 
 

@@ -82,7 +82,7 @@ def weibull_plot(
     ax.set_xlim(x.min() / 1.5, x.max() * 1.5)
     ax.set_ylim(y.min() - 0.3, y.max() + 0.3)
     _shares(ax, "y")
-    ax.set(xlabel=r"$|w|$ / root mean square", ylabel="share of weights below")
+    ax.set(xlabel=r"magnitude $|w|$ / root mean square", ylabel="share of weights below")
     return finished(ax, theme, _title(found), legend)
 
 
@@ -217,7 +217,7 @@ def tail_counts(
     log_axis(ax, "x")
     ax.set_yscale("log")
     ax.set_ylim(0.05, 2.0 * max(count[tail].max(initial=1.0), null.max()))
-    ax.set(xlabel=r"$|w|$ / root mean square", ylabel="weights beyond")
+    ax.set(xlabel=r"magnitude $|w|$ / root mean square", ylabel="weights beyond")
     return finished(ax, theme, _title(found), legend)
 
 

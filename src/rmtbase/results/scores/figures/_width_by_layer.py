@@ -61,7 +61,13 @@ def width_by_layer(
     size = float(np.clip(30 / len(sigma) ** 0.5 / sigma.shape[1] ** 0.25, 2.0, 4.5))
     mark = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.9}
     ax.plot(
-        x.ravel(), sigma.ravel(), marker="o", markerfacecolor="none", color=theme.observed, label=r"$\sigma$", **mark
+        x.ravel(),
+        sigma.ravel(),
+        marker="o",
+        markerfacecolor="none",
+        color=theme.observed,
+        label=r"standard deviation $\sigma$",
+        **mark,
     )
     if beside == "entropy":
         entropy = column_of(table, "entropy").values
@@ -120,10 +126,10 @@ def _divergence(ax: Axes, x: Float[np.ndarray, "layer head"], table: xr.Dataset,
         label = ""
     style = {"linestyle": "none", "marker": "^", "markersize": size, "color": theme.flagged, "markerfacecolor": "none"}
     right.plot(x.ravel(), value.ravel(), **style)
-    ax.plot([], [], label=r"$D_{\mathrm{KL}}$ (right axis)", **style)
+    ax.plot([], [], label=r"divergence $D_{\mathrm{KL}}$ (right axis)", **style)
     low, high = _range(value, lower, upper)
     right.set_ylim(low - 0.05 * (high - low), high + _APART * (high - low))
-    right.set_ylabel(r"$D_{\mathrm{KL}}$ (nats)", color=theme.flagged)
+    right.set_ylabel(r"divergence $D_{\mathrm{KL}}$ from the normal law (nats)", color=theme.flagged)
 
 
 def _range(*values: np.ndarray) -> tuple[float, float]:

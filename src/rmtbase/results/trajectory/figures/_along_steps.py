@@ -163,7 +163,7 @@ def spectra_along_steps(
     if prefer_log(values):
         log_axis(ax)
     step_axis(ax, steps)
-    ax.set_ylabel(r"$\lambda_k$ / its median under the null")
+    ax.set_ylabel(r"eigenvalue $\lambda_k$ / its median under the null")
     names = heads["layer"].values[place[0]], heads["head"].values[place[1]]
     return finished(ax, theme, f"layer {names[0]} {noun_of(trajectory)} {names[1]}", legend)
 

@@ -17,8 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from rmtbase.drawing.axes import fit_texts, legend_height, literal, new_axes, new_figure
+from rmtbase.drawing.axes import legend_height, literal, new_axes, new_figure
 from rmtbase.drawing.figure import FEWEST_DPI, FiguresByName, ThemedFigure
+from rmtbase.drawing.fitting import fit_figure
 from rmtbase.drawing.groups import heads_of, matrices_of
 from rmtbase.drawing.layout import FigureStyle, figure_style
 from rmtbase.drawing.scales import reach_all
@@ -105,8 +106,8 @@ class Animation:
         """Size of the figure and position of its axes, as required by the last frame."""
         figure, ax = self._draw(len(self) - 1)
         self._last_limits(ax)
-        figure.set_figheight(figure.get_figheight() + legend_height(ax, self.style.theme))
-        fit_texts(figure)
+        figure.set_figheight(figure.get_figheight() + legend_height(ax))
+        fit_figure(figure)
         figure.draw_without_rendering()
         width, height = figure.get_size_inches()
         return (float(width), float(height)), ax.get_position().bounds

@@ -1,0 +1,143 @@
+"""Fit of texts, tick labels and legends to the panels that hold them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.text import Text
+from matplotlib.ticker import AutoLocator, FixedLocator, FuncFormatter, MaxNLocator, ScalarFormatter
+from matplotlib.transforms import ScaledTranslation
+
+from rmtbase.drawing.axes import BELOW, BESIDE, UNDER_TICKS, bound, legend_height, panel_size, text_width, wrapped
+from rmtbase.drawing.figure import ThemedFigure
+
+_NARROW = 4.0  # inches; narrower panels have few ticks
+_FEW_TICKS = 5
+_PLAIN_POWERS = range(-1, 4)  # powers of ten that tick labels always write out
+_LONGEST_NUMBER = 5  # characters of a tick label that writes out another one
+_TURNED = 45.0  # degrees
+_BETWEEN = 0.06  # inches between names along an axis
+_POWERS = 0.15  # inches by which powers of ten along an axis are wider than other numbers
+_NO_UNIT = "(dimensionless)"
+_LEADING = 1.3  # of lines of a label
+_COLOURBAR = 0.6  # inches for the colour bar of panels that share one
+
+
+def fit_figure(figure: ThemedFigure) -> None:
+    """Fit the texts and ticks of all axes to their panels, and the figure's title to the figure."""
+    beside = BESIDE + (_COLOURBAR if any(ax.get_subplotspec() is None for ax in figure.axes) else 0.0)
+    for ax in figure.axes:
+        fit_axes(ax, beside)
+    if figure.get_suptitle():
+        _wrap(figure._suptitle, figure.get_figwidth() - 0.2)  # type: ignore[attr-defined]  # there is no public name
+
+
+def fit_axes(ax: Axes, beside: float = BESIDE) -> None:
+    """Break title and labels into lines that fit the panel, and make tick labels few and short enough not to touch."""
+    width, height = panel_size(ax)
+    if ax.get_subplotspec() is None:  # a colour bar's label runs along the figure
+        _wrap(ax.yaxis.label, max(height - BESIDE, 1.0))
+        return
+    beside += _POWERS if ax.get_yscale() == "log" else 0.0
+    for axis in (ax.xaxis, ax.yaxis):
+        if width < _NARROW:
+            _thin_out(axis)
+        _name_power(axis)
+    _turn_names(ax, width - beside)
+    whole = {text: text.get_text() for text in (ax.title, ax.xaxis.label)}
+    for text in whole:
+        _wrap(text, width - beside)
+    height -= _height_below(ax) + sum(map(_text_height, whole))
+    _wrap(ax.yaxis.label, max(height - 0.5 * BESIDE, 1.0))
+    for text, words in whole.items():  # the label of y leaves them less room if it has several lines
+        text.set_text(words)
+        _wrap(text, width - beside - _further_lines(ax.yaxis.label))
+    _lower_legend(ax)
+
+
+def _text_height(text: Text) -> float:
+    """Return the height in inches of a title or label."""
+    lines = text.get_text().count("\n") + 1 if text.get_text() else 0
+    return _LEADING * lines * float(text.get_fontsize()) / 72
+
+
+def _further_lines(text: Text) -> float:
+    """Return the height in inches of all lines but the first."""
+    return max(0.0, _text_height(text) - _LEADING * float(text.get_fontsize()) / 72)
+
+
+def _lower_legend(ax: Axes) -> None:
+    """Move a legend below the axes under turned names and the last line of the x axis's label."""
+    if _height_below(ax):
+        size = float(ax.xaxis.label.get_fontsize()) / 72
+        turned = [one for one in ax.get_xticklabels() if one.get_rotation()]
+        names = max((text_width(one.get_text(), float(one.get_fontsize())) for one in turned), default=0.0)
+        more = _further_lines(ax.xaxis.label) + names * math.sin(math.radians(_TURNED))
+        legend, figure = ax.get_legend(), ax.get_figure(root=True)
+        assert legend is not None and figure is not None  # the legend has a height, and axes always lie in a figure
+        down = ScaledTranslation(0, -UNDER_TICKS * size - more, figure.dpi_scale_trans)
+        legend.set_bbox_to_anchor((0.5, 0.0), ax.transAxes + down)
+
+
+def _height_below(ax: Axes) -> float:
+    """Return the height in inches of a legend below the axes; 0 without one there."""
+    legend = ax.get_legend()
+    return legend_height(ax) if legend is not None and legend.get_label() == BELOW else 0.0
+
+
+class _PowerOfTen(FuncFormatter):
+    """Formatter of tick labels in units of a power of ten, which the axis label names."""
+
+    def __init__(self, power: int) -> None:
+        self.unit = bound(rf"in units of $10^{{{power}}}$")
+        super().__init__(lambda value, position: f"{value / 10.0**power:g}".replace("-", "\N{MINUS SIGN}"))
+
+
+def _name_power(axis: Axis) -> None:
+    """Move the power of ten of very large or small numbers into the label; beside the axis it would cover the label."""
+    interval = np.sort(axis.get_view_interval())
+    largest = float(np.abs(interval).max())
+    if type(axis.get_major_formatter()) is ScalarFormatter and largest > 0 and axis.get_label_text():
+        power = math.floor(math.log10(largest))
+        ticks = np.asarray(axis.get_major_locator().tick_values(*interval))
+        longest = max(len(np.format_float_positional(abs(tick), 6, trim="-", fractional=False)) for tick in ticks)
+        if power not in _PLAIN_POWERS and longest > _LONGEST_NUMBER:
+            axis.set_major_formatter(_PowerOfTen(power))
+    formatter = axis.get_major_formatter()  # axes that share ticks share it
+    label = axis.get_label_text()
+    if isinstance(formatter, _PowerOfTen) and label and formatter.unit not in label:
+        said = f"({formatter.unit})"
+        axis.set_label_text(label.replace(_NO_UNIT, said) if _NO_UNIT in label else f"{label} {said}")
+
+
+def _thin_out(axis: Axis) -> None:
+    """Leave at most five tick labels on a linear axis."""
+    locator, (low, high) = axis.get_major_locator(), sorted(axis.get_view_interval())
+    if isinstance(locator, MaxNLocator):
+        ticks = np.asarray(locator.tick_values(low, high))
+        is_few = np.count_nonzero((ticks >= low) & (ticks <= high)) <= _FEW_TICKS
+        if isinstance(locator, AutoLocator) or not is_few:  # the former has more on longer axes
+            locator.set_params(nbins=_FEW_TICKS - 1)
+
+
+def _turn_names(ax: Axes, width: float) -> None:
+    """Turn the names along an x axis if they would touch."""
+    if not isinstance(ax.xaxis.get_major_locator(), FixedLocator):
+        return
+    labels = {float(one.get_position()[0]): one for one in ax.get_xticklabels() if one.get_text()}
+    half = [
+        max(text_width(line, float(one.get_fontsize())) for line in one.get_text().split("\n")) / 2
+        for one in labels.values()
+    ]
+    inch = abs(float(np.diff(ax.get_xlim())[0])) / width
+    gaps = np.abs(np.diff(list(labels))) / inch
+    if any(left + right + _BETWEEN > gap for left, right, gap in zip(half, half[1:], gaps, strict=False)):
+        names = [label.get_text().replace("\n", " ") for label in labels.values()]
+        ax.set_xticks(list(labels), names, rotation=_TURNED, ha="right", rotation_mode="anchor")
+
+
+def _wrap(text: Text, width: float) -> None:
+    text.set_text(wrapped(text.get_text(), float(text.get_fontsize()), width))
