@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, module_from_spec
 
 import numpy as np
 import pytest
+import tensorboardX
 
 import rmtbase
+from event_files import events
 from markdown_pages import PAGES, ROOT, blocks, commands
 from rmtbase.tables import write_table
 
@@ -26,12 +31,38 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def logged(monkeypatch, tmp_path):
+    """What stand-ins of W&B, Trackio and MLflow are given, by name; those that are installed run as they are."""
+    local = {"WANDB_MODE": "offline", "TRACKIO_DIR": tmp_path, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/runs.db"}
+    for name, value in local.items():
+        monkeypatch.setenv(name, str(value))
+    found: dict[str, list] = {name: [] for name in ("wandb", "trackio", "mlflow") if not find_spec(name)}
+    for name, given in found.items():
+        module = module_from_spec(ModuleSpec(name, None))
+        vars(module)["init"] = lambda project: None
+        vars(module)["log"] = lambda data, step, given=given: given.append((data, step))
+        vars(module)["log_metric"] = lambda key, value, step, given=given: given.append(({key: value}, step))
+        monkeypatch.setitem(sys.modules, name, module)
+    if not find_spec("tensorboard"):
+        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", tensorboardX)  # the same events, the same signature
+    return found
+
+
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=SNIPPETS.get)
-def test_snippets_run(snippet, folder, monkeypatch, capsys):
+def test_snippets_run(snippet, folder, monkeypatch, capsys, logged):
     monkeypatch.chdir(folder)
     names: dict[str, object] = {}
     exec(snippet, names)  # the page's own text
     assert capsys.readouterr().out
+    if "watcher" in names:
+        last = names["found"]
+        assert names["watcher"].steps == [0, 40]  # type: ignore[attr-defined]
+        for given in logged.values():
+            assert {key: one for data, step in given if step == 40 for key, one in data.items()} == last
+        scalars = events(folder / "logs")
+        assert all([step for step, _ in scalars[name]] == [0, 40] for name in last)
+        np.testing.assert_allclose([scalars[name][-1][1] for name in last], list(last.values()), rtol=1e-6)
     if "scores" in names:  # "head 3, and only head 3, differs from random heads"
         q_value = names["scores"]["heads"]["omnibus_q_value"].values  # type: ignore[index]
         assert np.argwhere(q_value < 0.05).tolist() == [[0, 3]]

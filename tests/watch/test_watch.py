@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import struct
 import warnings
 from types import SimpleNamespace
 
@@ -10,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
-from tensorboardX.proto.event_pb2 import Event
 
 import rmtbase
+from event_files import events
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import NonFiniteError, ParameterError, TableError
 from rmtbase.models import open_model
@@ -67,20 +66,6 @@ def train(folder, watched, max_steps=6, resume=False):
     return trainer
 
 
-def logged(folder):
-    """What is in the event files of TensorBoard: (step, value) by tag."""
-    found = {}
-    for path in sorted(folder.rglob("events.out.tfevents.*")):
-        content, place = path.read_bytes(), 0
-        while place < len(content):
-            (length,) = struct.unpack_from("<Q", content, place)
-            event = Event.FromString(content[place + 12 : place + 12 + length])
-            place += 16 + length
-            for value in event.summary.value:
-                found.setdefault(value.tag, []).append((event.step, value.simple_value))
-    return found
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("trained")
@@ -100,7 +85,7 @@ def test_run_of_the_trainer_is_followed_in_a_trajectory_and_in_tensorboard(train
     assert len(callback.watcher.seconds) == 4
     assert all(0 < seconds < 60 for seconds in callback.watcher.seconds)
     assert callback.watcher.planned_looks == tree.attrs["planned_looks"] == 5
-    scalars = logged(folder)
+    scalars = events(folder)
     q_value = tree["departures"]["omnibus_q_value"].values[:, 0]
     share = [(step, float((one <= 0.05).mean())) for step, one in zip((0, 2, 4, 6), q_value, strict=True)]
     assert scalars["train/rmtbase/left_share"] == share
@@ -251,6 +236,105 @@ def test_updates_of_adapters_are_part_of_what_is_looked_at(tmp_path):
     merged.look(model.merge_and_unload(), 0)
     there, here = (watcher.tree["heads"].to_dataset() for watcher in (merged, live))
     assert here.equals(there)  # with the fingerprint
+
+
+class Fused(torch.nn.Module):
+    """Queries, keys and values as one matrix, under names of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = torch.nn.Linear(128, 384), torch.nn.Linear(128, 128)
+
+    def forward(self, x):
+        return self.out(attended(*self.qkv(x).chunk(3, -1)))
+
+    def parts(self):
+        return self.qkv.weight[:128], self.qkv.weight[128:256]
+
+
+class Transposed(torch.nn.Module):
+    """Weights as parameters (d_in, d_out): x @ W."""
+
+    def __init__(self):
+        super().__init__()
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            setattr(self, name, torch.nn.Parameter(0.1 * torch.randn(128, 128)))
+
+    def forward(self, x):
+        return attended(x @ self.w_q, x @ self.w_k, x @ self.w_v) @ self.w_o
+
+    def parts(self):
+        return self.w_q.T, self.w_k.T
+
+
+class CausalSelfAttention(torch.nn.Module):
+    """As nanoGPT has it: c_attn, a mask in a buffer, dropout, and scores by hand."""
+
+    def __init__(self):
+        super().__init__()
+        self.c_attn, self.c_proj = (torch.nn.Linear(128, size, bias=False) for size in (384, 128))
+        self.attn_dropout, self.resid_dropout = torch.nn.Dropout(0.1), torch.nn.Dropout(0.1)
+        self.register_buffer("bias", torch.tril(torch.ones(16, 16)).view(1, 1, 16, 16))
+
+    def forward(self, x):
+        size, length, width = x.size()
+        q, k, v = self.c_attn(x).split(width, dim=2)
+        q, k, v = (one.view(size, length, 8, width // 8).transpose(1, 2) for one in (q, k, v))
+        scores = (q @ k.transpose(-2, -1)) * (1.0 / k.size(-1) ** 0.5)
+        scores = scores.masked_fill(self.bias[:, :, :length, :length] == 0, float("-inf"))
+        y = self.attn_dropout(scores.softmax(-1)) @ v
+        return self.resid_dropout(self.c_proj(y.transpose(1, 2).contiguous().view(size, length, width)))
+
+    def parts(self):
+        return self.c_attn.weight[:128], self.c_attn.weight[128:256]
+
+
+class OfTorch(torch.nn.Module):
+    """torch.nn.MultiheadAttention, which need not return its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.MultiheadAttention(128, 8, batch_first=True)
+
+    def forward(self, x):
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        return self.inner(x, x, x, need_weights=False, attn_mask=mask, is_causal=True)[0]
+
+    def parts(self):
+        return self.inner.in_proj_weight[:128], self.inner.in_proj_weight[128:256]
+
+
+def attended(q, k, v):
+    q, k, v = (one.unflatten(-1, (8, 16)).transpose(-3, -2) for one in (q, k, v))
+    y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return y.transpose(-3, -2).flatten(-2)
+
+
+@pytest.mark.parametrize("attention", [Fused, Transposed, CausalSelfAttention, OfTorch])
+def test_heads_of_a_module_of_ones_own_are_found_by_running_it(attention, tmp_path):
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.LayerNorm(128), attention())
+    inputs, before = {"input": torch.randn(2, 8, 128)}, {name: one.clone() for name, one in module.state_dict().items()}
+    watcher = Watcher(tmp_path / "run.nc", scoring=HEADS, inputs=inputs)
+    found = watcher.look(module, 0)
+    assert module.training and all(torch.equal(one, before[name]) for name, one in module.state_dict().items())
+    assert found["rmtbase/heads_that_differ"] == 8 * found["rmtbase/left_share"] == 0.0
+    assert 0.05 < found["rmtbase/smallest_q_value"] <= 1.0
+    w_q, w_k = (part.detach().numpy().reshape(8, 16, 128) for part in module[1].parts())
+    scores = rmtbase.score_heads(w_q, w_k)["heads"].to_dataset()
+    seen = watcher.tree["heads"].to_dataset().isel(step=0)
+    np.testing.assert_allclose(seen["observed"].values, scores["observed"].values, rtol=1e-6)
+    with torch.no_grad():
+        module[1].parts()[0][32:48] += 0.5 * torch.randn(16, 1) * torch.randn(128)
+    again, q_value = watcher.look(module, 1), watcher.tree["departures"]["omnibus_q_value"].values[1, 0, 0]
+    assert again["rmtbase/heads_that_differ"] == (q_value <= 0.05).sum() >= 1
+    assert again["rmtbase/smallest_q_value"] == q_value[2] == q_value.min() <= 0.05
+
+
+def test_module_of_ones_own_without_inputs_is_refused_with_the_line_that_finds_its_heads(tmp_path):
+    with pytest.raises(ParameterError, match="a module is best read by running it") as caught:
+        Watcher(tmp_path / "run.nc").look(Fused(), 0)
+    assert caught.value.__notes__ == ["watcher = Watcher('run.nc', inputs={\"x\": x})"]
 
 
 def test_looks_beyond_the_budget_are_left_out(tmp_path, monkeypatch):

@@ -18,9 +18,11 @@ from rmtbase.models._probe_forward import ForwardPass
 
 
 class _PlainAttention(TorchFunctionMode):
-    """Explicit attention in place of torch's own function for it."""
+    """Explicit attention in place of torch's own functions for it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is nn.functional.multi_head_attention_forward:  # no mode sees what it calls, unless it needs weights
+            return func(*args, **{**(kwargs or {}), "need_weights": True})
         if func is not nn.functional.scaled_dot_product_attention:
             return func(*args, **(kwargs or {}))
         return _attention(*args, **(kwargs or {}))

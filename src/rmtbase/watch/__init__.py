@@ -3,7 +3,7 @@
 :class:`Watcher` works in any training loop, :class:`WatchCallback` in the ``Trainer`` of transformers, a package that
 is imported only when ``WatchCallback`` is used::
 
-    watcher = Watcher("run.nc", planned_looks=50)
+    watcher = Watcher("run.nc", planned_looks=50)  # of a module of your own: inputs={"x": batch} finds its heads
     for step, batch in enumerate(batches):
         ...
         if step % 100 == 0 and watcher.can_afford():

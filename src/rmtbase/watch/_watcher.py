@@ -54,7 +54,7 @@ class Watcher:
         budget: the share of the time since the first look that looks may take according to :meth:`can_afford`; None
             for no limit.
         **opening: further arguments of :func:`rmtbase.models.open_model`: ``family`` and ``config`` of a state dict,
-            ``name``, ``inputs``, ``sites``.
+            ``name``, ``sites``; ``inputs`` of a module of your own, whose heads each look finds by running it on noise.
 
     Attributes:
         tree: the trajectory so far, or None.
@@ -129,12 +129,13 @@ class Watcher:
 
         Returns:
             ``rmtbase/left_share``: share of the heads that differ from random heads, at a false discovery rate of 5 %
-            within this look; ``rmtbase/median_participation_ratio``; ``rmtbase/largest_distance``: largest distance
-            from the null over all heads and statistics, in standard deviations; ``rmtbase/alarm``: number of heads for
-            which the alarm has been raised, or NaN if there are none and it can no longer be raised for any;
-            ``rmtbase/alarm_detectable_p_value``: the smallest effect that the alarm can still detect, as the largest
-            p-value that gets a lone head named by the last planned look if the head stays at that p-value (NaN: none);
-            ``rmtbase/look_seconds``: duration of the look in seconds.
+            within this look; ``rmtbase/heads_that_differ``: their number; ``rmtbase/smallest_q_value``: smallest false
+            discovery rate at which any head differs; ``rmtbase/median_participation_ratio``;
+            ``rmtbase/largest_distance``: largest distance from the null over all heads and statistics, in standard
+            deviations; ``rmtbase/alarm``: number of heads for which the alarm has been raised, or NaN if there are none
+            and it can no longer be raised for any; ``rmtbase/alarm_detectable_p_value``: the smallest effect that the
+            alarm can still detect, as the largest p-value that gets a lone head named by the last planned look if the
+            head stays at that p-value (NaN: none); ``rmtbase/look_seconds``: duration of the look in seconds.
 
         Raises:
             ParameterError: the step is not beyond the last one, ``model`` is not a model or has other sizes than at the
@@ -161,7 +162,14 @@ class Watcher:
 
     def _opened(self, model: Any, revision: str | None = None) -> Model:
         adapted = adapted_weights(model)
-        opened = open_model(**{"model": model} | (adapted or {}) | self._opening, revision=revision)
+        try:
+            opened = open_model(**{"model": model} | (adapted or {}) | self._opening, revision=revision)
+        except ParameterError as error:
+            own = f"watcher = Watcher({self.output.name!r}, "
+            error.__notes__ = [
+                note.replace("model = open_model(module, ", own) for note in getattr(error, "__notes__", [])
+            ]
+            raise
         return opened.without_proof(_OF_ADAPTERS) if adapted else opened
 
     def _tell_if_blind(self) -> None:
@@ -187,12 +195,16 @@ class Watcher:
     def _scalars(self) -> dict[str, float]:
         assert self.tree is not None
         last = summarize_trajectory(self.tree).steps[-1]
-        raised = int(np.isfinite(groups_of(self.tree)["/departures"]["alarm_step"].values).sum())
+        departures = groups_of(self.tree)["/departures"]
+        raised = int(np.isfinite(departures["alarm_step"].values).sum())
+        q_value = departures["omnibus_q_value"].isel({STEP: -1, "null": 0}).values
         first = next(iter(last.left.values()))
         spending = spending_of(self.tree)
         least = None if spending is None else spending.largest_p_value_named(seen=len(self.steps))
         return {
             "rmtbase/left_share": math.nan if first is None else first / last.n_heads,
+            "rmtbase/heads_that_differ": math.nan if first is None else float(first),
+            "rmtbase/smallest_q_value": math.nan if first is None else float(np.nanmin(q_value)),
             "rmtbase/median_participation_ratio": last.median_participation_ratio,
             "rmtbase/largest_distance": abs(last.distance),
             "rmtbase/alarm": float(raised) if raised or (self._can_name and last.n_heads) else math.nan,
