@@ -72,6 +72,8 @@ class Ticks:
     def note(self, line: str) -> None:
         """Ignore the note."""
 
+    detail = note
+
 
 def steps(folder: str) -> None:
     """Look for directions, and print the processor seconds of reading, and of the rest, as JSON."""

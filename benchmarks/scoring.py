@@ -106,6 +106,8 @@ class Ticks:
     def note(self, line: str) -> None:
         """Ignore the note."""
 
+    detail = note
+
 
 def scored(model: Model, **options: Any) -> tuple[Seconds, Seconds]:
     """Score, and return the seconds from the first layer to the last, and those of all the rest."""

@@ -20,3 +20,5 @@ class Told(list):
 
     def note(self, line):
         self.append(line)
+
+    detail = note

@@ -14,7 +14,11 @@ class Progress(Protocol):
         ...
 
     def note(self, line: str) -> None:
-        """Report one line: where a null came from, what is resumed, what was recorded about a model."""
+        """Report one line that its reader should see now: what is resumed, what could not be read."""
+        ...
+
+    def detail(self, line: str) -> None:
+        """Report one line that the result also records: where a null came from, what was noted about a model."""
         ...
 
 
@@ -23,6 +27,9 @@ class _Silent:
         return lambda count: None
 
     def note(self, line: str) -> None:
+        pass
+
+    def detail(self, line: str) -> None:
         pass
 
 

@@ -85,6 +85,8 @@ class Notes:
         """Keep the line that says where the null came from."""
         self.notes.add(line)
 
+    detail = note
+
 
 def scored(entries: tuple[str, float], shape: tuple[int, int], options: dict[str, str], heads: int) -> dict[str, Any]:
     """Score untrained heads of one law, with or without gains, against one null."""

@@ -118,14 +118,14 @@ def test_score_writes_scores_and_page_and_prints_the_summary(run, model_folder, 
     assert printed["n_heads"] == 8
     assert printed["sentences"] == summary.sentences()
     assert printed["flagged"] == summary.flagged
-    assert ran.err.splitlines()[-2:] == [f"rmtbase: wrote {nc}", f"rmtbase: wrote {page}"]
+    assert ran.err.splitlines()[-1] == f"rmtbase: wrote {nc} and {page}"
 
 
 def test_score_against_the_analytic_null_draws_nothing(run, model_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     # An output may be called what the baseline is called: no file of that name is read.
-    ran = run("score", model_folder, "--null", "analytic", "-o", "analytic", "--json")
+    ran = run("--verbose", "score", model_folder, "--null", "analytic", "-o", "analytic", "--json")
     assert ran.status == 0
     assert "rmtbase: null of (32, 8): analytic, no draws" in ran.err
     assert open_table("analytic", "scores").identical(rmtbase.score(model_folder, "analytic"))
@@ -136,15 +136,19 @@ def test_score_against_the_analytic_null_draws_nothing(run, model_folder, tmp_pa
 def test_a_baseline_file_called_analytic_is_given_with_its_folder(run, model_folder, null_file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "analytic").write_bytes(null_file.read_bytes())
-    ran = run("score", model_folder, "--null", "./analytic")
+    ran = run("-v", "score", model_folder, "--null", "./analytic")
     assert "rmtbase: null of (32, 8): 200 draws from analytic" in ran.err.replace("./", "")
 
 
 def test_score_in_words(run, model_folder, null_file):
     ran = run("score", model_folder, "--null", null_file)
     assert ran.status == 0
-    assert ran.out.startswith("model\n")
-    assert "of the 8 heads" in ran.out or "of 8 heads differ" in ran.out
+    first, second, *others = ran.out.splitlines()
+    assert first == "model: 8 heads (W_Q and W_K 8 × 32) against 200 random heads with normal entries"
+    assert "of the 8 heads" in second or "of 8 heads differ" in second
+    assert len(others) <= 3
+    assert "rotary" not in ran.err
+    ran = run("-v", "score", model_folder, "--null", null_file)
     assert f"rmtbase: null of (32, 8): 200 draws from {null_file}" in ran.err
     assert "rmtbase: rotary" in ran.err
 
@@ -232,7 +236,8 @@ def test_the_farthest_statistic_is_told_by_one_distance_and_a_floor_as_a_bound(r
     folder = make_weights(queries, keys).save(tmp_path / "model")
     (finding,) = summarize_scores(rmtbase.score(folder, "analytic")).findings
     assert SPECTRAL_STATISTICS[finding.statistic].on_log_scale
-    (row,) = (line for line in run("score", folder, "--null", "analytic").out.splitlines() if finding.statistic in line)
+    printed = run("-v", "score", folder, "--null", "analytic").out.splitlines()
+    (row,) = (line for line in printed if f" {finding.statistic} " in line)
     assert f" ln {finding.statistic} " in row
     assert f" -{finding.distance:.1f} " in row.replace("+", "-")
     assert f" ≤ {finding.omnibus_q_value:.2g} " in row
@@ -242,3 +247,33 @@ def test_baseline_says_whose_shape_it_takes(run):
     ran = run("baseline", "gpt2", "--status")
     assert ran.status == 0
     assert "openai-community/gpt2, known: d_model = 768, d_head = 64" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("condition", "status", "words"),
+    [
+        ("layer == 7", 0, ""),
+        ("layer == 0 and head == 1 and differs", 3, "1 of 8 meet --fail-if"),
+        ("head == 1 and beyond_noise > 0.2", 3, "layer 0 head 1"),
+        ("layer == 1 and head == 2 and not differs", 4, "1 of 8 cannot be told to meet or not"),
+        ("not testable", 3, "layer 1 head 2"),
+        ("layer +", 2, "a condition on layer, head, p_value, q_value, differs, beyond_noise, testable, reason"),
+        ("sigma > 1", 2, "a condition on layer"),
+        ("layer", 2, "true or false"),
+        ("@layer", 2, "a condition on layer"),
+        ("__import__('os').getcwd()", 2, "a condition on layer"),
+    ],
+)
+def test_a_gate_ends_with_a_status_of_its_own(condition, status, words, run, weights, null_file, tmp_path):
+    weights.queries[0, 1] += 3 * np.outer(np.ones(8), np.ones(32))
+    weights.queries[1, 2] = 0
+    ran = run("score", weights.save(tmp_path / "model"), "--null", null_file, "--json", "--fail-if", condition)
+    assert ran.status == status
+    assert words in ran.err
+    if status == 2:
+        return
+    heads = strict_json(ran.out)["heads"]
+    assert [(head["layer"], head["head"]) for head in heads] == [divmod(k, 4) for k in range(8)]
+    assert [head["differs"] for head in heads if not head["testable"]] == [None]
+    assert heads[1]["differs"]
+    assert heads[6]["reason"] == "W_Q is zeros, or rounding to them"

@@ -31,6 +31,8 @@ class Filling:
     def note(self, line):
         print(line)
 
+    detail = note
+
     def bar(self, label, total):
         return fill if self.fill else lambda count: None
 

@@ -235,6 +235,8 @@ class Told(list):
     def note(self, line):
         self.append(line)
 
+    detail = note
+
 
 def test_draws_do_not_depend_on_the_progress_nor_on_other_heads():
     w_q, w_k = random_heads(55, 3)

@@ -122,6 +122,11 @@ Q = ColorScale(
     lambda theme: [theme.diverging[place] for place in _Q_COLOURS],
     lambda q: -np.log10(q),
 )
+BEYOND_NOISE = ColorScale(
+    "share beyond noise (%)",
+    (5.0, 10.0, 20.0, 35.0, 50.0, 65.0, 80.0, 90.0),
+    lambda theme: theme.sequential,
+)
 RATIO = ColorScale(
     "value over the null's median",
     (*(round(1 / ratio, 2) for ratio in reversed(_RATIOS)), *_RATIOS),

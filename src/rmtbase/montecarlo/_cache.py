@@ -132,14 +132,14 @@ class CachedTable:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_table(table, path)
-            progress.note(f"{self.what}: simulated now and kept in the cache, {path}")
+            progress.detail(f"{self.what}: simulated now and kept in the cache, {path}")
         except OSError as error:
             _warn_not_kept(path, error)
-            progress.note(f"{self.what}: simulated now")
+            progress.detail(f"{self.what}: simulated now")
         return table
 
     def tell_of_cache(self, progress: Progress) -> None:
-        progress.note(f"{self.what}: from the cache, {self.path}")
+        progress.detail(f"{self.what}: from the cache, {self.path}")
 
 
 def baseline_file(d_model: int, d_head: int, draws: int, seed: int) -> CachedTable:
@@ -212,7 +212,7 @@ def cached_latent_attention(
     there = 1.0 - sum(len(chunk) * len(which) for chunk, which in missing.items()) / (draws * len(rope_ratios))
     if there:
         share = "" if there == 1.0 else f"{100 * there:.3g} % of it "
-        progress.note(f"{what}: {share}from the cache, {files.folder}")
+        progress.detail(f"{what}: {share}from the cache, {files.folder}")
     if missing:
         advance, kept = progress.bar("drawing the null", sum(map(len, missing))), True
         for chunk, which in missing.items():
@@ -220,7 +220,7 @@ def cached_latent_attention(
             sample[which, chunk.start : chunk.stop] = drawn.sample
             eigenvalues[which, chunk.start : chunk.stop] = drawn.eigenvalues
             kept = kept and files.write(drawn, chunk)
-        progress.note(f"{what}: simulated now" + (f" and kept in the cache, {files.folder}" if kept else ""))
+        progress.detail(f"{what}: simulated now" + (f" and kept in the cache, {files.folder}" if kept else ""))
     return LatentAttentionSample(rope_ratios, sample, eigenvalues)
 
 

@@ -56,7 +56,7 @@ class Gaussian(Null):
             return self._orthogonal(shape, progress)
         if self.initialization != "normal" and isinstance(shape.dims, LatentShape):
             line = "of Gaussian entries: latent attention of another initialization has no null of its own"
-            shape.note(progress, line)
+            shape.detail(progress, line)
         elif self.initialization != "normal":
             return self._of_initialization(shape, progress)
         return self.of_normal_entries(shape, progress)
@@ -77,7 +77,7 @@ class Gaussian(Null):
         found = self.of_normal_entries(shape, progress)
         assert isinstance(found, SharedNull)  # latent attention has no null of another initialization
         words, kurtosis = ENTRIES_IN_WORDS[self.initialization], KURTOSIS[self.initialization]
-        shape.note(progress, f"of Gaussian entries, and moved by the kurtosis of {words} ones, {kurtosis:.3g}")
+        shape.detail(progress, f"of Gaussian entries, and moved by the kurtosis of {words} ones, {kurtosis:.3g}")
         return KurtosisNull(found, words, kurtosis)
 
     def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
@@ -95,7 +95,7 @@ class Gaussian(Null):
 
             warnings.warn(f"damaged atlas, not used; install rmtbase again: {error}", CacheWarning, stacklevel=2)
             return None
-        shape.note(progress, f"from {found.source} ({found.draws} draws)")
+        shape.detail(progress, f"from {found.source} ({found.draws} draws)")
         return found
 
     def _simulated(self, shape: HeadShape, progress: Progress, entries: str) -> SharedNull | LatentNull:
@@ -103,7 +103,7 @@ class Gaussian(Null):
 
         draws = self.draws or draws_for(shape.n_heads)
         if isinstance(shape.dims, LatentShape):
-            shape.note(progress, f"{draws} draws, made at the ratios of the heads' keys, seed {self.seed}")
+            shape.detail(progress, f"{draws} draws, made at the ratios of the heads' keys, seed {self.seed}")
             return LatentNull(shape.dims, draws, self.seed)
         return cached_null(shape.dims, draws, self.seed, progress, entries=entries)
 
@@ -120,7 +120,7 @@ class Gaussian(Null):
         rows, fused = shape.stored
         if all(count <= width for count, width in zip(rows, widths, strict=True)):
             line = "fixed by orthonormal rows, no draws: no statistic of the spectrum can be tested"
-            shape.note(progress, line)
+            shape.detail(progress, line)
             return FixedSpectrum(dims)
         from rmtbase.nulls._simulated_null import cached_orthogonal_null
 
@@ -181,9 +181,9 @@ class Table(Gaussian):
             found = null_of_file(Path(path), of_product or (), read)
         if found is None:
             there, needed = ", ".join(f"({d}, {h})" for d, h in sorted(set(held))), of_product or shape.dims
-            progress.note(f"{source} holds {there}, but not {needed}: the null of that shape is taken separately")
+            progress.detail(f"{source} holds {there}, but not {needed}: the null of that shape is taken separately")
         else:
-            shape.note(progress, f"{found.draws} draws from {source}")
+            shape.detail(progress, f"{found.draws} draws from {source}")
         return found
 
 
@@ -214,7 +214,7 @@ class Analytic(Gaussian):
             )
             raise ParameterError("null", self.name, expected)
         found = AnalyticNull(dims=shape.dims)
-        shape.note(progress, "analytic, no draws")
+        shape.detail(progress, "analytic, no draws")
         if found.unknown:
             progress.note(f"without a law at this shape, and not scored: {', '.join(found.unknown)}")
         return found

@@ -54,9 +54,9 @@ class HeadShape(NamedTuple):
         """True if the factors are themselves products of matrices, whose elements are not independent."""
         return isinstance(self.dims, LatentShape) or len(self.dims) > 3
 
-    def note(self, progress: Progress, line: str) -> None:
-        """Report a line about the null of this shape."""
-        progress.note(f"null of {self.of_product or self.dims}: {line}")
+    def detail(self, progress: Progress, line: str) -> None:
+        """Report where the null of this shape came from."""
+        progress.detail(f"null of {self.of_product or self.dims}: {line}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,9 @@ class Resampling(Null):
     def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
         self._require_shape(shape)
         found = Resampler(self, draws=self.draws or _DRAWS, seed=self.seed)
-        progress.note(f"null of each head: {found.draws} draws from its own matrices ({self.name}), seed {found.seed}")
+        progress.detail(
+            f"null of each head: {found.draws} draws from its own matrices ({self.name}), seed {found.seed}"
+        )
         both = " by one statistic, nor below {:.2g} by all together (k heads at once: 1/k of that)"
         tell_if_coarse(found, DRAWS_PER_TEST * shape.n_heads, shape, progress, both)
         return found

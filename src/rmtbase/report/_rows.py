@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rmtbase.shown import shown
+from rmtbase.terminal.endings import VERBOSITY, Verbosity
 
 UNTESTED = "?"
 """Text of a cell whose number is not known because there is no test: never 0, and not empty."""
@@ -67,10 +68,15 @@ class Rows(NamedTuple):
 Item = str | Rows
 """Sentence, :class:`Heading` or table of a report."""
 
+DETAILS = Verbatim("")
+"""Item before the details of a report: what follows is printed only with ``--verbose``, and comes last on a page."""
+
 
 def print_report(items: Iterable[Item], console: Console) -> None:
-    """Print the items of a report in their order; texts may be of any origin."""
+    """Print the items of a report in their order, without its details unless ``--verbose`` is given."""
     for item in items:
+        if item is DETAILS and VERBOSITY.get() < Verbosity.VERBOSE:
+            return
         if isinstance(item, Rows):
             _print_rows(console, item)
         elif isinstance(item, Verbatim):

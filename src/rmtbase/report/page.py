@@ -23,7 +23,7 @@ from rmtbase.drawing.layout import FigureRecipe, FigureStyle, draw_figures, figu
 from rmtbase.drawing.svg import css_values, inline_svg, page_settings
 from rmtbase.drawing.theme import DARK, LIGHT
 from rmtbase.errors import ParameterError
-from rmtbase.report._rows import Heading, Item, Rows, Verbatim
+from rmtbase.report._rows import DETAILS, Heading, Item, Rows, Verbatim
 from rmtbase.shown import shown
 
 _LONGEST = 100_000  # largest number of characters in one text
@@ -47,8 +47,10 @@ def render_page(
     given = list(items)
     title = next((item for item in given if isinstance(item, Heading)), Heading(table.attrs["kind"]))
     rest = [item for item in given if item is not title]
+    end = next((place for place, item in enumerate(rest) if item is DETAILS), 0)
+    answer, details = rest[:end], rest[end + 1 :] if end else rest
     lead = next((item for item in rest if type(item) is str), "")
-    blocks = [_block(item) for item in rest if item is not lead]
+    answer, details = ([_block(item) for item in items if item is not lead] for items in (answer, details))
     with page_settings() as theme:
         drawn = {} if recipes is None else draw_figures(recipes(table, figure_style(theme, None)))
         svgs = {name: inline_svg(figure, f"f{k}", _in_words(name)) for k, (name, figure) in enumerate(drawn.items())}
@@ -61,7 +63,8 @@ def render_page(
             title=title,
             kicker=_in_words(str(table.attrs["kind"])),
             lead=lead,
-            blocks=blocks,
+            answer=answer,
+            details=details,
             figures=[{"name": name, "title": _in_words(name), "svg": svg} for name, svg in svgs.items()],
             warnings=json.loads(table.attrs.get("warnings", "[]")),
         )

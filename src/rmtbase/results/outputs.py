@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any, cast
 
+import pandas as pd
+import typer
 import xarray as xr
 
-from rmtbase.errors import OutputError
+from rmtbase.errors import OutputError, ParameterError
 from rmtbase.models import WeightMatrices, opened_from, require_other_files
 from rmtbase.report import Item, print_report
 from rmtbase.results import KINDS
 from rmtbase.tables import require_replaceable, require_writable, write_bytes, write_table
+from rmtbase.terminal.endings import say
 from rmtbase.terminal.output import show
 from rmtbase.terminal.streams import say_written
 
@@ -68,6 +72,7 @@ class Outputs:
         page: Callable[[], str] | None = None,
         *,
         written: bool = False,
+        fail_if: str | None = None,
     ) -> None:
         """Write the files, name each on stderr, and print the result.
 
@@ -77,14 +82,66 @@ class Outputs:
             report: returns the sentences and tables for the terminal, and for the page.
             page: returns the page; if None, the page has the report and the standard figures of the table.
             written: whether the table has been written already.
+            fail_if: condition on each of the ``heads`` in the JSON; see :func:`require_no_head`.
+
+        Raises:
+            typer.Exit: a head meets the condition, or none does but some could.
         """
+        data = cache(as_json)
         items = cache(lambda: list(report()))  # the page and the terminal show the same
-        if self.table is not None and not written:
-            say_written(write_table(table, self.table))
+        files = [] if self.table is None or written else [write_table(table, self.table)]
         if self.page is not None:
             content = _page_of(table, items()) if page is None else page()
-            say_written(write_bytes(content.encode(), self.page))
-        show(as_json, lambda console: print_report(items(), console))
+            files.append(write_bytes(content.encode(), self.page))
+        say_written(*files)
+        show(data, lambda console: print_report(items(), console))
+        if fail_if is not None:
+            require_no_head(cast("dict[str, Any]", data())["heads"], fail_if)
+
+
+FOUND = 3
+"""Exit status if a head meets the condition of ``--fail-if``."""
+
+UNDECIDED = 4
+"""Exit status if no head meets that condition, but heads that could not be tested might."""
+
+_NAMED = 5  # heads
+
+
+def require_no_head(heads: Sequence[Mapping[str, Any]], condition: str) -> None:
+    """End the command with a status if a head meets a condition.
+
+    Args:
+        heads: every head as plain data; what is None or NaN is not known.
+        condition: condition on the names in ``heads``, as ``pandas.DataFrame.eval`` reads it. With unknown values it is
+            true or false only if it is so whatever they are.
+
+    Raises:
+        ParameterError: not a condition on these names.
+        typer.Exit: a head meets the condition (status 3), or none does but some could (status 4).
+    """
+    table = pd.DataFrame([{name: one for name, one in head.items() if name != "directions"} for head in heads])
+    try:
+        met = table.convert_dtypes().eval(condition, engine="python", local_dict={}, global_dict={})
+    except Exception as error:  # pandas raises errors of many kinds for text that it cannot read
+        expected = f"a condition on {', '.join(table)}, such as 'layer == 3 and not differs' ({error})"
+        raise ParameterError("fail_if", condition, expected) from None
+    if not isinstance(met, pd.Series) or met.dtype.kind != "b":
+        raise ParameterError("fail_if", condition, f"a condition, true or false, on {', '.join(table)}")
+    for kind, which, status in (
+        ("meet", met.fillna(False), FOUND),
+        ("cannot be told to meet or not", met.isna(), UNDECIDED),
+    ):
+        places = [_place(head) for head, here in zip(heads, which, strict=True) if here]
+        if places:
+            more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
+            say(f"{len(places)} of {len(heads)} {kind} --fail-if {condition!r}: {', '.join(places[:_NAMED])}{more}")
+            raise typer.Exit(status)
+
+
+def _place(head: Mapping[str, Any]) -> str:
+    """Name a head by what identifies it in a record."""
+    return " ".join(f"{name} {head[name]}" for name in ("stack", "step", "layer", "what", "head") if name in head)
 
 
 def _page_of(table: xr.Dataset | xr.DataTree, items: Iterable[Item]) -> str:

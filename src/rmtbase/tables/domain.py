@@ -112,6 +112,7 @@ def _fault_of_json(text: str, record: type) -> str | None:
 ANY = Domain("numbers", missing=True, infinite=True)
 FINITE = Domain("finite numbers")
 FINITE_OR_NAN = Domain("finite numbers, or NaN", missing=True)
+AT_MOST_ONE_OR_NAN = Domain("finite numbers of at most 1, or NaN", most=1, missing=True)
 POSITIVE = Domain("positive finite numbers", least=0, inside=True)
 POSITIVE_OR_NAN = Domain("positive finite numbers, or NaN", least=0, inside=True, missing=True)
 NON_NEGATIVE = Domain("finite numbers of at least 0", least=0)

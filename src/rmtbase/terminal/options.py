@@ -120,6 +120,14 @@ Normalization = Annotated[
 ]
 DModel = Annotated[int | None, typer.Option(help="Width of the residual stream.", **INTEGER)]
 DHead = Annotated[int | None, typer.Option(help="Head dimension, at most d_model.", **INTEGER)]
+FailIf = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CONDITION",
+        help="End with status 3 if a head meets this condition on its fields in --json, such as 'layer == 3 and not "
+        "differs' or 'beyond_noise > 0.5'; with status 4 if none does but an untestable head could.",
+    ),
+]
 Workers = Annotated[
     str | None,
     typer.Option(

@@ -54,9 +54,10 @@ class _Plain(Console):
 
 
 def out() -> Console:
-    """Make the console for results: stdout, 160 columns wide if it is not a terminal."""
+    """Make the console for results: stdout; if it is not a terminal, ``COLUMNS`` wide, or 160 without it."""
     console = _Plain()
-    return console if console.is_terminal else _Plain(width=_WIDTH)
+    given = os.environ.get("COLUMNS", "")
+    return console if console.is_terminal else _Plain(width=int(given) if given.isdecimal() and int(given) else _WIDTH)
 
 
 def cell(value: object, style: str = "", longest: int = 300) -> Text:
@@ -69,9 +70,10 @@ def print_json(value: object) -> None:
     print(json.dumps(json_safe(value), indent=1, allow_nan=False))
 
 
-def say_written(path: Path) -> None:
-    """Name a file that was written, on stderr."""
-    note(f"wrote {shown(path)}")
+def say_written(*paths: Path) -> None:
+    """Name the files that were written, on stderr."""
+    if paths:
+        note(f"wrote {' and '.join(map(shown, paths))}")
 
 
 @contextmanager
@@ -150,6 +152,11 @@ class Bars:
             note(line)
         else:
             self._display.console.print(Text(f"rmtbase: {one_line(line)}"), soft_wrap=True)
+
+    def detail(self, line: str) -> None:
+        """Print a line with ``--verbose``."""
+        if VERBOSITY.get() >= Verbosity.VERBOSE:
+            self.note(line)
 
     def lines(self) -> list[str]:
         """Describe each bar in words, the most recent one last."""

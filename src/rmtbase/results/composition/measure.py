@@ -95,7 +95,9 @@ def composition(
         found = "; ".join(warnings) or f"{len(model.sites)} layers of attention"
         expected = "two layers whose heads share a residual stream, and whose values and outputs are known"
         raise ParameterError("model", f"{shown(model.name)}: {found}", expected)
-    for line in (*model.notes, *warnings):
+    for line in model.notes:
+        progress.detail(line)
+    for line in warnings:
         progress.note(line)
     pairs = _Pairs(model, names)
     with single_threaded_blas(), ThreadPoolExecutor(available_cores()) as pool:

@@ -73,7 +73,7 @@ def depth(
     model = open_model(model)
     names = _require_components(model, components)
     for line in model.notes:
-        progress.note(line)
+        progress.detail(line)
     fitted = progress.bar("fitting", model.n_layers * len(names))
     drawn = progress.bar(DRAWING, model.n_layers * len(names) * fitter.draws)
     found: dict[tuple[int, str], EffectiveDepth] = {}

@@ -106,7 +106,7 @@ def diff(
     notes = tuple(dict.fromkeys((*of.less.notes, *of.of.notes)))
     notes = notes if is_adapter else (*notes, _NOTE.format(signs.draws))
     for line in notes:
-        progress.note(line)
+        progress.detail(line)
     advance = progress.bar("comparing matrices", of.n_layers * len(names))
     factors = [name for name in names if name in _FACTORS and any(_has_heads(site, name) for site in of.sites)]
     n_heads = max((max(site.n_heads, site.n_key_heads) for site in of.sites), default=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,15 @@ class ElementsSummary:
     not_testable: tuple[NotTestable, ...] = ()
     without_tail: tuple[NotTestable, ...] = ()
     untold: str = ""
+
+    def answer(self) -> str:
+        """Say in one line how many matrices differ, and how many elements stand apart."""
+        law, extremes = self.initialization.replace("_", " "), len(self.super_weights)
+        not_law = f"are no independent {law} draws"
+        line = headline(self.n_differing, self.n_matrices, self.not_testable, "weight matrix", not_law)
+        apart = f"{extremes or 'no'} single {plural(extremes or 1, 'element')} stand{'s' * (extremes < 2)} apart"
+        untold = re.search(r"\d+ of \d+ matrices", self.untold)
+        return f"Elements: those of {line}; {apart}{f' (cannot tell in {untold[0]})' if untold else ''}."
 
     def sentences(self) -> list[str]:
         """Say how many matrices differ, by which statistics most, and which elements stand apart."""

@@ -14,6 +14,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws import PROBABILITIES
 from rmtbase.models import Place, Site
 from rmtbase.nulls import Heads, HeadScores, NullModel, chain_scale
+from rmtbase.results.scores._beyond_noise import null_eigenvalue_means, share_beyond_noise
 from rmtbase.results.scores.schema import heads_schema, null_schema, own_null_schema
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
 from rmtbase.tables import CIRCUITS, Circuit, describe
@@ -55,11 +56,16 @@ class Block:
 
 
 def heads_dataset(
-    circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block], reasons: Mapping[tuple[int, int], str]
+    circuit: Circuit,
+    sites: Sequence[Site],
+    blocks: Sequence[Block],
+    null: xr.Dataset,
+    reasons: Mapping[tuple[int, int], str],
 ) -> xr.Dataset:
     """Return the scores of the heads at all sites as the ``heads`` group of a scores file.
 
     The q-values are over all heads that could be tested; ``reasons`` explains, by site and head, why others could not.
+    ``null`` is the group of the same file with the null of these heads.
     """
     places = np.concatenate([block.sites for block in blocks])
     rows = {int(site): row for row, site in enumerate(np.sort(places))}
@@ -78,6 +84,8 @@ def heads_dataset(
         "farthest_statistic": np.where(np.isnan(omnibus), "", np.array(names)[farthest]),
         "eigenvalue": joined(lambda block: block.heads.singular_values**2),
     }
+    beyond = share_beyond_noise(values["eigenvalue"], null_eigenvalue_means(null))
+    values["beyond_noise"] = np.where(np.isnan(omnibus), np.nan, beyond)
     reason = np.where(np.isnan(omnibus), _NO_LAW, "").astype(object)
     reason[np.isnan(joined(lambda block: block.sigmas[0]))] = ""  # a layer with fewer heads
     for (site, head), why in reasons.items():

@@ -61,7 +61,9 @@ def scores_tree(
         drawn = initialization_note(of_matrices["/matrices"], str(null.entry_law)) if told else None
         flat = None if null.needs_stored_rows else equal_values_note(spectra[wanted[0]])
         notes = (*model.notes, *whole.notes, *filter(None, (drawn, flat)))
-        for line in (*notes, *warnings):
+        for line in notes:
+            progress.detail(line)
+        for line in warnings:
             progress.note(line)
         scored = {
             circuit: [
@@ -77,8 +79,9 @@ def scores_tree(
     groups: dict[str, xr.Dataset] = {}
     for circuit, blocks in scored.items():
         place = "" if circuit.name == "qk" else f"/circuits/{circuit.name}"
-        groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks, fixed[circuit] | unscored[circuit])
-        groups[f"{place}/null"] = null_dataset(circuit, model.sites, blocks)
+        reasons, of_null = fixed[circuit] | unscored[circuit], null_dataset(circuit, model.sites, blocks)
+        groups[f"{place}/heads"] = heads_dataset(circuit, model.sites, blocks, of_null, reasons)
+        groups[f"{place}/null"] = of_null
     if of_heads is not None:
         groups["/heads/elements"] = of_heads.dataset()
     groups["/heads"], attention = with_attention(groups["/heads"], model)

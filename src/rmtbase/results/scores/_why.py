@@ -72,6 +72,7 @@ EFFECTS: Mapping[str, str] = MappingProxyType(
 """Effect whose smallest detectable size is reported, by test."""
 
 LEVEL = 0.05
+_VERDICTS = 3  # verdicts that the answer names
 NOTHING = "no difference found"
 NOT_TESTABLE = "not testable"
 TOO_FEW_DRAWS = "cannot tell with so few draws"
@@ -114,7 +115,7 @@ def with_why(
 
     tree["why"], notes = why(model, tests, of_product, null.initialization, null.draws, null.seed, progress)
     for note in notes:
-        progress.note(note)
+        progress.detail(note)
     tree.attrs["notes"] = json.dumps([*json.loads(tree.attrs["notes"]), *notes])
     return tree
 
@@ -132,6 +133,11 @@ class _NewNotes(NamedTuple):
         if line not in self.told:
             self.told.add(line)
             self.of.note(line)
+
+    def detail(self, line: str) -> None:
+        if line not in self.told:
+            self.told.add(line)
+            self.of.detail(line)
 
 
 def why(
@@ -228,6 +234,12 @@ class WhySummary:
     verdicts: dict[str, tuple[str, ...]]
     rows: tuple[tuple[str, tuple[float, ...], str], ...]
     missed: tuple[tuple[str, float], ...]
+
+    def answer(self) -> str:
+        """Name the most frequent verdicts in one line, each with its number of heads."""
+        first = [f"{words} ({len(names)})" for words, names in list(self.verdicts.items())[:_VERDICTS]]
+        rest = sum(map(len, self.verdicts.values())) - sum(map(len, list(self.verdicts.values())[:_VERDICTS]))
+        return f"Cause, with the number of heads: {'; '.join(first)}{f'; others ({rest})' if rest else ''}."
 
     def sentences(self) -> list[str]:
         """Report how many heads have each verdict, what each test found, and which effects it could miss."""

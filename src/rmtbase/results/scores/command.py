@@ -15,6 +15,7 @@ from rmtbase.terminal.options import (
     Components,
     Draws,
     Elements,
+    FailIf,
     Fold,
     Initialization,
     Matrices,
@@ -60,6 +61,7 @@ def score(
     ] = None,
     draws: Draws = None,
     seed: Seed = 0,
+    fail_if: FailIf = None,
     output: Output = None,
 ) -> None:
     """Score a model: how far is every head and weight matrix from random?
@@ -77,6 +79,8 @@ def score(
     The experts of a mixture, too: rmtbase score MODEL --components layers,experts -o scores.nc
 
     The elements of every head, W_QK's too: rmtbase score MODEL --elements heads -o scores.nc
+
+    In a script, require that all heads of layer 3 differ: rmtbase score MODEL --fail-if 'layer == 3 and not differs'
 
     What did fine-tuning add? rmtbase score TUNED --minus BASE; rmtbase score ADAPTER --base BASE --adapter merged
     """
@@ -105,7 +109,7 @@ def score(
             why=words(why or ""),
             progress=progress,
         )
-    files.finish(tree, partial(as_json, tree), partial(report, tree), partial(_page, tree))
+    files.finish(tree, partial(as_json, tree), partial(report, tree), partial(_page, tree), fail_if=fail_if)
 
 
 def _page(tree: "xr.DataTree") -> str:

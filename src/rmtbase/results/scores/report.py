@@ -2,47 +2,56 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import xarray as xr
 
+<<<<<<< HEAD
 from rmtbase.report import Column, Heading, Item, Rows
+=======
+from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows, number_text
+>>>>>>> c162acbf (Scores answer which heads differ most and by how much: the share beyond noise, five lines, a ranking map, and --fail-if)
 from rmtbase.results.scores._element_summary import ElementsSummary, summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
 from rmtbase.results.scores._why import WhySummary, summarize_why
-from rmtbase.results.scores.summary import HeadFinding, Summary, summarize_scores
+from rmtbase.results.scores.summary import HeadFinding, Summary, compared, head_records, summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import CIRCUITS, not_testable_json
-from rmtbase.terminal.endings import detail
+from rmtbase.tables import CIRCUITS, not_testable_json, plural
 
 _LISTED = 12
-_LONGEST_LINE = 100_000  # characters: all heads of a large model that differ from the null are named
 
 
 def report(tree: xr.DataTree) -> Iterator[Item]:
-    """Print the scores of a model: the heads of each circuit, the causes if these were asked for, and the elements."""
-    attributes, why = tree.attrs, summarize_why(tree)
-    detail(f"null: {attributes['null']}; {attributes['null_method']}; from {attributes['table']}")
-    title = Heading.of_model(attributes)
-    names = circuits_of(tree)
-    for name in names:
-        circuit = CIRCUITS[name]
-        named = f"{title}: {circuit.symbol}" if len(names) > 1 else title
-        summary = summarize_scores(circuit_scores(tree, name))
-        yield from _summary_items(summary, named, why if name == "qk" else None)
-    yield from _why_items(why)
-    yield from _element_items(summarize_elements(tree))
+    """Give the answer in five lines; as details also the farthest heads, the statistics, the null and the elements."""
+    attributes, why, elements = tree.attrs, summarize_why(tree), summarize_elements(tree)
+    summaries = {name: summarize_scores(circuit_scores(tree, name)) for name in circuits_of(tree)}
+    yield Heading(compared(tree))
+    for name, summary in summaries.items():
+        if len(summaries) > 1:
+            yield Heading(CIRCUITS[name].symbol)
+        answer = summary.answer()
+        if name == "qk" and why is not None:
+            answer.insert(len(answer) - len(summary.untested()), why.answer())
+        elif name == "qk" and summary.findings:
+            answer[2] += " For the cause: --why all."
+        yield from answer
+    if elements is not None:
+        yield elements.answer()
+    yield DETAILS
+    for name, summary in summaries.items():
+        if len(summaries) > 1:
+            yield Heading(CIRCUITS[name].symbol)
+        yield from [*summary.details(), *_farthest(summary), *(_why_items(why) if name == "qk" else ())]
+    yield from () if elements is None else elements.sentences()
+    yield f"Null: {attributes['null']}; {attributes['null_method']}; from {attributes['table']}."
+    yield from (f"Note: {line}." for line in json.loads(attributes["notes"]))
 
 
-def _summary_items(summary: Summary, title: str, why: WhySummary | None = None) -> Iterator[Item]:
-    """Yield the scores in words, and the farthest heads as a table with z of the logarithm if the name says so.
-
-    The causes come first, if they were requested.
-    """
-    yield Heading(title)
-    yield from [*([] if why is None else why.sentences()), *summary.overview()]
+def _farthest(summary: Summary) -> Iterator[Item]:
+    """Yield the farthest heads as a table, with z of the logarithm if the name says so."""
     if not summary.findings:
         return
     listed, left_out = summary.findings[:_LISTED], len(summary.findings[_LISTED:])
@@ -54,7 +63,8 @@ def _summary_items(summary: Summary, title: str, why: WhySummary | None = None) 
         Column("null mean", form=".4g"),
         Column("null sd", form=".2g"),
         Column("z", form="+.1f"),
-        *map(Column, ("q", "above edge", "below edge")),
+        Column("q"),
+        Column("beyond noise", form=".1%"),
     ]
     rows = [
         (
@@ -66,32 +76,28 @@ def _summary_items(summary: Summary, title: str, why: WhySummary | None = None) 
             finding.null_std,
             math.copysign(finding.distance, finding.z_score),
             f"{'≤ ' if finding.at_floor else ''}{finding.omnibus_q_value:.2g}",
-            finding.outliers_above,
-            finding.outliers_below,
+            finding.beyond_noise,
         )
         for finding in listed
     ]
     yield Rows(columns, rows, named=3)
     if left_out:
-        heads = summary.noun if left_out == 1 else f"{summary.noun}s"
-        yield f"and {left_out} more {heads}; the scores file holds all of them"
+        yield f"and {left_out} more {plural(left_out, summary.noun)}; the scores file holds all of them"
 
 
 def _why_items(summary: WhySummary | None) -> Iterator[Item]:
-    """Print the causes for each head, if they were requested and any test rejected."""
-    if summary is None or not any(summary.rejected.values()):
+    """Yield what each test of the causes found, if any was requested."""
+    if summary is None:
+        return
+    yield from summary.sentences()
+    if not any(summary.rejected.values()):
         return
     columns = [Column("head", "left"), *(Column(name.replace("_", " ")) for name in summary.tests)]
     marks = {1.0: "rejected", 0.0: "–"}
-    rows = [(name, *(marks.get(each, "?") for each in rejected)) for name, rejected, _ in summary.rows[:_LISTED]]
+    rows = [(name, *(marks.get(each, UNTESTED) for each in rejected)) for name, rejected, _ in summary.rows[:_LISTED]]
     yield Rows(columns, rows, named=1)
     if len(summary.rows) > _LISTED:
         yield f"and {len(summary.rows) - _LISTED} more heads; the scores file holds all of them"
-
-
-def _element_items(summary: ElementsSummary | None) -> Iterator[Item]:
-    """Print the scores of elements in words, if matrices were scored."""
-    yield from () if summary is None else summary.sentences()
 
 
 def as_json(tree: xr.DataTree) -> dict[str, Any]:
@@ -100,7 +106,7 @@ def as_json(tree: xr.DataTree) -> dict[str, Any]:
     The key ``why`` holds the summary of the group ``/why``: the numbers of heads that each test rejects and can decide,
     the heads with each verdict, and the smallest effects that the tests find.
     """
-    summaries = {name: _summary_json(summarize_scores(circuit_scores(tree, name))) for name in circuits_of(tree)}
+    summaries = {name: _summary_json(circuit_scores(tree, name)) for name in circuits_of(tree)}
     first, *others = summaries
     elements, why = summarize_elements(tree), summarize_why(tree)
     return (
@@ -138,13 +144,15 @@ def _elements_json(summary: ElementsSummary) -> dict[str, Any]:
     }
 
 
-def _summary_json(summary: Summary) -> dict[str, Any]:
+def _summary_json(tree: xr.DataTree) -> dict[str, Any]:
+    summary = summarize_scores(tree)
     return {
         "n_heads": summary.n_heads,
         "false_discovery_rate": summary.level,
         "flagged": summary.flagged,
         "not_tested_by": summary.unscored,
         "not_testable": not_testable_json(summary.not_testable),
+        "heads": head_records(tree),
         "findings": [_finding_json(finding) for finding in summary.findings],
         "warnings": list(summary.warnings),
         "sentences": summary.sentences(),

@@ -10,6 +10,7 @@ from rmtbase.parameters import INITIALIZATIONS
 from rmtbase.results.scores._scores_relations import circuit_group, circuits_whole, shapes_fit, sizes_known
 from rmtbase.tables import CIRCUITS, EVERY_FILE, NORMALIZATION, QK, Circuit, Kind, Outline, Schema, Variable, register
 from rmtbase.tables.domain import (
+    AT_MOST_ONE_OR_NAN,
     COUNT,
     COUNT_OR_NAN,
     EDGES,
@@ -83,6 +84,12 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
             TEXT,
         ),
         "omnibus_q_value": Variable(_HEAD, "Benjamini-Hochberg q-value of omnibus_p_value over all heads", PROBABILITY),
+        "beyond_noise": Variable(
+            _HEAD,
+            "share of the sum of eigenvalues beyond noise: 1 - (share in their weaker half) / (the same of the null's "
+            "means); NaN below rank 8 and where the head was not tested",
+            AT_MOST_ONE_OR_NAN,
+        ),
         **sigma,
         "outliers_above": Variable(_HEAD, "eigenvalues above the null's upper edge quantile", COUNT_OR_NAN),
         "outliers_below": Variable(_HEAD, "eigenvalues below the null's lower edge quantile", COUNT_OR_NAN),

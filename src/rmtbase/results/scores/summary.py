@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +13,9 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
-from rmtbase.nulls import distance_from_moments
+from rmtbase.nulls import ENTRIES_IN_WORDS, distance_from_moments
 from rmtbase.parameters import require_p_values
+from rmtbase.results.scores._beyond_noise import LEAST_RANK
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -28,10 +29,25 @@ from rmtbase.tables import (
     not_testable_words,
     plural,
     recorded,
+    shapes_of,
 )
 
 FALSE_DISCOVERY_RATE = 0.05
 _NAMED = 5  # heads with their own sentence
+_FIRST = 3  # heads named as those that differ most
+
+KINDS = (
+    ("normalized_participation_ratio", -1, "strength in fewer directions than at random"),
+    ("normalized_participation_ratio", +1, "strength spread more evenly than at random"),
+    ("trace", +1, "larger ‖{}‖ than its factors give at random"),
+    ("trace", -1, "smaller ‖{}‖ than its factors give at random"),
+)
+"""Respects in which heads differ: the statistic that shows it, the sign of its z, and words."""
+
+
+def percent(share: float) -> str:
+    """Format a share in percent, with a decimal above 99.5 %."""
+    return f"{share:.1%}" if 0.995 <= share < 1.0 else f"{share:.0%}"
 
 
 @in_one_line
@@ -49,6 +65,7 @@ class HeadFinding(NamedTuple):
         null_median: median of that statistic under the null.
         stack: name of the layer's stack, if the model has several stacks.
         noun: ``head``, or ``key head`` for some circuits.
+        beyond_noise: share of the head's strength beyond noise; NaN if it is not known.
     """
 
     layer: int
@@ -66,6 +83,7 @@ class HeadFinding(NamedTuple):
     null_median: float = math.nan
     stack: str = ""
     noun: str = "head"
+    beyond_noise: float = math.nan
 
     @property
     def place(self) -> str:
@@ -114,6 +132,9 @@ class Summary:
         noun: name of the scored objects: ``head``, or ``key head`` for some circuits.
         not_testable: heads that could not be tested, each with its reason.
         fewest: number of heads at the smallest p-value of the null's draws that are needed for any to be found.
+        against: what the heads were compared with.
+        symbol: symbol of the matrix that was scored, such as ``W_QK``.
+        kinds: respects in which heads differ by one statistic, with ``{}`` for the symbol, and the number of heads.
     """
 
     n_heads: int
@@ -126,10 +147,22 @@ class Summary:
     noun: str = "head"
     not_testable: tuple[NotTestable, ...] = ()
     fewest: int = 1
+    against: str = "random heads"
+    symbol: str = "W_QK"
+    kinds: Mapping[str, int] = field(default_factory=dict)
+
+    def answer(self) -> list[str]:
+        """Say how many heads differ, which most and by how much, in which respect, and what could not be tested."""
+        return [self.verdict(), *self.most(), *self.kind(), *self.untested()]
 
     def sentences(self) -> list[str]:
-        """Describe the heads that differ from the null, the statistics that flag them, and the farthest heads."""
-        return self.overview() + self.reasons()
+        """Give the answer, then which heads differ, the statistics that flag them, and the farthest heads."""
+        return self.answer() + self.details() + self.reasons()
+
+    def details(self) -> list[str]:
+        """List the heads that differ, how many each statistic flags by itself, and the statistics without a test."""
+        named = [f"Heads that differ, by layer: {self._heads_by_layer()}."] if self.findings else []
+        return [*named, *self.by_statistic(), *self.left_out()]
 
     def reasons(self) -> list[str]:
         """Describe the farthest heads, one sentence for each, and count the others."""
@@ -138,38 +171,61 @@ class Summary:
             lines.append(f"The other {len(self.findings) - _NAMED} are in the table of {self.noun}s.")
         return lines
 
-    def overview(self) -> list[str]:
-        """Say how many and which heads differ from the null, and how many each statistic flags by itself."""
-        return [*self.verdict(), *self.by_statistic(), *self.left_out()]
-
-    def verdict(self) -> list[str]:
-        """Say how many heads differ from the null, and which."""
+    def verdict(self) -> str:
+        """Say how many heads differ from random ones."""
         noun, many = self.noun, plural(self.n_heads, self.noun)
-        untested = not_testable_words(self.not_testable, self.n_heads + len(self.not_testable), noun)
         if not self.n_heads:
-            return [f"0 of 0 testable; {untested}."]
-        also = f"; {untested}" if untested else ""
-        if not self.findings:
-            testable = "testable " if untested else ""
-            none = (
-                f"The one {testable}{noun} cannot"
-                if self.n_heads == 1
-                else f"None of the {self.n_heads} {testable}{many} can"
-            )
+            return f"No {noun} could be tested."
+        testable = "testable " if self.not_testable else ""
+        at = f"(false discovery rate {self.level:.0%})"
+        if self.findings:
+            differ = f"differ{'s' * (len(self.findings) == 1)}"
+            return f"{len(self.findings)} of {self.n_heads} {testable}{many} {differ} from {self.against} {at}."
+        none = (
+            f"The one {testable}{noun} cannot"
+            if self.n_heads == 1
+            else f"None of the {self.n_heads} {testable}{many} can"
+        )
+        few = ""
+        if self.fewest > 1:
             few = (
                 f" With so few draws of the null none can be found unless {self.fewest} or more "
                 f"{plural(self.fewest, noun)} differ."
             )
-            return [
-                f"{none} be told from random ones at a false discovery rate of {self.level:.0%}, all statistics taken "
-                f"together{also}.{few if self.fewest > 1 else ''}"
-            ]
-        return [
-            f"{len(self.findings)} of {self.n_heads} {'testable ' if untested else ''}{many} "
-            f"differ{'s' * (len(self.findings) == 1)} from random ones at a false discovery rate of {self.level:.0%}, "
-            f"all statistics taken together{also}.",
-            f"They are, by layer: {self._heads_by_layer()}.",
-        ]
+        return f"{none} be told from {self.against} {at}.{few}"
+
+    def most(self) -> list[str]:
+        """Name the heads that differ most, by their share beyond noise; by distance if no share is known."""
+        if not self.findings:
+            return []
+        known = [finding for finding in by_share(self.findings) if not math.isnan(finding.beyond_noise)]
+        if not known:
+            far = "; ".join(
+                f"{one.place} ({SPECTRAL_STATISTICS[one.statistic].long_name}, {one.distance:.1f} standard deviations)"
+                for one in self.findings[:_FIRST]
+            )
+            return [f"Farthest: {far}. How much cannot be told below rank {LEAST_RANK}."]
+        first = ", ".join(f"{one.place} ({percent(one.beyond_noise)})" for one in known[:_FIRST])
+        line = f"Most beyond noise, as a share of ‖{self.symbol}‖²: {first}"
+        if len(known) > _FIRST:
+            middle = float(np.median([one.beyond_noise for one in known]))
+            line += f"; median {percent(middle)}, least {known[-1].place} ({percent(known[-1].beyond_noise)})"
+        return [f"{line}."]
+
+    def kind(self) -> list[str]:
+        """Say in which respects the heads differ, each by one statistic, and how many heads."""
+        if not self.findings:
+            return []
+        parts = [f"{words.format(self.symbol)} ({count})" for words, count in self.kinds.items() if count]
+        if not parts:
+            return ["Kind: not known; neither the number of directions nor the norm differs by itself."]
+        return [f"Kind, with the number of {self.noun}s: {', '.join(parts)}."]
+
+    def untested(self) -> list[str]:
+        """Say which heads could not be tested, and why."""
+        total = self.n_heads + len(self.not_testable)
+        words = not_testable_words(self.not_testable, total, self.noun)
+        return [f"Not tested: {words}."] if words else []
 
     def by_statistic(self) -> list[str]:
         """Say how many heads each statistic flags by itself, if it flags any."""
@@ -256,8 +312,16 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
                 float(median[layer, head, k]),
                 stacks[layer],
                 noun,
+                float(heads["beyond_noise"].values[layer, head]),
             )
         )
+    omnibus_found = omnibus < level
+    kinds = {}
+    for name, sign, words in KINDS:
+        if name in names:
+            of_one = heads.sel(statistic=name).transpose("layer", "head", ...)
+            here = (of_one["q_value"].values < level) & (sign * of_one["z_score"].values > 0)
+            kinds[words] = int((omnibus_found & here).sum())
     findings.sort(key=lambda finding: (finding.omnibus_q_value, -finding.distance))
     q_value = heads["q_value"].transpose("statistic", ...).values.reshape(len(names), -1)
     known = [np.isfinite(q) for q in q_value]
@@ -277,7 +341,92 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
         noun=noun,
         not_testable=tuple(left_out),
         fewest=_fewest(omnibus, floors, level),
+        against=_COPIES.get(str(tree.attrs["null"]).partition(":")[0], f"random {noun}s"),
+        symbol=circuit_of(tree.attrs).symbol,
+        kinds=kinds,
     )
+
+
+def draws_of(scores: xr.DataTree) -> list[int]:
+    """Return the smallest and the largest number of null draws over all shapes, or their common number."""
+    null = scores["null"].to_dataset()
+    each = null["null_draws"].values.tolist() if "null_draws" in null else [int(scores.attrs["null_draws"])]
+    return sorted({min(each), max(each)})
+
+
+def null_entries(attrs: Mapping[Any, Any]) -> str:
+    """Return the law of elements under a file's null, one of :data:`rmtbase.parameters.INITIALIZATIONS`."""
+    said = str(attrs["null"])
+    return next((name for name, words in ENTRIES_IN_WORDS.items() if f"i.i.d. {words} " in said), "normal")
+
+
+_COPIES = {
+    "signs": "copies of themselves with random signs",
+    "axes": "copies of themselves with axes in random order",
+}
+_RESAMPLED = {
+    "signs": "{} copies of each head with random signs",
+    "axes": "{} copies of each head whose query axes meet its key axes at random",
+}
+
+
+def compared(tree: xr.DataTree) -> str:
+    """Say in one line which heads were compared with what."""
+    attributes, shapes = tree.attrs, shapes_of(tree)
+    revision = attributes.get("revision")
+    model = attributes["model"] + (f", revision {revision}" if revision else "")
+    n_heads = int(heads_present(tree["heads"].to_dataset()).sum())
+    (width, rank, other), *more = shapes
+    shape = f"{rank} × {width}" + (f" and {rank} × {other}" if other != width else "")
+    sizes = "of several shapes" if more else f"W_Q and W_K {shape}"
+    entries = null_entries(attributes).replace("_", " ")
+    resampling = str(attributes["null"]).partition(":")[0]
+    draws = " to ".join(f"{number:,}" for number in draws_of(tree))
+    if attributes["null_method"] == "analytic":
+        against = f"the law of random heads with {entries} entries"
+    elif resampling in _RESAMPLED:
+        against = _RESAMPLED[resampling].format(draws)
+    else:
+        with_what = "the kurtosis of each head's own" if resampling == "kurtosis" else entries
+        against = f"{draws} random heads with {with_what} entries"
+    return f"{model}: {n_heads} {plural(n_heads, 'head')} ({sizes}) against {against}"
+
+
+def by_share(findings: Iterable[HeadFinding]) -> list[HeadFinding]:
+    """Sort findings by the share beyond noise, the largest first: flatter spectra count by its magnitude."""
+    return sorted(findings, key=lambda one: -abs(one.beyond_noise) if one.beyond_noise == one.beyond_noise else 1.0)
+
+
+def head_records(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> list[dict[str, Any]]:
+    """List every head of a scores tree as plain data, in the order of the model.
+
+    Each has ``layer`` and ``head`` (and ``stack``, if there are several), ``p_value`` and ``q_value`` of all statistics
+    together, ``differs`` (null if the head is not ``testable``), ``beyond_noise`` and the ``reason`` of a missing test.
+    """
+    heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
+    numbers, stacks, noun = layer_numbers(heads), layer_stacks(heads), circuit_of(tree.attrs).noun
+    _, floors = layer_p_value_floors(tree)
+    p_value, q_value, beyond = (heads[name].values for name in ("omnibus_p_value", "omnibus_q_value", "beyond_noise"))
+    floors = np.broadcast_to(floors[:, None], p_value.shape)
+    left_out = {one.place: one.reason for one in _not_testable(heads, noun, floors, level)}
+    names, records = layer_names(heads), []
+    for layer, head in np.argwhere(heads_present(heads)).tolist():
+        number = int(heads["head"].values[head])
+        reason = left_out.get(f"{names[layer]} {noun} {number}")
+        records.append(
+            ({"stack": stacks[layer]} if stacks[layer] else {})
+            | {
+                "layer": int(numbers[layer]),
+                "head": number,
+                "p_value": float(p_value[layer, head]),
+                "q_value": float(q_value[layer, head]),
+                "differs": None if reason is not None else bool(q_value[layer, head] < level),
+                "beyond_noise": float(beyond[layer, head]),
+                "testable": reason is None,
+                "reason": reason or "",
+            }
+        )
+    return records
 
 
 def _not_testable(

@@ -104,7 +104,9 @@ def signal(
     with single_threaded_blas(), read_sites(model, wanted, whole, None, progress, noise.preparation, True) as reading:
         spectra, _ = reading.result()
     notes = (*model.notes, *([] if noise.flips is None else [noise.flips.note]))
-    for line in (*notes, *model.warnings):
+    for line in notes:
+        progress.detail(line)
+    for line in model.warnings:
         progress.note(line)
     advance = progress.bar("finding directions", len(wanted) + (whole is not None))
     groups: dict[str, xr.Dataset] = {}

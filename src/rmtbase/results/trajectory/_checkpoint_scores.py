@@ -199,7 +199,13 @@ class NotedOnce:
         return SILENT.bar(label, total)
 
     def note(self, line: str) -> None:
+        """Show a line the first time."""
+        if line not in self._said:
+            self._said.add(line)
+            self._progress.note(line)
+
+    def detail(self, line: str) -> None:
         """Show a line the first time; the commit of a checkpoint is recorded in the file and not shown."""
         if line not in self._said and not line.startswith(COMMIT):
             self._said.add(line)
-            self._progress.note(line)
+            self._progress.detail(line)

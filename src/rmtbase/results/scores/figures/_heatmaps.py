@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import (
     LEVEL,
+    bound,
     counted,
     index_axis,
     layer_axis,
@@ -23,16 +24,18 @@ from rmtbase.drawing.axes import (
     titled,
     without_frame,
 )
-from rmtbase.drawing.color_scales import ColorScale, Q, Z
+from rmtbase.drawing.color_scales import BEYOND_NOISE, ColorScale, Q, Z
 from rmtbase.drawing.groups import heads_of, matrices_of, require_statistic
 from rmtbase.drawing.not_testable import dot_cells, hatch_cells, legend_of_marks
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.summary import signed_distance
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import heads_present, matrices_present
+from rmtbase.tables import circuit_of, heads_present, matrices_present
 
 _UPRIGHT_BELOW = 0.6  # inches for each component's name
+_NUMBERED = 16  # most layers, and most heads, with a number in each cell
+_STRONG = 50.0  # percent: colours from here on are nearer to the text's than to the surface's
 
 
 def omnibus_heatmap(
@@ -71,6 +74,58 @@ def omnibus_heatmap(
     titled(ax, f"all statistics together\n{found}; {legend_of_marks(level, np.isnan(q[there]).any())}", theme)
     if colorbar:
         Q.bar(ax, theme)
+    return ax
+
+
+def beyond_noise_heatmap(
+    scores: xr.DataTree | xr.Dataset,
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw the share beyond noise of every head, layer by head; in a small model with the number in percent.
+
+    Args:
+        scores: a scores tree, or its /heads.
+        level: heads with an omnibus q-value of at least this are in brackets or, without numbers, have no dot.
+        ax: where to draw; new axes if None.
+        theme: colours, or their name.
+        colorbar: whether to draw one beside the axes.
+
+    Returns:
+        The axes: head against layer, layer 0 on top. The colours are the same for all models.
+
+    Raises:
+        ParameterError: no scores of heads.
+    """
+    heads = heads_of(scores).transpose("layer", "head", ...)
+    ax, theme = themed_axes(ax, theme, scores)
+    percent, there = 100.0 * heads["beyond_noise"].values, heads_present(heads)
+    differs = heads["omnibus_q_value"].values < level
+    numbered = percent.shape[0] <= _NUMBERED and percent.shape[1] <= _NUMBERED
+    marked = np.zeros_like(differs) if numbered else differs
+    add_cells(ax, percent, marked, there, BEYOND_NOISE, heads, "head", level, theme)
+    if numbered:
+        for row, column in np.argwhere(np.isfinite(percent)).tolist():
+            number = f"{percent[row, column]:.0f}".replace("-", "−")
+            ax.text(
+                column,
+                row,
+                number if differs[row, column] else f"({number})",
+                ha="center",
+                va="center",
+                color=theme.text if percent[row, column] < _STRONG else theme.surface,
+                fontsize=0.9 * theme.points("xtick.labelsize"),
+            )
+    ax.set_xlabel(noun_of(scores))
+    symbol = circuit_of(scores.attrs).latex if isinstance(scores, xr.DataTree) else "W"
+    marks = bound(f"in brackets: q ≥ {level:g}") if numbered else bound(f"dot: q < {level:g}")
+    untested = f"; {bound('hatched: not known')}" if np.isnan(percent[there]).any() else ""
+    titled(ax, rf"share of $\Vert {symbol}\Vert^2$ beyond noise (%)" + f"\n{marks}{untested}", theme)
+    if colorbar:
+        BEYOND_NOISE.bar(ax, theme)
     return ax
 
 

@@ -24,11 +24,18 @@ from rmtbase.results.scores.figures._eigenvalues import (
 from rmtbase.results.scores.figures._elements import recipes_of_elements
 from rmtbase.results.scores.figures._flagged_by_statistic import flagged_by_statistic
 from rmtbase.results.scores.figures._head_spectra import head_eigenvalue_density, head_eigenvalues, head_spectra
-from rmtbase.results.scores.figures._heatmaps import expert_z_heatmap, matrix_z_heatmap, omnibus_heatmap, z_heatmap
+from rmtbase.results.scores.figures._heatmaps import (
+    beyond_noise_heatmap,
+    expert_z_heatmap,
+    matrix_z_heatmap,
+    omnibus_heatmap,
+    z_heatmap,
+)
 from rmtbase.results.scores.figures._p_value_qq import p_value_qq
 from rmtbase.results.scores.figures._spectrum_and_width import spectrum_and_width
 from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
 from rmtbase.results.scores.figures._statistic_scatter import layer_bar, statistic_scatter
+from rmtbase.results.scores.summary import summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of
 
@@ -74,12 +81,20 @@ def _of_heads(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
     layers = tree["heads"].sizes.get("layer", 1)
     rows = 1.6 + _ROW * layers * tree["heads"].sizes["head"]
     height = min(max(3.4, rows), 9.0)
+    summary = summarize_scores(tree)
+    unequal = len(set(summary.flagged.values())) > 1
+    all_differ = 0 < summary.n_heads == len(summary.findings)  # then a map of q, or bars of equal length, show nothing
     map_of = Single(eigenvalue_heatmap, style, tree, 6.8, height)
     map_over_mean = Single(eigenvalue_heatmap, style, tree, 6.8, height, over="mean")
     density_of = Single(eigenvalue_density_heatmap, style, tree, 6.8, height)
     recipes = {
-        "omnibus-map": FigureRecipe(Single(omnibus_heatmap, style, tree, 6.8, height=_map_height(layers) + 0.3)),
-        "heads-by-statistic": FigureRecipe(partial(_bars, tree, style)),
+        "beyond-noise-map": FigureRecipe(
+            Single(beyond_noise_heatmap, style, tree, 6.8, height=_map_height(layers) + 0.3)
+        ),
+        "omnibus-map": FigureRecipe(
+            Single(omnibus_heatmap, style, tree, 6.8, height=_map_height(layers) + 0.3), standard=not all_differ
+        ),
+        "heads-by-statistic": FigureRecipe(partial(_bars, tree, style), standard=unequal),
         "z-heat-map": FigureRecipe(
             lambda: _heat_maps(z_heatmap, tree, "statistic", _main_statistics(tree), style, layers)
         ),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import xarray as xr
 
-from rmtbase.nulls import ENTRIES_IN_WORDS
-from rmtbase.results.scores.summary import Summary
-from rmtbase.tables import Circuit, heads_present, not_testable_words, shapes_of
+from rmtbase.results.scores.summary import Summary, draws_of, null_entries
+from rmtbase.tables import Circuit, heads_present, shapes_of
 
 
 class Caption(NamedTuple):
@@ -27,6 +25,13 @@ class Caption(NamedTuple):
 
 
 _CAPTIONS = {
+    "beyond-noise-map": Caption(
+        "Which heads differ most, and by how much",
+        "One cell per head: the share of its strength beyond noise, in percent. The weaker half of a head's directions "
+        "counts as noise, and as much noise as goes with it is taken off the whole. Random heads have 0 on average; a "
+        "negative number means a flatter spectrum than theirs. The colours are the same in every report.",
+        "A map of the share beyond noise, by layer and head.",
+    ),
     "omnibus-map": Caption(
         "Which heads look unlike random ones",
         "One cell per head, by one test of all its statistics together. Grey heads could be random; the stronger "
@@ -119,6 +124,11 @@ _ANALYTIC_CAPTIONS = _CAPTIONS | {
 }
 
 _OWN_NULL_CAPTIONS = _CAPTIONS | {
+    "beyond-noise-map": _CAPTIONS["beyond-noise-map"]._replace(
+        reading=_CAPTIONS["beyond-noise-map"].reading.replace(
+            "Random heads have 0 on average", "Resampled copies have 0 on average"
+        )
+    ),
     "omnibus-map": _CAPTIONS["omnibus-map"]._replace(
         title="Which heads look unlike their own copies",
         reading="One cell per head, by one test of all its statistics together. Grey heads could be one of their own "
@@ -195,13 +205,6 @@ def circuit_words(circuit: Circuit) -> tuple[str, str]:
     return title, f"shows {says}, long before it can be seen in a product of two matrices."
 
 
-def draws_of(scores: xr.DataTree) -> list[int]:
-    """Return the smallest and the largest number of null draws over all shapes, or their common number."""
-    null = scores["null"].to_dataset()
-    each = null["null_draws"].values.tolist() if "null_draws" in null else [int(scores.attrs["null_draws"])]
-    return sorted({min(each), max(each)})
-
-
 _WEIGHTS = {
     "normal": "independent, normally distributed numbers as large as its own",
     "uniform": "independent, uniformly distributed numbers as large as its own",
@@ -212,14 +215,8 @@ _WEIGHTS = {
 }
 
 
-def null_entries(attrs: Mapping[Any, Any]) -> str:
-    """Return the law of elements under a file's null, one of :data:`rmtbase.parameters.INITIALIZATIONS`."""
-    said = str(attrs["null"])
-    return next((name for name, words in ENTRIES_IN_WORDS.items() if f"i.i.d. {words} " in said), "normal")
-
-
 def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
-    """Write two sentences for a reader without statistics: the comparison, and its result."""
+    """Write a sentence or two for a reader without statistics: the comparison, and how sure its result is."""
     attrs = scores.attrs
     shapes = shapes_of(scores)
     shape = "of its own shape"
@@ -242,18 +239,6 @@ def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
     against = others[resampling if method == "resampled" else method] if method != "simulated" else independent
     one = int(heads_present(scores["heads"].to_dataset()).sum()) == 1
     compared = f"{'The' if one else 'Each'} attention head of {name} was compared with {against}."
-    left_out = summary.not_testable
-    words = not_testable_words(left_out, summary.n_heads + len(left_out), summary.noun)
-    also = f" {words}." if words else ""
-    if not summary.n_heads:
-        return f"{compared} There is no result:{also}"
-    found = len(summary.findings)
-    if one:
-        return f"{compared} It {'differs' if found else 'does not differ'} from them by more than chance explains."
-    heads = f"{summary.n_heads} {'testable ' if words else ''}head{'s' * (summary.n_heads != 1)}"
-    if not found:
-        return f"{compared} None of the {heads} differs from them by more than chance explains.{also}"
-    return (
-        f"{compared} {found} of {heads} differ{'s' * (found == 1)} from them by more than chance explains; at most "
-        f"{summary.level:.0%} of those named are expected to be chance.{also}"
-    )
+    if not summary.findings:
+        return compared
+    return f"{compared} At most {summary.level:.0%} of the heads that differ are expected to differ by chance."

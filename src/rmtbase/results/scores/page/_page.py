@@ -10,7 +10,6 @@ from itertools import groupby
 from numbers import Real
 from typing import Any
 
-import numpy as np
 import xarray as xr
 from jinja2 import Environment
 from markupsafe import Markup
@@ -30,17 +29,20 @@ from rmtbase.results.scores.page._captions import (
     Caption,
     captions,
     circuit_words,
-    draws_of,
-    null_entries,
     of_circuit,
     opening,
 )
 from rmtbase.results.scores.page._numbers import formula, number, z_text
 from rmtbase.results.scores.page._tables import SCORE_COLUMNS, experts_table, heads_table, matrices_table
-from rmtbase.results.scores.summary import farthest_distance, layer_p_value_floors, summarize_scores
+from rmtbase.results.scores.summary import (
+    draws_of,
+    layer_p_value_floors,
+    null_entries,
+    summarize_scores,
+)
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import CIRCUITS, layer_names, layer_stacks, shapes_of
+from rmtbase.tables import CIRCUITS, layer_stacks, shapes_of
 
 _NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level")
 _TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")
@@ -79,6 +81,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
     _require_renderable(scores)
     null = _null(scores)
     summary, heads = summarize_scores(scores), scores["heads"].to_dataset()
+    why = summarize_why(scores)
     caption = captions(scores, " ".join(summary.by_statistic()))
     model = shown(scores.attrs["model"])
     name = _UNNAMED.get(model, model)
@@ -98,13 +101,11 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
             summary=summary,
             name=name,
             lead=opening(scores, summary, name),
-            sentences=[*summary.verdict(), *summary.reasons(), *summary.left_out()],
+            answer=" ".join([summary.verdict(), *summary.most()]),
+            sentences=[*summary.details(), *summary.reasons()],
+            caveats=_caveats(scores, why is not None),
             notes=json.loads(scores.attrs.get("notes", "[]")),
-            farthest=_farthest(heads),
-            scored=bool(heads["omnibus_p_value"].notnull().any()),
             not_testable=[f"{one.place}: {one.reason}" for one in summary.not_testable],
-            outliers_above=int(heads["outliers_above"].sum()),
-            outliers_below=int(heads["outliers_below"].sum()),
             captions=caption,
             svgs=svgs,
             heads=heads_table(scores, summary.level, MAIN_STATISTICS[0]),
@@ -112,7 +113,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
             matrices=None if matrices is None else matrices_table(matrices, summary.level, "excess_kurtosis"),
             experts=None if experts is None else experts_table(experts, summary.level, "excess_kurtosis"),
             elements=summarize_elements(scores),
-            why=summarize_why(scores),
+            why=why,
             tests=TESTS,
             law=str(scores.attrs.get("initialization", "normal")).replace("_", " "),
             with_spectra=matrices is not None and "marchenko_pastur_distance" in matrices,
@@ -123,18 +124,18 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
     )
 
 
-def _farthest(heads: xr.Dataset) -> dict[str, Any] | None:
-    """Return the head farthest from the null, its distance and its statistic; None if no head was scored."""
-    ordered = heads.transpose("layer", "head", ...)
-    distance = np.abs(farthest_distance(ordered))
-    if np.isnan(distance).all():
-        return None
-    layer, head = np.unravel_index(np.nanargmax(distance), distance.shape)
-    return {
-        "distance": float(distance[layer, head]),
-        "head": f"{layer_names(ordered)[layer]} head {ordered['head'].values[head]}",
-        "statistic": SPECTRAL_STATISTICS[str(ordered["farthest_statistic"].values[layer, head])],
-    }
+def _caveats(scores: xr.DataTree, asked: bool) -> list[str]:
+    """List what the finding does not show, and which command asks further."""
+    law = ENTRIES_IN_WORDS[null_entries(scores.attrs)]
+    named = "" if scores.attrs["null_method"] == "resampled" else f" The null assumes {law} entries before training."
+    return [
+        "A share beyond noise says how strong a head's structure is, not how much the model needs the head. Weak "
+        "directions that training has shrunk raise it, too.",
+        "p and q say how sure a difference is, not how large. A head that does not differ may still have learned "
+        f"something: not rejecting is no evidence.{named}",
+        *([] if asked else ["Why heads differ was not asked; rmtbase score --why all asks it."]),
+        "How many directions a head has learned, and what they read, is asked by rmtbase signal --directions 2.",
+    ]
 
 
 def _statistic_option(name: str) -> str:
@@ -184,7 +185,8 @@ def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict
         "caption": of_circuit(circuit),
         "svg": svgs.get(f"{name}-omnibus-map"),
         "figure": f"{name}-omnibus-map",
-        "sentences": [*summary.verdict(), *summary.reasons(), *summary.left_out()],
+        "answer": summary.answer(),
+        "sentences": [*summary.details(), *summary.reasons()],
         "table": heads_table(tree, summary.level, MAIN_STATISTICS[0], MAIN_STATISTICS),
         "null": tree.attrs["null"],
         "draws": " to ".join(map(str, draws_of(tree))),
@@ -231,7 +233,8 @@ def _sections(
     with_pictures: bool, with_matrices: bool, with_experts: bool, circuits: Sequence[Mapping[str, Any]]
 ) -> dict[str, str]:
     return {
-        "finding": "What was found",
+        "finding": "Which heads, and how much",
+        "tests": "How sure is it",
         **({"figures": "Heads in pictures"} if with_pictures else {}),
         "heads": "All heads",
         **{circuit["id"]: circuit["title"] for circuit in circuits},

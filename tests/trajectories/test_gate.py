@@ -1,0 +1,71 @@
+"""examples/gate.sh is run by a shell, with ten checkpoints."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from rmtbase.results import open_table
+
+GATE = Path(__file__).parents[2] / "examples" / "gate.sh"
+STEPS = tuple(range(0, 100, 10))
+
+
+@pytest.fixture(scope="module")
+def ten_checkpoints(make_weights, tmp_path_factory):
+    """Folder of ten checkpoints with four heads, the last of which never moves."""
+    folder = tmp_path_factory.mktemp("ten") / "run"
+    rng = np.random.default_rng(3)
+    queries, keys = 0.05 * rng.standard_normal((2, 1, 4, 16, 128))
+    axis, read, of_key = rng.standard_normal(16), rng.standard_normal(128), rng.standard_normal(128)
+    for step in STEPS:
+        learned = step / 90 * np.array([0.1, 0.1, 0.1, 0.0])[:, None, None]
+        moved = 1e-6 * np.random.default_rng(step).standard_normal(queries.shape)  # no two checkpoints are the same
+        make_weights(queries + moved + learned * np.outer(axis, read), keys + learned * np.outer(axis, of_key)).save(
+            folder / f"step-{step}"
+        )
+    return folder
+
+
+def gate(folder, step, where):
+    """Run the script in a real shell, with this interpreter's rmtbase."""
+    command = where / "bin" / "rmtbase"
+    command.parent.mkdir(exist_ok=True)
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rmtbase "$@"\n')
+    command.chmod(0o755)
+    paths = {"PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.run(
+        ["sh", str(GATE), str(folder), str(step)], cwd=where, env=os.environ | paths, capture_output=True, text=True
+    )
+
+
+def test_the_gate_stops_while_a_head_does_not_differ(ten_checkpoints, tmp_path):
+    ended = gate(ten_checkpoints, 90, tmp_path)
+    assert (ended.returncode, ended.stdout) == (3, "failed: a head does not differ from random heads at step 90\n")
+    assert "1 of 40 meet --fail-if" in ended.stderr
+    assert "step 90 layer 0 head 3" in ended.stderr
+    printed = json.loads((tmp_path / "gate.json").read_text())
+    assert len(printed["heads"]) == 40
+    schema = json.loads(files("rmtbase.results").joinpath("schemas", "trajectory.json").read_text(encoding="utf-8"))
+    jsonschema.validate(printed, schema)
+    heads = open_table(tmp_path / "gate.nc")["heads"]
+    shares = heads["beyond_noise"].values[:, 0, 0]
+    assert shares[-1] > 0.5 > abs(shares[0])
+    assert [one["beyond_noise"] for one in printed["heads"] if (one["layer"], one["head"]) == (0, 0)] == shares.tolist()
+
+
+@pytest.mark.exhaustive
+def test_the_gate_lets_pass_what_meets_nothing_and_tells_what_is_damaged(ten_checkpoints, tmp_path):
+    assert gate(ten_checkpoints, 95, tmp_path).returncode == 0  # no head of a step that there is not
+    copy = tmp_path / "run"
+    subprocess.run(["cp", "-r", str(ten_checkpoints), str(copy)], check=True)
+    (file,) = (copy / "step-40").glob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:100])
+    ended = gate(copy, 95, tmp_path)
+    assert (ended.returncode, ended.stdout) == (1, "undecided: a checkpoint is missing or damaged, see gate.json\n")
