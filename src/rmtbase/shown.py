@@ -118,3 +118,8 @@ def _brief(value: Any) -> str:
     if isinstance(value, Collection) and len(repr(value)) > _FIELD:
         return f"<{len(value)} item{'' if len(value) == 1 else 's'}>"
     return quoted(value, _FIELD)
+
+
+def percent(share: float) -> str:
+    """Format a share in percent, with a decimal above 99.5 %."""
+    return f"{share:.1%}" if 0.995 <= share < 1.0 else f"{share:.0%}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from rich import box
@@ -104,23 +104,30 @@ def _text(value: str | float, form: str) -> str:
 
 
 def _print_in_pairs(console: Console, item: Rows) -> None:
-    """Print two lines for each row: its name, and its numbers in columns."""
-    columns, rows, named = item.columns, item.texts, item.named
-    headings = [column.name for column in columns]
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    """Print below each row's name its numbers in columns, on as many lines as they need."""
+    headings, texts = [column.name for column in item.columns], item.texts
+    widths = [max(map(len, column)) for column in zip(headings, *texts, strict=True)]
+    lines: list[list[int]] = [[]]
+    for place in range(item.named, len(headings)):
+        if lines[-1] and 3 + sum(widths[one] + 2 for one in [*lines[-1], place]) - 2 > console.width:
+            lines.append([])
+        lines[-1].append(place)
 
-    def numbers(row: Sequence[str]) -> str:
-        places = zip(row[named:], widths[named:], columns[named:], strict=True)
-        return "   " + "  ".join(
-            text.rjust(w) if column.side == "right" else text.ljust(w) for text, w, column in places
-        )
+    def numbers(row: Sequence[str]) -> Iterator[str]:
+        for line in lines:
+            parts = [
+                row[k].rjust(widths[k]) if item.columns[k].side == "right" else row[k].ljust(widths[k]) for k in line
+            ]
+            yield f"   {'  '.join(parts)}".rstrip()
 
     if item.title:
         console.print(Text(shown(item.title), "italic"))
-    console.print(Text(", ".join(headings[:named]), "dim"))
-    console.print(Text(numbers(headings), "dim"))
-    for row in rows:
-        place = zip(headings, row[:named], strict=False)
-        console.print(Text(row[0] if named == 1 else ", ".join(f"{name} {text}" for name, text in place)))
-        console.print(Text(numbers(row)))
+    console.print(Text(", ".join(headings[: item.named]), "dim"))
+    for line in numbers(headings):
+        console.print(Text(line, "dim"))
+    for row in texts:
+        place = zip(headings, row[: item.named], strict=False)
+        console.print(Text(row[0] if item.named == 1 else ", ".join(f"{name} {text}" for name, text in place)))
+        for line in numbers(row):
+            console.print(Text(line))
     console.print()

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmtbase.report import UNTESTED, Column, Heading, Item, Rows
+from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.comparison.summary import not_testable_of, summarize_comparison
 
 if TYPE_CHECKING:
     import xarray as xr
 
 _LISTED = 12
+_NAMED = 6  # models in the heading
 _ORDER = (
     *("step", "model", "pair", "contrast", "published_model", "component", "statistic", "measure", "group"),
 )  # order in which the rows are nested
@@ -53,14 +54,17 @@ def _rows(table: xr.Dataset, dims: Sequence[str]) -> Any:
 
 
 def report(tree: xr.DataTree) -> Iterator[Item]:
-    """Print the models, then their components or the groups they form, then the findings as sentences."""
-    yield Heading("Models compared")
+    """Give the findings as sentences; as details the models, and their components or the groups they form."""
+    names = tree["models"].to_dataset()["model"].values.tolist()
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    yield Heading(f"{len(names)} model{'s' * (len(names) != 1)}: {', '.join(names[:_NAMED])}{more}")
+    yield from summarize_comparison(tree) or ["One model: there is no pair to compare."]
+    yield DETAILS
     yield from _model_items(tree)
     if "between" in tree.children:
         yield from _group_items(tree)
     elif "components" in tree.children:
         yield from _component_items(tree["components"].to_dataset())
-    yield from summarize_comparison(tree)
 
 
 def _model_items(tree: xr.DataTree) -> Iterator[Item]:
@@ -91,7 +95,7 @@ def _model_items(tree: xr.DataTree) -> Iterator[Item]:
             cells = (_number(one["mean_scale"], 3), "", _number(one["budget"], 3), one["budget_state"])
             rows.append((name, "published", "", "", "", "", *cells))
     columns = [Column(name, "left") for name in ("model", "of", "attention")]
-    columns += [Column("heads left null"), Column("k, Transmission"), Column("untrained k"), Column("λ")]
+    columns += [Column("heads that differ"), Column("k, Transmission"), Column("untrained k"), Column("λ")]
     columns += [Column("recipe", "left"), Column("T/τ"), Column("state", "left")]
     yield Rows(columns, rows)
 
@@ -120,7 +124,7 @@ def _component_items(table: xr.Dataset) -> Iterator[Item]:
                     _number(one["sigma"], 3),
                 )
             )
-    columns = [Column("model", "left"), Column("component", "left"), Column("left anchor"), Column("median k")]
+    columns = [Column("model", "left"), Column("component", "left"), Column("differ from anchor"), Column("median k")]
     columns += [Column("untrained k"), Column("published class of k", "left")]
     columns += map(Column, ("R²", "closure", "gap", "mean λ", "mean σ"))
     yield Rows(columns, rows, named=2, title="By component")

@@ -193,6 +193,10 @@ def _of_steps(between: xr.Dataset) -> Iterator[str]:
 _GROUPS = (("first_group", "n_first"), ("second_group", "n_second"))
 
 
+def _error(value: float) -> str:
+    return " (no error with so few models)" if np.isnan(value) else f" ± {value:.2g}"
+
+
 def _of_all(findings: xr.Dataset) -> Iterator[str]:
     value = {str(name): one.item() for name, one in findings.data_vars.items()}
     if "band_variation" in value:
@@ -206,9 +210,9 @@ def _of_all(findings: xr.Dataset) -> Iterator[str]:
         yield (
             f"λ against √(η/λ_wd): slope through the origin {value['scale_law_slope']:.3g}, R² about the mean "
             f"{value['scale_law_r_squared']:.2g}; r = {value['scale_law_correlation']:.2g} (p = "
-            f"{value['scale_law_p_value']:.2g}), with the intercept {value['scale_law_intercept']:.3g} ± "
-            f"{value['scale_law_intercept_error']:.2g}; exponent {value['scale_law_exponent']:.2g} ± "
-            f"{value['scale_law_exponent_error']:.2g}."
+            f"{value['scale_law_p_value']:.2g}), with the intercept {value['scale_law_intercept']:.3g}"
+            f"{_error(value['scale_law_intercept_error'])}; exponent {value['scale_law_exponent']:.2g}"
+            f"{_error(value['scale_law_exponent_error'])}."
         )
     if "paired_growth_correlation" in value:
         yield (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rmtbase.report import UNTESTED, Column, Heading, Item, Rows
+from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.composition.summary import summarize_composition
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rmtbase.results.composition.summary import KindSummary
 
+_FIRST = 3  # pairs that the answer names
 _LISTED = 12
 _LONGEST_LINE = 10_000
 _NAMES = {"q": "queries", "k": "keys", "v": "values"}
@@ -53,8 +54,16 @@ def report(table: xr.Dataset, level: float = 0.05) -> Iterator[Item]:
     pairs, surviving = sum(one.pairs for one in summary.kinds), len(summary.surviving)
     untested = bool(summary.not_testable)
     yield Heading.of_model(table.attrs)
-    chance = f" Of a model whose heads know nothing of each other none would, but for a chance of {said} at most."
+    chance = f" In a model with unrelated heads any pair would with a probability of {said} at most."
     yield f"{summary.headline()}.{chance if pairs else ''}"
+    if summary.surviving:
+        first = ", ".join(
+            f"{one.earlier} into {_NAMES[one.kind]} of {one.later} "
+            f"(score {one.score:.3f}, by chance {one.expected_score:.3f})"
+            for one in summary.surviving[:_FIRST]
+        )
+        yield f"Strongest: {first}."
+    yield DETAILS
     columns = [Column("the later head's", "left"), *map(Column, ("testable pairs",) if untested else ("pairs",))]
     columns += map(Column, ("not testable",) if untested else ())
     columns += map(Column, (f"p < {said}", "by chance", "survive"))

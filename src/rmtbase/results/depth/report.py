@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmtbase.report import UNTESTED, Column, Heading, Item, Rows
+from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,6 +57,10 @@ def report(table: xr.Dataset, components: Sequence[str] = ()) -> Iterator[Item]:
     yield Heading.of_model(attributes)
     yield _headline(table, rows)
     yield _scope(table, components)
+    if fitted:
+        nearest = sorted(row["effective_depth"] for row in fitted)
+        yield f"Nearest depths: from {nearest[0]} to {nearest[-1]}, median {nearest[len(nearest) // 2]}."
+    yield DETAILS
     columns = [Column("layer"), Column("matrix", "left")]
     columns += map(Column, ("shape", "nearest depth", "interval", "sigma", "scale", "distance", "p"))
     columns.append(Column("fits", "left"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmtbase.report import UNTESTED, Column, Heading, Item, Rows
+from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -108,6 +108,9 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
 
     summaries, untested = _all_summaries(tree, level)
     yield Heading(tree.attrs["model"])
+    yield from _answer(summaries, level)
+    yield from _shares_sentence(tree, level)
+    yield DETAILS
     yield (
         "Medians over layers, or over all heads: the norm of the change over that of the earlier matrix; its cosine "
         "with the earlier matrix; its effective rank, and its directions beyond noise; its share along the old "
@@ -142,39 +145,76 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
             if each:
                 yield f"{what}: {not_testable_words(each, total, noun)}."
     yield from _shares_report(tree, level)
-    unchanged = sum(row["unchanged"] for row in summaries["matrices"])
-    if unchanged:
-        yield f"{unchanged} matrices are the same in both."
 
 
-def _shares_report(tree: xr.DataTree, level: float) -> Iterator[Item]:
-    """Print the heads that have a larger share of the change of their matrix than by chance."""
+def _answer(summaries: dict[str, list[dict[str, Any]]], level: float) -> Iterator[Item]:
+    """Say how much the matrices changed, which most, and whether along the old directions."""
+    rows = summaries["matrices"]
+    total, unchanged = (sum(row[name] for row in rows) for name in ("matrices", "unchanged"))
+    same = f"; {unchanged} are the same in both" if unchanged else ""
+    yield f"{total - unchanged} of {total} matrices changed{same}."
+    changed = sorted((row for row in rows if row["relative_change"]), key=lambda row: -row["relative_change"])
+    if changed:
+        most = ", ".join(
+            f"{row['component']} {row['relative_change']:.2g} ({_text(row['n_directions'], '.0f')} directions)"
+            for row in changed[:_FIRST]
+        )
+        yield (
+            f"Largest change, as a share of the earlier norm, with its directions beyond noise: {most} (medians over "
+            "layers)."
+        )
+    sides = [
+        f"{sum(row[f'flagged_{side}'] or 0 for row in rows)} of {tested} along the old {name}"
+        for side, name in (("in", "inputs"), ("out", "outputs"))
+        if (tested := sum(row[f"tested_{side}"] for row in rows))
+    ]
+    if sides:
+        yield f"Changes that lie along old directions more than at random (q < {level:g}): {', '.join(sides)}."
+
+
+def _shares_sentence(tree: xr.DataTree, level: float) -> Iterator[Item]:
+    """Name the heads that have a larger share of the change of their matrix than by chance."""
     found = _larger_shares(tree, level)
     if "heads" not in tree or "p_value_head" not in tree["heads"]:
         return
     tested = int(tree["heads"]["p_value_head"].notnull().sum())
     if not tested:
         return
+    first = ", ".join(
+        f"{_part(row)} ({row['share']:.0%}, by chance {row['expected_share']:.0%})" for row in found[:_FIRST]
+    )
     yield (
         f"{len(found)} of {tested} parts of heads have a larger share of the change of their matrix than if each of "
-        f"their rows were that of a head drawn at random (q < {level:g}){', the clearest first' if found else ''}."
+        f"their rows were that of a head drawn at random (q < {level:g}){f': {first}' if found else ''}."
     )
-    if found:
-        rows = [
-            (
-                f"{row['layer']} {'key ' if row['component'] in _OF_KEYS else ''}head {row['head']} {row['component']}",
-                f"{row['share']:.3f}",
-                f"{row['expected_share']:.3f}",
-                f"{row['p_value']:.1e}",
-                f"{row['q_value']:.1e}",
-            )
-            for row in found[:_LISTED]
-        ]
-        yield Rows([Column("part", "left"), *map(Column, ("share", "by chance", "p-value", "q-value"))], rows)
-        if len(found) > _LISTED:
-            yield f"{len(found) - _LISTED} more are in the file (-o) and in --json."
 
 
+def _shares_report(tree: xr.DataTree, level: float) -> Iterator[Item]:
+    """List the heads that have a larger share of the change of their matrix than by chance, the clearest first."""
+    found = _larger_shares(tree, level)
+    if not found:
+        return
+    rows = [
+        (
+            _part(row),
+            f"{row['share']:.3f}",
+            f"{row['expected_share']:.3f}",
+            f"{row['p_value']:.1e}",
+            f"{row['q_value']:.1e}",
+        )
+        for row in found[:_LISTED]
+    ]
+    yield Rows([Column("part", "left"), *map(Column, ("share", "by chance", "p-value", "q-value"))], rows)
+    if len(found) > _LISTED:
+        yield f"{len(found) - _LISTED} more are in the file (-o) and in --json."
+
+
+def _part(row: dict[str, Any]) -> str:
+    """Name the part of a head in a matrix."""
+    return f"{row['layer']} {'key ' if row['component'] in _OF_KEYS else ''}head {row['head']} {row['component']}"
+
+
+_FIRST = 3  # matrices, and heads, that the answer names
 _LISTED = 12  # heads in the table
 _OF_KEYS = ("attention_key", "attention_value")  # their heads are those of the keys
 _FORMS = {"relative_change": ".3g", "cosine": "+.2f", "effective_rank": ".1f", "n_directions": ".0f"}

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import xarray as xr
 
-<<<<<<< HEAD
-from rmtbase.report import Column, Heading, Item, Rows
-=======
-from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows, number_text
->>>>>>> c162acbf (Scores answer which heads differ most and by how much: the share beyond noise, five lines, a ranking map, and --fail-if)
+from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.scores._element_summary import ElementsSummary, summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
 from rmtbase.results.scores._why import WhySummary, summarize_why
@@ -25,8 +20,8 @@ _LISTED = 12
 
 
 def report(tree: xr.DataTree) -> Iterator[Item]:
-    """Give the answer in five lines; as details also the farthest heads, the statistics, the null and the elements."""
-    attributes, why, elements = tree.attrs, summarize_why(tree), summarize_elements(tree)
+    """Give the answer in five lines; as details also the farthest heads, the statistics and the elements."""
+    why, elements = summarize_why(tree), summarize_elements(tree)
     summaries = {name: summarize_scores(circuit_scores(tree, name)) for name in circuits_of(tree)}
     yield Heading(compared(tree))
     for name, summary in summaries.items():
@@ -46,8 +41,6 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
             yield Heading(CIRCUITS[name].symbol)
         yield from [*summary.details(), *_farthest(summary), *(_why_items(why) if name == "qk" else ())]
     yield from () if elements is None else elements.sentences()
-    yield f"Null: {attributes['null']}; {attributes['null_method']}; from {attributes['table']}."
-    yield from (f"Note: {line}." for line in json.loads(attributes["notes"]))
 
 
 def _farthest(summary: Summary) -> Iterator[Item]:

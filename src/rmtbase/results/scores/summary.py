@@ -17,7 +17,7 @@ from rmtbase.nulls import ENTRIES_IN_WORDS, distance_from_moments
 from rmtbase.parameters import require_p_values
 from rmtbase.results.scores._beyond_noise import LEAST_RANK
 from rmtbase.results.scores._heads import require_scores
-from rmtbase.shown import in_one_line
+from rmtbase.shown import in_one_line, percent
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import (
     NotTestable,
@@ -43,11 +43,6 @@ KINDS = (
     ("trace", -1, "smaller ‖{}‖ than its factors give at random"),
 )
 """Respects in which heads differ: the statistic that shows it, the sign of its z, and words."""
-
-
-def percent(share: float) -> str:
-    """Format a share in percent, with a decimal above 99.5 %."""
-    return f"{share:.1%}" if 0.995 <= share < 1.0 else f"{share:.0%}"
 
 
 @in_one_line

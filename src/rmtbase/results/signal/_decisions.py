@@ -116,7 +116,7 @@ def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:
     for one in learned:
         pattern = json.dumps(f"^{re.escape(one.name)}\\.weight$")
         known = not np.isnan(one.n_directions)
-        words = f"{one.n_directions:g} directions, {100 * one.share:.1f} %" if known else "no noise floor"
+        words = f"{one.n_directions:g} directions, {100 * one.share:.1f} %" if known else "number not known"
         lines.append(f"  - {shown(pattern, 10_000)}  # {words}")
     return "\n".join(lines) + "\n"
 

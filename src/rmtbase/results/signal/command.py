@@ -8,7 +8,7 @@ import typer
 from rmtbase.terminal.command_line import COUNT, INTEGER, NUMBER, words
 from rmtbase.terminal.completion import circuits as circuit_names
 from rmtbase.terminal.completion import one_of
-from rmtbase.terminal.options import Adapter, Base, Fold, Initialization, Minus, ModelArgument, Output
+from rmtbase.terminal.options import Adapter, Base, FailIf, Fold, Initialization, Minus, ModelArgument, Output
 
 
 def signal(
@@ -69,6 +69,7 @@ def signal(
             "on a bulk, a power law or a residual path. Seconds for a spectrum of 1000, a minute for one of 4096.",
         ),
     ] = False,
+    fail_if: FailIf = None,
     output: Output = None,
     form: Annotated[
         str | None,
@@ -134,7 +135,7 @@ def signal(
         )
     readings = strongest_readings(opened, tree, directions, noise) if directions and form is None else None
     text = partial(report, tree, readings) if form is None else partial(decisions, tree, opened, form)
-    files.finish(tree, partial(as_json, tree, readings), text)
+    files.finish(tree, partial(as_json, tree, readings), text, fail_if=fail_if)
 
 
 COMMAND = signal

@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmtbase.report import UNTESTED, Column, Heading, Item, Rows, Verbatim
-from rmtbase.shown import shown
+import numpy as np
+
+from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows, Verbatim
+from rmtbase.shown import percent, shown
 from rmtbase.terminal.endings import VERBOSITY, Verbosity, note
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 _LISTED = 12
 """Largest number of spectra, and of groups, that get a line of their own."""
 
+_FIRST = 3  # spectra named as those that learned most
 _LONGEST_TOKEN = 20  # characters
 _LONGEST_LINE = 10_000
 
@@ -58,28 +61,49 @@ def report(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None
     from rmtbase.results.signal.rows import signal_groups, signal_rows
 
     level, rows, groups = float(tree.attrs["level"]), signal_rows(tree), signal_groups(tree)
+    strongest = _strongest_rows(rows)
     yield Heading.of_model(tree.attrs)
-    yield from _row_items(rows, _strongest_rows(rows), level)
-    if groups:
-        yield from _group_items(rows, groups, level)
+    yield from _answer(rows, strongest, level)
     if readings is not None:
         yield from _reading_items(readings, level)
+    yield DETAILS
+    yield from _row_items(rows, strongest, level)
+    if groups:
+        yield from _group_items(rows, groups, level)
+
+
+def _answer(rows: Sequence[SignalRow], strongest: Sequence[SignalRow], level: float) -> Iterator[Item]:
+    """Say in how many spectra something was learned, where most and how much, and how many directions."""
+    from rmtbase.results.signal.rows import signal_headline, summarize_signal
+
+    yield signal_headline(rows, level)
+    if strongest:
+        first = ", ".join(
+            f"{row.place} ({percent(row.numbers['signal_share'])} in {_number(row)[-1]} directions)"
+            for row in strongest[:_FIRST]
+        )
+        yield f"Largest learned share of the squared norm: {first}."
+    medians = [f"{one.what} {_count(one.median)}" for one in summarize_signal(rows) if one.testable]
+    if medians:
+        yield f"Median number of directions: {', '.join(medians)}; noise has none with probability {1 - level:.0%}."
+    brackets = any(row.numbers["noise_floor"] == 0 for row in strongest[:_FIRST])
+    if brackets:
+        yield "In brackets: the other eigenvalues do not look like noise, which makes the number uncertain."
 
 
 def _row_items(rows: Sequence[SignalRow], strongest: Sequence[SignalRow], level: float) -> Iterator[Item]:
     """Print a line for each circuit and component, then the spectra in which the most was learned."""
-    from rmtbase.results.signal.rows import signal_headline, summarize_signal
+    from rmtbase.results.signal.rows import summarize_signal
 
     known = [row for row in rows if not math.isnan(row.numbers["n_directions"])]
     learned = [row for row in known if row.directions]
-    yield signal_headline(rows, level)
     if any(row.testable for row in rows):
         yield (
             "Directions are counted in each by itself: a spectrum that learned nothing has one with probability "
             f"{100 * level:g} %."
         )
     columns = [Column("what", "left"), *map(Column, ("spectra", "testable", "none found", "directions, median"))]
-    columns += map(Column, ("most", "learned share of the squared norm", "no noise floor"))
+    columns += map(Column, ("most", "learned share of the squared norm", "rest is not noise"))
     texts = [
         (
             one.what,
@@ -102,7 +126,7 @@ def _row_items(rows: Sequence[SignalRow], strongest: Sequence[SignalRow], level:
     if left > 0:
         yield f"and {left} more; the file and --json hold all of them"
     if any(row.numbers["noise_floor"] == 0 for row in known):
-        yield "( ): the other eigenvalues are not those of noise, so that the directions stand out of no noise floor."
+        yield "( ): the other eigenvalues are not those of noise, so that the number depends on where noise begins."
     yield from _reasons("a number of directions", [row.reason for row in rows if row.testable])
 
 
@@ -276,10 +300,33 @@ def as_json(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = Non
             *([] if readings is None else [readings_headline(readings, level)]),
         ],
         "warnings": json.loads(attributes["warnings"]),
+        "heads": _heads_json(rows, level),
         "spectra": [_row_json(row) for row in rows],
         **({"groups": [_group_json(one) for one in groups]} if groups else {}),
         **({} if readings is None else {"tokens": [_reading_json(one) for one in readings]}),
     }
+
+
+def _heads_json(rows: Sequence[SignalRow], level: float) -> list[dict[str, Any]]:
+    """List every circuit of every head with its test, q over all heads, and how much it learned."""
+    from rmtbase.statistics import benjamini_hochberg
+    from rmtbase.tables import recorded
+
+    heads = [row for row in rows if row.head is not None]
+    q_value = benjamini_hochberg(np.array([row.numbers["first_p_value"] for row in heads]))
+    return [
+        _place_json(row)
+        | {
+            "p_value": row.numbers["first_p_value"],
+            "q_value": float(q),
+            "differs": bool(q < level) if row.testable else None,
+            "n_directions": _plain("n_directions", row.numbers["n_directions"]),
+            "signal_share": row.numbers["signal_share"],
+            "testable": row.testable,
+            "reason": "" if row.testable else recorded(row.reason),
+        }
+        for row, q in zip(heads, q_value, strict=True)
+    ]
 
 
 def _place_json(row: SignalRow, numbered: str = "head") -> dict[str, Any]:

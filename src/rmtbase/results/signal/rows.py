@@ -166,7 +166,7 @@ def signal_headline(rows: Sequence[SignalRow], level: float) -> str:
     """Say in how many of the testable spectra a learned direction was found, and why others could not be tested."""
     left_out, tested = signal_not_testable(rows), [row for row in rows if row.testable]
     floors = sum(row.numbers["noise_floor"] == 0 for row in tested)
-    without = f" ({floors} have no noise floor)" if floors else ""
+    without = f" (in {floors} the rest does not look like noise)" if floors else ""
     found, words = discoveries(rows, level), f"have a learned direction at a false discovery rate of {100 * level:g} %"
     alone = sum(row.numbers["first_p_value"] <= level for row in tested)
     if alone and not found:

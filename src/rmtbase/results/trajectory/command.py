@@ -15,6 +15,7 @@ from rmtbase.terminal.options import (
     Components,
     Draws,
     Elements,
+    FailIf,
     Fold,
     Initialization,
     Matrices,
@@ -61,6 +62,7 @@ def trajectory(
     draws: Draws = None,
     seed: Seed = 0,
     workers: Workers = None,
+    fail_if: FailIf = None,
     output: Annotated[
         list[Path] | None,
         typer.Option(
@@ -103,8 +105,10 @@ def trajectory(
             progress=progress,
             **dask_keywords(workers),
         )
-    files.finish(tree, partial(as_json, tree, path), partial(report, tree), written=True)
-    if failures(tree):
+    failed = failures(tree)
+    condition = None if failed else fail_if
+    files.finish(tree, partial(as_json, tree, path), partial(report, tree), written=True, fail_if=condition)
+    if failed:
         raise typer.Exit(_LEFT_OUT)
 
 

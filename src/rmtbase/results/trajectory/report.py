@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmtbase.report import UNTESTED, Column, Heading, Item, Rows
+from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.trajectory.summary import summarize_trajectory
 
 if TYPE_CHECKING:
@@ -16,13 +16,20 @@ if TYPE_CHECKING:
 
 
 def as_json(tree: xr.DataTree, path: Path | None = None) -> dict[str, Any]:
-    """Return the summary of a training run as plain data."""
+    """Return every head at every step against the first null, and the summary of the run, as plain data."""
+    from rmtbase.results.scores.summary import head_records
+    from rmtbase.results.trajectory.schema import scores_at
     from rmtbase.tables import not_testable_json
 
     summary = summarize_trajectory(tree)
     return {
         "file": None if path is None else str(path),
         "model": summary.model,
+        "heads": [
+            {"step": step.step} | record
+            for step in summary.steps
+            for record in head_records(scores_at(tree, step.step))
+        ],
         "steps": [step._asdict() for step in summary.steps],
         "departures": [
             departure._asdict() | {"not_testable": not_testable_json(departure.not_testable)}
@@ -34,12 +41,12 @@ def as_json(tree: xr.DataTree, path: Path | None = None) -> dict[str, Any]:
 
 
 def report(tree: xr.DataTree) -> Iterator[Item]:
-    """Print a line for each checkpoint, then the departures from each null."""
+    """Say when heads began to differ, which differ most, and what failed; as details each checkpoint."""
     from rmtbase.statistics import SPECTRAL_STATISTICS
 
     summary = summarize_trajectory(tree)
     nulls = [departure.null for departure in summary.departures]
-    columns = [Column("step"), Column("revision", "left"), *(Column(f"left {null}") for null in nulls)]
+    columns = [Column("step"), Column("revision", "left"), *(Column(f"differ: {null}") for null in nulls)]
     columns += [
         Column("of testable heads"),
         Column("median NPR"),
@@ -63,9 +70,13 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
                 f"as {one.duplicate_of}" if one.duplicate_of else "",
             )
         )
-    yield Heading(summary.model)
+    first, last = summary.steps[0].step, summary.steps[-1].step
+    several = len(summary.steps) != 1
+    yield Heading(f"{summary.model}: {len(rows)} checkpoint{'s' * several}, steps {first} to {last}")
+    yield from summary.answer()
+    yield DETAILS
+    yield summary.level()
     yield Rows(columns, rows, named=2)
-    yield from summary.sentences()
 
 
 def _left(step: StepSummary, null: str) -> str:

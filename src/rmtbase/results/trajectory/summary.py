@@ -10,11 +10,11 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.results.scores.summary import farthest_distance
+from rmtbase.results.scores.summary import farthest_distance, summarize_scores
 from rmtbase.results.trajectory._alarm import alarm_sentence
 from rmtbase.results.trajectory._attributes import failures
-from rmtbase.results.trajectory.schema import FOR_GOOD, STEP
-from rmtbase.shown import in_one_line
+from rmtbase.results.trajectory.schema import FOR_GOOD, STEP, scores_at
+from rmtbase.shown import in_one_line, percent
 from rmtbase.tables import NotTestable, groups_of, heads_present, layer_names, not_testable_words, plural
 
 
@@ -100,6 +100,8 @@ class TrajectorySummary:
         departures: departures from each null.
         failed: revisions that could not be scored, with the reasons.
         alarm: sentence about the alarm of a watched run and the smallest effect that it detects; "" for other runs.
+        most: sentence about the heads that differ most at the last step; empty if none differs.
+        growth: sentence about the share beyond noise along the steps; "" if it is not known.
     """
 
     model: str
@@ -107,16 +109,25 @@ class TrajectorySummary:
     departures: tuple[Departure, ...]
     failed: dict[str, str]
     alarm: str = ""
+    most: tuple[str, ...] = ()
+    growth: str = ""
 
     def sentences(self) -> list[str]:
-        """Describe the departures from each null, the alarm, and the checkpoints that could not be scored."""
-        level = (
+        """Give the answer, and say when a head counts as differing."""
+        return [*self.answer(), self.level()]
+
+    def answer(self) -> list[str]:
+        """Say when heads came to differ, which differ most and by how much, and what could not be scored."""
+        failed = [f"{name} could not be scored: {reason}" for name, reason in self.failed.items()]
+        departures = [departure.sentence() for departure in self.departures]
+        return [*departures, *filter(None, (*self.most, self.growth, self.alarm)), *failed]
+
+    def level(self) -> str:
+        """Say when a head counts as differing from a null."""
+        return (
             f"A head differs from a null if its q-value, of all statistics together and over the heads of a step, is "
             f"at most {FOR_GOOD:g}; it differs for good if this holds at every later step scored, too."
         )
-        failed = [f"{name} could not be scored: {reason}" for name, reason in self.failed.items()]
-        alarm = [self.alarm] if self.alarm else []
-        return [*(departure.sentence() for departure in self.departures), level, *alarm, *failed]
 
 
 def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
@@ -129,6 +140,7 @@ def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
         raise ParameterError("tree", type(tree).__name__, "a trajectory, as rmtbase.trajectory makes it")
     groups = groups_of(tree)
     departures = groups["/departures"]
+    of_last = summarize_scores(scores_at(tree, int(departures[STEP][-1])))
     nulls, last = json.loads(tree.attrs["nulls"]), groups["/heads"].isel({STEP: -1})
     return TrajectorySummary(
         model=str(tree.attrs["model"]),
@@ -136,7 +148,20 @@ def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
         departures=tuple(_departure(departures.sel(null=null), last, nulls[0]) for null in nulls),
         failed=failures(tree),
         alarm=alarm_sentence(tree),
+        most=tuple(f"At the last step: {one[0].lower()}{one[1:]}" for one in of_last.most()),
+        growth=_growth(groups["/heads"]) if of_last.findings else "",
     )
+
+
+def _growth(heads: xr.Dataset) -> str:
+    """Write the median share beyond noise at the first step, where it is largest, and at the last step."""
+    beyond = heads["beyond_noise"].transpose(STEP, ...).values.reshape(heads.sizes[STEP], -1)
+    known = np.flatnonzero(np.isfinite(beyond).any(axis=1))
+    if known.size < 2:
+        return ""
+    median, steps = np.nanmedian(beyond[known], axis=1), heads[STEP].values[known].tolist()
+    named = dict.fromkeys((0, int(median.argmax()), known.size - 1))
+    return f"Median share beyond noise: {', '.join(f'{percent(median[k])} at step {steps[k]}' for k in named)}."
 
 
 def _step(of_heads: xr.Dataset, departures: xr.Dataset, k: int) -> StepSummary:
