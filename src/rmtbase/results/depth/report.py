@@ -83,18 +83,18 @@ def report(table: xr.Dataset, components: Sequence[str] = ()) -> Iterator[Item]:
 
 
 def _headline(table: xr.Dataset, rows: Sequence[dict[str, Any]]) -> str:
-    """Count the testable matrices that fit a path of some depth, and say why others could not be tested."""
+    """Count the testable matrices that no depth fits, and say why others could not be tested."""
     from rmtbase.tables import headline
 
     attributes, depths = table.attrs, table["depth"].values
     what = {"path": "residual path P", "update": "residual path without its direct term, P - I,"}[attributes["part"]]
     fitted = [row for row in rows if row["effective_depth"] is not None]
-    fits = (
-        f"cannot be told from a {what} of some depth from {depths[0]} to {depths[-1]} at the "
+    differ = (
+        f"differ from a {what} of any depth from {depths[0]} to {depths[-1]} at the "
         f"{100 * attributes['level']:g} % level ({attributes['draws']} draws each)"
     )
-    fitting = sum(row["fits"] for row in fitted)
-    return f"{headline(fitting, len(fitted), _not_testable(rows), 'weight matrix', fits)}."
+    differing = sum(not row["fits"] for row in fitted)
+    return f"{headline(differing, len(fitted), _not_testable(rows), 'weight matrix', differ)}."
 
 
 def _not_testable(rows: Sequence[dict[str, Any]]) -> list[NotTestable]:
