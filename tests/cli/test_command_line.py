@@ -157,7 +157,7 @@ def test_verbose_tells_the_source_of_the_null_and_the_times(place, run, model_fo
     command = ["score", model_folder, "--null", null_file]
     ran = run(*command[:place], "-v", *command[place:])
     assert ran.status == 0
-    assert f"simulated; from {null_file}" in ran.err
+    assert f"simulated; from {null_file}" in " ".join(ran.out.split())
     assert "rmtbase: reading layers: 2 of 2 in " in ran.err
     last = ran.err.splitlines()[-1]
     assert last.startswith("rmtbase: took ")

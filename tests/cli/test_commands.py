@@ -8,9 +8,11 @@ import platform
 import re
 import tomllib
 from contextlib import redirect_stderr, redirect_stdout
+from importlib.resources import files
 from pathlib import Path
 
 import h5py
+import jsonschema
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
@@ -277,3 +279,31 @@ def test_a_gate_ends_with_a_status_of_its_own(condition, status, words, run, wei
     assert [head["differs"] for head in heads if not head["testable"]] == [None]
     assert heads[1]["differs"]
     assert heads[6]["reason"] == "W_Q is zeros, or rounding to them"
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("score", ("--circuits", "ov,key", "--null", "analytic")),
+        ("signal", ("--heavy-tails", "--matrices", "none")),
+        ("trajectory", ("--revisions", "step-0,step-200", "--matrices", "none", "-o", "run.nc")),
+    ],
+)
+def test_json_of_the_demo_follows_its_schema(command, options, run):
+    schema = json.loads(files("rmtbase.results").joinpath("schemas", f"{command}.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    printed = strict_json(run(command, "demo", *options, "--json").out)
+    jsonschema.validate(printed, schema)
+    assert set(printed) <= set(schema["properties"])
+    named = set(schema["properties"]["heads"]["items"]["properties"])
+    assert all(set(head) <= named for head in printed["heads"]) and printed["heads"]
+
+
+def test_json_of_heads_that_cannot_be_tested_follows_its_schema(run, weights, null_file, tmp_path):
+    weights.queries[0, 1] = 0
+    folder = weights.save(tmp_path / "model")
+    for command, options in {"score": ("--null", null_file), "signal": ()}.items():
+        schema = json.loads(files("rmtbase.results").joinpath("schemas", f"{command}.json").read_text(encoding="utf-8"))
+        printed = strict_json(run(command, folder, *options, "--json").out)
+        jsonschema.validate(printed, schema)
+        assert {head["differs"] for head in printed["heads"] if not head["testable"]} == {None}

@@ -39,7 +39,7 @@ def test_a_model_of_which_no_outputs_are_known_is_refused(run, model_folder, wat
 
 def test_the_strongest_pairs_are_printed_and_all_are_written(run, tmp_path):
     nc = tmp_path / "pairs.nc"
-    ran = run("composition", "demo", "-o", nc)
+    ran = run("-v", "composition", "demo", "-o", nc)
     assert ran.status == 0
     expected = composition("demo")
     assert open_table(nc, "composition").identical(expected)

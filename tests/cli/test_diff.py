@@ -40,13 +40,13 @@ def test_the_table_is_printed_written_and_drawn(run, weights, tmp_path):
     weights.keys[...] += 0.1 * np.random.default_rng(1).standard_normal(weights.keys.shape)
     after = weights.save(tmp_path / "after")
     path = tmp_path / "changes.nc"
-    ran = run("diff", before, after, "-o", path)
+    ran = run("-v", "diff", before, after, "-o", path)
     assert ran.status == 0
     expected = diff(str(before), str(after))
     assert open_table(path).identical(expected)
     median = expected["matrices"]["relative_change"].sel(component="attention_key").median().item()
     assert any("attention_key" in line and f"{median:.3g}" in line for line in ran.out.splitlines())
-    assert "2 matrices are the same in both" in ran.out
+    assert "2 are the same in both" in ran.out
     assert run("plot", path, "-o", tmp_path / "figures").status == 0
     drawn = {one.name for one in (tmp_path / "figures").iterdir()}
     assert drawn == {"changes-changes.png", "changes-changes-of-heads.png"}

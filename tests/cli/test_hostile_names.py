@@ -36,7 +36,7 @@ def is_one_line(text):
 def test_markup_in_a_name_is_printed_as_it_is(run, weights, null_file, tmp_path):
     folder = weights.save(tmp_path / MARKUP)
     ran = run("score", folder, "--null", null_file)
-    assert (ran.status, ran.out.splitlines()[0]) == (0, MARKUP)
+    assert ran.status == 0 and ran.out.startswith(f"{MARKUP}: 8 heads")
     assert run("depth", folder, "--draws", 19, "--max-depth", 2).out.splitlines()[0] == MARKUP
 
 

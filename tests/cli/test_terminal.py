@@ -61,7 +61,7 @@ def test_terminal_shows_a_bar_with_counts_a_rate_and_the_time_left(in_terminal, 
 
 
 def test_scoring_in_a_terminal_shows_notes_above_the_bars(in_terminal, model_folder, null_file):
-    status, shown = in_terminal("score", model_folder, "--null", null_file)
+    status, shown = in_terminal("-v", "score", model_folder, "--null", null_file)
     assert status == 0, shown
     assert "null of (32, 8): 200 draws" in re.sub(r"\s+", " ", shown)
 
@@ -83,7 +83,7 @@ BASELINE = ["baseline", "--d-model", 32, "--d-head", 8, "--draws", 20]
     ],
 )
 def test_tables_are_whole_at_any_width(command, parts, columns, in_terminal):
-    status, shown = in_terminal(*command, "-q", columns=columns, result=True)
+    status, shown = in_terminal(*command, "-v", columns=columns, result=True)
     assert status == 0, shown
     lines = plain(shown).splitlines()
     assert max(map(len, lines)) <= columns

@@ -37,7 +37,7 @@ def test_an_adapter_is_scored_by_itself_and_merged_into_the_bundled_model(run, t
     save_file(tensors, folder / "adapter_model.safetensors")
     settings = {"peft_type": "LORA", "r": 8, "lora_alpha": 8}
     (folder / "adapter_config.json").write_text(json.dumps(settings))
-    alone = run("score", folder, *QUICKLY, "--json")
+    alone = run("-v", "score", folder, *QUICKLY, "--json")
     assert alone.status == 0, alone.err
     assert "updates of an adapter, without its base" in alone.err
     merged = run("score", folder, "--adapter", "merged", "--base", "demo", *QUICKLY, "-o", tmp_path / "merged.nc")

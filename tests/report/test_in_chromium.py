@@ -88,7 +88,7 @@ def test_an_error_would_be_seen_on_the_console_and_the_policy_stops_foreign_scri
 @pytest.mark.parametrize("look", mostly_exhaustive(["light", "dark"], always={"light"}))
 def test_every_figure_is_visible(look, request):
     seen = request.getfixturevalue(look)
-    assert len(seen["figures"]) == 9
+    assert len(seen["figures"]) == 10
     for figure in seen["figures"]:
         assert figure["width"] > 300
         assert figure["height"] > 150

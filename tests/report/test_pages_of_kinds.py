@@ -10,6 +10,7 @@ import pytest
 from rmtbase.report import Heading, Rows, print_report
 from rmtbase.report.page import render_page
 from rmtbase.results import KINDS, open_table
+from rmtbase.terminal.endings import VERBOSITY, Verbosity
 from rmtbase.terminal.streams import out
 
 DATA = Path(__file__).parents[1] / "data"
@@ -39,7 +40,11 @@ def test_a_page_says_what_the_terminal_says(result, capsys):
     for rows in (item for item in items if isinstance(item, Rows)):
         for row in rows.texts[:3]:
             assert all(" ".join(cell.split()) in shown for cell in row)
-    print_report(items, out())
+    token = VERBOSITY.set(Verbosity.VERBOSE)
+    try:
+        print_report(items, out())
+    finally:
+        VERBOSITY.reset(token)
     printed = " ".join(capsys.readouterr().out.split())
     for one in sentences:
         assert " ".join(one.split()) in printed

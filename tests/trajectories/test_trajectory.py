@@ -148,12 +148,12 @@ def test_what_cannot_be_scored_is_named_and_the_rest_goes_on(run_folder, write_s
 
 
 def test_summary_has_a_line_for_each_checkpoint(whole_run, run, tmp_path):
-    ran = run("trajectory", whole_run, "--matrices", "none", "-o", tmp_path / "traj.nc")
+    ran = run("-v", "trajectory", whole_run, "--matrices", "none", "-o", tmp_path / "traj.nc")
     assert ran.status == 0
     lines = ran.out.splitlines()
     assert all(any(f" step-{step} " in line for line in lines) for step in STEPS)
     assert "8 of 8 heads came to differ from the gaussian null for good" in ran.out
-    assert ran.err.splitlines()[-1] == f"rmtbase: wrote {tmp_path / 'traj.nc'}"
+    assert f"rmtbase: wrote {tmp_path / 'traj.nc'}" in ran.err
 
 
 def test_weights_that_are_those_of_an_earlier_step_are_scored_once(run_folder, monkeypatch):

@@ -181,7 +181,7 @@ class Table(Gaussian):
             found = null_of_file(Path(path), of_product or (), read)
         if found is None:
             there, needed = ", ".join(f"({d}, {h})" for d, h in sorted(set(held))), of_product or shape.dims
-            progress.detail(f"{source} holds {there}, but not {needed}: the null of that shape is taken separately")
+            progress.note(f"{source} holds {there}, but not {needed}: the null of that shape is taken separately")
         else:
             shape.detail(progress, f"{found.draws} draws from {source}")
         return found

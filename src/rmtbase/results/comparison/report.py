@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _LISTED = 12
+_FIRST = 8  # findings that are printed without --verbose
 _NAMED = 6  # models in the heading
 _ORDER = (
     *("step", "model", "pair", "contrast", "published_model", "component", "statistic", "measure", "group"),
@@ -58,8 +59,13 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
     names = tree["models"].to_dataset()["model"].values.tolist()
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     yield Heading(f"{len(names)} model{'s' * (len(names) != 1)}: {', '.join(names[:_NAMED])}{more}")
-    yield from summarize_comparison(tree) or ["One model: there is no pair to compare."]
-    yield DETAILS
+    findings = summarize_comparison(tree)
+    if findings:
+        yield from findings[:_FIRST]
+        if len(findings) > _FIRST:
+            yield f"{len(findings) - _FIRST} more findings are among the details (--verbose)."
+        yield DETAILS
+    yield from findings[_FIRST:]
     yield from _model_items(tree)
     if "between" in tree.children:
         yield from _group_items(tree)

@@ -63,6 +63,11 @@ def report(table: xr.Dataset, level: float = 0.05) -> Iterator[Item]:
             for one in summary.surviving[:_FIRST]
         )
         yield f"Strongest: {first}."
+    overlaps = summary.overlaps_not_testable
+    if overlaps and [one.place for one in overlaps] != [one.place for one in summary.not_testable]:
+        total = sum(one.overlaps for one in summary.kinds) + len(overlaps)
+        words = not_testable_words(overlaps, total, "overlap of subspaces")
+        yield f"{words}."
     yield DETAILS
     columns = [Column("the later head's", "left"), *map(Column, ("testable pairs",) if untested else ("pairs",))]
     columns += map(Column, ("not testable",) if untested else ())
@@ -85,11 +90,6 @@ def report(table: xr.Dataset, level: float = 0.05) -> Iterator[Item]:
         for one in summary.kinds
     ]
     yield Rows(columns, rows)
-    overlaps = summary.overlaps_not_testable
-    if overlaps and [one.place for one in overlaps] != [one.place for one in summary.not_testable]:
-        total = sum(one.overlaps for one in summary.kinds) + len(overlaps)
-        words = not_testable_words(overlaps, total, "overlap of subspaces")
-        yield f"{words}."
     if not summary.surviving:
         return
     columns = [Column("the later head's", "left"), Column("earlier", "left"), Column("later", "left")]

@@ -110,6 +110,12 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
     yield Heading(tree.attrs["model"])
     yield from _answer(summaries, level)
     yield from _shares_sentence(tree, level)
+    for group, rows in summaries.items():
+        total = sum(row["matrices"] for row in rows)
+        noun = {"matrices": "matrix", "heads": "part of a head"}[group]
+        for what, each in _alike(untested[group]).items():
+            if each:
+                yield f"{what}: {not_testable_words(each, total, noun)}."
     yield DETAILS
     yield (
         "Medians over layers, or over all heads: the norm of the change over that of the earlier matrix; its cosine "
@@ -139,11 +145,6 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
             for row in rows
         ]
         yield Rows(columns, texts, title={"matrices": "whole matrices", "heads": "of each head"}[group])
-        total = sum(row["matrices"] for row in rows)
-        noun = {"matrices": "matrix", "heads": "part of a head"}[group]
-        for what, each in _alike(untested[group]).items():
-            if each:
-                yield f"{what}: {not_testable_words(each, total, noun)}."
     yield from _shares_report(tree, level)
 
 

@@ -41,6 +41,7 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
             yield Heading(CIRCUITS[name].symbol)
         yield from [*summary.details(), *_farthest(summary), *(_why_items(why) if name == "qk" else ())]
     yield from () if elements is None else elements.sentences()
+    yield f"Null: {tree.attrs['null']}; {tree.attrs['null_method']}; from {tree.attrs['table']}."
 
 
 def _farthest(summary: Summary) -> Iterator[Item]:

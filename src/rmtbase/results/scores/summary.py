@@ -170,7 +170,7 @@ class Summary:
         """Say how many heads differ from random ones."""
         noun, many = self.noun, plural(self.n_heads, self.noun)
         if not self.n_heads:
-            return f"No {noun} could be tested."
+            return f"Whether {noun}s differ from {self.against} cannot be told."
         testable = "testable " if self.not_testable else ""
         at = f"(false discovery rate {self.level:.0%})"
         if self.findings:

@@ -66,6 +66,8 @@ def report(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None
     yield from _answer(rows, strongest, level)
     if readings is not None:
         yield from _reading_items(readings, level)
+    if any(row.tails for row in rows):
+        yield from _tail_items(rows, level)
     yield DETAILS
     yield from _row_items(rows, strongest, level)
     if groups:
@@ -120,8 +122,6 @@ def _row_items(rows: Sequence[SignalRow], strongest: Sequence[SignalRow], level:
     yield Rows(columns, texts)
     if strongest:
         yield from _strongest_items(strongest, level)
-    if any(row.tails for row in rows):
-        yield from _tail_items(rows, level)
     left = len(learned) - len(strongest)
     if left > 0:
         yield f"and {left} more; the file and --json hold all of them"
