@@ -141,7 +141,7 @@ def test_scores_of_the_bundled_model_are_those_with_the_full_table(demo_table, a
     notes = Told()
     here = rmtbase.score("demo", matrices="none", progress=notes)
     there = rmtbase.score("demo", Table(demo_table), matrices="none")
-    assert "null of (128, 16): from the atlas shipped with rmtbase (10000 draws)" in notes
+    assert "null of (128, 16): from the null draws shipped with rmtbase (10000 draws)" in notes
     for name in EQUAL:
         if here["heads"][name].dtype.kind == "f":
             np.testing.assert_allclose(here["heads"][name], there["heads"][name], rtol=1e-12, err_msg=name)
@@ -153,13 +153,13 @@ def test_scores_of_the_bundled_model_are_those_with_the_full_table(demo_table, a
         assert (kept <= RATIO * exact + 1e-12).all(), name
     for name in ("null_draws", "p_value_floor", "null_method", "null"):
         assert here.attrs[name] == there.attrs[name]
-    assert here.attrs["table"] == "the atlas shipped with rmtbase"
+    assert here.attrs["table"] == "the null draws shipped with rmtbase"
 
 
 def test_the_report_and_the_file_of_such_scores_are_whole(as_shipped, nothing_is_simulated, tmp_path):
     tree = rmtbase.score("demo", matrices="none")
     page = render(tree, pictures=False)
-    assert "10000; source: the atlas shipped with rmtbase." in page
+    assert "10000; source: the null draws shipped with rmtbase." in page
     assert "simulations" in page  # of the provenance
     write_table(tree, tmp_path / "scores.nc")
 
@@ -177,7 +177,7 @@ def test_a_given_atlas_that_lacks_the_shape_is_said_to(arrays, demo_table, as_sh
     notes = Told()
     rmtbase.score_heads(*arrays, Table(compact_baseline(demo_table)), progress=notes)
     assert notes[0].startswith("the baseline dataset holds (128, 16), but not (32, 8)")
-    assert notes[1] == f"null of (32, 8): from the atlas shipped with rmtbase ({DRAWS} draws)"
+    assert notes[1] == f"null of (32, 8): from the null draws shipped with rmtbase ({DRAWS} draws)"
 
 
 @pytest.mark.parametrize("options", [{"seed": 1, "draws": 100}, {"draws": DRAWS + 1}])

@@ -105,7 +105,7 @@ def test_numbers_that_are_not_known_are_no_zeros_in_the_summary_of_a_kind():
     (one,) = summarize_signal(rows)
     assert (one.spectra, one.testable, one.unknown, one.most) == (3, 3, 1, 1.0)
     assert one.median == 0.0
-    assert "(1 have no noise floor)" in signal_headline(rows, 0.05) or "no noise floor" in signal_headline(rows, 0.05)
+    assert "(in 1 the rest does not look like noise)" in signal_headline(rows, 0.05)
 
 
 def test_modules_that_cannot_be_tested_are_told_beside_the_decisions():
@@ -119,7 +119,7 @@ def test_modules_that_cannot_be_tested_are_told_beside_the_decisions():
     text = decisions_text(modules, 0.05, "yaml")
     assert text.startswith("# 2 of 3 testable modules have learned directions (q < 0.05; ")
     assert "1 of 4 modules cannot be tested: a spectrum of 4 values is too short" in text.splitlines()[0]
-    assert "short" not in "".join(text.splitlines()[1:]) and "no noise floor" in text
+    assert "short" not in "".join(text.splitlines()[1:]) and "number not known" in text
     assert json.loads(decisions_text(modules, 0.05, "peft"))["target_modules"] == ["found"]
     told = left_out_of(modules, 0.05, "peft")
     assert told[0] == "1 of 4 modules cannot be tested: a spectrum of 4 values is too short: left out"

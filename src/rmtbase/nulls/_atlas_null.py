@@ -71,7 +71,7 @@ class AtlasNull(SharedNull):
     source: str
 
     def __init__(
-        self, d_model: int, d_head: int, case: xr.Dataset, source: str = "the atlas shipped with rmtbase"
+        self, d_model: int, d_head: int, case: xr.Dataset, source: str = "the null draws shipped with rmtbase"
     ) -> None:
         for name, value in (("dims", (d_model, d_head, d_model)), ("case", case), ("source", source)):
             object.__setattr__(self, name, value)
@@ -175,7 +175,7 @@ class AtlasNull(SharedNull):
 
 
 def atlas_path() -> Path:
-    """Path of the atlas shipped with rmtbase."""
+    """Path of the null draws shipped with rmtbase."""
     return Path(str(files("rmtbase.nulls").joinpath("atlas", "atlas.nc")))
 
 

@@ -138,8 +138,8 @@ def left_out_of(modules: Sequence[Module], level: float, form: str) -> list[str]
     lines = [f"{words}: left out"] if words else []
     if unknown:
         lines.append(
-            f"{len(unknown)} {plural(len(unknown), 'module')} with learned directions, whose number is not known for "
-            "lack of a noise floor: left out"
+            f"{len(unknown)} {plural(len(unknown), 'module')} with learned directions, whose number is not known "
+            "because the rest is not noise: left out"
         )
     return lines
 

@@ -32,7 +32,7 @@ _MOST_TIED = 0.5  # share of flips tied for the largest value; beyond it, all fl
 _LATER = 3  # flips with as large a value that keep H_1 and later hypotheses
 _ATTAINED = 0.6  # share of the level that a test with ties must be able to reach
 
-NO_FLOOR = "no noise floor, so the number is not known: too few eigenvalues are left below the directions"
+NO_FLOOR = "the number is not known: too few eigenvalues are left below the directions"
 
 TIED = (
     "sign flips leave the largest singular value as it is, so that they cannot tell a direction from chance: too few "

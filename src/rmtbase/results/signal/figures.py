@@ -57,7 +57,7 @@ def learned_directions(
     x = _places_in_layers(group, of)[..., None] + np.zeros(height.shape)
     for there, colour, words in (
         (np.isfinite(height) & ~floor, theme.null, "the rest is not noise"),
-        (floor, theme.observed, "above a noise floor" if by_law else "learned directions"),
+        (floor, theme.observed, "the rest is noise" if by_law else "learned directions"),
     ):
         if there.any():
             ax.vlines(x[there], np.maximum(low[there], 1e-3), high[there], color=colour, linewidth=0.8, alpha=0.6)
@@ -73,7 +73,7 @@ def learned_directions(
     found += int((tested & ~known).sum())  # at least one, whose strength is not known
     there = int(tested.sum())
     said = f"learned directions in {found} of {there} {'testable ' if untested.any() else ''}{_spectra_of(what)}"
-    said += f"; {there - floors} without a noise floor" if by_law else ""
+    said += f"; in {there - floors} the rest is not noise" if by_law else ""
     if untested.any():
         none = f"none of {untested.sum()} {_spectra_of(what)} can be tested"
         said = f"{said}; {untested.sum()} {NOT_TESTABLE}" if there else none
