@@ -206,9 +206,11 @@ class Ran:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Run the command line in this process."""
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Run the command line in this process, with 160 columns."""
     from rmtbase.cli import main
+
+    monkeypatch.setenv("COLUMNS", "160")  # readline sets it for child processes, such as those of pytest-xdist
 
     def run_command(*arguments: object) -> Ran:
         capsys.readouterr()

@@ -12,7 +12,6 @@ SHAPE = ("--d-model", 32, "--d-head", 8)
 def folder_of_its_own(tmp_path_factory, monkeypatch):
     """Where a test's commands run: one that should fail and does not writes nothing into the repository."""
     monkeypatch.chdir(tmp_path_factory.mktemp("here"))
-    monkeypatch.setenv("COLUMNS", "160")
 
 
 @pytest.fixture

@@ -383,12 +383,12 @@ def test_baseline_that_lacks_the_shape_is_answered_with_a_visible_note(run, mode
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
     other = write_table(rmtbase.baseline([32, 31], [4, 8], draws=20), tmp_path / "other.nc")
     before = other.read_bytes()
-    first = run("score", model_folder, "--null", other, "--draws", 300, "--json")
+    first = run("-v", "score", model_folder, "--null", other, "--draws", 300, "--json")
     assert first.status == 0
     assert f"rmtbase: {other} holds (31, 8), (32, 4), but not (32, 8)" in first.err
     assert "null of (d_model, d_head) = (32, 8), 300 draws, seed 0: simulated now and kept in the cache" in first.err
     assert len(list((tmp_path / "cache").iterdir())) == 1
-    second = run("score", model_folder, "--null", other, "--draws", 300, "--json")
+    second = run("-v", "score", model_folder, "--null", other, "--draws", 300, "--json")
     assert "from the cache" in second.err
     assert json.loads(first.out) == json.loads(second.out) == json.loads(run_without(run, model_folder).out)
     assert other.read_bytes() == before

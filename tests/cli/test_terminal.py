@@ -17,7 +17,7 @@ def in_terminal(run, monkeypatch):
     With ``result`` stdout is on it, too.
     """
 
-    def run_command(*arguments, columns=120, result=False):
+    def run_command(*arguments, columns=120, streams=("stderr",)):
         ours, theirs = pty.openpty()
         parts = []
 
@@ -33,7 +33,7 @@ def in_terminal(run, monkeypatch):
         with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as patch:
             patch.setenv("TERM", "xterm")
             patch.setenv("COLUMNS", str(columns))
-            for stream in ("stdout", "stderr") if result else ("stderr",):
+            for stream in streams:
                 patch.setattr(f"sys.{stream}", terminal)
             status = run(*arguments).status
         reader.join()
@@ -83,7 +83,7 @@ BASELINE = ["baseline", "--d-model", 32, "--d-head", 8, "--draws", 20]
     ],
 )
 def test_tables_are_whole_at_any_width(command, parts, columns, in_terminal):
-    status, shown = in_terminal(*command, "-v", columns=columns, result=True)
+    status, shown = in_terminal(*command, "-v", columns=columns, streams=("stdout",))
     assert status == 0, shown
     lines = plain(shown).splitlines()
     assert max(map(len, lines)) <= columns

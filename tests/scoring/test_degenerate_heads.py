@@ -83,7 +83,7 @@ def test_model_of_zeros_only_has_no_head_to_judge(weights, score_model):
     summary = summarize_scores(score_model(weights))
     assert summary.n_heads == 0
     assert not summary.findings
-    assert summary.verdict() == "No head could be tested."
+    assert summary.verdict() == "Whether heads differ from random heads cannot be told."
 
 
 def dead_dimension(weights):
