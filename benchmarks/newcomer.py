@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "newcomer.md"
 WORDS_A_MINUTE, CHARACTERS_A_MINUTE = 200, 200
 MADE = {
-    "A scored model": ("scores.nc", "heads.csv", "report.html"),
+    "A scored model": ("scores.nc", "report.html"),
     "A baseline table of your own": ("mine.nc", "mine.pdf", "mine.tex"),
     "A constant in a paper": ("paper.pdf",),
 }
@@ -40,13 +40,15 @@ def walk(text: str, folder: Path, environment: dict[str, str]) -> dict[str, floa
         if language == "latex":
             (folder / "paper.tex").write_text(block, encoding="utf-8")
             continue
+        if language == "console":  # what a command above has printed
+            continue
         for command in block.splitlines():
             where = ROOT if command == "pip install ." else folder
             begin = time.perf_counter()
             subprocess.run(command, shell=True, check=True, cwd=where, env=environment, stdout=subprocess.DEVNULL)
             running += time.perf_counter() - begin
     reading = 60 * len(prose.split()) / WORDS_A_MINUTE
-    typing = 60 * sum(len(block) for _, block in blocks) / CHARACTERS_A_MINUTE
+    typing = 60 * sum(len(block) for language, block in blocks if language != "console") / CHARACTERS_A_MINUTE
     return {"reading": reading, "typing": typing, "running": running, "minutes": (reading + typing + running) / 60}
 
 

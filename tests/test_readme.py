@@ -19,6 +19,7 @@ from rmtbase.tables import write_table
 
 BLOCKS = [(page.relative_to(ROOT).as_posix(), language, text) for page in PAGES for language, text in blocks(page)]
 SNIPPETS = {text: page for page, language, text in reversed(BLOCKS) if language == "python"}
+PRINTED = sorted({text for _, language, text in BLOCKS if language == "console"})
 COMMANDS = sorted({command.partition(" > ")[0] for page in PAGES for command in commands(page)})
 
 
@@ -51,6 +52,8 @@ def logged(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=SNIPPETS.get)
 def test_snippets_run(snippet, folder, monkeypatch, capsys, logged):
+    if "import polars" in snippet:  # no extra has it
+        pytest.importorskip("polars")
     monkeypatch.chdir(folder)
     names: dict[str, object] = {}
     exec(snippet, names)  # the page's own text
@@ -82,6 +85,26 @@ def test_commands_and_their_options_exist(run):
 def test_commands_that_are_quick_run(command, run):
     ran = run(*shlex.split(command)[1:])
     assert (ran.status, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize("shown", PRINTED, ids=lambda shown: shown.partition("\n")[0])
+def test_what_a_command_prints_is_shown_as_it_is(shown, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RMTBASE_PROOF", "0")
+    command, _, output = shown.partition("\n")
+    prompt, _, *words = shlex.split(command)
+    ran = run(*words)
+    assert (prompt, ran.status) == ("$", 0)
+    place, printed = 0, " ".join(ran.out.split())  # however its lines are broken
+    for part in re.split(r"^\.\.\.$", output, flags=re.MULTILINE):
+        place = printed.find(wanted := " ".join(part.split()), place)
+        assert place >= 0, wanted
+    assert output.startswith("...") or printed.startswith(" ".join(output.partition("...")[0].split()))
+
+
+def test_every_study_has_its_line():
+    listed = re.findall(r"^\| \[(\w+)\]\(\1/README.md\)", (ROOT / "studies/README.md").read_text("utf-8"), re.MULTILINE)
+    assert listed == sorted(page.parent.name for page in (ROOT / "studies").glob("*/README.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
