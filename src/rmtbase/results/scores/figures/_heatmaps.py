@@ -109,7 +109,7 @@ def beyond_noise_heatmap(
     add_cells(ax, percent, marked, there, BEYOND_NOISE, heads, "head", level, theme)
     if numbered:
         for row, column in np.argwhere(np.isfinite(percent)).tolist():
-            number = f"{percent[row, column]:.0f}".replace("-", "−")
+            number = f"{round(percent[row, column])}".replace("-", "−")
             ax.text(
                 column,
                 row,

@@ -40,6 +40,7 @@ PUBLISHED_BAND = (1.186, 1.204)
 """Weibull shapes that T. Ding, arXiv:2605.18898 (2026), calls the transmission band: medians of 12 models."""
 
 _HIDDEN = 15.0  # widths of the null's band beyond which a linear axis hides the band
+_FAR, _FEWEST = 1.5, 8  # interquartile ranges beyond which a value is named; fewest values for that
 _SAME = 1e-6  # relative difference up to which null levels of heads belong to one null
 
 
@@ -130,10 +131,35 @@ def statistic_by_layer(
         _layer_medians(value), places - 0.4, places + 0.4, color=theme.text, linewidth=1.6, label="median of the layer"
     )
     _scale(ax, value, null)
+    _name_outliers(ax, x, value, heads["head"].values.tolist(), noun, theme)
     ax.set_xlim(-0.6, n_layers - 0.4)
     layer_axis(ax, "x", heads, theme)
     ax.set(xlabel="layer", ylabel=found.label)
     return finished(ax, theme, symbol_of(component or "W_QK") if group == "elements" else "", legend)
+
+
+def _name_outliers(
+    ax: Axes,
+    x: Float[np.ndarray, "layer head"],
+    value: Float[np.ndarray, "layer head"],
+    heads: Sequence[int],
+    noun: str,
+    theme: Theme,
+) -> None:
+    """Name the largest and the smallest value beside their points if they are far from those of the other heads."""
+    if np.isfinite(value).sum() < _FEWEST:
+        return
+    low, high = np.nanquantile(value, [0.25, 0.75])
+    for place, is_far in (
+        (np.nanargmax(value), np.nanmax(value) > high + _FAR * (high - low)),
+        (np.nanargmin(value), np.nanmin(value) < low - _FAR * (high - low)),
+    ):
+        if is_far:
+            layer, head = np.unravel_index(place, value.shape)
+            ax.annotate(
+                f"{noun} {heads[head]}", (x[layer, head], value[layer, head]), xytext=(4, 0),
+                textcoords="offset points", va="center", fontsize=theme.points("xtick.labelsize"), color=theme.muted,
+            )  # fmt: skip
 
 
 class _OfHeads(NamedTuple):
