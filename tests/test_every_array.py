@@ -16,6 +16,7 @@ import rmtbase
 from rmtbase import laws, linalg, nulls, statistics
 from rmtbase.errors import ParameterError, RmtbaseError
 from rmtbase.results.depth import effective_depth
+from rmtbase.results.scores import share_beyond_noise
 from rmtbase.results.scores.summary import at_p_value_floor
 from rmtbase.results.signal import heavy_tails, learned_part, spectral_signal
 
@@ -122,6 +123,8 @@ OF_EIGHT = {
     "laws.weibull_plot_noise": laws.weibull_plot_noise,
     "laws.weibull_quantile_noise": laws.weibull_quantile_noise,
     "at_p_value_floor": lambda x: at_p_value_floor(x, 0.01),
+    "results.scores.share_beyond_noise": lambda x: share_beyond_noise(x, EIGHT),
+    "results.scores.share_beyond_noise: mean": lambda x: share_beyond_noise(EIGHT, x),
 }
 """Calls of eight numbers: a spectrum, p-values, a sample."""
 
@@ -178,6 +181,7 @@ UNKNOWN = {
     *("laws.eigenvalue_displacement", "laws.pearson_distance", "laws.spiked_tracy_widom_cdf"),
     *("laws.pearson_bound", "laws.unimodal_bound"),
     *("laws.weibull_plot_noise", "laws.weibull_quantile_noise", "at_p_value_floor"),
+    *("results.scores.share_beyond_noise", "results.scores.share_beyond_noise: mean"),
 }
 """Calls whose documentation says what NaN stands for: a test that was not made, or a number that is not known."""
 
@@ -305,6 +309,8 @@ def test_awkward_numbers_give_numbers_or_an_error_that_names_them(name, call, go
 
 
 MAY_BE_NAN = {
+    "results.scores.share_beyond_noise": "zeros, or another rank",
+    "results.scores.share_beyond_noise: mean": "zeros",
     "statistics.cauchy_combination": "no test at all",
     "statistics.element_moments": "a constant matrix",
     "statistics.element_sketch": "a constant matrix",

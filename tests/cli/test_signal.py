@@ -101,7 +101,8 @@ def test_directions_are_read_as_tokens(run, model_folder):
     assert "with a known embedding" in ran.err
 
 
-def test_directions_that_point_at_no_tokens_are_told_in_one_line_and_listed_on_request(capsys):
+def test_directions_that_point_at_no_tokens_are_told_in_one_line_and_listed_on_request(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     row = SignalRow("", 0, "qk", 0, {}, [], "", {})
     ends = [("a", 1.0)], [("b", -1.0)]
     readings = [DirectionReading(row, k, "left", False, *ends, p_value=1.0) for k in range(75)]

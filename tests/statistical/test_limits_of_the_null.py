@@ -22,7 +22,7 @@ def normal():
     notes = Told()
     rng = np.random.default_rng(RNG_SEED)
     scores = rmtbase.score_heads(*rng.standard_normal((2, HEADS, D_HEAD, D_MODEL)), progress=notes)
-    assert "atlas" in notes[0]
+    assert "shipped" in notes[0]
     return scores["heads"].to_dataset().isel(layer=0, drop=True)
 
 

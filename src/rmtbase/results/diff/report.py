@@ -108,8 +108,8 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
 
     summaries, untested = _all_summaries(tree, level)
     yield Heading(tree.attrs["model"])
-    yield from _answer(summaries, level)
-    yield from _shares_sentence(tree, level)
+    first, *others = _answer(summaries, level)
+    yield from (first, *_shares_sentence(tree, level), *others)
     for group, rows in summaries.items():
         total = sum(row["matrices"] for row in rows)
         noun = {"matrices": "matrix", "heads": "part of a head"}[group]

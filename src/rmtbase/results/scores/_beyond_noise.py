@@ -18,6 +18,9 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
+from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_real_numbers
+
 LEAST_RANK = 8
 """Smallest rank with a share: of fewer eigenvalues the weaker half fluctuates by as much as the share itself."""
 
@@ -34,12 +37,20 @@ def share_beyond_noise(
     Returns:
         The shares: at most 1. NaN where the rank is below :data:`LEAST_RANK`, all eigenvalues are zero, or a mean of
         the null is not known.
+
+    Raises:
+        ParameterError: values that are not real numbers, or fewer means than eigenvalues.
     """
+    eigenvalues, null_mean = (
+        require_real_numbers(name, value) for name, value in (("eigenvalues", eigenvalues), ("null_mean", null_mean))
+    )
+    if not eigenvalues.ndim or not null_mean.ndim or null_mean.shape[-1] < eigenvalues.shape[-1]:
+        raise ParameterError("null_mean", f"shape {null_mean.shape}", "a mean for each eigenvalue of a head, at least")
     eigenvalues, null_mean = np.broadcast_arrays(eigenvalues, null_mean[..., : eigenvalues.shape[-1]])
     there = ~np.isnan(eigenvalues)
     rank = there.sum(axis=-1)
     weaker = there & (np.arange(there.shape[-1]) >= (rank[..., None] + 1) // 2)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         of_head, of_null = (
             np.sum(values, axis=-1, where=weaker) / np.sum(values, axis=-1, where=there)
             for values in (eigenvalues, null_mean)

@@ -37,10 +37,10 @@ _NAMED = 5  # heads with their own sentence
 _FIRST = 3  # heads named as those that differ most
 
 KINDS = (
-    ("normalized_participation_ratio", -1, "strength in fewer directions than at random"),
-    ("normalized_participation_ratio", +1, "strength spread more evenly than at random"),
-    ("trace", +1, "larger ‖{}‖ than its factors give at random"),
-    ("trace", -1, "smaller ‖{}‖ than its factors give at random"),
+    ("normalized_participation_ratio", -1, "strength in fewer directions"),
+    ("normalized_participation_ratio", +1, "strength in more directions"),
+    ("trace", +1, "larger ‖{}‖"),
+    ("trace", -1, "smaller ‖{}‖"),
 )
 """Respects in which heads differ: the statistic that shows it, the sign of its z, and words."""
 
@@ -214,7 +214,7 @@ class Summary:
         parts = [f"{words.format(self.symbol)} ({count})" for words, count in self.kinds.items() if count]
         if not parts:
             return ["Kind: not known; neither the number of directions nor the norm differs by itself."]
-        return [f"Kind, with the number of {self.noun}s: {', '.join(parts)}."]
+        return [f"Kind (number of {self.noun}s): {', '.join(parts)} than {self.against}."]
 
     def untested(self) -> list[str]:
         """Say which heads could not be tested, and why."""
