@@ -12,6 +12,10 @@ rmtbase --quiet --json trajectory "$run" --matrices none -o gate.nc \
     --fail-if "step == $last and not differs" > gate.json
 status=$?
 
+if [ $status -eq 0 ] && ! grep -q "\"step\": $last," gate.json; then
+    echo "undecided: there is no checkpoint of step $last"
+    exit 1
+fi
 case $status in
     0) echo "passed: every head differs from random heads at step $last" ;;
     1) echo "undecided: a checkpoint is missing or damaged, see gate.json" ;;

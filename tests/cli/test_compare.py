@@ -99,7 +99,7 @@ def test_groups_of_runs_are_read_at_eighty_columns(run, tmp_path, monkeypatch):
     with monkeypatch.context() as terminal:
         terminal.setenv("COLUMNS", "80")
         terminal.setattr("rich.console.Console.is_terminal", property(lambda console: True))
-        ran = run("compare", *groups, "--permutations", 9, "--paired", "-o", tmp_path / "runs.nc")
+        ran = run("-v", "compare", *groups, "--permutations", 9, "--paired", "-o", tmp_path / "runs.nc")
     assert ran.status == 0
     shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.out)
     assert max(map(len, shown.splitlines())) <= 80

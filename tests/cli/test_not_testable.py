@@ -210,7 +210,7 @@ def test_two_models_with_too_few_heads_cannot_be_told_apart_by_any_test(made, ru
     files = {name: tmp_path / f"{name.replace(' ', '-')}.nc" for name in ("plain", "heavy", "zeros")}
     for name, path in files.items():
         run("score", made / name, "--null", null_file, "-o", path)
-    ran = run("compare", files["plain"], files["heavy"], files["zeros"])
+    ran = run("-v", "compare", files["plain"], files["heavy"], files["zeros"])
     said = " ".join(ran.out.split())
     assert "RuntimeWarning" not in ran.err and "nan" not in said
     assert "plain and heavy: whether their heads differ cannot be tested: 8 ways to permute the heads" in said

@@ -325,7 +325,6 @@ def test_nulls_of_the_heads_own_have_figures_of_what_they_do_not_hold_fixed(resa
     assert list(drawn) == [
         "beyond-noise-map",
         "omnibus-map",
-        "heads-by-statistic",
         "z-heat-map",
         "ordered-eigenvalues",
         "statistics-by-layer",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.resources import files
@@ -61,11 +62,24 @@ def test_the_gate_stops_while_a_head_does_not_differ(ten_checkpoints, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_the_gate_lets_pass_what_meets_nothing_and_tells_what_is_damaged(ten_checkpoints, tmp_path):
-    assert gate(ten_checkpoints, 95, tmp_path).returncode == 0  # no head of a step that there is not
-    copy = tmp_path / "run"
-    subprocess.run(["cp", "-r", str(ten_checkpoints), str(copy)], check=True)
+def test_the_gate_tells_what_is_missing_or_damaged(ten_checkpoints, tmp_path):
+    ended = gate(ten_checkpoints, 95, tmp_path)
+    assert (ended.returncode, ended.stdout) == (1, "undecided: there is no checkpoint of step 95\n")
+    copy, other = tmp_path / "copy", tmp_path / "other"
+    other.mkdir()
+    shutil.copytree(ten_checkpoints, copy)
     (file,) = (copy / "step-40").glob("*.safetensors")
     file.write_bytes(file.read_bytes()[:100])
-    ended = gate(copy, 95, tmp_path)
+    ended = gate(copy, 90, other)
     assert (ended.returncode, ended.stdout) == (1, "undecided: a checkpoint is missing or damaged, see gate.json\n")
+
+
+@pytest.mark.exhaustive
+def test_the_gate_lets_a_run_pass_whose_heads_all_differ(make_weights, tmp_path):
+    rng, folder = np.random.default_rng(4), tmp_path / "run"
+    for step in (0, 10):
+        queries, keys = rng.standard_normal((2, 1, 4, 16, 128))
+        shared = 0.3 * step * np.outer(rng.standard_normal(16), rng.standard_normal(128))
+        make_weights(queries + shared, keys + shared).save(folder / f"step-{step}")
+    ended = gate(folder, 10, tmp_path)
+    assert (ended.returncode, ended.stdout) == (0, "passed: every head differs from random heads at step 10\n")

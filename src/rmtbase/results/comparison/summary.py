@@ -224,10 +224,10 @@ def _of_all(findings: xr.Dataset) -> Iterator[str]:
 
 
 _SENTENCES = {
-    "pairs": _of_pairs,
     "between": _of_all_groups,
     "groups": _of_groups,
     "along/between": _of_steps,
+    "pairs": _of_pairs,
     "findings": _of_all,
 }
 
