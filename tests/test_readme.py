@@ -52,8 +52,6 @@ def logged(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=SNIPPETS.get)
 def test_snippets_run(snippet, folder, monkeypatch, capsys, logged):
-    if "import polars" in snippet:  # no extra has it
-        pytest.importorskip("polars")
     monkeypatch.chdir(folder)
     names: dict[str, object] = {}
     exec(snippet, names)  # the page's own text

@@ -300,7 +300,8 @@ def rescale_statistics(values: ArrayLike, scale: ArrayLike, rank: int) -> Float[
     """
     x, scale = _require_values(values), _require_scale(scale)
     power = np.stack([scale**power for power in range(_POWER.max() + 1)], axis=-1)
-    return np.where(_ADDITIVE, x + rank * np.log(scale)[..., None], x * power[..., _POWER])
+    # In one memory order, on which the last bits of later sums depend.
+    return np.ascontiguousarray(np.where(_ADDITIVE, x + rank * np.log(scale)[..., None], x * power[..., _POWER]))
 
 
 def from_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
