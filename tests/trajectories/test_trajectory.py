@@ -77,7 +77,7 @@ def test_heads_have_left_for_good_from_the_first_step_after_which_all_are_flagge
     summary = summarize_trajectory(tree)
     assert [one.left["gaussian"] for one in summary.steps] == left.sum(axis=(1, 2)).tolist()
     sentence = summary.sentences()[0]
-    assert sentence.startswith("8 of 8 heads came to differ from the gaussian null for good: the first from step ")
+    assert sentence == "8 of 8 heads came to differ from the gaussian null for good: all from step 20 on."
 
 
 def with_q_values(tree, q_value):

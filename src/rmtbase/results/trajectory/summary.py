@@ -85,7 +85,7 @@ class Departure(NamedTuple):
         if self.half is not None:
             when += f", half of all by step {self.half}"
         if self.last is not None:
-            when += f", all by step {self.last}"
+            when = f"all from step {self.last} on" if self.last == self.first else f"{when}, all by step {self.last}"
         return f"{self.left} of {heads} {found}: {when}{also}.{back}"
 
 
