@@ -29,6 +29,7 @@ MOST_CELLS = 20_000
 """Largest number of cells of a map that is drawn cell by cell; larger maps are drawn as images."""
 
 _Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, beginning with no evidence
+_FLATTER = 11  # place among a theme's diverging colours of heads with a flatter spectrum than random ones
 _HUGE = 1e300
 _RATIOS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 
@@ -124,8 +125,8 @@ Q = ColorScale(
 )
 BEYOND_NOISE = ColorScale(
     "share beyond noise (%)",
-    (5.0, 10.0, 20.0, 35.0, 50.0, 65.0, 80.0, 90.0),
-    lambda theme: theme.sequential,
+    (-5.0, 5.0, 10.0, 20.0, 35.0, 50.0, 65.0, 80.0, 90.0),
+    lambda theme: [theme.diverging[_FLATTER], *theme.sequential],
 )
 RATIO = ColorScale(
     "value over the null's median",

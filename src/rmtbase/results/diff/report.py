@@ -108,14 +108,16 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
 
     summaries, untested = _all_summaries(tree, level)
     yield Heading(tree.attrs["model"])
-    first, *others = _answer(summaries, level)
-    yield from (first, *_shares_sentence(tree, level), *others)
+    shares, answer = list(_shares_sentence(tree, level)), list(_answer(summaries, level))
+    yield from shares + answer if _larger_shares(tree, level) else answer + shares
+    left_out = []
     for group, rows in summaries.items():
         total = sum(row["matrices"] for row in rows)
         noun = {"matrices": "matrix", "heads": "part of a head"}[group]
-        for what, each in _alike(untested[group]).items():
-            if each:
-                yield f"{what}: {not_testable_words(each, total, noun)}."
+        words = {what: not_testable_words(each, total, noun) for what, each in _alike(untested[group]).items()}
+        left_out += [f"{what}: {said}" for what, said in words.items() if said]
+    if left_out:
+        yield f"Not tested: {'; '.join(left_out)}."
     yield DETAILS
     yield (
         "Medians over layers, or over all heads: the norm of the change over that of the earlier matrix; its cosine "
@@ -157,13 +159,11 @@ def _answer(summaries: dict[str, list[dict[str, Any]]], level: float) -> Iterato
     changed = sorted((row for row in rows if row["relative_change"]), key=lambda row: -row["relative_change"])
     if changed:
         most = ", ".join(
-            f"{row['component']} {row['relative_change']:.2g} ({_text(row['n_directions'], '.0f')} directions)"
+            f"{row['component']} {row['relative_change']:.2g}"
+            + ("" if row["n_directions"] is None else f" ({row['n_directions']:.0f} directions beyond noise)")
             for row in changed[:_FIRST]
         )
-        yield (
-            f"Largest change, as a share of the earlier norm, with its directions beyond noise: {most} (medians over "
-            "layers)."
-        )
+        yield f"Largest change over the earlier norm, median over layers: {most}."
     sides = [
         f"{sum(row[f'flagged_{side}'] or 0 for row in rows)} of {tested} along the old {name}"
         for side, name in (("in", "inputs"), ("out", "outputs"))
@@ -181,12 +181,14 @@ def _shares_sentence(tree: xr.DataTree, level: float) -> Iterator[Item]:
     tested = int(tree["heads"]["p_value_head"].notnull().sum())
     if not tested:
         return
-    first = ", ".join(
-        f"{_part(row)} ({row['share']:.0%}, by chance {row['expected_share']:.0%})" for row in found[:_FIRST]
+    first = "; ".join(
+        f"{_part(row)} has {row['share']:.0%} of the change of its matrix (by chance {row['expected_share']:.0%})"
+        for row in found[:_FIRST]
     )
+    named = f"{first[0].upper()}{first[1:]}. " if found else ""
     yield (
-        f"{len(found)} of {tested} parts of heads have a larger share of the change of their matrix than if each of "
-        f"their rows were that of a head drawn at random (q < {level:g}){f': {first}' if found else ''}."
+        f"{named}{len(found)} of {tested} parts of heads (a head's rows or columns of one matrix) have a larger share "
+        f"of the change than random rows would have (q < {level:g})."
     )
 
 

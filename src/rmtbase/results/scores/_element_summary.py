@@ -70,17 +70,18 @@ class ElementsSummary:
     def answer(self) -> str:
         """Say in one line how many matrices differ, and how many elements stand apart."""
         law, extremes = self.initialization.replace("_", " "), len(self.super_weights)
-        not_law = f"have elements that are no independent {law} draws"
+        not_law = f"cannot be independent {law} draws"
         line = headline(self.n_differing, self.n_matrices, self.not_testable, "weight matrix", not_law)
         total = self.n_matrices + len(self.not_testable)
         if not extremes and len(self.without_tail) == total:
             return f"Elements: {line}; whether single elements stand apart cannot be tested."
         apart = f"{extremes or 'no'} single {plural(extremes or 1, 'element')} stand{'s' * (extremes < 2)} apart"
         by_gap = re.search(r"\d+ of \d+ matrices", self.untold)
-        untold = [f"{len(self.without_tail)} of {total} matrices"] if self.without_tail else []
-        untold += [f"{by_gap[0]}, but by a gap"] if by_gap else []
-        lacking = f" (cannot tell in {' and '.join(untold)})" if untold else ""
-        return f"Elements: {line}; {apart}{lacking}."
+        if self.without_tail:
+            apart += f" (not testable in {len(self.without_tail)} of {total} matrices)"
+        if by_gap:
+            apart += f"; in {by_gap[0]}, of heavy tails, only a gap could show one"
+        return f"Elements: {line}; {apart}."
 
     def sentences(self) -> list[str]:
         """Say how many matrices differ, by which statistics most, and which elements stand apart."""

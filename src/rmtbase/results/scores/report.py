@@ -31,7 +31,7 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
         if name == "qk" and why is not None:
             answer.insert(len(answer) - len(summary.untested()), why.answer())
         elif name == "qk" and summary.findings:
-            answer[2] += " For the cause: --why all."
+            answer[len(answer) - len(summary.untested()) - 1] += " For the cause: --why all."
         yield from answer
     if elements is not None:
         yield elements.answer()

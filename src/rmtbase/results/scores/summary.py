@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -193,19 +193,28 @@ class Summary:
         """Name the heads that differ most, by their share beyond noise; by distance if no share is known."""
         if not self.findings:
             return []
-        known = [finding for finding in by_share(self.findings) if not math.isnan(finding.beyond_noise)]
+        known = sorted(
+            (finding for finding in self.findings if not math.isnan(finding.beyond_noise)),
+            key=lambda finding: -finding.beyond_noise,
+        )
         if not known:
             far = "; ".join(
                 f"{one.place} ({SPECTRAL_STATISTICS[one.statistic].long_name}, {one.distance:.1f} standard deviations)"
                 for one in self.findings[:_FIRST]
             )
             return [f"Farthest: {far}. How much cannot be told below rank {LEAST_RANK}."]
-        first = ", ".join(f"{one.place} ({percent(one.beyond_noise)})" for one in known[:_FIRST])
-        line = f"Most beyond noise, as a share of ‖{self.symbol}‖²: {first}"
-        if len(known) > _FIRST:
-            middle = float(np.median([one.beyond_noise for one in known]))
-            line += f"; median {percent(middle)}, least {known[-1].place} ({percent(known[-1].beyond_noise)})"
-        return [f"{line}."]
+        more, flatter = ([one for one in known if (one.beyond_noise > 0) == side] for side in (True, False))
+        parts = []
+        if more:
+            line = f"Most beyond noise, as a share of ‖{self.symbol}‖²: {_shares(more[:_FIRST])}"
+            if len(more) > _FIRST:
+                middle = float(np.median([one.beyond_noise for one in more]))
+                line += f"; of the {len(more)} the median is {percent(middle)}, the least {_shares(more[-1:])}"
+            parts.append(f"{line}.")
+        if flatter:
+            first = _shares(flatter[: -_FIRST - 1 : -1])
+            parts.append(f"Flatter than {self.against} ({len(flatter)}), by the same share: {first}.")
+        return [" ".join(parts)]
 
     def kind(self) -> list[str]:
         """Say in which respects the heads differ, each by one statistic, and how many heads."""
@@ -214,7 +223,7 @@ class Summary:
         parts = [f"{words.format(self.symbol)} ({count})" for words, count in self.kinds.items() if count]
         if not parts:
             return ["Kind: not known; neither the number of directions nor the norm differs by itself."]
-        return [f"Kind (number of {self.noun}s): {', '.join(parts)} than {self.against}."]
+        return [f"Kind (number of {self.noun}s, some in several): {', '.join(parts)} than {self.against}."]
 
     def untested(self) -> list[str]:
         """Say which heads could not be tested, and why."""
@@ -387,9 +396,9 @@ def compared(tree: xr.DataTree) -> str:
     return f"{model}: {n_heads} {plural(n_heads, 'head')} ({sizes}) against {against}"
 
 
-def by_share(findings: Iterable[HeadFinding]) -> list[HeadFinding]:
-    """Sort findings by the share beyond noise, the largest first: flatter spectra count by its magnitude."""
-    return sorted(findings, key=lambda one: -abs(one.beyond_noise) if one.beyond_noise == one.beyond_noise else 1.0)
+def _shares(findings: Sequence[HeadFinding]) -> str:
+    """Name heads with their shares beyond noise."""
+    return ", ".join(f"{one.place} ({percent(one.beyond_noise)})" for one in findings)
 
 
 def head_records(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> list[dict[str, Any]]:

@@ -155,7 +155,7 @@ def _name_outliers(
         (np.nanargmin(value), np.nanmin(value) < low - _FAR * (high - low)),
     ):
         if is_far:
-            layer, head = np.unravel_index(place, value.shape)
+            layer, head = map(int, np.unravel_index(place, value.shape))
             ax.annotate(
                 f"{noun} {heads[head]}", (x[layer, head], value[layer, head]), xytext=(4, 0),
                 textcoords="offset points", va="center", fontsize=theme.points("xtick.labelsize"), color=theme.muted,

@@ -28,8 +28,9 @@ _CAPTIONS = {
     "beyond-noise-map": Caption(
         "Which heads differ most, and by how much",
         "One cell per head: the share of its strength beyond noise, in percent. The weaker half of a head's directions "
-        "counts as noise, and as much noise as goes with it is taken off the whole. Random heads have 0 on average; a "
-        "negative number means a flatter spectrum than theirs. The colours are the same in every report.",
+        "counts as noise; random heads tell how much noise the whole head then has, and the share is the rest. Random "
+        "heads have 0 on average; a negative number means a flatter spectrum than theirs. Whether a head differs is "
+        "tested by its whole spectrum, not by the share. The colours change at the same shares in every report.",
         "A map of the share beyond noise, by layer and head.",
     ),
     "omnibus-map": Caption(

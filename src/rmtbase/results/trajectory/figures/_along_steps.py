@@ -44,6 +44,7 @@ from rmtbase.tables import heads_present
 
 _MOST_LINES = 48  # beyond which heads are drawn as bands
 _SHARES = ((0.05, 0.95, 0.2), (0.25, 0.75, 0.4))  # quantiles of the heads, with the opacity of their band
+_MARKED = 12  # most steps with a marker each
 _HIDDEN = 8.0  # multiple of the null's width beyond which an axis is logarithmic
 
 
@@ -319,7 +320,10 @@ def _layer_lines(ax: Axes, steps: Int[np.ndarray, " step"], curves: _Curves, the
         named = not several or k in (0, len(held) - 1)
         labels = [f"layer {layer}" if named else "", *[""] * (own.shape[1] - 1)]
         for line, label in zip(own.T, labels, strict=True):
-            ax.plot(steps, line, color=colour, linestyle=style, linewidth=1.0, label=label)
+            marker = "o" if len(steps) <= _MARKED else ""
+            ax.plot(
+                steps, line, color=colour, linestyle=style, linewidth=1.0, marker=marker, markersize=2.5, label=label
+            )
 
 
 def _share_bands(
@@ -380,7 +384,11 @@ def figure_recipes(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRec
     heads = heads_of(tree)
     held = heads["statistic"].values.tolist()
     main = [name for name in MAIN_STATISTICS if name in held]
-    recipes = {"statistics-along-steps": FigureRecipe(partial(_several, tree, main, "heads", style))}
+    recipes: dict[str, FigureRecipe] = {}
+    if heads["beyond_noise"].notnull().any():
+        draw = Single(statistic_along_steps, style, tree, statistic="beyond_noise")
+        recipes["beyond-noise-along-steps"] = FigureRecipe(draw)
+    recipes["statistics-along-steps"] = FigureRecipe(partial(_several, tree, main, "heads", style))
     if "departures" in tree.children:
         layers = heads.sizes.get("layer", 1)
         draw = Single(departures, style, tree, height=min(1.6 + 0.5 * layers, 8.0))
