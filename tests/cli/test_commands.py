@@ -285,8 +285,12 @@ def test_a_gate_ends_with_a_status_of_its_own(condition, status, words, run, wei
     ("command", "options"),
     [
         ("score", ("--circuits", "ov,key", "--null", "analytic")),
-        ("signal", ("--heavy-tails", "--matrices", "none")),
-        ("trajectory", ("--revisions", "step-0,step-200", "--matrices", "none", "-o", "run.nc")),
+        pytest.param("signal", ("--heavy-tails", "--matrices", "none"), marks=pytest.mark.exhaustive),
+        pytest.param(
+            "trajectory",
+            ("--revisions", "step-0,step-200", "--matrices", "none", "-o", "run.nc"),
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_json_of_the_demo_follows_its_schema(command, options, run):

@@ -46,6 +46,7 @@ def gate(folder, step, where):
     )
 
 
+@pytest.mark.exhaustive
 def test_the_gate_stops_while_a_head_does_not_differ(ten_checkpoints, tmp_path):
     ended = gate(ten_checkpoints, 90, tmp_path)
     assert (ended.returncode, ended.stdout) == (3, "failed: a head does not differ from random heads at step 90\n")
