@@ -23,7 +23,7 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
     """Give the answer in five lines; as details also the farthest heads, the statistics and the elements."""
     why, elements = summarize_why(tree), summarize_elements(tree)
     summaries = {name: summarize_scores(circuit_scores(tree, name)) for name in circuits_of(tree)}
-    yield Heading(compared(tree))
+    yield Heading(f"{Heading.of_model(tree.attrs)}: {compared(tree)}")
     for name, summary in summaries.items():
         if len(summaries) > 1:
             yield Heading(CIRCUITS[name].symbol)

@@ -377,8 +377,6 @@ _RESAMPLED = {
 def compared(tree: xr.DataTree) -> str:
     """Say in one line which heads were compared with what."""
     attributes, shapes = tree.attrs, shapes_of(tree)
-    revision = attributes.get("revision")
-    model = attributes["model"] + (f", revision {revision}" if revision else "")
     n_heads = int(heads_present(tree["heads"].to_dataset()).sum())
     (width, rank, other), *more = shapes
     shape = f"{rank} × {width}" + (f" and {rank} × {other}" if other != width else "")
@@ -393,7 +391,7 @@ def compared(tree: xr.DataTree) -> str:
     else:
         with_what = "the kurtosis of each head's own" if resampling == "kurtosis" else entries
         against = f"{draws} random heads with {with_what} entries"
-    return f"{model}: {n_heads} {plural(n_heads, 'head')} ({sizes}) against {against}"
+    return f"{n_heads} {plural(n_heads, 'head')} ({sizes}) against {against}"
 
 
 def _shares(findings: Sequence[HeadFinding]) -> str:
