@@ -23,12 +23,12 @@ from rmtbase.drawing.axes import (
     symbol_of,
     themed_axes,
     titled,
-    without_frame,
 )
 from rmtbase.drawing.color_scales import Q
 from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.heatmaps import draw_cells, finished_map
 from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, legend_of_all, panels
-from rmtbase.drawing.not_testable import NOT_TESTABLE, dot_cells, hatch_cells
+from rmtbase.drawing.not_testable import NOT_TESTABLE
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.figures._statistic_by_layer import draw_published_band
@@ -137,24 +137,18 @@ def pair_heatmap(
             q[row, column] = q[column, row] = table["omnibus_q_value"].values[k]
             duplicate[row, column] = duplicate[column, row] = bool(table["duplicate"].values[k])
     ax, theme = themed_axes(ax, theme, comparison)
-    edges = np.arange(len(models) + 1) - 0.5
-    Q.fill(ax, edges, edges, q, theme)
     untested = np.isnan(q) & ~np.eye(len(models), dtype=bool)
-    hatch_cells(ax, untested, theme)
-    dot_cells(ax, q < LEVEL, theme, markersize=4)
+    draw_cells(ax, q, q < LEVEL, untested, Q, LEVEL, theme, markersize=4)
     y, x = np.nonzero(duplicate)
     ax.plot(x, y, linestyle="none", marker="x", markersize=6, color=theme.text)
-    without_frame(ax)
     names = [literal(one, _LONGEST) for one in models]
     ax.set_xticks(range(len(models)), names, rotation=90 if max(map(len, names)) > 4 else 0)
     ax.set_yticks(range(len(models)), names)
     ax.set(xlim=(-0.5, len(models) - 0.5), ylim=(len(models) - 0.5, -0.5), xlabel="model", ylabel="model")
     crosses = "; cross: the same weights" if duplicate.any() else ""
     crosses += f"; hatched: {NOT_TESTABLE}" if untested.any() else ""
-    titled(ax, f"heads of two models, all statistics together\ndot: q < {LEVEL:g}{crosses}", theme)
-    if colorbar:
-        Q.bar(ax, theme)
-    return ax
+    title = f"heads of two models, all statistics together\ndot: q < {LEVEL:g}{crosses}"
+    return finished_map(ax, theme, title, Q, colorbar)
 
 
 def scale_law(

@@ -24,8 +24,9 @@ from rmtbase.drawing.axes import (
 )
 from rmtbase.drawing.color_scales import Z, z_colorbar
 from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.heatmaps import draw_cells, finished_map
 from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, panels
-from rmtbase.drawing.not_testable import NOT_TESTABLE, dot_cells, hatch_cells, legend_of_marks
+from rmtbase.drawing.not_testable import NOT_TESTABLE
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.composition.summary import ComposedPair, summarize_composition
@@ -73,25 +74,18 @@ def composition_heatmap(
     ax, theme = themed_axes(ax, theme, table)
     chosen = table.sel(kind=kind).transpose("later", "earlier")
     z, q = chosen["z_score"].values, chosen["q_value"].values
-    edges = np.arange(len(z) + 1) - 0.5
-    Z.fill(ax, edges, edges, z, theme)
     untested = (
         np.isnan(z) & (chosen["not_testable"].values > 0) if "not_testable" in chosen else np.zeros(z.shape, bool)
     )
-    hatch_cells(ax, untested, theme)
     size = float(np.clip(90 / len(z), 1.0, 3.5))
-    dot_cells(ax, q < level, theme, markersize=size, markeredgewidth=0.4, label=f"q < {level:g}")
-    without_frame(ax)
+    marks = draw_cells(ax, z, q < level, untested, Z, level, theme, markersize=size, markeredgewidth=0.4)
     for which in ("x", "y"):
         _layers_along(ax, which, table, theme)
-    ax.set(xlabel="earlier head, by layer", ylabel="later head, by layer", xlim=edges[[0, -1]], ylim=edges[[0, -1]])
+    ends = (-0.5, len(z) - 0.5)
+    ax.set(xlabel="earlier head, by layer", ylabel="later head, by layer", xlim=ends, ylim=ends)
     tested = int(chosen["p_value"].notnull().sum())
     found = f"{(q < level).sum()} of {tested} pairs survive" if tested else "no pair can be tested"
-    marks = legend_of_marks(level, untested.any())
-    titled(ax, f"the later head's {_READS[kind]}\n{found}; {marks}", theme)
-    if colorbar:
-        Z.bar(ax, theme)
-    return ax
+    return finished_map(ax, theme, f"the later head's {_READS[kind]}\n{found}; {marks}", Z, colorbar)
 
 
 def composition_graph(

@@ -9,14 +9,13 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import LEVEL, literal, model_title, themed_axes, titled
+from rmtbase.drawing.axes import LEVEL, literal, model_title, themed_axes
 from rmtbase.drawing.color_scales import Z, z_colorbar
 from rmtbase.drawing.figure import ThemedFigure
+from rmtbase.drawing.heatmaps import draw_layers, finished_map
 from rmtbase.drawing.layout import FigureRecipe, FigureStyle, panels
-from rmtbase.drawing.not_testable import legend_of_marks
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
-from rmtbase.results.scores.figures._heatmaps import add_cells, components_axis
 from rmtbase.tables import matrices_present
 
 _SIDES = {"in": "inputs", "out": "outputs"}
@@ -64,15 +63,9 @@ def change_heatmap(
         table, across = tree["heads"].to_dataset().sel(component=component), "head"
         there = table["n_rows"].notnull().transpose("layer", "head").values
     z, q = (table[f"{name}_{side}"].transpose("layer", across).values for name in ("z_score", "q_value"))
-    add_cells(ax, z, q < level, there, Z, table, across, level, theme)
-    if component is None:
-        components_axis(ax, [str(one) for one in table["component"].values], theme)
+    marks = draw_layers(ax, z, q < level, there, Z, table, across, level, theme)
     what = "" if component is None else f"{literal(component.replace('_', ' '))}, "
-    marks = legend_of_marks(level, np.isnan(z[there]).any())
-    titled(ax, f"{what}old directions of the {_SIDES[side]}\n{marks}", theme)
-    if colorbar:
-        Z.bar(ax, theme)
-    return ax
+    return finished_map(ax, theme, f"{what}old directions of the {_SIDES[side]}\n{marks}", Z, colorbar)
 
 
 def figure_recipes(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:

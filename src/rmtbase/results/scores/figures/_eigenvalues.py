@@ -12,9 +12,10 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.drawing.axes import MARKERS, finished, literal, noun_of, rows_axis, themed_axes, titled
+from rmtbase.drawing.axes import MARKERS, finished, literal, noun_of, rows_axis, themed_axes
 from rmtbase.drawing.color_scales import LOG_DENSITY, RATIO, SHARE
 from rmtbase.drawing.groups import heads_of, null_of, require_case
+from rmtbase.drawing.heatmaps import finished_map
 from rmtbase.drawing.null_curves import case_title, chain_title
 from rmtbase.drawing.scales import log_axis, prefer_log
 from rmtbase.drawing.theme import Theme
@@ -198,10 +199,7 @@ def eigenvalue_heatmap(
     ax.set(xlabel="rank $k$ of the eigenvalue, largest first", xlim=(0.5, ranks[-1]))
     ax.set_ylabel(f"layer, a row for each {noun_of(scores)}")
     of = "its median under the null" if over == "null" else "the mean of all"
-    titled(ax, rf"eigenvalues of ${circuit_of(scores.attrs).latex}$ over {of}", theme)
-    if colorbar:
-        scale.bar(ax, theme)
-    return ax
+    return finished_map(ax, theme, rf"eigenvalues of ${circuit_of(scores.attrs).latex}$ over {of}", scale, colorbar)
 
 
 def eigenvalue_density_heatmap(
@@ -249,10 +247,8 @@ def eigenvalue_density_heatmap(
     log_axis(ax, "x")
     ax.set(xlabel="eigenvalue over the mean of all")
     ax.set_ylabel(f"layer, a row for each {noun_of(scores)}")
-    titled(ax, rf"density of the eigenvalues of ${circuit_of(scores.attrs).latex}$", theme)
-    if colorbar:
-        LOG_DENSITY.bar(ax, theme)
-    return ax
+    title = rf"density of the eigenvalues of ${circuit_of(scores.attrs).latex}$"
+    return finished_map(ax, theme, title, LOG_DENSITY, colorbar)
 
 
 def null_quantiles(tree: xr.DataTree, layer: int, head: int) -> Float[np.ndarray, "index probability"]:

@@ -10,9 +10,10 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
-from rmtbase.drawing.axes import NORMAL_95, finished, layer_axis, rows_axis, step_name, symbol_of, themed_axes, titled
+from rmtbase.drawing.axes import NORMAL_95, finished, layer_axis, rows_axis, step_name, symbol_of, themed_axes
 from rmtbase.drawing.color_scales import DENSITY, MAGNITUDE_DENSITY
 from rmtbase.drawing.groups import column_of, elements_of, matrices_of, require_component
+from rmtbase.drawing.heatmaps import finished_map
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.laws import ProductElement, parents
@@ -176,10 +177,7 @@ def head_density_heatmap(
     rows_axis(ax, layer.tolist(), table, theme, null=True)
     ax.set(xlabel=xlabel, xlim=(-_REACH, _REACH))
     ax.xaxis.set_major_locator(MultipleLocator(4.0))
-    titled(ax, f"elements of {symbol_of(component)}", theme)
-    if colorbar:
-        DENSITY.bar(ax, theme)
-    return ax
+    return finished_map(ax, theme, f"elements of {symbol_of(component)}", DENSITY, colorbar)
 
 
 def bin_edges(centres: Float[np.ndarray, " bin"]) -> Float[np.ndarray, " edge"]:
@@ -290,10 +288,7 @@ def magnitude_heatmap(
     ax.set_ylim(_reach(every, edges))
     layer_axis(ax, "x", matrices, theme)
     ax.set(xlabel="layer; right of each the null at its $\\hat\\sigma$", ylabel=r"magnitude, $\log_{10}|w|$")
-    titled(ax, symbol_of(component), theme)
-    if colorbar:
-        MAGNITUDE_DENSITY.bar(ax, theme)
-    return ax
+    return finished_map(ax, theme, symbol_of(component), MAGNITUDE_DENSITY, colorbar)
 
 
 def magnitudes_along_steps(
@@ -353,10 +348,8 @@ def magnitudes_along_steps(
     places = np.unique(np.linspace(0, len(density) - 1, min(len(density), _STEPS_NAMED)).round().astype(int))
     ax.set_xticks(places, [step_name(step) for step in one["step"].values[places].tolist()])
     ax.set(xlabel="step", ylabel=r"magnitude, $\log_{10}|w|$")
-    titled(ax, f"{symbol_of(component)}, layer {name}\ndashed: of the null 0.1 %, 50 %, 99.9 % are below", theme)
-    if colorbar:
-        MAGNITUDE_DENSITY.bar(ax, theme)
-    return ax
+    title = f"{symbol_of(component)}, layer {name}\ndashed: of the null 0.1 %, 50 %, 99.9 % are below"
+    return finished_map(ax, theme, title, MAGNITUDE_DENSITY, colorbar)
 
 
 def _null_densities(

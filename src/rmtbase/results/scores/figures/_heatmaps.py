@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import xarray as xr
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import (
     LEVEL,
     bound,
     counted,
-    index_axis,
-    layer_axis,
     literal,
     noun_of,
-    panel_size,
     rounded,
     statistic_label,
     themed_axes,
     titled,
-    without_frame,
 )
-from rmtbase.drawing.color_scales import BEYOND_NOISE, ColorScale, Q, Z
+from rmtbase.drawing.color_scales import BEYOND_NOISE, Q, Z
 from rmtbase.drawing.groups import heads_of, matrices_of, require_statistic
-from rmtbase.drawing.not_testable import dot_cells, hatch_cells, legend_of_marks
+from rmtbase.drawing.heatmaps import draw_layers, finished_map
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores.summary import signed_distance
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, heads_present, matrices_present
 
-_UPRIGHT_BELOW = 0.6  # inches for each component's name
 _NUMBERED = 16  # most layers, and most heads, with a number in each cell
 _STRONG = 50.0  # percent: colours from here on are nearer to the text's than to the surface's
 
@@ -65,16 +58,13 @@ def omnibus_heatmap(
     ax, theme = themed_axes(ax, theme, scores)
     q = heads["omnibus_q_value"].values
     there, noun = heads_present(heads), noun_of(scores)
-    add_cells(ax, q, q < level, there, Q, heads, "head", level, theme)
+    marks = draw_layers(ax, q, q < level, there, Q, heads, "head", level, theme)
     ax.set_xlabel(noun)
     untested = int((np.isnan(q) & there).sum())
     tested = counted(int(np.isfinite(q).sum()), f"testable {noun}" if untested else noun)
     differ = f"{(q < level).sum()} of {tested} unlike random ones"
     found = differ if np.isfinite(q).any() else f"no {noun} can be tested"
-    titled(ax, f"all statistics together\n{found}; {legend_of_marks(level, np.isnan(q[there]).any())}", theme)
-    if colorbar:
-        Q.bar(ax, theme)
-    return ax
+    return finished_map(ax, theme, f"all statistics together\n{found}; {marks}", Q, colorbar)
 
 
 def beyond_noise_heatmap(
@@ -106,7 +96,7 @@ def beyond_noise_heatmap(
     differs = heads["omnibus_q_value"].values < level
     numbered = percent.shape[0] <= _NUMBERED and percent.shape[1] <= _NUMBERED
     marked = np.zeros_like(differs) if numbered else differs
-    add_cells(ax, percent, marked, there, BEYOND_NOISE, heads, "head", level, theme)
+    draw_layers(ax, percent, marked, there, BEYOND_NOISE, heads, "head", level, theme)
     if numbered:
         for row, column in np.argwhere(np.isfinite(percent)).tolist():
             number = f"{round(percent[row, column])}".replace("-", "−")
@@ -123,10 +113,8 @@ def beyond_noise_heatmap(
     symbol = circuit_of(scores.attrs).latex if isinstance(scores, xr.DataTree) else "W"
     marks = bound(f"in brackets: q ≥ {level:g}") if numbered else bound(f"dot: q < {level:g}")
     untested = f"; {bound('hatched: not known')}" if np.isnan(percent[there]).any() else ""
-    titled(ax, rf"share of $\Vert {symbol}\Vert^2$ beyond noise (%)" + f"\n{marks}{untested}", theme)
-    if colorbar:
-        BEYOND_NOISE.bar(ax, theme)
-    return ax
+    title = rf"share of $\Vert {symbol}\Vert^2$ beyond noise (%)" + f"\n{marks}{untested}"
+    return finished_map(ax, theme, title, BEYOND_NOISE, colorbar)
 
 
 def z_heatmap(
@@ -179,19 +167,7 @@ def matrix_z_heatmap(
     """
     matrices = matrices_of(scores).transpose("layer", "component", ...)
     ax, theme = themed_axes(ax, theme, scores)
-    _z_map(matrices, "component", matrices_present(matrices), statistic, level, ax, theme, colorbar)
-    components_axis(ax, [str(one) for one in matrices["component"].values], theme)
-    return ax
-
-
-def components_axis(ax: Axes, components: Sequence[str], theme: Theme) -> None:
-    """Label ticks along x with components, vertically if there is too little room."""
-    upright = panel_size(ax)[0] < _UPRIGHT_BELOW * len(components)
-    breaks = " " if upright else "\n"
-    parts = [[part.replace("_", " ") for part in one.rsplit("_", 1)] for one in components]
-    names = [breaks.join(literal(part, 20) for part in own) for own in parts]
-    small = 0.88 * theme.points("xtick.labelsize")
-    ax.set_xticks(np.arange(len(names)), names, fontsize=small, rotation=90 if upright else 0)
+    return _z_map(matrices, "component", matrices_present(matrices), statistic, level, ax, theme, colorbar)
 
 
 def expert_z_heatmap(
@@ -229,41 +205,11 @@ def _z_map(
     ax: Axes,
     theme: Theme,
     colorbar: bool,
-) -> None:
+) -> Axes:
     one = table.sel(statistic=require_statistic(table, statistic))
     z = signed_distance(one)
-    add_cells(ax, z, one["q_value"].values < level, there, Z, table, across, level, theme)
+    marks = draw_layers(ax, z, one["q_value"].values < level, there, Z, table, across, level, theme)
     known = statistic in SPECTRAL_STATISTICS and SPECTRAL_STATISTICS[statistic].on_log_scale
     of = rf" of $\ln\,{SPECTRAL_STATISTICS[statistic].symbol}$" if known else ""
     largest = f"largest $|z|${of}: {rounded(np.nanmax(np.abs(z)), 3)}; " if not np.isnan(z).all() else ""
-    titled(ax, f"{statistic_label(statistic)}\n{largest}{legend_of_marks(level, np.isnan(z[there]).any())}", theme)
-    if colorbar:
-        Z.bar(ax, theme)
-
-
-def add_cells(
-    ax: Axes,
-    values: Float[np.ndarray, "layer across"],
-    flagged: Bool[np.ndarray, "layer across"],
-    there: Bool[np.ndarray, "layer across"],
-    scale: ColorScale,
-    table: xr.Dataset,
-    across: str,
-    level: float,
-    theme: Theme,
-) -> None:
-    """Draw a coloured cell for each value, layer 0 on top.
-
-    Flagged cells have a dot, and cells without a value are hatched.
-    """
-    n_layers, n_across = values.shape
-    scale.fill(ax, np.arange(n_across + 1) - 0.5, np.arange(n_layers + 1) - 0.5, values, theme)
-    size = float(np.clip(60 / max(n_layers, n_across / 2), 1.2, 4.0))
-    dot_cells(ax, flagged, theme, markersize=size, markeredgewidth=0.5, label=f"q < {level:g}")
-    hatch_cells(ax, np.isnan(values) & there, theme)
-    without_frame(ax)
-    ax.set_ylim(n_layers - 0.5, -0.5)
-    ax.set_xlim(-0.5, n_across - 0.5)
-    index_axis(ax, "x", table[across].values.tolist())
-    layer_axis(ax, "y", table, theme)
-    ax.set(xlabel=across, ylabel="layer")
+    return finished_map(ax, theme, f"{statistic_label(statistic)}\n{largest}{marks}", Z, colorbar)
