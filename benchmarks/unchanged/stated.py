@@ -82,10 +82,11 @@ _FOLDERS: dict[tuple[str, str], str] = {
     ),
     ("scoring", "results.scores._scores_tree"): ("attention_class"),
     ("scoring", "results.scores._heads"): ("circuits_of require_scores"),
-    ("scoring", "results.signal._direction_tokens"): (
-        "DirectionReading TokenScores direction_tokens embedding_of nearer_than_chance read_directions "
-        "readings_headline sides_in_stream"
+    ("scoring", "heads.direction_tokens"): (
+        "DirectionReading TokenScores direction_tokens embedding_of nearer_than_chance readings_headline "
+        "sides_in_stream"
     ),
+    ("scoring", "results.signal._read_directions"): ("read_directions"),
     ("scoring", "results.signal"): (
         "HeavyTails LearnedPart SignalRow SpectralSignal TailSummary heavy_tails learned_part signal "
         "signal_csv signal_rows spectral_signal summarize_tails"

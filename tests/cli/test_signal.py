@@ -5,11 +5,11 @@ import re
 
 import pytest
 
+from rmtbase.heads.direction_tokens import DirectionReading
 from rmtbase.models import open_model
 from rmtbase.report import print_report
 from rmtbase.results import open_table
-from rmtbase.results.signal import SignalRow, signal, signal_rows
-from rmtbase.results.signal._direction_tokens import DirectionReading
+from rmtbase.results.signal import signal, signal_rows
 from rmtbase.results.signal.report import _reading_items
 from rmtbase.results.signal.rows import discoveries
 from rmtbase.terminal.endings import VERBOSITY, Verbosity
@@ -103,9 +103,8 @@ def test_directions_are_read_as_tokens(run, model_folder):
 
 def test_directions_that_point_at_no_tokens_are_told_in_one_line_and_listed_on_request(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    row = SignalRow("", 0, "qk", 0, {}, [], "", {})
     ends = [("a", 1.0)], [("b", -1.0)]
-    readings = [DirectionReading(row, k, "left", False, *ends, p_value=1.0) for k in range(75)]
+    readings = [DirectionReading("", 0, "qk", 0, k, "left", False, *ends, p_value=1.0) for k in range(75)]
 
     def printed(found):
         print_report(_reading_items(found, 0.05), out())

@@ -7,10 +7,11 @@ import pytest
 from scipy import stats
 
 from rmtbase.errors import CorruptFileError, ParameterError
+from rmtbase.heads.direction_tokens import direction_tokens, sides_in_stream
 from rmtbase.models import open_model, token_names
 from rmtbase.results.signal import learned_part, signal, signal_rows, spectral_signal
-from rmtbase.results.signal._direction_tokens import direction_tokens, read_directions, sides_in_stream
 from rmtbase.results.signal._learned_part import learned_part_of
+from rmtbase.results.signal._read_directions import read_directions
 
 HEAD = (16, 120)
 
@@ -119,7 +120,7 @@ def test_readings_are_of_the_sides_in_the_stream(demo):
     rows = signal_rows(signal(open_model(demo, proof=False), circuits=("ov", "query"), matrices="none"))
     chosen = [next(row for row in rows if row.what == what and row.directions) for what in ("qk", "ov", "query")]
     readings = list(read_directions(demo, chosen, 0.05, 1, names=token_names(demo.path), count=2))
-    sides = [(one.row.what, one.side, one.written) for one in readings]
+    sides = [(one.what, one.side, one.written) for one in readings]
     assert sides == [
         ("qk", "left", False),
         ("qk", "right", False),

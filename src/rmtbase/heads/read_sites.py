@@ -132,6 +132,14 @@ def read_factors(
     )
 
 
+def head_factors(
+    model: WeightMatrices, site: int, circuit: Circuit, head: int
+) -> tuple[Float[np.ndarray, "rank width"], ...]:
+    """Read the matrices of a circuit for one head of a site, with those of its key head where heads share them."""
+    n_heads = getattr(model.sites[site], circuit.heads)
+    return tuple(one[head // (n_heads // len(one))] for one in read_factors(model, site, circuit))
+
+
 class HeadTaker(Protocol):
     """Consumer of the factors of each site's heads while they are read."""
 

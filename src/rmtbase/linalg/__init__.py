@@ -6,6 +6,7 @@ from rmtbase.linalg._factored import (
     core_singular_values,
     product_core,
     product_singular_values,
+    product_svd,
     triangle,
     triangles,
     without_noise,

@@ -69,6 +69,23 @@ def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float6
     return core_singular_values(product_core(w_q, w_k))
 
 
+def product_svd(
+    w_q: NDArray[np.float64], w_k: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Thin SVD of W_Qᵀ W_K = U diag(s) V for factors (d_head, d_query) and (d_head, d_key), by their core.
+
+    Returns:
+        U with orthonormal columns (d_query, r), the singular values s (r), descending, and V with orthonormal rows
+        (r, d_key). The vectors of structural zeros are never computed.
+
+    Raises:
+        ParameterError: as :func:`core_of_triangles`.
+    """
+    (o_q, r_q), (o_k, r_k) = (np.linalg.qr(one.T) for one in (w_q, w_k))
+    left, values, right = np.linalg.svd(core_of_triangles(r_q, r_k), full_matrices=False)
+    return o_q @ left, values, right @ o_k.T
+
+
 def core_singular_values(core: NDArray[np.float64]) -> NDArray[np.float64]:
     """Singular values (..., h) of cores (..., h, h), descending; values below their rounding error are set to zero.
 

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import null_shape
-from rmtbase.heads.read_sites import read_factors, sites_of
-from rmtbase.linalg import core_of_triangles, without_noise
+from rmtbase.heads.read_sites import head_factors, sites_of
+from rmtbase.linalg import product_svd, without_noise
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import Null, find_null
 from rmtbase.parameters import require_real_array
@@ -71,9 +71,7 @@ def learned_part(
         if len({len(one) for one in factors}) > 1:
             raise ParameterError("b", factors[1].shape, f"{len(factors[0])} rows, as a has")
         shape = (factors[0].shape[1], len(factors[0]), factors[1].shape[1])
-        (o_a, r_a), (o_b, r_b) = (np.linalg.qr(one.T) for one in factors)
-        left, s, right = np.linalg.svd(core_of_triangles(r_a, r_b))
-        left, right = o_a @ left, right @ o_b.T
+        left, s, right = product_svd(*factors)
     dims = shape if dims is None else dims
     if not _LEAST < s[0] < 1.0 / _LEAST:
         of = "a" if b is None else "aᵀb"
@@ -134,7 +132,7 @@ def learned_part_of(
         raise ParameterError(
             "what", what, "a product whose noise has a law: here a part of the keys is rotated by itself"
         )
-    each = [one[head // (n_heads // len(one))] for one in read_factors(model, site, circuit)]
+    each = head_factors(model, site, circuit, head)
     return learned_part(*each, dims=dims, level=level, excess_kurtosis=noise.kurtosis(dims, each), signs=signs)
 
 

@@ -112,8 +112,8 @@ def signal(
     if directions < 0:
         raise ParameterError("directions", directions, "0 or more")
 
+    from rmtbase.heads.direction_tokens import embedding_of
     from rmtbase.results.signal._decisions import FORMATS
-    from rmtbase.results.signal._direction_tokens import embedding_of
     from rmtbase.results.signal.measure import signal
     from rmtbase.results.signal.report import as_json, decisions, report, strongest_readings
 

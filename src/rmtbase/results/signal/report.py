@@ -17,9 +17,9 @@ from rmtbase.terminal.endings import VERBOSITY, Verbosity, note
 if TYPE_CHECKING:
     import xarray as xr
 
+    from rmtbase.heads.direction_tokens import DirectionReading
     from rmtbase.models import Difference, Model, WeightMatrices
     from rmtbase.nulls import Null
-    from rmtbase.results.signal._direction_tokens import DirectionReading
     from rmtbase.results.signal.rows import GroupRow, SignalRow
 
 _LISTED = 12
@@ -38,7 +38,7 @@ def _strongest_rows(rows: Sequence[SignalRow]) -> list[SignalRow]:
 def strongest_readings(model: WeightMatrices, tree: xr.DataTree, directions: int, null: Null) -> list[DirectionReading]:
     """Read the strongest directions of the listed spectra as tokens."""
     from rmtbase.models import opened_from, token_names
-    from rmtbase.results.signal._direction_tokens import read_directions
+    from rmtbase.results.signal._read_directions import read_directions
     from rmtbase.results.signal.rows import signal_rows
 
     level, (source, *_) = float(tree.attrs["level"]), opened_from(model)
@@ -156,7 +156,7 @@ def _number(row: SignalRow) -> tuple[str, ...]:
     return *_place(row), number if row.numbers["noise_floor"] else f"({number})"
 
 
-def _place(row: SignalRow) -> tuple[str, str, str]:
+def _place(row: SignalRow | DirectionReading) -> tuple[str, str, str]:
     return f"{row.stack} {row.layer}".lstrip(), row.what, "" if row.head is None else str(row.head)
 
 
@@ -243,7 +243,7 @@ def _reasons(lacking: str, reasons: Sequence[str]) -> Iterator[Item]:
 
 def _reading_items(readings: Sequence[DirectionReading], level: float) -> Iterator[Item]:
     """Say how many directions point at tokens beyond chance, and list these; with ``--verbose`` all directions."""
-    from rmtbase.results.signal._direction_tokens import nearer_than_chance, readings_headline
+    from rmtbase.heads.direction_tokens import nearer_than_chance, readings_headline
 
     yield readings_headline(readings, level)
     listed = readings if VERBOSITY.get() >= Verbosity.VERBOSE else nearer_than_chance(readings, level)
@@ -255,7 +255,7 @@ def _reading_items(readings: Sequence[DirectionReading], level: float) -> Iterat
     columns += [Column("tokens at one end, z", "left"), Column("at the other", "left"), Column("nearest by chance, p")]
     texts = [
         (
-            *_place(one.row),
+            *_place(one),
             str(one.direction),
             f"{one.side}, {'written' if one.written else 'read'}",
             *(
@@ -277,7 +277,7 @@ def _reading_items(readings: Sequence[DirectionReading], level: float) -> Iterat
 
 def as_json(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None) -> dict[str, Any]:
     """Return every head and matrix with its directions as plain data; null where there is no number."""
-    from rmtbase.results.signal._direction_tokens import readings_headline
+    from rmtbase.heads.direction_tokens import readings_headline
     from rmtbase.results.signal.rows import (
         discoveries,
         groups_not_testable,
@@ -329,7 +329,7 @@ def _heads_json(rows: Sequence[SignalRow], level: float) -> list[dict[str, Any]]
     ]
 
 
-def _place_json(row: SignalRow, numbered: str = "head") -> dict[str, Any]:
+def _place_json(row: SignalRow | DirectionReading, numbered: str = "head") -> dict[str, Any]:
     return ({"stack": row.stack} if row.stack else {}) | {"layer": row.layer, "what": row.what, numbered: row.head}
 
 
@@ -350,7 +350,7 @@ def _group_json(group: GroupRow) -> dict[str, Any]:
 
 def _reading_json(reading: DirectionReading) -> dict[str, Any]:
     told = ("direction", "side", "written", "p_value", "above", "below")
-    return _place_json(reading.row) | {name: getattr(reading, name) for name in told}
+    return _place_json(reading) | {name: getattr(reading, name) for name in told}
 
 
 def _plain(name: str, value: float) -> float | int | bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +11,7 @@ from scipy.special import betaincc
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import MatrixName, WeightMatrices
-from rmtbase.nulls import Null
 from rmtbase.parameters import require_positive_integer, require_real_array
-from rmtbase.results.signal._learned_part import learned_part_of
-from rmtbase.results.signal.rows import SignalRow
 from rmtbase.statistics import benjamini_hochberg
 
 _READ = {"qk": ("left", "right"), "ov": ("right",), **dict.fromkeys(("query", "key", "value"), ("right",))}
@@ -39,6 +36,19 @@ class TokenScores(NamedTuple):
     z_above: Float[np.ndarray, "direction token"]
     z_below: Float[np.ndarray, "direction token"]
     p_value: Float[np.ndarray, " direction"]
+
+    def named(
+        self, direction: int, names: Mapping[int, str]
+    ) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+        """Return the names of one direction's tokens with their z, on each side; ``#number`` for one without a name."""
+        above, below = (
+            [(names.get(token, f"#{token}"), z) for token, z in zip(*each, strict=True)]
+            for each in (
+                (self.above[direction].tolist(), self.z_above[direction].tolist()),
+                (self.below[direction].tolist(), self.z_below[direction].tolist()),
+            )
+        )
+        return above, below
 
 
 def sides_in_stream(what: str) -> dict[str, bool]:
@@ -113,7 +123,7 @@ class DirectionReading(NamedTuple):
     """Direction of a head or matrix, on a side that lies in the residual stream, read as tokens.
 
     Attributes:
-        row: the head or matrix.
+        stack, layer, what, head: the head or matrix: its layer, circuit or component, and head if it is a head's.
         direction: number of the direction, from 0.
         side: ``"left"`` or ``"right"``, the side of its singular vector.
         written: whether the direction is written to the stream; it is read from it if False.
@@ -121,59 +131,16 @@ class DirectionReading(NamedTuple):
         p_value: as in :class:`TokenScores`.
     """
 
-    row: SignalRow
+    stack: str
+    layer: int
+    what: str
+    head: int | None
     direction: int
     side: str
     written: bool
     above: list[tuple[str, float]]
     below: list[tuple[str, float]]
     p_value: float
-
-
-def read_directions(
-    model: WeightMatrices,
-    rows: Iterable[SignalRow],
-    level: float,
-    directions: int,
-    embeddings: WeightMatrices | None = None,
-    names: Mapping[int, str] | None = None,
-    count: int = 5,
-    null: Null | str = "gaussian",
-) -> Iterator[DirectionReading]:
-    """Read the strongest directions of each row as tokens, on every side that lies in the residual stream.
-
-    Args:
-        model: the opened model of the rows.
-        rows: rows from :func:`rmtbase.results.signal.signal_rows`.
-        level: level at which the rows were made.
-        directions: largest number of directions of each row.
-        embeddings: model whose embedding is used; ``model`` if None. For a difference of models, one of the two.
-        names: names of tokens by number; a token without a name is ``#number``.
-        count: number of tokens on each side.
-        null: null with which the rows were made.
-
-    Raises:
-        ParameterError, CheckpointError: as in :func:`direction_tokens`.
-    """
-    places = {(place.stack, place.layer): layer for layer, place in enumerate(model.layers)}
-    names = names or {}
-    for row in rows:
-        sides = sides_in_stream(row.what)
-        if not sides:
-            continue
-        part = learned_part_of(model, places[row.stack, row.layer], row.what, row.head, level, null)
-        for side, written in sides.items():
-            vectors = (part.left.T if side == "left" else part.right)[:directions]
-            scores = direction_tokens(embeddings or model, vectors, written, count)
-            for k in range(len(vectors)):
-                above, below = (
-                    [(names.get(token, f"#{token}"), value) for token, value in zip(*each, strict=True)]
-                    for each in (
-                        (scores.above[k].tolist(), scores.z_above[k].tolist()),
-                        (scores.below[k].tolist(), scores.z_below[k].tolist()),
-                    )
-                )
-                yield DirectionReading(row, k, side, written, above, below, float(scores.p_value[k]))
 
 
 def nearer_than_chance(readings: Sequence[DirectionReading], level: float) -> list[DirectionReading]:

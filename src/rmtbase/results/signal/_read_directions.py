@@ -1,0 +1,50 @@
+"""Learned directions of heads and matrices, read as tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from rmtbase.heads.direction_tokens import DirectionReading, direction_tokens, sides_in_stream
+from rmtbase.models import WeightMatrices
+from rmtbase.nulls import Null
+from rmtbase.results.signal._learned_part import learned_part_of
+from rmtbase.results.signal.rows import SignalRow
+
+
+def read_directions(
+    model: WeightMatrices,
+    rows: Iterable[SignalRow],
+    level: float,
+    directions: int,
+    embeddings: WeightMatrices | None = None,
+    names: Mapping[int, str] | None = None,
+    count: int = 5,
+    null: Null | str = "gaussian",
+) -> Iterator[DirectionReading]:
+    """Read the strongest directions of each row as tokens, on every side that lies in the residual stream.
+
+    Args:
+        model: the opened model of the rows.
+        rows: rows from :func:`rmtbase.results.signal.signal_rows`.
+        level: level at which the rows were made.
+        directions: largest number of directions of each row.
+        embeddings: model whose embedding is used; ``model`` if None. For a difference of models, one of the two.
+        names: names of tokens by number; a token without a name is ``#number``.
+        count: number of tokens on each side.
+        null: null with which the rows were made.
+
+    Raises:
+        ParameterError, CheckpointError: as in :func:`rmtbase.heads.direction_tokens.direction_tokens`.
+    """
+    places = {(place.stack, place.layer): layer for layer, place in enumerate(model.layers)}
+    for row in rows:
+        sides = sides_in_stream(row.what)
+        if not sides:
+            continue
+        part = learned_part_of(model, places[row.stack, row.layer], row.what, row.head, level, null)
+        for side, written in sides.items():
+            vectors = (part.left.T if side == "left" else part.right)[:directions]
+            scores = direction_tokens(embeddings or model, vectors, written, count)
+            for k, p_value in enumerate(scores.p_value.tolist()):
+                ends = scores.named(k, names or {})
+                yield DirectionReading(row.stack, row.layer, row.what, row.head, k, side, written, *ends, p_value)
