@@ -39,7 +39,7 @@ def names_of_files():
 def test_demo_writes_its_parts_to_its_folder(tmp_path, monkeypatch, run):
     monkeypatch.setattr("rmtbase.montecarlo.baseline", lambda *_, **__: open_baseline(DATA / "baseline.nc"))
     monkeypatch.setattr("rmtbase.results.scores.score", lambda *_, **__: open_table(DATA / "scores.nc", "scores"))
-    monkeypatch.setattr("rmtbase.results.scores.page._page.render", lambda tree: "<!DOCTYPE html>")
+    monkeypatch.setattr("rmtbase.results.scores.render", lambda *_, **__: "<!DOCTYPE html>")
     ran = run("demo", "-o", tmp_path / "results")
     assert ran.status == 0, ran.err
     assert {path.name for path in (tmp_path / "results").iterdir()} == names_of_files()

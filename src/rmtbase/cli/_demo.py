@@ -55,8 +55,9 @@ def demo(
         table = baseline(site.d_query, site.d_head, sigmas, draws, normalization="none", progress=progress)
         say_written(write_table(table, table_path))
         for revision, (scores, page) in files.items():
+            opened = open_model("demo", revision)
             tree = score(
-                open_model("demo", revision),
+                opened,
                 Table(table_path),
                 matrices="spectra",
                 elements="heads",
@@ -64,7 +65,7 @@ def demo(
                 progress=progress,
             )
             say_written(write_table(tree, scores))
-            say_written(write_bytes(render(tree).encode(), page))
+            say_written(write_bytes(render(tree, model=opened).encode(), page))
             found[revision] = as_json(tree) if JSON.get() else print_report(report(tree), out())
     if JSON.get():
         print_json(found)

@@ -1,1 +1,1 @@
-"""Heads of a model: their factors, spectra and scales, read layer by layer."""
+"""Heads of a model: their factors, spectra and scales, read layer by layer, and their directions as tokens."""

@@ -18,6 +18,8 @@ _READ = {"qk": ("left", "right"), "ov": ("right",), **dict.fromkeys(("query", "k
 _WRITTEN = {"ov": ("left",), "output": ("right",), "attention_output": ("left",), "mlp_out": ("left",)}
 _READ |= dict.fromkeys(("attention_query", "attention_key", "attention_value", "mlp_in", "mlp_gate"), ("right",))
 
+_Tokens = list[tuple[str, float]]  # names with their z
+
 
 class TokenScores(NamedTuple):
     """The tokens whose embeddings lie nearest to directions, the nearest first on each side.
@@ -37,9 +39,7 @@ class TokenScores(NamedTuple):
     z_below: Float[np.ndarray, "direction token"]
     p_value: Float[np.ndarray, " direction"]
 
-    def named(
-        self, direction: int, names: Mapping[int, str]
-    ) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+    def named(self, direction: int, names: Mapping[int, str]) -> tuple[_Tokens, _Tokens]:
         """Return the names of one direction's tokens with their z, on each side; ``#number`` for one without a name."""
         above, below = (
             [(names.get(token, f"#{token}"), z) for token, z in zip(*each, strict=True)]
@@ -138,8 +138,8 @@ class DirectionReading(NamedTuple):
     direction: int
     side: str
     written: bool
-    above: list[tuple[str, float]]
-    below: list[tuple[str, float]]
+    above: _Tokens
+    below: _Tokens
     p_value: float
 
 

@@ -28,6 +28,8 @@ from rmtbase.terminal.options import (
 if TYPE_CHECKING:
     import xarray as xr
 
+    from rmtbase.models import WeightMatrices
+
 
 def score(
     model: ModelArgument,
@@ -109,13 +111,13 @@ def score(
             why=words(why or ""),
             progress=progress,
         )
-    files.finish(tree, partial(as_json, tree), partial(report, tree), partial(_page, tree), fail_if=fail_if)
+    files.finish(tree, partial(as_json, tree), partial(report, tree), partial(_page, tree, opened), fail_if=fail_if)
 
 
-def _page(tree: "xr.DataTree") -> str:
+def _page(tree: "xr.DataTree", model: "WeightMatrices") -> str:
     from rmtbase.results.scores import render
 
-    return render(tree)
+    return render(tree, model=model)
 
 
 COMMAND = score

@@ -189,18 +189,20 @@ class Summary:
             )
         return f"{none} be told from {self.against} {at}.{few}"
 
+    def leading(self) -> list[HeadFinding]:
+        """Return the heads that differ, by decreasing share beyond noise; all by distance if no share is known."""
+        known = (finding for finding in self.findings if not math.isnan(finding.beyond_noise))
+        return sorted(known, key=lambda finding: -finding.beyond_noise) or list(self.findings)
+
     def most(self) -> list[str]:
         """Name the heads that differ most, by their share beyond noise; by distance if no share is known."""
-        if not self.findings:
-            return []
-        known = sorted(
-            (finding for finding in self.findings if not math.isnan(finding.beyond_noise)),
-            key=lambda finding: -finding.beyond_noise,
-        )
+        known = self.leading()
         if not known:
+            return []
+        if math.isnan(known[0].beyond_noise):
             far = "; ".join(
                 f"{one.place} ({SPECTRAL_STATISTICS[one.statistic].long_name}, {one.distance:.1f} standard deviations)"
-                for one in self.findings[:_FIRST]
+                for one in known[:_FIRST]
             )
             return [f"Farthest: {far}. How much cannot be told below rank {LEAST_RANK}."]
         more, flatter = ([one for one in known if (one.beyond_noise > 0) == side] for side in (True, False))

@@ -18,6 +18,7 @@ from rmtbase.drawing.axes import statistic_words
 from rmtbase.drawing.layout import draw_figures, figure_style
 from rmtbase.drawing.svg import inline_svg, page_settings
 from rmtbase.errors import ParameterError
+from rmtbase.models import WeightMatrices
 from rmtbase.nulls import ENTRIES_IN_WORDS
 from rmtbase.report.page import environment, frame
 from rmtbase.results.scores import figures
@@ -34,6 +35,7 @@ from rmtbase.results.scores.page._captions import (
 )
 from rmtbase.results.scores.page._numbers import formula, number, z_text
 from rmtbase.results.scores.page._tables import SCORE_COLUMNS, experts_table, heads_table, matrices_table
+from rmtbase.results.scores.page._tokens import leading_tokens
 from rmtbase.results.scores.summary import (
     draws_of,
     layer_p_value_floors,
@@ -61,7 +63,13 @@ _UNNAMED = {
 }  # names for models without one
 
 
-def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: bool = True) -> str:
+def render(
+    scores: xr.DataTree,
+    *,
+    date: datetime.date | None = None,
+    pictures: bool = True,
+    model: WeightMatrices | None = None,
+) -> str:
     """Render one HTML page that shows which heads differ from the null, how far and by which statistic.
 
     The page opens from disk and needs no network: it contains its styles, script and figures, and a content security
@@ -73,18 +81,22 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
         date: date on the page; if None, the date of the environment's SOURCE_DATE_EPOCH or today.
         pictures: whether to draw the figures, which takes nearly all of the time; without them the page has only its
             text and tables.
+        model: the opened model of these scores, to read as tokens, through its own embedding, the two strongest
+            directions of each of the first three heads that differ. If None, or where the model has no known embedding,
+            the page has no such section; if the embedding is damaged, the page and a warning say so.
 
     Raises:
-        ParameterError: ``scores`` is not a scores tree, or holds invalid values.
+        ParameterError: ``scores`` is not a scores tree, or holds invalid values, or ``model`` is another model.
     """
     require_scores(scores)
     _require_renderable(scores)
     null = _null(scores)
     summary, heads = summarize_scores(scores), scores["heads"].to_dataset()
     why = summarize_why(scores)
+    tokens = None if model is None else leading_tokens(scores, summary, model)
     caption = captions(scores, " ".join(summary.by_statistic()))
-    model = shown(scores.attrs["model"])
-    name = _UNNAMED.get(model, model)
+    said = shown(scores.attrs["model"])
+    name = _UNNAMED.get(said, said)
     svgs = _svgs(scores, caption) if pictures else {}
     matrices = scores["matrices"].to_dataset() if "matrices" in scores.children else None
     experts = scores["experts"].to_dataset() if "experts" in scores.children else None
@@ -95,7 +107,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
         .get_template("page.html")
         .render(
             attrs=scores.attrs,
-            sections=_sections(pictures, matrices is not None, experts is not None, further),
+            sections=_sections(tokens is not None, pictures, matrices is not None, experts is not None, further),
             shape=_shape(scores),
             circuits=further,
             summary=summary,
@@ -103,7 +115,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
             lead=opening(scores, summary, name),
             answer=" ".join([summary.verdict(), *summary.most()]),
             sentences=[*summary.details(), *summary.reasons()],
-            caveats=_caveats(scores, why is not None),
+            caveats=_caveats(scores, why is not None, tokens is not None),
             notes=json.loads(scores.attrs.get("notes", "[]")),
             not_testable=[f"{one.place}: {one.reason}" for one in summary.not_testable],
             captions=caption,
@@ -114,6 +126,7 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
             experts=None if experts is None else experts_table(experts, summary.level, "excess_kurtosis"),
             elements=summarize_elements(scores),
             why=why,
+            tokens=tokens,
             tests=TESTS,
             law=str(scores.attrs.get("initialization", "normal")).replace("_", " "),
             with_spectra=matrices is not None and "marchenko_pastur_distance" in matrices,
@@ -124,8 +137,9 @@ def render(scores: xr.DataTree, *, date: datetime.date | None = None, pictures: 
     )
 
 
-def _caveats(scores: xr.DataTree, asked: bool) -> list[str]:
+def _caveats(scores: xr.DataTree, asked: bool, read: bool) -> list[str]:
     """List what the finding does not show, and which command asks further."""
+    what = "what those of further heads read and write," if read else "what they read,"
     law = ENTRIES_IN_WORDS[null_entries(scores.attrs)]
     named = "" if scores.attrs["null_method"] == "resampled" else f" The null assumes {law} entries before training."
     return [
@@ -134,7 +148,7 @@ def _caveats(scores: xr.DataTree, asked: bool) -> list[str]:
         "p and q say how sure a difference is, not how large. A head that does not differ may still have learned "
         f"something: not rejecting is no evidence.{named}",
         *([] if asked else ["Why heads differ was not asked; rmtbase score --why all asks it."]),
-        "How many directions a head has learned, and what they read, is asked by rmtbase signal --directions 2.",
+        f"How many directions a head has learned, and {what} is asked by rmtbase signal --directions 2.",
     ]
 
 
@@ -230,10 +244,15 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _sections(
-    with_pictures: bool, with_matrices: bool, with_experts: bool, circuits: Sequence[Mapping[str, Any]]
+    with_tokens: bool,
+    with_pictures: bool,
+    with_matrices: bool,
+    with_experts: bool,
+    circuits: Sequence[Mapping[str, Any]],
 ) -> dict[str, str]:
     return {
         "finding": "Which heads, and how much",
+        **({"tokens": "What the first heads read"} if with_tokens else {}),
         "tests": "How sure is it",
         **({"figures": "Heads in pictures"} if with_pictures else {}),
         "heads": "All heads",
