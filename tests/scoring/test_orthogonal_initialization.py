@@ -21,6 +21,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.stored_rows import stored_rows
 from rmtbase.linalg import reproducible_jax
 from rmtbase.models import open_model
+from rmtbase.results.scores._null_words import compared
 from rmtbase.tables import CIRCUITS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
@@ -59,6 +60,7 @@ def test_orthonormal_rows_leave_nothing_to_test(shape, dtype):
     """Square and wide stored matrices: all singular values of W_QK are equal, whatever its scale, to rounding."""
     w_q, w_k = (gain * drawn(*shape, seed=seed, dtype=dtype) for gain, seed in ((0.3, 1), (5.0, 2)))
     tree = score(w_q, w_k, circuits=("query",), matrices="spectra")
+    assert compared(tree).endswith("against the law of random heads with orthogonal entries")
     for heads in (tree["heads"], tree["circuits/query/heads"]):
         assert np.isfinite(heads["observed"].values).all()
         assert all("orthonormal rows fix its spectrum" in reason for reason in heads["reason"].values.flat)

@@ -11,8 +11,9 @@ import xarray as xr
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.scores._element_summary import ElementsSummary, summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
+from rmtbase.results.scores._null_words import compared
 from rmtbase.results.scores._why import WhySummary, summarize_why
-from rmtbase.results.scores.summary import HeadFinding, Summary, compared, head_records, summarize_scores
+from rmtbase.results.scores.summary import HeadFinding, Summary, head_records, summarize_scores
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import CIRCUITS, not_testable_json, plural
 

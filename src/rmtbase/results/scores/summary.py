@@ -13,10 +13,11 @@ import xarray as xr
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
-from rmtbase.nulls import ENTRIES_IN_WORDS, distance_from_moments
+from rmtbase.nulls import distance_from_moments
 from rmtbase.parameters import require_p_values
 from rmtbase.results.scores._beyond_noise import LEAST_RANK
 from rmtbase.results.scores._heads import require_scores
+from rmtbase.results.scores._null_words import null_noun
 from rmtbase.shown import in_one_line, percent
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import (
@@ -29,7 +30,6 @@ from rmtbase.tables import (
     not_testable_words,
     plural,
     recorded,
-    shapes_of,
 )
 
 FALSE_DISCOVERY_RATE = 0.05
@@ -347,53 +347,10 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
         noun=noun,
         not_testable=tuple(left_out),
         fewest=_fewest(omnibus, floors, level),
-        against=_COPIES.get(str(tree.attrs["null"]).partition(":")[0], f"random {noun}s"),
+        against=null_noun(tree.attrs, noun),
         symbol=circuit_of(tree.attrs).symbol,
         kinds=kinds,
     )
-
-
-def draws_of(scores: xr.DataTree) -> list[int]:
-    """Return the smallest and the largest number of null draws over all shapes, or their common number."""
-    null = scores["null"].to_dataset()
-    each = null["null_draws"].values.tolist() if "null_draws" in null else [int(scores.attrs["null_draws"])]
-    return sorted({min(each), max(each)})
-
-
-def null_entries(attrs: Mapping[Any, Any]) -> str:
-    """Return the law of elements under a file's null, one of :data:`rmtbase.parameters.INITIALIZATIONS`."""
-    said = str(attrs["null"])
-    return next((name for name, words in ENTRIES_IN_WORDS.items() if f"i.i.d. {words} " in said), "normal")
-
-
-_COPIES = {
-    "signs": "copies of themselves with random signs",
-    "axes": "copies of themselves with axes in random order",
-}
-_RESAMPLED = {
-    "signs": "{} copies of each head with random signs",
-    "axes": "{} copies of each head whose query axes meet its key axes at random",
-}
-
-
-def compared(tree: xr.DataTree) -> str:
-    """Say in one line which heads were compared with what."""
-    attributes, shapes = tree.attrs, shapes_of(tree)
-    n_heads = int(heads_present(tree["heads"].to_dataset()).sum())
-    (width, rank, other), *more = shapes
-    shape = f"{rank} × {width}" + (f" and {rank} × {other}" if other != width else "")
-    sizes = "of several shapes" if more else f"W_Q and W_K {shape}"
-    entries = null_entries(attributes).replace("_", " ")
-    resampling = str(attributes["null"]).partition(":")[0]
-    draws = " to ".join(f"{number:,}" for number in draws_of(tree))
-    if attributes["null_method"] == "analytic":
-        against = f"the law of random heads with {entries} entries"
-    elif resampling in _RESAMPLED:
-        against = _RESAMPLED[resampling].format(draws)
-    else:
-        with_what = "the kurtosis of each head's own" if resampling == "kurtosis" else entries
-        against = f"{draws} random heads with {with_what} entries"
-    return f"{n_heads} {plural(n_heads, 'head')} ({sizes}) against {against}"
 
 
 def _shares(findings: Sequence[HeadFinding]) -> str:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import xarray as xr
 
-from rmtbase.results.scores.summary import Summary, draws_of, null_entries
-from rmtbase.tables import Circuit, heads_present, shapes_of
+from rmtbase.results.scores._null_words import compared_plainly
+from rmtbase.results.scores.summary import Summary
+from rmtbase.tables import Circuit
 
 
 class Caption(NamedTuple):
@@ -206,40 +207,9 @@ def circuit_words(circuit: Circuit) -> tuple[str, str]:
     return title, f"shows {says}, long before it can be seen in a product of two matrices."
 
 
-_WEIGHTS = {
-    "normal": "independent, normally distributed numbers as large as its own",
-    "uniform": "independent, uniformly distributed numbers as large as its own",
-    "truncated_normal": "independent, normally distributed numbers as large as its own, none beyond two standard "
-    "deviations",
-    "kurtosis": "independent numbers as large as its own, with tails as heavy",
-    "orthogonal": "rows of a matrix of random orthonormal rows or columns, as large as its own",
-}
-
-
 def opening(scores: xr.DataTree, summary: Summary, name: str) -> str:
     """Write a sentence or two for a reader without statistics: the comparison, and how sure its result is."""
-    attrs = scores.attrs
-    shapes = shapes_of(scores)
-    shape = "of its own shape"
-    if len(shapes) == 1:
-        named = f"d_model {attrs['d_model']}" if "d_model" in attrs else "d_query {}, d_key {}".format(*shapes[0][::2])
-        shape = f"of the same shape ({named}, d_head {shapes[0][1]})"
-    draws = " to ".join(f"{number:,}".replace(",", " ") for number in draws_of(scores))
-    resampling = str(attrs["null"]).partition(":")[0]
-    weights = _WEIGHTS.get(resampling) or _WEIGHTS[null_entries(attrs)]
-    others = {
-        "analytic": f"what is known by theory of random heads {shape}, whose weights are {weights}: of heads that have "
-        "learned nothing",
-        "signs": f"{draws} copies of itself whose weights were given random signs: each as large as it was, without "
-        "any direction that training gave them",
-        "axes": f"{draws} copies of itself whose query axes meet the key axes in random order and sign: the same two "
-        "matrices, without any relation that training gave them",
-    }
-    independent = f"{draws} random heads {shape}, whose weights are {weights}: heads that have learned nothing"
-    method = attrs["null_method"]
-    against = others[resampling if method == "resampled" else method] if method != "simulated" else independent
-    one = int(heads_present(scores["heads"].to_dataset()).sum()) == 1
-    compared = f"{'The' if one else 'Each'} attention head of {name} was compared with {against}."
+    compared = compared_plainly(scores, name)
     if not summary.findings:
         return compared
     return f"{compared} At most {summary.level:.0%} of the heads that differ are expected to differ by chance."

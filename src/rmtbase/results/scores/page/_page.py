@@ -24,6 +24,13 @@ from rmtbase.report.page import environment, frame
 from rmtbase.results.scores import figures
 from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of, require_scores
+from rmtbase.results.scores._null_words import (
+    RESAMPLINGS,
+    draws_in_words,
+    factor_shapes,
+    null_entries,
+    resampling_of,
+)
 from rmtbase.results.scores._why import TESTS, summarize_why
 from rmtbase.results.scores.figures._scores import MAIN_STATISTICS
 from rmtbase.results.scores.page._captions import (
@@ -36,12 +43,7 @@ from rmtbase.results.scores.page._captions import (
 from rmtbase.results.scores.page._numbers import formula, number, z_text
 from rmtbase.results.scores.page._tables import SCORE_COLUMNS, experts_table, heads_table, matrices_table
 from rmtbase.results.scores.page._tokens import leading_tokens
-from rmtbase.results.scores.summary import (
-    draws_of,
-    layer_p_value_floors,
-    null_entries,
-    summarize_scores,
-)
+from rmtbase.results.scores.summary import layer_p_value_floors, summarize_scores
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import CIRCUITS, layer_stacks, shapes_of
@@ -49,7 +51,6 @@ from rmtbase.tables import CIRCUITS, layer_stacks, shapes_of
 _NUMBERS = ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head", "null_draws", "edge_level")
 _TEXTS = ("model", "revision", "family", "null", "table", "rmtbase_version", "schema_version", "warnings", "provenance")
 _NULL_METHODS = ("analytic", "simulated", "resampled")  # for each a template null_*.html
-_RESAMPLINGS = ("signs", "axes")
 _FACTORS = {
     "kurtosis": "Gaussian factors, moved to first order by the kurtosis of each head's own elements",
     "orthogonal": "rows of orthogonal matrices",
@@ -140,7 +141,7 @@ def render(
 def _caveats(scores: xr.DataTree, asked: bool, read: bool) -> list[str]:
     """List what the finding does not show, and which command asks further."""
     what = "what those of further heads read and write," if read else "what they read,"
-    law = ENTRIES_IN_WORDS[null_entries(scores.attrs)]
+    law = ENTRIES_IN_WORDS.get(null_entries(scores.attrs), "independent")
     named = "" if scores.attrs["null_method"] == "resampled" else f" The null assumes {law} entries before training."
     return [
         "A share beyond noise says how strong a head's structure is, not how much the model needs the head. Weak "
@@ -203,7 +204,7 @@ def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict
         "sentences": [*summary.details(), *summary.reasons()],
         "table": heads_table(tree, summary.level, MAIN_STATISTICS[0], MAIN_STATISTICS),
         "null": tree.attrs["null"],
-        "draws": " to ".join(map(str, draws_of(tree))),
+        "draws": draws_in_words(tree),
         "source": tree.attrs["table"],
     }
 
@@ -266,22 +267,19 @@ def _sections(
 def _null(scores: xr.DataTree) -> dict[str, Any]:
     """Return the variables about the null that the templates use."""
     attrs = scores.attrs
-    method, resampling = attrs.get("null_method"), str(attrs["null"]).partition(":")[0]
-    if method not in _NULL_METHODS or (method == "resampled" and resampling not in _RESAMPLINGS):
+    method, resampling = attrs.get("null_method"), resampling_of(attrs)
+    if method not in _NULL_METHODS or (method == "resampled" and resampling not in RESAMPLINGS):
         raise ParameterError(
-            "null", attrs["null"], f"one of {', '.join(_NULL_METHODS)}; resampled by {' or '.join(_RESAMPLINGS)}"
+            "null", attrs["null"], f"one of {', '.join(_NULL_METHODS)}; resampled by {' or '.join(RESAMPLINGS)}"
         )
-    analytic = method == "analytic"
+    analytic, entries = method == "analytic", null_entries(attrs)
     return {
         "null_method": method,
         "resampling": resampling,
-        "factors": _FACTORS.get(resampling) or f"{ENTRIES_IN_WORDS[null_entries(attrs)]} factors",
-        "draws": " to ".join(map(str, draws_of(scores))),
+        "factors": _FACTORS.get(entries) or f"{ENTRIES_IN_WORDS[entries]} factors",
+        "draws": draws_in_words(scores),
         "floors": sorted(set(layer_p_value_floors(scores)[0].tolist())),
-        "shapes": [
-            f"{rank} × {left}" + (f" and {rank} × {right}" if left != right else "")
-            for left, rank, right in shapes_of(scores)
-        ],
+        "shapes": [factor_shapes(dims) for dims in shapes_of(scores)],
         "lower_edge_known": not analytic or bool((scores["null"].to_dataset()["edge_quantile_lower"] != 0.0).any()),
         "accuracies": _accuracies(attrs["provenance"]) if analytic else {},
     }
