@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rmtbase.heads.direction_tokens import DirectionReading
     from rmtbase.models import Difference, Model, WeightMatrices
     from rmtbase.nulls import Null
-    from rmtbase.results.signal.rows import GroupRow, SignalRow
+    from rmtbase.results.signal.rows import GroupRow, SignalRow, SignalSummary
 
 _LISTED = 12
 """Largest number of spectra, and of groups, that get a line of their own."""
@@ -58,25 +58,27 @@ def decisions(tree: xr.DataTree, model: Model | Difference, form: str) -> Iterat
 
 def report(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None) -> Iterator[Item]:
     """Print what each circuit and component has learned, the strongest spectra, the groups, and the tokens read."""
-    from rmtbase.results.signal.rows import signal_groups, signal_rows
+    from rmtbase.results.signal.rows import signal_groups, signal_rows, summarize_signal
 
     level, rows, groups = float(tree.attrs["level"]), signal_rows(tree), signal_groups(tree)
-    strongest = _strongest_rows(rows)
+    strongest, summaries = _strongest_rows(rows), summarize_signal(rows)
     yield Heading.of_model(tree.attrs)
-    yield from _answer(rows, strongest, level)
+    yield from _answer(rows, summaries, strongest, level)
     if readings is not None:
         yield from _reading_items(readings, level)
     if any(row.tails for row in rows):
         yield from _tail_items(rows, level)
     yield DETAILS
-    yield from _row_items(rows, strongest, level)
+    yield from _row_items(rows, summaries, strongest, level)
     if groups:
         yield from _group_items(rows, groups, level)
 
 
-def _answer(rows: Sequence[SignalRow], strongest: Sequence[SignalRow], level: float) -> Iterator[Item]:
+def _answer(
+    rows: Sequence[SignalRow], summaries: Sequence[SignalSummary], strongest: Sequence[SignalRow], level: float
+) -> Iterator[Item]:
     """Say in how many spectra something was learned, where most and how much, and how many directions."""
-    from rmtbase.results.signal.rows import signal_headline, summarize_signal
+    from rmtbase.results.signal.rows import signal_headline
 
     yield signal_headline(rows, level)
     if strongest:
@@ -85,7 +87,7 @@ def _answer(rows: Sequence[SignalRow], strongest: Sequence[SignalRow], level: fl
             for row in strongest[:_FIRST]
         )
         yield f"Largest learned share of the squared norm: {first}."
-    medians = [f"{one.what} {_count(one.median)}" for one in summarize_signal(rows) if one.testable]
+    medians = [f"{one.what} {_count(one.median)}" for one in summaries if one.testable]
     if medians:
         yield f"Median number of directions: {', '.join(medians)}; noise has none with probability {1 - level:.0%}."
     brackets = any(row.numbers["noise_floor"] == 0 for row in strongest[:_FIRST])
@@ -93,10 +95,10 @@ def _answer(rows: Sequence[SignalRow], strongest: Sequence[SignalRow], level: fl
         yield "In brackets: the other eigenvalues do not look like noise, which makes the number uncertain."
 
 
-def _row_items(rows: Sequence[SignalRow], strongest: Sequence[SignalRow], level: float) -> Iterator[Item]:
+def _row_items(
+    rows: Sequence[SignalRow], summaries: Sequence[SignalSummary], strongest: Sequence[SignalRow], level: float
+) -> Iterator[Item]:
     """Print a line for each circuit and component, then the spectra in which the most was learned."""
-    from rmtbase.results.signal.rows import summarize_signal
-
     known = [row for row in rows if not math.isnan(row.numbers["n_directions"])]
     learned = [row for row in known if row.directions]
     if any(row.testable for row in rows):
@@ -117,7 +119,7 @@ def _row_items(rows: Sequence[SignalRow], strongest: Sequence[SignalRow], level:
             UNTESTED if math.isnan(one.share) else f"{100 * one.share:.1f} %",
             _count(one.no_floor),
         )
-        for one in summarize_signal(rows)
+        for one in summaries
     ]
     yield Rows(columns, texts)
     if strongest:
