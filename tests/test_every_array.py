@@ -17,7 +17,7 @@ from rmtbase import laws, linalg, nulls, statistics
 from rmtbase.errors import ParameterError, RmtbaseError
 from rmtbase.results.depth import effective_depth
 from rmtbase.results.scores import share_beyond_noise
-from rmtbase.results.scores.summary import at_p_value_floor
+from rmtbase.results.scores._distance import at_p_value_floor
 from rmtbase.results.signal import heavy_tails, learned_part, spectral_signal
 
 P = (0.25, 0.5)

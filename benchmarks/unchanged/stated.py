@@ -77,7 +77,7 @@ _FOLDERS: dict[tuple[str, str], str] = {
     ("scoring", "results.scores._read_matrices"): ("LAYERS"),
     ("scoring", "results.scores.measure"): ("MatrixMode"),
     ("scoring", "results.scores._why"): ("LEVEL QUESTIONS TESTS WhySummary summarize_why verdict"),
-    ("scoring", "results.scores.summary"): (
+    ("scoring", "results.scores._distance"): (
         "at_p_value_floor farthest_distance layer_p_value_floors p_value_floors signed_distance"
     ),
     ("scoring", "results.scores._scores_tree"): ("attention_class"),

@@ -17,12 +17,12 @@ from rmtbase.nulls import Table
 from rmtbase.results.baseline.figures._baseline_panels import eigenvalues_by_rank, element_laws, spectral_densities
 from rmtbase.results.figures import figures
 from rmtbase.results.scores import summarize_scores
+from rmtbase.results.scores._distance import farthest_distance
 from rmtbase.results.scores.figures._eigenvalues import ordered_eigenvalues
 from rmtbase.results.scores.figures._flagged_by_statistic import flagged_by_statistic
 from rmtbase.results.scores.figures._heatmaps import matrix_z_heatmap, omnibus_heatmap, z_heatmap
 from rmtbase.results.scores.figures._p_value_qq import p_value_qq
 from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
-from rmtbase.results.scores.summary import farthest_distance
 
 OF_SCORES = [
     *(null_spectrum, ordered_eigenvalues, statistic_by_layer, z_heatmap, matrix_z_heatmap, p_value_qq),

@@ -12,8 +12,8 @@ from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
+from rmtbase.results.scores._distance import signed_distance
 from rmtbase.results.scores._heads import require_scores
-from rmtbase.results.scores.summary import signed_distance
 from rmtbase.shown import in_one_line, shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of

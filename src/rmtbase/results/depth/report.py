@@ -125,7 +125,7 @@ def _layer(row: dict[str, Any]) -> str:
 
 def _cells(row: dict[str, Any], floor: float) -> tuple[str, ...]:
     """Format the cells of a fit; a p-value at its floor is only a bound."""
-    from rmtbase.results.scores.summary import at_p_value_floor
+    from rmtbase.results.scores._distance import at_p_value_floor
 
     if row["effective_depth"] is None:
         return (*(UNTESTED,) * 6, "not testable")

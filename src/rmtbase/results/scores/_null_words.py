@@ -1,4 +1,4 @@
-"""What heads were compared with, in words: in a heading, in the opening of a page, and as a noun."""
+"""Words for what heads were compared with: in a heading, in the opening of a page, and as a noun."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def null_entries(attrs: Mapping[Any, Any]) -> str:
 
 
 def draws_in_words(tree: xr.DataTree, thousands: str = "") -> str:
-    """Give the smallest and the largest number of null draws over all shapes, or their common number."""
+    """Format the smallest and the largest number of null draws over all shapes, or their common number."""
     null = tree["null"].to_dataset()
     each = null["null_draws"].values.tolist() if "null_draws" in null else [int(tree.attrs["null_draws"])]
     return " to ".join(f"{number:,}".replace(",", thousands) for number in sorted({min(each), max(each)}))

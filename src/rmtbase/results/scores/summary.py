@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Bool, Float
-from numpy.typing import ArrayLike
+from jaxtyping import Float
 
-from rmtbase.nulls import distance_from_moments
-from rmtbase.parameters import require_p_values
 from rmtbase.results.scores._beyond_noise import LEAST_RANK
+from rmtbase.results.scores._distance import at_p_value_floor, farthest_distance, layer_p_value_floors
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.scores._null_words import null_noun
 from rmtbase.shown import in_one_line, percent
@@ -298,8 +296,8 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     distance = np.abs(farthest_distance(heads))
     numbers, stacks, noun = layer_numbers(heads), layer_stacks(heads), circuit_of(tree.attrs).noun
     left_out = _not_testable(heads, noun, floors, level)
-    findings = []
-    for layer, head in zip(*np.nonzero(omnibus < level), strict=True):
+    findings, differs = [], omnibus < level
+    for layer, head in np.argwhere(differs).tolist():
         k = names.index(str(heads["farthest_statistic"].values[layer, head]))
         findings.append(
             HeadFinding(
@@ -321,13 +319,12 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
                 float(heads["beyond_noise"].values[layer, head]),
             )
         )
-    omnibus_found = omnibus < level
     kinds = {}
     for name, sign, words in KINDS:
         if name in names:
             of_one = heads.sel(statistic=name).transpose("layer", "head", ...)
             here = (of_one["q_value"].values < level) & (sign * of_one["z_score"].values > 0)
-            kinds[words] = int((omnibus_found & here).sum())
+            kinds[words] = int((differs & here).sum())
     findings.sort(key=lambda finding: (finding.omnibus_q_value, -finding.distance))
     q_value = heads["q_value"].transpose("statistic", ...).values.reshape(len(names), -1)
     known = [np.isfinite(q) for q in q_value]
@@ -417,78 +414,3 @@ def _fewest(omnibus: Float[np.ndarray, "layer head"], floors: Float[np.ndarray, 
     if not tested.any():
         return 1
     return int(np.isfinite(omnibus).sum() * floors[tested].min() / level * (1 + 1e-9)) + 1
-
-
-def p_value_floors(attributes: Mapping[Any, Any]) -> tuple[float, float]:
-    """Return the smallest p-value that a file's null can give, for one statistic and for the omnibus test.
-
-    These are 2 / (n + 1) and 1 / (n + 1) for n draws, the smallest p-value of an analytic null, or 0 if the file does
-    not record them.
-    """
-    if attributes.get("null_method") == "analytic":
-        floor = float(attributes.get("p_value_floor", 0.0))
-        return floor, floor
-    draws = attributes.get("null_draws")
-    return (0.0, 0.0) if draws is None else (2 / (int(draws) + 1), 1 / (int(draws) + 1))
-
-
-def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"], Float[np.ndarray, " layer"]]:
-    """Return the :func:`p_value_floors` of each layer's heads; each shape of heads has its own null."""
-    null = tree["null"].to_dataset()
-    n_layers = tree["heads"].sizes.get("layer", 1)
-    if "layer_shape" not in null:
-        single, joint = p_value_floors(tree.attrs)
-        return np.full(n_layers, single), np.full(n_layers, joint)
-    method = {"null_method": str(tree.attrs["null_method"])}
-    each = zip(null["null_draws"].values.tolist(), null["p_value_floor"].values.tolist(), strict=True)
-    of_shape = [p_value_floors(method | {"null_draws": draws, "p_value_floor": floor}) for draws, floor in each]
-    single, joint = np.array(of_shape)[null["layer_shape"].values].T
-    return single, joint
-
-
-def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: ArrayLike) -> Bool[np.ndarray, "..."]:
-    """Mark the p-values that equal the floor, and so are only bounds.
-
-    Args:
-        p_value: p-values, in any shape.
-        floor: smallest p-value that n null draws can give, 2 / (n + 1); a number, or an array that broadcasts.
-
-    Returns:
-        True where a p-value equals its floor, in the broadcast shape.
-
-    Raises:
-        ParameterError: p-values outside [0, 1]. NaN means that no test was made, and is not a floor.
-    """
-    return require_p_values("p_value", p_value) <= np.asarray(floor) * (1 + 1e-9)
-
-
-def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
-    """Return z of each statistic, or of its logarithm if it is positive and unbounded, as the measure of distance.
-
-    If the null has no standard deviation, z is the normal quantile of the p-value.
-
-    Args:
-        scores: dataset with z_score, observed, null_mean and null_std; the distances have their shape.
-    """
-    parts = (scores[name] for name in ("z_score", "observed", "null_mean", "null_std"))
-    of_log = scores["statistic"].isin([name for name, one in SPECTRAL_STATISTICS.items() if one.on_log_scale])
-    z, value, mean, std, on_log_scale = (part.values for part in xr.broadcast(*parts, of_log))
-    distance = z.astype(float)
-    mine = on_log_scale & (std > 0)
-    distance[mine] = np.sign(z[mine]) * distance_from_moments(True, value[mine], mean[mine], std[mine])
-    return distance
-
-
-def farthest_distance(heads: xr.Dataset) -> Float[np.ndarray, "layer head"]:
-    """Return the :func:`signed_distance` of each head's farthest statistic; NaN if a head was not scored."""
-    ordered = heads.transpose("layer", "head", "statistic", ...)
-    return _of_farthest(ordered, signed_distance(ordered))
-
-
-def _of_farthest(
-    heads: xr.Dataset, values: Float[np.ndarray, "layer head statistic"]
-) -> Float[np.ndarray, "layer head"]:
-    names = heads["statistic"].values.tolist()
-    # An unscored head has no farthest statistic; all its values are NaN, so any index will do.
-    place = np.array([[names.index(name) if name else 0 for name in row] for row in heads["farthest_statistic"].values])
-    return np.take_along_axis(values, place[..., None], axis=-1)[..., 0]

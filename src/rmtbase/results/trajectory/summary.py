@@ -10,7 +10,8 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.results.scores.summary import farthest_distance, summarize_scores
+from rmtbase.results.scores._distance import farthest_distance
+from rmtbase.results.scores.summary import summarize_scores
 from rmtbase.results.trajectory._alarm import alarm_sentence
 from rmtbase.results.trajectory._attributes import failures
 from rmtbase.results.trajectory.schema import FOR_GOOD, STEP, scores_at

@@ -20,7 +20,7 @@ from rmtbase.drawing.null_curves import case_title, chain_title
 from rmtbase.drawing.scales import log_axis, prefer_log
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
-from rmtbase.results.scores.summary import farthest_distance
+from rmtbase.results.scores._distance import farthest_distance
 from rmtbase.tables import circuit_of, heads_present, layer_names, shapes_of
 
 BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))

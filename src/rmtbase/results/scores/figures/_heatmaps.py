@@ -23,7 +23,7 @@ from rmtbase.drawing.groups import heads_of, matrices_of, require_statistic
 from rmtbase.drawing.heatmaps import draw_layers, finished_map
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
-from rmtbase.results.scores.summary import signed_distance
+from rmtbase.results.scores._distance import signed_distance
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, heads_present, matrices_present
 

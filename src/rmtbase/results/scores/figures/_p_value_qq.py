@@ -15,7 +15,7 @@ from rmtbase.drawing.axes import MARKERS, counted, finished, literal, noun_of, r
 from rmtbase.drawing.groups import heads_of, require_statistic
 from rmtbase.drawing.not_testable import NOT_TESTABLE
 from rmtbase.drawing.theme import Theme
-from rmtbase.results.scores.summary import layer_p_value_floors, p_value_floors
+from rmtbase.results.scores._distance import layer_p_value_floors, p_value_floors
 from rmtbase.tables import heads_present
 
 OMNIBUS = "omnibus"

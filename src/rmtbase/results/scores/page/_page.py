@@ -22,6 +22,7 @@ from rmtbase.models import WeightMatrices
 from rmtbase.nulls import ENTRIES_IN_WORDS
 from rmtbase.report.page import environment, frame
 from rmtbase.results.scores import figures
+from rmtbase.results.scores._distance import layer_p_value_floors
 from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of, require_scores
 from rmtbase.results.scores._null_words import (
@@ -43,7 +44,7 @@ from rmtbase.results.scores.page._captions import (
 from rmtbase.results.scores.page._numbers import formula, number, z_text
 from rmtbase.results.scores.page._tables import SCORE_COLUMNS, experts_table, heads_table, matrices_table
 from rmtbase.results.scores.page._tokens import leading_tokens
-from rmtbase.results.scores.summary import layer_p_value_floors, summarize_scores
+from rmtbase.results.scores.summary import summarize_scores
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import CIRCUITS, layer_stacks, shapes_of

@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from rmtbase.drawing.color_scales import Z_LEVELS
+from rmtbase.results.scores._distance import at_p_value_floor, farthest_distance, layer_p_value_floors, signed_distance
 from rmtbase.results.scores._matrices import matrix_p_value_floors
 from rmtbase.results.scores.page._numbers import mean_and_std, number, z_text
-from rmtbase.results.scores.summary import at_p_value_floor, farthest_distance, layer_p_value_floors, signed_distance
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import Circuit, circuit_of, heads_present, layer_numbers, layer_stacks, matrices_present, shapes_of
