@@ -206,6 +206,8 @@ def sentence_has_value_conditions_and_keys(constant):
     assert cited == [*constant.references, "rmtbase"], constant.name
     assert set(cited) == set(re.findall(r"^@\w+\{([^,]+),", constant.bibtex(), re.MULTILINE)), constant.name
     assert not re.search(r"(?<!\\)[%&#]", tex), tex
+    formulas = re.findall(r"\$([^$]*)\$", tex)
+    assert all(one.count("(") == one.count(")") for one in formulas), tex  # none is cut in two
 
 
 def test_what_is_called_an_eigenvalue_is_one_of_the_matrix_that_is_named():

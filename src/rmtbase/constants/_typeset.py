@@ -39,7 +39,8 @@ _COMMANDS = {sign: rf"\{command} " for command, sign in _LETTERS.items()} | {"�
 _SCRIPTS = {raised: sign for sign, raised in _RAISED.items()} | {"ᵀ": r"\top", "†": r"\dagger"}
 _PROSE = {"%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "_": r"\_", "–": "--", "“": "``", "”": "''"}
 
-_WORD = re.compile(r"(\(?)(.*?)([,.;:)]*)$", re.DOTALL)
+_CLOSING = ",.;:)"
+_JOINS = "/^_²⁰¹³⁴⁵⁶⁷⁸⁹ᵀ†("  # after a bracket: it is part of a formula
 _SIGNS = re.escape("".join(_COMMANDS) + "".join(_SCRIPTS))
 _IS_MATH = re.compile(
     rf".*[{_SIGNS}√_^=|<>/].*"  # letters and signs
@@ -50,14 +51,52 @@ _PLAIN_LIMITS = range(-3, 6)  # powers of ten of numbers that are written out
 
 def prose_as_latex(text: str) -> str:
     """Convert text to LaTeX, with words that have Greek letters, indices, signs or digits set as mathematics."""
-    words = (_word_as_latex(*match.groups()) for match in map(_WORD.match, text.split(" ")) if match)
-    return " ".join(words).replace("$ $", " ")
+    return " ".join(map(_word_as_latex, _words(text))).replace("$ $", " ")
 
 
-def _word_as_latex(opening: str, word: str, closing: str) -> str:
-    if _IS_MATH.fullmatch(word):
-        return f"{opening}${mathematics_as_latex(word)}${closing}"
-    return opening + "".join(_PROSE.get(sign, sign) for sign in word) + closing
+def _words(text: str) -> list[str]:
+    """Split text at spaces, but not inside the brackets of a formula, as in N(0, σ²) or (λ − λ₊)/δ₊."""
+    words, start = [], 0
+    for space in re.finditer(" |$", text):
+        opened = _open_brackets(text[start : space.start()])
+        if space.start() == len(text) or not any(_of_formula(text, start + at) for at in opened):
+            words.append(text[start : space.start()])
+            start = space.end()
+    return words
+
+
+def _open_brackets(word: str) -> list[int]:
+    """Positions of the brackets that a word opens and does not close."""
+    opened: list[int] = []
+    for at, sign in enumerate(word):
+        if sign == "(":
+            opened.append(at)
+        elif sign == ")" and opened:
+            opened.pop()
+    return opened
+
+
+def _of_formula(text: str, at: int) -> bool:
+    """Return True if an opening bracket follows a letter or sign, or its closing one precedes a sign."""
+    if at > 0 and text[at - 1] not in " (":
+        return True
+    depth = 0
+    for end in range(at, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[end], 0)
+        if depth == 0:
+            return text[end + 1 : end + 2] != "" and text[end + 1] in _JOINS
+    return False
+
+
+def _word_as_latex(word: str) -> str:
+    opening = "(" if word.startswith("(") and not _of_formula(word, 0) else ""
+    body = word[len(opening) :]
+    while body and body[-1] in _CLOSING and not (body[-1] == ")" and body.count("(") == body.count(")")):
+        body = body[:-1]
+    closing = word[len(opening) + len(body) :]
+    if _IS_MATH.fullmatch(body):
+        return f"{opening}${mathematics_as_latex(body)}${closing}"
+    return opening + "".join(_PROSE.get(sign, sign) for sign in body) + closing
 
 
 def mathematics_as_latex(text: str) -> str:
