@@ -15,6 +15,7 @@ from rmtbase.results.comparison import Training, compare, scale_law, shape_drift
 from rmtbase.results.comparison._common_origin import common_origin
 from rmtbase.results.comparison._groups import compare_groups
 from rmtbase.results.comparison._two_models import compare_two
+from rmtbase.results.comparison.report import report
 from rmtbase.results.comparison.summary import summarize_comparison
 from rmtbase.tables import export, write_table
 
@@ -68,6 +69,23 @@ def test_a_comparison_says_so_in_words(comparison):
     for said in ("a and b: duplicates", "a and d: their heads differ", "x (2) against y (2): so few models", "CV ",
                  "λ against √(η/λ_wd)", "is built in by what they share before training"):  # fmt: skip
         assert said in lines
+
+
+def test_published_shapes_stand_beside_the_models_with_their_source(comparison):
+    # The paper prints ranges of them: 1.2 and 4.3, to two decimals.
+    shapes = comparison["published"].to_dataset()["shape"]
+    for component, models, low, high in (
+        ("attention_query_key_value", "Pythia", 1.05, 1.18),
+        *((name, "OLMo", 0.76, 0.99) for name in ("attention_query", "attention_key")),
+        *((name, ("LLaMA", "Mistral", "Qwen"), 1.10, 1.16) for name in ("attention_query", "attention_key")),
+    ):
+        of = [one for one in shapes["published_model"].values if one.startswith(models)]
+        found = shapes.sel(component=component, published_model=of).values
+        assert low - 0.005 <= found.min() and found.max() <= high + 0.005
+    items = list(report(comparison.drop_nodes(["between", "groups", "members"])))
+    (rows,) = (one for one in items if getattr(one, "title", "") == "By component")
+    assert ("OLMo-1-7B (published)", "attention_output", "", "1.041") in [row[:4] for row in rows.rows]
+    assert any("CC BY 4.0" in str(one) for one in items)
 
 
 def test_models_of_heads_alone_are_compared_without_fits(scored):

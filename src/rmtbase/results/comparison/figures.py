@@ -50,7 +50,7 @@ def component_shapes(
 
     Args:
         comparison: a comparison tree.
-        published: whether to draw the published band of shapes as well.
+        published: whether to draw the published band of shapes as well, and the published medians of the comparison.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         legend: whether to draw a legend below the axes.
@@ -72,6 +72,11 @@ def component_shapes(
         one.bars(ax, table["shape"], ends, color=theme.null, alpha=0.5, linewidth=wide, label=label)
         one.marks(ax, table["shape"], theme, markersize=5, label=literal(one.name, _LONGEST))
         label = ""
+    if published and "published" in comparison.children and "shape" in comparison["published"].data_vars:
+        other = comparison["published"].to_dataset()["shape"].reindex(component=table["component"])
+        x = np.broadcast_to(np.arange(other.sizes["component"]), other.shape)
+        ax.plot(x.ravel(), other.values.ravel(), color=theme.naive, linestyle="none", marker="_", markersize=9,
+                label="published models (npm-weibull-py, CC BY 4.0)")  # fmt: skip
     _names(ax, [symbol_of(str(one)) for one in table["component"].values])
     ax.set_ylabel(r"median Weibull shape $\hat k$")
     return finished(ax, theme, "", legend)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
+from rmtbase.results.comparison._classes import FUSED, published_class
 from rmtbase.results.comparison.summary import not_testable_of, summarize_comparison
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
     if "between" in tree.children:
         yield from _group_items(tree)
     elif "components" in tree.children:
-        yield from _component_items(tree["components"].to_dataset())
+        yield from _component_items(tree)
 
 
 def _model_items(tree: xr.DataTree) -> Iterator[Item]:
@@ -97,7 +98,7 @@ def _model_items(tree: xr.DataTree) -> Iterator[Item]:
     if "published" in tree.children:
         of = tree["published"].to_dataset()
         for place, name in enumerate(of["published_model"].values.tolist()):
-            one = {str(key): value.item() for key, value in of.isel(published_model=place).data_vars.items()}
+            one = {str(key): value.item() for key, value in of.isel(published_model=place).items() if not value.dims}
             cells = (_number(one["mean_scale"], 3), "", _number(one["budget"], 3), one["budget_state"])
             rows.append((name, "published", "", "", "", "", *cells))
     columns = [Column(name, "left") for name in ("model", "of", "attention")]
@@ -106,8 +107,9 @@ def _model_items(tree: xr.DataTree) -> Iterator[Item]:
     yield Rows(columns, rows)
 
 
-def _component_items(table: xr.Dataset) -> Iterator[Item]:
-    rows = []
+def _component_items(tree: xr.DataTree) -> Iterator[Item]:
+    """Print the components of each model, and below them the published ones."""
+    table, rows = tree["components"].to_dataset(), []
     for name in table["model"].values.tolist():
         for component in table["component"].values.tolist():
             one = {str(key): value.item() for key, value in table.sel(model=name, component=component).items()}
@@ -130,6 +132,8 @@ def _component_items(table: xr.Dataset) -> Iterator[Item]:
                     _number(one["sigma"], 3),
                 )
             )
+    published = _published_rows(tree, table["component"].values.tolist())
+    rows += published
     columns = [Column("model", "left"), Column("component", "left"), Column("differ from anchor"), Column("median k")]
     columns += [Column("untrained k"), Column("published class of k", "left")]
     columns += map(Column, ("R²", "closure", "gap", "mean λ", "mean σ"))
@@ -137,6 +141,25 @@ def _component_items(table: xr.Dataset) -> Iterator[Item]:
     null = [float(table[f"{name}_null_mean"].median()) for name in ("r_squared", "closure", "body_tail_gap")]
     untrained = "of untrained weights R² {:.4f}, closure {:.2g}, gap {:.3g}".format(*null)
     yield f"Medians over layers, means of λ and σ; {untrained}."
+    if published:
+        yield "Published k: DATABASE_v9_1 of the package npm-weibull-py (T. Ding, arXiv:2605.18898), CC BY 4.0."
+
+
+def _published_rows(tree: xr.DataTree, components: Sequence[str]) -> list[tuple[str, ...]]:
+    """List the published median k and its class, of the components that the compared models have."""
+    if "published" not in tree.children or "shape" not in tree["published"].data_vars:
+        return []
+    shapes = tree["published"].to_dataset()["shape"]
+    held = [name for name in components if name in shapes["component"].values]
+    rows = []
+    for one in shapes["published_model"].values.tolist():
+        for name in held:
+            k = float(shapes.sel(published_model=one, component=name))
+            if not math.isnan(k):
+                rows.append(
+                    (f"{one} (published)", name, "", _number(k), "", published_class(k, name in FUSED), *[""] * 5)
+                )
+    return rows
 
 
 def _group_items(tree: xr.DataTree) -> Iterator[Item]:

@@ -233,6 +233,12 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         "budget": Variable(("published_model",), "training budget T/tau, where printed", POSITIVE_OR_NAN),
         "budget_state": Variable(("published_model",), "state of the budget, where printed", TEXT),
         "max_to_q99": Variable(("published_model",), "median over blocks of max/q99, where printed", POSITIVE_OR_NAN),
+        "shape": Variable(
+            ("published_model", "component"),
+            "median Weibull shape over layers, from DATABASE_v9_1 of the package npm-weibull-py, CC BY 4.0",
+            POSITIVE_OR_NAN,
+            part="shape",
+        ),
     },
 }
 """The variables of each group of a comparison. ``/drifts``, ``/members``, ``/between``, ``/groups``, ``/along``,
