@@ -89,11 +89,6 @@ class Circuit:
         """Unit that has one of these circuits: ``head`` or ``key head``."""
         return "head" if self.heads == "n_heads" else "key head"
 
-    @property
-    def reads_key_heads(self) -> bool:
-        """True if the heads that use the same key head share one of its matrices."""
-        return len(self.factors) > 1
-
 
 CIRCUITS: Mapping[str, Circuit] = {
     one.name: one

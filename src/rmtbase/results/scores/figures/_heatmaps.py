@@ -19,10 +19,9 @@ from rmtbase.drawing.axes import (
     titled,
 )
 from rmtbase.drawing.color_scales import BEYOND_NOISE, Q, Z
-from rmtbase.drawing.groups import heads_of, matrices_of, require_statistic
+from rmtbase.drawing.groups import heads_of, matrices_of, require_component, require_statistic
 from rmtbase.drawing.heatmaps import draw_layers, finished_map
 from rmtbase.drawing.theme import Theme
-from rmtbase.errors import ParameterError
 from rmtbase.results.scores._distance import signed_distance
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, heads_present, matrices_present
@@ -185,11 +184,8 @@ def expert_z_heatmap(
     The matrix is ``component``: ``"expert_in"``, ``"expert_gate"`` or ``"expert_out"``; the first if None.
     """
     experts = matrices_of(scores, "experts").transpose("layer", "expert", "component", ...)
-    held = [str(one) for one in experts["component"].values]
-    wanted = held[0] if component is None else component
-    if wanted not in held:
-        raise ParameterError("component", wanted, f"one of {', '.join(held)}")
-    one = experts.sel(component=wanted)
+    wanted = str(experts["component"].values[0]) if component is None else component
+    one = require_component(experts, wanted)
     ax, theme = themed_axes(ax, theme, scores)
     _z_map(one, "expert", one["n_rows"].notnull().values, statistic, level, ax, theme, colorbar)
     titled(ax, f"{literal(wanted.replace('_', ' '))}, {ax.get_title()}", theme)

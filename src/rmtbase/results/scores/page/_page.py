@@ -14,7 +14,7 @@ import xarray as xr
 from jinja2 import Environment
 from markupsafe import Markup
 
-from rmtbase.drawing.axes import statistic_words
+from rmtbase.drawing.axes import counted, statistic_words
 from rmtbase.drawing.layout import draw_figures, figure_style
 from rmtbase.drawing.svg import inline_svg, page_settings
 from rmtbase.errors import ParameterError
@@ -229,20 +229,16 @@ def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
         _, n_heads, n_key_heads, *_ = runs[0][0]
         layers, all_layers = heads.sizes["layer"], int(attrs["n_layers"])
         of = "" if layers == all_layers else f" of {all_layers}"
-        shape = f"{_counted(layers, 'layer')}{of} × {_counted(n_heads, 'head')}"
-        on = f" on {_counted(n_key_heads, 'key head')}" if n_key_heads != n_heads else ""
+        shape = f"{counted(layers, 'layer')}{of} × {counted(n_heads, 'head')}"
+        on = f" on {counted(n_key_heads, 'key head')}" if n_key_heads != n_heads else ""
         return [("shape", shape + on), ("d_model", str(attrs["d_model"])), ("d_head", str(attrs["d_head"]))]
     facts = []
     for (stack, n_heads, n_key_heads, d_query, d_head, d_key), layers in runs[:_MOST_RUNS]:
-        shape = f"{_counted(layers, 'layer')} × {_counted(n_heads, 'head')}"
-        on = f" on {_counted(n_key_heads, 'key head')}" if n_key_heads != n_heads else ""
+        shape = f"{counted(layers, 'layer')} × {counted(n_heads, 'head')}"
+        on = f" on {counted(n_key_heads, 'key head')}" if n_key_heads != n_heads else ""
         widths = f"width {d_query}" if d_query == d_key else f"width {d_query} (queries), {d_key} (keys)"
         facts.append((stack or "shape", f"{shape}{on}, d_head {d_head}, {widths}"))
     return facts + ([("and", f"{len(runs) - _MOST_RUNS} more runs of layers")] if len(runs) > _MOST_RUNS else [])
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _sections(
