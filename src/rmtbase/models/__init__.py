@@ -10,6 +10,7 @@ from rmtbase.models._difference import ONE_WAY, Difference, difference
 from rmtbase.models._expressions import Expression, Gained, Product, Rows, Scaled, Stacked, Tensor, take_rows
 from rmtbase.models._head_shape import head_shape
 from rmtbase.models._hub import KnownModel, known_models
+from rmtbase.models._initialize import initialize
 from rmtbase.models._inspection import Inspection, inspect_model
 from rmtbase.models._layout_table import known_types as supported_architectures
 from rmtbase.models._layouts import COMPONENTS, EXPERT_COMPONENTS, FUSED_COMPONENTS, split_qkv
@@ -33,6 +34,7 @@ __all__ = [
     "WeightMatrices",
     "demo_revisions",
     "find_series",
+    "initialize",
     "known_models",
     "open_model",
     "require_model",
