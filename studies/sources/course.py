@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -18,6 +18,7 @@ from rmtbase.laws import parents
 from rmtbase.models import Model, find_series, known_models
 from rmtbase.results import open_table
 from rmtbase.results.comparison import TRANSMISSION, Training, compare
+from rmtbase.results.trajectory.schema import scores_at
 from rmtbase.statistics import ElementSketch, element_sketch
 from studies.sources.recipe import Run, label
 
@@ -34,7 +35,7 @@ PYTHIA_DECAY = 0.1
 PYTHIA_SHOWN = (1, 1000, 5000, 143000)
 """The four of the paper's figures 3 and 8."""
 PYTHIA_REVISIONS = tuple(f"step{step}" for step in sorted({0, *PYTHIA_STEPS, *PYTHIA_SHOWN}))
-"""What is fetched of a Pythia model along its training."""
+"""What is fetched of a Pythia model along its training: the fourteen, the start, and the four of the figures."""
 TRIMS = (0.1, 0.05, 0.0)
 """At either end: of the middle 80 %, the middle 90 %, and all."""
 _REACH, _BINS = 4.5, 90  # of |w| over its root mean square
@@ -62,7 +63,7 @@ def course(run: Run) -> xr.DataTree | None:
     if run.model == "demo":
         return rmtbase.open_table(DEMO_RUN)
     if is_pythia(run.model):
-        return run.trajectory(revisions=tuple(f"step{step}" for step in (0, *PYTHIA_STEPS)))
+        return run.trajectory(revisions=PYTHIA_REVISIONS)
     if not _is_series(run.model):
         return None
     return run.trajectory()
@@ -102,19 +103,6 @@ def checkpoints_shown(run: Run) -> tuple[Checkpoint, ...]:
     return tuple(Checkpoint(str(Path(run.model).expanduser() / one.name), None, one.step) for one in chosen)
 
 
-def cohort(run: Run) -> xr.DataTree:
-    """Compare the models of the run if it has several, and otherwise the seventeen twins.
-
-    The twins (``studies/attention_twins``) are five groups of three or four seeds, by attention, layout and weight
-    decay, trained on the same bytes.
-    """
-    if len(run.models) < 2:
-        return open_table(TWINS, "comparison")
-    settings = {label(model): training_of(replace(run, model=model, models=(model,))) for model in run.models}
-    known = {model: one for model, one in settings.items() if one is not None}
-    return compare({label(model): run.scores(model) for model in run.models}, training=known or None)
-
-
 @dataclass(frozen=True)
 class Transmission:
     """Transmission Class of one checkpoint: W_O and the MLP's matrices, one by one, by block, and pooled.
@@ -151,6 +139,60 @@ class Transmission:
             grouped[float(f"{one:.4g}")] = grouped.get(float(f"{one:.4g}"), 0.0) + n
         total = sum(grouped.values())
         return parents.Mixture(tuple(map(parents.Normal, grouped)), tuple(n / total for n in grouped.values()))
+
+
+class Member(NamedTuple):
+    """One of the models of a run, measured.
+
+    Attributes:
+        label: its name in texts and pictures, without the owner where that is clear.
+        run: a run of this model only.
+        along: its scores along training; None if only one checkpoint is known.
+        scores: its scores at the last step.
+        states: Transmission Class at each of :func:`checkpoints_shown`, the last one last.
+    """
+
+    label: str
+    run: Run
+    along: xr.DataTree | None
+    scores: xr.DataTree
+    states: tuple[tuple[Checkpoint, Transmission], ...]
+
+    @property
+    def last(self) -> Transmission:
+        """Transmission Class at the last step."""
+        return self.states[-1][1]
+
+    @property
+    def named(self) -> list[tuple[str, Transmission]]:
+        """States with their steps in words; that of a model without steps with its name."""
+        return [(self.label if at.step is None else f"step {at.step}", state) for at, state in self.states]
+
+
+def members(run: Run) -> list[Member]:
+    """Measure the models of a run one after the other, so that each checkpoint is opened once."""
+    names = run.models or (run.model,)
+    short = [label(name).rpartition("/")[2] for name in names]
+    called = short if len({*short}) == len(names) else [label(name) for name in names]
+    return [_member(one, replace(run, model=name, models=(name,))) for one, name in zip(called, names, strict=True)]
+
+
+def _member(called: str, run: Run) -> Member:
+    along = course(run)
+    scores = run.scores() if along is None else scores_at(along, steps_of(along)[-1])
+    return Member(called, run, along, scores, tuple((at, transmission(run, at)) for at in checkpoints_shown(run)))
+
+
+def cohort(models: Sequence[Member]) -> xr.DataTree:
+    """Compare several models; for one model, return the comparison of the seventeen twins.
+
+    The twins (``studies/attention_twins``) are five groups of three or four seeds, by attention, layout and weight
+    decay, trained on the same bytes.
+    """
+    if len(models) < 2:
+        return open_table(TWINS, "comparison")
+    settings = {one.label: known for one in models if (known := training_of(one.run)) is not None}
+    return compare({one.label: one.scores for one in models}, training=settings or None)
 
 
 def body_edges() -> Float[np.ndarray, " edge"]:

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 
 import xarray as xr
 
-from rmtbase.results.trajectory.schema import scores_at
 from studies.sources import weibull_scales as scales
 from studies.sources import weibull_shapes as shapes
 from studies.sources import weibull_tables as tables
-from studies.sources.course import Transmission, checkpoints_shown, cohort, course, steps_of, training_of, transmission
-from studies.sources.recipe import Figure, Result, Run, label
+from studies.sources.course import Member, cohort, members
+from studies.sources.recipe import Figure, Result, Run
 from studies.sources.weibull_shapes import PAPER
 
 _COMMAND = "python -m studies.sources weibull --model"
 _TWELVE = f"needs the twelve models of its table 4; here of the demo and the twins: {_COMMAND} MODEL,MODEL"
 _PYTHIA = "needs EleutherAI/pythia-{0}; here of the demo's training: " + _COMMAND + " EleutherAI/pythia-{0}"
+_CONTRAST = ("OLMo-1-7B", "Qwen2.5-14B", "Qwen3-8B")
 _OF_FIVE = ("figure 10", "figure 11", "table 3", "table 5")
 COVERS = {
     f"{PAPER}, figure 1": "superseded: a diagram of the framework; docs/architecture.md draws the rooms",
@@ -38,55 +38,61 @@ COVERS = {
 
 
 def make(run: Run) -> Result:
-    along, beside = course(run), cohort(run)
-    shown = [(at.step, transmission(run, at)) for at in checkpoints_shown(run)]
-    named = [(f"step {step}" if step is not None else run.label, state) for step, state in shown]
-    last = shown[-1][1]
-    scores = run.scores() if along is None else scores_at(along, steps_of(along)[-1])
+    found = members(run)
+    beside = cohort(found)
     return Result(
-        tuple(_figures(run, along, beside, named, [(step or 0, state) for step, state in shown], scores)),
-        tuple(tables.rows(run, along, last)),
-        tuple([*tables.printed(), tables.functions(run, along, beside, scores, last)]),
+        tuple(_figures(found, beside)),
+        tuple(tables.rows(found, beside)),
+        tuple([*tables.printed(), tables.functions(found, beside)]),
     )
 
 
-def _figures(
-    run: Run,
-    along: xr.DataTree | None,
-    beside: xr.DataTree,
-    named: Sequence[tuple[str, Transmission]],
-    states: Sequence[tuple[int, Transmission]],
-    scores: xr.DataTree,
-) -> Iterator[Figure]:
-    twins = beside if "along" in beside.children else None
+def _figures(found: Sequence[Member], beside: xr.DataTree) -> Iterator[Figure]:
+    several = len(found) > 1
+    twins = None if several else beside
+    courses = [one for one in found if one.along is not None]
+    left_out = [one.label for one in found if one.along is None] if courses else []
+    without = f" Without {', '.join(left_out)}, of which one checkpoint is known." if left_out else ""
+
+    def of(label: str) -> tuple[Member, str]:
+        """Return the model that the paper shows, or the first one; and its name, where the run has several."""
+        one = next((one for one in found if one.run.is_of(tables.HUB[label])), found[0])
+        return one, f" Of {one.label}." if several else ""
+
     yield shapes.noise()
-    yield shapes.body_and_tail(named)
-    if along is not None:
-        yield shapes.drift(along, twins)
-    yield shapes.ablation(named, twins)
-    yield shapes.magnitudes(scores)
-    yield (
-        shapes.norm_contrast(twins)
-        if twins is not None
-        else shapes.maps_of_models({label(model): run.scores(model) for model in run.models})
-    )
-    if along is not None:
-        steps = steps_of(along)
-        wanted = [step for step, _ in states]
-        yield shapes.by_step(along, [min(steps, key=lambda own, to=step: abs(own - to)) for step in wanted])
+    one, named = of("Pythia-70m")
+    yield _with(shapes.body_and_tail(one.named), named)
+    if several:
+        yield _with(shapes.drift_of_models(courses, beside), without.replace(" Without", " Panel A is without"))
+    elif courses:
+        yield shapes.drift(courses[0], beside)
+    yield shapes.ablation([(one.label, one.last) for one in found] if several else found[0].named, twins)
+    one, named = of("OLMo-1-7B")
+    yield _with(shapes.magnitudes(one.scores), named)
+    yield shapes.maps_of_models(_contrasted(found)) if several else shapes.norm_contrast(beside)
+    if courses:
+        yield _with(shapes.by_step(courses), without)
     yield shapes.attention(beside)
-    lines = [
-        *([scales.line_of(along, run.label)] if along is not None else []),
-        *(scales.lines_of(twins) if twins is not None else []),
-    ]
+    lines = [*map(scales.line_of, courses), *(scales.lines_of(twins) if twins is not None else [])]
     if lines:
-        yield scales.kinds_along(lines)
-        yield scales.mean_along(lines)
-    yield scales.blocks(named[-1][1])
-    training = training_of(run)
-    own = scales.cohort_models(beside)
-    if training is not None:
-        own.append(scales.Model(run.label, training.root, tables.mean_scale(scores)))
-    yield scales.scaling(own)
-    if along is not None:
-        yield scales.shape_and_scale_along(along, states)
+        yield _with(scales.kinds_along(lines), without)
+        yield _with(scales.mean_along(lines), without)
+    one, named = of("Pythia-410m")
+    yield _with(scales.blocks(one.last), named)
+    yield scales.scaling(tables.known_scales(found, beside))
+    if courses:
+        yield _with(scales.shape_and_scale_along(courses), without)
+
+
+def _with(figure: Figure, words: str) -> Figure:
+    return figure._replace(caption=figure.caption + words)
+
+
+def _contrasted(found: Sequence[Member]) -> list[Member]:
+    """Choose the three models of the paper's figure 7; without these, up to four with the same matrices in figure 7."""
+    three = [one for name in _CONTRAST for one in found if one.run.is_of(tables.HUB[name])]
+    if len(three) == len(_CONTRAST):
+        return three
+    kinds = [shapes.selection_of(one.scores) for one in found]
+    kind = next((one for one in kinds if len(one) > 1), kinds[0])
+    return [one for one, own in zip(found, kinds, strict=True) if own == kind][:4]

@@ -16,11 +16,11 @@ from rmtbase.drawing.theme import LIGHT
 from rmtbase.laws import weibull_anchor, weibull_null
 from rmtbase.results.comparison import TRANSMISSION, ScaleLaw, Training, scale_law, weibull_scales
 from rmtbase.results.scores.figures._statistic_by_layer import PUBLISHED_BAND
-from studies.sources.course import PYTHIA_DECAY, PYTHIA_RATES, Transmission
+from studies.sources.course import PYTHIA_DECAY, PYTHIA_RATES, Member, Transmission, training_of
 from studies.sources.drawing import canvas, legend_below, looks, titled
 from studies.sources.published import published_table
 from studies.sources.recipe import Figure
-from studies.sources.weibull_shapes import NORMAL_95, SHORT, figure_of
+from studies.sources.weibull_shapes import BAND_COLOUR, NORMAL_95, SHORT, figure_of
 
 KINDS = {
     "reads: queries, keys, values": (
@@ -50,12 +50,14 @@ class Line(NamedTuple):
         return np.mean(held, axis=0) if held else np.full(len(self.steps), np.nan)
 
 
-def line_of(course: xr.DataTree, name: str) -> Line:
-    """Line of a trajectory."""
-    matrices = course["matrices"].to_dataset()
+def line_of(one: Member) -> Line:
+    """Line of a model whose training is known, named with its T/τ where that is known."""
+    assert one.along is not None
+    matrices, training = one.along["matrices"].to_dataset(), training_of(one.run)
     own = weibull_scales(matrices).median("layer")
-    held = {str(one): own.sel(component=one).values for one in matrices["component"].values}
-    return Line(name, name, matrices["step"].values.astype(float), held)
+    held = {str(name): own.sel(component=name).values for name in matrices["component"].values}
+    group = one.label if training is None else rf"{one.label}, $T/\tau$ = {training.budget:.3g}"
+    return Line(one.label, group, matrices["step"].values.astype(float), held)
 
 
 def lines_of(twins: xr.DataTree) -> list[Line]:
@@ -83,16 +85,20 @@ def kinds_along(lines: Sequence[Line]) -> Figure:
     for ax in grid[-1]:
         ax.set_xlabel("step")
     legend_below(figure, [grid[0, 0]], 4)
-    own = lines[0].mean(KINDS["attention output"])
-    at = int(np.argmax(own))
+    ends = []
+    for line in _own(lines):
+        value = line.mean(KINDS["attention output"])
+        at = int(np.argmax(value))
+        ends.append(
+            f"of {line.name} at step {line.steps[at]:g}, {100 * (1 - value[-1] / value[at]):.0f} % above its end"
+        )
     caption = (
-        f"Medians over layers; a line for each seed. Dashed, where all begin, {weibull_anchor().scale:.4f} σ "
-        "of the initial "
-        "entries; weights that learn nothing and do not decay stay there. "
-        f"λ̂ of W_O of {lines[0].name} is largest at step {lines[0].steps[at]:g} and ends "
-        f"{100 * (1 - own[-1] / own[at]):.0f} % "
-        "below. The twins differ in weight decay, too: T/τ is 9, and 0.3 with little decay."
+        f"Medians over layers; a line for each model{' and each seed of the twins' if len(_own(lines)) == 1 else ''}. "
+        f"Dashed, where each begins, {weibull_anchor().scale:.4f} σ of the initial entries; weights that learn nothing "
+        f"and do not decay stay there. λ̂ of W_O is largest {'; '.join(ends)}."
     )
+    if len(_own(lines)) == 1:
+        caption += " The twins differ in weight decay, too: T/τ is 9, and 0.3 with little decay."
     return figure_of(10, figure, caption)
 
 
@@ -106,13 +112,20 @@ def mean_along(lines: Sequence[Line]) -> Figure:
         _along(ax, lines, components)
         titled(ax, title, "step", r"mean $\hat\lambda$" if ax is left else "")
     legend_below(figure, [left], 4)
-    first, last = (np.mean(lines[0].mean(every)[at] / lines[0].mean(TRANSMISSION)[at]) for at in (0, -1))
+    ratios = []
+    for line in _own(lines):
+        first, last = (float(line.mean(every)[at] / line.mean(TRANSMISSION)[at]) for at in (0, -1))
+        ratios.append(f"{first:.3f} times at the start and {last:.3f} times at the end of {line.name}")
     caption = (
         "The mean over kinds of median λ̂. The paper averages four kinds in the figure and three in its tables "
-        f"(errata, 19); of this run the former is {first:.3f} times the latter at the start and {last:.3f} "
-        "times at the end."
+        f"(errata, 19); the former is, of the latter, {'; '.join(ratios)}."
     )
     return figure_of(11, figure, caption)
+
+
+def _own(lines: Sequence[Line]) -> list[Line]:
+    """Lines of the run's models, without the twins."""
+    return [line for line in lines if line.group.startswith(line.name)]
 
 
 def _along(ax: Axes, lines: Sequence[Line], components: Sequence[str]) -> None:
@@ -120,14 +133,18 @@ def _along(ax: Axes, lines: Sequence[Line], components: Sequence[str]) -> None:
     first = {"color": LIGHT.text, "style": "-"}
     look = {groups[0]: first} | dict(zip(groups[1:], looks(len(groups) - 1), strict=True))
     named = set()
+    starts: dict[float, str] = {}
     for line in lines:
         own = line.mean(components)
         label = "" if line.group in named else line.group
         named.add(line.group)
         ax.plot(line.steps, own, color=look[line.group]["color"], linestyle=look[line.group]["style"], linewidth=1.3,
                 label=label)  # fmt: skip
-    start = float(np.nanmedian([line.mean(components)[0] for line in lines]))
-    ax.axhline(start, color=LIGHT.null, linewidth=1.2, linestyle="--", label="at the start: λ₀")
+        if np.isfinite(own[0]):
+            starts.setdefault(float(f"{own[0]:.2g}"), look[line.group]["color"] if len(_own(lines)) > 1 else LIGHT.null)
+    for k, (start, colour) in enumerate(starts.items()):
+        ax.axhline(start, color=colour, linewidth=0.9, linestyle="--", alpha=0.8, zorder=1,
+                   label="at the start: λ₀" if k == 0 else "")  # fmt: skip
     ax.set_yscale("log")
     ax.set_xscale("symlog", linthresh=10, linscale=0.6)
     ticks = [0, *(10.0**power for power in range(1, 7) if 10.0**power <= max(line.steps[-1] for line in lines))]
@@ -160,7 +177,7 @@ def blocks(state: Transmission) -> Figure:
         ax.plot(layers, value, "o-", color=LIGHT.observed, markersize=5, label="block, pooled")
         titled(ax, "", "layer", label)
         ax.set_xticks(layers[:: max(1, len(layers) // 12)])
-    right.axhspan(*PUBLISHED_BAND, color="#f2d46b", alpha=0.5, linewidth=0, zorder=0, label="published band")
+    right.axhspan(*PUBLISHED_BAND, color=BAND_COLOUR, alpha=0.5, linewidth=0, zorder=0, label="published band")
     legend_below(figure, [right], 3)
     scale = state.block[:, 3]
     caption = (
@@ -259,38 +276,53 @@ def scaling(own: Sequence[Model]) -> Figure:
     return figure_of(13, figure, caption)
 
 
-def shape_and_scale_along(course: xr.DataTree, states: Sequence[tuple[int, Transmission]]) -> Figure:
-    """Figure 14: k̂ and λ̂ of the Transmission Class along all steps, of single matrices and pooled."""
+def shape_and_scale_along(courses: Sequence[Member]) -> Figure:
+    """Figure 14: k̂ and λ̂ of the Transmission Class along all steps, of single matrices and pooled, of each model."""
     figure, (left, right) = (found := canvas(1, 2, width=10.0, height=3.8))[0], found[1][0]
-    matrices = course["matrices"].to_dataset()
-    names = [name for name in TRANSMISSION if name in matrices["component"].values]
-    own = matrices.sel(component=names)
-    steps = own["step"].values
-    shape = own.sel(statistic="weibull_shape")
-    single = shape["observed"].transpose("step", "layer", "component").values.reshape(len(steps), -1)
-    scale = weibull_scales(own).transpose("step", "layer", "component").values.reshape(len(steps), -1)
-    for ax, values, label in ((left, single, r"$\hat k$"), (right, scale, r"$\hat\lambda$")):
-        ax.fill_between(steps, np.nanmin(values, axis=1), np.nanmax(values, axis=1), color=LIGHT.observed, alpha=0.15,
-                        linewidth=0, label="all matrices")  # fmt: skip
-        ax.plot(steps, np.nanmedian(values, axis=1), color=LIGHT.observed, linewidth=1.5, label="their median")
+    alone, components = len(courses) == 1, list[str]()
+    colours = [LIGHT.observed] if alone else [look["color"] for look in looks(len(courses))]
+    null_low, null_high, longest = np.inf, -np.inf, 0.0
+    for one, colour in zip(courses, colours, strict=True):
+        assert one.along is not None
+        matrices = one.along["matrices"].to_dataset()
+        names = [name for name in TRANSMISSION if name in matrices["component"].values]
+        components += names
+        own = matrices.sel(component=names)
+        steps = own["step"].values
+        longest = max(longest, float(steps[-1]))
+        shape = own.sel(statistic="weibull_shape")
+        single = shape["observed"].transpose("step", "layer", "component").values.reshape(len(steps), -1)
+        scale = weibull_scales(own).transpose("step", "layer", "component").values.reshape(len(steps), -1)
+        for ax, values in ((left, single), (right, scale)):
+            if alone:
+                ax.fill_between(steps, np.nanmin(values, axis=1), np.nanmax(values, axis=1), color=colour, alpha=0.15,
+                                linewidth=0, label="all matrices")  # fmt: skip
+            ax.plot(steps, np.nanmedian(values, axis=1), color=colour, linewidth=1.5,
+                    label="their median" if alone else f"{one.label}, median matrix")  # fmt: skip
+        at = [point.step or 0 for point, _ in one.states]
+        pooled = LIGHT.flagged if alone else colour
+        dash = {"color": LIGHT.text if alone else colour, "markersize": 14, "linestyle": "none"}
+        nulls = [weibull_anchor(0.1, state.mixture()) for _, state in one.states]
+        first = one is courses[0]
+        for ax, k, law in ((left, 0, "shape"), (right, 1, "scale")):
+            ax.plot(at, [state.whole[k] for _, state in one.states], "D", color=pooled, markersize=5,
+                    label="pooled, as in the paper" if first else "")  # fmt: skip
+            ax.plot(at, [getattr(null, law) for null in nulls], marker="_", **dash,
+                    label="normal, same σ's, pooled" if first else "")  # fmt: skip
+        half, centre = NORMAL_95 * float(shape["null_std"].max()), float(shape["null_mean"].mean())
+        null_low, null_high = min(null_low, centre - half), max(null_high, centre + half)
+    ticks = [0, *(10.0**power for power in range(7) if 10.0**power <= longest)]
+    for ax, label in ((left, r"$\hat k$"), (right, r"$\hat\lambda$")):
         ax.set_xscale("symlog", linthresh=1, linscale=0.4)
+        ax.set_xticks(ticks, [f"{tick:g}" if tick < 1e3 else f"$10^{{{np.log10(tick):.0f}}}$" for tick in ticks])
         ax.minorticks_off()
         titled(ax, "", "step", label)
-    at = [step for step, _ in states]
-    left.plot(at, [state.whole[0] for _, state in states], "D", color=LIGHT.flagged, label="pooled, as in the paper")
-    right.plot(at, [state.whole[1] for _, state in states], "D", color=LIGHT.flagged)
-    nulls = [weibull_anchor(0.1, state.mixture()) for _, state in states]
-    left.plot(at, [one.shape for one in nulls], "_", color=LIGHT.text, markersize=14, label="normal, same σ's, pooled")
-    right.plot(at, [one.scale for one in nulls], "_", color=LIGHT.text, markersize=14)
-    half = NORMAL_95 * float(shape["null_std"].max())
-    centre = float(shape["null_mean"].mean())
-    left.fill_between(steps, centre - half, centre + half, color=LIGHT.null, alpha=0.22, linewidth=0,
-                      label="untrained, 95 % of one matrix")  # fmt: skip
-    left.axhspan(*PUBLISHED_BAND, color="#f2d46b", alpha=0.4, linewidth=0, zorder=0, label="published band")
+    left.axhspan(null_low, null_high, color=LIGHT.null, alpha=0.22, linewidth=0, label="untrained, 95 % of one matrix")
+    left.axhspan(*PUBLISHED_BAND, color=BAND_COLOUR, alpha=0.4, linewidth=0, zorder=0, label="published band")
     legend_below(figure, [left], 3)
     caption = (
         "Pooling matrices of unequal σ lowers k̂ by itself, before training and after (dashes: normal weights "
         "with the same "
-        f"σ's). Components: {', '.join(SHORT[name] for name in names)}."
+        f"σ's). Components: {', '.join(SHORT.get(name, name) for name in dict.fromkeys(components))}."
     )
     return figure_of(14, figure, caption)

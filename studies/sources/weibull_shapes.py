@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -11,21 +12,25 @@ from matplotlib.axes import Axes
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.laws import parents, weibull_anchor, weibull_body_tail_gap, weibull_null
 from rmtbase.results.comparison import SELECTION
+from rmtbase.results.comparison._classes import FUSED
 from rmtbase.results.figures import figures
 from rmtbase.results.scores.figures._element_histograms import magnitude_heatmap
 from rmtbase.results.scores.figures._statistic_by_layer import PUBLISHED_BAND
 from rmtbase.results.scores.figures._weibull_plot import trim_noise
 from rmtbase.results.trajectory.schema import scores_at
-from studies.sources.course import TRIMS, Transmission, body_edges
+from studies.sources.course import TRIMS, Member, Transmission, body_edges
 from studies.sources.drawing import canvas, legend_below, looks, titled
 from studies.sources.recipe import Figure
 
 PAPER = "Weibull paper"
 NORMAL_95 = 1.96
 SHORT = {
-    "attention_query": r"$W_q$", "attention_key": r"$W_k$", "attention_value": r"$W_v$", "attention_output": r"$W_o$",
-    "attention_query_key_value": r"$W_{qkv}$", "mlp_in": "FFN in", "mlp_gate": "FFN gate", "mlp_out": "FFN out",
+    "attention_query": r"$W_q$", "attention_key": r"$W_k$", "attention_query_key_value": r"$W_{qkv}$",
+    "attention_value": r"$W_v$", "attention_output": r"$W_o$", "mlp_gate": "FFN gate", "mlp_in": "FFN in",
+    "mlp_out": "FFN out",
 }  # fmt: skip
+"""Components in the order of the paper's figure 4: Selection, then Transmission."""
+BAND_COLOUR = "#f2d46b"
 
 
 def place(number: int) -> str:
@@ -101,11 +106,13 @@ def body_and_tail(states: Sequence[tuple[str, Transmission]]) -> Figure:
     return figure_of(3, figure, caption)
 
 
-def drift(course: xr.DataTree, twins: xr.DataTree | None) -> Figure:
-    """Figure 4: change of k̂ from the first checkpoint to the last, and where it ends."""
+def drift(one: Member, twins: xr.DataTree) -> Figure:
+    """Figure 4 of one model: change of k̂ of each matrix from the first checkpoint to the last, and where it ends."""
     figure, (above, below) = (found := canvas(2, 1, width=9.5, height=3.2, sharex=True))[0], found[1][:, 0]
-    matrices = course["matrices"].to_dataset().sel(statistic="weibull_shape")
-    names = [str(one) for one in matrices["component"].values]
+    assert one.along is not None
+    matrices = one.along["matrices"].to_dataset().sel(statistic="weibull_shape")
+    names = _in_order(matrices["component"].values.tolist())
+    matrices = matrices.sel(component=names)
     first, last = matrices.isel(step=0), matrices.isel(step=-1)
     error = NORMAL_95 * np.hypot(
         *(one["null_std"].transpose("layer", "component").values for one in (first, last))
@@ -122,9 +129,8 @@ def drift(course: xr.DataTree, twins: xr.DataTree | None) -> Figure:
         aside = x - 0.3 + 0.05 * np.arange(own.size) / max(own.size / 4, 1)
         for ax, y in ((above, change), (below, own)):
             ax.plot(aside, y, "o", color=LIGHT.text, markersize=4, label="each layer, this run" if x == 0 else "")
-    if twins is not None:
-        _twins(twins, names, above, below)
-    below.axhspan(*PUBLISHED_BAND, color="#f2d46b", alpha=0.55, linewidth=0, label="published band", zorder=0)
+    _twins(twins, names, above, below)
+    below.axhspan(*PUBLISHED_BAND, color=BAND_COLOUR, alpha=0.55, linewidth=0, label="published band", zorder=0)
     above.axhline(0.0, color=LIGHT.muted, linewidth=0.8)
     below.set_xticks(range(len(names)), [_class_of(name) for name in names])
     titled(above, "A: from the first checkpoint to the last", "", r"change of $\hat k$")
@@ -136,6 +142,54 @@ def drift(course: xr.DataTree, twins: xr.DataTree | None) -> Figure:
         "it has no class. S and T are the paper's Selection and Transmission; it counts values in neither and in T."
     )
     return figure_of(4, figure, caption)
+
+
+def drift_of_models(courses: Sequence[Member], cohort: xr.DataTree) -> Figure:
+    """Figure 4 of several models: medians of k̂ over the layers of each, at the last step and its change before."""
+    table = cohort["components"].to_dataset()
+    models, names = table["model"].values.tolist(), _in_order(table["component"].values.tolist())
+    rows = 2 if courses else 1
+    figure, grid = canvas(rows, 1, width=10.5, height=3.4, sharex=True)
+    below = grid[-1, 0]
+    x, aside = np.arange(len(names)), np.linspace(-0.32, 0.32, len(models))
+    look = dict(zip(models, looks(len(models)), strict=True))
+    place = {model: x + by for model, by in zip(models, aside, strict=True)}
+    half = {model: NORMAL_95 * table["shape_null_std"].sel(model=model, component=names).values for model in models}
+
+    def marks(ax: Axes, model: str, values: np.ndarray, centre: np.ndarray | float, spread: np.ndarray) -> None:
+        ax.vlines(place[model], centre - spread, centre + spread, color=LIGHT.null, alpha=0.45, linewidth=4,
+                  label="untrained, 95 % of each median")  # fmt: skip
+        ax.plot(place[model], values, linestyle="none", marker=look[model]["marker"], color=look[model]["color"],
+                markersize=4.5, label=model)  # fmt: skip
+
+    for model in models:
+        own = table.sel(model=model, component=names)
+        marks(below, model, own["shape"].values, own["shape_null_mean"].values, half[model])
+    for one in courses:
+        assert one.along is not None
+        shape = one.along["matrices"].to_dataset()["observed"].sel(statistic="weibull_shape")
+        change = (shape.isel(step=-1).median("layer") - shape.isel(step=0).median("layer")).reindex(component=names)
+        marks(grid[0, 0], one.label, change.values, 0.0, np.sqrt(2.0) * half[one.label])
+    below.axhspan(*PUBLISHED_BAND, color=BAND_COLOUR, alpha=0.55, linewidth=0, label="published band", zorder=0)
+    below.set_xticks(x, [_class_of(name) for name in names])
+    titled(below, f"B: at the last checkpoint, {len(models)} models", "", r"median $\hat k$ over layers")
+    if courses:
+        grid[0, 0].axhline(0.0, color=LIGHT.muted, linewidth=0.8)
+        titled(grid[0, 0], f"A: from the first checkpoint to the last, {len(courses)} of {len(models)} models", "",
+               r"change of the median $\hat k$")  # fmt: skip
+    legend_below(figure, [below], 5)
+    caption = (
+        f"Medians over layers of each of {len(models)} models, of every component that it has; grey holds 95 % of such "
+        "medians of untrained models. S and T are the paper's Selection and Transmission; it counts values in neither "
+        "and in T."
+    )
+    return figure_of(4, figure, caption)
+
+
+def _in_order(components: Sequence[str]) -> list[str]:
+    """Order components as the paper's figure 4 does; others, such as experts, follow."""
+    known = list(SHORT)
+    return sorted(components, key=lambda name: known.index(name) if name in known else len(known))
 
 
 def _twins(twins: xr.DataTree, names: list[str], above: Axes, below: Axes) -> None:
@@ -186,20 +240,28 @@ def ablation(states: Sequence[tuple[str, Transmission]], twins: xr.DataTree | No
             ax.plot(np.full(here.sum(), x), shape[here], "s", color=colours[0], markersize=4, markerfacecolor="none")
             ax.plot(np.full(here.sum(), x), (shape - gap)[here], "s", color=colours[2], markersize=4,
                     markerfacecolor="none")  # fmt: skip
-    ax.axhspan(*PUBLISHED_BAND, color="#f2d46b", alpha=0.5, linewidth=0, zorder=0, label="published band")
-    ax.set_xticks(range(width), labels, fontsize=8.5)
-    ax.set_xlim(-0.6, width - 0.4)
+    ax.axhspan(*PUBLISHED_BAND, color=BAND_COLOUR, alpha=0.5, linewidth=0, zorder=0, label="published band")
+    _model_ticks(ax, labels)
     low = min(np.nanmin(state.shape) for _, state in states)
     ax.set_ylim(min(low, 1.1) - 0.02, 1.24)
     titled(ax, "Transmission Class by what is fitted", "", r"Weibull shape $\hat k$")
     legend_below(figure, [ax], 4)
+    each = "model" if twins is None else "checkpoint"
+    squares = "" if twins is None else ", squares the twins (all and the middle 80 %; those below the axis left out)"
     caption = (
-        "Diamonds are medians over the Transmission Class of each checkpoint, dots its matrices, squares the "
-        "twins (all "
-        "and the middle 80 %; those below the axis left out). Dashed, the same fits of half-normal weights, which have "
+        f"Diamonds are medians over the Transmission Class of each {each}, dots its matrices{squares}. Dashed, the "
+        "same fits of half-normal weights, which have "
         f"no heavy tail and a gap of {weibull_body_tail_gap().limit:.4f} too: it is a property of the fit (errata, 7)."
     )
     return figure_of(5, figure, caption)
+
+
+def _model_ticks(ax: Axes, names: Sequence[str]) -> None:
+    """Name models along the horizontal axis, at an angle where they are many or long."""
+    slanted = sum(max(map(len, name.split("\n"))) for name in names) > 110
+    ax.set_xticks(range(len(names)), names, fontsize=8.5, rotation=35 if slanted else 0,
+                  ha="right" if slanted else "center", rotation_mode="anchor")  # fmt: skip
+    ax.set_xlim(-0.6, len(names) - 0.4)
 
 
 def magnitudes(scores: xr.DataTree) -> Figure:
@@ -253,41 +315,70 @@ def difference(twins: xr.DataTree, groups: tuple[str, str], component: str) -> s
     return f"{change:+.3f} (95 %: {low:+.3f} to {high:+.3f})"
 
 
-def maps_of(scores: dict[str, xr.DataTree], components: Sequence[str]) -> tuple[object, tuple[str, ...]]:
-    """Heat maps of log₁₀|w|: a row for each component, a column for each set of scores."""
-    held = [name for name in components if all(name in _components(one) for one in scores.values())]
-    figure, grid = canvas(len(held), len(scores), width=2.9 * len(scores), height=2.7, sharey=True)
-    for row, component in zip(grid, held, strict=True):
-        for ax, (name, one) in zip(row, scores.items(), strict=True):
-            magnitude_heatmap(one, component, ax=ax, colorbar=ax is row[-1])
-            titled(ax, f"{SHORT.get(component, component)}, {name}", "", r"$\log_{10}|w|$" if ax is row[0] else "")
+def selection_of(scores: xr.DataTree) -> tuple[str, ...]:
+    """Matrices of the Selection Class as a model stores them: of a fused projection itself, not its parts."""
+    held = [name for name in SELECTION if name in scores["matrices"].to_dataset()["component"].values]
+    return tuple(name for name in held if name in FUSED) or tuple(held)
+
+
+class _Map(NamedTuple):
+    """Heat map of a component of scores, with its title; the first of a row has its model."""
+
+    title: str
+    component: str
+    scores: xr.DataTree
+    model: str = ""
+
+
+def _maps(rows: Sequence[Sequence[_Map]]) -> object:
+    """Heat maps of log₁₀|w|."""
+    columns = max(map(len, rows))
+    figure, grid = canvas(len(rows), columns, 2.9 * max(columns, 2), 2.7 if len(rows) <= 3 else 2.1, sharey=True)
+    for axes, row in zip(grid, rows, strict=True):
+        for ax, one in zip(axes, row, strict=False):
+            magnitude_heatmap(one.scores, one.component, ax=ax, colorbar=ax is axes[len(row) - 1])
+            whose = f"{one.model}\n" if one.model else ""
+            titled(ax, one.title, "", rf"{whose}$\log_{{10}}|w|$" if ax is axes[0] else "")
+        for ax in axes[len(row) :]:
+            ax.set_axis_off()
     for ax in grid[-1]:
         ax.set_xlabel("layer; right of each the null", fontsize=8.5)
-    return figure, tuple(held)
+    return figure
 
 
-def maps_of_models(scores: dict[str, xr.DataTree]) -> Figure:
-    """Figure 7 of models that are given: heat maps of queries and keys of each, beside normal weights of their σ̂."""
-    drawn, held = maps_of(scores, SELECTION)
-    caption = f"{', '.join(held).replace('_', ' ')} of each model; right of each layer normal weights of its σ̂."
+def maps_of_models(models: Sequence[Member]) -> Figure:
+    """Figure 7 of several models, all with the same matrices: a column of heat maps for each."""
+    held = selection_of(models[0].scores)
+    drawn = _maps(
+        [[_Map(f"{SHORT.get(name, name)}, {one.label}", name, one.scores) for one in models] for name in held]
+    )
+    caption = (
+        f"{', '.join(held).replace('_', ' ')} of {', '.join(one.label for one in models)}; right of each layer normal "
+        "weights of its σ̂. The left tail of these is there without training."
+    )
     return figure_of(7, drawn, caption)
 
 
-def by_step(course: xr.DataTree, steps: Sequence[int]) -> Figure:
-    """Figure 8: heat maps of log₁₀|w| of what queries and keys are made by, at four steps."""
-    scores = {f"step {step}": scores_at(course, step) for step in steps}
-    drawn, held = maps_of(scores, SELECTION)
+def by_step(courses: Sequence[Member]) -> Figure:
+    """Figure 8: heat maps of log₁₀|w| of what queries and keys are made by: models down, the steps of figure 3 across.
+
+    The steps are those of :func:`~studies.sources.course.checkpoints_shown`.
+    """
+    rows, held = list[list[_Map]](), list[str]()
+    for one in courses:
+        along, steps = one.along, [at.step for at, _ in one.states if at.step is not None]
+        assert along is not None
+        whose = one.label if len(courses) > 1 else ""
+        for name in selection_of(one.scores):
+            held.append(name)
+            title = SHORT.get(name, name)
+            rows.append([_Map(f"{title}, step {step}", name, scores_at(along, step), whose) for step in steps])
     caption = (
-        f"{', '.join(held).replace('_', ' ')}: density of log₁₀|w| by layer, at {len(scores)} steps; right of "
-        "each layer normal weights of its σ̂. `magnitudes-along-steps-COMPONENT` among the figures of a "
-        "trajectory has all "
-        "steps of one matrix."
+        f"{', '.join(dict.fromkeys(held)).replace('_', ' ')}: density of log₁₀|w| by layer, at the steps of figure 3; "
+        "right of each layer normal weights of its σ̂. `magnitudes-along-steps-COMPONENT` among the figures of a "
+        "trajectory has all steps of one matrix."
     )
-    return figure_of(8, drawn, caption)
-
-
-def _components(scores: xr.DataTree) -> list[str]:
-    return [str(one) for one in scores["matrices"].to_dataset()["component"].values]
+    return figure_of(8, _maps(rows), caption)
 
 
 def attention(cohort: xr.DataTree) -> Figure:
@@ -300,29 +391,39 @@ def attention(cohort: xr.DataTree) -> Figure:
     names = list(dict.fromkeys(groups.values()))
     styles = (("attention_query", "o", LIGHT.observed), ("attention_key", "s", LIGHT.flagged),
               ("attention_query_key_value", "D", LIGHT.free_law))  # fmt: skip
+    models = sorted(groups, key=lambda model: names.index(groups[model]))
+    centre = {model: float(k) for k, model in enumerate(models)}
+    if grouped:
+        for k, group in enumerate(names):
+            here = [model for model in models if groups[model] == group]
+            centre |= {model: k + 0.03 * (j - (len(here) - 1) / 2) for j, model in enumerate(here)}
     for aside, (component, marker, colour) in zip((-0.2, 0.0, 0.2), styles, strict=True):
         if component not in table["component"].values:
             continue
-        one = table.sel(component=component)
-        for k, group in enumerate(names):
-            here = [model for model in groups if groups[model] == group]
-            own = one.sel(model=here)
-            x = k + aside + 0.03 * (np.arange(len(here)) - (len(here) - 1) / 2)
-            half = NORMAL_95 * own["shape_null_std"].values
-            ax.vlines(x, own["shape_null_mean"] - half, own["shape_null_mean"] + half, color=LIGHT.null, alpha=0.45,
-                      linewidth=4, label="untrained, 95 % of each median")  # fmt: skip
-            ax.plot(x, own["shape"], linestyle="none", marker=marker, color=colour, markersize=4.5,
-                    label=SHORT[component])  # fmt: skip
+        own = table.sel(component=component, model=models)
+        x = np.array([centre[model] for model in models]) + (aside if grouped else 0.0)
+        half = NORMAL_95 * own["shape_null_std"].values
+        ax.vlines(x, own["shape_null_mean"] - half, own["shape_null_mean"] + half, color=LIGHT.null, alpha=0.45,
+                  linewidth=4, label="untrained, 95 % of each median")  # fmt: skip
+        ax.plot(x, own["shape"], linestyle="none", marker=marker, color=colour, markersize=4.5,
+                label=SHORT[component])  # fmt: skip
     for low, high, label in ((0.76, 0.99, "published: separate MHA"), (1.10, 1.16, "published: GQA")):
-        ax.axhspan(low, high, color="#f2d46b", alpha=0.35 if low > 1 else 0.18, linewidth=0, label=label, zorder=0)
+        ax.axhspan(low, high, color=BAND_COLOUR, alpha=0.35 if low > 1 else 0.18, linewidth=0, label=label, zorder=0)
     for end, label in zip((1.05, 1.18), ("published: fused, 1.05 to 1.18", ""), strict=True):
         ax.axhline(end, color=LIGHT.free_law, linewidth=1.0, linestyle=":", label=label)
-    ax.set_xticks(range(len(names)), names)
+    _model_ticks(ax, names if grouped else models)
+    for k in range(1, 0 if grouped else len(models)):
+        if groups[models[k]] != groups[models[k - 1]]:
+            ax.axvline(k - 0.5, color=LIGHT.muted, linewidth=0.8)
+    for group in () if grouped else names:
+        middle = np.mean([centre[model] for model in models if groups[model] == group])
+        ax.text(middle, 0.99, group, transform=ax.get_xaxis_transform(), ha="center", va="top", fontsize=8.5,
+                color=LIGHT.text)  # fmt: skip
     titled(ax, "queries and keys of every model", "", r"median $\hat k$")
     legend_below(figure, [ax], 4)
     caption = (
-        "Medians over layers of each model, groups by attention and recipe; grey, 95 % of such medians of untrained "
-        "models."
+        f"Medians over layers of each model, groups by attention{' and recipe' if grouped else ''}; grey, 95 % of such "
+        "medians of untrained models."
     )
     if {"gqa", "mha"} <= set(names):
         caption += (

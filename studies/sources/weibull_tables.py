@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
@@ -10,7 +11,7 @@ from scipy.special import ndtr
 
 from rmtbase.laws import weibull_anchor, weibull_body_tail_gap, weibull_closure, weibull_null
 from rmtbase.results.comparison import (
-    Training,
+    PairedGrowth,
     attention_classes,
     paired_growth,
     shape_band,
@@ -19,7 +20,7 @@ from rmtbase.results.comparison import (
 )
 from rmtbase.results.trajectory.schema import scores_at
 from studies.sources import weibull_scales as scales
-from studies.sources.course import TRIMS, Transmission, steps_of, training_of
+from studies.sources.course import TRIMS, Member, Transmission, steps_of, training_of
 from studies.sources.first_principles import checks, our_name
 from studies.sources.published import PublishedTable, published_table
 from studies.sources.recipe import Null, Row, Run, Table
@@ -37,12 +38,31 @@ HUB = {
 _DRAWS, _SEED = 4000, 0
 
 
-def rows(run: Run, along: xr.DataTree | None, last: Transmission) -> Iterator[Row]:
-    """Tables 1 to 5: the run's model beside what is printed and its null; and what other checkpoint each row needs."""
-    yield from _ablation(run, last)
-    yield from _super_weights(run, last)
-    yield from _along(run, along)
-    yield from _needs(run)
+_BAND = (1.186, 1.204)
+
+
+def rows(found: Sequence[Member], beside: xr.DataTree) -> Iterator[Row]:
+    """Tables 1 to 5: each model of a run beside what is printed and its null; and what other checkpoint each row needs.
+
+    Of several models, the rows of each have its name, and what the paper has of all its models is of all of the run.
+    """
+    alone = len(found) == 1
+    yield from _ablation(found[0]) if alone else _ablation_of_models(found)
+    for make in (_super_weights, _growth, _rate):
+        for one in found:
+            yield from _named(make(one), one, alone)
+    yield from _correlations(found, beside)
+    for one in found:
+        yield from _named(_initial(one), one, alone)
+    if all(one.along is None for one in found):
+        for number in (3, 5):
+            place = f"{PAPER}, table {number}"
+            yield Row(place, "the same of a training run", None, None, None, "needs checkpoints along training")
+    yield from _needs(found)
+
+
+def _named(rows: Iterator[Row], one: Member, alone: bool) -> Iterator[Row]:
+    return rows if alone else (replace(row, quantity=f"{one.label}: {row.quantity}") for row in rows)
 
 
 def mean_scale(scores: xr.DataTree) -> float:
@@ -68,12 +88,38 @@ def _verdict(
     which = row or own
     numbers = [table.interval(one, column) for one in ((which,) if which else table.labels)]
     published = min(one.low for one in numbers) <= observed <= max(one.high for one in numbers)
-    at_null = null is not None and null.low is not None and null.high is not None and null.low <= observed <= null.high
     if own:
-        return ("agrees" if published else "differs") + (": as untrained weights are" if at_null else "")
-    where = f"{'in' if published else 'outside'} the published range"
-    beside = "" if null is None else ", as untrained weights are" if at_null else ", beyond the null"
-    return f"needs {_MODELS[table.name]}; here {where}{beside}"
+        return ("agrees" if published else "differs") + (": as untrained weights are" if _at(null, observed) else "")
+    return f"needs {_MODELS[table.name]}; here {_where(published)}{_beside(null, observed)}"
+
+
+def _at(null: Null | None, observed: float) -> bool:
+    return null is not None and null.low is not None and null.high is not None and null.low <= observed <= null.high
+
+
+def _where(published: bool) -> str:
+    return f"{'in' if published else 'outside'} the published range"
+
+
+def _beside(null: Null | None, observed: float) -> str:
+    return "" if null is None else ", as untrained weights are" if _at(null, observed) else ", beyond the null"
+
+
+def _of_models(found: Sequence[Member], labels: Sequence[str], published: bool, beside: str) -> str:
+    """Verdict on a number that the paper has of all models of a table: *agrees* or *differs* if the run has just them.
+
+    Otherwise *needs*, with how many of them the run has.
+    """
+    n = sum(any(one.run.is_of(HUB[label]) for one in found) for label in labels)
+    if n == len(labels) == len(found):
+        words = {5: "five Pythia sizes", 12: "twelve models"}[n]
+        return f"{'agrees' if published else 'differs'}, of all {words}{beside}"
+    which = _MODELS["weibull-table-3" if len(labels) == 5 else "weibull-table-4"]
+    return f"needs {which}; here {_where(published)}{beside}, of {_models(found)}, {n or 'none'} of them among these"
+
+
+def _models(found: Sequence[Member]) -> str:
+    return "one model" if len(found) == 1 else f"{len(found)} models"
 
 
 _MODELS = {
@@ -85,39 +131,52 @@ _MODELS = {
 }
 
 
-def _median_null(trim: float, number: np.ndarray) -> Null:
-    """Interval that holds 95 % of medians of k̂ over this many untrained matrices."""
+def _drawn_medians(trim: float, number: np.ndarray, seed: int = _SEED) -> np.ndarray:
+    """Medians of k̂ over this many untrained matrices, simulated by their asymptotic law."""
     law = weibull_null(trim).shape
     n = number[number > 0]
-    draws = law.mean(int(n.min())) + law.spread / np.sqrt(n) * np.random.default_rng(_SEED).normal(
-        size=(_DRAWS, n.size)
-    )
-    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
-    return Null(law.limit, None, float(low), float(high), "half-normal, 95 % of such medians")
+    draws = law.mean(int(n.min())) + law.spread / np.sqrt(n) * np.random.default_rng(seed).normal(size=(_DRAWS, n.size))
+    return np.median(draws, axis=1)
 
 
-def _ablation(run: Run, state: Transmission) -> Iterator[Row]:
-    place, table = f"{PAPER}, table 1", published_table("weibull-table-1")
+def _median_null(trim: float, number: np.ndarray) -> Null:
+    """Interval that holds 95 % of medians of k̂ over this many untrained matrices."""
+    low, high = np.quantile(_drawn_medians(trim, number), [0.025, 0.975])
+    return Null(weibull_null(trim).shape.limit, None, float(low), float(high), "half-normal, 95 % of such medians")
+
+
+def _gap_null(number: np.ndarray) -> Null:
+    """Interval that holds 95 % of medians of k̂(80 %) − k̂(100 %) over this many untrained matrices."""
+    law, n = weibull_body_tail_gap(), number[number > 0]
+    sd = law.std(int(np.median(n))) * 1.2533 / np.sqrt(n.size)
+    half = NORMAL_95 * sd
+    return Null(law.limit, sd, law.limit - half, law.limit + half, "half-normal, 95 % of such medians")
+
+
+def _gap_row(quantity: str, own: float, null: Null) -> Row:
+    text = published_table("weibull-text")
+    name = "body-tail gap k(80 %) - k(100 %)"
+    mean, spread = text.number(name, "value"), text.number("standard deviation of the gap", "value")
+    return Row(
+        f"{PAPER}, table 1", quantity, mean, own, null, "corrected", note="errata, 7: of half-normal weights it is "
+        f"{(weibull_body_tail_gap().limit - mean) / spread:.2f} of the published standard deviations above the "
+        "published one",
+    )  # fmt: skip
+
+
+def _ablation(one: Member) -> Iterator[Row]:
+    """Table 1 of one model."""
+    place, table, state = f"{PAPER}, table 1", published_table("weibull-table-1"), one.last
     number = state.number.ravel()
     for trim, label in zip(TRIMS, table.labels, strict=True):
         own = float(np.nanmedian(state.shape[..., TRIMS.index(trim)]))
         null = _median_null(trim, number)
-        verdict = _verdict(run, table, own, null, "median_k", label)
+        verdict = _verdict(one.run, table, own, null, "median_k", label)
         yield Row(place, f"median k̂, middle {label} %", table.number(label, "median_k"), own, null, verdict)
-    gap = state.shape[..., 0] - state.shape[..., -1]
-    law, n = weibull_body_tail_gap(), number[number > 0]
-    half = NORMAL_95 * law.std(int(np.median(n))) * 1.2533 / np.sqrt(n.size)
-    null = Null(law.limit, None, law.limit - half, law.limit + half, "half-normal, 95 % of such medians")
-    text = published_table("weibull-text")
-    name = "body-tail gap k(80 %) - k(100 %)"
-    mean, spread = text.number(name, "value"), text.number("standard deviation of the gap", "value")
-    own = float(np.nanmedian(gap))
-    yield Row(
-        place, "gap k̂(80 %) − k̂(100 %)", mean, own, null, "corrected", note="errata, 7: of half-normal weights it is "
-        f"{(law.limit - mean) / spread:.2f} of the published standard deviations above the published one",
-    )  # fmt: skip
-    inside = float(np.mean((state.shape[..., 0] >= 1.186) & (state.shape[..., 0] <= 1.204)))
-    expected = np.mean([_inside(1.186, 1.204, int(one)) for one in n])
+    gap = float(np.nanmedian(state.shape[..., 0] - state.shape[..., -1]))
+    yield _gap_row("gap k̂(80 %) − k̂(100 %)", gap, _gap_null(number)._replace(sd=None))
+    inside = float(np.mean((state.shape[..., 0] >= _BAND[0]) & (state.shape[..., 0] <= _BAND[1])))
+    expected = np.mean([_inside(*_BAND, int(n)) for n in number[number > 0]])
     yield Row(
         place, "share of single matrices in [1.186, 1.204]", "10 of 12 medians", inside,
         Null(float(expected), of="untrained matrices of these sizes"), "open",
@@ -125,13 +184,72 @@ def _ablation(run: Run, state: Transmission) -> Iterator[Row]:
     )  # fmt: skip
 
 
+def _ablation_of_models(found: Sequence[Member]) -> Iterator[Row]:
+    """Table 1 of several models: medians of each by each trim, their median, the number in the band, and the CV."""
+    place, table, twelve = f"{PAPER}, table 1", published_table("weibull-table-1"), tuple(HUB)
+    text, n = published_table("weibull-text"), len(found)
+    numbers = [one.last.number.ravel() for one in found]
+    for t, (trim, label) in enumerate(zip(TRIMS, table.labels, strict=True)):
+        what = f"median k̂, middle {label} %"
+        own = np.array([np.nanmedian(one.last.shape[..., t]) for one in found])
+        for one, value, number in zip(found, own.tolist(), numbers, strict=True):
+            null = _median_null(trim, number)
+            inside = "in" if _BAND[0] <= value <= _BAND[1] else "outside"
+            yield Row(place, f"{one.label}: {what}", None, value, null, f"open: {inside} [1.186, 1.204]"
+                      f"{_beside(null, value)}; printed only of all models")  # fmt: skip
+        drawn = np.stack([_drawn_medians(trim, number, k) for k, number in enumerate(numbers)], axis=1)
+        of = "untrained models of these sizes, 95 %"
+        low, middle, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.5, 0.975]).tolist()
+        null, value = Null(middle, None, low, high, of), float(np.median(own))
+        verdict = _of_models(found, twelve, _agrees(table, label, "median_k", value), _beside(null, value))
+        yield Row(place, f"median over {n} models: {what}", table.number(label, "median_k"), value, null, verdict)
+        counts = ((drawn >= _BAND[0]) & (drawn <= _BAND[1])).sum(axis=1)
+        low, high = np.quantile(counts, [0.025, 0.975]).tolist()
+        null = Null(float(counts.mean()), None, low, high, of)
+        inside = int(((own >= _BAND[0]) & (own <= _BAND[1])).sum())
+        printed = int(table.number(label, "in_band"))
+        verdict = _of_models(found, twelve, inside / n == printed / len(twelve), _beside(null, inside))
+        yield Row(place, f"models with {what}, in [1.186, 1.204]", f"{printed} of {len(twelve)} medians",
+                  f"{inside} of {n} medians", null, verdict)  # fmt: skip
+    there = [number > 0 for number in numbers]
+    band = shape_band(
+        [one.last.shape[..., 0].ravel()[here] for one, here in zip(found, there, strict=True)],
+        [number[here] for number, here in zip(numbers, there, strict=True)],
+    )
+    name, value = "CV of k over models, %", 100 * band.variation
+    null = Null(100 * band.null_variation, None, 0.0, 100 * band.null_variation_95, "untrained models, up to 95 %")
+    verdict = _of_models(found, twelve, _agrees(text, name, "value", value), _beside(null, value))
+    yield Row(place, f"coefficient of variation of {n} median k̂, %", text.number(name, "value"), value, null, verdict,
+              note=f"p = {band.p_value:.2g} of independent untrained models")  # fmt: skip
+    gaps = np.array([np.nanmedian(one.last.shape[..., 0] - one.last.shape[..., -1]) for one in found])
+    nulls = [_gap_null(number) for number in numbers]
+    sd = np.array([null.sd or 0.0 for null in nulls])
+    half, limit = NORMAL_95 * float(np.sqrt((sd**2).sum())) / n, weibull_body_tail_gap().limit
+    null = Null(limit, None, limit - half, limit + half, "half-normal, 95 % of such means")
+    yield _gap_row(f"mean over {n} models of the median gap k̂(80 %) − k̂(100 %)", float(gaps.mean()), null)
+    drawn = limit + sd * np.random.default_rng(_SEED).normal(size=(_DRAWS, n))
+    variation = 100 * drawn.std(axis=1, ddof=1) / drawn.mean(axis=1)
+    high, value = float(np.quantile(variation, 0.95)), float(100 * gaps.std(ddof=1) / gaps.mean())
+    null = Null(float(variation.mean()), None, 0.0, high, "untrained models, up to 95 %")
+    verdict = _of_models(found, twelve, _agrees(text, "CV of the gap, %", "value", value), _beside(null, value))
+    what = f"coefficient of variation of {n} median gaps, %"
+    yield Row(place, what, text.number("CV of the gap, %", "value"), value, null, verdict)
+
+
+def _agrees(table: PublishedTable, label: str, column: str, observed: float) -> bool:
+    """Return True if a number rounds to the printed one."""
+    interval = table.interval(label, column)
+    return interval.low <= observed <= interval.high
+
+
 def _inside(low: float, high: float, number: int) -> float:
     law = weibull_null(0.1).shape
     return float(ndtr((high - law.mean(number)) / law.std(number)) - ndtr((low - law.mean(number)) / law.std(number)))
 
 
-def _super_weights(run: Run, state: Transmission) -> Iterator[Row]:
+def _super_weights(one: Member) -> Iterator[Row]:
     place, table = f"{PAPER}, table 2", published_table("weibull-table-2")
+    run, state = one.run, one.last
     ratio, kurtosis = state.block[:, 4], state.block[:, 5]
     number = state.number.sum(axis=1)
     shares = [(0.025, 0.5, 0.975), (0.025, 0.5, 0.975)]
@@ -169,22 +287,13 @@ def _excess(state: Transmission, layer: int) -> float:
     return float(3.0 * (n @ square**2) / n.sum() / ((n @ square) / n.sum()) ** 2 - 3.0)
 
 
-def _along(run: Run, along: xr.DataTree | None) -> Iterator[Row]:
-    """Tables 3, 4 and 5."""
-    if along is None:
-        for number in (3, 5):
-            yield Row(
-                f"{PAPER}, table {number}",
-                "the same of a training run",
-                None,
-                None,
-                None,
-                "needs checkpoints along training",
-            )
+def _growth(one: Member) -> Iterator[Row]:
+    """Table 3 of a model whose training is known."""
+    if one.along is None:
         return
-    matrices = along["matrices"].to_dataset()
-    scale = weibull_scales(matrices).mean("layer")
-    first, last = scale.isel(step=0), scale.isel(step=-1)
+    run = one.run
+    matrices = one.along["matrices"].to_dataset()
+    scale = weibull_scales(matrices).mean("layer").sel(component="attention_output").values
     table, place = published_table("weibull-table-3"), f"{PAPER}, table 3"
     training, own = training_of(run), own_row(run, table)
     if training is not None:
@@ -195,22 +304,18 @@ def _along(run: Run, along: xr.DataTree | None) -> Iterator[Row]:
             + f"{training.state}; decay leaves {100 * training.initial_share():.2g} % of each initial weight at "
             f"a constant rate, {100 * training.initial_share(0.55):.2g} % with the schedule (errata, 23)",
         )  # fmt: skip
+    for when, column, value in (
+        ("the start", "scale_start", float(scale[0])),
+        ("the end", "scale_end", float(scale[-1])),
+    ):
+        verdict = _verdict(run, table, value, None, column)
+        yield Row(place, f"λ of W_O at {when}", _printed_of(run, table, column), value, None, verdict)
     n_output = float((matrices["n_rows"] * matrices["n_columns"]).sel(component="attention_output").sum())
-    law, growth = (
-        weibull_null().scale,
-        100 * float(last.sel(component="attention_output") / first.sel(component="attention_output") - 1),
-    )
+    law, growth = weibull_null().scale, float(100 * (scale[-1] / scale[0] - 1))
     half = 100 * NORMAL_95 * law.spread / law.limit * np.sqrt(2.0 / n_output)
     null = Null(0.0, None, -half, half, "two untrained draws of this σ, 95 %")
     verdict = _verdict(run, table, growth, null, "growth")
     yield Row(place, "growth of λ of W_O, %", _printed_of(run, table, "growth"), growth, null, verdict)
-    if training is not None:
-        yield from _rate(
-            run,
-            training,
-            float(last.sel(component=[one for one in scales.TRANSMISSION if one in last["component"].values]).mean()),
-        )
-    yield from _initial(run, matrices, first)
 
 
 def _printed_of(run: Run, table: PublishedTable, column: str) -> float | str:
@@ -221,20 +326,102 @@ def _printed_of(run: Run, table: PublishedTable, column: str) -> float | str:
     return f"{min(values):g} to {max(values):g}, {len(values)} models"
 
 
-def _rate(run: Run, training: Training, scale: float) -> Iterator[Row]:
-    table, place = published_table("weibull-table-4"), f"{PAPER}, table 4"
-    label, values = own_row(run, table), table.numbers("ratio")
+def _rate(one: Member) -> Iterator[Row]:
+    """Table 4 of a model: its mean λ, and that over √(η/λ_wd) where these are known."""
+    table, place, run = published_table("weibull-table-4"), f"{PAPER}, table 4", one.run
+    label, values, training = own_row(run, table), table.numbers("ratio"), training_of(run)
+    scale = mean_scale(one.scores)
+    partial = "the paper read 27 of its 48 layers" if label == "Qwen2.5-14B" else ""
+    verdict = _verdict(run, table, scale, None, "mean_scale")
+    yield Row(place, "mean λ of the Transmission Class", _printed_of(run, table, "mean_scale"), scale, None, verdict,
+              note=partial)  # fmt: skip
+    if label is None and training is None:
+        return
     note = f"the published ones span a factor of {max(values) / min(values):.1f}: no law (errata, 17)"
-    ratio = scale / training.root
-    if label is not None:
-        note = f"as configured it is {ratio:.3g} (errata, 25); {note}"
-        ratio = scale / table.number(label, "root")
-    verdict = _verdict(run, table, ratio, None, "ratio")
+    if label is not None and training is not None:
+        note = f"as configured it is {scale / training.root:.3g} (errata, 25); {note}"
+    root = table.number(label, "root") if label is not None else training.root if training is not None else np.nan
+    verdict = _verdict(run, table, scale / root, None, "ratio")
     what = "mean λ over √(η/λ_wd)" + (", η and λ_wd as printed" if label else "")
-    yield Row(place, what, _printed_of(run, table, "ratio"), ratio, None, verdict, note=note)
+    yield Row(place, what, _printed_of(run, table, "ratio"), scale / root, None, verdict, note=note)
 
 
-def _initial(run: Run, matrices: xr.Dataset, first: xr.DataArray) -> Iterator[Row]:
+def known_scales(found: Sequence[Member], beside: xr.DataTree) -> list[scales.Model]:
+    """Points of figure 13: the models of the run, and the twins, whose η and λ_wd are known."""
+    own = [
+        scales.Model(one.label, training.root, mean_scale(one.scores))
+        for one in found
+        if (training := training_of(one.run)) is not None
+    ]
+    return own if len(found) > 1 else [*scales.cohort_models(beside), *own]
+
+
+def _correlations(found: Sequence[Member], beside: xr.DataTree) -> Iterator[Row]:
+    """r of λ and √(η/λ_wd) over models, with η and λ_wd as printed and as configured; r of two components' λ."""
+    table, text = published_table("weibull-table-4"), published_table("weibull-text")
+    printed = [
+        (label, scales.Model(one.label, table.number(label, "root"), mean_scale(one.scores)))
+        for one in found
+        if (label := own_row(one.run, table)) is not None
+    ]
+    five = [label for label in HUB if label.startswith("Pythia")]
+    pythia = [model for label, model in printed if label in five]
+    name = "r of λ and √(η/λ_wd)"
+    configured = [one for one in known_scales(found, beside) if one.name in {model.name for model in pythia}]
+    every = [model for _, model in printed]
+    for models, whose, value in (
+        (pythia, "Pythia sizes, η and λ_wd as printed", text.number(name, "value")),
+        (configured, "Pythia sizes, η and λ_wd as configured (errata, 25)", text.number(name, "value")),
+        (every if len(every) > len(pythia) else [], "printed models, η and λ_wd as printed", None),
+    ):
+        if len(models) < 3 or len({one.root for one in models}) < 2:
+            continue
+        law = scales.law_of(models)
+        null = Null(0.0, of=f"every order of λ alike, p = {law.p_value:.2g}")
+        beyond = ", beyond the null" if law.p_value < 0.05 else ", as in any order"
+        if value is None:
+            verdict = f"open: printed of the Pythia sizes only{beyond}"
+        else:
+            verdict = _of_models(
+                [one for one in found if one.label in {model.name for model in models}], five,
+                _agrees(text, name, "value", law.correlation), beyond,
+            )  # fmt: skip
+        yield Row(f"{PAPER}, table 4", f"Pearson r of mean λ and √(η/λ_wd), {law.n} {whose}", value, law.correlation,
+                  null, verdict, note=f"line through the origin: slope {law.slope:.3g}, R² {law.r_squared:.2g}; power "
+                  f"{law.exponent:.2f} ± {law.exponent_error:.2f}")  # fmt: skip
+    grown = _paired(found)
+    if grown is None:
+        return
+    name, courses = "r of ln λ_O and ln λ_FFN_out", [one for one in found if one.along is not None]
+    null = Null(grown.built_in, None, -1.0, grown.built_in_95, "pairs at random after the same start, up to 95 %")
+    verdict = _of_models(courses, five, _agrees(text, name, "value", grown.correlation),
+                         _beside(null, grown.correlation))  # fmt: skip
+    yield Row(f"{PAPER}, text", f"Pearson r of ln λ of W_O and MLP out, {grown.n} steps of {_models(courses)}",
+              text.number(name, "value"), grown.correlation, null, verdict,
+              note=f"errata, 18; after the start alone {grown.later_correlation:.4f}")  # fmt: skip
+
+
+def _paired(found: Sequence[Member]) -> PairedGrowth | None:
+    """Pair λ of W_O with that of the MLP's output, at all steps of all models whose training is known."""
+    pairs, initial = [], list[bool]()
+    for one in found:
+        matrices = None if one.along is None else one.along["matrices"].to_dataset()
+        if matrices is None or not {"attention_output", "mlp_out"} <= {*matrices["component"].values.tolist()}:
+            continue
+        median = weibull_scales(matrices).median("layer")
+        pairs.append([median.sel(component=name).values for name in ("attention_output", "mlp_out")])
+        initial += (matrices["step"].values == 0).tolist()
+    if len(initial) < 3:
+        return None
+    return paired_growth(*np.concatenate(pairs, axis=1), initial=np.array(initial))
+
+
+def _initial(one: Member) -> Iterator[Row]:
+    """Table 5 of a model whose first checkpoint is known."""
+    if one.along is None:
+        return
+    run, matrices = one.run, one.along["matrices"].to_dataset()
+    first = weibull_scales(matrices).mean("layer").isel(step=0)
     table = published_table("weibull-table-5")
     label = own_row(run, table)
     pairs = (("attention_query", "attention_output"), ("mlp_in", "mlp_out"))
@@ -244,6 +431,8 @@ def _initial(run: Run, matrices: xr.Dataset, first: xr.DataArray) -> Iterator[Ro
     ratios = [
         float(first.sel(component=into) / first.sel(component=out)) for into, out in pairs if {into, out} <= set(held)
     ]
+    if not ratios:
+        return
     number = (matrices["n_rows"] * matrices["n_columns"]).sum("layer")
     law = weibull_null().scale
     errors = [
@@ -268,10 +457,10 @@ def _initial(run: Run, matrices: xr.Dataset, first: xr.DataArray) -> Iterator[Ro
               note="" if label else "one σ for all matrices, so that the ratio is 1")  # fmt: skip
 
 
-def _needs(run: Run) -> Iterator[Row]:
+def _needs(found: Sequence[Member]) -> Iterator[Row]:
     table = published_table("weibull-table-4")
     for label in table.labels:
-        if not run.is_of(HUB[label]):
+        if not any(one.run.is_of(HUB[label]) for one in found):
             yield Row(
                 f"{PAPER}, tables 1 to 5", f"the row of {label}", table.number(label, "mean_scale"), None, None,
                 f"needs {HUB[label]}", note=f"`python -m studies.sources weibull --model {HUB[label]}`; mean λ printed",
@@ -320,72 +509,70 @@ def printed() -> Iterator[Table]:
         )  # fmt: skip
 
 
-def functions(
-    run: Run, along: xr.DataTree | None, beside: xr.DataTree, scores: xr.DataTree, state: Transmission
-) -> Table:
+def functions(found: Sequence[Member], beside: xr.DataTree) -> Table:
     """Table 6: what each of the eight functions is here, with what it gives of this run."""
-    found = _of_functions(run, along, beside, scores, state)
+    given = _of_functions(found, beside)
     table = published_table("weibull-table-6")
     rows = tuple(
-        (label, table.rows[k]["description"], our_name(label), found.get(label, ""))
+        (label, table.rows[k]["description"], our_name(label), given.get(label, ""))
         for k, label in enumerate(table.labels)
     )
+    whose = "this run's model" if len(found) == 1 else f"this run's {len(found)} models"
     return Table(
         "weibull-table-6", ("function", "description", "here", "of this run"), rows,
-        "The eight functions, what each is called here, and what it gives of this run's model beside its null.",
+        f"The eight functions, what each is called here, and what it gives of {whose} beside its null.",
         f"{PAPER}, table 6",
     )  # fmt: skip
 
 
-def _of_functions(
-    run: Run, along: xr.DataTree | None, beside: xr.DataTree, scores: xr.DataTree, state: Transmission
-) -> dict[str, str]:
-    matrices = scores["matrices"].to_dataset()
-    number = int(state.number.sum())
-    found = {
-        "F1_extract_weights": f"{int((state.number > 0).sum())} matrices of the Transmission Class, {number} weights",
-        "F2_fit_weibull": f"pooled k̂ {state.whole[0]:.4f}, λ̂ {state.whole[1]:.5f}; half-normal "
-        f"{weibull_anchor().shape:.4f}",
-        "F7_attention_arch_classify": "; ".join(dict.fromkeys(attention_classes(scores).values())),
-    }
-    closure = matrices["observed"].sel(statistic="weibull_closure")
-    null = matrices["null_mean"].sel(statistic="weibull_closure")
-    found["F3_gamma_closure"] = (
-        f"median {100 * float(closure.median()):.1f} % off; untrained {100 * float(null.median()):.1f} %, "
-        f"{100 * (weibull_closure().rms.limit - 1):.1f} % of √⟨w²⟩"
+def _of_functions(found: Sequence[Member], beside: xr.DataTree) -> dict[str, str]:
+    several = "" if len(found) == 1 else f"{len(found)} models: "
+    states, matrices = [one.last for one in found], [one.scores["matrices"].to_dataset() for one in found]
+    closure, null = (
+        [float(one[name].sel(statistic="weibull_closure").median()) for one in matrices]
+        for name in ("observed", "null_mean")
     )
-    names = [name for name in scales.TRANSMISSION if name in matrices["component"].values]
-    own = matrices.sel(component=names, statistic="weibull_shape")["observed"].values.ravel()
-    counts = (matrices["n_rows"] * matrices["n_columns"]).sel(component=names).values.ravel()
-    if "findings" in beside.children:
+    classes = [name for one in found for name in attention_classes(one.scores).values()]
+    given = {
+        "F1_extract_weights": f"{several}{sum(int((one.number > 0).sum()) for one in states)} matrices of the "
+        f"Transmission Class, {sum(int(one.number.sum()) for one in states)} weights",
+        "F2_fit_weibull": f"{several}pooled k̂ {_span([one.whole[0] for one in states], '.4f')}, "
+        f"λ̂ {_span([one.whole[1] for one in states], '.5f')}; half-normal {weibull_anchor().shape:.4f}",
+        "F3_gamma_closure": f"{several}median {_span(closure, '.1%')} off; untrained {_span(null, '.1%')}, "
+        f"{weibull_closure().rms.limit - 1:.1%} of √⟨w²⟩".replace("%", " %"),
+        "F7_attention_arch_classify": several + "; ".join(dict.fromkeys(classes)),
+    }
+    if "findings" in beside.children and "band_variation" in beside["findings"]:
         findings = beside["findings"].to_dataset()
-        found["F4_cross_family_band"] = (
+        given["F4_cross_family_band"] = (
             f"{int(beside['models'].sizes['model'])} models: [{float(findings['band_low']):.3f}, "
             f"{float(findings['band_high']):.3f}], "
             f"CV {100 * float(findings['band_variation']):.2f} %; untrained "
             f"{100 * float(findings['band_null_variation']):.2f} %"
         )
-    else:
-        band = shape_band([own], [counts])
-        found["F4_cross_family_band"] = (
-            f"median {band.medians[0]:.4f}; untrained {band.null_medians[0]:.4f} ± {band.null_errors[0]:.4f}"
-        )
-    models = scales.cohort_models(beside)
+    models = known_scales(found, beside) if several else scales.cohort_models(beside)
     if len({one.root for one in models}) > 1:
         law = scales.law_of(models)
-        found["F5_lambda_scaling"] = (
+        given["F5_lambda_scaling"] = (
             f"{law.n} models: r {law.correlation:.2f}, exponent {law.exponent:.2f} ± {law.exponent_error:.2f}"
         )
-    if along is not None:
-        steps = steps_of(along)
-        drift = shape_drift(scores_at(along, steps[0]), scores_at(along, steps[-1]))
-        flagged = int((drift["q_value"] < 0.05).sum())
-        found["F6_k_drift"] = (
-            f"median {float(drift['drift'].median()):+.4f}; {flagged} of {int(drift['drift'].notnull().sum())} "
-            "matrices with q < 0.05"
-        )
-        course_scales = weibull_scales(along["matrices"].to_dataset()).median("layer")
-        pair = [course_scales.sel(component=name).values for name in ("attention_output", "mlp_out")]
-        grown = paired_growth(*pair, initial=np.array(steps) == 0)
-        found["F8_lambda_paired_correlation"] = f"r {grown.correlation:.4f} over {grown.n} steps of one model"
-    return found
+    courses = [one.along for one in found if one.along is not None]
+    if courses:
+        ends = [(scores_at(one, steps_of(one)[0]), scores_at(one, steps_of(one)[-1])) for one in courses]
+        drifts = [shape_drift(first, last) for first, last in ends]
+        flagged = sum(int((one["q_value"] < 0.05).sum()) for one in drifts)
+        number = sum(int(one["drift"].notnull().sum()) for one in drifts)
+        medians = _span([float(one["drift"].median()) for one in drifts], "+.4f")
+        whose = f"{len(courses)} models: " if several else ""
+        given["F6_k_drift"] = f"{whose}median {medians}; {flagged} of {number} matrices with q < 0.05"
+    grown = _paired(found)
+    if grown is not None:
+        whose = "one model" if len(courses) == 1 else f"{len(courses)} models"
+        given["F8_lambda_paired_correlation"] = f"r {grown.correlation:.4f} over {grown.n} steps of {whose}"
+    return given
+
+
+def _span(values: Sequence[float], form: str) -> str:
+    """Format one number, or the smallest and the largest of several."""
+    low, high = format(min(values), form), format(max(values), form)
+    return low if low == high else f"{low} to {high}"

@@ -12,7 +12,7 @@ from studies.sources import weibull_tables
 from studies.sources.__main__ import HERE, RECIPES
 from studies.sources.claims import CLAIMS, SOURCES, Found, claims, erratum_tests, make, verdict
 from studies.sources.claims_checks import CHECKS
-from studies.sources.course import DEMO_TRAINING, Checkpoint, course, training_of, transmission
+from studies.sources.course import DEMO_TRAINING, Checkpoint, cohort, members, training_of
 from studies.sources.coverage import PLACES
 from studies.sources.published import published_table
 from studies.sources.recipe import Null, Run
@@ -114,7 +114,8 @@ def test_the_claims_page_is_what_the_checks_find(run):
 
 
 def test_the_weibull_paper_s_rows_are_those_of_the_demo(run):
-    same(weibull_tables.rows(run, course(run), transmission(run, FINAL)), "weibull")
+    found = members(run)
+    same(weibull_tables.rows(found, cohort(found)), "weibull")
     settings = json.loads((ROOT / "studies/demo_model/training.json").read_text(encoding="utf-8"))
     named = (DEMO_TRAINING.peak_rate, DEMO_TRAINING.weight_decay, DEMO_TRAINING.steps)
     assert named == (settings["peak"], settings["weight_decay"], settings["steps"])
