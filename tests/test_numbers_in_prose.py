@@ -221,7 +221,7 @@ def test_a_number_of_a_study_is_among_its_results(study):
 def test_a_difference_of_the_errata_is_among_the_numbers_of_its_tests():
     page = read("docs/errata.md")
     unknown, by_chance, known_spans = [], [], covered("docs/errata.md")
-    for point in re.finditer(r"^## [\s\S]*?(?=^## |\Z)", page, flags=re.MULTILINE):
+    for point in re.finditer(r"^#{2,3} \d[\s\S]*?(?=^##|\Z)", page, flags=re.MULTILINE):
         tests = "".join(read(f"tests/errata/{file}") for file in set(re.findall(r"`(test_\w+\.py)`", point[0])))
         known = np.unique([float(one) for one in re.findall(r"(?<![\w.])\d[\d_]*(?:\.\d+)?(?:e-?\d+)?", tests)])
         row = re.search(r"^\| Difference \| .*$", point[0], flags=re.MULTILINE)

@@ -54,7 +54,7 @@ def erratum_tests(number: int) -> dict[str, tuple[str, ...]]:
         ParameterError: the page has no such erratum, or it names no test.
     """
     page = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
-    section = re.search(rf"^## {number}\. .*?(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL)
+    section = re.search(rf"^#{{2,3}} {number}\. .*?(?=^##|\Z)", page, flags=re.MULTILINE | re.DOTALL)
     tests = section and re.search(r"^\| Test \| (.*) \|$", section[0], flags=re.MULTILINE)
     if not tests:
         raise ParameterError("erratum", number, "one of docs/errata.md, with its tests")

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+from scipy.special import digamma, polygamma
+
 from rmtbase.laws import (
     parents,
     weibull_anchor,
@@ -243,13 +246,23 @@ def _text(table: PublishedTable) -> Expectations:
 
 def _of_the_anchor() -> dict[str, Expected]:
     anchor, noise = weibull_anchor(), weibull_noise_optimum()
-    at_trim = 0.1 / (0.9 * math.log(0.9) ** 2)
+    at_trim = 0.1 / (0.9 * math.log(0.9) ** 2) / noise.noise
+    smallest = int(published_table("weibull-table-5").number("Pythia-70m", "width")) ** 2
     return {
         "k of half-normal weights": _law(anchor.shape, "anchor at trim 0.1"),
         "λ/σ of half-normal weights": _law(anchor.scale, "anchor at trim 0.1"),
         "least noisy point of the plot": _law(noise.probability, "1 + W₀(-2/e²)/2"),
-        "noise at the lower trim over the least": _law(at_trim / noise.noise, "p/((1-p) ln²(1-p)), 0.1 over p*"),
+        "noise of the lowest tenth over the least": _law(
+            _noise_of_lowest_tenth(smallest) / noise.noise,
+            f"mean over the points of {smallest:,} weights, W_o of Pythia-70m; without limit; {at_trim:.2f} at p = 0.1",
+        ),
     }
+
+
+def _noise_of_lowest_tenth(n: int) -> float:
+    """Mean of N Var Y over the lowest tenth of n points, 10 Σ ψ′(i): of these Y is ln of a gamma variate, but for n."""
+    last = n // 10
+    return 10.0 * float(digamma(last + 1) + np.euler_gamma + last * polygamma(1, last + 1))
 
 
 def _of_pythia_70m(table: PublishedTable) -> dict[str, Expected]:

@@ -1,4 +1,4 @@
-"""Errata of "Singular Value Structure of Transformer Attention Heads" (post 2): docs/errata.md, 4, 5, 8 and 16.
+"""Errata of "Singular Value Structure of Transformer Attention Heads" (post 2): docs/errata.md, 4, 5, 8, 16, 31 and 32.
 
 Each test holds what is written against what is right; an oracle that shares no code with rmtbase decides.
 """
@@ -46,7 +46,7 @@ def test_eigenvalues_and_singular_values_have_different_nulls(
     null_singular_values, statistic, name, on_eigenvalues, on_singular_values
 ):
     # Post 2, introduction: "All spectral quantities are expressed in terms of eigenvalues lambda_k = sigma_k^2". The
-    # code around it is reported to follow that for the null and to use sigma_k for the trained heads.
+    # code around it follows that for the null and uses sigma_k for the trained heads (31).
     squared, plain = statistic(null_singular_values**2), statistic(null_singular_values)
     for sample, value in ((squared, on_eigenvalues), (plain, on_singular_values)):
         error = sample.std() / math.sqrt(sample.size)

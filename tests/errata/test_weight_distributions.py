@@ -1,4 +1,6 @@
-"""Errata of "Weight Distributions in Transformer Attention Heads" (post 1) and its draft: docs/errata.md, 1–3, 12–15.
+"""Errata of "Weight Distributions in Transformer Attention Heads" (post 1) and its draft.
+
+Items 1 to 3, 12 to 15 and 27 of docs/errata.md.
 
 Each test holds the published formula, as it is written, against the right one; an oracle that shares no code with
 rmtbase (quadrature or simulation) decides.
@@ -97,6 +99,29 @@ def test_reference_values_of_the_edges():
     square = math.sqrt(low_rank_product(1000, 1000).support[1] / 1000)
     assert square == pytest.approx(math.sqrt(27 / 4), rel=1e-12)
     assert published_edges(1000, 1000)[1] / math.sqrt(1000) == pytest.approx(2.0, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("d_model", "d_head", "written", "divided"), [(768, 64, 8.0, 0.2887), (1000, 500, 22.36, 0.7071)]
+)
+def test_the_published_width_needs_a_division_by_the_root_of_the_width(d_model, d_head, written, divided):
+    # Post 1, of W_QK = W_Q^T W_K, sigma = 1: "The left panel confirms that sigma_WQK = sqrt(d_h/d) and that the entropy
+    # follows S = 1/2 ln(2 pi e d_h/d)"; the draft: "the matrix elements of W_QK divided by sqrt(d_model)".
+    w_q, w_k = np.random.default_rng(37).standard_normal((2, d_head, d_model))
+    w = w_q.T @ w_k
+    assert w.std() == pytest.approx(written, rel=0.02)  # one matrix: an error of 1/sqrt(2 d_model) at most, 0.26 %
+    published = math.sqrt(d_head / d_model)
+    assert published == pytest.approx(divided, abs=5e-5)
+    assert (w / math.sqrt(d_model)).std() == pytest.approx(published, rel=0.02)
+    for normalization, sigma in (("none", written), ("sqrt_d", divided)):
+        assert product_element(d_model, d_head, normalization=normalization).std() == pytest.approx(sigma, rel=2e-4)
+    if d_model == 768:
+        entropies = [float(normal_entropy(sigma)) for sigma in (math.sqrt(d_head), published)]
+        assert entropies == pytest.approx([3.498, 0.176], abs=5e-4)
+        s = np.linalg.svd(w, compute_uv=False)[:d_head]
+        assert (s[-1], s[0]) == pytest.approx((472, 1096), rel=0.05)
+        law = low_rank_product(d_model, d_head, normalization="none")
+        np.testing.assert_allclose(np.sqrt(law.support), (472.3, 1096.0), atol=0.1)
 
 
 P, A, SIGMA0 = 0.1, 2.0, 1.0  # spike weight, its location, width of the bulk
