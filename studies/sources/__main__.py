@@ -25,6 +25,7 @@ from pathlib import Path
 from types import ModuleType
 
 from rmtbase.errors import CheckpointError, RmtbaseError, TableError
+from studies.sources.coverage import items_page
 from studies.sources.coverage import page as coverage_page
 from studies.sources.manifests import checkpoints_of, listing
 from studies.sources.recipe import Fetched, Run, discard_left, label, read_results
@@ -74,6 +75,8 @@ def write_pages(results: Path) -> None:
         (path.parent / "README.md").write_text(page(held), encoding="utf-8")
     (results / "README.md").write_text(index(results, RECIPES), encoding="utf-8")
     (results / "COVERAGE.md").write_text(coverage_page(RECIPES, results), encoding="utf-8")
+    if results.resolve().is_relative_to(HERE):
+        (HERE / "ITEMS.md").write_text(items_page(), encoding="utf-8")
 
 
 def main(arguments: list[str] | None = None) -> int:

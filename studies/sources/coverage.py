@@ -6,6 +6,7 @@ or ``superseded: why``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -132,3 +133,29 @@ def page(recipes: Iterable[str], results: Path) -> str:
     missing = [place for place in PLACES if place not in {one.place for one in found}]
     lines += [f"| {place} | {PLACES[place]} | not yet | – | – |" for place in missing]
     return "\n".join(lines) + "\n"
+
+
+ITEMS = Path(__file__).with_name("items.json")
+
+
+def items_page() -> str:
+    """Write ITEMS.md: every item that the texts of the sources have or promise, from items.json."""
+    held = json.loads(ITEMS.read_text(encoding="utf-8"))
+    items, letters = held["items"], dict(zip(held["commands"], range(1, len(held["commands"]) + 1), strict=True))
+    states = [one["state"].partition(" ")[0] for one in items]
+    counts = ", ".join(f"{states.count(word)} {word}" for word in ("done", "needs", "partly", "not"))
+    lines = ["# Every item of the sources", "", f"{len(items)} items: {counts}.", "", _COUNTED, "", "## Commands", ""]
+    lines += [f"{letters[name]}. `{command}`" for name, command in held["commands"].items()]
+    lines += ["", "## Items", "", "| place | what | state | command | |", "|---|---|---|---|---|"]
+    for one in items:
+        command = letters.get(one["command"], "–")
+        lines.append(f"| {one['place']} | {one['what']} | {one['state']} | {command} | {one['why']} |")
+    return "\n".join(lines) + "\n"
+
+
+_COUNTED = (
+    "An item is a figure, a table or an animation, a notebook, a data set or a program, a formula, or a quantity or "
+    "study that a text states or promises; quotations that are claims are in `claims.json`. *Done*: of any model, or "
+    "without one. *Needs*: the command does it for the models named, which are not here. *Partly*, *not*: what is "
+    "missing is said. Where one item ends is for whoever counts: an earlier count, whose list was not kept, had 161."
+)
