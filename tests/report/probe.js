@@ -13,7 +13,7 @@ window.addEventListener("load", () => {
     return { focused, sort: headers[titles.indexOf(title)].getAttribute("aria-sort"), column: column(title) };
   };
   const seen = {};
-  seen.figures = [...document.querySelectorAll("figure svg")].map((svg) => {
+  seen.figures = [...document.querySelectorAll("figure svg")].filter((svg) => svg.clientWidth).map((svg) => {
     const { width, height } = svg.getBoundingClientRect();
     return { width, height, marks: svg.querySelectorAll("path, use").length };
   });
@@ -37,7 +37,6 @@ window.addEventListener("load", () => {
   box.querySelector(".controls button").click();
   seen.whole = { pressed: box.querySelector(".controls button").getAttribute("aria-pressed"),
     hidden: scroll.scrollHeight - scroll.clientHeight };
-  seen.hints = [...document.querySelectorAll(".plot + .hint")].map((hint) => getComputedStyle(hint).display);
   seen.on_paper = headers.map((header) => header.dataset.title);
   seen.width = innerWidth;
   seen.dark = matchMedia("(prefers-color-scheme: dark)").matches;

@@ -131,7 +131,7 @@ def test_the_finding_comes_first_and_in_words(tree, outline):
     sentences = [summary.verdict(), *summary.most(), *summary.kind(), *summary.details(), *summary.reasons()]
     places = [text.index(" ".join(sentence.split())) for sentence in sentences]
     assert places == sorted(places)
-    assert places[1] < text.index("Which heads differ most, and by how much") < places[2]
+    assert places[1] < text.index("Map of all heads") < places[2]
     assert places[-1] < text.index("How far every head is from random")
     (by_statistic,) = summary.by_statistic()  # drawn as bars, and told to readers who cannot see them
     assert by_statistic in [svg["aria-label"] for svg in outline.of("svg")]
@@ -191,15 +191,6 @@ def test_a_page_without_pictures_is_the_same_but_for_them(tree, page):
         without, count = re.subn(part, "", without, flags=re.DOTALL)
         assert count == 1
     assert in_words(tree).split() == without.split()
-
-
-@pytest.mark.exhaustive
-def test_a_long_name_is_cut_in_captions(analytic_tree):
-    named = analytic_tree.copy()
-    named.attrs = analytic_tree.attrs | {"model": "long-" * 40, "revision": "0123456789abcdef" * 4}
-    captions = re.findall(r"<figcaption><b>(.*?)</b>", render(named))
-    assert len(captions) == 10
-    assert all(len(words) < 140 and words.startswith("long-long") for words in captions)
 
 
 def test_a_null_of_copies_is_told_as_one(resampled_tree):
@@ -272,7 +263,7 @@ def test_on_paper_headings_stay_with_what_follows_and_nothing_is_cut(page):
     assert re.search(r"figure, tr[^{]*{ break-inside: avoid; }", rules)
     assert "table-row-group" not in rules  # headers come again on every page, drawn as text: buttons do not
     assert "th[data-title]::before { content: attr(data-title); }" in rules
-    assert re.search(r"\.scroll, \.plot, pre { max-height: none; overflow: visible;", rules)
+    assert re.search(r"\.scroll, pre { max-height: none; overflow: visible;", rules)
     assert re.search(r"\.hint, \.skip[^{]*{ display: none !important; }", rules)
 
 
@@ -294,9 +285,10 @@ def test_warnings_and_notes_are_told(tree, outline):
         assert shown(line) in text
 
 
-def test_every_figure_has_a_description_and_a_caption(outline):
+def test_every_figure_has_a_wide_and_a_narrow_drawing_a_description_and_a_caption(outline):
     figures = outline.of("svg")
-    assert len(figures) == len(outline.of("figure")) == len(outline.of("figcaption")) == 10
+    assert len(outline.of("figure")) == len(outline.of("figcaption")) == 10
+    assert [one["class"] for one in figures] == ["wide", "narrow"] * 10
     for svg in figures:
         assert svg["role"] == "img"
         assert len(svg["aria-label"]) > 20
@@ -432,7 +424,7 @@ def test_the_same_scores_give_the_same_page_whatever_the_caller_s_matplotlib_set
 
 
 @pytest.mark.exhaustive
-def test_a_model_of_1024_heads_stays_below_3_megabytes(tree):
+def test_a_model_of_1024_heads_stays_below_5_megabytes(tree):
     heads = tree["heads"].to_dataset()
     many = heads.isel(layer=np.arange(32) % 3, head=np.arange(32) % 4)
     many = many.assign_coords(layer=np.arange(32), head=np.arange(32))
@@ -443,7 +435,7 @@ def test_a_model_of_1024_heads_stays_below_3_megabytes(tree):
         many[name] = many[name].clip(max=1.0)
     big = xr.DataTree.from_dict({"/heads": many, "/null": tree["null"].to_dataset()})
     big.attrs = tree.attrs | {"n_layers": 32, "n_heads": 32}
-    assert len(render(big).encode()) < 3e6
+    assert len(render(big).encode()) < 5e6
 
 
 # Numbers and formulas, as the tables show them.

@@ -37,7 +37,7 @@ def test_a_circuit_has_a_section_with_its_map_its_findings_and_a_row_for_each(pa
     for name in ("ov", "key"):
         scores, part = circuit_scores(tree, name), section(page, f"circuit-{name}")
         assert f'href="#circuit-{name}"' in page
-        assert part.count("<svg ") == 1
+        assert part.count("<svg ") == 2  # wide and narrow
         assert summarize_scores(scores).verdict()[0] in part
         assert part.count("<tr") == 2 + heads_present(scores["heads"].to_dataset()).sum()
     assert "W<sub>OV</sub> = W<sub>O</sub><sup>⊤</sup>W<sub>V</sub>" in section(page, "circuit-ov")

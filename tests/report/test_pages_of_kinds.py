@@ -52,7 +52,7 @@ def test_a_page_says_what_the_terminal_says(result, capsys):
 
 def test_a_page_has_its_figures_and_asks_no_network(result):
     _, _, page = result
-    assert page.count("<svg ") >= 1
+    assert page.count('<svg class="wide"') == page.count('<svg class="narrow"') >= 1
     assert "default-src 'none'" in page
     assert not re.search(r"(src|href)=\"(?!#|data:)", page)
 

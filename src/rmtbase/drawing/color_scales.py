@@ -124,7 +124,7 @@ Q = ColorScale(
     lambda q: -np.log10(q),
 )
 BEYOND_NOISE = ColorScale(
-    "share beyond noise (%)",
+    "share (%)",
     (-5.0, 5.0, 10.0, 20.0, 35.0, 50.0, 65.0, 80.0, 90.0),
     lambda theme: [theme.diverging[_FLATTER], *theme.sequential],
 )

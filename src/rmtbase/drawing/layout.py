@@ -51,14 +51,21 @@ class FigureRecipe(NamedTuple):
     standard: bool = True
 
 
-def draw_figures(recipes: Mapping[str, FigureRecipe], names: Collection[str] | None = None) -> FiguresByName:
-    """Draw the standard figures, or those whose names match; ``*`` stands for any characters and ``?`` for one."""
+def draw_figures(
+    recipes: Mapping[str, FigureRecipe], names: Collection[str] | None = None, titles: bool = True
+) -> FiguresByName:
+    """Draw the standard figures, or those whose names match; ``*`` stands for any characters and ``?`` for one.
+
+    ``titles`` is whether figures keep the title above their panels.
+    """
     named = {
         name: recipe.draw()
         for name, recipe in recipes.items()
         if (recipe.standard if names is None else any(fnmatchcase(name, pattern) for pattern in names))
     }
     for figure in named.values():
+        if not titles:
+            figure.suptitle("")
         fit_figure(figure)
     return FiguresByName(named)
 

@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import Field, fields
+from dataclasses import Field, fields, replace
 from typing import Any
 
 import matplotlib
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
+from rmtbase.drawing.layout import FigureRecipe, FigureStyle, draw_figures, figure_style
 from rmtbase.drawing.theme import Theme
 
 _ATTRIBUTE = re.compile(r'\b(d|x|y)="([^"]*)"')
 _LONG_DECIMAL = re.compile(r"-?\d+\.\d{2,}")
 _REFERENCE = re.compile(r'(?<=href="#)[^"]+|(?<=url\(#)[^)]+')
 _ID = re.compile(r' id="([^"]+)"')
+_CLIPPED = re.compile(r' clip-path="([^"]*)" style="([^"]*)"')
 _STYLE = re.compile(r' style="([^"]*)"')
 _RECTANGLE = re.compile(r"M (\S+) (\S+) L (\S+) \2 L \3 (\S+) L \1 \4 (?:L \1 \2|z)(?: z)?$")
 _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)pt"[^>]*?viewBox="([^"]*)"[^>]*>')
 _PIXELS_PER_POINT = 1.45  # makes 8.5 pt labels as large as the page's small print
+_NARROW, _LETTERS = 3.4, 9.5  # inches and points of a figure on a telephone
 _SEVERAL = {"series": 5, "diverging": 15, "sequential": 9}  # roles that have several colours
 
 
@@ -35,22 +38,43 @@ def css_values(theme: Theme) -> str:
     return " ".join(f"--{name}: {colour};" for name, colour in _colours(theme))
 
 
+def inline_figures(
+    recipes: Callable[[FigureStyle], Mapping[str, FigureRecipe]],
+    describe: Callable[[str], str],
+    names: Collection[str] | None = None,
+) -> dict[str, Markup]:
+    """Draw the figures of a page, each wide and, for telephones, narrow with its panels in one column.
+
+    The title of a figure, its model, is left out: the page names it.
+
+    Args:
+        recipes: returns the recipes of all figures in a style, by name.
+        describe: returns the description of a figure for readers who cannot see it.
+        names: names of the figures; the standard ones if None.
+
+    Returns:
+        By name, two ``<svg>`` elements, of which the page's styles show one.
+    """
+    drawn: dict[str, str] = {}
+    with _page_settings() as theme:
+        small = replace(theme, settings={"font.size": _LETTERS})
+        for look, style in (("wide", figure_style(theme, None)), ("narrow", figure_style(small, _NARROW))):
+            for place, (name, figure) in enumerate(draw_figures(recipes(style), names, titles=False).items()):
+                svg = _inline_svg(figure, f"{look[0]}{place}", look, describe(name))
+                drawn[name] = drawn.get(name, "") + svg
+    return {name: Markup(svgs) for name, svgs in drawn.items()}
+
+
 @contextmanager
-def page_settings() -> Iterator[Theme]:
+def _page_settings() -> Iterator[Theme]:
     """Use Matplotlib's default settings inside the context, and yield the theme for figures of a page."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         yield _placeholders()
 
 
-def inline_svg(figure: Figure, name: str, description: str) -> Markup:
-    """Return a figure drawn within :func:`page_settings` as an ``<svg>`` element.
-
-    Args:
-        figure: the figure.
-        name: name that is unique on the page; it begins every identifier of the SVG.
-        description: description for readers who cannot see the figure.
-    """
+def _inline_svg(figure: Figure, name: str, look: str, description: str) -> str:
+    """Return a figure as an ``<svg>`` element of the class ``look``, with identifiers that begin with ``name``."""
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": name}):
         content = io.StringIO()
         figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None})
@@ -61,14 +85,14 @@ def inline_svg(figure: Figure, name: str, description: str) -> Markup:
     svg = _with_short_identifiers(svg, name)
     for variable, colour in _colours(_placeholders()):
         svg = svg.replace(colour, f"var(--{variable})")
-    svg = _SIZE.sub(lambda match: _opening_tag(match, escape(description)), svg, count=1)
-    return Markup(re.sub(r"\s*\n\s*", "", _with_classes(svg, name)))
+    svg = _SIZE.sub(lambda match: _opening_tag(match, look, escape(description)), svg, count=1)
+    return re.sub(r"\s*\n\s*", "", _with_classes(svg, name))
 
 
-def _opening_tag(match: re.Match[str], description: str) -> str:
+def _opening_tag(match: re.Match[str], look: str, description: str) -> str:
     points = float(match.group(1))
     return (
-        f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{match.group(2)}" role="img" '
+        f'<svg class="{look}" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{match.group(2)}" role="img" '
         f'aria-label="{description}" width="{points * _PIXELS_PER_POINT:.0f}">'
     )
 
@@ -95,6 +119,7 @@ def _with_short_identifiers(svg: str, name: str) -> str:
 
 def _with_classes(svg: str, name: str) -> str:
     """Write each style once, because a figure of a large model has thousands of marks with a few styles."""
+    svg = _CLIPPED.sub(r' style="\2; clip-path: \1"', svg)
     names = {style: f"{name}-s{k}" for k, style in enumerate(dict.fromkeys(_STYLE.findall(svg)))}
     rules = "".join(f".{short}{{{style}}}" for style, short in names.items())
     svg = _STYLE.sub(lambda match: f' class="{names[match.group(1)]}"', svg)

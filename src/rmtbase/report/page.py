@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -19,8 +20,8 @@ import xarray as xr
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from rmtbase.drawing.layout import FigureRecipe, FigureStyle, draw_figures, figure_style
-from rmtbase.drawing.svg import css_values, inline_svg, page_settings
+from rmtbase.drawing.layout import FigureRecipe, FigureStyle
+from rmtbase.drawing.svg import css_values, inline_figures
 from rmtbase.drawing.theme import DARK, LIGHT
 from rmtbase.errors import ParameterError
 from rmtbase.report._rows import DETAILS, Heading, Item, Rows, Verbatim
@@ -51,9 +52,7 @@ def render_page(
     answer, details = rest[:end], rest[end + 1 :] if end else rest
     lead = next((item for item in rest if type(item) is str), "")
     answer, details = ([_block(item) for item in items if item is not lead] for items in (answer, details))
-    with page_settings() as theme:
-        drawn = {} if recipes is None else draw_figures(recipes(table, figure_style(theme, None)))
-        svgs = {name: inline_svg(figure, f"f{k}", _in_words(name)) for k, (name, figure) in enumerate(drawn.items())}
+    svgs = {} if recipes is None else inline_figures(partial(recipes, table), _in_words)
     return (
         environment()
         .get_template("report.html")

@@ -8,13 +8,16 @@ from jaxtyping import Bool
 from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import (
+    BESIDE,
     LEVEL,
     bound,
     counted,
     literal,
     noun_of,
+    panel_size,
     rounded,
     statistic_label,
+    text_width,
     themed_axes,
     titled,
 )
@@ -27,6 +30,7 @@ from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, heads_present, matrices_present
 
 _NUMBERED = 16  # most layers, and most heads, with a number in each cell
+_NARROW = 5.0  # inches; narrower maps with numbers have no colour scale
 _STRONG = 50.0  # percent: colours from here on are nearer to the text's than to the surface's
 
 
@@ -61,9 +65,8 @@ def omnibus_heatmap(
     ax.set_xlabel(noun)
     untested = int((np.isnan(q) & there).sum())
     tested = counted(int(np.isfinite(q).sum()), f"testable {noun}" if untested else noun)
-    differ = f"{(q < level).sum()} of {tested} unlike random ones"
-    found = differ if np.isfinite(q).any() else f"no {noun} can be tested"
-    return finished_map(ax, theme, f"all statistics together\n{found}; {marks}", Q, colorbar)
+    found = f"{(q < level).sum()} of {tested} differ" if np.isfinite(q).any() else f"no {noun} can be tested"
+    return finished_map(ax, theme, f"{found}; {marks}", Q, colorbar)
 
 
 def beyond_noise_heatmap(
@@ -93,7 +96,9 @@ def beyond_noise_heatmap(
     ax, theme = themed_axes(ax, theme, scores)
     percent, there = 100.0 * heads["beyond_noise"].values, heads_present(heads)
     differs = heads["omnibus_q_value"].values < level
-    numbered = percent.shape[0] <= _NUMBERED and percent.shape[1] <= _NUMBERED
+    size, width = 0.9 * theme.points("xtick.labelsize"), panel_size(ax)[0]
+    numbered = max(percent.shape) <= _NUMBERED and text_width("(99)", size) * percent.shape[1] < width - BESIDE
+    colorbar = colorbar and not (numbered and width < _NARROW)  # the numbers need the room, and say the same
     marked = np.zeros_like(differs) if numbered else differs
     draw_layers(ax, percent, marked, there, BEYOND_NOISE, heads, "head", level, theme)
     if numbered:
@@ -106,13 +111,17 @@ def beyond_noise_heatmap(
                 ha="center",
                 va="center",
                 color=theme.text if percent[row, column] < _STRONG else theme.surface,
-                fontsize=0.9 * theme.points("xtick.labelsize"),
+                fontsize=size,
             )
     ax.set_xlabel(noun_of(scores))
     symbol = circuit_of(scores.attrs).latex if isinstance(scores, xr.DataTree) else "W"
-    marks = bound(f"in brackets: q ≥ {level:g}") if numbered else bound(f"dot: q < {level:g}")
-    untested = f"; {bound('hatched: not known')}" if np.isnan(percent[there]).any() else ""
-    title = rf"share of $\Vert {symbol}\Vert^2$ beyond noise (%)" + f"\n{marks}{untested}"
+    known = np.isfinite(percent)
+    marks = [
+        *([bound(f"dot: q < {level:g}")] if not numbered and differs.any() else []),
+        *([bound(f"in brackets: q ≥ {level:g}")] if numbered and (known & ~differs).any() else []),
+        *([bound("hatched: not known")] if (there & ~known).any() else []),
+    ]
+    title = rf"share of $\Vert {symbol}\Vert^2$ beyond noise (%)" + "\n" * bool(marks) + "; ".join(marks)
     return finished_map(ax, theme, title, BEYOND_NOISE, colorbar)
 
 

@@ -27,7 +27,7 @@ class Caption(NamedTuple):
 
 _CAPTIONS = {
     "beyond-noise-map": Caption(
-        "Which heads differ most, and by how much",
+        "Map of all heads",
         "One cell per head: the share of its strength beyond noise, in percent. The weaker half of a head's directions "
         "counts as noise; random heads tell how much noise the whole head then has, and the share is the rest. Random "
         "heads have 0 on average; a negative number means a flatter spectrum than theirs. Whether a head differs is "

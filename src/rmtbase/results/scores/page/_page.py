@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from itertools import groupby
 from numbers import Real
@@ -15,8 +16,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from rmtbase.drawing.axes import counted, statistic_words
-from rmtbase.drawing.layout import draw_figures, figure_style
-from rmtbase.drawing.svg import inline_svg, page_settings
+from rmtbase.drawing.svg import inline_figures
 from rmtbase.errors import ParameterError
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import ENTRIES_IN_WORDS
@@ -177,13 +177,8 @@ def _svgs(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Mark
     """Draw the figures as SVG elements, by name; further circuits have only their map."""
     maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
     captioned = {**caption, **maps}
-    with page_settings() as theme:
-        return {
-            name: inline_svg(figure, f"f{k}", captioned[name].description)
-            for k, (name, figure) in enumerate(
-                draw_figures(figures.figure_recipes(scores, figure_style(theme, None)), captioned).items()
-            )
-        }
+    recipes = partial(figures.figure_recipes, scores)
+    return inline_figures(recipes, lambda name: captioned[name].description, captioned)
 
 
 def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ for (const box of document.querySelectorAll(".score-table")) {
 }
 
 // What is wider than the window says so.
-for (const box of document.querySelectorAll(".plot, .scroll")) {
+for (const box of document.querySelectorAll(".scroll")) {
   const hint = box.parentElement.querySelector(":scope > .hint");
   const resized = new ResizeObserver(() => {
     hint.style.display = box.scrollWidth > box.clientWidth ? "block" : "none";
