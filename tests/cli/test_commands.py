@@ -254,7 +254,12 @@ def test_baseline_says_whose_shape_it_takes(run):
 @pytest.mark.parametrize(
     ("condition", "status", "words"),
     [
-        ("layer == 7", 0, ""),
+        ("layer == 0 and head == 1 and not differs", 0, ""),
+        ("layer == 7", 2, "a layer that is there: 0, 1"),
+        ("4 == head and differs", 2, "a head that is there: 0, 1, 2, 3"),
+        ("layer in [6, 7]", 2, "a layer that is there: 0, 1"),
+        ("layer in [1, 7] and head == 0 and differs", 0, ""),
+        ("layer != 7 and layer == head - 9", 0, ""),
         ("layer == 0 and head == 1 and differs", 3, "1 of 8 meet --fail-if"),
         ("head == 1 and beyond_noise > 0.2", 3, "layer 0 head 1"),
         ("layer == 1 and head == 2 and not differs", 4, "1 of 8 cannot be told to meet or not"),

@@ -65,7 +65,8 @@ def test_the_gate_stops_while_a_head_does_not_differ(ten_checkpoints, tmp_path):
 @pytest.mark.exhaustive
 def test_the_gate_tells_what_is_missing_or_damaged(ten_checkpoints, tmp_path):
     ended = gate(ten_checkpoints, 95, tmp_path)
-    assert (ended.returncode, ended.stdout) == (1, "undecided: there is no checkpoint of step 95\n")
+    assert (ended.returncode, ended.stdout) == (2, "undecided: an error, such as no checkpoint of step 95\n")
+    assert "a step that is there: 0, 10, 20, 30, 40, 50, 60, 70, 80, 90" in ended.stderr
     copy, other = tmp_path / "copy", tmp_path / "other"
     other.mkdir()
     shutil.copytree(ten_checkpoints, copy)

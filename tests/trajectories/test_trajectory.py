@@ -46,7 +46,6 @@ def test_file_is_the_tree_and_holds_every_step(tree, whole_run, tmp_path):
     assert open_table(path, "trajectory").identical(tree)
     assert tree["heads"]["step"].values.tolist() == STEPS
     assert tree["heads"]["revision"].values.tolist() == [f"step-{step}" for step in STEPS]
-    assert told.notes[-1] == f"wrote {path}"
     assert told.steps["scoring checkpoints"] == len(STEPS)
     assert not path.with_name("traj.nc.steps").exists()
 
@@ -77,7 +76,7 @@ def test_heads_have_left_for_good_from_the_first_step_after_which_all_are_flagge
     summary = summarize_trajectory(tree)
     assert [one.left["gaussian"] for one in summary.steps] == left.sum(axis=(1, 2)).tolist()
     sentence = summary.sentences()[0]
-    assert sentence == "8 of 8 heads came to differ from the gaussian null for good: all from step 20 on."
+    assert sentence == "8 of 8 heads came to differ from random heads for good: all from step 20 on."
 
 
 def with_q_values(tree, q_value):
@@ -152,7 +151,7 @@ def test_summary_has_a_line_for_each_checkpoint(whole_run, run, tmp_path):
     assert ran.status == 0
     lines = ran.out.splitlines()
     assert all(any(f" step-{step} " in line for line in lines) for step in STEPS)
-    assert "8 of 8 heads came to differ from the gaussian null for good" in ran.out
+    assert "8 of 8 heads came to differ from random heads for good" in ran.out
     assert f"rmtbase: wrote {tmp_path / 'traj.nc'}" in ran.err
 
 

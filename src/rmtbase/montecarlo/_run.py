@@ -283,7 +283,6 @@ def _complete(
                 _draw(store, left, executor, solvers, progress)
         table = make_table(DrawSource(plan, store.read), store.settings())
         write_table(table, output)
-    progress.note(f"wrote {shown(output)}")
     if not keep_chunks:
         _remove(store, progress)
     return table

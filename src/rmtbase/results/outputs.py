@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -52,6 +53,7 @@ class Outputs:
             require_writable(path)
         self._kind = kind
         self.table, self.page = (next(iter(some), None) for some in (tables, pages))
+        self._before = _version(self.table)
 
     def require_replaceable(self, *read: WeightMatrices | Path) -> None:
         """Raise :class:`~rmtbase.errors.OutputError` if a file is there that must not be replaced, or that is read."""
@@ -81,7 +83,7 @@ class Outputs:
             as_json: returns what ``--json`` prints.
             report: returns the sentences and tables for the terminal, and for the page.
             page: returns the page; if None, the page has the report and the standard figures of the table.
-            written: whether the table has been written already.
+            written: whether the caller has seen to the table's file.
             fail_if: condition on each of the ``heads`` in the JSON; see :func:`require_no_head`.
 
         Raises:
@@ -89,7 +91,11 @@ class Outputs:
         """
         data = cache(as_json)
         items = cache(lambda: list(report()))  # the page and the terminal show the same
-        files = [] if self.table is None or written else [write_table(table, self.table)]
+        files = [] if self.table is None else [self.table]
+        if written:
+            files = [path for path in files if _version(path) != self._before]
+        elif self.table is not None:
+            write_table(table, self.table)
         if self.page is not None:
             content = _page_of(table, items()) if page is None else page()
             files.append(write_bytes(content.encode(), self.page))
@@ -99,6 +105,14 @@ class Outputs:
             require_no_head(cast("dict[str, Any]", data())["heads"], fail_if)
 
 
+def _version(path: Path | None) -> tuple[int, int] | None:
+    """Tell a file from the one that replaces it; None if there is none."""
+    if path is None or not path.exists():
+        return None
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
+
+
 FOUND = 3
 """Exit status if a head meets the condition of ``--fail-if``."""
 
@@ -106,6 +120,8 @@ UNDECIDED = 4
 """Exit status if no head meets that condition, but heads that could not be tested might."""
 
 _NAMED = 5  # heads
+_MOST_VALUES = 12  # of a name of a place
+_PLACE = ("stack", "step", "layer", "what", "head")  # names that identify a head in a record
 
 
 def require_no_head(heads: Sequence[Mapping[str, Any]], condition: str) -> None:
@@ -117,7 +133,7 @@ def require_no_head(heads: Sequence[Mapping[str, Any]], condition: str) -> None:
             true or false only if it is so whatever they are.
 
     Raises:
-        ParameterError: not a condition on these names.
+        ParameterError: not a condition on these names, or one on a layer, head or step that no head has.
         typer.Exit: a head meets the condition (status 3), or none does but some could (status 4).
     """
     table = pd.DataFrame([{name: one for name, one in head.items() if name != "directions"} for head in heads])
@@ -128,6 +144,9 @@ def require_no_head(heads: Sequence[Mapping[str, Any]], condition: str) -> None:
         raise ParameterError("fail_if", condition, expected) from None
     if not isinstance(met, pd.Series) or met.dtype.kind != "b":
         raise ParameterError("fail_if", condition, f"a condition, true or false, on {', '.join(table)}")
+    for name, values in _places_named(condition):
+        if name in table and not table[name].isin(values).any():
+            raise ParameterError("fail_if", condition, f"a {name} that is there: {_listed(table[name].unique())}")
     for kind, which, status in (
         ("meet", met.fillna(False), FOUND),
         ("cannot be told to meet or not", met.isna(), UNDECIDED),
@@ -141,7 +160,26 @@ def require_no_head(heads: Sequence[Mapping[str, Any]], condition: str) -> None:
 
 def _place(head: Mapping[str, Any]) -> str:
     """Name a head by what identifies it in a record."""
-    return " ".join(f"{name} {head[name]}" for name in ("stack", "step", "layer", "what", "head") if name in head)
+    return " ".join(f"{name} {head[name]}" for name in _PLACE if name in head)
+
+
+def _places_named(condition: str) -> Iterator[tuple[str, list[Any]]]:
+    """Yield each name of a place that a condition compares for equality, with the values that it may have."""
+    for node in ast.walk(ast.parse(condition.strip(), mode="eval")):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.In) and len(node.ops) == 1:
+            for name, other in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
+                if isinstance(name, ast.Name) and name.id in _PLACE:
+                    try:
+                        value = ast.literal_eval(other)
+                    except ValueError:  # another name, or a calculation
+                        continue
+                    yield name.id, list(value) if isinstance(value, list | tuple | set) else [value]
+
+
+def _listed(values: Sequence[Any]) -> str:
+    """List the values of a place, of many only the first and the last."""
+    texts = [str(value) for value in values]
+    return ", ".join(texts if len(texts) <= _MOST_VALUES else [*texts[: _MOST_VALUES - 1], "…", texts[-1]])
 
 
 def _page_of(table: xr.Dataset | xr.DataTree, items: Iterable[Item]) -> str:

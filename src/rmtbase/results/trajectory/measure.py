@@ -127,7 +127,6 @@ def trajectory(
             progress.note(f"{shown(output)} is the trajectory of these checkpoints already: nothing is left to score")
         else:
             write_table(tree, output)
-            progress.note(f"wrote {shown(output)}")
         try:
             finished.remove()
         except OutputError as error:
