@@ -68,6 +68,15 @@ def test_compare_as_json_says_what_the_library_says(files, run):
     assert printed["sentences"] == summarize_comparison(tree)
 
 
+def test_the_answer_about_many_models_is_five_lines_and_the_rest_are_details(files, run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    lines = run("compare", *files, *TENTHS).out.splitlines()
+    assert lines[0] == "4 models: a, b, c, d"
+    assert len(lines) <= 5
+    assert "pairs of models have heads that differ" in lines[1]
+    assert "a and c: " not in lines[1] and "a and c: " in run("-v", "compare", *files, *TENTHS).out
+
+
 def test_one_model_alone_is_diagnosed(files, run):
     ran = run("compare", files[0])
     assert ran.status == 0 and "attention_query" in ran.out and "untrained k" in ran.out

@@ -110,7 +110,7 @@ def test_frames_of_one_s_own_keep_the_axes_of_all(tmp_path):
 
 def test_heads_depart_where_the_file_says(training):
     ax = departures(training)
-    (marks,) = [one for one in ax.lines if "null (" in one.get_label()]
+    (marks,) = [one for one in ax.lines if "random heads (" in one.get_label()]
     lasting = training["departures"]["lasting_step"].values[0].ravel()
     found = np.sort(marks.get_xdata()[marks.get_xdata() <= 200])
     np.testing.assert_array_equal(found, np.sort(lasting[np.isfinite(lasting)]))
@@ -126,7 +126,7 @@ def test_a_head_that_cannot_be_tested_at_the_last_step_does_not_stand_at_never(t
     changed["departures"]["lasting_step"].values[0, 0, 1] = np.nan
     ax = departures(changed)
     heads = int(training["departures"]["omnibus_q_value"].isel(step=-1).notnull().sum())
-    (marks,) = [one for one in ax.lines if "null (" in one.get_label()]
+    (marks,) = [one for one in ax.lines if "random heads (" in one.get_label()]
     assert marks.get_xdata().size == heads - 1 and f"of {heads - 1} testable differ" in marks.get_label()
     cross = line(ax, "not testable")
     assert cross.get_xdata().size == 2 and cross.get_xdata()[0] > marks.get_xdata().max()

@@ -124,5 +124,7 @@ def test_an_adapter_at_its_beginning_changes_nothing_and_is_not_tested(tmp_path,
     base, adapter = adapter_of(tmp_path, 4, None)
     ran = run("diff", base, adapter)
     assert ran.status == 0
+    assert ran.out == "adapter on base: what changed\n0 of 14 matrices changed; 14 are the same in both.\n"
+    ran = run("-v", "diff", base, adapter)
     assert "shares of heads: 48 of 48 parts of heads cannot be tested: the same in both" in ran.out
     assert "larger share" not in ran.out

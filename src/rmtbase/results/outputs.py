@@ -145,8 +145,10 @@ def require_no_head(heads: Sequence[Mapping[str, Any]], condition: str) -> None:
     if not isinstance(met, pd.Series) or met.dtype.kind != "b":
         raise ParameterError("fail_if", condition, f"a condition, true or false, on {', '.join(table)}")
     for name, values in _places_named(condition):
-        if name in table and not table[name].isin(values).any():
-            raise ParameterError("fail_if", condition, f"a {name} that is there: {_listed(table[name].unique())}")
+        if name in table and not bool(table[name].isin(values).any()):
+            raise ParameterError(
+                "fail_if", condition, f"a {name} that is there: {_listed(table[name].unique().tolist())}"
+            )
     for kind, which, status in (
         ("meet", met.fillna(False), FOUND),
         ("cannot be told to meet or not", met.isna(), UNDECIDED),

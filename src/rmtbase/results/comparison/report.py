@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.comparison._classes import FUSED, published_class
-from rmtbase.results.comparison.summary import not_testable_of, summarize_comparison
+from rmtbase.results.comparison.summary import answer_and_rest, not_testable_of, summarize_comparison
 
 if TYPE_CHECKING:
     import xarray as xr
 
 _LISTED = 12
-_FIRST = 8  # findings that are printed without --verbose
 _NAMED = 6  # models in the heading
 _ORDER = (
     *("step", "model", "pair", "contrast", "published_model", "component", "statistic", "measure", "group"),
@@ -60,13 +59,11 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
     names = tree["models"].to_dataset()["model"].values.tolist()
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     yield Heading(f"{len(names)} model{'s' * (len(names) != 1)}: {', '.join(names[:_NAMED])}{more}")
-    findings = summarize_comparison(tree)
-    if findings:
-        yield from findings[:_FIRST]
-        if len(findings) > _FIRST:
-            yield f"{len(findings) - _FIRST} more findings are among the details (--verbose)."
+    answer, rest = answer_and_rest(tree)
+    yield from answer
+    if answer:
         yield DETAILS
-    yield from findings[_FIRST:]
+    yield from rest
     yield from _model_items(tree)
     if "between" in tree.children:
         yield from _group_items(tree)

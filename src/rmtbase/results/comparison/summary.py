@@ -12,66 +12,86 @@ from rmtbase.results.comparison._common_origin import CommonOrigin
 from rmtbase.tables import NotTestable, headline, recorded
 
 _LEVEL = 0.05
-_MOST_PAIRS = 10  # up to which each pair has a sentence of its own
+_MOST_PAIRS = 10  # up to which each pair has sentences of its own
+_ANSWER, _FIRST = 4, 2  # most sentences of the answer; pairs that it names
 _SHOWN = 8  # most measures that are named
 
 
 def summarize_comparison(comparison: xr.DataTree) -> list[str]:
-    """Summarize pairs, groups and all models together in plain sentences, each with its null.
+    """Summarize pairs, groups and all models together in plain sentences, each with its null; the answer comes first.
 
     Raises:
         ParameterError: it is not a comparison.
     """
+    answer, rest = answer_and_rest(comparison)
+    return answer + rest
+
+
+def answer_and_rest(comparison: xr.DataTree) -> tuple[list[str], list[str]]:
+    """Return the sentences of the answer, how many groups or pairs differ and which most, and all others."""
     if "models" not in comparison.children:
         raise ParameterError("comparison", list(comparison.children), "a comparison, with a group models")
     held = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
-    return [line for name, of in _SENTENCES.items() if name in held for line in of(held[name])]
+    each = {name: list(of(held[name])) if name in held else [] for name, of in _SENTENCES.items()}
+    first = [*(each["between"] or each["groups"])[:2], *each["along/between"], *each["pairs"][:2]] or each["findings"]
+    answer = first[:_ANSWER]
+    return answer, [line for lines in each.values() for line in lines if line not in answer]
 
 
 def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
     each = [pairs.isel(pair=place) for place in range(pairs.sizes["pair"])]
-    if len(each) > _MOST_PAIRS:
-        yield from _of_many_pairs(each)
-        return
-    for one in each:
-        names = f"{one['first'].item()} and {one['second'].item()}"
+    if len(each) > 1:
+        yield from _of_several_pairs(each)
+    for one in each if len(each) <= _MOST_PAIRS else []:
+        names = _names(one)
         yield f"{names}: {_origin(one).words}."
         p, q = one["omnibus_p_value"].item(), one["omnibus_q_value"].item()
         if np.isnan(q):
             yield f"{names}: whether their heads differ cannot be tested: {_reason(one, 'reason')}."
             continue
-        differ = f"differ ({_farthest(one)})" if q < _LEVEL else "cannot be told apart by their distances from the null"
+        differ = (
+            f"differ ({_farthest(one)[0]})"
+            if q < _LEVEL
+            else "cannot be told apart by their distances from random ones"
+        )
         how = "paired by place" if one["paired"].item() else "pooled"
         numbers = f"p = {p:.2g}, q = {q:.2g} over all pairs, {one['n_units'].item()} key heads {how}"
         yield f"{names}: their heads {differ}: {numbers}."
 
 
-def _of_many_pairs(each: Sequence[xr.Dataset]) -> Iterator[str]:
-    """Count the pairs of each kind, and name those that are copies or have a common origin."""
+def _of_several_pairs(each: Sequence[xr.Dataset]) -> Iterator[str]:
+    """Count the pairs whose heads differ, and those that are copies or have a common origin, and name the clearest."""
     origins = [_origin(one) for one in each]
     alike = [
         k
         for k, origin in enumerate(origins)
         if origin.duplicate or origin.reordered or (not origin.reason and origin.p_value < _LEVEL / len(each))
     ]
-    for k in alike[:_MOST_PAIRS]:
-        yield f"{each[k]['first'].item()} and {each[k]['second'].item()}: {origins[k].words}."
-    if len(alike) > _MOST_PAIRS:
-        yield f"{len(alike) - _MOST_PAIRS} more pairs are copies or have a common origin."
+    alike.sort(key=lambda k: origins[k].p_value if np.isfinite(origins[k].p_value) else 0.0)
     q = np.array([one["omnibus_q_value"].item() for one in each])
+    differ = sorted(np.flatnonzero(q < _LEVEL).tolist(), key=lambda k: -abs(_farthest(each[k])[1]))
     tests = {
-        f"are copies or have a common origin (p < {_LEVEL:g}/{len(each)})": (
-            len(alike),
-            [(k, origins[k].reason) for k in range(len(each)) if k not in alike and origins[k].reason],
-        ),
         f"have heads that differ (q < {_LEVEL:g} over all pairs)": (
-            int((q < _LEVEL).sum()),
+            "Most",
+            [f"{_names(each[k])} ({_farthest(each[k])[0]})" for k in differ],
             [(k, _reason(each[k], "reason")) for k in np.flatnonzero(np.isnan(q)).tolist()],
         ),
+        f"are copies or have a common origin (p < {_LEVEL:g}/{len(each)})": (
+            "Clearest",
+            [f"{_names(each[k])}: {origins[k].words}" for k in alike],
+            [(k, origins[k].reason) for k in range(len(each)) if k not in alike and origins[k].reason],
+        ),
     }
-    for words, (found, untested) in tests.items():
+    for words, (first, found, untested) in tests.items():
         left_out = [NotTestable(str(each[k]["pair"].item()), reason) for k, reason in untested]
-        yield f"{headline(found, len(each) - len(left_out), left_out, 'pair of models', words)}."
+        count = headline(len(found), len(each) - len(left_out), left_out, "pair of models", words)
+        yield " ".join([f"{count}.", *([f"{first}: {'; '.join(found[:_FIRST])}."] if found else [])])
+    if len(each) > _MOST_PAIRS:
+        yield from (f"{_names(each[k])}: {origins[k].words}." for k in alike[_FIRST:_MOST_PAIRS])
+
+
+def _names(pair: xr.Dataset) -> str:
+    return f"{pair['first'].item()} and {pair['second'].item()}"
 
 
 def _reason(pair: xr.Dataset, name: str) -> str:
@@ -87,13 +107,15 @@ def _origin(pair: xr.Dataset) -> CommonOrigin:
     return CommonOrigin(bool(pair["duplicate"].item()), alignment, p_value, reordered, reason)
 
 
-def _farthest(pair: xr.Dataset) -> str:
-    """Name the statistic with the smallest p-value; among equal ones that with the largest difference."""
+def _farthest(pair: xr.Dataset) -> tuple[str, float]:
+    """Name the statistic with the smallest p-value, of equal ones that with the largest difference; and return that."""
     p, difference = pair["adjusted_p_value"].values, pair["difference"].values
     known = np.flatnonzero(np.isfinite(p))
     least = known[p[known] == p[known].min()]
     at = least[np.argmax(np.abs(difference[least]))]
-    return f"{pair['statistic'].values[at]} by {difference[at]:+.3g} standard deviations of the null"
+    how = "higher" if difference[at] > 0 else "lower"
+    words = f"{pair['statistic'].values[at]} {abs(difference[at]):.3g} standard deviations of random heads {how}"
+    return f"{words} in {pair['second'].item()}", float(difference[at])
 
 
 def _of_all_groups(between: xr.Dataset) -> Iterator[str]:

@@ -19,7 +19,7 @@ from rmtbase.models import ONE_WAY, Difference, Model, Site, difference, open_mo
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.diff._head_shares import share_p_values
-from rmtbase.results.diff.schema import CHANGES_SCHEMA
+from rmtbase.results.diff.schema import CHANGES_SCHEMA, UNCHANGED
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.signal._sign_flips import SignFlips, sign_flips
 from rmtbase.results.signal._spectral_signal import require_level
@@ -29,7 +29,6 @@ from rmtbase.tables import CIRCUITS, describe
 _SIDES = ("in", "out")
 _FILLED = "old directions or the change fill all {} dimensions, so that every rotation has the same share"
 _TURNED = "attention_output"  # its heads are columns
-_SAME = "the same in both, so there is no change to test"
 _LOW_RANK = "a low-rank update, whose directions are as many as its rank whatever it learned"
 _ONE_HEAD = "one head, which has all of the change"
 _ALL_ALIKE = "every row of the change is as large in all heads"
@@ -194,7 +193,7 @@ class _Filled:
         heads, squares = len(change), (change**2).sum(axis=2)
         place = (site, slice(heads), component)
         if not squares.any():
-            self.values["reason_head"][place] = _SAME
+            self.values["reason_head"][place] = UNCHANGED
             return
         p_value = share_p_values(squares)
         self.values["share_head"][place] = squares.sum(axis=1) / squares.sum()
@@ -218,7 +217,7 @@ def _nothing_to_test(old: Float64[np.ndarray, "row column"], change: Float64[np.
     """Say why a change has no test at all, or return ""."""
     if not old.any():
         return "all zeros before, which have no directions"
-    return "" if change.any() else _SAME
+    return "" if change.any() else UNCHANGED
 
 
 def _of_matrix(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
+from rmtbase.results.diff.schema import UNCHANGED
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from rmtbase.tables import NotTestable
 
 _SIDES = ("in", "out")
+_BOTH = ("before", "after")
+_NOUNS = {"matrices": "matrix", "heads": "part of a head"}
 
 
 def as_json(tree: xr.DataTree, level: float = 0.05) -> dict[str, Any]:
@@ -107,18 +111,17 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
     from rmtbase.tables import not_testable_words
 
     summaries, untested = _all_summaries(tree, level)
-    yield Heading(tree.attrs["model"])
+    yield _heading(tree)
     shares, answer = list(_shares_sentence(tree, level)), list(_answer(summaries, level))
     yield from shares + answer if _larger_shares(tree, level) else answer + shares
-    left_out = []
+    yield from _not_tested_sentence(untested)
+    yield DETAILS
     for group, rows in summaries.items():
         total = sum(row["matrices"] for row in rows)
-        noun = {"matrices": "matrix", "heads": "part of a head"}[group]
-        words = {what: not_testable_words(each, total, noun) for what, each in _alike(untested[group]).items()}
-        left_out += [f"{what}: {said}" for what, said in words.items() if said]
-    if left_out:
-        yield f"Not tested: {'; '.join(left_out)}."
-    yield DETAILS
+        for what, each in _alike(untested[group]).items():
+            if each:
+                said = not_testable_words(each, total, _NOUNS[group])
+                yield f"{what[0].upper()}{what[1:]}: {said}."
     yield (
         "Medians over layers, or over all heads: the norm of the change over that of the earlier matrix; its cosine "
         "with the earlier matrix; its effective rank, and its directions beyond noise; its share along the old "
@@ -148,6 +151,32 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
         ]
         yield Rows(columns, texts, title={"matrices": "whole matrices", "heads": "of each head"}[group])
     yield from _shares_report(tree, level)
+
+
+def _heading(tree: xr.DataTree) -> Heading:
+    """Name the two checkpoints, or the adapter and its base."""
+    call = json.loads(tree.attrs["provenance"])["call"]
+    before, after = (Heading.of_model(dict(zip(("model", "revision"), call[name], strict=True))) for name in _BOTH)
+    adapter = after.removeprefix(f"{before} + ")
+    what = f"{adapter} on {before}" if adapter != after else f"From {before} to {after}"
+    return Heading(f"{what}: what changed")
+
+
+def _not_tested_sentence(untested: dict[str, dict[str, list[NotTestable]]]) -> Iterator[Item]:
+    """Count what changed and cannot be tested, by test."""
+    from rmtbase.tables import plural
+
+    counts: dict[str, list[str]] = {}
+    for group, tests in untested.items():
+        for what, each in tests.items():
+            if lacking := sum(one.reason != UNCHANGED for one in each):
+                counts.setdefault(what, []).append(f"{lacking} {plural(lacking, _NOUNS[group])}")
+    alike: dict[str, list[str]] = {}
+    for what, each in counts.items():
+        alike.setdefault(" and ".join(each), []).append(what)
+    if alike:
+        parts = (f"{', '.join(whats)} in {number}" for number, whats in alike.items())
+        yield f"Not tested: {'; '.join(parts)} (why: --verbose)."
 
 
 def _answer(summaries: dict[str, list[dict[str, Any]]], level: float) -> Iterator[Item]:

@@ -14,6 +14,9 @@ from rmtbase.tables.domain import (
     Domain,
 )
 
+UNCHANGED = "the same in both, so there is no change to test"
+"""Reason of a missing test of a matrix that did not change."""
+
 _SHARE = Domain("numbers from 0 to 1, or NaN", least=0, most=1 + 1e-9, missing=True)
 _COSINE = Domain("numbers from -1 to 1, or NaN", least=-1 - 1e-9, most=1 + 1e-9, missing=True)
 _SIDES = {"in": "inputs", "out": "outputs"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
-from rmtbase.results.trajectory.summary import summarize_trajectory
+from rmtbase.results.trajectory.summary import against, summarize_trajectory
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,7 +46,7 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
 
     summary = summarize_trajectory(tree)
     nulls = [departure.null for departure in summary.departures]
-    columns = [Column("step"), Column("revision", "left"), *(Column(f"differ: {null}") for null in nulls)]
+    columns = [Column("step"), Column("revision", "left"), *(Column(f"differ from {against(null)}") for null in nulls)]
     columns += [
         Column("of testable heads"),
         Column("median NPR"),

@@ -11,6 +11,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores._distance import farthest_distance
+from rmtbase.results.scores._null_words import RESAMPLINGS, null_noun
 from rmtbase.results.scores.summary import summarize_scores
 from rmtbase.results.trajectory._alarm import alarm_sentence
 from rmtbase.results.trajectory._attributes import failures
@@ -72,10 +73,10 @@ class Departure(NamedTuple):
 
     def sentence(self) -> str:
         """Describe the departures in one sentence or two."""
-        found = f"came to differ from the {self.null} null for good"
+        found = f"came to differ from {against(self.null)} for good"
         words = not_testable_words(self.not_testable, self.n_heads + len(self.not_testable), "head")
         if not self.n_heads:
-            return f"Against the {self.null} null: 0 of 0 testable; {words}."
+            return f"Against {against(self.null)}: 0 of 0 testable; {words}."
         heads = f"{self.n_heads} {'testable ' if words else ''}{plural(self.n_heads, 'head')}"
         back, also = "", f"; {words}" if words else ""
         if self.came_back:
@@ -126,9 +127,15 @@ class TrajectorySummary:
     def level(self) -> str:
         """Say when a head counts as differing from a null."""
         return (
-            f"A head differs from a null if its q-value, of all statistics together and over the heads of a step, is "
+            f"A head differs if its q-value, of all statistics together and over the heads of a step, is "
             f"at most {FOR_GOOD:g}; it differs for good if this holds at every later step scored, too."
         )
+
+
+def against(null: str) -> str:
+    """Say what heads are compared with under a null of that name; unusual random heads are named."""
+    words = null_noun({"null": null, "null_method": "resampled"}, "head")
+    return words if null in ("gaussian", *RESAMPLINGS) else f"{words} ({null})"
 
 
 def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
@@ -198,7 +205,7 @@ def _departure(of_null: xr.Dataset, heads: xr.Dataset, first_null: str) -> Depar
     left, n_heads, null = int(np.isfinite(lasting).sum()), int(scored.sum()), str(of_null["null"].item())
     there = heads_present(heads)
     reasons = heads["reason"].values if "reason" in heads and null == first_null else np.full(there.shape, "")
-    lacking = f"no p-value against the {null} null at step {int(last[STEP])}"
+    lacking = f"no p-value against {against(null)} at step {int(last[STEP])}"
     names = layer_names(heads)
 
     def by(count: int) -> int | None:

@@ -34,11 +34,13 @@ from rmtbase.drawing.not_testable import NOT_TESTABLE
 from rmtbase.drawing.scales import log_axis, prefer_log, symmetric_log_axis
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
+from rmtbase.results.scores._null_words import null_noun
 from rmtbase.results.scores.figures._eigenvalues import null_quantiles, null_scales
 from rmtbase.results.scores.figures._element_histograms import magnitudes_along_steps
 from rmtbase.results.scores.figures._scores import MAIN_ELEMENT_STATISTICS, MAIN_STATISTICS
 from rmtbase.results.scores.figures._statistic_by_layer import relative_label, relative_to_null
 from rmtbase.results.scores.figures._weibull_plane import weibull_plane
+from rmtbase.results.trajectory.summary import against
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present
 
@@ -90,7 +92,8 @@ def statistic_along_steps(
     ax, theme = themed_axes(ax, theme, trajectory)
     if curves.low is not None and curves.high is not None:
         low, high = np.nanmin(curves.low, axis=1), np.nanmax(curves.high, axis=1)
-        ax.fill_between(steps, low, high, color=theme.null, alpha=0.28, linewidth=0.8, label="null, 95 %")
+        band = f"{_random(trajectory, group)}, 95 %"
+        ax.fill_between(steps, low, high, color=theme.null, alpha=0.28, linewidth=0.8, label=band)
     if group == "matrices" and component is None:
         _component_lines(ax, table, statistic, theme)
     elif show == "bands" or (show is None and curves.value.shape[1] > _MOST_LINES):
@@ -147,7 +150,7 @@ def spectra_along_steps(
     scale = null_scales(trajectory, heads)[:, *place]
     values = heads["eigenvalue"].values[:, *place, :] / scale[:, None] / np.where(middle > 0, middle, np.nan)
     ax, theme = themed_axes(ax, theme, trajectory)
-    for k, name in ((0, "null of the first, 1–99 %"), (rank - 1, "null of the last, 1–99 %")):
+    for k, name in ((0, "random heads, the first, 1–99 %"), (rank - 1, "random heads, the last, 1–99 %")):
         ax.axhspan(
             low[k] / middle[k],
             high[k] / middle[k],
@@ -164,7 +167,7 @@ def spectra_along_steps(
     if prefer_log(values):
         log_axis(ax)
     step_axis(ax, steps)
-    ax.set_ylabel(r"eigenvalue $\lambda_k$ / its median under the null")
+    ax.set_ylabel(r"eigenvalue $\lambda_k$ / its median in random heads")
     names = heads["layer"].values[place[0]], heads["head"].values[place[1]]
     return finished(ax, theme, f"layer {names[0]} {noun_of(trajectory)} {names[1]}", legend)
 
@@ -217,7 +220,7 @@ def departures(
         ax.plot(
             np.where(np.isfinite(when), when, never), y[tested], linestyle="none", marker=marker, markersize=size,
             markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.0,
-            label=f"{literal(name)} null ({out} of {when.size}{' testable' * (when.size < y.size)} differ)",
+            label=f"{literal(against(name))} ({out} of {when.size}{' testable' * (when.size < y.size)} differ)",
         )  # fmt: skip
     if lacking.any():
         ax.plot(
@@ -234,6 +237,11 @@ def departures(
     layer_axis(ax, "y", heads, theme)
     ax.set(xlabel="step from which on the head differs", ylabel="layer")
     return finished(ax, theme, "", legend)
+
+
+def _random(trajectory: xr.DataTree, group: Group) -> str:
+    """Say what a group is compared with: random matrices, random heads, or copies of the heads."""
+    return "random matrices" if group == "matrices" else null_noun(trajectory.attrs, "head")
 
 
 def step_axis(ax: Axes, steps: Int[np.ndarray, " step"]) -> None:
