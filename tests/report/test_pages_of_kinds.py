@@ -17,7 +17,7 @@ DATA = Path(__file__).parents[1] / "data"
 FILES = ("baseline", "spectra", "signal", "composition", "effective_depth", "changes", "trajectory", "comparison")
 
 
-@pytest.fixture(params=FILES)
+@pytest.fixture(scope="module", params=FILES)
 def result(request):
     """A table, the items of its report, and its page."""
     table = open_table(DATA / f"{request.param}.nc")

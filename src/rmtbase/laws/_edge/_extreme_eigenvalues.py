@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar, Unpack
 
@@ -113,10 +113,10 @@ class EdgeLaw(ExtremeLaw):
     def _isf(self, q: FloatArray) -> FloatArray:
         return self._at_tracy_widom(_TRACY_WIDOM.isf(q) if self.side == "upper" else _TRACY_WIDOM.ppf(q))
 
-    @cached_property
+    @property
     def _log_eigenvalues(self) -> FloatArray:
         """ln λ at the nodes of the default quadrature."""
-        return self._own_log_eigenvalue(_tracy_widom_quadrature(_RIGHT)[0])
+        return self.log_unit + _log_x_at_nodes(self.coordinate)
 
     def _own_log_eigenvalue(self, t: FloatArray) -> FloatArray:
         """ln λ at finite values t of TW_1."""
@@ -279,6 +279,12 @@ def _score(s: FloatArray, derivative: int) -> FloatArray:
         below = spline(low) + spline(low, 1) * (s - low)
         return np.where(s < low, below, np.where(s > high, spline(high) * np.sqrt(beyond), inside))
     return np.where(s > high, 0.5 * spline(high) / (high * np.sqrt(beyond)), inside)
+
+
+@lru_cache(maxsize=256)
+def _log_x_at_nodes(coordinate: EdgeCoordinate) -> FloatArray:
+    """Return ln x at the nodes of the default quadrature; all σ share it."""
+    return EdgeLaw(coordinate, 0.0)._own_log_eigenvalue(_tracy_widom_quadrature(_RIGHT)[0])
 
 
 @cache
