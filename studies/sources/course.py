@@ -142,7 +142,7 @@ class Transmission:
 
 
 class Member(NamedTuple):
-    """One of the models of a run, measured.
+    """Model of a run, with what was measured of it.
 
     Attributes:
         label: its name in texts and pictures, without the owner where that is clear.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import reproducible_jax
 from rmtbase.parameters import require_seed
 
 if TYPE_CHECKING:
@@ -54,6 +53,8 @@ def initialize(
     """
     import jax
     import torch
+
+    from rmtbase.linalg import reproducible_jax
 
     rules = _rules(module, initializer, options)
     drawn = [one for one in _matrices(module) if _rule(rules, one.name) is not None]
