@@ -1,18 +1,22 @@
 """Command line of all recipes.
 
-    python -m studies.sources RECIPE --model MODEL [--model MODEL ...] [--quick] [--out DIR] [--store DIR]
+    python -m studies.sources [RECIPE] --model MODEL [--model MODEL ...] [--quick] [--out DIR] [--store DIR]
+    python -m studies.sources [RECIPE] --model set:post1|set:post2|set:weibull|set:pythia|set:training|all
     python -m studies.sources list
-    python -m studies.sources pages [--model MODEL] [--out DIR]
+    python -m studies.sources pages [--out DIR]
 
-RECIPE is one of those below, or ``all``. ``list`` prints the checkpoints of the sources, with their sizes. ``pages``
-writes the pages again from the results.json of each recipe, without a model. MODEL is ``demo``, a folder, or a model of
-the hub, followed by ``@REVISION`` for another revision than the default. Scores are kept in the store; fetched weights
-are deleted.
+RECIPE is one of those below, or ``all``, which may be left out. MODEL is ``demo``, a folder, or a model of the hub,
+followed by ``@REVISION`` for another revision than the default. A set makes every place of a source again of the
+models that it is of: it says first what it takes to fetch and what is refused, fetches one checkpoint at a time, and
+goes on where it was killed. Scores are kept in the store; fetched weights are deleted. Results of one model go to
+DIR/MODEL/RECIPE. ``list`` prints the checkpoints of the sources, with their sizes. ``pages`` writes the pages again
+from the results.json of each recipe, without a model.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import shlex
@@ -20,6 +24,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -27,11 +32,15 @@ from types import ModuleType
 from rmtbase.errors import CheckpointError, RmtbaseError, TableError
 from studies.sources.coverage import items_page
 from studies.sources.coverage import page as coverage_page
-from studies.sources.manifests import checkpoints_of, listing
-from studies.sources.recipe import Fetched, Run, discard_left, label, read_results
-from studies.sources.writing import index, page, write
+from studies.sources.manifests import COMMAND, checkpoints_of, cohort_name, listing, sets
+from studies.sources.recipe import Fetched, Run, discard_left, label, read_results, usual_name
+from studies.sources.sets import fetching, readings, report
+from studies.sources.store import is_url, write_index
+from studies.sources.writing import index, page, restore, write
 
 HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+_LONGEST = 80  # letters of the name of a folder of results
 STORE = Path("build/sources")
 RECIPES = {
     "first": "what a reader of the posts asks first: one null for one convention; κ; which heads",
@@ -51,29 +60,83 @@ def recipe(name: str) -> ModuleType:
     return import_module(f"studies.sources.{name}")
 
 
-def results_of(models: Sequence[str]) -> Path:
-    """Default folder of the results of one or several models; results of the demo are part of the tree."""
-    if len(models) > 1:
-        return HERE / "results" / "several"
-    name = re.sub(r"[^\w.@-]+", "--", label(models[0]))
-    taken = name in ("", ".", "..", "several") or (name == "demo" and models[0] != "demo")
-    return HERE / "results" / (f"folder-{name}" if taken else name)
+def folder_of(models: Sequence[str]) -> str:
+    """Name of the folder of results of one model, of the models of a set, or of several."""
+    if (cohort := cohort_name(models)) is not None:
+        return cohort
+    name = "+".join(re.sub(r"[^\w.@-]+", "--", label(one)) for one in models)
+    if len(name) > _LONGEST:
+        name = f"{name[: _LONGEST - 9].rstrip('.+-')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    taken = name in ("", ".", "..", *sets()) or name.startswith(".") or (name == "demo" and models[0] != "demo")
+    return f"folder-{name}" if taken else name
 
 
-def run_recipe(name: str, models: Sequence[str], quick: bool, out: Path, store: Path, fetched: Fetched) -> Path:
-    """Run one recipe and write its files into a folder of its name; returns that."""
-    run = Run(models[0], quick, out / name, store, tuple(models), fetched=fetched)
-    module = recipe(name)
-    command = " ".join(["python -m studies.sources", name, *(f"--model {shlex.quote(label(one))}" for one in models)])
-    return write(name, module.make(run), module.COVERS, run, command + (" --quick" if quick else ""))
+def run_recipe(name: str, models: Sequence[str], run: Run) -> Path:
+    """Run one recipe of the models, below the folder of all results, and write its files; returns their folder."""
+    own = replace(run, model=models[0], models=tuple(models), out=run.out / folder_of(models) / name, scored={})
+    restore(own.out)
+    command = " ".join([COMMAND, name, *(f"--model {shlex.quote(label(one))}" for one in models)])
+    return write(name, recipe(name).make(own), own, command + " --quick" * run.quick)
+
+
+def run_models(recipes: Sequence[str], models: Sequence[str], run: Run) -> list[str]:
+    """Run recipes of the same models; returns what went wrong, in words."""
+    missing: list[str] = []
+    for name in recipes:
+        try:
+            _run_told(name, models, run)
+        except (CheckpointError, TableError, OSError) as error:
+            notes = [f"{one.known.hub_id}: {one.licence}" for one in checkpoints_of(models) if one.gated != "no"]
+            return [*missing, f"{name}: {error}", *dict.fromkeys(notes)]
+        except RmtbaseError as error:  # of this recipe alone: the others go on
+            missing.append(f"{name}: {error}")
+    return missing
+
+
+def run_set(name: str, recipes: Sequence[str], run: Run) -> list[str]:
+    """Run the recipes of a set; returns what is missing at the end, in words.
+
+    All checkpoints are scored first, one after the other: what several recipes read is fetched once.
+    """
+    planned = [one for one in sets()[name] if one.recipe in recipes]
+    every = readings(run, planned)
+    models = fetching(every)
+    print(report(name, models), flush=True)
+    refused = {one.model: one.refused for one in models if one.refused}
+    for model, why in refused.items():
+        (known, *_) = checkpoints_of([model])
+        print(f"{model}: {why} ({known.licence})", file=sys.stderr, flush=True)
+    for one in every:
+        if one.model not in refused and not one.is_kept():
+            try:
+                one.make()
+            except (RmtbaseError, OSError) as error:
+                refused[one.model] = f"{one.what}: {error}"
+                print(f"{one.model}: {refused[one.model]}", file=sys.stderr, flush=True)
+    missing = []
+    for one in planned:
+        if lacking := [model for model in one.models if model in refused]:
+            missing.append(f"{one.recipe} of {folder_of(one.models)}: not run without {', '.join(lacking)}")
+            continue
+        try:
+            _run_told(one.recipe, one.models or ("demo",), run)
+        except (RmtbaseError, OSError) as error:
+            missing.append(f"{one.recipe} of {folder_of(one.models or ('demo',))}: {error}")
+    return missing
+
+
+def _run_told(name: str, models: Sequence[str], run: Run) -> None:
+    begun = time.perf_counter()
+    folder = run_recipe(name, models, run)
+    print(f"{name}: {folder} ({time.perf_counter() - begun:.0f} s)", flush=True)
 
 
 def write_pages(results: Path) -> None:
-    """Write every page of a folder of results: of each recipe, of all, and the table of coverage."""
-    for path in sorted(results.glob("*/results.json")):
-        held = read_results(path)
-        (path.parent / "README.md").write_text(page(held), encoding="utf-8")
-    (results / "README.md").write_text(index(results, RECIPES), encoding="utf-8")
+    """Write every page of all folders of results: of each recipe, of each folder, and the table of coverage."""
+    for folder in sorted({path.parent.parent for path in results.glob("[!.]*/[!.]*/results.json")}):
+        for path in sorted(folder.glob("[!.]*/results.json")):
+            (path.parent / "README.md").write_text(page(read_results(path)), encoding="utf-8")
+        (folder / "README.md").write_text(index(folder, RECIPES), encoding="utf-8")
     (results / "COVERAGE.md").write_text(coverage_page(RECIPES, results), encoding="utf-8")
     if results.resolve().is_relative_to(HERE):
         (HERE / "ITEMS.md").write_text(items_page(), encoding="utf-8")
@@ -81,51 +144,54 @@ def write_pages(results: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m studies.sources", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=COMMAND, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.epilog = "\n".join(f"{name:10}{what}" for name, what in RECIPES.items())
-    parser.add_argument("recipe", choices=(*RECIPES, "all", "list", "pages"), metavar="RECIPE")
-    parser.add_argument("--model", action="append", help="may be given several times, or several with commas")
+    names = (*RECIPES, "all", "list", "pages")
+    parser.add_argument("recipe", choices=names, metavar="RECIPE", nargs="?", default="all")
+    parser.add_argument("--model", action="append", help="may be given several times, or several with commas; or a set")
     parser.add_argument("--quick", action="store_true", help="fewer draws")
-    parser.add_argument("--out", type=Path, help="folder of the results; a folder within it for each recipe")
-    parser.add_argument("--store", type=Path, default=STORE, help=f"folder of scores that are kept ({STORE})")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of all results, instead of that of the tree")
+    parser.add_argument(
+        "--store",
+        default=str(STORE),
+        help=f"folder of scores that are kept ({STORE}), or the URL of a published store, which is read beside it",
+    )
     args = parser.parse_args(arguments)
     if args.recipe == "list":
         print(listing())
         return 0
-    models = [one.strip() for given in args.model or ["demo"] for one in given.split(",") if one.strip()]
+    results = args.out
+    if args.recipe == "pages" and not any(results.glob("[!.]*/[!.]*/results.json")):
+        parser.error(f"{results} has no results of a recipe; run one first")
+    models = [usual_name(one.strip()) for given in args.model or ["demo"] for one in given.split(",") if one.strip()]
     if not models:
-        parser.error("--model: nothing is named; expected demo, a folder, or a model of the hub")
+        parser.error("--model: nothing is named; expected demo, a folder, a model of the hub, or a set")
     called = [label(one) for one in models]
     if twice := sorted({one for one in called if called.count(one) > 1}):
         parser.error(f"--model: two are called {', '.join(twice)}; name each once, folders by different names")
-    results = results_of(models) if args.out is None else args.out
-    if args.recipe == "pages" and not any(results.glob("*/results.json")):
-        parser.error(f"{results} has no results of a recipe; run one first")
-    named = {"all": list(RECIPES), "pages": []}.get(args.recipe, [args.recipe])
-    fetched, name = Fetched(), args.recipe
-    refused = []
+    of_set = [one.removeprefix("set:") for one in models if one.startswith("set:") or one == "all"]
+    if of_set and (len(models) > 1 or of_set[0] not in sets()):
+        parser.error(f"--model: expected one set alone, of {', '.join(f'set:{name}' for name in sets())}")
+    recipes = {"all": list(RECIPES), "pages": []}.get(args.recipe, [args.recipe])
+    if of_set and recipes and not any(one.recipe in recipes for one in sets()[of_set[0]]):
+        parser.error(f"{args.recipe} is no recipe of set:{of_set[0]}")
+    fetched, is_web = Fetched(), is_url(args.store)
+    store = STORE if is_web else Path(args.store)
+    run = Run(models[0], args.quick, results, store, tuple(models), args.store if is_web else "", fetched=fetched)
+    missing: list[str] = []
     try:
-        for name in named:
-            begun = time.perf_counter()
-            try:
-                folder = run_recipe(name, models, args.quick, results, args.store, fetched)
-            except (CheckpointError, TableError, OSError):
-                raise
-            except RmtbaseError as error:  # of this recipe alone: the others go on
-                refused.append(f"{name}: {error}")
-                continue
-            print(f"{name}: {folder} ({time.perf_counter() - begun:.0f} s)")
-        if any(results.glob("*/results.json")):
+        missing += run_set(of_set[0], recipes, run) if of_set else run_models(recipes, models, run)
+        if any(results.glob("[!.]*/[!.]*/results.json")):
             write_pages(results)
+        if any(store.glob("*.json")):
+            write_index(store)
     except (RmtbaseError, OSError) as error:
-        notes = [f"{one.known.hub_id}: {one.licence}" for one in checkpoints_of(models) if one.gated != "no"]
-        print("\n".join([f"{name}: {error}", *dict.fromkeys(notes)]), file=sys.stderr)
-        return 2
+        missing.append(f"{args.recipe}: {error}")
     finally:
         fetched.discard()
-    print("\n".join(refused), end="\n" * bool(refused), file=sys.stderr)
-    return 2 if refused else 0
+    print("\n".join(missing), end="\n" * bool(missing), file=sys.stderr)
+    return 2 if missing else 0
 
 
 def _stop(number: int, _: object) -> None:

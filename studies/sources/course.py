@@ -20,7 +20,7 @@ from rmtbase.results import open_table
 from rmtbase.results.comparison import TRANSMISSION, Training, compare
 from rmtbase.results.trajectory.schema import scores_at
 from rmtbase.statistics import ElementSketch, element_sketch
-from studies.sources.recipe import Run, label
+from studies.sources.recipe import Run, hub_id, label
 
 STUDIES = Path(__file__).resolve().parents[1]
 DEMO_RUN = STUDIES / "training_run" / "trajectory.nc"
@@ -30,6 +30,7 @@ DEMO_TRAINING = Training(peak_rate=3e-3, weight_decay=0.1, steps=3500)
 PYTHIA_STEPS = (1, 4, 16, 64, 256, 1000, 2000, 4000, 8000, 10000, 16000, 32000, 64000, 143000)
 """Fourteen of them, among them those of the peaks that the paper names."""
 PYTHIA_RATES = {"70m": 1.0e-3, "160m": 6.0e-4, "410m": 3.0e-4, "1B": 2.5e-4, "6.9B": 1.2e-4}
+_PYTHIA = {one.hub_id.lower() for one in known_models() if one.hub_id.startswith("EleutherAI/pythia-")}
 PYTHIA_DECAY = 0.1
 """By the training configurations published with the models; the paper prints others (errata, 25)."""
 PYTHIA_SHOWN = (1, 1000, 5000, 143000)
@@ -43,8 +44,10 @@ _TAIL_BINS = 60
 
 
 def is_pythia(model: str) -> bool:
-    """Return True if the model is one of the Pythia models, by its name."""
-    return "pythia" in model.lower()
+    """Return True if the model is one of EleutherAI's Pythia models, which have a revision for each of the steps."""
+    name, _, revision = model.partition("@")
+    is_hub = not Path(name).expanduser().exists()
+    return is_hub and not revision and hub_id(name) in _PYTHIA
 
 
 def training_of(run: Run) -> Training | None:

@@ -1,7 +1,7 @@
 """Every figure, table and animation of the sources, each once, with what makes it again: the coverage table.
 
-A recipe's ``COVERS`` says for each of its places ``done``, ``needs CHECKPOINT …`` (drawn of another model until then),
-or ``superseded: why``.
+A recipe's ``COVERS`` says for each of its places ``done`` (any model serves, or none), ``superseded: why``, or which
+run of published models it :class:`~studies.sources.manifests.Needs`: done where a folder of results has that run.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from string import ascii_uppercase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from studies.sources.recipe import read_results
+from studies.sources.manifests import COMMAND, Needs
+from studies.sources.recipe import hub_id, read_results
 
 STATUSES = ("done", "needs", "superseded")
-COMMAND = "python -m studies.sources"
 
 _POST_1 = (
     "full-rank random matrices", "low-rank products at d = 1000, d_h = 500", "effect of d_h", "width, entropy and KL",
@@ -69,68 +68,90 @@ PLACES: dict[str, str] = {
 
 
 class Covered(NamedTuple):
-    """A place, the recipes that make it again, and how far: in the words of that which has a command, if one has."""
+    """A place, the recipes that make it again, and its status as ``COVERS`` has it."""
 
     place: str
     recipes: tuple[str, ...]
-    status: str
+    status: str | Needs
+
+
+class Shown(NamedTuple):
+    """File that shows a place, by its path in the folder of all results; True if it is what the place needs."""
+
+    file: str
+    closes: bool
 
 
 def covered(recipes: Iterable[str]) -> list[Covered]:
     """List what the existing recipes cover, each place once, in the order of the sources."""
     there = [name for name in recipes if find_spec(f"studies.sources.{name}") is not None]
-    by_recipe: dict[str, Mapping[str, str]] = {name: import_module(f"studies.sources.{name}").COVERS for name in there}
+    by_recipe: dict[str, Mapping[str, str | Needs]] = {
+        name: import_module(f"studies.sources.{name}").COVERS for name in there
+    }
     order = {place: number for number, place in enumerate(PLACES)}
     found = []
     for place in dict.fromkeys(place for covers in by_recipe.values() for place in covers):
         makers = tuple(name for name, covers in by_recipe.items() if place in covers)
-        statuses = sorted((by_recipe[name][place] for name in makers), key=lambda status: COMMAND not in status)
-        found.append(Covered(place, makers, statuses[0]))
+        found.append(Covered(place, makers, by_recipe[makers[0]][place]))
     return sorted(found, key=lambda one: order.get(one.place, len(order)))
 
 
-def files_of(place: str, recipe: str, results: Path) -> list[str]:
-    """List the files, within the folder of results, in which a recipe shows a place."""
-    path = results / recipe / "results.json"
-    if not path.is_file():
-        return []
-    held = read_results(path)
-    files = [f"{recipe}/{one['file']}" for one in held["figures"] if one["place"] == place]
-    tables = [one for one in (*held["tables"], *held["rows"]) if one["place"] == place]
-    return files or ([f"{recipe}/README.md"] if tables else [])
+def is_closed(needs: Needs, held: Mapping[str, Any]) -> bool:
+    """Return True if results are of the run that a place needs: not quick, of weights that came from the hub."""
+    if held["quick"] or held["recipe"] != needs.recipe:
+        return False
+    of_hub = {hub_id(name.partition("@")[0]) for name, one in held.get("weights", {}).items() if "commit" in one}
+    needed, models = [one.lower() for one in needs.models], [hub_id(one) for one in held["model"]]
+    return of_hub.issuperset(needed) and (
+        models[:1] == needed if len(needed) == 1 and needs.recipe != "weibull" else set(models).issuperset(needed)
+    )
+
+
+def shown(results: Path, found: Iterable[Covered]) -> dict[str, list[Shown]]:
+    """Find the files that show each place, in all folders of results, those of the demo first."""
+    by_place: dict[str, list[Shown]] = {one.place: [] for one in found}
+    makers = {one.place: one.recipes for one in found}
+    needs = {one.place: one.status for one in found if isinstance(one.status, Needs)}
+    paths = sorted(results.glob("[!.]*/[!.]*/results.json"), key=lambda path: (path.parts[-3] != "demo", path))
+    for path in paths:
+        held, folder = read_results(path), path.parent.relative_to(results).as_posix()
+        files: dict[str, list[str]] = {}
+        for one in (*held["tables"], *held["rows"]):
+            files.setdefault(one["place"], [])
+        for one in held["figures"]:
+            files.setdefault(one["place"], []).append(one["file"])
+        for place, names in files.items():
+            if held["recipe"] in makers.get(place, ()):
+                closes = place in needs and is_closed(needs[place], held)
+                by_place[place] += [Shown(f"{folder}/{name}", closes) for name in names or ["README.md"]]
+    return by_place
 
 
 def page(recipes: Iterable[str], results: Path) -> str:
-    """Write the coverage table in Markdown, with paths from the folder of results."""
+    """Write the coverage table of all folders of results in Markdown, with paths from there."""
     found = covered(recipes)
-    counts = ", ".join(f"{sum(one.status.startswith(word) for one in found)} {word}" for word in STATUSES)
-    whose = "the demo" if results.name == "demo" else results.name
+    files = shown(results, found)
+    status = {one.place: _status(one.status, files[one.place]) for one in found}
+    counts = ", ".join(f"{sum(one.startswith(word) for one in status.values())} {word}" for word in STATUSES)
     lines = ["# What of the sources is made again", "", f"{len(PLACES)} places: {counts}.", ""]
     lines += [
-        f"Done: made as it is published, or of the demo model where any model serves. Needs: made here of {whose}, and",
-        "of the published model by the command of its letter. Superseded: by what the status says.",
+        "Done: made as it is published, of the models that it is of, or of the demo where any model serves. Needs: not",
+        "yet made of these models here; the command makes it. Superseded: by what the status says.",
         "",
-    ]
-    needed = dict.fromkeys(one.status for one in found if one.status.startswith("needs"))
-    letters = dict(zip(needed, ascii_uppercase, strict=False))  # of more than these the whole text stands in its rows
-    for status, letter in letters.items():
-        what, _, command = status.removeprefix("needs ").partition(f": {COMMAND}")
-        command, _, further = command.partition(", and ")
-        lines.append(
-            f"* **{letter}**: {what}" + f": `{COMMAND}{command}`" * bool(command) + f", and {further}" * bool(further)
-        )
-    lines += [
-        "",
-        f"| place | shows | status | command | of {whose} |",
+        "| place | shows | status | command | files |",
         "|---|---|---|---|---|",
     ]
     for one in found:
-        files = [file for recipe in one.recipes for file in files_of(one.place, recipe, results)]
-        links = ", ".join(f"[{Path(file).name}]({file})" for file in dict.fromkeys(files))
-        commands = ", ".join(f"`{COMMAND} {recipe}`" for recipe in one.recipes)
-        status = f"needs {letters[one.status]}" if one.status in letters else one.status
-        lines.append(f"| {one.place} | {PLACES.get(one.place, '?')} | {status} | {commands} | {links or '–'} |")
-    missing = [place for place in PLACES if place not in {one.place for one in found}]
+        makers = (
+            [one.status.command] if isinstance(one.status, Needs) else [f"{COMMAND} {name}" for name in one.recipes]
+        )
+        links = sorted(files[one.place], key=lambda file: not file.closes)
+        cells = (
+            one.place, PLACES.get(one.place, "?"), status[one.place], ", ".join(f"`{maker}`" for maker in makers),
+            ", ".join(f"[{file.file.rpartition('/')[0]}]({file.file})" for file in links) or "–",
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    missing = [place for place in PLACES if place not in status]
     lines += [f"| {place} | {PLACES[place]} | not yet | – | – |" for place in missing]
     return "\n".join(lines) + "\n"
 
@@ -159,3 +180,11 @@ _COUNTED = (
     "without one. *Needs*: the command does it for the models named, which are not here. *Partly*, *not*: what is "
     "missing is said. Where one item ends is for whoever counts: an earlier count, whose list was not kept, had 161."
 )
+
+
+def _status(status: str | Needs, files: Iterable[Shown]) -> str:
+    if not isinstance(status, Needs):
+        return status
+    if any(file.closes for file in files):
+        return f"done, of {status.named or ', '.join(status.models)}"
+    return f"needs {status.named or ', '.join(status.models)}; here {status.here}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.figure import Figure as Drawing
 
 from rmtbase.models import known_models
 from rmtbase.results.scores.figures._statistic_scatter import moment_corner
@@ -21,33 +22,46 @@ from studies.sources.cross_drawing import (
     statistic_by_layer,
 )
 from studies.sources.heads import Heads, Measured, heads_of
-from studies.sources.post1 import PUBLISHED_TABLE
+from studies.sources.post1 import OF_ALL, OF_TWO, PUBLISHED_TABLE
+from studies.sources.post2 import GPT2
 from studies.sources.recipe import Figure, Null, Result, Row, Run
 from studies.sources.statements import entropy_of_product, exponent, here, of_many
 
-SOURCE_MODELS = "the 14 models of post 1's table 1"
-NEEDS = (
-    f"needs {SOURCE_MODELS}; here of the demo along its training: python -m studies.sources cross --model MODEL,MODEL"
-)
+SOURCE_MODELS = OF_ALL.named
 COVERS = {
-    **{f"post 1, figure {number}": NEEDS for number in (12, 13, 14, 15, 18, 19)},
-    "post 1, figure 20": "needs LLaMA 3.1 8B and Mistral 7B v0.3; here of the demo: python -m studies.sources cross "
-    "--model meta-llama/Llama-3.1-8B,mistralai/Mistral-7B-v0.3",
-    **{f"post 2, figure {number}": NEEDS for number in (12, 13, 14, 15, 16)},
+    **{f"post 1, figure {number}": OF_ALL for number in (12, 13, 14, 15, 18, 19)},
+    "post 1, figure 20": OF_TWO,
+    **{f"post 2, figure {number}": OF_ALL._replace(by="set:post2") for number in (13, 14, 15, 16)},
+    "post 2, figure 12": GPT2,
 }
 LLAMA, MISTRAL = "Llama-3.1-8B", "Mistral-7B-v0.3"
 MOST_CORNERS = 5
+"""Models that are drawn in figure 20, of which the post has two."""
 
 
 def make(run: Run) -> Result:
     models = heads_of(run)
-    names = ", ".join(model.label for model in models)
+    of_all = f" Of {_named(models)}."
     return Result(
         tuple(
-            Figure(name, figure, f"{caption} Of {names}.", place) for name, figure, caption, place in _figures(models)
+            Figure(name, figure, caption + of_all * (name != "post1-figure-20"), place)
+            for name, figure, caption, place in _figures(models)
         ),
         tuple(_rows(models)),
     )
+
+
+def _named(models: Sequence[Heads]) -> str:
+    return ", ".join(model.label for model in models)
+
+
+def _corners(models: Sequence[Heads]) -> tuple[Drawing, str]:
+    """Draw the moments of post 1's two models if they are there, else of the first models, as many as can be seen."""
+    both = [model for model in models if model.label in (LLAMA, MISTRAL)]
+    some = both if len(both) == 2 else list(models[:MOST_CORNERS])
+    of = _named(some) + (f", {len(some)} of {len(models)} models" if len(some) < len(models) else "")
+    caption = f"First four moments of the elements of W_QK of every head, with Pearson's bound and the null. Of {of}."
+    return moment_corner({model.label: model.tree for model in some}), caption
 
 
 def _figures(models: Sequence[Heads]):
@@ -109,13 +123,7 @@ def _figures(models: Sequence[Heads]):
         "Divergence of the elements of every head from a normal law of their own σ.",
         "post 1, figure 19",
     )
-    some = [models[0], models[-1]] if len(models) > MOST_CORNERS else models
-    yield (
-        "post1-figure-20",
-        moment_corner({model.label: model.tree for model in some}),
-        "First four moments of the elements of W_QK of every head, with Pearson's bound and the null.",
-        "post 1, figure 20",
-    )
+    yield "post1-figure-20", *_corners(models), "post 1, figure 20"
     yield (
         "post2-figure-12",
         eigenvalue_statistics(models),

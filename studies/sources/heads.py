@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from rmtbase.models import demo_revisions
+from rmtbase.nulls import Gaussian
 from studies.sources.recipe import Run
 
-OPTIONS = {"elements": "heads", "matrices": "none"}
-"""Of the scores: the elements of W_Q, W_K and W_QK of each head."""
+DRAWS = 2_000
+"""Of a shape that the atlas lacks, with ``--quick``."""
 
 
 class Measured(NamedTuple):
@@ -69,11 +70,17 @@ class Heads:
         return self.tree["heads/elements"].dataset.sel(component=component)
 
 
+def scoring(run: Run) -> dict[str, Any]:
+    """Options of the scores that all recipes of the posts read: the elements of W_Q, W_K and W_QK of each head."""
+    quick: dict[str, Any] = {"null": Gaussian(draws=DRAWS)} if run.quick else {}
+    return {"elements": "heads", "matrices": "none"} | quick
+
+
 def heads_of(run: Run) -> list[Heads]:
     """Score the heads of the models of a run; of the demo, those of each bundled step unless a step is named."""
     steps = [f"demo@{revision}" for revision in demo_revisions()]
     models = [one for model in run.models or (run.model,) for one in (steps if model == "demo" else [model])]
-    return [Heads(_label(model), run.scores(model, **OPTIONS)) for model in models]
+    return [Heads(_label(model), run.scores(model, **scoring(run))) for model in models]
 
 
 def _label(model: str) -> str:

@@ -1,6 +1,7 @@
-"""Checkpoints that the sources use: hub id, revisions, an estimate of the download, licence, conventions.
+"""Checkpoints that the sources use: hub id, revisions, an estimate of the download, licence, conventions; and sets.
 
-The file also lists the published models inside Python packages that were scored here.
+The file also lists the published models inside Python packages that were scored here. A set is a list of runs that
+makes every place of a source again of the models that the source has.
 """
 
 from __future__ import annotations
@@ -66,6 +67,73 @@ class Packaged(NamedTuple):
     bytes: int
     licence: str
     checked: dict[str, str]
+
+
+class Needs(NamedTuple):
+    """Status of a place that shows published models: done once a run has scored these.
+
+    Attributes:
+        recipe: recipe that makes the place of them.
+        models: hub ids. A place of one model is of the first model of a run, one of several of all that a run has.
+        named: the models in words; by default their hub ids.
+        here: what stands there until then: "of the demo".
+        by: what to give as ``--model``; by default the hub ids.
+    """
+
+    recipe: str
+    models: tuple[str, ...]
+    named: str = ""
+    here: str = ""
+    by: str = ""
+
+    @property
+    def command(self) -> str:
+        """Command that closes the place."""
+        return f"{COMMAND} {self.recipe} --model {self.by or ','.join(self.models)}"
+
+
+class Planned(NamedTuple):
+    """Run of a set: a recipe, and the hub ids of its models; none for a recipe that needs no model."""
+
+    recipe: str
+    models: tuple[str, ...] = ()
+
+
+COMMAND = "python -m studies.sources"
+
+
+@cache
+def models_of(source: str) -> tuple[str, ...]:
+    """Hub ids of the models of a source: ``posts``, ``Weibull paper`` or ``follow-up``."""
+    return tuple(one.known.hub_id for one in checkpoints() if one.source == source)
+
+
+@cache
+def sets() -> dict[str, tuple[Planned, ...]]:
+    """Return the runs of each set, by its name after ``set:``; ``all`` has those of all sets, each once."""
+    gpt2, xl = "openai-community/gpt2", "openai-community/gpt2-xl"
+    posts, weibull = models_of("posts"), models_of("Weibull paper")
+    pythia = tuple(one for one in weibull if "/pythia" in one)
+    deduped, plain, larger_deduped, larger = models_of("follow-up")
+    each = {
+        "post1": (
+            Planned("null"), Planned("post1", (gpt2,)), Planned("post1", (xl,)), Planned("cross", posts),
+        ),
+        "post2": (Planned("null"), Planned("post2", (gpt2,)), Planned("cross", posts)),
+        "weibull": (Planned("weibull", weibull),),
+        "pythia": (Planned("weibull", pythia),),
+        "training": (
+            Planned("training", (plain, deduped)), Planned("training", (larger, larger_deduped)),
+        ),
+    }  # fmt: skip
+    return each | {"all": tuple(dict.fromkeys(one for runs in each.values() for one in runs))}
+
+
+def cohort_name(models: Iterable[str]) -> str | None:
+    """Name of the set that compares these models, if one does."""
+    asked = tuple(models)
+    named = {planned.models: name for name in ("post1", "weibull", "pythia") for planned in sets()[name]}
+    return named.get(asked) if len(asked) > 2 else None
 
 
 @cache

@@ -14,6 +14,7 @@ from rmtbase.results.scores.figures._element_histograms import head_density_heat
 from rmtbase.results.scores.figures._statistic_scatter import statistic_scatter
 from studies.sources.drawing import MARKERS, canvas, legend_below, titled
 from studies.sources.first_principles import known_name
+from studies.sources.manifests import Needs, models_of
 from studies.sources.post1_rows import BOTH, fitted_by_histogram, rows
 from studies.sources.published import published_table
 from studies.sources.recipe import Figure, Result, Run, Table
@@ -26,11 +27,18 @@ MODELS = {
     20: "llama-3.1-8b",
 }
 """The model that a figure of the post is of, by its number."""
-_COMMAND = "python -m studies.sources post1 --model openai-community/"
+OF_ALL = Needs(
+    "cross", models_of("posts"), "the 14 models of post 1's table 1", "of the demo along its training", "set:post1"
+)
+OF_TWO = Needs("cross", ("meta-llama/Llama-3.1-8B", "mistralai/Mistral-7B-v0.3"), here="of the demo")
 COVERS = {
-    **{f"post 1, figure {number}": f"needs {one}: {_COMMAND}{one}" for number, one in MODELS.items() if "gpt2" in one},
-    **{f"post 1, figure {number}": f"needs {one}" for number, one in MODELS.items() if "all" in one},
-    "post 1, figure 20": "needs Meta's LLaMA 3.1 8B and Mistral 7B v0.3: recipe cross",
+    **{
+        f"post 1, figure {number}": Needs("post1", (f"openai-community/{one}",), here="of the demo")
+        for number, one in MODELS.items()
+        if "gpt2" in one
+    },
+    **{f"post 1, figure {number}": OF_ALL for number, one in MODELS.items() if "all" in one},
+    "post 1, figure 20": OF_TWO,
     "post 1, table 1": "done",
 }
 _PRINTED = published_table("post-1-table-1")

@@ -12,11 +12,12 @@ from rmtbase.results.scores.figures._eigenvalues import eigenvalue_density_heatm
 from rmtbase.results.scores.figures._head_spectra import head_spectra
 from rmtbase.tables import heads_present
 from studies.sources.drawing import canvas, titled
+from studies.sources.manifests import Needs
 from studies.sources.post2_rows import PUBLISHED_CONDITION, exponents, rows
 from studies.sources.recipe import Figure, Result, Run
 from studies.sources.statements import CONVENTIONS, by_place, scored
 
-GPT2 = "needs openai-community/gpt2: python -m studies.sources post2 --model openai-community/gpt2"
+GPT2 = Needs("post2", ("openai-community/gpt2",), here="of the demo")
 COVERS = {f"post 2, figure {number}": GPT2 for number in range(2, 13)}
 PUBLISHED_HEADS = ((7, 6), (1, 0))
 """Of GPT-2: the head that the caption of figure 2 calls MP-like, and the outlier."""

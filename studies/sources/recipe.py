@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,12 +22,16 @@ import xarray as xr
 from matplotlib.figure import Figure as Drawing
 
 import rmtbase
-from rmtbase.errors import ParameterError, TableError
-from rmtbase.models import Model, find_series, known_models, open_model
+from rmtbase.errors import CheckpointError, ParameterError, TableError
+from rmtbase.models import Model, Revision, Series, find_series, known_models, open_model
+from rmtbase.models._hub import fetch_refs
+from rmtbase.models._hub import hub_id as full_name
 from rmtbase.progress import SILENT, Progress
+from rmtbase.results.trajectory._attributes import COMMIT, revisions_of
 from rmtbase.results.trajectory.figures._animation import Animation
 from rmtbase.systems import is_alive
-from rmtbase.tables import SCHEMA_VERSION, software_version, write_table
+from rmtbase.tables import write_table
+from studies.sources.store import Entry, Store, commit_of
 
 VERDICTS = ("agrees", "differs", "corrected", "open", "needs")
 """How a verdict begins: *agrees* within what was printed or the null; *differs*, with the numbers beside it;
@@ -38,6 +43,7 @@ CONVENTIONS = ("λ", "s", "")
 
 _SPECIAL = re.compile(r"[^\w .,@/+()~=-]")
 _FETCHED = "rmtbase-fetched-"
+_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class Null(NamedTuple):
@@ -146,6 +152,8 @@ class Fetched:
     def __init__(self) -> None:
         self._held: tuple[str, str | None] | None = None
         self._place: TemporaryDirectory[str] | None = None
+        self._commits: dict[str, dict[str, str]] = {}
+        self._said: set[str] = set()
 
     def place(self, model: str, revision: str | None) -> Path:
         """Return the folder for a checkpoint; files held for another checkpoint are deleted."""
@@ -163,6 +171,22 @@ class Fetched:
             self._place.cleanup()
         self._place = self._held = None
 
+    def commit(self, model: str, revision: str | None) -> str | None:
+        """Commit of a model on the hub, which is asked once; None if it does not say."""
+        if model not in self._commits:
+            try:
+                self._commits[model] = fetch_refs(full_name("/".join(model.split("/")[:2])))
+            except CheckpointError:
+                self._commits[model] = {}
+        at = revision or "main"
+        return self._commits[model].get(at) or (at if _COMMIT.fullmatch(at) else None)
+
+    def say(self, text: str) -> None:
+        """Say something on stderr, once."""
+        if text not in self._said:
+            self._said.add(text)
+            print(text, file=sys.stderr, flush=True)
+
 
 @dataclass(frozen=True)
 class Run:
@@ -176,6 +200,7 @@ class Run:
         quick: True for fewer draws.
         out: folder of the recipe's outputs.
         store: folder in which scores are kept.
+        published: folder or URL of a published store, which is asked first for what that folder lacks; "" for none.
         models: the requested models of a recipe that compares several; the first is ``model``.
         progress: receives notes of what was recorded.
         scored: hub commit and digest of the weights, for each model and revision whose scores were used.
@@ -188,6 +213,7 @@ class Run:
     out: Path
     store: Path
     models: tuple[str, ...] = ()
+    published: str = ""
     progress: Progress = SILENT
     scored: dict[str, dict[str, str]] = field(default_factory=dict, compare=False, repr=False)
     fetched: Fetched = field(default_factory=Fetched, compare=False, repr=False)
@@ -199,19 +225,15 @@ class Run:
         Raises:
             CheckpointError, ParameterError, TableError: as :func:`rmtbase.score`.
         """
-        path = self._kept(model, revision, "scores", options, ".nc")
-        if not path.exists():
+        entry = self._entry(model, revision, "scores", options, ".nc")
+        path = self._find(entry)
+        if path is None:
             with self.open_model(model, revision) as opened:
                 tree = rmtbase.score(opened, progress=self.progress, **options)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_table(tree, path)
+            write_table(tree, path := self._path(entry, opened))
         tree = rmtbase.open_table(path)
         weights = json.loads(tree.attrs["provenance"]).get("weights", {})
-        commits = [one for one in json.loads(tree.attrs["notes"]) if one.startswith("hub commit ")]
-        self.scored[f"{tree.attrs['model']}@{tree.attrs['revision']}"] = {
-            **({"commit": commits[0].removeprefix("hub commit ")} if commits else {}),
-            **{name: weights[name] for name in ("query_key_sha256",) if name in weights},
-        }
+        self._record(f"{tree.attrs['model']}@{tree.attrs['revision']}", path, weights)
         return tree
 
     def arrays(
@@ -234,17 +256,20 @@ class Run:
         Raises:
             CheckpointError: the model cannot be read.
         """
-        path = self._kept(model, revision, what, options, ".npz")
-        if not path.exists():
+        entry = self._entry(model, revision, what, options, ".npz")
+        path = self._find(entry)
+        if path is None:
             with self.open_model(model, revision) as opened:
                 made = {name: np.asarray(one) for name, one in measure(opened, **options).items()}
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path = self._path(entry, opened)
             partial = path.with_suffix(f".{os.getpid()}.partial.npz")  # of this run alone: two may share a store
             try:
                 np.savez_compressed(partial, allow_pickle=False, **made)
                 partial.replace(path)
             finally:
                 partial.unlink(missing_ok=True)
+        if entry.of_hub:
+            self._record(f"{entry.model}@{entry.revision or 'main'}", path)
         try:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as kept:
                 return {name: kept[name] for name in kept.files}
@@ -259,21 +284,53 @@ class Run:
         """
         name, at = self._checkpoint(model, revision)
         is_here = name == "demo" or _place(name) is not None
-        yield open_model(name, at, cache=None if is_here else self.fetched.place(name, at))
+        yield open_model(name, at, cache=None if is_here else self.fetched.place(full_name(name), at))
 
     def trajectory(
-        self, model: str | None = None, revisions: str | tuple[str, ...] = "all", **options: Any
+        self,
+        model: str | None = None,
+        revisions: str | tuple[str, ...] = "all",
+        until: tuple[str, ...] | None = None,
+        **options: Any,
     ) -> xr.DataTree:
         """Score the steps of a model by :func:`rmtbase.trajectory`, which continues from what it has kept.
 
-        The model is one of the hub, or a folder of checkpoints.
+        The model is one of the hub, or a folder of checkpoints. With ``until``, only these of the revisions are scored
+        now.
         """
         name, _ = self._named(model, None)
         folder = _place(name)
-        name = name if folder is None else str(folder)
-        path = self._file(name, None, "", "trajectory", {"revisions": revisions, **options}, ".nc")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return rmtbase.trajectory(name, revisions, path, progress=self.progress, **options)
+        if folder is not None:
+            entry = Entry(
+                folder.name, None, str(folder), "trajectory", {"revisions": revisions, **options}, ".nc", False
+            )
+            path = self._store.begin(entry, None)
+            return rmtbase.trajectory(str(folder), revisions, path, progress=self.progress, **options)
+        return self._trajectory_of_hub(full_name(name), revisions, revisions if until is None else until, options)
+
+    def _trajectory_of_hub(
+        self, name: str, revisions: str | tuple[str, ...], until: str | tuple[str, ...], options: Mapping[str, Any]
+    ) -> xr.DataTree:
+        """Score checkpoints of the hub; the file is that of the commits of all ``revisions``."""
+        entry, commit = self._course(name, revisions, options)
+        path = self._find(entry, commit)
+        tree = None if path is None else rmtbase.open_table(path, "trajectory")
+        if tree is None or not {*until} <= revisions_of(tree).keys():
+            path = self._store.begin(entry, commit)
+            series = find_series(name, until)
+            held = _Held(**vars(series), fetched=self.fetched)
+            tree = rmtbase.trajectory(held, output=path, progress=self.progress, **options)
+        for revision, at in revisions_of(tree).items():
+            if at.commit:
+                self.scored[f"{name}@{revision}"] = {"commit": at.commit}
+        return tree
+
+    def _course(
+        self, name: str, revisions: str | tuple[str, ...], options: Mapping[str, Any]
+    ) -> tuple[Entry, str | None]:
+        entry = Entry(name, None, "", "trajectory", {"revisions": revisions, **options}, ".nc", True)
+        joined = "".join(self.fetched.commit(name, one) or "" for one in revisions)
+        return entry, hashlib.sha256(joined.encode()).hexdigest()[:40] if joined else None
 
     @property
     def label(self) -> str:
@@ -282,7 +339,7 @@ class Run:
 
     def is_of(self, model: str) -> bool:
         """Return True if this run is of that published model, under any of its names."""
-        return _hub_id(self._named(None, None)[0]) == _hub_id(model)
+        return hub_id(self._named(None, None)[0]) == hub_id(model)
 
     def _named(self, model: str | None, revision: str | None) -> tuple[str, str | None]:
         name, _, at = (self.model if model is None else model).partition("@")
@@ -301,18 +358,55 @@ class Run:
                 return str(place / at), None
             return name, at  # one model, such as a GGUF file, which needs no config.json
 
-    def _kept(self, model: str | None, revision: str | None, what: str, options: Mapping[str, Any], end: str) -> Path:
-        """File that keeps results of one checkpoint; anything that could be another checkpoint has another file."""
-        name, at = self._checkpoint(model, revision)
-        if _place(name) is not None and (name, at) not in self.digests:
-            self.digests[name, at] = open_model(name, at).weights_digest()
-        return self._file(name, at, self.digests.get((name, at), ""), what, options, end)
+    @property
+    def _store(self) -> Store:
+        return Store(self.store, self.published, self.fetched.say)
 
-    def _file(self, name: str, at: str | None, weights: str, what: str, options: Mapping[str, Any], end: str) -> Path:
-        whole = [name, at, weights, what, options, SCHEMA_VERSION, software_version()]
-        key = hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()[:12]
-        called = re.sub(r"[^\w.-]+", "--", _called(name))
-        return self.store / f"{called}{f'@{at}' if at else ''}-{what}-{key}{end}"
+    def _entry(self, model: str | None, revision: str | None, what: str, options: Mapping[str, Any], end: str) -> Entry:
+        """Identity of results of one checkpoint; anything that could be another checkpoint has another one."""
+        name, at = self._checkpoint(model, revision)
+        is_here = _place(name) is not None
+        if is_here and (name, at) not in self.digests:
+            self.digests[name, at] = open_model(name, at).weights_digest()
+        of_hub = not is_here and name != "demo"
+        called = full_name(name) if of_hub else _called(name)
+        return Entry(called, at, self.digests.get((name, at), ""), what, options, end, of_hub)
+
+    def _find(self, entry: Entry, commit: str | None = None) -> Path | None:
+        if entry.of_hub and commit is None and entry.what != "trajectory":
+            commit = self.fetched.commit(entry.model, entry.revision)
+        return self._store.find(entry, commit)
+
+    def _path(self, entry: Entry, opened: Model) -> Path:
+        commits = (note.removeprefix(COMMIT) for note in opened.notes if note.startswith(COMMIT))
+        return self._store.begin(entry, next(commits, None))
+
+    def _record(self, checkpoint: str, path: Path, weights: Mapping[str, Any] | None = None) -> None:
+        """Note the commit and the digest of the weights of a file that is used."""
+        commit, known = commit_of(path), self.scored.setdefault(checkpoint, {})
+        known.update({"commit": commit} if commit else {})
+        known.update({name: str(one) for name, one in (weights or {}).items() if name == "query_key_sha256"})
+
+    def is_kept(self, what: str, revision: str | None = None, **options: Any) -> bool:
+        """Return True if nothing need be fetched for these scores or arrays of the run's model."""
+        entry = self._entry(None, revision, what, options, ".nc" if what == "scores" else ".npz")
+        return self._find(entry) is not None
+
+    def steps_kept(self, revisions: tuple[str, ...]) -> set[str]:
+        """Revisions of :meth:`trajectory` for which nothing need be fetched."""
+        entry, commit = self._course(full_name(self._named(None, None)[0]), revisions, {})
+        path = self._find(entry, commit)
+        return set() if path is None else {*revisions_of(rmtbase.open_table(path, "trajectory"))}
+
+
+@dataclass(frozen=True, repr=False)
+class _Held(Series):
+    """Series whose checkpoints are fetched where the run holds the one in use, so that all may read it there."""
+
+    fetched: Fetched = field(default_factory=Fetched)
+
+    def open(self, revision: Revision, cache: Path | None = None) -> Model:
+        return super().open(revision, None if cache is None else self.fetched.place(self.model, revision.name))
 
 
 def discard_left(own: int | None = None) -> None:
@@ -363,7 +457,13 @@ def _place(name: str) -> Path | None:
     return None
 
 
-def _hub_id(name: str) -> str:
+def usual_name(model: str) -> str:
+    """Name of a model by which it is kept: of a known model of the hub, its hub id."""
+    name, at, revision = model.partition("@")
+    return model if name == "demo" or _place(name) is not None else f"{full_name(name)}{at}{revision}"
+
+
+def hub_id(name: str) -> str:
     """Hub id, in lower case, of a known model by any of its names; otherwise the name itself."""
     asked = name.lower()
     ids = ((one.name, one.hub_id.lower()) for one in known_models())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -12,10 +12,9 @@ from rmtbase.drawing.axes import statistic_words
 from rmtbase.laws import product_element
 from rmtbase.models import known_models
 from rmtbase.tables import heads_present
+from studies.sources.heads import scoring
 from studies.sources.recipe import Null, Row, Run
 
-DRAWS = 2_000
-"""Of a shape that the atlas lacks, with ``--quick``."""
 CONVENTIONS = (("λ", ""), ("s", "_singular"))
 """Each convention with the end of the names of its statistics."""
 _OF_ELEMENTS = ("skewness", "excess_kurtosis", "entropy_residual", "kl_matched_normal", "core_sigma")
@@ -24,8 +23,7 @@ _Z_95 = 1.96
 
 def scored(run: Run) -> xr.DataTree:
     """Score all heads of a run's model, with the elements of each; both posts read the same file."""
-    options: dict[str, Any] = {"draws": DRAWS} if run.quick else {}
-    return run.scores(elements="heads", matrices="none", **options)
+    return run.scores(**scoring(run))
 
 
 def entropy_of_product(sigma: np.ndarray, d_model: int = 768, d_head: int = 64) -> np.ndarray:

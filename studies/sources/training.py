@@ -14,22 +14,22 @@ from scipy.stats import wasserstein_distance
 
 from studies.sources import training_figures as figures
 from studies.sources.course import PYTHIA_STEPS, Checkpoint, checkpoints_shown, is_pythia
+from studies.sources.manifests import Needs
 from studies.sources.recipe import Null, Result, Row, Run
 from studies.sources.spectra import COMPONENTS, all_spectra, independent_near_zero
 from studies.sources.statements import verdict
 from studies.sources.training_figures import NAMES, SOURCE, Course
 from studies.sources.two_seeds import HELD, SEEDS
 
-_NEEDS = "needs {}; here of the demo's recipe: python -m studies.sources training --model MODEL,MODEL"
+_SMALL, _LARGE = ((f"EleutherAI/pythia-{size}", f"EleutherAI/pythia-{size}-deduped") for size in ("1b", "1.4b"))
+_OF_ONE = Needs("training", _SMALL[:1], here="of the demo's recipe", by=",".join(_SMALL))
+_OF_TWO = Needs("training", _LARGE, here="of the demo's recipe")
 COVERS = {
-    **{f"{SOURCE}, figure {number}": _NEEDS.format("EleutherAI/pythia-1b") for number in (1, 2, 3, 4)},
+    **{f"{SOURCE}, figure {number}": _OF_ONE for number in (1, 2, 3, 4)},
     f"{SOURCE}, figure 5": "done",
-    f"{SOURCE}, figure 6": _NEEDS.format("EleutherAI/pythia-1.4b"),
-    f"{SOURCE}, figure 7": _NEEDS.format("EleutherAI/pythia-1b and EleutherAI/pythia-1b-deduped"),
-    **{
-        f"{SOURCE}, figure {number}": _NEEDS.format("EleutherAI/pythia-1.4b and its deduped twin")
-        for number in (8, 9, 10)
-    },
+    f"{SOURCE}, figure 6": _OF_TWO._replace(models=_LARGE[:1], by=",".join(_LARGE)),
+    f"{SOURCE}, figure 7": _OF_ONE._replace(models=_SMALL),
+    **{f"{SOURCE}, figure {number}": _OF_TWO for number in (8, 9, 10)},
 }
 
 
@@ -78,11 +78,16 @@ def courses(run: Run) -> list[Course]:
     found = []
     for model in run.models or (run.model,):
         own = replace(run, model=model, models=(model,))
-        steps = (0, *PYTHIA_STEPS) if is_pythia(model) else ()
-        points = [Checkpoint(None, f"step{step}", step) for step in steps] or checkpoints_shown(own)
+        points = points_of(own)
         spectra = tuple(spectra_of(own, at) for at in points)
         found.append(Course(own.label, tuple(at.step or 0 for at in points), spectra))
     return found
+
+
+def points_of(run: Run) -> tuple[Checkpoint, ...]:
+    """Checkpoints of the run's model along its training."""
+    steps = (0, *PYTHIA_STEPS) if is_pythia(run.model) else ()
+    return tuple(Checkpoint(None, f"step{step}", step) for step in steps) or checkpoints_shown(run)
 
 
 def _of_step(held: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -10,30 +10,42 @@ from studies.sources import weibull_scales as scales
 from studies.sources import weibull_shapes as shapes
 from studies.sources import weibull_tables as tables
 from studies.sources.course import Member, cohort, members
+from studies.sources.manifests import Needs, models_of
 from studies.sources.recipe import Figure, Result, Run
 from studies.sources.weibull_shapes import PAPER
 
-_COMMAND = "python -m studies.sources weibull --model"
-_TWELVE = f"needs the twelve models of its table 4; here of the demo and the twins: {_COMMAND} MODEL,MODEL"
-_PYTHIA = "needs EleutherAI/pythia-{0}; here of the demo's training: " + _COMMAND + " EleutherAI/pythia-{0}"
 _CONTRAST = ("OLMo-1-7B", "Qwen2.5-14B", "Qwen3-8B")
-_OF_FIVE = ("figure 10", "figure 11", "table 3", "table 5")
+_TWELVE = Needs(
+    "weibull",
+    models_of("Weibull paper"),
+    "the twelve models of its table 4",
+    "of the demo and the twins",
+    "set:weibull",
+)
+_PYTHIA = tuple(one for one in models_of("Weibull paper") if "/pythia" in one)
+_OF_FIVE = Needs("weibull", _PYTHIA, "the five Pythia sizes", "of the demo's training")
+_OLMO, _QWENS = "allenai/OLMo-7B-hf", ("Qwen/Qwen2.5-14B", "Qwen/Qwen3-8B")
 COVERS = {
     f"{PAPER}, figure 1": "superseded: a diagram of the framework; docs/architecture.md draws the rooms",
     f"{PAPER}, figure 2": "done",
     f"{PAPER}, figure 13": "done",
-    **{f"{PAPER}, figure {number}": _PYTHIA.format(size) for number, size in ((3, "70m"), (12, "410m"), (14, "70m"))},
+    **{
+        f"{PAPER}, figure {number}": Needs("weibull", (f"EleutherAI/pythia-{size}",), here="of the demo's training")
+        for number, size in ((3, "70m"), (12, "410m"), (14, "70m"))
+    },
     **{f"{PAPER}, figure {number}": _TWELVE for number in (4, 5, 9)},
-    f"{PAPER}, figure 8": _PYTHIA.format("70m") + ", and 160m, 410m and 6.9b",
-    **{f"{PAPER}, {place}": _PYTHIA.format("70m") + ", and four larger ones" for place in _OF_FIVE},
-    f"{PAPER}, figure 6": f"needs allenai/OLMo-7B-hf; here of the demo: {_COMMAND} allenai/OLMo-7B-hf",
-    f"{PAPER}, figure 7": "needs OLMo-1 7B, Qwen2.5 14B and Qwen3 8B; here of the twins, which differ in nothing else: "
-    f"{_COMMAND} allenai/OLMo-7B-hf,Qwen/Qwen2.5-14B,Qwen/Qwen3-8B",
+    f"{PAPER}, figure 6": Needs("weibull", (_OLMO,), here="of the demo"),
+    f"{PAPER}, figure 7": Needs(
+        "weibull", (_OLMO, *_QWENS), "OLMo-1 7B, Qwen2.5 14B and Qwen3 8B", "of the twins, which differ in nothing else"
+    ),
+    f"{PAPER}, figure 8": _OF_FIVE._replace(models=tuple(one for one in _PYTHIA if "-1b" not in one), named=""),
+    **{f"{PAPER}, {place}": _OF_FIVE for place in ("figure 10", "figure 11", "table 3", "table 5")},
     **{f"{PAPER}, table {number}": _TWELVE for number in (1, 4)},
-    f"{PAPER}, table 2": f"needs the eight models of its table 2; here of the demo: {_COMMAND} MODEL",
+    f"{PAPER}, table 2": _TWELVE._replace(
+        models=tuple(one for one in (*_PYTHIA, _OLMO, *_QWENS)), named="the eight models of its table 2"
+    ),
     f"{PAPER}, table 6": "done",
-    f"{PAPER}, text": "needs the models of its tables; here what follows from first principles: "
-    f"{_COMMAND} MODEL,MODEL",
+    f"{PAPER}, text": _TWELVE._replace(here="what follows from first principles"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,20 +22,37 @@ _NAN = re.compile(r"\bnan\b")
 PACKAGES = ("rmtbase", "numpy", "scipy", "jax", "matplotlib")
 
 
-def write(recipe: str, result: Result, covers: Mapping[str, str], run: Run, command: str) -> Path:
-    """Write all files of a recipe into the folder of the run; returns it."""
-    run.out.mkdir(parents=True, exist_ok=True)
-    files = {figure.name: _write_figure(figure, run.out) for figure in result.figures}
-    results = as_json(recipe, result, covers, run, command, files)
+def write(recipe: str, result: Result, run: Run, command: str) -> Path:
+    """Write all files of a recipe, in place of the folder of the run with all that it had; returns the folder.
+
+    They are written beside it first, so that a run that is killed leaves either the former files or the new ones.
+    """
+    new, old = (run.out.with_name(f".{run.out.name}.{state}") for state in ("new", "old"))
+    run.out.parent.mkdir(parents=True, exist_ok=True)
+    restore(run.out)
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    files = {figure.name: write_figure(figure, new) for figure in result.figures}
+    results = as_json(recipe, result, run, command, files)
     text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
-    write_bytes(f"{text}\n".encode(), run.out / "results.json")
-    (run.out / "README.md").write_text(page(results), encoding="utf-8")
+    write_bytes(f"{text}\n".encode(), new / "results.json")
+    (new / "README.md").write_text(page(results), encoding="utf-8")
+    if run.out.exists():
+        run.out.rename(old)
+    new.rename(run.out)
+    shutil.rmtree(old, ignore_errors=True)
     return run.out
 
 
-def as_json(
-    recipe: str, result: Result, covers: Mapping[str, str], run: Run, command: str, files: Mapping[str, str]
-) -> dict[str, Any]:
+def restore(folder: Path) -> None:
+    """Put a folder back if a run was killed between taking it away and putting the new one there."""
+    old = folder.with_name(f".{folder.name}.old")
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def as_json(recipe: str, result: Result, run: Run, command: str, files: Mapping[str, str]) -> dict[str, Any]:
     """Everything that a recipe found, as plain values."""
     return {
         "recipe": recipe,
@@ -44,7 +62,6 @@ def as_json(
         "quick": run.quick,
         "conventions": {"λ": "eigenvalues λ = s² of W_QKᵀ W_QK", "s": "singular values of W_QK"},
         "software": software_versions(*PACKAGES),
-        "covers": dict(covers),
         **({"summary": list(result.summary)} if result.summary else {}),
         "rows": [_row(row) for row in result.rows],
         "figures": [
@@ -98,12 +115,13 @@ def index(folder: Path, recipes: Mapping[str, str]) -> str:
     return "\n".join([*lines, *_markdown(heads, rows)]) + "\n"
 
 
-def _write_figure(figure: Figure, folder: Path) -> str:
+def write_figure(figure: Figure, folder: Path) -> str:
+    """Write a figure or an animation into a folder, over a file of its name; returns that."""
     name = f"{figure.name}{'.gif' if isinstance(figure.figure, Animation) else '.png'}"
     if isinstance(figure.figure, Animation):
         save_animation(figure.figure, folder / name, overwrite=True)
     else:
-        save(figure.figure, folder / name, dpi=DPI)
+        save(figure.figure, folder / name, dpi=DPI, overwrite=True)
     return name
 
 

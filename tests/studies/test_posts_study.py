@@ -32,7 +32,7 @@ def results(name):
 
 def rows_of(name, tree, model="demo"):
     run = Run(model, False, Path(), Path())
-    return as_json(name, Result(rows=by_place(POSTS[name].rows(run, tree))), {}, run, "", {})["rows"]
+    return as_json(name, Result(rows=by_place(POSTS[name].rows(run, tree))), run, "", {})["rows"]
 
 
 def is_same(found, kept):

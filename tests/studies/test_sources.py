@@ -13,10 +13,10 @@ from rmtbase import laws
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import open_model
 from studies.sources import __main__ as entry
-from studies.sources import course, first, null, writing
-from studies.sources.__main__ import HERE, RECIPES, main, results_of
-from studies.sources.coverage import PLACES, STATUSES, covered, files_of, page
-from studies.sources.manifests import FILE, checkpoints, checkpoints_of, listing, packaged
+from studies.sources import course, cross, first, null, writing
+from studies.sources.__main__ import HERE, RECIPES, folder_of, main
+from studies.sources.coverage import PLACES, STATUSES, covered, is_closed, page, shown
+from studies.sources.manifests import FILE, Needs, checkpoints, checkpoints_of, listing, packaged, sets
 from studies.sources.published import published_table
 from studies.sources.recipe import VERDICTS, Fetched, Result, Row, Run, label
 from studies.sources.statements import exponent
@@ -48,30 +48,64 @@ def test_every_place_is_covered_once_and_by_a_known_word():
     found = [one.place for one in covered(RECIPES)]
     assert len(found) == len(set(found))
     assert set(found) <= set(PLACES)
-    assert all(one.status.startswith(STATUSES) for one in covered(RECIPES))
+    assert all(isinstance(one.status, Needs) or one.status.startswith(STATUSES) for one in covered(RECIPES))
     if [*RECIPES] == THERE:
         assert found == [*PLACES]
 
 
 def test_what_is_done_or_drawn_of_the_demo_has_a_file():
-    for one in covered(RECIPES):
-        if not one.status.startswith("superseded"):
-            files = [file for recipe in one.recipes for file in files_of(one.place, recipe, DEMO)]
-            assert files and all((DEMO / file).is_file() for file in files), one.place
+    found = covered(RECIPES)
+    files = shown(DEMO.parent, found)
+    for one in found:
+        assert all((DEMO.parent / each.file).is_file() for each in files[one.place]), one.place
+        if one.status == "done" or isinstance(one.status, Needs):
+            assert any(each.file.startswith("demo/") for each in files[one.place]), one.place
 
 
-def test_the_table_of_coverage_is_that_of_today():
-    written = (DEMO / "COVERAGE.md").read_text(encoding="utf-8")
-    assert written == page(RECIPES, DEMO)
-    for place in PLACES:
-        assert len(re.findall(rf"^\| {re.escape(place)} \|", written, flags=re.MULTILINE)) == 1
-    needed = {one.status for one in covered(RECIPES) if one.status.startswith("needs")}
-    said = dict(re.findall(r"^\* \*\*([A-Z])\*\*: (.*)$", written, flags=re.MULTILINE))
-    assert sorted("needs " + text.replace("`", "") for text in said.values()) == sorted(needed)  # each of them once
-    rows = {one.place: one.status for one in covered(RECIPES)}
-    for place, letter in re.findall(r"^\| (.*?) \| .*? \| needs (\w) \|", written, flags=re.MULTILINE):
-        assert rows.pop(place) == "needs " + said[letter].replace("`", "")
-    assert not [status for status in rows.values() if status.startswith("needs")]
+def test_the_table_of_coverage_is_that_of_today_and_every_command_in_it_can_be_typed():
+    written = (DEMO.parent / "COVERAGE.md").read_text(encoding="utf-8")
+    assert written == page(RECIPES, DEMO.parent)
+    rows = dict(re.findall(r"^\| (.*?) \| .*? \| .*? \| (.*?) \| .*? \|$", written, flags=re.MULTILINE))
+    assert [place for place in rows if place in PLACES] == [*PLACES]
+    ids = {one.known.hub_id for one in checkpoints()}
+    for commands in list(rows.values())[1:]:
+        for command in re.findall(r"`python -m studies\.sources (.*?)`", commands):
+            recipe, *rest = command.split()
+            assert recipe in RECIPES
+            models = rest[1].split(",") if rest else []
+            assert {*models} <= ids | {f"set:{name}" for name in sets()} and rest[:1] in ([], ["--model"])
+
+
+def test_every_place_that_needs_models_is_closed_by_a_run_of_a_set():
+    runs = sets()["all"]
+    held = [
+        {"recipe": one.recipe, "quick": False, "model": one.models, "weights": _weights(one.models)} for one in runs
+    ]
+    needs = [one.status for one in covered(RECIPES) if isinstance(one.status, Needs)]
+    assert len(needs) == 57
+    for one in needs:
+        assert any(is_closed(one, each) for each in held), one
+        if one.by.startswith("set:"):
+            of_set = [each for each in sets()[one.by.removeprefix("set:")] if each.recipe == one.recipe]
+            assert any({*one.models} <= {*each.models} for each in of_set)
+
+
+def _weights(models):
+    return {f"{model}@main": {"commit": "0" * 40} for model in models}
+
+
+def test_a_place_is_closed_only_by_weights_of_the_hub_of_all_its_models_and_not_by_a_quick_run():
+    two = Needs("cross", ("openai-community/gpt2", "EleutherAI/pythia-70m"))
+    held = {"recipe": "cross", "quick": False, "model": ["GPT2", "x/y", "pythia-70m"], "weights": _weights(two.models)}
+    assert is_closed(two, held)
+    assert not is_closed(two, held | {"quick": True})
+    assert not is_closed(two, held | {"recipe": "post1"})
+    assert not is_closed(two, held | {"model": ["gpt2"]})
+    assert not is_closed(two, held | {"weights": _weights(two.models[:1])})  # the other is a folder of its name
+    assert not is_closed(two, held | {"model": ["gpt2", "pythia-70m@step1"]})
+    one = two._replace(models=two.models[1:])
+    assert not is_closed(one, held)  # its figures are of the first model
+    assert is_closed(one, held | {"model": ["EleutherAI/Pythia-70m", "gpt2"]})
 
 
 def test_the_index_is_made_of_the_results():
@@ -126,7 +160,8 @@ def test_of_every_checkpoint_stands_what_was_looked_up():
 
 def test_models_of_packages_are_those_whose_results_are_here(capsys):
     page = (DEMO.parents[1] / "README.md").read_text(encoding="utf-8")
-    assert {one.model for one in packaged()} == {path.name for path in DEMO.parent.iterdir()} - {"demo"}
+    here = {path.parent.parent.name for path in DEMO.parent.glob("*/*/results.json")}
+    assert {one.model for one in packaged()} | {"demo"} <= here
     assert main(["list"]) == 0
     said = capsys.readouterr().out
     for one in packaged():
@@ -229,7 +264,7 @@ def test_texts_name_a_folder_without_its_place(tmp_path):
     assert run.label == label(f"{tmp_path}/./all-MiniLM-L6-v2/") == "all-MiniLM-L6-v2"
     assert label(f"{folder}@main") == "all-MiniLM-L6-v2@main"
     assert label("openai-community/gpt2@main") == "openai-community/gpt2@main"
-    assert results_of([str(folder)]).name == "all-MiniLM-L6-v2"
+    assert folder_of([str(folder)]) == "all-MiniLM-L6-v2"
 
 
 def test_a_run_knows_a_model_by_all_of_its_names():
@@ -242,7 +277,6 @@ def test_a_run_knows_a_model_by_all_of_its_names():
 def test_pages_of_published_models_are_made_of_their_results_and_name_no_place(folder):
     whole = HERE / "results" / folder
     assert (whole / "README.md").read_text(encoding="utf-8") == index(whole, RECIPES)
-    assert (whole / "COVERAGE.md").read_text(encoding="utf-8") == page(RECIPES, whole)
     for path in whole.glob("*/results.json"):
         held = json.loads(path.read_text(encoding="utf-8"))
         assert held["model"] == [folder]
@@ -272,8 +306,16 @@ def test_names_of_models_are_no_markup_and_no_results_of_others(tmp_path):
     folder.mkdir()
     assert label(str(folder)) == "a_b _c_ _script_ _x__"
     (tmp_path / "demo").mkdir()
-    assert results_of([str(tmp_path / "demo")]) == HERE / "results" / "folder-demo"
-    assert results_of(["/"]).parent == HERE / "results"
+    assert folder_of([str(tmp_path / "demo")]) == "folder-demo"
+    assert folder_of(["/"]) == "folder-"
+
+
+def test_each_cohort_has_its_own_folder():
+    folders = [folder_of(one.models) for one in sets()["all"] if one.models]
+    assert len({*folders}) == len({one.models for one in sets()["all"]} - {()})
+    assert folder_of(("gpt2", "distilgpt2")) == "gpt2+distilgpt2" != folder_of(("distilgpt2", "gpt2"))
+    long = [f"some-organisation/some-model-{number}" for number in range(9)]
+    assert len(folder_of(long)) <= 80 and folder_of(long) != folder_of(long[:-1])
 
 
 def test_two_models_of_one_name_are_refused(tmp_path, capsys):
@@ -300,8 +342,8 @@ def test_what_is_damaged_is_named_and_not_believed(tmp_path, capsys):
     kept.write_bytes(kept.read_bytes()[:50])
     with pytest.raises(TableError, match=r"damaged.*delete it"):
         run.arrays("n", lambda model: {"n": np.zeros(9)})
-    (tmp_path / "out/null").mkdir(parents=True)
-    (tmp_path / "out/null/results.json").write_text('{"recipe": ')
+    (tmp_path / "out/demo/null").mkdir(parents=True)
+    (tmp_path / "out/demo/null/results.json").write_text('{"recipe": ')
     assert main(["pages", "--out", str(tmp_path / "out")]) == 2
     assert "null/results.json: found no JSON" in capsys.readouterr().err
 
@@ -312,18 +354,66 @@ def test_all_goes_on_where_one_recipe_refuses(tmp_path, monkeypatch, capsys):
             raise ParameterError("rank", 2, "eight")
         return Result()
 
-    monkeypatch.setattr(entry, "recipe", lambda name: SimpleNamespace(make=make, COVERS={}))
+    monkeypatch.setattr(entry, "recipe", lambda name: SimpleNamespace(make=make))
     monkeypatch.setattr(entry, "write_pages", lambda results: None)
     assert main(["all", "--out", str(tmp_path)]) == 2
-    assert (tmp_path / "claims/results.json").is_file() and not (tmp_path / "null").exists()
+    assert (tmp_path / "demo/claims/results.json").is_file() and not (tmp_path / "demo/null").exists()
     assert "null: rank = 2" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path, monkeypatch, capsys):
     (tmp_path / "out").write_text("")
-    monkeypatch.setattr(entry, "recipe", lambda name: SimpleNamespace(make=lambda run: Result(), COVERS={}))
+    monkeypatch.setattr(entry, "recipe", lambda name: SimpleNamespace(make=lambda run: Result()))
     assert main(["null", "--out", str(tmp_path / "out")]) == 2
     assert "null: " in capsys.readouterr().err
+
+
+def test_a_folder_of_results_has_what_its_run_made_and_a_kill_loses_nothing(tmp_path, monkeypatch):
+    folder = tmp_path / "demo/null"
+    folder.mkdir(parents=True)
+    (folder / "stale.png").touch()
+    run = Run("demo", True, folder, tmp_path / "store")
+    writing.write("null", Result(), run, "")
+    assert {path.name for path in folder.iterdir()} == {"results.json", "README.md"}
+    rename = Path.rename
+    for killed in (1, 2):
+        calls = []
+
+        def dies(path, target, killed=killed, calls=calls):
+            calls.append(target)
+            if len(calls) == killed:
+                raise KeyboardInterrupt
+            return rename(path, target)
+
+        monkeypatch.setattr(Path, "rename", dies)
+        with pytest.raises(KeyboardInterrupt):
+            writing.write("null", Result(summary=("new",)), run, "")
+        monkeypatch.setattr(Path, "rename", rename)
+        writing.restore(folder)
+        assert "summary" not in json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    writing.write("null", Result(summary=("new",)), run, "")
+    assert [path.name for path in folder.parent.iterdir()] == ["null"]
+
+
+def test_a_corner_plot_of_many_models_is_of_those_that_its_caption_names(monkeypatch):
+    monkeypatch.setattr(cross, "moment_corner", list)
+    models = [SimpleNamespace(label=f"model {number}", tree=None) for number in range(7)]
+    drawn, caption = cross._corners(models)
+    assert drawn == [one.label for one in models[:5]] and caption.endswith(f"Of {', '.join(drawn)}, 5 of 7 models.")
+    both = [SimpleNamespace(label=name, tree=None) for name in (cross.LLAMA, cross.MISTRAL)]
+    drawn, caption = cross._corners([models[0], *both])
+    assert drawn == [cross.LLAMA, cross.MISTRAL] and "2 of 3 models" in caption
+    assert cross._corners(models[:2])[1].endswith("Of model 0, model 1.")
+
+
+def test_only_eleutherais_pythia_models_have_its_revisions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert course.is_pythia("EleutherAI/pythia-70m") and course.is_pythia("pythia-1.4b-deduped")
+    for other in ("my-finetuned-pythia-70m", "someone/pythia-70m", "pythia-70m@step1000"):
+        assert not course.is_pythia(other)
+        assert course.checkpoints_shown(Run(other, True, tmp_path, tmp_path)) == (course.Checkpoint(),)
+    (tmp_path / "pythia-70m").mkdir()
+    assert not course.is_pythia("pythia-70m")
 
 
 def test_what_a_killed_run_has_fetched_is_deleted_by_the_next(tmp_path, monkeypatch):

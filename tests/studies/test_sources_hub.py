@@ -1,18 +1,24 @@
 """The entry to the sources' figures where there is a hub: it fetches, scores, keeps the scores, deletes the weights."""
 
+import hashlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
 from huggingface_hub import constants
-from local_hub import COMMIT, local_hub
+from local_hub import local_hub
 from tiny_gpt2 import N_HEADS, N_LAYERS, write_tiny_gpt2
 
 from studies.sources import __main__ as entry
@@ -24,7 +30,8 @@ GATED = "meta-llama/Llama-3.1-8B"
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """The hub's own client asks a server on this machine, which has one small model and refuses another."""
-    write_tiny_gpt2(tmp_path / "models" / "some-org" / "tiny-gpt2")
+    for name in ("some-org/tiny-gpt2", GATED):
+        write_tiny_gpt2(tmp_path / "models" / name)
     (tmp_path / "fetched").mkdir()
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "fetched"))
@@ -51,7 +58,7 @@ def recipe(monkeypatch):
         assert shapes.prod() == 128 * 128
         return Result(rows=(row,))
 
-    monkeypatch.setattr(entry, "recipe", lambda name: SimpleNamespace(make=make, COVERS={}))
+    monkeypatch.setattr(entry, "recipe", lambda name: SimpleNamespace(make=make))
 
 
 def run(tmp_path, model):
@@ -63,12 +70,11 @@ def test_a_model_of_the_hub_is_fetched_once_scored_kept_and_its_weights_deleted(
     assert run(tmp_path, "some-org/tiny-gpt2") == 0
     assert sorted(hub.fetched) == ["config.json", "model.safetensors"]
     assert [*(tmp_path / "fetched").iterdir()] == []
-    assert [*tmp_path.rglob("*.safetensors")] == [tmp_path / "models/some-org/tiny-gpt2/model.safetensors"]
-    results = json.loads((tmp_path / "out/post2/results.json").read_text(encoding="utf-8"))
+    assert {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*.safetensors")} == {"models"}
+    results = json.loads((tmp_path / "out/some-org--tiny-gpt2/post2/results.json").read_text(encoding="utf-8"))
     assert results["model"] == ["some-org/tiny-gpt2"]
-    assert results["weights"]["some-org/tiny-gpt2@main"]["commit"] == COMMIT
+    assert results["weights"]["some-org/tiny-gpt2@main"]["commit"] == hub.commit("some-org/tiny-gpt2")
     assert 0.7 < results["rows"][0]["observed"] < 0.9
-    (tmp_path / "models/some-org/tiny-gpt2/model.safetensors").unlink()
     assert run(tmp_path, "some-org/tiny-gpt2") == 0
     assert len(hub.fetched) == 2
 
@@ -86,6 +92,70 @@ def test_what_is_refused_is_said_with_what_to_do(hub, recipe, tmp_path, capsys):
 def test_without_a_network_that_is_said(recipe, tmp_path, capsys):
     assert run(tmp_path, "some-org/tiny-gpt2") == 2
     assert "cannot be fetched from the hub" in capsys.readouterr().err
+
+
+def test_a_model_that_changed_is_scored_anew_and_a_silent_hub_leaves_what_is_kept(hub, recipe, tmp_path, capsys):
+    assert run(tmp_path, "some-org/tiny-gpt2") == 0
+    path = tmp_path / "out/some-org--tiny-gpt2/post2/results.json"
+    first = json.loads(path.read_text(encoding="utf-8"))
+    shutil.rmtree(tmp_path / "models/some-org/tiny-gpt2")
+    write_tiny_gpt2(tmp_path / "models/some-org/tiny-gpt2", seed=1)
+    assert run(tmp_path, "some-org/tiny-gpt2") == 0
+    second = json.loads(path.read_text(encoding="utf-8"))
+    assert first["rows"][0]["observed"] != second["rows"][0]["observed"]
+    commit = hub.commit("some-org/tiny-gpt2")
+    assert second["weights"]["some-org/tiny-gpt2@main"]["commit"] == commit
+    assert len(hub.weights) == 2
+    hub.silent = True
+    capsys.readouterr()
+    assert run(tmp_path, "some-org/tiny-gpt2") == 0
+    assert f"the hub does not say which commit some-org/tiny-gpt2 has now: kept scores of {commit}" in (
+        capsys.readouterr().err
+    )
+    assert json.loads(path.read_text(encoding="utf-8")) == second
+
+
+def test_bytes_that_are_not_those_of_the_hub_are_refused_with_both_digests_and_not_kept(hub, recipe, tmp_path, capsys):
+    hub.damaged = "model.safetensors"
+    assert run(tmp_path, "some-org/tiny-gpt2") == 2
+    there = hashlib.sha256((tmp_path / "models/some-org/tiny-gpt2/model.safetensors").read_bytes()).hexdigest()
+    said = capsys.readouterr().err
+    assert len({*re.findall("[0-9a-f]{64}", said)}) == 2 and f"the hub has {there}" in said
+    assert not [*(tmp_path / "store").glob("*")]
+    hub.damaged = ""
+    assert run(tmp_path, "some-org/tiny-gpt2") == 0
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Nothing on stderr."""
+
+    def log_message(self, format, *args):
+        pass
+
+
+def test_a_published_store_is_read_by_its_address_and_damage_is_refused(hub, recipe, tmp_path, monkeypatch, capsys):
+    assert run(tmp_path, "some-org/tiny-gpt2") == 0
+    published = tmp_path / "store"
+    files = json.loads((published / "index.json").read_text(encoding="utf-8"))["files"]
+    commit = hub.commit("some-org/tiny-gpt2")
+    assert {(one["model"], one["commit"]) for one in files} == {("some-org/tiny-gpt2", commit)}
+    assert sorted(one["what"] for one in files) == ["scores", "shapes"]
+    del hub.weights[:]
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=published)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr(entry, "STORE", tmp_path / "here")
+        arguments = ["post2", "--model", "some-org/tiny-gpt2", "--quick", "--out", str(tmp_path / "again")]
+        assert entry.main([*arguments, "--store", address]) == 0
+        assert hub.weights == []
+        both = [tmp_path / folder / "some-org--tiny-gpt2/post2/results.json" for folder in ("out", "again")]
+        assert both[0].read_bytes() == both[1].read_bytes()
+        monkeypatch.setattr(entry, "STORE", tmp_path / "elsewhere")
+        (scores,) = published.glob("*-scores-*.nc")
+        scores.write_bytes(scores.read_bytes()[:-1] + b"?")
+        assert entry.main([*arguments, "--store", address]) == 2
+        assert "found SHA-256" in capsys.readouterr().err
+        server.shutdown()
 
 
 @pytest.mark.exhaustive

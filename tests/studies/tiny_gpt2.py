@@ -9,12 +9,12 @@ from safetensors.numpy import save_file
 D_MODEL, N_HEADS, N_LAYERS, TOKENS = 128, 8, 2, 64
 
 
-def write_tiny_gpt2(folder: Path, seed: int = 0) -> Path:
+def write_tiny_gpt2(folder: Path, seed: int = 0, layers: int = N_LAYERS) -> Path:
     """Write config.json and model.safetensors as the hub has GPT-2's: Conv1D, queries, keys and values in one."""
     rng, folder = np.random.default_rng(seed), Path(folder)
     folder.mkdir(parents=True)
     tensors = {"wte.weight": (TOKENS, D_MODEL), "wpe.weight": (32, D_MODEL)}
-    for layer in range(N_LAYERS):
+    for layer in range(layers):
         of_layer = {
             "attn.c_attn": (D_MODEL, 3 * D_MODEL),
             "attn.c_proj": (D_MODEL, D_MODEL),
@@ -30,7 +30,7 @@ def write_tiny_gpt2(folder: Path, seed: int = 0) -> Path:
     save_file(drawn, folder / "model.safetensors", metadata={"format": "pt"})
     config = {
         "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": D_MODEL, "n_head": N_HEADS,
-        "n_layer": N_LAYERS, "n_positions": 32, "n_ctx": 32, "vocab_size": TOKENS,
+        "n_layer": layers, "n_positions": 32, "n_ctx": 32, "vocab_size": TOKENS,
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return folder

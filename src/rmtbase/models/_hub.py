@@ -6,7 +6,9 @@ The known models are listed in ``known_models.csv``, one per line.
 from __future__ import annotations
 
 import csv
+import hashlib
 import re
+import time
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -40,6 +42,8 @@ _TORCH = [
 ]
 # Copies of the same weights in other formats, which some repositories keep beside the checkpoint.
 _OTHER_COPIES = ["*/*", "consolidated*"]
+_SHA256 = re.compile("[0-9a-f]{64}")
+_CLOCK = 2.0  # seconds by which the times of files may be coarser than the clock
 _NEAR = 6  # names that an error lists
 
 
@@ -169,6 +173,44 @@ def fetch_refs(model: str) -> dict[str, str]:
     return {ref.name: ref.target_commit for ref in (*refs.branches, *refs.tags)}
 
 
+def fetch_size(model: str, revision: str | None = None) -> tuple[int | None, bool]:
+    """Ask the hub for the bytes that :func:`fetch_checkpoint` downloads, and whether access to the model is gated.
+
+    The bytes are None if the hub does not say.
+
+    Raises:
+        CheckpointError: as :func:`fetch_checkpoint`.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.utils import filter_repo_objects
+
+    try:
+        info = HfApi().model_info(model, revision=revision, files_metadata=True)
+    except Exception as error:
+        raise CheckpointError(model, _explain(error, revision)) from error
+    sizes = {one.rfilename: one.size for one in info.siblings or ()}
+    for patterns in (_SAFETENSORS, _TORCH):
+        names = [*filter_repo_objects(sizes, allow_patterns=patterns, ignore_patterns=_OTHER_COPIES)]
+        if any(name.endswith((".safetensors", ".bin")) for name in names):
+            known = [sizes[name] for name in names]
+            return (None if None in known else sum(size or 0 for size in known)), bool(info.gated)
+    return None, bool(info.gated)
+
+
+def require_access(model: str) -> None:
+    """Raise an error if the hub denies access to the files of a model.
+
+    Raises:
+        CheckpointError: as :func:`fetch_checkpoint`.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    try:
+        get_hf_file_metadata(hf_hub_url(model, "config.json"))
+    except Exception as error:
+        raise CheckpointError(model, _explain(error, None)) from error
+
+
 def _held(model: str, revision: str | None, subfolder: str | None) -> Path | None:
     """Return the folder of a model if the hub's own cache holds it completely."""
     try:
@@ -193,10 +235,32 @@ def _download(
     allowed, ignored = ([inside + pattern for pattern in some] for some in (patterns, _OTHER_COPIES))
     options: dict[str, Any] = {"allow_patterns": allowed, "ignore_patterns": ignored}
     options |= ({"cache_dir": cache} if cache else {}) | ({"local_files_only": True} if local else {})
+    begun = time.time()
     try:
-        return Path(snapshot_download(model, revision=revision, **options))
+        folder = Path(snapshot_download(model, revision=revision, **options))
     except Exception as error:  # the only common base of the errors of the client and its transport
         raise CheckpointError(model, _explain(error, revision)) from error
+    if not local:
+        _require_digests(model, folder, begun)
+    return folder
+
+
+def _require_digests(model: str, folder: Path, begun: float) -> None:
+    """Compare files downloaded since then with the SHA-256 that the hub has for them, its ETag of an LFS file.
+
+    The hub's cache names the file behind each link by that ETag. Files of Git alone have another, and are small.
+    """
+    for link in folder.rglob("*"):
+        blob = link.resolve()
+        if not _SHA256.fullmatch(blob.name) or blob.stat().st_mtime < begun - _CLOCK:
+            continue
+        with blob.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        if found != blob.name:
+            blob.unlink()
+            raise CheckpointError(
+                model, f"{link.name} was downloaded with SHA-256 {found}, and the hub has {blob.name}; fetch it again"
+            )
 
 
 def _explain(error: Exception, revision: str | None) -> str:

@@ -1,0 +1,152 @@
+"""Checkpoints of a set of runs: what recipes read of each, what it takes to fetch them, and which the hub refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple
+
+from rmtbase.errors import CheckpointError
+from rmtbase.models._hub import fetch_size, require_access
+from studies.sources.course import PYTHIA_REVISIONS, checkpoints_shown, is_pythia, transmission
+from studies.sources.heads import scoring
+from studies.sources.manifests import Planned, checkpoints_of
+from studies.sources.recipe import Run
+from studies.sources.training import points_of, spectra_of
+
+
+class Reading(NamedTuple):
+    """Scores or arrays of one checkpoint that a recipe reads.
+
+    Attributes:
+        model: hub id.
+        revision: of it; None for the usual one.
+        what: name of what is read.
+        is_kept: True if the store has it.
+        make: makes and keeps it.
+    """
+
+    model: str
+    revision: str | None
+    what: str
+    is_kept: Callable[[], bool]
+    make: Callable[[], object]
+
+
+def readings(run: Run, planned: Iterable[Planned]) -> list[Reading]:
+    """List what the runs of a set read of the hub, each once, one checkpoint after the other."""
+    found = {
+        (one.model, one.revision, one.what): one
+        for each in planned
+        for model in each.models
+        for one in _of_model(replace(run, model=model, models=(model,)), each)
+    }
+    order = {model: number for number, model in enumerate(dict.fromkeys(model for model, *_ in found))}
+    return sorted(found.values(), key=lambda one: (order[one.model], _step(one.revision)))
+
+
+def _step(revision: str | None) -> int:
+    return -1 if revision is None else int(revision.removeprefix("step"))
+
+
+def _of_model(run: Run, planned: Planned) -> Iterator[Reading]:
+    model = run.model
+    if planned.recipe in ("post1", "post2", "cross"):
+        yield _scores(run, "scores of heads", scoring(run))
+    if planned.recipe == "weibull":
+        for at in checkpoints_shown(run):
+            kept = partial(run.is_kept, "transmission", at.revision)
+            yield Reading(model, at.revision, "transmission", kept, partial(transmission, run, at))
+        if is_pythia(model):
+            yield from (_step_of_course(run, revision) for revision in PYTHIA_REVISIONS)
+        else:
+            yield _scores(run, "scores of matrices", {})
+    if planned.recipe == "training":
+        for at in points_of(run):
+            kept = partial(run.is_kept, "spectra", at.revision)
+            yield Reading(model, at.revision, "spectra", kept, partial(spectra_of, run, at))
+
+
+def _scores(run: Run, what: str, options: Mapping[str, object]) -> Reading:
+    return Reading(run.model, None, what, partial(run.is_kept, "scores", **options), partial(run.scores, **options))
+
+
+def _step_of_course(run: Run, revision: str) -> Reading:
+    make = partial(run.trajectory, revisions=PYTHIA_REVISIONS, until=(revision,))
+    return Reading(run.model, revision, "trajectory", lambda: revision in run.steps_kept(PYTHIA_REVISIONS), make)
+
+
+class Fetching(NamedTuple):
+    """Download that a model of a set takes.
+
+    Attributes:
+        model: hub id.
+        revisions: how many of it are read.
+        left: how many of them are not in the store yet.
+        bytes_each: of one revision.
+        estimated: True if the hub did not say how many bytes.
+        gated: ``yes`` if access must be asked for; ``no``; of what the hub was not asked, as the manifest has it.
+        refused: why its files cannot be fetched; "" if they can.
+    """
+
+    model: str
+    revisions: int
+    left: int
+    bytes_each: int
+    estimated: bool
+    gated: str
+    refused: str
+
+
+def fetching(every: Iterable[Reading]) -> list[Fetching]:
+    """Ask store and hub what is left to fetch of each model."""
+    found = []
+    for model, of_model in groupby(every, key=lambda one: one.model):
+        read: dict[str | None, bool] = {}
+        for one in of_model:
+            read[one.revision] = read.get(one.revision, True) and one.is_kept()
+        missing = [revision for revision, kept in read.items() if not kept]
+        found.append(_fetching(model, len(read), missing))
+    return found
+
+
+def _fetching(model: str, revisions: int, missing: list[str | None]) -> Fetching:
+    (known, *_) = checkpoints_of([model])
+    size, gated, refused = None, known.gated, ""
+    if missing:
+        try:
+            size, is_gated = fetch_size(model, missing[0])
+            gated = "yes" if is_gated else "no"
+            require_access(model)
+        except CheckpointError as error:
+            refused = str(error)
+    return Fetching(model, revisions, len(missing), size or known.bytes_each, size is None, gated, refused)
+
+
+def report(name: str, every: Iterable[Fetching]) -> str:
+    """Format what a set takes to fetch as a table, before anything is fetched."""
+    every = list(every)
+    heads = ("model", "checkpoints", "in the store", "to fetch, GB", "gated", "")
+    rows = [
+        (
+            one.model, str(one.revisions), str(one.revisions - one.left),
+            f"{one.left * one.bytes_each / 1e9:.2f}{'*' * (one.estimated and one.left > 0)}",
+            one.gated, f"refused: {one.refused}" if one.refused else "",
+        )
+        for one in every
+    ]  # fmt: skip
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (heads, *rows)]
+    total = sum(one.left * one.bytes_each for one in every) / 1e9
+    left, largest = sum(one.left for one in every), max((one.bytes_each for one in every if one.left), default=0) / 1e9
+    return "\n".join(
+        [
+            *(line.rstrip() for line in lines),
+            "",
+            f"set:{name}: {left} checkpoints, {total:.2f} GB to fetch; one at a time is on the disk, {largest:.2f} GB "
+            "at most, and deleted once scored. A run that is killed goes on from there when it is started again.",
+            *(["* estimated; the hub did not say"] if any(one.estimated and one.left for one in every) else []),
+        ]
+    )

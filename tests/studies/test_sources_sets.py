@@ -1,0 +1,140 @@
+"""Sets of the sources: said first, fetched once, gone on with after a kill, and closed in the table of coverage."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+from fake_models import write_fake
+from huggingface_hub import constants
+from local_hub import local_hub
+from run_set import STEPS, shorten
+
+from studies.sources import __main__ as entry
+from studies.sources import manifests, sets
+from studies.sources.coverage import covered, shown
+from studies.sources.manifests import Needs, Planned
+from studies.sources.recipe import Run
+
+LLAMA, MISTRAL = "meta-llama/Llama-3.1-8B", "mistralai/Mistral-7B-v0.3"
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A hub with a stand-in of every model that a test writes; its client asks it."""
+    for folder in ("models", "fetched"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "fetched"))
+    shorten(monkeypatch)
+    with local_hub(tmp_path / "models") as server:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "ENDPOINT", server.endpoint)
+        template = server.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        huggingface_hub.close_session()
+        yield server
+    huggingface_hub.close_session()
+
+
+def write_models(hub, models):
+    steps = [f"step{step}" for step in (0, *STEPS)]
+    for model in models:
+        write_fake(hub.folder / model, model)
+        for step in steps if "pythia" in model else ():
+            write_fake(hub.folder / f"{model}@{step}", model, step)
+
+
+def arguments(tmp_path, name):
+    return ["--model", f"set:{name}", "--out", str(tmp_path / "out"), "--store", str(tmp_path / "store")]
+
+
+def closed(tmp_path):
+    """Places that need models and have them in the folder of results."""
+    found = covered(entry.RECIPES)
+    return {place for place, files in shown(tmp_path / "out", found).items() if any(file.closes for file in files)}
+
+
+def closed_by(planned):
+    """Places that the runs are said to close."""
+    found = set()
+    for one in covered(entry.RECIPES):
+        if isinstance(one.status, Needs):
+            models = [each.models for each in planned if each.recipe == one.status.recipe]
+            if len(one.status.models) == 1 and one.status.recipe != "weibull":
+                models = [each[:1] for each in models]
+            if any({*one.status.models} <= {*each} for each in models):
+                found.add(one.place)
+    return found
+
+
+def test_what_is_refused_is_said_first_the_others_are_scored_and_only_the_rest_is_fetched_later(
+    hub, tmp_path, monkeypatch, capsys
+):
+    small = {"post1": (Planned("post1", ("openai-community/gpt2",)), Planned("cross", (LLAMA, MISTRAL)))}
+    monkeypatch.setattr(entry, "sets", lambda: small)
+    write_models(hub, ("openai-community/gpt2", LLAMA, MISTRAL))
+    hub.gated = frozenset({LLAMA})
+    assert entry.main(arguments(tmp_path, "post1")) == 2
+    said = capsys.readouterr()
+    assert re.search(rf"^{LLAMA} +1 +0 .* yes +refused", said.out, flags=re.MULTILINE)
+    assert "hf auth login (Llama 3.1 Community License" in said.err
+    assert said.err.rstrip().endswith(f"cross of {entry.folder_of((LLAMA, MISTRAL))}: not run without {LLAMA}")
+    assert hub.weights == ["openai-community/gpt2@main", f"{MISTRAL}@main"]
+    hub.gated = frozenset()
+    assert entry.main(arguments(tmp_path, "post1")) == 0
+    assert re.search(rf"^{MISTRAL} +1 +1 +0\.00 +at times$", capsys.readouterr().out, flags=re.MULTILINE)
+    assert hub.weights[2:] == [f"{LLAMA}@main"]
+    assert closed(tmp_path) == closed_by(small["post1"]) >= {"post 1, figure 5", "post 1, figure 20"}
+    assert not [*(tmp_path / "fetched").iterdir()]
+
+
+def test_an_estimate_is_marked_where_the_hub_says_no_size(hub, tmp_path):
+    planned = [Planned("post1", (LLAMA,))]
+    (one,) = sets.fetching(sets.readings(Run(LLAMA, False, tmp_path / "out", tmp_path / "store"), planned))
+    (known,) = manifests.checkpoints_of([LLAMA])
+    assert one.estimated and one.bytes_each == known.bytes_each and "not a public model" not in sets.report("x", [one])
+    assert f"{known.bytes_each / 1e9:.2f}*" in sets.report("post1", [one])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["post1", "post2", "weibull", "pythia", "training"])
+def test_a_set_that_is_killed_goes_on_and_closes_its_places_and_again_fetches_nothing(hub, tmp_path, name):
+    planned = manifests.sets()[name]
+    write_models(hub, dict.fromkeys(model for one in planned for model in one.models))
+    settings = {"HF_ENDPOINT": hub.endpoint, "HF_HUB_OFFLINE": "0", "HF_HUB_CACHE": str(tmp_path / "cache"),
+                "TMPDIR": str(tmp_path / "fetched")}  # fmt: skip
+    command = [sys.executable, str(HERE / "run_set.py"), *arguments(tmp_path, name)]
+    with subprocess.Popen(command, cwd=HERE.parents[1], env=os.environ | settings, stdout=subprocess.PIPE) as running:
+        end = time.monotonic() + 60
+        while len(hub.weights) < 5:
+            assert running.poll() is None and time.monotonic() < end
+            time.sleep(0.02)
+        running.send_signal(signal.SIGKILL)
+    scored = {*hub.weights[:-1]}  # the last may not be scored
+    assert not (tmp_path / "out").exists()
+    del hub.weights[:]
+    assert entry.main(arguments(tmp_path, name)) == 0
+    assert not scored & {*hub.weights}
+    assert len(hub.weights) == len({*hub.weights})
+    assert closed(tmp_path) == closed_by(planned)
+    for path in (tmp_path / "out").glob("post1/cross/README.md"):
+        assert "Of Llama-3.1-8B, Mistral-7B-v0.3, 2 of 14 models." in path.read_text(encoding="utf-8")
+    del hub.weights[:]
+    assert entry.main(arguments(tmp_path, name)) == 0
+    assert hub.weights == []
+    assert not [*(tmp_path / "fetched").iterdir()]
+
+
+def test_the_workflow_offers_every_set():
+    workflow = (HERE.parents[1] / ".github/workflows/sources.yml").read_text(encoding="utf-8")
+    assert {f"set:{name}" if name != "all" else name for name in manifests.sets()} == {
+        *re.search(r"options: \[(.*)\]", workflow)[1].replace('"', "").split(", ")
+    }
