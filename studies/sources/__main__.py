@@ -2,6 +2,7 @@
 
     python -m studies.sources [RECIPE] --model MODEL [--model MODEL ...] [--quick] [--out DIR] [--store DIR]
     python -m studies.sources [RECIPE] --model set:post1|set:post2|set:weibull|set:pythia|set:training|all
+    python -m studies.sources figure NAME [--model MODEL] [--quick] [--out DIR]
     python -m studies.sources list
     python -m studies.sources pages [--out DIR]
 
@@ -9,8 +10,9 @@ RECIPE is one of those below, or ``all``, which may be left out. MODEL is ``demo
 followed by ``@REVISION`` for another revision than the default. A set makes every place of a source again of the
 models that it is of: it says first what it takes to fetch and what is refused, fetches one checkpoint at a time, and
 goes on where it was killed. Scores are kept in the store; fetched weights are deleted. Results of one model go to
-DIR/MODEL/RECIPE. ``list`` prints the checkpoints of the sources, with their sizes. ``pages`` writes the pages again
-from the results.json of each recipe, without a model.
+DIR/MODEL/RECIPE. ``figure`` makes one figure or table by its name in the sources: ``post1-3``, ``post2-12``,
+``weibull-8``, ``weibull-table-2``, ``followup-5``; by default into build/figures. ``list`` prints the checkpoints of
+the sources, with their sizes. ``pages`` writes the pages again from the results.json of each recipe, without a model.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from rmtbase.errors import CheckpointError, RmtbaseError, TableError
-from studies.sources.coverage import items_page
+from rmtbase.errors import CheckpointError, ParameterError, RmtbaseError, TableError
+from studies.sources.coverage import covered, items_page
 from studies.sources.coverage import page as coverage_page
 from studies.sources.manifests import COMMAND, checkpoints_of, cohort_name, listing, sets
-from studies.sources.recipe import Fetched, Run, discard_left, label, read_results, usual_name
+from studies.sources.recipe import Fetched, Result, Run, discard_left, label, read_results, usual_name
 from studies.sources.sets import fetching, readings, report
 from studies.sources.store import is_url, write_index
 from studies.sources.writing import index, page, restore, write
@@ -42,6 +44,10 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 _LONGEST = 80  # letters of the name of a folder of results
 STORE = Path("build/sources")
+FIGURES = Path("build/figures")
+SOURCES = {"post1": "post 1", "post2": "post 2", "weibull": "Weibull paper", "followup": "follow-up"}
+"""The sources by the names that ``figure`` takes."""
+_NAME = re.compile(f"(?P<source>{'|'.join(SOURCES)})-((?P<kind>figure|table)-)?0*(?P<number>[0-9]+)")
 RECIPES = {
     "first": "what a reader of the posts asks first: one null for one convention; κ; which heads",
     "null": "post 1, figures 1-4; post 2, figure 1",
@@ -131,6 +137,28 @@ def _run_told(name: str, models: Sequence[str], run: Run) -> None:
     print(f"{name}: {folder} ({time.perf_counter() - begun:.0f} s)", flush=True)
 
 
+def run_place(name: str, models: Sequence[str], run: Run) -> Path:
+    """Make one figure or table of the sources, with its rows, by its name; returns the folder of its files.
+
+    Raises:
+        ParameterError: no place has that name, or the recipe shows nothing there of these models.
+    """
+    named = _NAME.fullmatch(name)
+    place = f"{SOURCES[named['source']]}, {named['kind'] or 'figure'} {named['number']}" if named else ""
+    makers = next((one.recipes for one in covered(RECIPES) if one.place == place), ())
+    if not makers:
+        raise ParameterError("figure", name, "post1-1 to post1-20, post2-1, ..., weibull-table-6, ..., followup-10")
+    maker = "cross" if len(models) > 1 and "cross" in makers else makers[0]
+    own = replace(run, model=models[0], models=tuple(models), out=run.out / name, scored={})
+    restore(own.out)
+    made = recipe(maker).make(own)
+    parts = [tuple(one for one in each if one.place == place) for each in (made.figures, made.rows, made.tables)]
+    if not any(parts):
+        raise ParameterError("figure", name, f"one that {maker} makes of {', '.join(map(label, models))}")
+    command = " ".join([COMMAND, "figure", name, *(f"--model {shlex.quote(label(one))}" for one in models)])
+    return write(maker, Result(*parts), own, command + " --quick" * run.quick)
+
+
 def write_pages(results: Path) -> None:
     """Write every page of all folders of results: of each recipe, of each folder, and the table of coverage."""
     for folder in sorted({path.parent.parent for path in results.glob("[!.]*/[!.]*/results.json")}):
@@ -147,11 +175,12 @@ def main(arguments: list[str] | None = None) -> int:
         prog=COMMAND, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.epilog = "\n".join(f"{name:10}{what}" for name, what in RECIPES.items())
-    names = (*RECIPES, "all", "list", "pages")
+    names = (*RECIPES, "all", "figure", "list", "pages")
     parser.add_argument("recipe", choices=names, metavar="RECIPE", nargs="?", default="all")
+    parser.add_argument("figure", nargs="?", metavar="NAME", help="of a figure or table, after figure")
     parser.add_argument("--model", action="append", help="may be given several times, or several with commas; or a set")
     parser.add_argument("--quick", action="store_true", help="fewer draws")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of all results, instead of that of the tree")
+    parser.add_argument("--out", type=Path, help="folder of all results, instead of that of the tree")
     parser.add_argument(
         "--store",
         default=str(STORE),
@@ -161,7 +190,9 @@ def main(arguments: list[str] | None = None) -> int:
     if args.recipe == "list":
         print(listing())
         return 0
-    results = args.out
+    if (args.recipe == "figure") != (args.figure is not None):
+        parser.error("figure NAME: expected both, such as figure post1-3")
+    results = args.out or (FIGURES if args.figure else RESULTS)
     if args.recipe == "pages" and not any(results.glob("[!.]*/[!.]*/results.json")):
         parser.error(f"{results} has no results of a recipe; run one first")
     models = [usual_name(one.strip()) for given in args.model or ["demo"] for one in given.split(",") if one.strip()]
@@ -171,6 +202,8 @@ def main(arguments: list[str] | None = None) -> int:
     if twice := sorted({one for one in called if called.count(one) > 1}):
         parser.error(f"--model: two are called {', '.join(twice)}; name each once, folders by different names")
     of_set = [one.removeprefix("set:") for one in models if one.startswith("set:") or one == "all"]
+    if args.figure and of_set:
+        parser.error("figure NAME: --model names models, not a set")
     if of_set and (len(models) > 1 or of_set[0] not in sets()):
         parser.error(f"--model: expected one set alone, of {', '.join(f'set:{name}' for name in sets())}")
     recipes = {"all": list(RECIPES), "pages": []}.get(args.recipe, [args.recipe])
@@ -181,6 +214,9 @@ def main(arguments: list[str] | None = None) -> int:
     run = Run(models[0], args.quick, results, store, tuple(models), args.store if is_web else "", fetched=fetched)
     missing: list[str] = []
     try:
+        if args.figure:
+            print(run_place(args.figure, models, run))
+            return 0
         missing += run_set(of_set[0], recipes, run) if of_set else run_models(recipes, models, run)
         if any(results.glob("[!.]*/[!.]*/results.json")):
             write_pages(results)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from scipy import stats
 
@@ -17,7 +18,7 @@ from rmtbase.drawing.theme import LIGHT
 from rmtbase.ensembles import Ensemble, gaussian_matrix, low_rank_product
 from rmtbase.laws import GaussianChain, naive_marchenko_pastur, product_element
 from rmtbase.montecarlo import baseline, draw_spectra, element_baseline
-from studies.sources.drawing import canvas, legend_below, looks, titled
+from studies.sources.drawing import canvas, legend_below, looks, styled, titled
 from studies.sources.recipe import Figure, Null, Result, Row, Run
 
 COVERS = {
@@ -33,7 +34,7 @@ RANKS = (100, 250, 500, 750, 1000)
 ELEMENT_RANKS = (10, 25, 50, 100, 200, 500, 1000)
 GPT2 = (768, 64)
 DRAWS = {"square": (3, 20), "product": (10, 100), "ranks": (4, 20), "elements": (2, 10), "gpt2": (1000, 10_000)}
-"""Of each simulation: quick, and else."""
+"""Of each simulation: quick, and else; ranks below d are drawn d/h times as often, so that each has as many values."""
 BAND = (0.025, 0.5, 0.975)
 BINS = 40
 
@@ -71,7 +72,8 @@ class Case:
 
 def make(run: Run) -> Result:
     draws = {name: both[0] if run.quick else both[1] for name, both in DRAWS.items()}
-    ranks = {h: _singular_values(low_rank_product(D_MODEL, h), draws["ranks"]) / np.sqrt(D_MODEL) for h in RANKS}
+    of_rank = {h: -(-draws["ranks"] * D_MODEL // h) for h in RANKS}
+    ranks = {h: _singular_values(low_rank_product(D_MODEL, h), of_rank[h]) / np.sqrt(D_MODEL) for h in RANKS}
     half = _singular_values(low_rank_product(D_MODEL, D_HEAD), draws["product"]) / np.sqrt(D_MODEL)
     square = _singular_values(gaussian_matrix(D_MODEL, D_MODEL), draws["square"])
     elements = element_baseline(
@@ -85,25 +87,22 @@ def make(run: Run) -> Result:
     figures = (
         Figure(
             "post1-figure-01",
-            three_panels(full, "W", D_MODEL),
+            three_panels(full, "W"),
             f"Full-rank matrices, d = {D_MODEL}, elements N(0, σ), {draws['square']} draws: simulated (bars, bands) on "
             "the laws (lines): normal, quantiles of Marchenko–Pastur, its density per unit of ln λ.",
             "post 1, figure 1",
         ),
         Figure(
             "post1-figure-02",
-            three_panels(scaled, "W_{QK}", D_MODEL),
-            f"W_QK/√d at d = {D_MODEL}, h = {D_HEAD}, σ of both factors, {draws['product']} draws. Lines: the exact "
-            "law of an element, the free product's spectrum, which ends at index h; the d − h zeros are left out of "
-            "the density, which is of the others alone. Triangles: the post's λ₊, the edge of one factor, which is too "
-            "low.",
+            both_ways(scaled, D_MODEL),
+            f"W_QK/√d at d = {D_MODEL}, h = {D_HEAD}, σ of both factors, {draws['product']} draws. {_BOTH}",
             "post 1, figure 2",
         ),
         Figure(
             "post1-figure-03",
-            three_panels(products, "W_{QK}", D_MODEL),
-            f"W_QK/√d at d = {D_MODEL}, σ = 1, several h, {draws['ranks']} draws each; as figure 2, the d − h zeros "
-            "left out.",
+            both_ways(products, D_MODEL),
+            f"W_QK/√d at d = {D_MODEL}, σ = 1, several h, {min(of_rank.values())} to {max(of_rank.values())} draws, so "
+            f"that each has at least {draws['ranks'] * D_MODEL} values. {_BOTH}",
             "post 1, figure 3",
         ),
         Figure(
@@ -116,7 +115,11 @@ def make(run: Run) -> Result:
         Figure(
             "post2-figure-01",
             gpt2_spectrum(gpt2, draws["gpt2"]),
-            f"Eigenvalues of W_QK/√d at (768, 64), σ = 1, {draws['gpt2']} draws; right: the upper edge.",
+            f"Eigenvalues of W_QK/√d at (768, 64), σ = 1, {draws['gpt2']} draws; below: the smallest modes and the "
+            "upper edge. The post does not give its moment method. Here: the Marchenko–Pastur law of the product's "
+            "mean and variance, and the same times the polynomial that gives it the product's first four moments. Both "
+            "come near the edges of the free product, which is the whole law, and miss them; eigenvalues beyond its "
+            "edges are those of finite heads.",
             "post 2, figure 1",
         ),
     )
@@ -124,13 +127,85 @@ def make(run: Run) -> Result:
     return Result(figures, (*rows, *_rows_of_gpt2(gpt2)))
 
 
-def three_panels(cases: Sequence[Case], matrix: str, d_model: int) -> Drawing:
+_BOTH = (
+    "Above as published: the normal law of the elements, all d singular values, and the density of all d eigenvalues, "
+    "of which d − h are zero (bars at 0), with the gap between these and the others; triangles and dotted lines are "
+    "the post's λ±, the edges of one factor. Below corrected: the exact law of an element, and the free product's "
+    "spectrum of the h values that are not zero."
+)
+_GAP = 1e-3
+"""Of the upper edge: where an eigenvalue of zero is drawn on a logarithmic axis."""
+
+
+def both_ways(cases: Sequence[Case], d_model: int) -> Drawing:
+    """Elements, singular values and spectral density of products: as post 1 has them, and corrected."""
+    figure, grid = canvas(2, 3, 12.0, 3.5, sharex="col")
+    _panels(grid[1], cases, "W_{QK}")
+    _as_published(grid[0], cases, d_model)  # last, as it sets the ticks of both rows
+    for ax in grid[0]:
+        ax.set_xlabel("")
+    for ax, words in zip(grid[0], ("as published: elements", "all singular values", "density of all d"), strict=True):
+        ax.set_title(words, fontsize=10.5)
+    for ax, words in zip(grid[1], ("corrected: elements", "h singular values", "density of the h"), strict=True):
+        ax.set_title(words, fontsize=10.5)
+    legend_below(figure, [grid[0, 0]])
+    return figure
+
+
+def three_panels(cases: Sequence[Case], matrix: str) -> Drawing:
     """Elements, singular values by index, spectral density: as post 1 has them, simulated and by their laws."""
-    figure, ((left, middle, right),) = canvas(1, 3, 12.0, 3.8)
+    figure, (axes,) = canvas(1, 3, 12.0, 3.8)
+    _panels(axes, cases, matrix)
+    legend_below(figure, [axes[0]])
+    return figure
+
+
+def _as_published(axes: Sequence[Axes], cases: Sequence[Case], d_model: int) -> None:
+    """Draw all d values with their zeros, the normal law, and the published edges."""
+    left, middle, right = axes
+    highest = max(case.law.support[1] for case in cases)
+    lowest = min(case.law.support[0] for case in cases if case.singular_values.shape[1] < d_model)
+    zero = min(_GAP * highest, 0.02 * lowest)
+    for k, (case, look) in enumerate(zip(cases, looks(len(cases)), strict=True)):
+        _elements(left, case, look["color"])
+        rank, sigma = case.singular_values.shape[1], float(case.element_law.std())
+        x = np.linspace(-4.0 * sigma, 4.0 * sigma, 401)
+        line = {"color": look["color"], "ls": look["style"], "lw": 1.4}
+        left.plot(x, stats.norm(scale=sigma).pdf(x), label=case.label, **line)
+        every = np.concatenate([case.ordered()[1], np.zeros(d_model - rank)])
+        middle.plot(np.arange(1, d_model + 1), every, **line)
+        published = [edge * case.scale for edge in published_edges(d_model, rank)]
+        middle.plot([rank, 1], published, "<", color=look["color"], mec=LIGHT.surface, ms=8, zorder=4)
+        edges = np.geomspace(min(0.5 * lowest, 0.7 * max(case.law.support[0], 1e-9)), 1.2 * highest, 60)
+        if case.law.support[0] < 0.5 * lowest:
+            edges = np.geomspace(3.0 * zero, 1.2 * highest, 60)
+        counts, _ = np.histogram(case.singular_values**2, edges)
+        draws = len(case.singular_values)
+        right.stairs(counts / (draws * d_model) / np.diff(np.log(edges)), edges, color=look["color"],
+                     ls=look["style"], lw=1.2)  # fmt: skip
+        aside = zero * 1.35 ** (k - (len(cases) - 1) / 2)
+        right.bar(aside, 1.0 - rank / d_model, width=0.28 * aside, color=look["color"])
+        for edge in published:
+            right.axvline(edge**2, color=look["color"], ls=":", lw=0.8)
+    _reach(left, cases)
+    middle.set_ylim(bottom=0.0)
+    right.set_xscale("log")
+    right.set_xlim(zero / 3.0, 1.5 * highest)
+    right.axvspan(2.2 * zero, 2.6 * zero, color=LIGHT.muted, alpha=0.25, lw=0)
+    ticks = [10.0**power for power in range(-8, 9) if 3.0 * zero < 10.0**power < 1.5 * highest]
+    right.set_xticks([zero, *ticks], ["0", *(f"$10^{{{np.log10(tick):.0f}}}$" for tick in ticks)])
+    right.minorticks_off()
+    titled(left, "", r"element $w$ of $W_{QK}/\sqrt{d}$", "$P(w)$")
+    titled(middle, "", "index $k$", "$s_k$")
+    titled(right, "", r"eigenvalue $\lambda = s^2$", r"share at 0; density per $\ln\lambda$")
+
+
+def _panels(axes: Sequence[Axes], cases: Sequence[Case], matrix: str) -> None:
+    """Draw the elements and the values that are not zero, with their laws."""
+    left, middle, right = axes
     for case, look in zip(cases, looks(len(cases)), strict=True):
         line = {"color": look["color"], "ls": look["style"], "lw": 1.4}
-        edges = case.elements["bin_edge"].values * case.scale
-        left.stairs(case.elements["density"].values / case.scale, edges, fill=True, color=look["color"], alpha=0.25)
+        _elements(left, case, look["color"])
         reach = 4.0 * float(case.element_law.std())
         x = np.linspace(-reach, reach, 401)
         left.plot(x, case.element_law.pdf(x), label=case.label, **line)
@@ -138,10 +213,6 @@ def three_panels(cases: Sequence[Case], matrix: str, d_model: int) -> Drawing:
         index = np.arange(1, median.size + 1)
         middle.fill_between(index, low, high, color=look["color"], alpha=0.3, lw=0)
         middle.plot(index, np.sqrt(case.law.ppf(1.0 - (index - 0.5) / index.size)), **line)
-        if matrix != "W":
-            middle.plot([median.size, median.size], [median[-1], 0.0], color=look["color"], lw=0.8)
-            published = published_edges(d_model, median.size)[1] * case.scale
-            middle.plot(1, published, "<", color=look["color"], mec=LIGHT.surface, ms=8, zorder=4)
         lower, upper = case.law.support
         begin = max(0.7 * lower, 1e-4 * upper)
         edges = np.geomspace(begin, 1.2 * upper, BINS + 1)
@@ -150,8 +221,7 @@ def three_panels(cases: Sequence[Case], matrix: str, d_model: int) -> Drawing:
         right.stairs(share, edges, fill=True, color=look["color"], alpha=0.25)
         x = np.geomspace(max(lower, begin), upper, 600)
         right.plot(x, np.asarray(case.law.pdf(x)) * x, **line)
-    spreads = [float(case.element_law.std()) for case in cases]
-    left.set_xlim(-3.2 * max(spreads), 3.2 * max(spreads))
+    _reach(left, cases)
     middle.set_ylim(bottom=0.0)
     right.set_xscale("log")
     right.set_ylim(bottom=0.0)
@@ -159,8 +229,16 @@ def three_panels(cases: Sequence[Case], matrix: str, d_model: int) -> Drawing:
     titled(left, "elements", rf"element $w$ of ${matrix}{over}$", "$P(w)$")
     titled(middle, "singular values, 95 % and law", "index $k$", "$s_k$")
     titled(right, "spectral density", r"eigenvalue $\lambda = s^2$", r"density per unit of $\ln\lambda$")
-    legend_below(figure, [left])
-    return figure
+
+
+def _elements(ax: Axes, case: Case, colour: Any) -> None:
+    edges = case.elements["bin_edge"].values * case.scale
+    ax.stairs(case.elements["density"].values / case.scale, edges, fill=True, color=colour, alpha=0.25)
+
+
+def _reach(ax: Axes, cases: Sequence[Case]) -> None:
+    widest = max(float(case.element_law.std()) for case in cases)
+    ax.set_xlim(-3.2 * widest, 3.2 * widest)
 
 
 def properties(elements: xr.Dataset) -> Drawing:
@@ -191,19 +269,57 @@ def properties(elements: xr.Dataset) -> Drawing:
 
 
 def gpt2_spectrum(table: xr.Dataset, draws: int) -> Drawing:
-    """Draw the density of the null of GPT-2's heads, whole and at its upper edge."""
-    figure, ((left, right),) = canvas(1, 2, 11.0, 4.2)
-    for ax in (left, right):
+    """Draw the density of the null of GPT-2's heads: whole, its smallest modes, and its upper edge."""
+    figure = Drawing(figsize=(11.0, 7.0), layout="constrained", facecolor=LIGHT.surface)
+    grid = figure.add_gridspec(2, 2)
+    whole, lower, upper = (styled(figure.add_subplot(grid[place])) for place in ((0, slice(None)), (1, 0), (1, 1)))
+    law = laws.low_rank_product(d_model=GPT2[0], d_head=GPT2[1])
+    by_two, by_four, (first, last) = by_moments(law)
+    x = first + (last - first) * 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, 400)))
+    for ax in (whole, lower, upper):
         null_spectrum(table, ax=ax, legend=False)
-    lower, upper = laws.low_rank_product(d_model=GPT2[0], d_head=GPT2[1]).support
-    naive = naive_marchenko_pastur(d_model=GPT2[0], d_head=GPT2[1]).support[1]
-    right.set_xlim(naive - 0.08 * (upper - lower), left.get_xlim()[1])
-    right.set_yscale("log")
-    right.set_ylim(1e-3 / draws, 5e-4)  # down to one eigenvalue in a bin
-    left.set_title(f"all, {draws} draws", fontsize=10.5)
-    right.set_title("upper edge, logarithmic", fontsize=10.5)
-    legend_below(figure, [left], columns=4)
+        ax.plot(x, by_two(x), color=LIGHT.flagged, ls="-.", lw=1.3, label="moment method: two moments")
+        ax.plot(x, by_four(x), color=LIGHT.observed, ls=(0, (1, 1.2)), lw=1.6, label="moment method: four moments")
+        ax.set_title("")
+    low, high = law.support
+    naive = naive_marchenko_pastur(d_model=GPT2[0], d_head=GPT2[1]).support
+    lower.set_xlim(whole.get_xlim()[0], naive[0] + 0.03 * (high - low))
+    upper.set_xlim(naive[1] - 0.08 * (high - low), whole.get_xlim()[1])
+    for ax, words in ((lower, "smallest modes, logarithmic"), (upper, "upper edge, logarithmic")):
+        ax.set_yscale("log")
+        ax.set_ylim(1e-3 / draws, 2.5e-3 if ax is lower else 5e-4)  # down to one eigenvalue in a bin
+        ax.set_title(words, fontsize=10.5)
+    whole.set_title(f"all, {draws} draws", fontsize=10.5)
+    legend_below(figure, [whole], columns=3)
     return figure
+
+
+def by_moments(law: GaussianChain) -> tuple[Callable, Callable, tuple[float, float]]:
+    """Densities with the first two and the first four moments of a law, and the ends of both.
+
+    The first is the Marchenko–Pastur law m (1 ± √r)² of the same mean m and relative variance r; the second is the
+    first times 1 + c₃ p₃ + c₄ p₄, with polynomials p orthonormal in the first. It can be negative, as such expansions
+    can.
+    """
+    mean, ratio = law.moment(1), law.moment(2) / law.moment(1) ** 2 - 1.0
+    root = np.sqrt(ratio)
+
+    def two(x: np.ndarray) -> np.ndarray:
+        t = (np.asarray(x) / mean - 1.0 - ratio) / (2.0 * root)
+        return np.sqrt(np.fmax(1.0 - t**2, 0.0)) / (np.pi * root * np.asarray(x))
+
+    nodes = np.cos(np.pi * (np.arange(400) + 0.5) / 400)  # Gauss–Chebyshev: exact for polynomials times √(1 − t²)
+    x = mean * (1.0 + ratio + 2.0 * root * nodes)
+    weight = np.pi / 400 * np.sqrt(1.0 - nodes**2) * two(x) * 2.0 * root * mean
+    powers = np.stack([(x / mean) ** k for k in range(5)])
+    lower = np.linalg.cholesky((powers * weight) @ powers.T)
+    expected = np.linalg.solve(lower, [law.moment(k) / mean**k for k in range(5)])  # E[p_k] under the law
+
+    def four(x: np.ndarray) -> np.ndarray:
+        basis = np.linalg.solve(lower, np.stack([(np.asarray(x) / mean) ** k for k in range(5)]))
+        return two(x) * (expected @ basis)
+
+    return two, four, (mean * (1.0 - root) ** 2, mean * (1.0 + root) ** 2)
 
 
 def _singular_values(ensemble: Ensemble, draws: int) -> np.ndarray:
@@ -353,6 +469,7 @@ def _rows_of_gpt2(table: xr.Dataset) -> list[Row]:
     row = table.isel(case=0)
     beyond = float((row["sample"].sel(statistic="largest_eigenvalue").values > naive.support[1]).mean())
     draws, rows = int(row["draws"]), []
+    moments = by_moments(law)[2]
     for convention, power in (("λ", 1.0), ("s", 0.5)):
         of_spectrum = row["sample"].sel(statistic="largest_eigenvalue").values ** power
         mean, sd = largest.mean() ** power, power * largest.std() * largest.mean() ** (power - 1.0)
@@ -365,6 +482,21 @@ def _rows_of_gpt2(table: xr.Dataset) -> list[Row]:
                 Null(float(largest.sf(naive.support[1])), of="law"), "corrected", convention,
                 "the edge of one factor: to be beyond it says nothing of learning"),
         ]  # fmt: skip
+        rows += [
+            Row(place, f"{name} edge by a moment method of two moments", words, end**power,
+                Null(edge**power, of="edge of the free product"), "open", convention,
+                "the post does not give its moment method; this is Marchenko–Pastur's law of the product's mean and "
+                "variance")
+            for name, words, end, edge in zip(("lower", "upper"), (None, "well-captured"), moments, law.support,
+                                              strict=True)
+        ]  # fmt: skip
+        smallest = laws.null("smallest_eigenvalue", d_model=d_model, d_head=h)
+        found = row["sample"].sel(statistic="smallest_eigenvalue").values ** power
+        null = Null(smallest.mean() ** power, power * smallest.std() * smallest.mean() ** (power - 1.0), of="one head")
+        near = null.mean is not None and abs(found.mean() / null.mean - 1.0) < 0.01
+        rows.append(Row(place, f"smallest, mean of {draws}", None, float(found.mean()), null,
+                        "agrees" if near else "differs", convention,
+                        f"the product's own edge is {law.support[0] ** power:.4g}"))  # fmt: skip
         for statistic in ("normalized_participation_ratio", "condition_number"):
             name = statistic if convention == "λ" else f"{statistic}_singular"
             null = laws.null(name, d_model=d_model, d_head=h)

@@ -187,7 +187,7 @@ def checkpoints(shown: Mapping[str, Spectra]) -> Figure:
 
 def toy_model(quick: bool) -> Figure:
     """Figure 5: the toy model at several depths, simulated, with the laws of P and of P − I."""
-    width, draws = (128, 4) if quick else (512, 8)
+    width, draws = (128, 64) if quick else (512, 16)
     figure, grid = canvas(2, 4, width=11.0, height=2.7, sharex=True, sharey=True)
     bins = np.linspace(0.0, _WIDEST_TOY, 61)
     x = np.geomspace(1e-3, _WIDEST_TOY, 900)
@@ -298,7 +298,16 @@ def norms(runs: Sequence[Course]) -> Iterator[Figure]:
                 ax.plot(course.steps, norm, color=colours[k], marker="os^D"[k % 4], markersize=3, linewidth=1.2,
                         label=f"block {layer}" if named else "")  # fmt: skip
             ax.axhline(float(np.mean(start)), color=LIGHT.null, linestyle="--", linewidth=1.1, label="untrained")
+            early = min((step for step in course.steps if step > 0), default=1)
+            ax.set_xscale("symlog", linthresh=early, linscale=0.4)
+            ticks = [0, *(10.0**power for power in range(7) if early <= 10.0**power <= course.steps[-1])]
+            ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            ax.set_xlim(-0.1 * early, 1.08 * course.steps[-1])
+            ax.minorticks_off()
             titled(ax, course.name, "step", "Frobenius norm" if ax is row[0] else "")
         legend_below(figure, [row[0]], 6)
-        caption = f"{NAMES[name]}: norm of each block along training in two runs; dashed, where untrained weights stay."
+        caption = (
+            f"{NAMES[name]}: norm of each block along training in two runs, against the logarithm of the step; dashed, "
+            "where untrained weights stay."
+        )
         yield Figure(f"followup-figure-{number}", figure, caption, f"{SOURCE}, figure {number}")

@@ -53,6 +53,45 @@ def test_every_place_is_covered_once_and_by_a_known_word():
         assert found == [*PLACES]
 
 
+@pytest.fixture
+def small_recipe(monkeypatch):
+    """A recipe that shows two places, in the place of each."""
+    rows = tuple(Row(place, "one", 1.0, 1.0, None, "agrees") for place in ("post 1, figure 3", "post 1, table 1"))
+    monkeypatch.setattr(entry, "recipe", lambda name: SimpleNamespace(make=lambda run: Result(rows=rows), COVERS={}))
+
+
+@pytest.mark.parametrize("name, place", [("post1-3", "post 1, figure 3"), ("post1-table-1", "post 1, table 1")])
+def test_one_figure_or_table_is_made_by_its_name_alone(small_recipe, tmp_path, name, place, capsys):
+    assert main(["figure", name, "--quick", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / name)]
+    held = json.loads((tmp_path / name / "results.json").read_text(encoding="utf-8"))
+    assert [row["place"] for row in held["rows"]] == [place]
+    assert held["command"] == f"python -m studies.sources figure {name} --model demo --quick"
+    assert {one.name for one in tmp_path.iterdir()} == {name}
+
+
+@pytest.mark.parametrize("name", ["post1-21", "post1-0x3", "post3-1", "weibull-table-7", "post1-5"])
+def test_a_figure_that_is_not_there_is_refused_with_the_names_that_are(small_recipe, tmp_path, name, capsys):
+    assert main(["figure", name, "--out", str(tmp_path)]) == 2
+    assert repr(name) in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("arguments", [["figure"], ["post1", "post1-3"], ["figure", "post1-3", "--model", "set:post1"]])
+def test_figure_takes_a_name_and_models(arguments, capsys):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert "figure NAME" in capsys.readouterr().err
+
+
+def test_every_place_has_a_name_for_figure():
+    for place in PLACES:
+        source, _, rest = place.partition(", ")
+        (short,) = [name for name, title in entry.SOURCES.items() if title == source]
+        if rest != "text":
+            assert entry._NAME.fullmatch(f"{short}-{rest.replace(' ', '-').removeprefix('figure-')}"), place
+
+
 def test_what_is_done_or_drawn_of_the_demo_has_a_file():
     found = covered(RECIPES)
     files = shown(DEMO.parent, found)
