@@ -9,6 +9,8 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.results.comparison._common_origin import CommonOrigin
+from rmtbase.shown import shown
+from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import NotTestable, headline, recorded
 
 _LEVEL = 0.05
@@ -110,12 +112,14 @@ def _origin(pair: xr.Dataset) -> CommonOrigin:
 def _farthest(pair: xr.Dataset) -> tuple[str, float]:
     """Name the statistic with the smallest p-value, of equal ones that with the largest difference; and return that."""
     p, difference = pair["adjusted_p_value"].values, pair["difference"].values
-    known = np.flatnonzero(np.isfinite(p))
-    least = known[p[known] == p[known].min()]
+    finite = np.flatnonzero(np.isfinite(p))
+    least = finite[p[finite] == p[finite].min()]
     at = least[np.argmax(np.abs(difference[least]))]
     how = "higher" if difference[at] > 0 else "lower"
-    words = f"{pair['statistic'].values[at]} {abs(difference[at]):.3g} standard deviations of random heads {how}"
-    return f"{words} in {pair['second'].item()}", float(difference[at])
+    name = str(pair["statistic"].values[at])
+    known = SPECTRAL_STATISTICS.get(name)  # None in a file by a later version
+    words = f"{known.long_name if known else shown(name)} {abs(difference[at]):.3g} standard deviations of random heads"
+    return f"{words} {how} in {pair['second'].item()}", float(difference[at])
 
 
 def _of_all_groups(between: xr.Dataset) -> Iterator[str]:
