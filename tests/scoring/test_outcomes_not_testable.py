@@ -33,7 +33,7 @@ def test_nouns_have_their_plurals(noun, many):
 def test_a_headline_counts_what_was_tested_and_names_the_rest():
     assert headline(2, 5, [], "head", "differ") == "2 of 5 heads differ"
     alone = headline(0, 0, SHORT, "spectrum", "have a direction")
-    assert alone == "0 of 0 testable; 3 of 3 spectra cannot be tested: a spectrum of 1 values is too short"
+    assert alone == "3 of 3 spectra cannot be tested: a spectrum of 1 values is too short"
     both = headline(1, 6, SHORT + ZEROS, "spectrum", "have a direction")
     assert both.startswith("1 of 6 testable spectra have a direction; 4 of 10 spectra cannot be tested: ")
     assert both.endswith("a spectrum of 1 values is too short (3); all zeros (1)")

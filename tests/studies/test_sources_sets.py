@@ -110,7 +110,7 @@ def test_a_set_that_is_killed_goes_on_and_closes_its_places_and_again_fetches_no
     planned = manifests.sets()[name]
     write_models(hub, dict.fromkeys(model for one in planned for model in one.models))
     settings = {"HF_ENDPOINT": hub.endpoint, "HF_HUB_OFFLINE": "0", "HF_HUB_CACHE": str(tmp_path / "cache"),
-                "TMPDIR": str(tmp_path / "fetched")}  # fmt: skip
+                "TMPDIR": str(tmp_path / "fetched"), "PYTHONPATH": str(HERE.parents[1])}  # fmt: skip
     command = [sys.executable, str(HERE / "run_set.py"), *arguments(tmp_path, name)]
     with subprocess.Popen(command, cwd=HERE.parents[1], env=os.environ | settings, stdout=subprocess.PIPE) as running:
         end = time.monotonic() + 60

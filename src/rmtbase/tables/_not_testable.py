@@ -68,13 +68,13 @@ def not_testable_words(left_out: Sequence[NotTestable], total: int, noun: str) -
 def headline(found: int, tested: int, left_out: Sequence[NotTestable], noun: str, predicate: str) -> str:
     """State a count of findings: "3 of 18 testable heads <predicate>; 2 of 20 heads cannot be tested: <why>".
 
-    If all can be tested, the word "testable" is left out; if none can, the predicate is.
+    If all can be tested, the word "testable" is left out; if none can, only the reasons are given.
     """
     words = not_testable_words(left_out, tested + len(left_out), noun)
     if not words:
         return f"{found} of {tested} {plural(tested, noun)} {predicate}"
     if not tested:
-        return f"0 of 0 testable; {words}"
+        return words
     return f"{found} of {tested} testable {plural(tested, noun)} {predicate}; {words}"
 
 
