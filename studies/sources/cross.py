@@ -21,6 +21,7 @@ from studies.sources.cross_drawing import (
     sigma_by_layer,
     statistic_by_layer,
 )
+from studies.sources.drawing import LIMITS_SAID, mixture_limits
 from studies.sources.heads import Heads, Measured, heads_of
 from studies.sources.post1 import OF_ALL, OF_TWO, PUBLISHED_TABLE
 from studies.sources.post2 import GPT2
@@ -60,8 +61,11 @@ def _corners(models: Sequence[Heads]) -> tuple[Drawing, str]:
     both = [model for model in models if model.label in (LLAMA, MISTRAL)]
     some = both if len(both) == 2 else list(models[:MOST_CORNERS])
     of = _named(some) + (f", {len(some)} of {len(models)} models" if len(some) < len(models) else "")
-    caption = f"First four moments of the elements of W_QK of every head, with Pearson's bound and the null. Of {of}."
-    return moment_corner({model.label: model.tree for model in some}), caption
+    caption = (
+        f"First four moments of the elements of W_QK of every head, with Pearson's bound and the null. {LIMITS_SAID}"
+    )
+    corner = moment_corner({model.label: model.tree for model in some})
+    return mixture_limits(corner, min(float(np.nanmin(one.sigma("W_QK"))) for one in some)), f"{caption} Of {of}."
 
 
 def _figures(models: Sequence[Heads]):

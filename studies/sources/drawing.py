@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from rmtbase.drawing.theme import LIGHT
+from rmtbase.laws import ContaminatedNormal
 
 MARKERS = ("o", "s", "^", "D", "v")
 STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)))
@@ -65,6 +66,52 @@ def looks(count: int) -> list[dict[str, Any]]:
         {"color": tuple(colour) if not isinstance(colour, str) else colour, "marker": marker, "style": style}
         for colour, marker, style, _ in zip(colours, cycle(MARKERS), cycle(STYLES), range(count), strict=False)
     ]
+
+
+LIMITS = (0.001, 0.01, 0.1)
+"""Weights of the point mass of the mixtures of :func:`mixture_limits`."""
+
+
+LIMITS_SAID = (
+    "Orange: where a normal law with a point mass of weight p lies, its σ₀ the smallest σ of the heads: of equal p, σ "
+    "is not below the curve."
+)
+
+
+def mixture_limits(corner: Figure, sigma: float) -> Figure:
+    """Draw where N(0, σ₀²) with a point mass lies in a corner plot of mean over σ, σ, skewness and kurtosis.
+
+    With the weight p at a: μ = p a and σ² = (1 − p)(σ₀² + μ²/p), below which no such mixture with this σ₀ has its σ;
+    skewness and σ by :class:`rmtbase.laws.ContaminatedNormal`. The post's own limits are in error (errata, 3).
+
+    Args:
+        corner: figure of :func:`rmtbase.results.scores.figures._statistic_scatter.moment_corner`.
+        sigma: σ₀.
+    """
+    if len(corner.axes) < _CORNER:  # without one of the moments
+        return corner
+    for ax, x_name, y_name in ((corner.axes[1], "mean", "std"), (corner.axes[4], "std", "skewness")):
+        ends = [*ax.get_xlim(), *ax.get_ylim()]
+        for weight, style in zip(LIMITS, STYLES[1:], strict=True):
+            places = sigma * np.concatenate([-np.geomspace(1e4, 1e-3, 300), np.geomspace(1e-3, 1e4, 300)])
+            laws = [ContaminatedNormal(weight, float(at), sigma) for at in places]
+            of = {
+                "mean": [law.mean() / law.std() for law in laws],
+                "std": [law.std() for law in laws],
+                "skewness": [law.skewness() for law in laws],
+            }
+            ax.plot(
+                of[x_name], of[y_name], color=LIGHT.flagged, linestyle=style, linewidth=1.0, label=f"p = {weight:g}"
+            )
+        ax.set_xlim(*ends[:2])
+        ax.set_ylim(*ends[2:])
+    lines = [line for line in corner.axes[1].lines if str(line.get_label()).startswith("p = ")]
+    corner.legend(lines, [str(line.get_label()) for line in lines], loc="upper right", title="mixtures",
+                  title_fontsize=8.5, fontsize=8.5, frameon=False, labelcolor=LIGHT.text)  # fmt: skip
+    return corner
+
+
+_CORNER = 10  # panels of four moments
 
 
 def legend_below(figure: Figure, axes: Sequence[Axes], columns: int = 5) -> None:

@@ -12,7 +12,7 @@ from rmtbase.models import known_models
 from rmtbase.results.figures import figures
 from rmtbase.results.scores.figures._element_histograms import head_density_heatmap
 from rmtbase.results.scores.figures._statistic_scatter import statistic_scatter
-from studies.sources.drawing import MARKERS, canvas, legend_below, titled
+from studies.sources.drawing import LIMITS_SAID, MARKERS, canvas, legend_below, mixture_limits, titled
 from studies.sources.first_principles import known_name
 from studies.sources.manifests import Needs, models_of
 from studies.sources.post1_rows import BOTH, fitted_by_histogram, rows
@@ -103,8 +103,8 @@ def _figures(tree: xr.DataTree) -> tuple[Figure, ...]:
         (7, _map(tree, "W_Q"), f"W_Q of all heads, a row for each, the null on top. {whole}"),
         (8, entropy, "σ and differential entropy of W_Q. The right axis is the entropy of a normal law of the σ to "
          "its left: where the marks lie on each other the elements are normal."),
-        (9, _smooth(tree), "The same averaged over each layer, with the standard deviation of its heads (bars): "
-         "whether both rise again towards the output."),
+        (9, _smooth(tree), "The same of every head, and averaged over each layer, with the standard deviation of its "
+         "heads (bars): whether both rise again towards the output."),
         (10, product, "W_QK of every head of the first layer in units of its σ, with the exact law of an element of a "
          "random product, which is not normal."),
         (11, _map(tree, "W_QK"), f"W_QK of all heads, a row for each, the null on top. {whole}"),
@@ -119,7 +119,8 @@ def _figures(tree: xr.DataTree) -> tuple[Figure, ...]:
          "less 1, where the null is free of scale."),
         (19, _pair(tree, "kl_matched_normal"), "Divergence from the normal law of the same σ against σ, with 95 % of "
          "random heads."),
-        (20, corner, "First four moments of W_QK of every head, with Pearson's bound; the null's mean and 95 %."),
+        (20, mixture_limits(corner, of_elements(tree, "sigma", "W_QK").value.min()),
+         f"First four moments of W_QK of every head, with Pearson's bound; the null's mean and 95 %. {LIMITS_SAID}"),
     )  # fmt: skip
     return tuple(
         Figure(f"post1-figure-{number:02}", figure, caption, f"post 1, figure {number}")
@@ -152,7 +153,7 @@ def _pair(tree: xr.DataTree, statistic: str) -> Drawing:
 
 
 def _smooth(tree: xr.DataTree) -> Drawing:
-    """σ and entropy of W_Q averaged over each layer."""
+    """σ and entropy of W_Q of each head, and averaged over each layer."""
     figure, (axes,) = canvas(1, 2, 10.0, 3.4)
     sigma = of_elements(tree, "sigma", "W_Q")
     entropy = of_elements(tree, "entropy", "W_Q")
@@ -161,6 +162,11 @@ def _smooth(tree: xr.DataTree) -> Drawing:
         (axes[1], entropy, "entropy $S$ (nats)", LIGHT.flagged),
     ):
         layers = np.unique(one.layer)
+        for layer in layers:
+            own = one.value[one.layer == layer]
+            x = layer + np.linspace(-0.35, 0.35, own.size + 2)[1:-1]
+            words = "each head" if layer == layers[0] else ""
+            ax.plot(x, own, "o", color=colour, ms=2.5, mfc="none", mew=0.7, alpha=0.7, label=words)
         spread = [one.value[one.layer == layer].std() for layer in layers]
         label = "mean and standard deviation of a layer's heads"
         ax.errorbar(layers, one.by_layer(), spread, color=colour, marker="o", ms=4, lw=1.2, elinewidth=0.8, label=label)
