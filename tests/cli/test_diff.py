@@ -49,7 +49,9 @@ def test_the_table_is_printed_written_and_drawn(run, weights, tmp_path):
     assert "2 are the same in both" in ran.out
     assert run("plot", path, "-o", tmp_path / "figures").status == 0
     drawn = {one.name for one in (tmp_path / "figures").iterdir()}
-    assert drawn == {"changes-changes.png", "changes-changes-of-heads.png"}
+    assert drawn == {
+        f"changes-{name}.png" for name in ("changes", "old-directions", "old-directions-of-heads", "shares-of-heads")
+    }
 
 
 def test_json_has_each_component(run):

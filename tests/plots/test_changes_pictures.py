@@ -8,6 +8,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.results.diff import diff
 from rmtbase.results.diff.figures import change_heatmap
+from rmtbase.results.diff.report import report
 from rmtbase.results.figures import figure_names
 
 
@@ -23,20 +24,40 @@ def cells(ax):
     return np.ma.filled(mesh.get_array(), np.nan)
 
 
-def test_the_map_of_matrices_and_that_of_heads_hold_z(tree):
+def test_maps_hold_the_size_the_shares_of_heads_and_z(tree):
+    ax = change_heatmap(tree)
+    np.testing.assert_array_equal(cells(ax), np.log(tree["matrices"]["relative_change"]))
+    assert ax.get_title() == "size of the change", "nothing is tested in it, so there are no dots to explain"
+    shares = tree["heads"]["share_head"].sel(component="attention_value").transpose("layer", "head")
+    ax = change_heatmap(tree, "share", "attention_value")
+    np.testing.assert_array_equal(cells(ax)[:, : shares.sizes["head"]], 100 * shares)
+    named = tree["heads"]["q_value_head"].sel(component="attention_value").transpose("layer", "head").values < 0.05
+    (dots,) = [line for line in ax.lines if line.get_label() == "q < 0.05"]
+    assert sorted(zip(dots.get_ydata(), dots.get_xdata(), strict=True)) == [(y, x) for y, x in np.argwhere(named)] != []
     np.testing.assert_array_equal(cells(change_heatmap(tree, "out")), tree["matrices"]["z_score_out"])
     of_heads = tree["heads"]["z_score_in"].sel(component="attention_key")
     ax = change_heatmap(tree, "in", "attention_key")
     np.testing.assert_array_equal(cells(ax), of_heads)
     assert ax.get_title().startswith("attention key, old directions of the inputs")
-    assert figure_names(tree) == {"changes": True, "changes-of-heads": True}
+
+
+def test_the_first_figure_is_the_one_that_the_first_sentence_is_of(tree):
+    assert "of the change of its matrix" in list(report(tree))[1]
+    names = ["shares-of-heads", "changes", "old-directions", "old-directions-of-heads"]
+    assert list(figure_names(tree)) == names
+    none = tree.copy()
+    none["heads"]["q_value_head"][:] = 1.0
+    assert "of the change of its matrix" not in list(report(none))[1]
+    assert list(figure_names(none)) == [*names[1:], names[0]]
 
 
 def test_what_is_not_there_is_refused(tree):
     for bad in (None, tree["matrices"].to_dataset()):
         with pytest.raises(ParameterError, match="changes"):
             change_heatmap(bad)
-    with pytest.raises(ParameterError, match="side = 'up'"):
+    with pytest.raises(ParameterError, match="quantity = 'share'"):
+        change_heatmap(tree, "share")
+    with pytest.raises(ParameterError, match="quantity = 'up'"):
         change_heatmap(tree, "up")
     with pytest.raises(ParameterError, match="component = 'mlp_in'"):
         change_heatmap(tree, component="mlp_in")

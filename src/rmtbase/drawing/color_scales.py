@@ -152,6 +152,17 @@ LOG_DENSITY = ColorScale(
     lambda theme: theme.sequential,
     np.log,
 )
+CHANGE = ColorScale(
+    "norm of the change over the earlier norm",
+    (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+    lambda theme: theme.sequential,
+    np.log,
+)
+SHARE_OF_CHANGE = ColorScale(
+    "share of the matrix's change (%)",
+    (2.0, 5.0, 10.0, 20.0, 35.0, 50.0, 70.0, 90.0),
+    lambda theme: theme.sequential,
+)
 SHARE = ColorScale(
     "eigenvalue over the model's mean",
     (1e-4, 1e-3, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0),

@@ -28,25 +28,28 @@ def draw_cells(
     flagged: Bool[np.ndarray, "row column"],
     untested: Bool[np.ndarray, "row column"],
     scale: ColorScale,
-    level: float,
+    level: float | None,
     theme: Theme,
     **dots: Any,
 ) -> str:
     """Draw a coloured cell for each value, centred at integers, and explain the marks in words for the map's title.
 
     Flagged cells, those of a q-value below ``level``, have a dot that is visible on any colour; untested ones have
-    hatching. The axes' frame is hidden.
+    hatching. Without a level nothing is tested, and there are no dots. The axes' frame is hidden.
     """
     x, y = (np.arange(size + 1) - 0.5 for size in values.shape[::-1])
     scale.fill(ax, x, y, values, theme)
     _hatch(ax, untested, theme)
-    rows, columns = np.nonzero(flagged)
-    ax.plot(
-        columns, rows, linestyle="none", marker="o", markerfacecolor=theme.surface, markeredgecolor=theme.text,
-        label=f"q < {level:g}", **dots,
-    )  # fmt: skip
+    marks = [bound(f"hatched: {NOT_TESTABLE}")] * bool(untested.any())
+    if level is not None:
+        rows, columns = np.nonzero(flagged)
+        ax.plot(
+            columns, rows, linestyle="none", marker="o", markerfacecolor=theme.surface, markeredgecolor=theme.text,
+            label=f"q < {level:g}", **dots,
+        )  # fmt: skip
+        marks.insert(0, bound(f"dot: q < {level:g}"))
     without_frame(ax)
-    return bound(f"dot: q < {level:g}") + (f"; {bound(f'hatched: {NOT_TESTABLE}')}" if untested.any() else "")
+    return "; ".join(marks)
 
 
 def _hatch(ax: Axes, untested: Bool[np.ndarray, "row column"], theme: Theme) -> None:
@@ -76,7 +79,7 @@ def draw_layers(
     scale: ColorScale,
     table: xr.Dataset,
     across: str,
-    level: float,
+    level: float | None,
     theme: Theme,
 ) -> str:
     """Draw a row of cells for each layer of the table, layer 0 on top, with the coordinate ``across`` along x.

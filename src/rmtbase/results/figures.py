@@ -41,9 +41,9 @@ def figures(
     differ, and their shapes and scales. Signal and noise gives the learned directions of each circuit and of whole
     matrices, and the exponents of their tails if these were computed. Effective depths give one figure of the middle
     layer: a row for each matrix, with the distance to each depth's law and the laws beside its spectrum. Compositions
-    give the map of all pairs of heads, and the graph of the pairs that survive. Changes give the maps of their shares
-    along old directions. A table of spectra of any ensemble gives the spectrum of each case, on shared axes; a table of
-    elements gives their density.
+    give the map of all pairs of heads, and the graph of the pairs that survive. Changes give the maps of their sizes,
+    of each head's share of its matrix's change, and of old directions in them. A table of spectra of any ensemble gives
+    the spectrum of each case, on shared axes; a table of elements gives their density.
 
     Args:
         table: a table of any of these kinds.

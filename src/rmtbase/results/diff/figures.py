@@ -1,29 +1,54 @@
-"""Figures of the change between two checkpoints: along old directions, or along new ones."""
+"""Figures of the change between two checkpoints: its size, each head's share of it, and old directions in it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import LEVEL, literal, model_title, themed_axes
-from rmtbase.drawing.color_scales import Z, z_colorbar
+from rmtbase.drawing.color_scales import CHANGE, SHARE_OF_CHANGE, ColorScale, Z
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.heatmaps import draw_layers, finished_map
 from rmtbase.drawing.layout import FigureRecipe, FigureStyle, panels
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
+from rmtbase.results.diff.report import larger_shares
 from rmtbase.tables import matrices_present
 
-_SIDES = {"in": "inputs", "out": "outputs"}
+
+class _Map(NamedTuple):
+    """Quantity of a heat map of changes.
+
+    Attributes:
+        values: variable of the cells; multiplied by ``factor``.
+        q_value: variable of the q-values that dots mark; empty if nothing is tested.
+        words: what the cells are, in the title.
+        scale: colour scale.
+    """
+
+    values: str
+    q_value: str
+    words: str
+    scale: ColorScale
+    factor: float = 1.0
+
+
+_MAPS = {
+    "size": _Map("relative_change", "", "size of the change", CHANGE),
+    "share": _Map("share_head", "q_value_head", "share of each head", SHARE_OF_CHANGE, 100.0),
+    "in": _Map("z_score_in", "q_value_in", "old directions of the inputs", Z),
+    "out": _Map("z_score_out", "q_value_out", "old directions of the outputs", Z),
+}
 
 
 def change_heatmap(
     tree: xr.DataTree,
-    side: Literal["in", "out"] = "in",
+    quantity: Literal["size", "share", "in", "out"] = "size",
     component: str | None = None,
     level: float = LEVEL,
     *,
@@ -31,11 +56,13 @@ def change_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw how far each change's share along old directions is above that of a random rotation, as a z-score.
+    """Draw the change of each matrix, or of each head's part of one matrix.
 
     Args:
         tree: the tree of ``rmtbase.results.diff.diff``.
-        side: ``"in"``, old directions of the inputs, or ``"out"``, of the outputs.
+        quantity: ``"size"``, the norm of the change over that of the earlier matrix; ``"share"``, each head's share of
+            the squared change of its matrix, in per cent; ``"in"`` or ``"out"``, how far the share of the change along
+            the old directions of inputs or outputs is above that of a random rotation, as a z-score.
         component: a matrix of heads, for example ``"attention_query"``, drawn by head; whole matrices if None.
         level: changes with a q-value below it carry a dot.
         ax: where to draw; new axes if None.
@@ -46,12 +73,13 @@ def change_heatmap(
         The axes: component or head against layer, layer 0 on top.
 
     Raises:
-        ParameterError: the tree is not of changes, or has no such side or component.
+        ParameterError: the tree is not of changes, or has no such quantity or component.
     """
     if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "changes":
         raise ParameterError("tree", type(tree).__name__, "changes, as rmtbase.results.diff.diff makes them")
-    if side not in _SIDES:
-        raise ParameterError("side", side, f"one of {', '.join(_SIDES)}")
+    if quantity not in _MAPS:
+        raise ParameterError("quantity", quantity, f"one of {', '.join(_MAPS)}")
+    drawn = _MAPS[quantity]
     ax, theme = themed_axes(ax, theme, tree)
     if component is None:
         table, across = tree["matrices"].to_dataset(), "component"
@@ -62,31 +90,42 @@ def change_heatmap(
             raise ParameterError("component", component, f"one of {', '.join(held) or 'none: it has no heads'}")
         table, across = tree["heads"].to_dataset().sel(component=component), "head"
         there = table["n_rows"].notnull().transpose("layer", "head").values
-    z, q = (table[f"{name}_{side}"].transpose("layer", across).values for name in ("z_score", "q_value"))
-    marks = draw_layers(ax, z, q < level, there, Z, table, across, level, theme)
+    if drawn.values not in table:
+        raise ParameterError(
+            "quantity", quantity, "one that the tree has: shares are of heads, and of files that have them"
+        )
+    values = drawn.factor * table[drawn.values].transpose("layer", across).values
+    tested = bool(drawn.q_value)
+    flagged = table[drawn.q_value].transpose("layer", across).values < level if tested else np.zeros_like(there)
+    marks = draw_layers(ax, values, flagged, there, drawn.scale, table, across, level if tested else None, theme)
     what = "" if component is None else f"{literal(component.replace('_', ' '))}, "
-    return finished_map(ax, theme, f"{what}old directions of the {_SIDES[side]}\n{marks}", Z, colorbar)
+    return finished_map(ax, theme, f"{what}{drawn.words}" + f"\n{marks}" * bool(marks), drawn.scale, colorbar)
 
 
 def figure_recipes(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
-    """Map the name of each figure of changes to its recipe: matrices, and heads on the residual stream's side."""
-    sides = {side: {"table": tree, "side": side} for side in _SIDES}
-    found = {"changes": FigureRecipe(partial(_maps, tree, sides, style))}
-    if heads := _of_heads(tree):
-        of_heads = {
-            name: {"table": tree, "side": "out" if name.endswith("output") else "in", "component": name}
-            for name in heads
-        }
-        found["changes-of-heads"] = FigureRecipe(partial(_maps, tree, of_heads, style))
-    return found
+    """Map the name of each figure of changes to its recipe; first the one that shows what the first sentence says."""
+    of_heads = _of_heads(tree)
+    sides: dict[str, Any] = {name: "out" if name.endswith("output") else "in" for name in of_heads}
+    tested = of_heads if of_heads and "share_head" in tree["heads"] else []
+    found = {
+        "shares-of-heads": [{"quantity": "share", "component": name} for name in tested],
+        "changes": [{"quantity": "size"}],
+        "old-directions": [{"quantity": side} for side in ("in", "out")],
+        "old-directions-of-heads": [{"quantity": side, "component": name} for name, side in sides.items()],
+    }
+    if not larger_shares(tree, LEVEL):
+        found["shares-of-heads"] = found.pop("shares-of-heads")
+    return {name: FigureRecipe(partial(_maps, tree, each, style)) for name, each in found.items() if each}
 
 
-def _maps(tree: xr.DataTree, options: dict[str, dict], style: FigureStyle) -> ThemedFigure:
+def _maps(tree: xr.DataTree, options: Sequence[dict[str, Any]], style: FigureStyle) -> ThemedFigure:
     plot = partial(change_heatmap, colorbar=False)
     layers = tree["matrices"].sizes["layer"]
     height = float(np.clip(1.8 + 0.22 * layers, 3.6, 9.0))
-    figure = panels(plot, options, style, 2, share_y=True, height=height, title=model_title(tree), share_x=False)
-    z_colorbar(figure.axes, style.theme)
+    named = {str(number): {"table": tree, **each} for number, each in enumerate(options)}
+    columns = min(2, len(named))
+    figure = panels(plot, named, style, columns, share_y=True, height=height, title=model_title(tree), share_x=False)
+    _MAPS[options[0]["quantity"]].scale.bar(figure.axes, style.theme)
     return figure
 
 

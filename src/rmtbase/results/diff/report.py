@@ -27,11 +27,11 @@ def as_json(tree: xr.DataTree, level: float = 0.05) -> dict[str, Any]:
     left_out = [
         {"test": test, **one._asdict()} for tests in untested.values() for test, each in tests.items() for one in each
     ]
-    named = {"heads_with_larger_shares": _larger_shares(tree, level)}
+    named = {"heads_with_larger_shares": larger_shares(tree, level)}
     return {"models": tree.attrs["model"], "level": level, **summaries, **named, "not_testable": left_out}
 
 
-def _larger_shares(tree: xr.DataTree, level: float) -> list[dict[str, Any]]:
+def larger_shares(tree: xr.DataTree, level: float) -> list[dict[str, Any]]:
     """List the heads whose share of the change of their matrix is larger than by chance, most improbable first."""
     from rmtbase.tables import layer_names
 
@@ -113,7 +113,7 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
     summaries, untested = _all_summaries(tree, level)
     yield _heading(tree)
     shares, answer = list(_shares_sentence(tree, level)), list(_answer(summaries, level))
-    yield from shares + answer if _larger_shares(tree, level) else answer + shares
+    yield from shares + answer if larger_shares(tree, level) else answer + shares
     yield from _not_tested_sentence(untested)
     yield DETAILS
     for group, rows in summaries.items():
@@ -204,7 +204,7 @@ def _answer(summaries: dict[str, list[dict[str, Any]]], level: float) -> Iterato
 
 def _shares_sentence(tree: xr.DataTree, level: float) -> Iterator[Item]:
     """Name the heads that have a larger share of the change of their matrix than by chance."""
-    found = _larger_shares(tree, level)
+    found = larger_shares(tree, level)
     if "heads" not in tree or "p_value_head" not in tree["heads"]:
         return
     tested = int(tree["heads"]["p_value_head"].notnull().sum())
@@ -223,7 +223,7 @@ def _shares_sentence(tree: xr.DataTree, level: float) -> Iterator[Item]:
 
 def _shares_report(tree: xr.DataTree, level: float) -> Iterator[Item]:
     """List the heads that have a larger share of the change of their matrix than by chance, the clearest first."""
-    found = _larger_shares(tree, level)
+    found = larger_shares(tree, level)
     if not found:
         return
     rows = [
