@@ -10,6 +10,8 @@ from rmtbase.results import open_table
 from rmtbase.results.scores import circuit_scores, render, summarize_scores
 from rmtbase.tables import heads_present
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture(scope="module")
 def tree():
@@ -25,7 +27,6 @@ def section(page, name):
     return re.search(rf'<section id="{name}".*?</section>', page, re.DOTALL).group()
 
 
-@pytest.mark.exhaustive
 def test_the_head_of_the_page_tells_each_stack_by_itself(page):
     facts = re.search(r'<dl class="facts">.*?</dl>', page, re.DOTALL).group()
     assert "<dt>encoder</dt><dd>1 layer × 4 heads, d_head 8, width 32</dd>" in facts

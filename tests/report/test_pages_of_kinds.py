@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from exhaustive import mostly_exhaustive
 from rmtbase.report import Heading, Rows, print_report
 from rmtbase.report.page import render_page
 from rmtbase.results import KINDS, open_table
@@ -17,7 +18,7 @@ DATA = Path(__file__).parents[1] / "data"
 FILES = ("baseline", "spectra", "signal", "composition", "effective_depth", "changes", "trajectory", "comparison")
 
 
-@pytest.fixture(scope="module", params=FILES)
+@pytest.fixture(scope="module", params=mostly_exhaustive(FILES, always={"changes", "trajectory", "comparison"}))
 def result(request):
     """A table, the items of its report, and its page."""
     table = open_table(DATA / f"{request.param}.nc")

@@ -197,7 +197,7 @@ def test_another_seed_changes_the_draws_and_not_the_fit(matrix):
 
 
 @pytest.mark.parametrize(("depth", "width"), mostly_exhaustive([(2, 48), (5, 48), (10, 96)], always={(5, 48)}))
-@pytest.mark.parametrize("distance", ["wasserstein", "kolmogorov_smirnov"])
+@pytest.mark.parametrize("distance", mostly_exhaustive(["wasserstein", "kolmogorov_smirnov"], always=1))
 def test_the_depth_of_a_residual_path_is_found(depth, width, distance):
     # p is uniform on the multiples of 1/100: each of the six is below 0.02 with probability 0.01.
     found = effective_depth(0.02 * path(depth, width, seed=depth), distance=distance)

@@ -75,6 +75,7 @@ def closed_by(planned):
     return found
 
 
+@pytest.mark.exhaustive
 def test_what_is_refused_is_said_first_the_others_are_scored_and_only_the_rest_is_fetched_later(
     hub, tmp_path, monkeypatch, capsys
 ):
