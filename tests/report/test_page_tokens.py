@@ -126,6 +126,7 @@ def test_a_difference_is_read_through_the_embedding_of_its_first_model():
     assert rows and "point at tokens" in words
 
 
+@pytest.mark.exhaustive
 def test_a_damaged_embedding_costs_only_the_tokens(run, planted, tmp_path):
     damaged = shutil.copytree(planted, tmp_path / "damaged")
     embedding = load_file(damaged / "model.safetensors")[EMBEDDING]
