@@ -9,7 +9,7 @@ from rmtbase.models import open_model
 from rmtbase.results.diff import diff
 from rmtbase.results.diff.figures import change_heatmap
 from rmtbase.results.diff.report import report
-from rmtbase.results.figures import figure_names
+from rmtbase.results.figures import figure_names, figures
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,11 @@ def test_the_first_figure_is_the_one_that_the_first_sentence_is_of(tree):
     assert "of the change of its matrix" in list(report(tree))[1]
     names = ["shares-of-heads", "changes", "old-directions", "old-directions-of-heads"]
     assert list(figure_names(tree)) == names
-    none = tree.copy()
+    assert len(figures(tree, names=[names[0]])[names[0]].axes) == 3, "two components and the colour bar"
+    one = tree.copy(deep=True)
+    one["heads"]["share_head"].loc[{"component": "attention_key"}] = np.nan  # unchanged
+    assert len(figures(one, names=[names[0]])[names[0]].axes) == 2
+    none = tree.copy(deep=True)
     none["heads"]["q_value_head"][:] = 1.0
     assert "of the change of its matrix" not in list(report(none))[1]
     assert list(figure_names(none)) == [*names[1:], names[0]]

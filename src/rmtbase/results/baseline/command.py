@@ -31,7 +31,8 @@ def baseline(
         list[int] | None, typer.Option(help="Width of the residual stream; repeat for more shapes.", **INTEGER)
     ] = None,
     d_head: Annotated[
-        list[int] | None, typer.Option(help="Head dimension; one, one for each --d-model, or several of one --d-model.", **INTEGER)
+        list[int] | None,
+        typer.Option(help="Head dimension; one, one for each --d-model, or several of one --d-model.", **INTEGER),
     ] = None,
     sigma: Annotated[
         list[Any] | None,

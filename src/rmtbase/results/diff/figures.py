@@ -106,9 +106,10 @@ def figure_recipes(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRec
     """Map the name of each figure of changes to its recipe; first the one that shows what the first sentence says."""
     of_heads = _of_heads(tree)
     sides: dict[str, Any] = {name: "out" if name.endswith("output") else "in" for name in of_heads}
-    tested = of_heads if of_heads and "share_head" in tree["heads"] else []
+    shares = tree["heads"]["share_head"] if of_heads and "share_head" in tree["heads"] else None
+    changed = [] if shares is None else [name for name in of_heads if shares.sel(component=name).notnull().any()]
     found = {
-        "shares-of-heads": [{"quantity": "share", "component": name} for name in tested],
+        "shares-of-heads": [{"quantity": "share", "component": name} for name in changed],
         "changes": [{"quantity": "size"}],
         "old-directions": [{"quantity": side} for side in ("in", "out")],
         "old-directions-of-heads": [{"quantity": side, "component": name} for name, side in sides.items()],
