@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -28,6 +29,7 @@ from torch import nn
 from rmtbase.errors import CheckpointError, MissingTensorError, UnknownArchitectureError, UnprovedConfigurationError
 from rmtbase.models import _probe_forward, _torch_route, open_model
 from rmtbase.models._expressions import Scaled, Tensor, take_rows
+from rmtbase.models._probe_rows import scale_of
 from rmtbase.models._torch_route import Network, stored_of
 
 SIZES = {"vocab_size": 40, "hidden_size": 48, "num_hidden_layers": 2, "intermediate_size": 56, "pad_token_id": 0}
@@ -280,6 +282,14 @@ def test_what_is_no_product_of_stored_queries_and_keys_is_refused_with_the_reaso
         Network.of_module(Own(mixed=True), inputs).inventory()
     with pytest.raises(CheckpointError, match="sum of 2 products"):
         Network.of_module(Own(doubled=True), inputs).inventory()
+
+
+def test_rows_of_scores_that_are_masked_whole_do_not_count():
+    scores = torch.tensor([[0.0, 1.0, -3e38], [2.0, 0.5, -3e38], [-3e38, -3e38, -3e38]])
+    step = torch.tensor([[0.25, 0.25, 0.0], [0.75, 0.75, 0.0], [0.0, 0.0, 0.0]])
+    for along, keys_right in ((step, True), (torch.tensor([[0.25, 0.75, 0.0]]), False)):
+        plain, tagged = (SimpleNamespace(scores=one, axis=-1) for one in (scores, scores + along))
+        assert scale_of(plain, tagged) == (0.25, keys_right)
 
 
 def test_a_module_is_as_it_was_after_an_error():

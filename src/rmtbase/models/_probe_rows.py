@@ -78,8 +78,9 @@ def scale_of(plain: Softmax, tagged: Softmax | None) -> tuple[float, bool]:
     if np.all(np.isnan(seen)):
         raise NoReading("scores do not depend on the product of queries and keys")
     scale = float(np.nanmin(np.abs(seen)))
-    row = np.where(np.isnan(seen), np.nanmax(seen, axis=-1, keepdims=True), seen)
-    return scale, bool(np.nanmax(np.ptp(row, axis=-1)) < 0.9 * scale)
+    rows = seen[~np.isnan(seen).all(axis=-1)]
+    rows = np.where(np.isnan(rows), np.nanmax(rows, axis=-1, keepdims=True), rows)
+    return scale, bool(np.ptp(rows, axis=-1).max() < 0.9 * scale)
 
 
 def pairs(queries: np.ndarray, keys: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
