@@ -55,6 +55,7 @@ print(json.dumps(ended))
 """
 
 
+@pytest.mark.exhaustive
 def test_command_file_figure_page_and_table_work(extended, tmp_path):
     path, figure, table = (str(tmp_path / f"rows.{kind}") for kind in ("nc", "svg", "csv"))
     commands = [

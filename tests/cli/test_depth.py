@@ -20,7 +20,7 @@ QUICK = ("--max-depth", 6, "--draws", 39, "--component", "attention_query")
         (["--sigma", -1], ["sigma = -1.0", "a finite positive number"]),
         (["--sigma", 0], ["sigma = 0.0", "a finite positive number"]),
         (["--part", "both"], ["part = 'both'", "'path' or 'update'"]),
-        (["--part", "update", "--max-depth", 18], ["at depth 18"]),
+        pytest.param(["--part", "update", "--max-depth", 18], ["at depth 18"], marks=pytest.mark.exhaustive),
         (["--component", "mlp_in"], ["components = 'mlp_in'", "attention_query"]),
         (["--level", 2], ["level = 2.0"]),
         (["--seed", -1], ["seed = -1"]),

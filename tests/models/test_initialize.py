@@ -81,6 +81,7 @@ def test_draws_depend_on_seed_and_name_alone(gpt2):
     assert not torch.equal(first[names[0]], first[names[1]])
 
 
+@pytest.mark.exhaustive
 def test_fans_are_those_of_the_matrix_however_it_is_stored(gpt2):
     initialize(gpt2, "torch_linear")
     wide = gpt2.transformer.h[0].mlp.c_proj  # stored as (inputs, outputs): 512 inputs

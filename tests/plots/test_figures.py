@@ -212,7 +212,7 @@ def test_compared_panels_that_show_different_things_have_their_own_legends(score
     assert len(compare(null_spectrum, {"a table": baseline}).axes) == 1
 
 
-@pytest.mark.parametrize("which", ["learned", "baseline"])
+@pytest.mark.parametrize("which", mostly_exhaustive(["baseline", "learned"], always=1))
 def test_plot_draws_each_figure_by_its_name_and_single_ones_on_given_axes(which, request):
     table, on_given = request.getfixturevalue(which), []
     for name, drawn in figures(table).items():

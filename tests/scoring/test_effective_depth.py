@@ -152,8 +152,9 @@ def test_a_spectrum_of_the_laws_own_quantiles_is_at_no_distance():
 # What the answer must not depend on
 
 
-@pytest.mark.parametrize("distance", mostly_exhaustive(["wasserstein", "kolmogorov_smirnov"], always=1))
-@pytest.mark.parametrize("factor", mostly_exhaustive([2.0**-30, 1e-3, 7.0, 1e12], always={2.0**-30}))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("distance", ["wasserstein", "kolmogorov_smirnov"])
+@pytest.mark.parametrize("factor", [2.0**-30, 1e-3, 7.0, 1e12])
 def test_rescaling_changes_nothing_but_the_scale(distance, factor, matrix):
     one, other = (effective_depth(c * matrix, distance=distance, draws=19) for c in (1.0, factor))
     assert (one.depth, one.interval, one.p_value) == (other.depth, other.interval, other.p_value)

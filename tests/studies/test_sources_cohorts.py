@@ -92,6 +92,7 @@ def test_r_is_of_the_pythia_sizes_that_ran(found, tmp_path):
         assert words in printed.verdict and words in configured.verdict
 
 
+@pytest.mark.exhaustive
 def test_figures_have_a_line_or_a_mark_for_each_model_and_name_those_without_training(found):
     figures = {one.name: one for one in weibull._figures(found, cohort(found))}
     axes = {name: one.figure.axes for name, one in figures.items() if isinstance(one.figure, Figure)}
