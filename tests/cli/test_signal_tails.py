@@ -60,6 +60,7 @@ def test_files_tables_and_pictures_hold_them(tree, tmp_path):
     assert "of 3 heads" in ax.get_title()
 
 
+@pytest.mark.exhaustive
 def test_the_command_tells_them(run, model_folder, tmp_path):
     path = tmp_path / "tails.nc"
     ran = run("signal", model_folder, "--circuits", "qk", "--heavy-tails", "-o", path)

@@ -156,6 +156,7 @@ def test_simulated_matrices_have_the_predicted_mean_and_spread(d_model, d_head, 
     assert abs(value.std() - law.std) < 4.5 * value.std() * math.sqrt((kurtosis - 1) / (4 * DRAWS)) + law.std_error
 
 
+@pytest.mark.exhaustive
 def test_independent_elements_would_have_a_several_times_smaller_spread():
     # Of the entropy √(Var ln p / N), near √(1/(2N)), for independent elements; the rows and columns add d/h to the 1/2.
     d, h = 60, 8

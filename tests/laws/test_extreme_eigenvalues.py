@@ -165,7 +165,7 @@ def _exceedance(sample, law, level):
 
 # The bounds on mean and standard deviation are the bias of the law as documented and five standard errors, those on
 # tails five and a bias of 20 % (false-failure rates 6e-7 each, seeded). Of both edges, raw and self-normalised.
-@pytest.mark.parametrize(("d_model", "d_head", "draws"), [(64, 8, 40000), (384, 32, 8000)])
+@pytest.mark.parametrize(("d_model", "d_head", "draws"), mostly_exhaustive([(64, 8, 40000), (384, 32, 8000)], always=1))
 def test_simulated_heads_have_this_law(simulated, d_model, d_head, draws):
     eigenvalues = simulated(d_model, d_head, draws)
     for side, sample in (("upper", eigenvalues[:, 0]), ("lower", eigenvalues[:, -1])):

@@ -55,6 +55,7 @@ def test_each_matrix_is_the_difference_of_the_two(tmp_path):
     assert set(model.files) == {tmp_path / "one" / "model.safetensors", tmp_path / "other" / "model.safetensors"}
 
 
+@pytest.mark.exhaustive
 def test_what_is_folded_into_one_is_folded_into_both(tmp_path, run):
     gains = [
         {f"model.layers.{n}.input_layernorm.weight": np.full(D_MODEL, gain) for n in range(N_LAYERS)} for gain in (2, 3)

@@ -417,7 +417,7 @@ OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize("case", OTHERWISE)
+@pytest.mark.parametrize("case", mostly_exhaustive(OTHERWISE, always=1))
 def test_what_the_table_has_otherwise_is_read_by_running_it(case, tmp_path, monkeypatch):
     model_type, sizes, parts, n_sites = OTHERWISE[case]
     monkeypatch.setenv("RMTBASE_PROOF", "1")

@@ -34,6 +34,7 @@ def test_a_type_is_read_from_the_folder_of_its_class_with_a_head(model_type, sta
     assert {stack: found.count(stack) for stack in found} == stacks
 
 
+@pytest.mark.exhaustive
 def test_a_type_of_the_table_is_the_same_with_and_without_its_head():
     assert max(prove_type("hunyuan_vl", PROFILES[0]).values()) < 1e-6
     assert set(prove_type("bart", PROFILES[0])) == {"encoder", "decoder", "cross"}
@@ -145,6 +146,7 @@ def test_biases_that_every_model_of_a_type_has_are_missed(tmp_path):
     assert "layers.0.self_attn.q_proj.bias" in note
 
 
+@pytest.mark.exhaustive
 def test_biases_are_compared_with_those_of_the_network_where_the_table_lacks_the_type(tmp_path):
     path = saved(make_model("gemma3n_text", attention_bias=True), tmp_path).path
     assert not notes_with(open_model(path), "biases that")

@@ -102,6 +102,7 @@ def test_p_values_are_never_smaller_and_at_most_three_per_cent_larger(test, null
     assert np.median(kept / exact) < 1.01  # far out every rank is kept
 
 
+@pytest.mark.exhaustive
 def test_p_values_of_the_draws_themselves_are_never_smaller(null, full):
     assert (null.p_value(full.sample) >= full.p_value(full.sample)).all()
     assert (null.omnibus_p_value(full.sample) >= full.omnibus_p_value(full.sample)).all()

@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import rmtbase
+from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import AnalyticNull, Axes
@@ -126,7 +127,7 @@ def _with_a_faint_head(folder, dtype, scale):
 
 
 @pytest.mark.parametrize(("dtype", "scale"), [(np.float16, 1e-5), (ml_dtypes.bfloat16, 3e-39), (np.float32, 1e-43)])
-@pytest.mark.parametrize("null", ["gaussian", "axes"])
+@pytest.mark.parametrize("null", mostly_exhaustive(["gaussian", "axes"], always=1))
 def test_a_head_of_which_only_rounding_is_left_is_named_and_not_scored(dtype, scale, null, untrained):
     folder = _with_a_faint_head(untrained(1.0, np.float64), dtype, scale)
     tree = rmtbase.score(folder, "analytic" if null == "gaussian" else Axes(draws=499))

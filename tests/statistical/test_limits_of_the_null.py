@@ -32,6 +32,7 @@ def draws_of(law, rng, shape):
     return rng.laplace(size=shape)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("law", "excess_kurtosis"), [("uniform", -1.2), ("Laplace", 3.0)])
 def test_entries_that_are_not_normal_move_the_log_determinant(law, excess_kurtosis):
     # By -κ₄ h/d, an amount of the order of its standard deviation at any size: -κ₄/√2 of it for h much smaller than d.
