@@ -10,6 +10,9 @@ import time
 import pytest
 
 import rmtbase
+from rmtbase.results.trajectory._along_steps import renamed
+from rmtbase.results.trajectory._attributes import revisions_of
+from rmtbase.tables import groups_of
 from telling import Told
 
 MANY = 6
@@ -98,7 +101,6 @@ def test_checkpoint_that_was_written_again_since_is_scored_again(many, write_ste
 
 
 @pytest.mark.exhaustive
-@pytest.mark.exhaustive
 def test_workers_of_a_scheduler_score_each_set_of_weights_once_and_give_the_same_file(
     many, uninterrupted, tmp_path, monkeypatch
 ):
@@ -125,3 +127,12 @@ def test_workers_of_a_scheduler_score_each_set_of_weights_once_and_give_the_same
     assert told.steps["scoring checkpoints"] == MANY
     assert len(scored) == MANY - 1
     assert output.read_bytes() == uninterrupted.read_bytes()
+
+
+def test_a_copy_under_another_name_has_its_variables_in_the_same_order(many):
+    """Of equal weights those that come first are scored: the bytes of a file would depend on which that is."""
+    tree = rmtbase.trajectory(many, revisions=["step-0"], **OPTIONS)
+    (at,) = revisions_of(tree).values()
+    copied = renamed(tree, at._replace(step=1, revision="step-1"))
+    for name, group in groups_of(tree).items():
+        assert list(groups_of(copied)[name].variables) == list(group.variables)

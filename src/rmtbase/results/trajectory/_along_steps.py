@@ -60,7 +60,9 @@ def renamed(tree: xr.DataTree, at: StepName) -> xr.DataTree:
         if STEP_OF_ENTRY in group.variables:
             group[STEP_OF_ENTRY][...] = at.step
         elif STEP in group.dims:
-            groups[name] = group.assign_coords(_of_step(at))
+            # Assigned alone, an index would come last, and the bytes of a file depend on the order of its variables.
+            named = group.assign_coords(_of_step(at)).variables
+            groups[name] = group.drop_vars(list(group.coords)).assign_coords({one: named[one] for one in group.coords})
     groups["/departures"] = _with_departures(groups["/departures"])
     return _described(groups, renamed_attributes(part, at))
 
