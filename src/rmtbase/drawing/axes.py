@@ -54,6 +54,9 @@ _FACTS = {
     "d_model": "model width",
     "d_head": "head dimension",
     "entropy": "differential entropy $S$ (nats)",
+    "std": "standard deviation $s$ of the elements",
+    "histogram_entropy": "entropy by a histogram $S$ (nats)",
+    "histogram_kl": "divergence from a normal law (nats)",
 }
 _LINE = 0.165  # height of a legend's line, in inches at 10 pt
 _NOTHING = 1e-300  # a density below any that is shown
