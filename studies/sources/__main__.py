@@ -81,8 +81,13 @@ def run_recipe(name: str, models: Sequence[str], run: Run) -> Path:
     """Run one recipe of the models, below the folder of all results, and write its files; returns their folder."""
     own = replace(run, model=models[0], models=tuple(models), out=run.out / folder_of(models) / name, scored={})
     restore(own.out)
-    command = " ".join([COMMAND, name, *(f"--model {shlex.quote(label(one))}" for one in models)])
-    return write(name, recipe(name).make(own), own, command + " --quick" * run.quick)
+    return write(name, recipe(name).make(own), own, _command([name], own))
+
+
+def _command(words: Sequence[str], run: Run) -> str:
+    """Return the command line of a run, as its results record it."""
+    models = (f"--model {shlex.quote(label(one))}" for one in run.models)
+    return " ".join([COMMAND, *words, *models, *["--quick"] * run.quick])
 
 
 def run_models(recipes: Sequence[str], models: Sequence[str], run: Run) -> list[str]:
@@ -155,8 +160,7 @@ def run_place(name: str, models: Sequence[str], run: Run) -> Path:
     parts = [tuple(one for one in each if one.place == place) for each in (made.figures, made.rows, made.tables)]
     if not any(parts):
         raise ParameterError("figure", name, f"one that {maker} makes of {', '.join(map(label, models))}")
-    command = " ".join([COMMAND, "figure", name, *(f"--model {shlex.quote(label(one))}" for one in models)])
-    return write(maker, Result(*parts), own, command + " --quick" * run.quick)
+    return write(maker, Result(*parts), own, _command(["figure", name], own))
 
 
 def write_pages(results: Path) -> None:

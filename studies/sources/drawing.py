@@ -90,24 +90,21 @@ def mixture_limits(corner: Figure, sigma: float) -> Figure:
     """
     if len(corner.axes) < _CORNER:  # without one of the moments
         return corner
-    for ax, x_name, y_name in ((corner.axes[1], "mean", "std"), (corner.axes[4], "std", "skewness")):
-        ends = [*ax.get_xlim(), *ax.get_ylim()]
-        for weight, style in zip(LIMITS, STYLES[1:], strict=True):
-            places = sigma * np.concatenate([-np.geomspace(1e4, 1e-3, 300), np.geomspace(1e-3, 1e4, 300)])
-            laws = [ContaminatedNormal(weight, float(at), sigma) for at in places]
-            of = {
-                "mean": [law.mean() / law.std() for law in laws],
-                "std": [law.std() for law in laws],
-                "skewness": [law.skewness() for law in laws],
-            }
-            ax.plot(
-                of[x_name], of[y_name], color=LIGHT.flagged, linestyle=style, linewidth=1.0, label=f"p = {weight:g}"
-            )
-        ax.set_xlim(*ends[:2])
-        ax.set_ylim(*ends[2:])
-    lines = [line for line in corner.axes[1].lines if str(line.get_label()).startswith("p = ")]
-    corner.legend(lines, [str(line.get_label()) for line in lines], loc="upper right", title="mixtures",
-                  title_fontsize=8.5, fontsize=8.5, frameon=False, labelcolor=LIGHT.text)  # fmt: skip
+    of_mean, of_skewness = corner.axes[1], corner.axes[4]
+    limits = [(ax, ax.get_xlim(), ax.get_ylim()) for ax in (of_mean, of_skewness)]
+    places = sigma * np.concatenate([-np.geomspace(1e4, 1e-3, 300), np.geomspace(1e-3, 1e4, 300)])
+    lines = []
+    for weight, style in zip(LIMITS, STYLES[1:], strict=True):
+        laws = [ContaminatedNormal(weight, float(at), sigma) for at in places]
+        std = [law.std() for law in laws]
+        line = {"color": LIGHT.flagged, "linestyle": style, "linewidth": 1.0, "label": f"p = {weight:g}"}
+        lines += of_mean.plot([law.mean() / law.std() for law in laws], std, **line)
+        of_skewness.plot(std, [law.skewness() for law in laws], **line)
+    for ax, x_limits, y_limits in limits:
+        ax.set_xlim(*x_limits)
+        ax.set_ylim(*y_limits)
+    corner.legend(handles=lines, loc="upper right", title="mixtures", title_fontsize=8.5, fontsize=8.5, frameon=False,
+                  labelcolor=LIGHT.text)  # fmt: skip
     return corner
 
 

@@ -144,9 +144,9 @@ def both_ways(cases: Sequence[Case], d_model: int) -> Drawing:
     _as_published(grid[0], cases, d_model)  # last, as it sets the ticks of both rows
     for ax in grid[0]:
         ax.set_xlabel("")
-    for ax, words in zip(grid[0], ("as published: elements", "all singular values", "density of all d"), strict=True):
-        ax.set_title(words, fontsize=10.5)
-    for ax, words in zip(grid[1], ("corrected: elements", "h singular values", "density of the h"), strict=True):
+    above = ("as published: elements", "all singular values", "density of all d")
+    below = ("corrected: elements", "h singular values", "density of the h")
+    for ax, words in zip(grid.flat, above + below, strict=True):
         ax.set_title(words, fontsize=10.5)
     legend_below(figure, [grid[0, 0]])
     return figure
@@ -176,9 +176,9 @@ def _as_published(axes: Sequence[Axes], cases: Sequence[Case], d_model: int) -> 
         middle.plot(np.arange(1, d_model + 1), every, **line)
         published = [edge * case.scale for edge in published_edges(d_model, rank)]
         middle.plot([rank, 1], published, "<", color=look["color"], mec=LIGHT.surface, ms=8, zorder=4)
-        edges = np.geomspace(min(0.5 * lowest, 0.7 * max(case.law.support[0], 1e-9)), 1.2 * highest, 60)
-        if case.law.support[0] < 0.5 * lowest:
-            edges = np.geomspace(3.0 * zero, 1.2 * highest, 60)
+        lower = case.law.support[0]
+        begin = 3.0 * zero if lower < 0.5 * lowest else min(0.5 * lowest, 0.7 * lower)
+        edges = np.geomspace(begin, 1.2 * highest, 60)
         counts, _ = np.histogram(case.singular_values**2, edges)
         draws = len(case.singular_values)
         right.stairs(counts / (draws * d_model) / np.diff(np.log(edges)), edges, color=look["color"],

@@ -21,24 +21,28 @@ from rmtbase.linalg import PRNG_IMPLEMENTATION, reproducible_jax
 DRAWS = 2_000
 LEVEL = 1e-7
 OFTEN_USED = ("low_rank_product", "gaussian_chain", "residual_path", "initialized_matrix")
-CASES = [
-    pytest.param(name, example, id=f"{name} {number}", marks=[pytest.mark.exhaustive] * (number > 0))
-    for name, examples in EXAMPLES.items()
-    for number, example in enumerate(examples)
-]
+
+
+def cases(always):
+    """Examples of all ensembles: exhaustive but for the first of each that is always tested."""
+    return [
+        pytest.param(
+            name,
+            example,
+            id=f"{name} {number}",
+            marks=[pytest.mark.exhaustive] * (number > 0 or name not in always),
+        )  # fmt: skip
+        for name, examples in EXAMPLES.items()
+        for number, example in enumerate(examples)
+    ]
+
+
+CASES = cases(always=EXAMPLES)
 every_example = pytest.mark.parametrize(("name", "example"), CASES)
 one_of_each_kind = pytest.mark.parametrize(
     "name", [name for name in EXAMPLES if name != "low_rank_product"]
 )  # which is a chain
-one_of_some_laws = pytest.mark.parametrize(
-    ("name", "example"),
-    [
-        pytest.param(*case.values, id=case.id, marks=[pytest.mark.exhaustive] * (case.values[0] not in OFTEN_USED))
-        if not case.marks
-        else case
-        for case in CASES
-    ],
-)
+one_of_some_laws = pytest.mark.parametrize(("name", "example"), cases(always=OFTEN_USED))
 one_program = pytest.mark.parametrize(("name", "example"), [case for case in CASES if case.values[1].same_program])
 TRACED = []  # one entry for each program that was compiled
 

@@ -124,8 +124,7 @@ def _maps(tree: xr.DataTree, options: Sequence[dict[str, Any]], style: FigureSty
     layers = tree["matrices"].sizes["layer"]
     height = float(np.clip(1.8 + 0.22 * layers, 3.6, 9.0))
     named = {str(number): {"table": tree, **each} for number, each in enumerate(options)}
-    columns = min(2, len(named))
-    figure = panels(plot, named, style, columns, share_y=True, height=height, title=model_title(tree), share_x=False)
+    figure = panels(plot, named, style, 2, share_y=True, height=height, title=model_title(tree), share_x=False)
     _MAPS[options[0]["quantity"]].scale.bar(figure.axes, style.theme)
     return figure
 
