@@ -33,6 +33,7 @@ _FACTORS = tuple(CIRCUITS[name].factors[0] for name in ("query", "key", "value",
 _HEADS_PER_PART = 4  # at least
 _PARTS_PER_CORE = 2  # parts of a site, at most: each needs memory of its own
 _SINGULAR = 1e-10  # smallest ratio of the diagonal of a triangle with which the row space is known
+_SINGLE = 1e-12  # smallest norm of rows, and the inverse of the largest, whose products are taken in float32
 _LEAST = 1e-60  # below it, or above its inverse, squares of eigenvalues leave float64, whatever the shape
 
 
@@ -50,6 +51,20 @@ class GroupSpectra(NamedTuple):
     prepared: Sequence[Any] | None = None
 
 
+class KeyShares(NamedTuple):
+    """How much of each W_QK reads the row space of W_Q, of projector P; NaN where W_Q has no full rank.
+
+    Attributes:
+        share: ‖W_QK P‖²/‖W_QK‖².
+        query_columns: Σ_j P_jj², with P taken as if the rows of W_Q were orthogonal.
+        key_columns: Σ_j of the squared share of ‖W_QK‖² in column j, with the same approximation.
+    """
+
+    share: Float[np.ndarray, "..."]
+    query_columns: Float[np.ndarray, "..."]
+    key_columns: Float[np.ndarray, "..."]
+
+
 class SiteSpectra(NamedTuple):
     """Spectra of the heads of one site by one circuit.
 
@@ -60,8 +75,8 @@ class SiteSpectra(NamedTuple):
         prepared: what else the null needs from each head, see ``read_sites.Preparation``; None if nothing.
         equal_axes: singular values with each row of each factor scaled to norm 1; None where the circuit has no head
             axes, or if they were not requested.
-        key_share: share of ‖W_QK‖² whose key side lies in the row space of W_Q; NaN where W_Q has no full rank; None
-            where queries and keys read different streams, or if it was not requested.
+        key_shares: how much of each W_QK reads the row space of W_Q; None where queries and keys read different
+            streams, or if it was not requested.
     """
 
     singular_values: Float[np.ndarray, "head rank"]
@@ -69,7 +84,7 @@ class SiteSpectra(NamedTuple):
     groups: GroupSpectra | None = None
     prepared: Sequence[Any] | None = None
     equal_axes: Float[np.ndarray, "head rank"] | None = None
-    key_share: Float[np.ndarray, " head"] | None = None
+    key_shares: KeyShares | None = None
 
 
 def _joined_spectra(parts: Sequence[SiteSpectra]) -> SiteSpectra:
@@ -80,8 +95,13 @@ def _joined_spectra(parts: Sequence[SiteSpectra]) -> SiteSpectra:
         _groups_of([part.groups for part in parts]),
         _prepared_of([part.prepared for part in parts]),
         _array_of([part.equal_axes for part in parts]),
-        _array_of([part.key_share for part in parts]),
+        _key_shares_of([part.key_shares for part in parts]),
     )
+
+
+def _key_shares_of(parts: Sequence[KeyShares | None]) -> KeyShares | None:
+    known = [part for part in parts if part is not None]
+    return KeyShares(*map(np.concatenate, zip(*known, strict=True))) if known else None
 
 
 def _array_of(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
@@ -382,39 +402,50 @@ def _solve(
         if preparation is not None and groups is not None:
             of_groups = preparation.prepare_groups(weights[0], weights[1], scales[circuit.factors[0]])
             groups = groups._replace(prepared=of_groups)
-        equal, key_share = None, None
+        equal, key_shares = None, None
         if how_much and circuit.head_axes:
             unit = [np.swapaxes(equal_rows(np.swapaxes(r, -1, -2)), -1, -2) for r in each]
             equal = core_singular_values(_core(*unit) if len(unit) > 1 else unit[0]).reshape(values.shape)
             if len(each) > 1 and weights[0].shape[-1] == weights[1].shape[-1]:
-                key_share = _key_share(weights[0], weights[1], each[0], each[1]).reshape(-1)
-        spectra[circuit] = SiteSpectra(values, sigmas, groups, prepared, equal, key_share)
+                shares = _key_shares(weights[0], weights[1], each[0], each[1])
+                key_shares = KeyShares(*(share.reshape(-1) for share in shares))
+        spectra[circuit] = SiteSpectra(values, sigmas, groups, prepared, equal, key_shares)
     return _Solved(spectra, np.concatenate([one.orthogonal.reshape(-1) for one in reduced.values()]))
 
 
-def _key_share(
+def _key_shares(
     w_q: Shaped[np.ndarray, "group member rank width"],
     w_k: Shaped[np.ndarray, "group one rank width"],
     r_q: Float[np.ndarray, "group member rank rows"],
     r_k: Float[np.ndarray, "group one rank rows"],
-) -> Float[np.ndarray, "group member"]:
-    """Return ‖W_QK P‖²/‖W_QK‖², P the projector on the row space of W_Q.
+) -> KeyShares:
+    """Measure how much of each W_QK reads the row space of W_Q.
 
     With W_Qᵀ = O R, P = O Oᵀ and W_QK P = O R (W_K O) Oᵀ, where W_K O = W_K W_Qᵀ R⁻¹.
     """
-    share = np.full(r_q.shape[:2], np.nan)
+    shares = KeyShares(*(np.full(r_q.shape[:2], np.nan) for _ in KeyShares._fields))
     if r_q.shape[-2] < r_q.shape[-1]:  # more rows than columns
-        return share
-    for place in np.ndindex(*share.shape):
-        r, own = r_q[place], w_q[place].astype(np.float64)
+        return shares
+    for place in np.ndindex(*r_q.shape[:2]):
+        r, other = r_q[place], r_k[place[0], 0]
         diagonal = np.abs(np.diagonal(r))
-        if not diagonal.min() > _SINGULAR * diagonal.max():
+        if not (diagonal.min() > _SINGULAR * diagonal.max() and other.any()):
             continue
-        crossed = solve_triangular(r, own @ w_k[place[0], 0].astype(np.float64).T, trans=1, check_finite=False)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-            inside, whole = (np.linalg.norm(r @ each.T) for each in (crossed, r_k[place[0], 0]))
-            share[place] = min((inside / whole) ** 2, 1.0)
-    return share
+        q, k = w_q[place], w_k[place[0], 0]
+        scale_q, scale_k = np.abs(r).max(), np.abs(other).max()
+        in_single = np.result_type(q, k, np.float32) == np.float32 and min(scale_q, scale_k) > _SINGLE
+        dtype = np.float32 if in_single and max(scale_q, scale_k) < 1.0 / _SINGLE else np.float64
+        q, k = q.astype(dtype), k.astype(dtype)
+        r, other = r / scale_q, other / scale_k
+        crossed = solve_triangular(r, (q @ k.T) / (scale_q * scale_k), trans=1, check_finite=False)
+        inside, whole = np.linalg.norm(r @ crossed.T), np.linalg.norm(r @ other.T)
+        norms = np.sum(r * r, axis=0)
+        of_query = (1.0 / norms) @ (q / scale_q) ** 2
+        of_key = norms @ (k / scale_k) ** 2
+        shares.share[place] = min((inside / whole) ** 2, 1.0)
+        shares.query_columns[place] = np.sum(of_query**2)
+        shares.key_columns[place] = np.sum((of_key / of_key.sum()) ** 2)
+    return shares
 
 
 def _group(

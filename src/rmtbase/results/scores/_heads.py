@@ -11,6 +11,7 @@ import xarray as xr
 from jaxtyping import Float, Int, Shaped
 
 from rmtbase.errors import ParameterError
+from rmtbase.heads.read_sites import KeyShares
 from rmtbase.laws import PROBABILITIES
 from rmtbase.models import Place, Site
 from rmtbase.nulls import Heads, HeadScores, NullModel, RandomHeads, UpperPoint, chain_scale
@@ -46,7 +47,7 @@ class Block:
         null_group: makes the null's group of a file.
         random: moved shares of random heads of the shape; None if they are not known.
         equal_axes: singular values of the heads with equal axes; None without head axes.
-        key_share: share of each head's strength with the key side in the row space of W_Q; None if not defined.
+        key_shares: how much of each W_QK reads the row space of W_Q; None if not defined.
     """
 
     sites: list[int]
@@ -58,7 +59,7 @@ class Block:
     null_group: Callable[[], xr.Dataset]
     random: RandomHeads | None = None
     equal_axes: Float[np.ndarray, "layer head rank"] | None = None
-    key_share: Float[np.ndarray, "layer head"] | None = None
+    key_shares: KeyShares | None = None
 
 
 def heads_dataset(
@@ -154,8 +155,8 @@ def _relation(block: Block) -> Relation:
     """Return the relation of keys to queries of a block's heads; NaN where they read different streams."""
     d_query, d_head, _ = block.dims
     eigenvalues = block.heads.singular_values**2
-    share = np.full(eigenvalues.shape[:-1], np.nan) if block.key_share is None else block.key_share
-    return relation(share, eigenvalues, d_head, d_query)
+    unknown = np.full(eigenvalues.shape[:-1], np.nan)
+    return relation(block.key_shares or KeyShares(unknown, unknown, unknown), eigenvalues, d_head, d_query)
 
 
 def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:

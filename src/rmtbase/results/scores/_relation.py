@@ -8,13 +8,16 @@ Let P be the projector on the row space of W_Q, of dimension h in d, and
 is 0 on average for unrelated W_Q and W_K and 1 for W_K = B W_Q with any B. It is a function of W_QK alone, and no
 spectrum shows it.
 
-Null: the row space of W_K has a Haar-random orientation to that of W_Q. Then, with the shares p_i of the eigenvalues,
+Null: the coordinates that W_K reads are those that W_Q reads in random order and sign, as for independent entries of
+any law with any gains of rows. Then, with the shares p_i of the eigenvalues and Q = W_QKᵀW_QK/‖W_QK‖²,
 
-.. math:: E S = h/d, \quad \operatorname{Var} S = \frac{2}{(d-1)(d+2)} \Big(h - \frac{h^2}{d}\Big)
-   \Big(\sum_i p_i^2 - \frac1d\Big),
+.. math:: E S = \frac hd, \quad \operatorname{Var} S =
+   \frac{(\sum_j P_{jj}^2 - h^2/d) (\sum_j Q_{jj}^2 - 1/d)}{d-1}
+   + \frac{2 (h - \sum_j P_{jj}^2) (\sum_i p_i^2 - \sum_j Q_{jj}^2)}{d (d-1)},
 
-exactly, for any spectrum. The beta law with these moments is exact for a single eigenvalue; for others
-``studies/how_much`` measures its tail.
+exactly, for any spectrum. The diagonals are taken as if the rows of W_Q were orthogonal, which saves the cost of P and
+makes the test conservative where h is more than a quarter of d. p-values are those of the beta law with these moments;
+``studies/how_much`` measures their sizes. Common gains of columns are a relation.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betainc, betaincinv
 
+from rmtbase.heads.read_sites import KeyShares
 from rmtbase.nulls import UPPER
 
 
@@ -42,19 +46,20 @@ class Relation(NamedTuple):
     upper: Float[np.ndarray, "..."]
 
 
-def relation(
-    key_share: Float[np.ndarray, "..."], eigenvalues: Float[np.ndarray, "... index"], d_head: int, d_model: int
-) -> Relation:
-    """Return R of heads (d_head, d_model) with the share S of their strength, and its p-value at their own spectrum."""
+def relation(shares: KeyShares, eigenvalues: Float[np.ndarray, "... index"], d_head: int, d_model: int) -> Relation:
+    """Return R of heads (d_head, d_model), and its p-value at their own spectrum."""
     h, d = float(d_head), float(d_model)
+    mean = h / d
     with np.errstate(invalid="ignore", divide="ignore"):
         p = eigenvalues / np.nansum(eigenvalues, axis=-1, keepdims=True)
-        variance = 2.0 / ((d - 1.0) * (d + 2.0)) * (h - h * h / d) * (np.nansum(p * p, axis=-1) - 1.0 / d)
-        mean = h / d
+        squares = np.nansum(p * p, axis=-1)
+        of_diagonals = (shares.query_columns - h * mean) * (shares.key_columns - 1.0 / d) / (d - 1.0)
+        of_others = np.maximum(h - shares.query_columns, 0.0) * np.maximum(squares - shares.key_columns, 0.0)
+        variance = of_diagonals + 2.0 * of_others / (d * (d - 1.0))
         concentration = mean * (1.0 - mean) / variance - 1.0
-        value = (key_share - mean) / (1.0 - mean)
-    defined = np.isfinite(value) & (concentration > 0.0) & (d_head < d_model)
-    a, b = (np.where(defined, concentration, 1.0) * each for each in (mean, max(1.0 - mean, 0.5 / d)))
-    tail = betainc(b, a, np.where(defined, np.clip(1.0 - key_share, 0.0, 1.0), 1.0))
+        value = (shares.share - mean) / (1.0 - mean)
+        defined = np.isfinite(value) & (concentration > 0.0)
+    a, b = (np.where(defined, concentration, 1.0) * max(each, 0.5 / d) for each in (mean, 1.0 - mean))
+    tail = betainc(b, a, np.where(defined, 1.0 - shares.share, 1.0))
     upper = (betaincinv(a, b, UPPER) - mean) / max(1.0 - mean, 0.5 / d)
     return Relation(*(np.where(defined, each, np.nan) for each in (value, tail, upper)))

@@ -11,7 +11,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import has_latent_keys, head_axis, head_sigmas, null_shape
-from rmtbase.heads.read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
+from rmtbase.heads.read_sites import KeyShares, SiteSpectra, read_factors, read_sites, require_circuits, sites_of
 from rmtbase.heads.stored_rows import StoredRows, stored_rows
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import FUSED_COMPONENTS, MatrixName, WeightMatrices
@@ -144,15 +144,21 @@ def _scored(
     random = None
     if isinstance(shape.null, tuple) and not assumed.needs_stored_rows:
         random = random_heads(shape.null, head_axis(model, sites[0], circuit), assumed.seed)
-    equal_axes, key_share = (
-        np.stack(parts) if parts else None
-        for parts in (
-            [one.equal_axes for one in each if one.equal_axes is not None],
-            [one.key_share for one in each if one.key_share is not None],
-        )
-    )
+    equal_axes = [one.equal_axes for one in each if one.equal_axes is not None]
+    key_shares = [one.key_shares for one in each if one.key_shares is not None]
     scores, null_group = null.score_heads(heads, progress)
-    return Block(sites, dims, null, heads, sigmas, scores, null_group, random, equal_axes, key_share)
+    return Block(
+        sites,
+        dims,
+        null,
+        heads,
+        sigmas,
+        scores,
+        null_group,
+        random,
+        np.stack(equal_axes) if equal_axes else None,
+        KeyShares(*map(np.stack, zip(*key_shares, strict=True))) if key_shares else None,
+    )
 
 
 def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circuit: Circuit) -> Heads:
