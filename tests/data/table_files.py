@@ -53,7 +53,7 @@ MADE: dict[str, Callable[[], xr.Dataset | xr.DataTree]] = {
     "effective_depth": effective_depth,
     "elements": lambda: element_baseline((12, 3), draws=8),
     "scores-of-several-stacks": several_stacks,
-    "signal": lambda: signal(open_model("demo", "step-200"), matrices="spectra"),
+    "signal": lambda: signal(open_model("demo", "step-200"), circuits=("qk", "query"), matrices="spectra"),
     "spectra": lambda: run_in_memory(make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 12, 7)),
 }
 

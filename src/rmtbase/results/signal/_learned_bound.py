@@ -30,7 +30,7 @@ from concurrent.futures import Executor, Future
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float64, Shaped
+from jaxtyping import Float64, Shaped
 
 from rmtbase.heads.factors import holds_product
 from rmtbase.models import Difference, WeightMatrices
@@ -176,9 +176,10 @@ class HeadBounds:
 
     def of_site(self, model: WeightMatrices, site: int, circuit: Circuit, n_heads: int) -> Sequence[ShareBound]:
         """Return the bound of each head of a site; of a circuit of two matrices, no bound."""
-        if len(circuit.factors) > 1:
+        factor, *others = circuit.factors
+        if others:
             return [no_bound("product")] * n_heads
-        (factor,), at = circuit.factors, model.sites[site]
+        at = model.sites[site]
         if holds_product(getattr(at, factor.name)):
             return [no_bound("dependent entries")] * n_heads
         layer = model.layers.index(at.place)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike
@@ -83,7 +84,7 @@ class SpectralSignal:
             ‖θ_Q W_Kᵀ a‖: at 95 % it is within them in 98 to 100 % of cases. For one matrix both strengths are the same.
         overlap_left, overlap_right: squared cosine of W's singular vector with the direction learned on that side.
         shrunken: θ cos_u cos_v, the singular value that brings the direction nearest to its part of S in ‖·‖_F.
-        no_number: why the number of directions is not known although there are some, a key of
+        no_number: why the number of directions is not known although some were found, a key of
             ``rmtbase.results.signal._sequential_count.NO_NUMBER``; "" otherwise.
     """
 

@@ -116,9 +116,7 @@ def signal(
     groups: dict[str, xr.Dataset] = {}
     for circuit in wanted:
         heads = spectra[circuit]
-        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(
-            model, circuit, heads, heads_of, level, noise, tails
-        )
+        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, heads, heads_of, level, noise, tails)
         if any(one.groups is not None for one in heads.values()):
             groups[f"/circuits/{circuit.name}/groups"] = _of_groups(model, circuit, heads, level, noise)
         advance(1)

@@ -100,8 +100,8 @@ def _answer(
     bounds = [_bound_words(one) for one in summaries if one.bounded or "cannot tell" in one.unbounded]
     if bounds:
         yield (
-            f"Learned share of the matrices of each head, rows scaled to one norm: {'; '.join(bounds)}. It needs no "
-            "number of directions, and graded strengths make it smaller than the share."
+            f"Learned share of each matrix of a head, rows scaled to one norm: {'; '.join(bounds)}. At most 5 % of the "
+            "bounds exceed the share by more than 5 points."
         )
     brackets = any(row.numbers["noise_floor"] == 0 for row in strongest[:_FIRST])
     if brackets:

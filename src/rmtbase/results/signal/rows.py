@@ -35,7 +35,7 @@ class SignalRow(NamedTuple):
         directions: numbers of each direction by the names of ``SIGNAL_SCHEMA``, the strongest first.
         reason: why no test could be made, or why the number of directions is not known, in words; or "".
         tails: numbers of heavy tails by the names of ``SIGNAL_SCHEMA``; empty if these were not computed.
-        no_number: why the number is not known although there are directions, a key of ``NO_NUMBER``; or "".
+        no_number: why the number is not known although directions were found, a key of ``NO_NUMBER``; or "".
         no_bound: why there is no ``learned_share_bound``, a key of ``NO_BOUND``; or "".
 
     ``testable`` says whether the hypothesis of no direction could be tested. A spectrum with ``no_number`` was tested;
@@ -142,7 +142,8 @@ class SignalSummary(NamedTuple):
         spectra: number of spectra.
         testable: number of spectra that could be tested; all further numbers are over these.
         without: number of spectra in which no direction was found.
-        no_floor: number of spectra without a noise floor; NaN if this was tested for none.
+        no_floor: number of spectra with a number of directions and without a noise floor; NaN if this was tested for
+            none.
         unknown: number of spectra with at least one direction, but an unknown number of them.
         median: median number of directions; NaN if the median falls on an unknown one.
         most: largest number of directions, a lower bound if some are unknown; NaN if none could be tested.
@@ -180,8 +181,10 @@ def signal_not_testable(rows: Sequence[SignalRow]) -> list[NotTestable]:
 def signal_headline(rows: Sequence[SignalRow], level: float) -> str:
     """Say in how many of the testable spectra a learned direction was found, and why others could not be tested."""
     left_out, tested = signal_not_testable(rows), [row for row in rows if row.testable]
-    floors = sum(row.numbers["noise_floor"] == 0 for row in tested)
-    without = f" (in {floors} the rest does not look like noise)" if floors else ""
+    known = [row for row in tested if not row.no_number]
+    floors = sum(row.numbers["noise_floor"] == 0 for row in known)
+    which = f"in {floors}" if len(known) == len(tested) else f"in {floors} of the {len(known)} with a number"
+    without = f" ({which} the rest does not look like noise)" if floors else ""
     found, words = discoveries(rows, level), f"have a learned direction at a false discovery rate of {100 * level:g} %"
     alone = sum(row.numbers["first_p_value"] <= level for row in tested)
     if alone and not found:
@@ -238,7 +241,7 @@ def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
                 len(own),
                 len(tested),
                 int((number == 0).sum()),
-                float("nan") if np.isnan(floor).all() else float((floor == 0).sum()),
+                float("nan") if np.isnan(floor).all() else float(((floor == 0) & ~np.isnan(number)).sum()),
                 unknown,
                 _median(number),
                 max(float(np.nanmax(number, initial=0.0)), float(unknown > 0)) if tested else float("nan"),

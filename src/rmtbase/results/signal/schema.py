@@ -102,7 +102,7 @@ def _signal_schema(*of_spectrum: str) -> Schema:
             of("raw_share", "share of the squared norm in the directions found, noise included", PROBABILITY),
             of("expected_error", "expected squared error of the shrunken signal", NON_NEGATIVE_OR_NAN),
             of("reason", "why no test could be made, or why n_directions is not known; empty elsewhere", TEXT),
-            of("no_number", "why n_directions is not known although there are directions; else empty", _NO_NUMBER),
+            of("no_number", "why n_directions is not known although directions were found; else empty", _NO_NUMBER),
             of("learned_share_bound", "lower bound on the learned share of the matrix, rows at one norm", PROBABILITY),
             of("no_bound", "why there is no learned_share_bound; empty where there is one", _NO_BOUND),
             of("p_value", "p-value of no more directions than those before it", PROBABILITY, "direction"),
