@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import null_shape
 from rmtbase.heads.read_sites import SiteSpectra, read_sites, require_circuits, sites_of
-from rmtbase.linalg import appended_rows, matrix_singular_values, single_threaded_blas
+from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import ONE_WAY, Difference, MatrixName, WeightMatrices, require_model
 from rmtbase.nulls import LARGEST_KURTOSIS, Null, find_null
 from rmtbase.parameters import require_flag
@@ -24,6 +23,7 @@ from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.scores._heads import sizes_of
 from rmtbase.results.scores._read_matrices import products_of
 from rmtbase.results.signal._learned_bound import HeadBounds, ShareBound, no_bound
+from rmtbase.results.signal._matrix_spectra import MatrixSpectrum, MatrixSpectrumTaker
 from rmtbase.results.signal._noise import Noise, NoiseOfHead, noise_of
 from rmtbase.results.signal._sequential_count import NO_NUMBER
 from rmtbase.results.signal._sign_flips import SignCount, signal_of_counts
@@ -64,6 +64,10 @@ def signal(
     a direction that all of them read counts once. Its strength is the root of the sum of their squared strengths, and
     ``head_share`` is the part of its square that each head contributes; noise makes up (1 - ``overlap_left``)/g of it.
 
+    A matrix of a head by itself (W_Q, W_K, W_V, W_O) also has a lower bound on its learned share that needs no number
+    of directions, ``learned_share_bound``, if its moments are beyond chance; see
+    :mod:`rmtbase.results.signal._learned_bound`. It does not depend on ``null``.
+
     The low-rank update of a module is treated as one head, a chain (d_out, r, d_in) for rank r. A difference of
     checkpoints (``rmtbase.models.difference``) can be given as a model, too.
 
@@ -102,7 +106,7 @@ def signal(
     held = [one for one, circuit in CIRCUITS.items() if sites_of(model, circuit)]
     wanted = require_circuits(model, held if circuits is None else circuits)
     tails = progress if require_flag("heavy_tails", heavy_tails) else None
-    whole = _MatrixSpectrumTaker(noise) if matrices == "spectra" else None
+    whole = MatrixSpectrumTaker(noise) if matrices == "spectra" else None
     heads_of = HeadBounds(wanted)
     taker = heads_of if heads_of.circuits else None
     with single_threaded_blas(), read_sites(model, wanted, whole, taker, progress, noise.preparation, True) as reading:
@@ -234,7 +238,7 @@ def _one_way(model: WeightMatrices, layer: int, *components: str) -> str:
 
 def _of_matrices(
     model: WeightMatrices,
-    spectra: Mapping[MatrixName, _MatrixSpectrum],
+    spectra: Mapping[MatrixName, MatrixSpectrum],
     level: float,
     noise: Noise,
     tails: Progress | None,
@@ -368,41 +372,3 @@ def _attributes(
     of_kind = {"level": level, "null": null.name, "initialization": null.initialization}
     weights = {"query_key_sha256": model.fingerprint()}
     return file_attributes("signal", model, of_kind, notes, model.warnings, call, weights=weights)
-
-
-class _MatrixSpectrum(NamedTuple):
-    """Spectrum of a whole matrix: its shape, its eigenvalues, and its noise."""
-
-    shape: tuple[int, int]
-    eigenvalues: Float[np.ndarray, " r"]
-    noise: NoiseOfHead
-
-
-class _MatrixSpectrumTaker:
-    """Collector of the spectra of layers' matrices, each with its noise."""
-
-    def __init__(self, noise: Noise) -> None:
-        self.spectra: dict[MatrixName, _MatrixSpectrum] = {}
-        self._noise = noise
-
-    def add(
-        self,
-        name: MatrixName,
-        blocks: Iterable[Shaped[np.ndarray, "row column"]],
-        shape: tuple[int, int],
-        map_spans: Callable[..., Iterable[Any]] = map,
-    ) -> None:
-        """Add the spectrum of one matrix, given in blocks of rows."""
-        triangle: Float[np.ndarray, "row column"] | None = None
-        squares = fourths = 0.0
-        flips = self._noise.flips
-        blocks = blocks if flips is None else list(blocks)
-        for block in blocks:
-            triangle = appended_rows(triangle, block)
-            square = np.square(block, dtype=np.float64)
-            squares, fourths = squares + float(square.sum()), fourths + float(np.vdot(square, square))
-        assert triangle is not None
-        kurtosis = math.prod(shape) * fourths / squares**2 - 3.0 if squares**2 > 0.0 else math.nan
-        count = None if flips is None else flips.count(np.concatenate(list(blocks)), map_draws=map_spans)
-        noise = self._noise.of_head(shape, 1, (kurtosis,) if count is None else count)
-        self.spectra[name] = _MatrixSpectrum(shape, matrix_singular_values(triangle) ** 2, noise)
