@@ -49,11 +49,12 @@ def several_stacks() -> xr.DataTree:
 
 
 def scores() -> xr.DataTree:
-    """A GPT-2 as it begins, with one constant matrix, by law, with the elements of its heads."""
+    """A GPT-2 as it begins, with one constant matrix and one super-weight, by law, with the elements of its heads."""
     from element_models import GPT2_CONFIG, gpt2
 
     tensors = gpt2(2, np.random.default_rng(1))
     tensors["h.0.mlp.c_fc.weight"][:] = 0.02
+    tensors["h.1.mlp.c_proj.weight"][3, 5] = 2.0
     return rmtbase.score(open_model(tensors, family="gpt2", config=GPT2_CONFIG), "analytic", elements="heads")
 
 
@@ -74,7 +75,7 @@ MADE: dict[str, Callable[[], xr.Dataset | xr.DataTree]] = {
     "elements": lambda: element_baseline((12, 3), draws=8),
     "scores": scores,
     "scores-of-several-stacks": several_stacks,
-    "signal": lambda: signal(open_model("demo", "step-200"), matrices="spectra"),
+    "signal": lambda: signal(open_model("demo", "step-200"), circuits=("qk", "query"), matrices="spectra"),
     "trajectory": trajectory,
     "spectra": lambda: run_in_memory(make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 12, 7)),
 }

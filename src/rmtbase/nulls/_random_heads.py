@@ -26,8 +26,7 @@ UPPER = 0.95
 """Probability with which the moved share of a random head is at most its upper point."""
 
 RANDOM_HEADS = 400
-"""Random heads of a shape of more than :data:`SMALL` eigenvalues, from which its upper points are known; of others twice
-as many."""
+"""Random heads of a shape with d_head above :data:`SMALL`, from which its upper points are known; else twice as many."""
 
 SMALL = 32
 

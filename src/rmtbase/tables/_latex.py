@@ -27,8 +27,9 @@ _NUMBERS = (
     "value", "magnitude_over_core", "log10_tail_probability", "first_step", "lasting_step",
     "n_matrices", "n_departed", "shape", "scale", "alignment", "alignment_p_value", "omnibus_p_value",
     "omnibus_q_value", "drift", "difference", "adjusted_p_value", "n_scored_heads", "n_departed_heads", "budget",
-    "budget_state", "transmission_shape", "transmission_scale", "n_directions", "signal_share", "threshold",
-    "noise_scale", "rest_p_value", "first_p_value", "power_law_exponent", "exponent_p_value", "tail_verdict",
+    "budget_state", "transmission_shape", "transmission_scale", "n_directions", "no_number", "signal_share",
+    "learned_share_bound", "threshold", "noise_scale", "rest_p_value", "first_p_value", "power_law_exponent",
+    "exponent_p_value", "tail_verdict",
 )  # fmt: skip
 _OF_A_HEAD = ("sigma_q", "sigma_k", "omnibus_p_value", "omnibus_q_value")  # repeated for each statistic
 _ERRORS = {
@@ -93,7 +94,7 @@ def _printed(held: Mapping[str, list[Any]]) -> tuple[list[str], dict[str, Any]]:
     """Return the columns that suit print, and the values that are the same in all rows."""
     left_out = _OF_A_HEAD if "head" in held else ()
     names = [name for name in (*_PLACES, *_NUMBERS) if name in held and name not in left_out]
-    names = [name for name in names if any(value == value for value in held[name])]  # False only for NaN
+    names = [name for name in names if any(value == value and value != "" for value in held[name])]  # NaN is not itself
     if "name" in names or "d_model" in names:
         names = [name for name in names if name != "case"]  # these identify the case
     shared = {}
