@@ -26,7 +26,7 @@ UPPER = 0.95
 """Probability with which the moved share of a random head is at most its upper point."""
 
 RANDOM_HEADS = 400
-"""Random heads of a shape with d_head above :data:`SMALL`, from which its upper points are known; else twice as many."""
+"""Random heads of a shape with d_head above :data:`SMALL`, for its upper points; of others twice as many."""
 
 SMALL = 32
 
