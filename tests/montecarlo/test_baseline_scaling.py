@@ -13,6 +13,7 @@ from telling import Told
 
 DRAWS = 60
 EIGENVALUES = ("eigenvalue_mean", "eigenvalue_std", "eigenvalue_quantile", "eigenvalue_quantile_self_normalized")
+TOLERANCES = ("analytic_mean_tolerance", "analytic_std_tolerance")
 ERRORS = tuple(f"{name}_standard_error" for name in EIGENVALUES)
 
 
@@ -29,7 +30,14 @@ def assert_scaled(table, unit, scale):
             expected = statistic.rescale(there[field].values, scale, 6)
             np.testing.assert_allclose(here[field].values, expected, rtol=1e-12, atol=1e-13, err_msg=f"{name} {field}")
         power = 0 if statistic.scaling == "additive" else statistic.scaling
-        for field in ("std", "standard_error", "std_standard_error", "quantile_standard_error", "analytic_std"):
+        for field in (
+            "std",
+            "standard_error",
+            "std_standard_error",
+            "quantile_standard_error",
+            "analytic_std",
+            *TOLERANCES,
+        ):
             expected = there[field].values * scale**power
             np.testing.assert_allclose(here[field].values, expected, rtol=1e-9, err_msg=f"{name} {field}")
     for name in (*EIGENVALUES, *ERRORS, "bin_edge", "edge_lower", "edge_upper"):

@@ -27,8 +27,16 @@ QUANTILES = ("quantile", "eigenvalue_quantile", "eigenvalue_quantile_self_normal
 NO_ESTIMATES = {
     *("draws", "sample", "sigma_q_estimate", "sigma_k_estimate", "scale_estimate"),  # draws, and their number
     *("d_model", "d_head", "sigma_q", "sigma_k", "name", "rank", "n_rows", "n_columns", "bin_edge", "bin_center"),
-    *("analytic_mean", "analytic_std", "analytic_method", "moment_order", "edge_lower", "edge_upper"),  # by formula
-    *("density_marchenko_pastur", "density_free", "density_law"),
+    *(
+        "analytic_mean",
+        "analytic_std",
+        "analytic_mean_tolerance",
+        "analytic_std_tolerance",
+        "moment_order",
+        "edge_lower",
+        "edge_upper",
+    ),  # by formula
+    *("analytic_method", "density_marchenko_pastur", "density_free", "density_law"),
 }
 
 

@@ -50,6 +50,7 @@ from rmtbase.tables import (
 )
 
 _STATISTICS = tuple(SPECTRAL_STATISTICS.values())
+_TOLERANCES = ("analytic_mean_tolerance", "analytic_std_tolerance")
 _WORDS = "low_rank_product: W_QK = W_Q^T W_K, i.i.d. Gaussian factors of shape (d_head, d_model)"
 
 Columns = Mapping[str, NDArray[Any]]
@@ -173,7 +174,7 @@ def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
             law, naive = low_rank_product_law(*shape), naive_marchenko_pastur(*shape)
             analytic = known | {
                 "analytic_mean": _moved(known["analytic_mean"], scale, h),
-                "analytic_std": _moved(known["analytic_std"], scale),
+                **{name: _moved(known[name], scale) for name in ("analytic_std", *_TOLERANCES)},
             }
             variables = _spectrum_variables(summary, case.ensemble, analytic, longest) | {
                 **_self_normalized(raw.own_scaled, longest, scale),
@@ -240,6 +241,8 @@ def _analytic(known: Mapping[str, AnalyticValue], statistics: Iterable[str]) -> 
         "analytic_mean": np.array([value.mean for value in values]),
         "analytic_std": np.array([value.std for value in values]),
         "analytic_method": np.array([value.method for value in values], dtype=object),
+        "analytic_mean_tolerance": np.array([value.mean_tolerance for value in values]),
+        "analytic_std_tolerance": np.array([value.std_tolerance for value in values]),
     }
 
 

@@ -67,6 +67,12 @@ BASELINE_SCHEMA: dict[str, Variable] = {
     ),
     "analytic_mean": Variable(_STATISTIC, "analytic mean, NaN where no formula is offered"),
     "analytic_std": Variable(_STATISTIC, "analytic standard deviation, NaN where no formula is offered", SPREAD),
+    "analytic_mean_tolerance": Variable(
+        _STATISTIC, "largest error of analytic_mean: 0 where exact, NaN where not stated", SPREAD
+    ),
+    "analytic_std_tolerance": Variable(
+        _STATISTIC, "largest error of analytic_std: 0 where exact, NaN where not stated", SPREAD
+    ),
     "analytic_method": Variable(_STATISTIC, "how the analytic value is known, with its accuracy", TEXT),
     "sample": Variable((*_STATISTIC, "draw"), "the statistic of each draw", FINITE, part=_SAMPLE),
     "sigma_q_estimate": Variable(
@@ -127,8 +133,8 @@ BASELINE_SCHEMA: dict[str, Variable] = {
 sigma_q and sigma_k, divided by d_model if the file's ``normalization`` is ``sqrt_d``."""
 
 OF_ANY_ENSEMBLE: dict[str, Variable] = {
-    **{name: BASELINE_SCHEMA[name] for name in ("draws", "analytic_mean", "analytic_std", "analytic_method")},
-    "moment_order": BASELINE_SCHEMA["moment_order"],
+    **{name: BASELINE_SCHEMA[name] for name in ("draws", "moment_order")},
+    **{name: variable for name, variable in BASELINE_SCHEMA.items() if name.startswith("analytic_")},
     **{name: replace(BASELINE_SCHEMA[name], domain=ANY) for name in ("mean", "sample")},
     **{
         name: replace(BASELINE_SCHEMA[name], domain=SPREAD)
