@@ -102,7 +102,7 @@ def test_baseline_as_json(run, tmp_path, shape):
     held = table.isel(case=0).sel(statistic="trace")
     assert trace["mean"] == held["mean"].item()
     assert trace["quantile_standard_error_0.5"] == held["quantile_standard_error"].sel(probability=0.5).item()
-    assert trace["quantile_standard_error_0.975"] is None  # 40 draws do not tell it
+    assert trace["quantile_standard_error_0.975"] is None  # of 40 draws one lies beyond
     assert trace["std_standard_error"] == held["std_standard_error"].item()
     assert (trace["analytic_mean_tolerance"], trace["analytic_std_tolerance"]) == (0.0, 0.0)  # exact
     assert trace["analytic_method"].startswith("exact moments: ")

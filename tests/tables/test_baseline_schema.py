@@ -22,7 +22,7 @@ from rmtbase.tables import (
     write_table,
 )
 
-TOLD = (np.array(PROBABILITIES) >= 0.16) & (np.array(PROBABILITIES) <= 0.84)  # of 30 draws, by binomial counts
+TOLD = np.array(PROBABILITIES) == 0.5  # of 30 draws: ten on either side
 QUANTILES = ("quantile", "eigenvalue_quantile", "eigenvalue_quantile_self_normalized")
 NO_ESTIMATES = {
     *("draws", "sample", "sigma_q_estimate", "sigma_k_estimate", "scale_estimate"),  # draws, and their number

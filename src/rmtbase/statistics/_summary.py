@@ -16,6 +16,7 @@ from rmtbase.shown import in_one_line
 Blocks = Callable[[], Iterable[Float[np.ndarray, "row draw"]]]
 
 _HELD = 1 << 24  # numbers of a stream held at a time for quantiles (more if one row is longer)
+_FEWEST = 10  # draws that are expected beyond a quantile on either side, if it is to have an error
 _NORMAL_95 = 1.959963984540054  # a normal law has 95 % of its mass within as many standard deviations
 
 
@@ -32,9 +33,9 @@ class SampleSummary(NamedTuple):
         quantile: quantiles of shape ``(..., probability)``.
         quantile_standard_error: standard error of each quantile, (b - a) / (2 · 1.96), with a and b the sample's
             quantiles at p ± 1.96 √(p (1 - p) n) / (n - 1): the true quantile lies between them in 95 % of samples of
-            any continuous law, by binomial counts. NaN where an end lies outside the sample, which is where n p or
-            n (1 - p) is below about 4. Near that limit it errs towards too large. It is 0 where a = b: of a constant,
-            and at a value that has a probability of its own.
+            any continuous law, by binomial counts. NaN where n p or n (1 - p) is below 10, because so few draws do not
+            tell how a tail goes on; near that limit it errs towards too large. It is 0 where a = b: of a constant, and
+            at a value that has a probability of its own.
     """
 
     mean: Float[np.ndarray, "..."]
@@ -157,13 +158,12 @@ def _quantiles_with_errors(
     """Return the quantiles along an axis of a sample, which is reordered, and their standard errors."""
     n = sample.shape[axis]
     reach = _NORMAL_95 * np.sqrt(levels * (1.0 - levels) * n) / (n - 1)
-    ends = np.stack([levels - reach, levels + reach])
-    beyond = (ends[0] <= 0.0) | (ends[1] >= 1.0)
-    every = np.concatenate([levels, *np.clip(ends, 0.0, 1.0)])
+    few = n * np.minimum(levels, 1.0 - levels) < _FEWEST * (1.0 - 1e-9)  # else both ends lie within the sample
+    every = np.concatenate([levels, *np.clip([levels - reach, levels + reach], 0.0, 1.0)])
     with np.errstate(invalid="ignore"):  # infinities, of which the difference is NaN
         quantile, low, high = np.split(np.quantile(sample, every, axis=axis, overwrite_input=True), 3)
         error = (high - low) / (2.0 * _NORMAL_95)
-    error[beyond] = np.nan
+    error[few] = np.nan
     return quantile, error
 
 

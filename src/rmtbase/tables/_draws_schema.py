@@ -34,7 +34,7 @@ _INDEX = ("case", "index")
 _BIN = ("case", "bin")
 _density = partial(Variable, _BIN, units="1/lambda")
 _density_of_elements = partial(Variable, _BIN, units="1/w")
-_FROM_ORDER = "from order statistics; NaN where the draws are too few"
+_FROM_ORDER = "from order statistics; NaN where fewer than 10 draws are expected on either side"
 _SAMPLE = "sample"  # the part that a table made with ``keep_sample = false`` lacks
 
 BASELINE_SCHEMA: dict[str, Variable] = {
