@@ -29,7 +29,7 @@ _RANK = 16
 
 
 class Known(NamedTuple):
-    """How a null is known.
+    """Method and accuracy of a null.
 
     Attributes:
         method: as in :class:`rmtbase.laws.NullLaw`.

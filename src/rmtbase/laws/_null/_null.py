@@ -72,7 +72,7 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True)
 class _Recipe:
-    """Recipe for the null of one statistic: its law, and how it is known."""
+    """Recipe for the null of one statistic: its law, and its method and accuracy."""
 
     make: Callable[[Case], Distribution]
     known: Callable[[Case], accuracy.Known]
