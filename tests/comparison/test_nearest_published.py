@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 
 import numpy as np
@@ -17,7 +18,7 @@ from rmtbase.results.comparison import compare
 from rmtbase.results.comparison._published import PUBLISHED_COMPONENTS, PUBLISHED_MODELS, published_models
 from rmtbase.results.comparison.report import as_json, report
 from rmtbase.results.comparison.summary import summarize_comparison
-from rmtbase.tables import write_table
+from rmtbase.tables import export, write_table
 
 GATED = [name for name, fits in PUBLISHED_COMPONENTS.items() if len(fits) == 7]
 PLANTED = {"attention_query": (0.8123, 0.001729), "attention_key": (0.9716, 0.01324)}  # OLMo-1-7B's and OLMo-2-7B's
@@ -133,6 +134,10 @@ def test_shape_scale_r_squared_and_trims_stand_beside_the_published_ones(planted
     (row,) = (row for row in answer["published"] if row["published_model"] == "Mistral-7B")
     (fit,) = (one for one in row["components"] if one["component"] == "mlp_out")
     assert (fit["shape"], fit["scale"], fit["r_squared"]) == (1.1926, 0.002546, 0.9982)
+    text = export(planted, "latex", group="published").decode()
+    assert r"Mistral-7B & mlp out & $1.1926$ & $0.0025460$ & $0.99820$" in text
+    text = export(planted, "latex", group="components").decode()
+    assert re.search(r"planted & attention query &.* & OLMo-1-7B & ", text)
     assert open_table(write_table(planted, tmp_path / "all.nc"), "comparison").identical(planted)
 
 

@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 _LONG = 40  # number of rows from which a table may break across pages
 _DIGITS = 5
 _PLACES = (
-    "case", "step", "d_model", "d_head", "sigma_q", "sigma_k", "name", "model", "pair", "group", "contrast", "first",
-    "second", "first_group", "second_group", "null", "stack", "layer", "head", "expert", "super_weight", "component",
-    "row", "column", "statistic", "measure", "kind", "earlier", "later",
+    "case", "step", "d_model", "d_head", "sigma_q", "sigma_k", "name", "model", "published_model", "pair", "group",
+    "contrast", "first", "second", "first_group", "second_group", "null", "stack", "layer", "head", "expert",
+    "super_weight", "component", "row", "column", "statistic", "measure", "kind", "earlier", "later",
 )  # fmt: skip
 _NUMBERS = (
     "score", "expected_score",
     "mean", "std", "analytic_mean", "analytic_std", "observed", "null_mean", "null_std", "z_score", "p_value",
     "q_value", "effective_depth", "effective_depth_low", "effective_depth_high", "distance", "fits",
     "value", "magnitude_over_core", "log10_tail_probability", "first_step", "lasting_step",
-    "n_matrices", "n_departed", "shape", "scale", "alignment", "alignment_p_value", "omnibus_p_value",
+    "n_matrices", "n_departed", "shape", "scale", "median_scale", "r_squared", "nearest_model",
+    "nearest_distance", "nearest_random_median", "nearest_q_value", "alignment", "alignment_p_value", "omnibus_p_value",
     "omnibus_q_value", "drift", "difference", "adjusted_p_value", "n_scored_heads", "n_departed_heads", "budget",
     "budget_state", "transmission_shape", "transmission_scale", "n_directions", "signal_share", "threshold",
     "noise_scale", "rest_p_value", "first_p_value", "power_law_exponent", "exponent_p_value", "tail_verdict",
@@ -43,7 +44,8 @@ _HEADINGS = {
     "p_value": "$p$", "q_value": "$q$", "omnibus_p_value": "omnibus $p$", "omnibus_q_value": "omnibus $q$",
     "adjusted_p_value": "adjusted $p$", "alignment_p_value": "its $p$", "std": "sd", "analytic_std": "analytic sd",
     "null_std": "null sd", "log10_tail_probability": r"$\log_{10} P$", "shape": r"$\hat k$",
-    "scale": r"$\hat\lambda$", "transmission_shape": r"$\hat k$", "transmission_scale": r"$\hat\lambda$",
+    "scale": r"$\hat\lambda$", "median_scale": r"median $\hat\lambda$", "r_squared": "$R^2$",
+    "transmission_shape": r"$\hat k$", "transmission_scale": r"$\hat\lambda$",
 }  # fmt: skip
 _NAMES = ("statistic", "component", "measure")
 _TOLD = ("d_model", "d_head", "sigma_q", "sigma_k", "name", "stack", "null")  # in a comment if the same in all rows
