@@ -2,76 +2,96 @@
 
     python studies/calibration/nearest_published.py
 
-writes nearest_published.json beside this file (or where ``--out`` says). Everything is seeded; minutes of one core.
-Models have Llama's layout, weights N(0, σ²) with σ log-uniform from 0.002 to 0.05, and are scored as any model is.
+writes nearest_published.json beside this file (or where ``--out`` says). Everything is seeded; a minute of one core.
+Components have weights N(0, σ²), σ of a model log-uniform from 0.002 to 0.05, and are fitted and compared as a model's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-import rmtbase
-from rmtbase.models import open_model
-from rmtbase.results.comparison import compare
+from rmtbase.results.comparison._each_model import ComparedModel, FitsOfMatrices
+from rmtbase.results.comparison._nearest_published import nearest_table
+from rmtbase.results.comparison._published import published_models
+from rmtbase.statistics import weibull_fit
 
 HERE = Path(__file__).parent
 SEED = 91
-LAYERS, HEADS = 2, 4
-SHAPES = {"(64, 16)": (64, 16), "(128, 32)": (128, 32)}
+LAYERS = 2
+WIDTHS = (64, 128)
+NAMES = ("attention_query", "attention_key", "attention_value", "attention_output", "mlp_gate", "mlp_in", "mlp_out")
+LEVELS = (0.5, 0.1, 0.05, 0.01)
 
 
-def untrained(rng: np.random.Generator, d_model: int, d_head: int) -> Any:
-    """Make a model of Llama's layout with normal weights of one σ."""
-    sigma, width = float(np.exp(rng.uniform(np.log(0.002), np.log(0.05)))), HEADS * d_head
-    shapes = {f"self_attn.{name}_proj": (width, d_model) for name in "qkv"} | {"self_attn.o_proj": (d_model, width)}
-    shapes |= {f"mlp.{name}_proj": (4 * d_model, d_model) for name in ("gate", "up")}
-    shapes |= {"mlp.down_proj": (d_model, 4 * d_model)}
-    state = {
-        f"model.layers.{layer}.{name}.weight": sigma * rng.standard_normal(shape)
-        for layer in range(LAYERS)
-        for name, shape in shapes.items()
-    }
-    return open_model(state, family="llama", config={"num_attention_heads": HEADS, "num_key_value_heads": HEADS})
+@dataclass(frozen=True)
+class Untrained:
+    """Fits of a model whose weights are drawn, as a :class:`ComparedModel` has them."""
+
+    name: str
+    drawn: dict[str, FitsOfMatrices]
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """Components that were drawn."""
+        return tuple(self.drawn)
+
+    def fits(self, component: str) -> FitsOfMatrices:
+        """Return the fits of a component."""
+        return self.drawn[component]
 
 
-def measure(d_model: int, d_head: int, models: int) -> dict[str, Any]:
+def untrained(width: int, number: int) -> Untrained:
+    """Draw and fit the matrices of a model: width × width in attention, four times as many in the MLP."""
+    rng = np.random.default_rng((SEED, width, number))
+    sigma, drawn = math.exp(rng.uniform(math.log(0.002), math.log(0.05))), {}
+    for name in NAMES:
+        n = width**2 * (4 if name.startswith("mlp") else 1)
+        weights = sigma * rng.standard_normal((LAYERS, n))
+        fits = [weibull_fit(layer) for layer in weights]
+        shapes, scales = ([getattr(fit, field) for fit in fits] for field in ("shape", "scale"))
+        unknown = [math.nan] * LAYERS
+        columns = (shapes, [float(n)] * LAYERS, unknown, scales, weights.std(axis=1).tolist(), unknown)
+        drawn[name] = FitsOfMatrices(*map(np.array, columns))
+    return Untrained(f"untrained-{number}", drawn)
+
+
+def measure(width: int, models: int) -> dict[str, Any]:
     """Count small p-values of components, and models of which a component is named as nearer than chance."""
-    p_values, named = [], 0
-    for k in range(models):
-        model = untrained(np.random.default_rng((SEED, d_model, k)), d_model, d_head)
-        scores = rmtbase.score(model, "analytic", matrices="spectra")
-        table = compare({"untrained": scores}, published=True, seed=k)["components"].to_dataset()
+    published, p_values, named = published_models(), [], 0
+    for number in range(models):
+        table = nearest_table([cast("ComparedModel", untrained(width, number))], published, seed=number)
         p_values += table["nearest_p_value"].values.ravel().tolist()
         named += bool((table["nearest_q_value"] < 0.05).any())
-    known = np.array(p_values)[np.isfinite(p_values)]
     return {
         "models": models,
-        "components": known.size,
-        **{f"share_below_{level:g}": round(float((known < level).mean()), 4) for level in (0.5, 0.1, 0.05, 0.01)},
+        "components": len(p_values),
+        **{f"share_below_{level:g}": round(float(np.mean(np.array(p_values) <= level)), 4) for level in LEVELS},
         "models_named": named,
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=int, default=60, help="of each shape")
+    parser.add_argument("--models", type=int, default=200, help="of each width")
     parser.add_argument("--out", type=Path, default=HERE / "nearest_published.json")
     arguments = parser.parse_args()
-    found = {name: measure(*shape, arguments.models) for name, shape in SHAPES.items()}
     record = {
         "study": "nearest_published",
         "seed": SEED,
+        "layers": LAYERS,
         "software": {name: version(name) for name in ("rmtbase", "numpy")},
-        "shapes": found,
+        "widths": {str(width): measure(width, arguments.models) for width in WIDTHS},
     }
     arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8", newline="\n")
-    print(json.dumps(found))
+    print(json.dumps(record["widths"]))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ STATISTICS = (
 )
 MOST = 2_000  # tables of a size
 AT_A_TIME = 50_000
+BEYOND = (10, 12, 40, 200, 1_000, 5_001)  # limits of the groups of the summary
 NORMAL_95 = 1.959963984540054
 
 Array = NDArray[np.float64]
@@ -88,33 +90,56 @@ def main() -> None:
         print(shape, flush=True)
         sample = draws_of(shape, arguments.draws)
         rows += [{"shape": list(shape), **row} for size in SIZES for row in measure(sample, size)]
-    record = {
+    head = {
         "study": "quantile_errors",
         "seed": SEED,
         "draws_of_a_shape": arguments.draws,
         "software": {name: version(name) for name in ("rmtbase", "numpy", "jax")},
-        "rows": rows,
+        "summary": summary(rows),
     }
+    write(arguments.out, head, rows)
+    print(json.dumps(head["summary"], indent=1))
+
+
+def write(path: Path, head: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """Write a record with a line for each row."""
     lines = ",\n  ".join(json.dumps(row) for row in rows)
-    head = json.dumps({name: value for name, value in record.items() if name != "rows"}, indent=1)[:-2]
-    arguments.out.write_text(f'{head},\n "rows": [\n  {lines}\n ]\n}}\n', encoding="utf-8", newline="\n")
-    print_summary(rows)
+    text = f'{json.dumps(head, indent=1)[:-2]},\n "rows": [\n  {lines}\n ]\n}}\n'
+    path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def print_summary(rows: list[dict[str, Any]]) -> None:
-    """Print a line for each number of draws that is expected beyond the quantile."""
-    for low, high in ((0, 12), (12, 40), (40, 200), (200, 5_001)):
-        chosen = [
-            row
-            for row in rows
-            if low <= round(row["draws"] * min(row["probability"], 1 - row["probability"]), 6) < high
-        ]
-        ratios, covered = (np.array([row[name] for row in chosen]) for name in ("ratio", "covered"))
-        if chosen:
-            print(
-                f"{low} to {high}: {len(chosen)} quantiles, ratio {ratios.mean():.3f} ({ratios.min():.3f} to "
-                f"{ratios.max():.3f}), covered {covered.mean():.3f} ({covered.min():.3f} to {covered.max():.3f})"
-            )
+def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Average over the quantiles with about as many draws expected beyond them; the heaviest tail by itself.
+
+    The condition number of a square W_QK has no mean: its tail probabilities fall as the root of 1/x.
+    """
+    found = []
+    for heavy in (False, True):
+        for low, high in pairwise(BEYOND):
+            chosen = [row for row in rows if low <= beyond(row) < high and is_heavy(row) == heavy]
+            ratios, covered = (np.array([row[name] for row in chosen]) for name in ("ratio", "covered"))
+            if chosen:
+                found.append(
+                    {
+                        "beyond": [low, high],
+                        "heavy": heavy,
+                        "quantiles": len(chosen),
+                        "ratio": round(float(ratios.mean()), 3),
+                        "largest_ratio": round(float(ratios.max()), 3),
+                        "covered_percent": round(100 * float(covered.mean()), 1),
+                    }
+                )
+    return found
+
+
+def beyond(row: dict[str, Any]) -> float:
+    """Return the number of draws that is expected beyond a quantile, on the nearer side."""
+    return round(row["draws"] * min(row["probability"], 1 - row["probability"]), 6)
+
+
+def is_heavy(row: dict[str, Any]) -> bool:
+    """Return True for the condition number of a square W_QK."""
+    return row["statistic"] == "condition_number" and len(set(row["shape"])) == 1
 
 
 if __name__ == "__main__":
