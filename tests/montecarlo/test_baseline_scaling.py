@@ -8,7 +8,7 @@ import xarray as xr
 
 import rmtbase
 from exhaustive import mostly_exhaustive
-from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.statistics import SPECTRAL_STATISTICS, summarize
 from telling import Told
 
 DRAWS = 60
@@ -120,6 +120,16 @@ def test_summaries_are_those_of_the_sample(unit):
     np.testing.assert_allclose(unit["standard_error"], sample.std("draw", ddof=1) / np.sqrt(DRAWS), rtol=1e-9)
     quantile = sample.quantile(unit["probability"].values, dim="draw").transpose("case", "statistic", "quantile")
     np.testing.assert_allclose(unit["quantile"].values, quantile.values, rtol=1e-12)
+
+
+def test_errors_of_quantiles_are_those_of_all_draws_at_once_however_they_were_drawn():
+    table = rmtbase.baseline(24, 6, draws=1500, normalization="none").isel(case=0)  # more than one chunk
+    whole = summarize(table["sample"].values.T, table["probability"].values)
+    np.testing.assert_array_equal(table["quantile_standard_error"], whole.quantile_standard_error)
+    extremes = table.sel(statistic=["largest_eigenvalue", "smallest_eigenvalue"])
+    for name in ("quantile", "quantile_standard_error"):
+        ordered = table[f"eigenvalue_{name}"].isel(index=[0, 5])
+        np.testing.assert_array_equal(ordered, extremes[name])
 
 
 def test_histogram_density_integrates_to_one_where_the_bins_hold_all(unit):

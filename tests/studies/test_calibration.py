@@ -1,17 +1,15 @@
 """What studies/calibration says of the errors of quantiles and of the nearest published component."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-STUDY = Path(__file__).parents[2] / "studies" / "calibration"
-sys.path.insert(0, str(STUDY))
+from studies.calibration import quantile_errors
 
-import quantile_errors  # noqa: E402
+STUDY = Path(__file__).parents[2] / "studies" / "calibration"
 
 
 @pytest.fixture(scope="module")
