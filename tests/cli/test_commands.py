@@ -99,7 +99,12 @@ def test_baseline_as_json(run, tmp_path, shape):
     assert (case["d_model"], case["d_head"], case["sigma_q"]) == (32, 8, 1.0)
     assert set(case["statistics"]) == set(table["statistic"].values.tolist())
     trace = case["statistics"]["trace"]
-    assert trace["mean"] == table["mean"].sel(statistic="trace").item()
+    held = table.isel(case=0).sel(statistic="trace")
+    assert trace["mean"] == held["mean"].item()
+    assert trace["quantile_standard_error_0.5"] == held["quantile_standard_error"].sel(probability=0.5).item()
+    assert trace["quantile_standard_error_0.975"] is None  # of 40 draws one lies beyond
+    assert trace["std_standard_error"] == held["std_standard_error"].item()
+    assert (trace["analytic_mean_tolerance"], trace["analytic_std_tolerance"]) == (0.0, 0.0)  # exact
     assert trace["analytic_method"].startswith("exact moments: ")
     assert printed["file"] == str(path)
 
