@@ -23,9 +23,9 @@ WEIGHTS = (0.001, 0.01, 0.1)
 SYMBOLS = (r"$\mu$", r"$\sigma$", r"$\gamma$", r"$\kappa$")
 SAID = (
     "Mean and skewness have an axis that is linear near zero and logarithmic beyond where some heads are far out; σ "
-    "and κ (3 for a normal law) are logarithmic. Lines: a normal law with a point mass of weight p has its σ on the line "
-    "of p, with the smallest σ of the model's heads as σ₀; below it there is no mixture of that p. Green: Pearson's "
-    "bound κ ≥ γ² + 1. Grey: 95 % of random heads."
+    "and κ (3 for a normal law) are logarithmic. Lines: a normal law with a point mass of weight p has its σ on the "
+    "line of p, with the smallest σ of the model's heads as σ₀; below it there is no mixture of that p. Green: "
+    "Pearson's bound κ ≥ γ² + 1. Grey: 95 % of random heads."
 )
 _NORMAL_95 = 1.96
 _FAR = 15.0
