@@ -22,14 +22,16 @@ WEIGHTS = (0.001, 0.01, 0.1)
 """Weights p of the point mass of the mixtures whose limits are drawn."""
 SYMBOLS = (r"$\mu$", r"$\sigma$", r"$\gamma$", r"$\kappa$")
 SAID = (
-    "Mean and skewness have an axis that is linear near zero and logarithmic beyond where some heads are far out; σ "
-    "and κ (3 for a normal law) are logarithmic. Lines: a normal law with a point mass of weight p has its σ on the "
-    "line of p, with the smallest σ of the model's heads as σ₀; below it there is no mixture of that p. Green: "
-    "Pearson's bound κ ≥ γ² + 1. Grey: 95 % of random heads."
+    "Mean and skewness have an axis that is linear near zero and logarithmic beyond where some heads are far out; that "
+    "of σ is logarithmic where widths differ much, that of κ (3 for a normal law) always. Lines: a normal law with a "
+    "point mass of weight p has its σ on the line of p, with the smallest σ of the model's heads as σ₀; below it there "
+    "is no mixture of that p. Green: Pearson's bound κ ≥ γ² + 1. Grey: 95 % of random heads."
 )
 _NORMAL_95 = 1.96
 _FAR = 15.0
 """Largest over median distance from zero beyond which a linear axis shows one head only."""
+_WIDE = 2.5
+"""Largest over smallest σ beyond which its axis is logarithmic."""
 _BINS = 24
 
 
@@ -65,7 +67,8 @@ def moment_corner(models: Sequence[Heads]) -> Figure:
     figure, grid = canvas(4, 4, 9.6, 2.25, sharex="col")
     found = {model.label: moments_of(model) for model in models}
     every = np.concatenate([one.value for one in found.values()], axis=1)
-    scales = [_scale(every[0]), "log", _scale(every[2]), "log"]
+    wide = every[1].max(initial=0.0) > _WIDE * every[1].min(initial=np.inf)
+    scales = [_scale(every[0]), "log" if wide else "narrow", _scale(every[2]), "log"]
     colours = {
         name: OF_POST.get(name, look["color"]) if OF_POST.keys() & found else look["color"]
         for name, look in zip(found, looks(len(found)), strict=True)
@@ -160,6 +163,8 @@ def _scale(values: np.ndarray) -> str:
 def _ends(values: np.ndarray, scale: str) -> tuple[float, float]:
     """Return the ends of an axis: the values with some room, so that limits below the values are seen."""
     low, high = float(values.min()), float(values.max())
+    if scale == "narrow":
+        return 0.94 * low, high + 0.1 * (high - low)
     if scale == "log":
         return low / 1.25, high * 1.15
     reach = 1.15 * max(abs(low), abs(high)) * (2.0 if scale == "symlog" else 1.0)

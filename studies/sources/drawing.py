@@ -61,12 +61,12 @@ def log_ticks(axis: Axis) -> None:
 
 
 MANY = (
-    "#09270f", "#d4a3f3", "#165ba1", "#a27c0a", "#a9bcb5", "#440831", "#d53468", "#5e5b4b", "#833305", "#2292a4",
-    "#df8d78", "#0b168f", "#c0be1f", "#8265fe",
+    "#390154", "#26a513", "#9082a6", "#640900", "#3b6f56", "#725904", "#1d11fc", "#ef9779", "#26abfa", "#042724",
+    "#d95577", "#4a70ec", "#4f4355", "#b11192",
 )  # fmt: skip
 """Fourteen colours, of a random search for the largest smallest difference (CIEDE2000) with full and with dichromatic
-sight (Machado et al. 2009): at least 21 and 13, where fourteen colours of a rainbow have 8 and 2. Neighbours differ
-most."""
+sight (Machado et al. 2009): at least 20 and 12, where fourteen colours of a rainbow have 8 and 2; from :data:`TINT`
+at least 22. Each differs as much as possible from all before it."""
 
 
 def looks(count: int) -> list[dict[str, Any]]:

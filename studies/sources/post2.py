@@ -49,8 +49,8 @@ def _figures(run: Run, tree: xr.DataTree) -> tuple[Figure, ...]:
         ("02", two_heads(tree, PUBLISHED_HEADS if is_gpt2 else None),
          f"Spectra of two heads, {which}: the MP-like one blue, the outlier red, as in the post's caption. Above as "
          "published: all d eigenvalues, of which d − h are zero, behind a kink at h, on linear axes, and "
-         "their density, logarithmic, with a peak at 0. Below: without zeros, by rank, and the density of ln λ, each with its null "
-         "(1–99 %, and what is expected of each bin)."),
+         "their density, logarithmic, with a peak at 0. Below: without zeros, by rank, and the density of ln λ, each "
+         "with its null (1–99 %, and what is expected of each bin)."),
         ("03", ranks_of_all(tree), "Eigenvalues of every head by index: left as published, on a logarithmic colour "
          "scale, zeros grey behind h; middle over the mean of all, the null on top; right over the null's median of "
          "that rank, at the head's σ."),

@@ -304,8 +304,9 @@ def shape_and_scale_along(courses: Sequence[Member]) -> Figure:
         dash = {"color": LIGHT.text if alone else colour, "markersize": 14, "linestyle": "none"}
         first = one is courses[0]
         for ax, fits in zip((left, right), pooled_fits(one), strict=True):
-            ax.errorbar(fits.steps, fits.value, NORMAL_95 * fits.error, color=mark, marker="D", markersize=5,
-                        linestyle=(0, (2, 2)), linewidth=0.9, label="pooled, as in the paper" if first else "")  # fmt: skip
+            style = {"color": mark, "marker": "D", "markersize": 5, "linestyle": (0, (2, 2)), "linewidth": 0.9}
+            label = "pooled, as in the paper" if first else ""
+            ax.errorbar(fits.steps, fits.value, NORMAL_95 * fits.error, label=label, **style)
             ax.plot(fits.steps, fits.null, marker="_", **dash, label="normal, same σ's, pooled" if first else "")
             turn = turning_point(fits.steps, fits.value, fits.error)
             if turn.is_turn:
