@@ -323,7 +323,7 @@ def shape_and_scale_along(courses: Sequence[Member]) -> Figure:
     left.axhspan(null_low, null_high, color=LIGHT.null, alpha=0.22, linewidth=0, label="untrained, 95 % of one matrix")
     left.axhspan(*PUBLISHED_BAND, color=BAND_COLOUR, alpha=0.4, linewidth=0, zorder=0, label="published band")
     legend_below(figure, [left], 3)
-    at = " and ".join(str(len(one.pooled)) for one in courses)
+    at = " or ".join(f"{number}" for number in sorted({len(one.pooled) for one in courses}))
     caption = (
         f"Pooled at {at} checkpoints, with 95 % of the fit's error. "
         "Pooling matrices of unequal σ lowers k̂ by itself, before training and after (dashes: normal weights with the "
