@@ -78,7 +78,7 @@ def two_heads(tree: xr.DataTree, heads: Sequence[tuple[int, int]] | None) -> Fig
     highest = 0.0
     for (layer, head), colour, marker in zip(chosen, (LIGHT.observed, LIGHT.flagged), "os", strict=False):
         (row,) = np.flatnonzero((spectra.layer == layer) & (spectra.head == head))
-        every, name = spectra.with_zeros(row), (int(held["layer"][layer]), int(held["head"][head]))
+        every, name = spectra.with_zeros(int(row)), (int(held["layer"][layer]), int(held["head"][head]))
         label = f"L{name[0]} H{name[1]}"
         left.plot(np.arange(1, every.size + 1), every, color=colour, marker=marker, ms=3.0, lw=1.0, label=label)
         highest = max(highest, float(every[0]))
@@ -88,7 +88,7 @@ def two_heads(tree: xr.DataTree, heads: Sequence[tuple[int, int]] | None) -> Fig
     edges = np.linspace(0.0, 1.02 * highest, _BINS + 1)
     for (layer, head), colour in zip(chosen, (LIGHT.observed, LIGHT.flagged), strict=False):
         (row,) = np.flatnonzero((spectra.layer == layer) & (spectra.head == head))
-        density = np.histogram(spectra.with_zeros(row), edges, density=True)[0]
+        density = np.histogram(spectra.with_zeros(int(row)), edges, density=True)[0]
         right.stairs(np.where(density > 0, density, np.nan), edges, color=colour, lw=1.4)
     rank = int(np.isfinite(spectra.value).sum(axis=1).max())
     left.set_xlim(0, min(spectra.d_model, _BEYOND * rank))

@@ -25,7 +25,8 @@ class Pooled(NamedTuple):
     Attributes:
         steps: of the checkpoints.
         value: the fitted k̂ or λ̂.
-        error: standard error of independent normal weights with the σ of each matrix.
+        error: standard error of independent normal weights with the σ of each matrix; of λ̂ an upper bound, since how
+            many weights have each σ is taken as drawn.
         null: mean of the same.
     """
 
