@@ -181,7 +181,8 @@ def _set_scale(ax: Axes, along: Literal["x", "y"], scale: str, values: np.ndarra
         axis.set_major_locator(SymmetricalLogLocator(base=10.0, linthresh=threshold))
     elif scale == "log":
         set_scale("log")
-        subs = (1.0, 2.0, 5.0) if values.max() < 30 * values.min() else (1.0,)
+        span = float(values.max() / values.min())
+        subs = (1.0, 2.0, 5.0) if span < 30 else (1.0, 3.0) if span < 1e3 else (1.0,)
         axis.set_major_locator(LogLocator(subs=subs, numticks=6))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())

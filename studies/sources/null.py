@@ -139,7 +139,7 @@ _BOTH = (
 
 def both_ways(cases: Sequence[Case], d_model: int, matrix: str = "W_{QK}") -> Drawing:
     """Elements, singular values and spectral density: as post 1 has them, and with the laws of what is not zero."""
-    figure, grid = canvas(2, 3, 12.0, 3.5)
+    figure, grid = canvas(2, 3, 11.0, 3.2)
     _panels(grid[1], cases, matrix)
     _as_published(grid[0], cases, d_model, matrix)
     grid[1, 1].set_xlim(grid[0, 1].get_xlim())
@@ -157,7 +157,7 @@ def _as_published(axes: Sequence[Axes], cases: Sequence[Case], d_model: int, mat
     """Draw all d singular values with their zeros, their density, the normal law, and the published edges."""
     left, middle, right = axes
     highest = float(np.sqrt(max(case.law.support[1] for case in cases)))
-    edges = np.linspace(0.0, 1.1 * highest, 181)
+    edges = np.linspace(0.0, 1.1 * highest, 111)
     zeros, peak = [], 0.0
     for case, look in zip(cases, looks(len(cases)), strict=True):
         _elements(left, case, look["color"])

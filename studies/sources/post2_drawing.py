@@ -14,6 +14,7 @@ from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 
 from rmtbase.drawing.axes import rows_axis
+from rmtbase.drawing.scales import log_axis
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.results.scores.figures._eigenvalues import (
     eigenvalue_density_heatmap,
@@ -121,9 +122,11 @@ def _zoom(ax: Axes, rank: int) -> None:
     highest = 0.0
     for line in ax.lines:
         x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
-        inset.plot(x, y, color=line.get_color(), marker=line.get_marker(), ms=2.5, lw=1.0, ls=line.get_linestyle())
-        if x.size > 2:
-            highest = max(highest, float(y[max(start - 1, 0)]))
+        if x.size == 2:  # the line at the rank
+            inset.axvline(rank, color=line.get_color(), lw=0.8, ls=":")
+            continue
+        inset.plot(x, y, color=line.get_color(), marker=line.get_marker(), ms=2.5, lw=1.0)
+        highest = max(highest, float(y[max(start - 1, 0)]))
     inset.set(xlim=(start, end), ylim=(-0.05 * highest, 1.1 * highest))
 
 
@@ -167,8 +170,8 @@ def densities_of_all(tree: xr.DataTree) -> Figure:
 def average_of_layers(ax: Axes, value: Float[np.ndarray, "layer head"], logarithmic: bool = False) -> None:
     """Draw the mean over the heads of each layer as a dashed red line, as in the post; on request on a log scale."""
     mean = np.array([np.mean(one[np.isfinite(one)]) if np.isfinite(one).any() else np.nan for one in value])
-    if logarithmic and ax.get_yscale() != "log":
-        ax.set_yscale("log")
+    if logarithmic:
+        log_axis(ax)
     ax.plot(np.arange(len(mean)), mean, color="#c00000", ls="--", lw=1.6, zorder=4, label="average of a layer")
     ax.legend(handles=ax.lines[-1:], loc="best", frameon=False, fontsize=8.5)
 
