@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 
 from rmtbase.models import known_models
-from rmtbase.results.scores.figures._statistic_scatter import moment_corner
+from studies.sources.corner import LLAMA, MISTRAL, SAID, moment_corner
 from studies.sources.cross_drawing import (
     SPECTRAL,
     TWO_SIDED,
@@ -21,7 +21,6 @@ from studies.sources.cross_drawing import (
     sigma_by_layer,
     statistic_by_layer,
 )
-from studies.sources.drawing import LIMITS_SAID, mixture_limits
 from studies.sources.heads import Heads, Measured, heads_of
 from studies.sources.post1 import OF_ALL, OF_TWO, PUBLISHED_TABLE
 from studies.sources.post2 import GPT2
@@ -35,7 +34,6 @@ COVERS = {
     **{f"post 2, figure {number}": OF_ALL._replace(by="set:post2") for number in (13, 14, 15, 16)},
     "post 2, figure 12": GPT2,
 }
-LLAMA, MISTRAL = "Llama-3.1-8B", "Mistral-7B-v0.3"
 MOST_CORNERS = 5
 """Models that are drawn in figure 20, of which the post has two."""
 
@@ -61,11 +59,9 @@ def _corners(models: Sequence[Heads]) -> tuple[Drawing, str]:
     both = [model for model in models if model.label in (LLAMA, MISTRAL)]
     some = both if len(both) == 2 else list(models[:MOST_CORNERS])
     of = _named(some) + (f", {len(some)} of {len(models)} models" if len(some) < len(models) else "")
-    caption = (
-        f"First four moments of the elements of W_QK of every head, with Pearson's bound and the null. {LIMITS_SAID}"
-    )
-    corner = moment_corner({model.label: model.tree for model in some})
-    return mixture_limits(corner, min(float(np.nanmin(one.sigma("W_QK"))) for one in some)), f"{caption} Of {of}."
+    colours = " The colours are those of the post." if len(both) == 2 else ""
+    caption = f"First four moments of the elements of W_QK of every head. {SAID}{colours} Of {of}."
+    return moment_corner(some), caption
 
 
 def _figures(models: Sequence[Heads]):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models._hub import fetch_size, require_access
-from studies.sources.course import PYTHIA_REVISIONS, checkpoints_shown, is_pythia, transmission
+from studies.sources.course import PYTHIA_REVISIONS, checkpoints_pooled, checkpoints_shown, is_pythia, transmission
 from studies.sources.heads import scoring
 from studies.sources.manifests import Planned, checkpoints_of
 from studies.sources.recipe import Run
@@ -56,7 +56,7 @@ def _of_model(run: Run, planned: Planned) -> Iterator[Reading]:
     if planned.recipe in ("post1", "post2", "cross"):
         yield _scores(run, "scores of heads", scoring(run))
     if planned.recipe == "weibull":
-        for at in checkpoints_shown(run):
+        for at in dict.fromkeys((*checkpoints_shown(run), *checkpoints_pooled(run))):
             kept = partial(run.is_kept, "transmission", at.revision)
             yield Reading(model, at.revision, "transmission", kept, partial(transmission, run, at))
         if is_pythia(model):

@@ -126,7 +126,7 @@ def test_a_set_that_is_killed_goes_on_and_closes_its_places_and_again_fetches_no
     assert not scored & {*hub.weights}
     assert len(hub.weights) == len({*hub.weights})
     assert closed(tmp_path) == closed_by(planned)
-    for path in (tmp_path / "out").glob("post1/cross/README.md"):
+    for path in (tmp_path / "out").glob(f"{name}/cross/README.md"):
         assert "Of Llama-3.1-8B, Mistral-7B-v0.3, 2 of 14 models." in path.read_text(encoding="utf-8")
     del hub.weights[:]
     assert entry.main(arguments(tmp_path, name)) == 0
