@@ -1,8 +1,8 @@
 """Causes of a head's difference: each test has its level on random heads, and no planted cause is taken for another.
 
-False failures: levels by Kolmogorov–Smirnov at 1e-6 each. Of heads with a named cause up to 5 % may have a wrong one, so
-that now and then a wrong cause is named for one head of a case; the seeds are fixed, and two such heads are allowed. The
-rates over many heads are those of studies/causes.
+False failures: levels by Kolmogorov–Smirnov at 1e-6 each. Of heads with a named cause up to 5 % may have a wrong one,
+so that now and then a wrong cause is named for one head of a case; the seeds are fixed, and two such heads are allowed.
+The rates over many heads are those of studies/causes.
 """
 
 import json

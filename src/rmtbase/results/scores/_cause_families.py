@@ -9,7 +9,8 @@ cause, is at most α, however the tests of one head depend on each other, and fo
 named cause, so that of the heads said to differ for an unresolved cause at most α are random.
 
 Elements are named as a cause only where the test of directions in the same factor has a p-value so large that a
-direction at twice the threshold would hardly have one. Elsewhere their rejection is a difference.
+direction at twice the threshold would hardly have one, and the test of directions in the other factor has p > 0.05: a
+head with directions in one factor seldom has none in the other. Elsewhere their rejection is a difference.
 
 Source: Y. Benjamini and M. Bogomolov, J. R. Stat. Soc. B 76, 297 (2014).
 """
@@ -70,23 +71,21 @@ def decide(
     for name in ENTRY_TESTS.keys() & set(tests):
         naming[:, tests.index(name)] = _may_name(name, p_value, gate).ravel()
     causes = _Family.of(p, naming)
-    with_cause = causes.rejects().any(axis=1)
-    unnamed, every = _Family.of(np.where(with_cause[:, None], np.nan, p), ~naming), _Family.of(p, ~naming)
+    with_cause = np.any(causes.q_value < LEVEL, axis=1, keepdims=True)
+    unnamed, every = _Family.of(np.where(with_cause, np.nan, p), ~naming), _Family.of(p, ~naming)
 
-    def combined(attribute: str) -> Float[np.ndarray, "layer head test"]:
-        of_causes, of_unnamed, of_every = (getattr(family, attribute) for family in (causes, unnamed, every))
-        differences = np.where(with_cause[:, None], of_every, of_unnamed)
-        return np.where(naming, of_causes, differences).reshape(*shape, -1)
-
-    q_value = combined("q_value")
-    at_floor = (p <= smallest * (1.0 + 1e-9)).reshape(q_value.shape)
+    q_value, yekutieli, of_all = (
+        np.where(naming, of_causes, np.where(with_cause, of_every, of_unnamed)).reshape(*shape, -1)
+        for of_causes, of_unnamed, of_every in zip(causes, unnamed, every, strict=True)
+    )
+    at_floor = np.less_equal(p, smallest * (1.0 + 1e-9)).reshape(q_value.shape)
     rejected = np.where(q_value < LEVEL, 1.0, np.where(at_floor, math.nan, 0.0))
     rejected = np.where(np.isnan(q_value), math.nan, rejected)
-    named = (rejected == 1.0) & naming.reshape(q_value.shape)
+    named = np.equal(rejected, 1.0) & naming.reshape(q_value.shape)
     if "signs" in tests:  # names a direction of W_QK only if nothing else is named
         product = tests.index("signs")
         named[..., product] &= named.sum(axis=-1) == 1
-    return Decisions(q_value, combined("yekutieli_q_value"), combined("holm_p_value"), rejected, named)
+    return Decisions(q_value, yekutieli, of_all, rejected, named)
 
 
 def draws_to_decide(
@@ -108,10 +107,11 @@ def _may_name(
     name: str, p_value: Mapping[str, Float[np.ndarray, "layer head"]], gate: Mapping[str, float]
 ) -> Bool[np.ndarray, "layer head"]:
     """Find where a test of elements can name a cause; NaN means that signs change nothing, so there is no direction."""
-    directions = p_value.get(ENTRY_TESTS[name])
-    if directions is None:
-        return np.zeros(p_value[name].shape, dtype=bool)
-    return np.isnan(directions) | (directions > gate[name])
+    may_name = np.full(p_value[name].shape, True)
+    for directions in ENTRY_TESTS.values():
+        least = gate[name] if directions == ENTRY_TESTS[name] else LEVEL
+        may_name &= ~(p_value[directions] <= least) if directions in p_value else False
+    return may_name
 
 
 class _Family(NamedTuple):
@@ -132,7 +132,7 @@ class _Family(NamedTuple):
         columns = belongs.any(axis=0)
         claims = np.where(belongs, p, np.where(np.isnan(p), math.nan, 1.0))
         claims[:, ~columns] = math.nan
-        within = np.stack([holm(row) for row in claims]) if len(claims) else claims
+        within = holm(claims, axis=1)
         least = np.array([row.min(initial=math.inf, where=~np.isnan(row)) for row in within])
         testable = np.isfinite(least)
         m = int(testable.sum())
@@ -146,6 +146,3 @@ class _Family(NamedTuple):
         q_value = np.where(belongs, np.minimum(levels, 1.0), math.nan)
         of_all = np.where(belongs, holm(claims), math.nan)
         return cls(q_value, np.minimum(1.0, (1.0 / np.arange(1, m + 1)).sum() * q_value), of_all)
-
-    def rejects(self) -> Bool[np.ndarray, "head test"]:
-        return self.q_value < LEVEL

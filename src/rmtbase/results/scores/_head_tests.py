@@ -43,7 +43,7 @@ _QK = CIRCUITS["qk"]
 _FIXED = 1e-9  # relative; the null fixes a statistic that varies by less
 _LEVEL, _POWER = 0.05, 0.95  # level of a single test, and the power that defines ``detectable``
 _ONE_SIDED = 1.645  # normal quantile of that power
-_GATE_MISSES = 0.003
+_GATE_MISSES = 0.005
 
 
 class Found(NamedTuple):
@@ -287,7 +287,7 @@ def _share(dims: tuple[int, ...]) -> float:
 def _direction_gate(d_head: int, d_model: int) -> float:
     """Return the smallest p-value, in steps of 0.05, above which a direction at twice the threshold seldom lies.
 
-    Seldom means with probability 0.003 by the law of λ_max, for normal elements. Under row gains e^(z/2) such a
+    Seldom means with probability 0.005 by the law of λ_max, for normal elements. Under row gains e^(z/2) such a
     direction has less power at small shapes: studies/causes has what is measured there.
     """
     if min(d_head, d_model) < 2:
