@@ -14,7 +14,6 @@ Rng = np.random.Generator
 
 QUERY, KEY, RELATION = "directions in W_Q", "directions in W_K", "W_Q and W_K are related"
 QUERY_ELEMENTS, KEY_ELEMENTS = "elements of W_Q", "elements of W_K"
-PRODUCT = "W_QK has a direction"
 ELEMENTS = frozenset({QUERY_ELEMENTS, KEY_ELEMENTS})
 
 

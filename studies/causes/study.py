@@ -24,9 +24,9 @@ from rmtbase.nulls import Analytic
 from rmtbase.results.scores._why import TESTS
 
 if __package__:
-    from studies.causes.planted import CAUSES, KEY, KEY_ELEMENTS, PRODUCT, QUERY, QUERY_ELEMENTS, RELATION, Cause
+    from studies.causes.planted import CAUSES, KEY, KEY_ELEMENTS, QUERY, QUERY_ELEMENTS, RELATION
 else:
-    from planted import CAUSES, KEY, KEY_ELEMENTS, PRODUCT, QUERY, QUERY_ELEMENTS, RELATION, Cause
+    from planted import CAUSES, KEY, KEY_ELEMENTS, QUERY, QUERY_ELEMENTS, RELATION
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
@@ -39,7 +39,6 @@ NAMED = (QUERY, KEY, RELATION, QUERY_ELEMENTS, KEY_ELEMENTS)
 CAUSE_OF = {
     "query_signs": QUERY,
     "key_signs": KEY,
-    "signs": PRODUCT,
     "axes": RELATION,
     "subspaces": RELATION,
     "query_entries": QUERY_ELEMENTS,
@@ -50,11 +49,6 @@ CAUSE_OF = {
 def named_causes(tests: Sequence[str], named: Sequence[bool]) -> set[str]:
     """Causes of one head, by the tests that name one."""
     return {CAUSE_OF[test] for test, names in zip(tests, named, strict=True) if names}
-
-
-def right_causes(cause: Cause) -> frozenset[str]:
-    """Causes that may be named; a direction of W_QK may be of W_Q, of W_K or of their relation, as its verdict says."""
-    return cause.right | {PRODUCT} if cause.right & {QUERY, KEY, RELATION} else cause.right
 
 
 def case(cause: str, d_model: int, d_head: int) -> dict[str, Any]:
@@ -69,11 +63,10 @@ def case(cause: str, d_model: int, d_head: int) -> dict[str, Any]:
     causes = [named_causes(tests, head) for head in by_head["named"]]
     rejects = (by_head["rejected"] == 1.0).any(axis=1)
     p_value = by_head["p_value"]
-    right = right_causes(CAUSES[cause])
     return {
         "named": {name: sum(name in one for one in causes) for name in NAMED},
-        "wrong": sum(bool(one - right) for one in causes),
-        "unresolved": sum(bool(differs and not one & set(NAMED)) for differs, one in zip(rejects, causes, strict=True)),
+        "wrong": sum(bool(one - CAUSES[cause].right) for one in causes),
+        "unresolved": sum(bool(differs and not one) for differs, one in zip(rejects, causes, strict=True)),
         "nothing": int((~rejects).sum()),
         "below_0.05": {name: int((p_value[:, k] <= 0.05).sum()) for k, name in enumerate(tests)},
         "testable": {name: int(np.isfinite(p_value[:, k]).sum()) for k, name in enumerate(tests)},

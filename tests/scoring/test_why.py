@@ -78,7 +78,8 @@ def test_a_direction_in_one_factor_is_no_matter_of_its_elements(thresholds):
     w_q, w_k = random_heads(43)
     found = verdicts(w_q + directions(1, thresholds), w_k)
     unresolved = ("W_Q differs, cause unresolved", "the head differs, cause unresolved", "no difference found")
-    assert others(found, "directions in W_Q", *unresolved) <= 2
+    of_product = "W_QK has a direction; whether of W_Q, of W_K or of their relation is unresolved"
+    assert others(found, "directions in W_Q", of_product, *unresolved, "cannot tell with so few draws") <= 2
     if thresholds == 3.0:
         assert others(found, "directions in W_Q") <= 2
 
@@ -112,7 +113,7 @@ def test_elements_of_another_law_are_neither_directions_nor_a_relation(name, cha
     group = group_of(*(change(w, seed) for seed, w in enumerate(random_heads(44), 5)))
     assert heads_with(group, "rejected", "query_entries", "key_entries") >= HEADS - 2
     assert heads_with(group, "named", "query_entries") + heads_with(group, "named", "key_entries") >= HEADS // 2
-    of_others = group["named"].sel(test=["query_signs", "key_signs", "signs", "axes", "subspaces"])
+    of_others = group["named"].sel(test=["query_signs", "key_signs", "axes", "subspaces"])
     assert of_others.any("test").sum() <= 2
 
 
@@ -196,7 +197,7 @@ def test_the_only_head_with_a_direction_is_given_as_many_draws_as_it_takes():
     group = group_of(w_q, w_k, "directions", draws=None)
     assert group["named"].sel(test="query_signs").values[0].tolist() == [head == 7 for head in range(HEADS)]
     floor = group["p_value_floor"].sel(test="query_signs").values[0]
-    assert floor[7] < 0.05 / (3 * HEADS) < floor[6] == 1 / 1000
+    assert floor[7] < 0.05 / (2 * HEADS) < floor[6] == 1 / 1000
 
 
 @pytest.mark.exhaustive
@@ -225,9 +226,9 @@ def test_axes_in_common_are_a_relation_and_equal_gains_are_one():
     turned = np.linalg.qr(rng.standard_normal((HEADS, D_HEAD, D_HEAD)))[0]
     parts = [np.linalg.svd(w, full_matrices=False) for w in (w_q, w_k)]
     aligned = [turned * values[:, None] @ right for _, values, right in parts]
-    assert all("W_Q and W_K are related along the head axes" in each for each in verdicts(*aligned))
+    assert heads_with(group_of(*aligned), "named", "axes") == HEADS
     both = gains(9)
-    assert all("W_Q and W_K are related along the head axes" in each for each in verdicts(w_q * both, w_k * both))
+    assert heads_with(group_of(w_q * both, w_k * both), "named", "axes") >= HEADS - 2
 
 
 @pytest.mark.exhaustive
@@ -250,7 +251,7 @@ def test_what_both_read_in_common_is_a_relation():
         ),
         (
             {"signs": 1, "query_signs": 0, "key_signs": 0},
-            ("signs",),
+            (),
             "W_QK has a direction; whether of W_Q, of W_K or of their relation is unresolved",
         ),
         ({"signs": 1, "axes": 1}, ("axes",), "W_Q and W_K are related along the head axes"),

@@ -27,8 +27,8 @@ from jaxtyping import Bool, Float
 from rmtbase.statistics import benjamini_hochberg, holm
 
 LEVEL = 0.05
-NAMING = ("query_signs", "key_signs", "signs", "axes", "subspaces", "query_entries", "key_entries")
-"""Tests that can name a cause."""
+NAMING = ("query_signs", "key_signs", "axes", "subspaces", "query_entries", "key_entries")
+"""Tests that can name a cause. A direction of W_QK may be one of W_Q, of W_K or of their relation, so it names none."""
 ENTRY_TESTS: Mapping[str, str] = {"query_entries": "query_signs", "key_entries": "key_signs"}
 """Tests of elements, and the test of directions in the same factor."""
 
@@ -82,9 +82,6 @@ def decide(
     rejected = np.where(q_value < LEVEL, 1.0, np.where(at_floor, math.nan, 0.0))
     rejected = np.where(np.isnan(q_value), math.nan, rejected)
     named = np.equal(rejected, 1.0) & naming.reshape(q_value.shape)
-    if "signs" in tests:  # names a direction of W_QK only if nothing else is named
-        product = tests.index("signs")
-        named[..., product] &= named.sum(axis=-1) == 1
     return Decisions(q_value, yekutieli, of_all, rejected, named)
 
 

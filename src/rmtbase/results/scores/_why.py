@@ -351,9 +351,9 @@ def verdict(rejected: Mapping[str, float], named: Collection[str], testable: Col
         parts.append(f"elements of {' and '.join(entries)} are not independent draws of the initial law")
     if parts:
         return "; ".join(parts)
-    if "signs" in named:
-        return "W_QK has a direction; whether of W_Q, of W_K or of their relation is unresolved"
     rejecting = {name for name, value in rejected.items() if value == 1.0}
+    if "signs" in rejecting:
+        return "W_QK has a direction; whether of W_Q, of W_K or of their relation is unresolved"
     either = [factor for name, factor in factors.items() if f"{name}_entries" in rejecting]
     unresolved = [factor for name, factor in factors.items() if name in rejecting and factor not in either]
     if either:
