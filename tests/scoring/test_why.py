@@ -136,13 +136,16 @@ def test_one_giant_weight_is_no_direction():
 
 
 def test_a_direction_under_unequal_rows_and_columns_is_found():
-    """A direction at three thresholds, of every head; the same gains without it make no direction."""
+    """A direction at three thresholds, of every head; the same gains without it make one in at most 5 % of 24 heads.
+
+    More than 4 of them: probability 0.006.
+    """
     rng = np.random.default_rng(58)
     rows, columns = gains(60), gains(61, of=(1, D_MODEL))
     w_q, w_k = (w * rows * columns for w in (random_heads(59)[0] + directions(62, 3.0), random_heads(63)[0]))
     group = group_of(w_q, w_k[rng.permutation(HEADS)], "directions")
     assert heads_with(group, "named", "query_signs") >= HEADS - 2
-    assert heads_with(group, "named", "key_signs") <= 1
+    assert heads_with(group, "named", "key_signs") <= 4
 
 
 def test_elements_are_no_cause_where_directions_were_not_asked():
@@ -194,10 +197,10 @@ def test_one_family_of_heads_and_tests_keeps_the_share_of_wrong_heads():
 def test_the_only_head_with_a_direction_is_given_as_many_draws_as_it_takes():
     w_q, w_k = random_heads(69)
     w_q[7] += directions(70, 3.0, 1)[0]
-    group = group_of(w_q, w_k, "directions", draws=None)
+    group = group_of(w_q, w_k, ["directions", "relation"], draws=None)
     assert group["named"].sel(test="query_signs").values[0].tolist() == [head == 7 for head in range(HEADS)]
     floor = group["p_value_floor"].sel(test="query_signs").values[0]
-    assert floor[7] < 0.05 / (2 * HEADS) < floor[6] == 1 / 1000
+    assert floor[7] < 0.05 / (4 * HEADS) < floor[6] == 1 / 1000
 
 
 @pytest.mark.exhaustive
