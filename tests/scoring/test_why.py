@@ -153,7 +153,9 @@ def test_elements_are_no_cause_where_directions_were_not_asked():
     tree = why(np.sign(w_q), w_k, "entries", draws=199)
     assert heads_with(tree["why"].to_dataset(), "rejected", "query_entries") >= HEADS - 2
     assert not tree["why"]["named"].any()
-    assert "W_Q differs, cannot tell whether by directions or by single weights" in tree["why"]["verdict"].values
+    assert (
+        "W_Q differs, cannot tell whether by directions or by the law of the elements" in tree["why"]["verdict"].values
+    )
     assert any("only where directions are tested" in note for note in json.loads(tree.attrs["notes"]))
 
 
@@ -250,7 +252,7 @@ def test_what_both_read_in_common_is_a_relation():
         (
             {"query": 1, "key": 1, "query_signs": 0, "query_entries": 1},
             (),
-            "W_Q differs, cannot tell whether by directions or by single weights; W_K differs, cause unresolved",
+            "W_Q differs, cannot tell whether by directions or by the law of the elements; W_K differs, cause unresolved",
         ),
         (
             {"signs": 1, "query_signs": 0, "key_signs": 0},

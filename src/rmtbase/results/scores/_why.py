@@ -248,7 +248,8 @@ class WhySummary:
         """Name the most frequent verdicts in one line, each with its number of heads."""
         first = [f"{words} ({len(names)})" for words, names in list(self.verdicts.items())[:_VERDICTS]]
         rest = sum(map(len, self.verdicts.values())) - sum(map(len, list(self.verdicts.values())[:_VERDICTS]))
-        return f"Cause, with the number of heads: {'; '.join(first)}{f'; others ({rest})' if rest else ''}."
+        line = f"Cause, with the number of heads: {'; '.join(first)}{f'; others ({rest})' if rest else ''}."
+        return f"{line} At most 5 % of the heads with a named cause have a wrong one." if self.n_named else line
 
     def control(self) -> str:
         """State which share of the named causes may be wrong."""
@@ -357,7 +358,7 @@ def verdict(rejected: Mapping[str, float], named: Collection[str], testable: Col
     either = [factor for name, factor in factors.items() if f"{name}_entries" in rejecting]
     unresolved = [factor for name, factor in factors.items() if name in rejecting and factor not in either]
     if either:
-        parts.append(f"{_differ(either)}, cannot tell whether by directions or by single weights")
+        parts.append(f"{_differ(either)}, cannot tell whether by directions or by the law of the elements")
     if unresolved:
         parts.append(f"{_differ(unresolved)}, cause unresolved")
     if parts or {"gaussian", "joint"} & rejecting:
