@@ -252,7 +252,8 @@ def test_what_both_read_in_common_is_a_relation():
         (
             {"query": 1, "key": 1, "query_signs": 0, "query_entries": 1},
             (),
-            "W_Q differs, cannot tell whether by directions or by the law of the elements; W_K differs, cause unresolved",
+            "W_Q differs, cannot tell whether by directions or by the law of the elements; "
+            "W_K differs, cause unresolved",
         ),
         (
             {"signs": 1, "query_signs": 0, "key_signs": 0},

@@ -249,15 +249,15 @@ class WhySummary:
         first = [f"{words} ({len(names)})" for words, names in list(self.verdicts.items())[:_VERDICTS]]
         rest = sum(map(len, self.verdicts.values())) - sum(map(len, list(self.verdicts.values())[:_VERDICTS]))
         line = f"Cause, with the number of heads: {'; '.join(first)}{f'; others ({rest})' if rest else ''}."
-        return f"{line} At most 5 % of the heads with a named cause have a wrong one." if self.n_named else line
+        control = " At most 5 % of the heads with a named cause are expected to have a wrong one."
+        return line + control if self.n_named else line
 
     def control(self) -> str:
         """State which share of the named causes may be wrong."""
         naming = any(name in NAMING for name in self.tests)
-        differing = "of the heads that differ for an unresolved cause, at most 5 % are random"
-        if not naming:
-            return f"Expected errors: {differing}."
-        return f"Expected errors: of the heads with a named cause, at most 5 % have a wrong one; {differing}."
+        differing = "of the heads that differ for an unresolved cause, at most 5 % are expected to be random"
+        wrong = "of the heads with a named cause, at most 5 % are expected to have a wrong one"
+        return f"Errors: {wrong}; {differing}." if naming else f"Errors: {differing}."
 
     def sentences(self) -> list[str]:
         """Report how many heads have each verdict, what each test found, and which effects it could miss."""
