@@ -7,7 +7,7 @@ Everything is seeded. ``--tables`` only writes the table of README.md from it.
 
 The p-values of a head do not depend on the other heads, so that the heads of each kind are tested once and models are
 put together from them: in each of many partitions of the heads every head is in one model at most. The standard error
-is that of the models of one partition.
+is the bootstrap's, over the heads of each kind.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ else:
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "mixture.json"
-DRAWS, SEED, PARTITIONS, GROUP = 999, 47, 20, 4
+DRAWS, SEED, PARTITIONS, GROUP = 999, 47, 30, 4
 SIZES = (32, 144)
-SHAPES = {(64, 12): (432, 144), (128, 16): (432, 72), (336, 28): (216, 72)}  # heads untouched, and of each other kind
+SHAPES = {(64, 12): (432, 144), (128, 16): (432, 72)}  # heads untouched, and of each other kind
 
 
 def gained_directions(rng: planted.Rng, q: planted.Array, k: planted.Array) -> planted.Heads:
@@ -136,31 +136,34 @@ def named_by_each_test(tests: Sequence[str], p_value: np.ndarray) -> tuple[np.nd
 
 
 def mixture(kinds: dict[str, Tested], shares: dict[str, float], n_heads: int, gate: float) -> dict[str, Any]:
-    """Put models together in several partitions of the heads, and average over models."""
+    """Average over models put together from partitions of the heads, with bootstrap standard errors."""
     rng = np.random.default_rng([SEED, n_heads])
-    counts = {kind: round(share * n_heads / GROUP) * GROUP for kind, share in shares.items()}
-    models = min(len(kinds[kind].p_value) // count for kind, count in counts.items())
-    rates = []
-    for _ in range(PARTITIONS):
-        orders = {kind: _order(rng, len(kinds[kind].p_value)) for kind in counts}
+    heads_of = {kind: round(share * n_heads / GROUP) * GROUP for kind, share in shares.items()}
+    models = min(len(kinds[kind].p_value) // count for kind, count in heads_of.items())
+
+    def mean_rates(again: bool) -> dict[str, float]:
+        orders = {kind: _order(rng, len(kinds[kind].p_value), again) for kind in heads_of}
+        rates = []
         for model in range(models):
             parts = []
-            for kind, count in counts.items():
-                heads = orders[kind][model * count : (model + 1) * count]
-                pool = kinds[kind]
+            for kind, count in heads_of.items():
+                heads, pool = orders[kind][model * count : (model + 1) * count], kinds[kind]
                 parts.append((kind, Tested(pool.tests, pool.p_value[heads], pool.floor[heads])))
             rates.append(model_of(parts, gate))
+        return {name: float(np.mean([rate[name] for rate in rates])) for name in rates[0]}
+
+    partitions, resampled = ([mean_rates(again) for _ in range(PARTITIONS)] for again in (False, True))
     result: dict[str, Any] = {"models": models}
-    for name in rates[0]:
-        values = np.array([rate[name] for rate in rates])
-        result[name] = values.mean()
-        result[f"{name}_standard_error"] = values.std(ddof=1) / np.sqrt(models)
+    for name in partitions[0]:
+        result[name] = np.mean([rates[name] for rates in partitions])
+        result[f"{name}_standard_error"] = np.std([rates[name] for rates in resampled], ddof=1)
     return result
 
 
-def _order(rng: planted.Rng, heads: int) -> np.ndarray:
-    """Permute the groups of heads, which share a key head where queries are grouped."""
-    groups = rng.permutation(heads // GROUP)
+def _order(rng: planted.Rng, heads: int, again: bool) -> np.ndarray:
+    """Order the groups of heads at random, or draw them with replacement; groups share a key head in some kinds."""
+    n_groups = heads // GROUP
+    groups = rng.integers(n_groups, size=n_groups) if again else rng.permutation(n_groups)
     return (groups[:, None] * GROUP + np.arange(GROUP)).ravel()
 
 
