@@ -169,7 +169,7 @@ def test_of_heads_with_a_named_cause_at_most_5_percent_are_wrong_in_a_mixture():
     w_q, w_k = random_heads(66, 48)
     w_q[:12] += directions(67, 2.5, 12)
     w_q[12:24], w_k[12:24] = rng.standard_t(3, (2, 12, D_HEAD, D_MODEL))
-    group = group_of(w_q, w_k, draws=None)
+    group = group_of(w_q, w_k)
     named = group["named"].values[0].astype(bool)
     right = np.zeros_like(named)
     for heads, tests in ((slice(12), ["query_signs"]), (slice(12, 24), ["query_entries", "key_entries"])):
