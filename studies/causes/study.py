@@ -12,6 +12,7 @@ import argparse
 import json
 import re
 import zlib
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,10 @@ import rmtbase
 from rmtbase.nulls import Analytic
 from rmtbase.results.scores._why import TESTS
 
-if __name__ == "__main__":
-    from planted import CAUSES, KEY, KEY_ELEMENTS, QUERY, QUERY_ELEMENTS, RELATION
-else:
+if __package__:
     from studies.causes.planted import CAUSES, KEY, KEY_ELEMENTS, QUERY, QUERY_ELEMENTS, RELATION
+else:
+    from planted import CAUSES, KEY, KEY_ELEMENTS, QUERY, QUERY_ELEMENTS, RELATION
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
@@ -35,13 +36,19 @@ HEADS, LAYERS, SEED = 200, 10, 31
 NAMED = (QUERY, KEY, RELATION, QUERY_ELEMENTS, KEY_ELEMENTS)
 
 
-def named(verdict: str) -> set[str]:
-    """Causes that a verdict names."""
-    found = {each for each in (RELATION,) if each in verdict}
-    for opening, each in (("directions in", (QUERY, KEY)), ("elements of", (QUERY_ELEMENTS, KEY_ELEMENTS))):
-        part = next((part for part in verdict.split("; ") if part.startswith(opening)), "")
-        found |= {name for name in each if name[-3:] in part}
-    return found
+CAUSE_OF = {
+    "query_signs": QUERY,
+    "key_signs": KEY,
+    "axes": RELATION,
+    "subspaces": RELATION,
+    "query_entries": QUERY_ELEMENTS,
+    "key_entries": KEY_ELEMENTS,
+}
+
+
+def named_causes(tests: Sequence[str], named: Sequence[bool]) -> set[str]:
+    """Causes of one head, by the tests that name one."""
+    return {CAUSE_OF[test] for test, names in zip(tests, named, strict=True) if names}
 
 
 def case(cause: str, d_model: int, d_head: int) -> dict[str, Any]:
@@ -51,15 +58,16 @@ def case(cause: str, d_model: int, d_head: int) -> dict[str, Any]:
     w_q, w_k = (w.reshape(LAYERS, -1, *w.shape[1:]) for w in (w_q, w_k))
     tree = rmtbase.score_heads(w_q, w_k, Analytic(draws=SHAPES[d_model, d_head]), why="all")
     why = tree["why"].to_dataset()
-    verdicts = [str(words) for words in why["verdict"].values.ravel()]
-    sets = [named(words) for words in verdicts]
-    p_value = why["p_value"].values.reshape(-1, why.sizes["test"])
     tests = why["test"].values.tolist()
+    by_head = {name: why[name].values.reshape(HEADS, len(tests)) for name in ("p_value", "rejected", "named")}
+    causes = [named_causes(tests, head) for head in by_head["named"]]
+    rejects = (by_head["rejected"] == 1.0).any(axis=1)
+    p_value = by_head["p_value"]
     return {
-        "named": {name: sum(name in one for one in sets) for name in NAMED},
-        "wrong": sum(bool(one - CAUSES[cause].right) for one in sets),
-        "unresolved": sum("unresolved" in words and not one for words, one in zip(verdicts, sets, strict=True)),
-        "nothing": sum(words.startswith("no difference") for words in verdicts),
+        "named": {name: sum(name in one for one in causes) for name in NAMED},
+        "wrong": sum(bool(one - CAUSES[cause].right) for one in causes),
+        "unresolved": sum(bool(differs and not one) for differs, one in zip(rejects, causes, strict=True)),
+        "nothing": int((~rejects).sum()),
         "below_0.05": {name: int((p_value[:, k] <= 0.05).sum()) for k, name in enumerate(tests)},
         "testable": {name: int(np.isfinite(p_value[:, k]).sum()) for k, name in enumerate(tests)},
     }
@@ -113,13 +121,16 @@ def sizes(results: dict[str, Any]) -> str:
 
 
 def write_tables(results: dict[str, Any]) -> None:
-    """Write each table between its marks, where a page has them."""
+    write_table("confusion", confusion(results))
+    write_table("sizes", sizes(results))
+
+
+def write_table(name: str, table: str) -> None:
+    """Write a table between its marks, where a page has them."""
+    marks = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.S)
     for page in PAGES:
-        text = page.read_text()
-        for name, table in (("confusion", confusion(results)), ("sizes", sizes(results))):
-            marks = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.S)
-            text = marks.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
-        page.write_text(text)
+        text = page.read_text(encoding="utf-8")
+        page.write_text(marks.sub(lambda match: f"{match[1]}{table}\n{match[2]}", text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Causes of a head's difference: each test has its level on random heads, and no planted cause is taken for another.
 
-False failures: levels by Kolmogorov–Smirnov at 1e-6 each. Every test has a false discovery rate of 5 %, so that now and
-then a wrong cause is named for one head of a case; the seeds are fixed, and two such heads are allowed. The rates over
-many heads are those of studies/causes.
+False failures: levels by Kolmogorov–Smirnov at 1e-6 each. Of heads with a named cause up to 5 % may have a wrong one,
+so that now and then a wrong cause is named for one head of a case; the seeds are fixed, and two such heads are allowed.
+The rates over many heads are those of studies/causes.
 """
 
 import json
@@ -18,6 +18,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.nulls import Analytic, find_null
 from rmtbase.progress import SILENT
+from rmtbase.results.scores._cause_families import NAMING, decide
 from rmtbase.results.scores._why import QUESTIONS, TESTS, summarize_why, verdict
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))
@@ -77,7 +78,8 @@ def test_a_direction_in_one_factor_is_no_matter_of_its_elements(thresholds):
     w_q, w_k = random_heads(43)
     found = verdicts(w_q + directions(1, thresholds), w_k)
     unresolved = ("W_Q differs, cause unresolved", "the head differs, cause unresolved", "no difference found")
-    assert others(found, "directions in W_Q", *unresolved) <= 2
+    of_product = "W_QK has a direction; whether of W_Q, of W_K or of their relation is unresolved"
+    assert others(found, "directions in W_Q", of_product, *unresolved, "cannot tell with so few draws") <= 2
     if thresholds == 3.0:
         assert others(found, "directions in W_Q") <= 2
 
@@ -96,27 +98,128 @@ CHANGES = [
 ]
 
 
+def group_of(w_q, w_k, questions="all", **options):
+    return why(w_q, w_k, questions, **options)["why"].to_dataset()
+
+
+def heads_with(group, variable, *tests):
+    """Number of heads for which the variable is 1 for all of the tests."""
+    return int((group[variable].sel(test=list(tests)) == 1).all("test").sum())
+
+
 @pytest.mark.parametrize(("name", "change"), mostly_exhaustive(CHANGES, always={"heavy tails"}))
 def test_elements_of_another_law_are_neither_directions_nor_a_relation(name, change):
-    found = verdicts(*(change(w, seed) for seed, w in enumerate(random_heads(44), 5)))
-    elements = "elements of W_Q and W_K are not independent draws of the initial law"
-    assert sum(each == elements for each in found) >= HEADS - 2
-    assert sum("directions" in each or "related" in each for each in found) <= 2
+    """At this small shape a direction could be missed in many factors, which then differ without a named cause."""
+    group = group_of(*(change(w, seed) for seed, w in enumerate(random_heads(44), 5)))
+    assert heads_with(group, "rejected", "query_entries", "key_entries") >= HEADS - 2
+    assert heads_with(group, "named", "query_entries") + heads_with(group, "named", "key_entries") >= HEADS // 2
+    of_others = group["named"].sel(test=["query_signs", "key_signs", "axes", "subspaces"])
+    assert of_others.any("test").sum() <= 2
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("change", [dict(CHANGES)["heavy tails"], dict(CHANGES)["uniform"]])
+def test_elements_are_named_where_a_direction_would_be_found(change):
+    """At (128, 16) a factor without a direction is not named with probability 0.1; fewer than 36 of 48: 1e-3."""
+    heads = np.random.default_rng(57).standard_normal((2, HEADS, 16, 128))
+    group = group_of(*(change(w, seed) for seed, w in enumerate(heads, 5)))
+    assert heads_with(group, "named", "query_entries") + heads_with(group, "named", "key_entries") >= 36
 
 
 @pytest.mark.exhaustive
 def test_one_giant_weight_is_no_direction():
     w_q, w_k = random_heads(45)
     w_q[:, 3, 5] = 30.0
-    assert others(verdicts(w_q, w_k), "elements of W_Q are not independent draws of the initial law") <= 2
+    group = group_of(w_q, w_k)
+    assert heads_with(group, "rejected", "query_entries") >= HEADS - 2
+    assert group["named"].drop_sel(test="query_entries").any("test").sum() <= 2
+
+
+def test_a_direction_under_unequal_rows_and_columns_is_found():
+    """A direction at three thresholds, of every head; the same gains without it make one in at most 5 % of 24 heads.
+
+    More than 4 of them: probability 0.006.
+    """
+    rng = np.random.default_rng(58)
+    rows, columns = gains(60), gains(61, of=(1, D_MODEL))
+    w_q, w_k = (w * rows * columns for w in (random_heads(59)[0] + directions(62, 3.0), random_heads(63)[0]))
+    group = group_of(w_q, w_k[rng.permutation(HEADS)], "directions")
+    assert heads_with(group, "named", "query_signs") >= HEADS - 2
+    assert heads_with(group, "named", "key_signs") <= 4
+
+
+def test_elements_are_no_cause_where_directions_were_not_asked():
+    w_q, w_k = random_heads(64)
+    tree = why(np.sign(w_q), w_k, "entries", draws=199)
+    assert heads_with(tree["why"].to_dataset(), "rejected", "query_entries") >= HEADS - 2
+    assert not tree["why"]["named"].any()
+    assert (
+        "W_Q differs, cannot tell whether by directions or by the law of the elements" in tree["why"]["verdict"].values
+    )
+    assert any("only where directions are tested" in note for note in json.loads(tree.attrs["notes"]))
+
+
+def test_of_heads_with_a_named_cause_at_most_5_percent_are_wrong_in_a_mixture():
+    """Half of 48 heads untouched, a quarter with directions, a quarter with heavy tails.
+
+    A wrong cause in more than 3 of the heads with a named one, of which 5 % may be wrong: probability 0.02 at most, by
+    the binomial law; the seed is fixed.
+    """
+    rng = np.random.default_rng(65)
+    w_q, w_k = random_heads(66, 48)
+    w_q[:12] += directions(67, 2.5, 12)
+    w_q[12:24], w_k[12:24] = rng.standard_t(3, (2, 12, D_HEAD, D_MODEL))
+    group = group_of(w_q, w_k)
+    named = group["named"].values[0].astype(bool)
+    right = np.zeros_like(named)
+    for heads, tests in ((slice(12), ["query_signs"]), (slice(12, 24), ["query_entries", "key_entries"])):
+        right[heads, [group["test"].values.tolist().index(test) for test in tests]] = True
+    assert (named & ~right).any(axis=1).sum() <= 3
+    assert (named & right).any(axis=1)[:12].sum() >= 10
+    assert not named[:, ~np.isin(group["test"].values, NAMING)].any()
+
+
+def test_one_family_of_heads_and_tests_keeps_the_share_of_wrong_heads():
+    """Mean over 150 models of 64 heads with p-values as planted, half of them without a cause; 5 standard errors."""
+    rng, tests = np.random.default_rng(68), list(NAMING)
+    shares = []
+    for _ in range(150):
+        p = rng.random((64, len(tests)))
+        p[:16, tests.index("query_signs")] = 1e-6
+        p[16:32, [tests.index("query_entries"), tests.index("key_entries")]] = 1e-6
+        by_test = {name: p[None, :, k] for k, name in enumerate(tests)}
+        floor = {name: np.zeros((1, 64)) for name in tests}
+        named = decide(by_test, floor, {"query_entries": 0.0, "key_entries": 0.0}).named[0]
+        right = p == 1e-6
+        shares.append((named & ~right).any(axis=1).sum() / named.any(axis=1).sum())
+    assert np.mean(shares) <= 0.05 + 5 * np.std(shares) / np.sqrt(len(shares))
+    assert np.mean(shares) >= 0.02  # not by refusing to name
+
+
+def test_the_only_head_with_a_direction_is_given_as_many_draws_as_it_takes():
+    w_q, w_k = random_heads(69)
+    w_q[7] += directions(70, 3.0, 1)[0]
+    group = group_of(w_q, w_k, ["directions", "relation"], draws=None)
+    assert group["named"].sel(test="query_signs").values[0].tolist() == [head == 7 for head in range(HEADS)]
+    floor = group["p_value_floor"].sel(test="query_signs").values[0]
+    assert floor[7] < 0.05 / (4 * HEADS) < floor[6] == 1 / 1000
+
+
+@pytest.mark.exhaustive
+def test_p_values_keep_their_level_where_draws_go_on(monkeypatch):
+    """p ≤ 0.02 of 300 tests, expected at most 6: more than 18 with probability 3e-5."""
+    monkeypatch.setattr("rmtbase.results.scores._head_tests.DRAWS_OF_A_HEAD", 19)
+    group = group_of(*random_heads(71, 150), "directions", draws=None)
+    p_value = group["p_value"].sel(test=["query_signs", "key_signs"])
+    assert (group["p_value_floor"] < 0.05).any()
+    assert (p_value <= 0.02).sum() <= 18
 
 
 @pytest.mark.exhaustive
 def test_orthogonal_rows_are_neither_directions_nor_a_relation():
     w_q, w_k = (np.swapaxes(np.linalg.qr(np.swapaxes(w, -1, -2))[0], -1, -2) for w in random_heads(46))
-    elements = "elements of W_Q and W_K are not independent draws of the initial law"
     tree = why(w_q, w_k)
-    assert others(tree["why"]["verdict"].values.ravel(), elements) <= 2
+    assert heads_with(tree["why"].to_dataset(), "named", "query_entries", "key_entries") >= HEADS - 2
     assert np.isnan(tree["why"]["p_value"].sel(test="axes")).all()  # permutations change nothing: not testable
     assert summarize_why(tree).testable["axes"] == 0
 
@@ -128,9 +231,9 @@ def test_axes_in_common_are_a_relation_and_equal_gains_are_one():
     turned = np.linalg.qr(rng.standard_normal((HEADS, D_HEAD, D_HEAD)))[0]
     parts = [np.linalg.svd(w, full_matrices=False) for w in (w_q, w_k)]
     aligned = [turned * values[:, None] @ right for _, values, right in parts]
-    assert all("W_Q and W_K are related along the head axes" in each for each in verdicts(*aligned))
+    assert heads_with(group_of(*aligned), "named", "axes") == HEADS
     both = gains(9)
-    assert all("W_Q and W_K are related along the head axes" in each for each in verdicts(w_q * both, w_k * both))
+    assert heads_with(group_of(w_q * both, w_k * both), "named", "axes") >= HEADS - 2
 
 
 @pytest.mark.exhaustive
@@ -140,23 +243,34 @@ def test_what_both_read_in_common_is_a_relation():
 
 
 @pytest.mark.parametrize(
-    ("rejected", "words"),
+    ("rejected", "named", "words"),
     [
-        ({"gaussian": 0, "query": 0, "query_signs": 0}, "no difference found"),
-        ({"gaussian": 0, "query": 0, "axes": np.nan}, "no difference found, not all tests can tell"),
-        ({"gaussian": 1, "query": 1, "query_signs": 0, "query_entries": 0}, "W_Q differs, cause unresolved"),
-        ({"gaussian": 1, "query": 0}, "the head differs, cause unresolved"),
-        ({"query": 1, "query_signs": 1, "query_entries": 1}, "directions in W_Q"),
+        ({"gaussian": 0, "query": 0, "query_signs": 0}, (), "no difference found"),
+        ({"gaussian": 1, "query": 1, "query_signs": 0, "query_entries": 0}, (), "W_Q differs, cause unresolved"),
+        ({"gaussian": 1, "query": 0}, (), "the head differs, cause unresolved"),
+        ({"query": 1, "query_signs": 1, "query_entries": 1}, ("query_signs",), "directions in W_Q"),
+        (
+            {"query": 1, "key": 1, "query_signs": 0, "query_entries": 1},
+            (),
+            "W_Q differs, cannot tell whether by directions or by the law of the elements; "
+            "W_K differs, cause unresolved",
+        ),
         (
             {"signs": 1, "query_signs": 0, "key_signs": 0},
+            (),
             "W_QK has a direction; whether of W_Q, of W_K or of their relation is unresolved",
         ),
-        ({"signs": 1, "axes": 1}, "W_Q and W_K are related along the head axes"),
-        ({"gaussian": np.nan}, "not testable"),
+        ({"signs": 1, "axes": 1}, ("axes",), "W_Q and W_K are related along the head axes"),
+        ({"gaussian": 0, "axes": np.nan}, (), "cannot tell with so few draws"),
     ],
 )
-def test_verdicts(rejected, words):
-    assert verdict({name: float(each) for name, each in rejected.items()}) == words
+def test_verdicts(rejected, named, words):
+    assert verdict({name: float(value) for name, value in rejected.items()}, named, rejected) == words
+
+
+def test_verdicts_without_a_test_that_is_possible():
+    assert verdict({"gaussian": np.nan}, (), ()) == "not testable"
+    assert verdict({"query": 0.0, "axes": np.nan}, (), ("query",)) == "no difference found, not all tests can tell"
 
 
 @pytest.mark.exhaustive
@@ -208,7 +322,7 @@ def test_a_factor_that_signs_leave_as_it_is_is_not_testable_and_the_others_are()
 def test_two_axes_have_too_few_permutations_to_tell():
     rng = np.random.default_rng(52)
     tree = why(*rng.standard_normal((2, 3, 2, 16)), "relation", "gaussian", draws=99)
-    assert tree["why"]["p_value_floor"].sel(test="axes").item() == 0.25
+    assert tree["why"]["p_value_floor"].sel(test="axes").values.min() == 0.25
 
 
 def test_grouped_queries_share_the_tests_of_their_key_head():

@@ -160,6 +160,12 @@ def test_holms_p_values_are_those_of_his_steps():
         np.testing.assert_array_equal(holm(p) <= level, np.isin(p, ordered[:called]))
 
 
+def test_holms_p_values_of_rows_are_those_of_each_row():
+    p = np.random.default_rng(9).random((5, 6))
+    p[1, 2:] = np.nan
+    np.testing.assert_array_equal(holm(p, axis=1), [holm(row) for row in p])
+
+
 @ADJUSTMENTS
 def test_nan_marks_a_test_that_was_not_made(adjusted):
     p = np.array([[0.01, np.nan, 0.2], [np.nan, 0.03, 0.04]])

@@ -30,9 +30,22 @@ from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS
 from rmtbase.montecarlo._keys import case_key, draw_keys
 
-FLIPPED = ("query_top", "key_top", "product_top", "mean_squared_cosine", "cosine_top")
-"""Statistics under random signs: logarithm of the largest share of Σλ for W_Q, W_K and W_QK; mean cos² of the principal
-angles between the row spaces of W_Q and W_K; and logarithm of the largest share of Σcos²."""
+FLIPPED = (
+    *(
+        f"{factor}_{statistic}"
+        for factor in ("query", "key")
+        for statistic in ("top", "row_scaled_top", "balanced_top")
+    ),
+    "product_top",
+    "mean_squared_cosine",
+    "cosine_top",
+)
+"""Statistics under random signs: logarithm of the largest share of Σλ for W_Q and W_K, each as it is, with rows scaled
+to one norm, and balanced; and for W_QK; mean cos² of the principal angles between the row spaces of W_Q and W_K; and
+logarithm of the largest share of Σcos².
+
+A balanced matrix has rows of one mean square and columns of one mean square. Signs change no square, so that a head and
+its draws have the same scales, and the rank is exact. Without the scales, unequal rows or columns hide a direction."""
 
 PERMUTED = ("norm", "participation", "product_top", "norm_correlation")
 """Statistics under signed permutations of the head axes: ln ‖W_QK‖_F², ln Σλ²/(Σλ)², the logarithm of the largest share
@@ -43,6 +56,7 @@ ENTRIES = ("kurtosis", "largest_element", "row_norms", "column_norms", "particip
 norms of rows, and of columns, without the first singular component; and ln Σλ²/(Σλ)²."""
 
 _SQUARINGS = 5
+_BALANCINGS = 10
 _RIDGE = 1e-13  # of the mean eigenvalue: a flipped matrix may have rows of zeros
 _CHUNK = 250  # draws of one call
 
@@ -59,7 +73,8 @@ def flip_statistics(
     W_Q unchanged and W_K with random signs; NaN if d_query ≠ d_key, when there is no common space.
     """
     keys = [case_key(seed, f"{role} {sign_flipped_matrix(w).name}") for role, w in (("query", w_q), ("key", w_k))]
-    return _of_draws(_flips, (np.asarray(w_q, dtype=np.float64), np.asarray(w_k, dtype=np.float64)), keys, draws)
+    factors = [np.asarray(w, dtype=np.float64) for w in (w_q, w_k)]
+    return _of_draws(_flips, (*factors, *map(_balancing_scales, factors)), keys, draws)
 
 
 def permutation_statistics(
@@ -118,13 +133,19 @@ def _jitted(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 @_jitted
-def _flips(w_q: Array, w_k: Array, keys: tuple[Key[Array, ""], ...] | None) -> Float[Array, " statistic"]:
+def _flips(
+    w_q: Array, w_k: Array, scales_q: Array, scales_k: Array, keys: tuple[Key[Array, ""], ...] | None
+) -> Float[Array, " statistic"]:
     own = w_q
     if keys is not None:
         # The barrier keeps XLA from drawing the signs again wherever they are used.
         w_q, w_k = jax.lax.optimization_barrier((flipped(keys[0], w_q), flipped(keys[1], w_k)))
     gram_q, gram_k = w_q @ w_q.T, w_k @ w_k.T
-    tops = [_log_top(gram_q), _log_top(gram_k), _log_top(gram_q @ gram_k)]
+    tops = []
+    for w, gram, scales in ((w_q, gram_q, scales_q), (w_k, gram_k, scales_k)):
+        balanced = w * scales
+        tops += [_log_top(gram), _log_top(_row_scaled(gram)), _log_top(balanced @ balanced.T)]
+    tops.append(_log_top(gram_q @ gram_k))
     if own.shape[1] != w_k.shape[1]:
         return jnp.stack([*tops, jnp.nan, jnp.nan])
     # cos² are the eigenvalues of C G_K⁻¹ Cᵀ, C = L_Q⁻¹ W_Q W_Kᵀ.
@@ -190,6 +211,31 @@ def _log_top(gram: Float[Array, "h h"]) -> Float[Array, ""]:
     for _ in range(_SQUARINGS):
         power = power @ power
     return jnp.log(jnp.trace(power)) / 2**_SQUARINGS
+
+
+def _row_scaled(gram: Float[Array, "h h"]) -> Float[Array, "h h"]:
+    """Return the Gram matrix of the same rows scaled to norm 1; rows of zeros stay."""
+    norms = jnp.sqrt(jnp.diagonal(gram))
+    inverse = jnp.where(norms > 0.0, 1.0 / jnp.where(norms > 0.0, norms, 1.0), 0.0)
+    return gram * inverse[:, None] * inverse
+
+
+def _balancing_scales(w: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "m n"]:
+    """Return r_i c_j such that the squares of r_i c_j w_ij have about one mean in all rows and in all columns.
+
+    Rows and columns are scaled in turn (Sinkhorn and Knopp, Pacific J. Math. 21, 343 (1967)), a fixed number of times:
+    squares with many zeros may have no such scales, and any function of the squares serves the test.
+    """
+    squares = w * w
+    rows, columns = np.ones((w.shape[0], 1)), np.ones((1, w.shape[1]))
+    for _ in range(_BALANCINGS):
+        rows = _inverse_where_positive((squares * columns).mean(axis=1, keepdims=True))
+        columns = _inverse_where_positive((squares * rows).mean(axis=0, keepdims=True))
+    return np.sqrt(rows * columns)
+
+
+def _inverse_where_positive(means: np.ndarray) -> np.ndarray:
+    return np.divide(1.0, means, out=np.zeros_like(means), where=means > 0.0)
 
 
 def _cholesky(gram: Float[Array, "h h"]) -> Float[Array, "h h"]:

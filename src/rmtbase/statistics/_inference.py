@@ -143,16 +143,16 @@ def benjamini_yekutieli(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
     )
 
 
-def holm(p_values: ArrayLike) -> Float[np.ndarray, "..."]:
+def holm(p_values: ArrayLike, axis: int | None = None) -> Float[np.ndarray, "..."]:
     """Holm's adjusted p-values: the smallest family-wise error rate at which a test is called, for any dependence.
 
-    For the k-th smallest of n p-values it is max over j ≤ k of p_(j) (n + 1 - j), and at most 1. NaN and errors as in
-    :func:`benjamini_hochberg`.
+    For the k-th smallest of n p-values it is max over j ≤ k of p_(j) (n + 1 - j), and at most 1. NaN, ``axis`` and
+    errors as in :func:`benjamini_hochberg`.
 
     Source: S. Holm, Scand. J. Stat. 6, 65 (1979).
     """
     return _adjusted(
-        p_values, lambda p, n: np.minimum(1.0, np.maximum.accumulate(p * (n - np.arange(p.shape[-1])), axis=-1))
+        p_values, lambda p, n: np.minimum(1.0, np.maximum.accumulate(p * (n - np.arange(p.shape[-1])), axis=-1)), axis
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -28,17 +28,22 @@ from rmtbase.linalg import (
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import ANGLE_STATISTICS, HeadParts, JointNull, angle_statistics
 from rmtbase.progress import Progress
+from rmtbase.results.scores._cause_families import draws_to_decide
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 from rmtbase.tables import CIRCUITS
 
 DRAWS_OF_A_HEAD = 999
 """Default number of resampled heads for each head, and of simulated matrices of its shape."""
 
+MOST_DRAWS_OF_A_HEAD = 100_000
+"""Most resampled heads of a head whose cause fewer draws cannot name."""
+
 _DRAWS = 10_000
 _QK = CIRCUITS["qk"]
 _FIXED = 1e-9  # relative; the null fixes a statistic that varies by less
 _LEVEL, _POWER = 0.05, 0.95  # level of a single test, and the power that defines ``detectable``
 _ONE_SIDED = 1.645  # normal quantile of that power
+_GATE_MISSES = 0.005
 
 
 class Found(NamedTuple):
@@ -46,12 +51,12 @@ class Found(NamedTuple):
 
     Attributes:
         p_value: p-values (layer, head); NaN if a head is not testable.
-        floor: smallest possible p-value.
+        floor: smallest possible p-value (layer, head).
         detectable: smallest effect that a single test at level 0.05 finds with probability 0.95; NaN if unknown.
     """
 
     p_value: Float[np.ndarray, "layer head"]
-    floor: float
+    floor: Float[np.ndarray, "layer head"]
     detectable: Float[np.ndarray, "..."] = np.array(math.nan)
 
 
@@ -82,7 +87,7 @@ def of_spectra(
     heads = HeadParts(*map(np.stack, zip(*parts, strict=True)))
     draws = draws or _DRAWS
     p_values = _joint_null(_JointDraws(d_query, d_head, draws, seed, progress)).p_values(heads)
-    return {name: Found(p_values[name], 1.0 / (draws + 1)) for name in tests}
+    return {name: Found(p_values[name], np.full(p_values[name].shape, 1.0 / (draws + 1))) for name in tests}
 
 
 def of_resampled_heads(
@@ -90,39 +95,85 @@ def of_resampled_heads(
 ) -> dict[str, Found]:
     """Test the elements, directions and relation of every head.
 
+    Without a number of draws, 999 are made of each head, and more of a head whose tests have their smallest possible
+    p-value, as long as a smaller one could name a cause. A test goes on only while no draw is as extreme as the head,
+    so that p = (b + 1)/(n + 1) keeps its level at the n at which it stops.
+
     Raises:
         ParameterError: the factors are themselves products of stored matrices.
     """
-    from rmtbase.montecarlo import in_order
-
     for site in sites_of(model, _QK):
         shape = null_shape(model, site, _QK)
         if not isinstance(shape, tuple) or len(shape) != len(_QK.factors) + 1:
             raise ParameterError("heads", "W_Q and W_K that are products", "matrices that are stored as they are")
-    sites, draws = _sites(model), draws or DRAWS_OF_A_HEAD
+    sites, number = _sites(model), draws or DRAWS_OF_A_HEAD
     size = len(sites), max(site.n_heads for site in sites)
     p_value = {name: np.full(size, np.nan) for name in tests}
     detectable = {name: np.full(size, np.nan) for name in tests}
-    advance = progress.bar("resampling heads", sum(site.n_heads for site in sites))
-    floors = {name: max(1.0 / (draws + 1), _least_p_value(name, max(s.d_head for s in sites))) for name in tests}
+    least = {name: _least_p_value(name, max(s.d_head for s in sites)) for name in tests}
+    floor = {name: np.full(size, max(1.0 / (number + 1), least[name])) for name in tests}
+    wanted = {(layer, head): tuple(tests) for layer, site in enumerate(sites) for head in range(site.n_heads)}
+    label = "resampling heads"
+    while wanted:
+        for place, results in _resampled(model, wanted, entries, number, seed, progress.bar(label, len(wanted))):
+            for name, (p, smallest) in results.items():
+                p_value[name][place] = p
+                floor[name][place] = max(1.0 / (number + 1), least[name])
+                if label == "resampling heads":
+                    detectable[name][place] = smallest
+        if draws is not None or number >= MOST_DRAWS_OF_A_HEAD:
+            break
+        undecided, enough = draws_to_decide(p_value, floor, direction_gates(model))
+        wanted = {}
+        for layer, head in np.argwhere(undecided.any(axis=-1)):
+            wanted[int(layer), int(head)] = tuple(
+                name for name, unsure in zip(tests, undecided[layer, head], strict=True) if unsure and not least[name]
+            )
+        wanted = {place: names for place, names in wanted.items() if names}
+        number, label = min(MOST_DRAWS_OF_A_HEAD, max(2 * number, enough)), "resampling further"
+    return {name: Found(p_value[name], floor[name], detectable[name]) for name in tests}
+
+
+def _resampled(
+    model: WeightMatrices,
+    wanted: Mapping[tuple[int, int], tuple[str, ...]],
+    entries: str,
+    draws: int,
+    seed: int,
+    advance: Callable[[int], None],
+) -> Iterator[tuple[tuple[int, int], dict[str, tuple[float, float]]]]:
+    """Yield the results of the wanted tests of each (layer, head)."""
+    from rmtbase.montecarlo import in_order
+
     with single_threaded_blas():
         for layer, site in enumerate(sites_of(model, _QK)):
+            places = [place for place in wanted if place[0] == layer]
+            if not places:
+                continue
             w_q, w_k = _factors(model, site)
             group = len(w_q) // len(w_k)
 
-            def of_head(head: int, w_q=w_q, w_k=w_k, group=group) -> dict[str, tuple[float, float]]:  # type: ignore[no-untyped-def]
-                return _of_head(w_q[head], w_k[head // group], tests, entries, draws, seed)
+            def of_place(k: int, w_q=w_q, w_k=w_k, group=group, places=places) -> dict[str, tuple[float, float]]:  # type: ignore[no-untyped-def]
+                head = places[k][1]
+                return _of_head(w_q[head], w_k[head // group], wanted[places[k]], entries, draws, seed)
 
             for name, w in (("query_entries", w_q), ("key_entries", w_k)):
-                if name in tests:
+                if any(name in wanted[place] for place in places):
                     _entry_null(*w.shape[1:], entries, draws, seed)  # cached before several threads need it
             cores = available_cores()
-            with closing(in_order(of_head, range(len(w_q)), cores, 2 * cores, "rmtbase-why")) as heads:
-                for head, each in enumerate(heads):
-                    for name, (p, smallest) in each.result().items():
-                        p_value[name][layer, head], detectable[name][layer, head] = p, smallest
+            with closing(in_order(of_place, range(len(places)), cores, 2 * cores, "rmtbase-why")) as heads:
+                for place, results in zip(places, heads, strict=True):
+                    yield place, results.result()
                     advance(1)
-    return {name: Found(p_value[name], floors[name], detectable[name]) for name in tests}
+
+
+def direction_gates(model: WeightMatrices) -> dict[str, float]:
+    """Give, for each test of elements, the p-value of the factor's directions that it must exceed to name a cause."""
+    sites = _sites(model)
+    return {
+        "query_entries": max(_direction_gate(site.d_head, site.d_query) for site in sites),
+        "key_entries": max(_direction_gate(site.d_head, site.d_key) for site in sites),
+    }
 
 
 def _of_head(
@@ -148,15 +199,15 @@ def _of_head(
     if {"query_signs", "key_signs", "signs", "subspaces"} & set(tests):
         flips = flip_statistics(w_q, w_k, draws, seed)
         columns = {
-            "query_signs": ([0], _share((h, d))),
-            "key_signs": ([1], _share((h, e))),
-            "signs": ([2], _share((d, h, e))),
-            "subspaces": ([3, 4] if 2 * h <= d else [3], None),
+            "query_signs": ([0, 1, 2], _share((h, d))),
+            "key_signs": ([3, 4, 5], _share((h, e))),
+            "signs": ([6], _share((d, h, e))),
+            "subspaces": ([7, 8] if 2 * h <= d else [7], None),
         }
         for name in columns.keys() & set(tests):
             places, share = columns[name]
             p, critical = _rank(flips[:, places], np.ones(len(places)))
-            spread = flips[1:, 3].std()
+            spread = flips[1:, 7].std()
             found[name] = p, share if share is not None else (critical + _ONE_SIDED) * spread
     if "axes" in tests:
         values = permutation_statistics(w_q, w_k, draws, seed)
@@ -230,6 +281,22 @@ def _share(dims: tuple[int, ...]) -> float:
         return math.nan
     strength = float(brentq(beyond, low, high, xtol=1e-6 * high))  # type: ignore[arg-type]
     return strength**2 / (total + strength**2)
+
+
+@lru_cache(maxsize=64)
+def _direction_gate(d_head: int, d_model: int) -> float:
+    """Return the smallest p-value, in steps of 0.05, above which a direction at twice the threshold seldom lies.
+
+    Seldom means with probability 0.005 by the law of λ_max, for normal elements. Under row gains e^(z/2) such a
+    direction has less power at small shapes: studies/causes has what is measured there.
+    """
+    if min(d_head, d_model) < 2:
+        return 1.0
+    spike = RankOneSpike(dims=(d_head, d_model), normalization="none")
+    theta = 2.0 * (d_head * d_model) ** 0.25
+    largest = float(spike.eigenvalue_quantile(_GATE_MISSES, theta)) / (1.0 + theta**2 / (d_head * d_model))
+    levels = np.arange(0.05, 1.0, 0.05).tolist()
+    return next((level for level in levels if spike.eigenvalue_quantile(1.0 - level, 0.0) <= largest), 1.0)
 
 
 def _least_p_value(test: str, d_head: int) -> float:

@@ -2,15 +2,16 @@
 
 Does the spectrum agree with independent entries of the initial law (*spectrum*, *entries*)? Is there any structure
 beyond the sizes of single weights (*directions*)? Are W_Q and W_K related (*relation*)? A cause is named only if the
-test whose null excludes it rejects. A test that does not reject names no cause; ``detectable`` gives the effects that
-it could miss.
+test whose null excludes it rejects, in one family of all heads and questions: of the heads with a named cause at most
+5 % are expected to have a wrong one (``_cause_families``). A test that does not reject names no cause; ``detectable``
+gives the effects that it could miss.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -24,10 +25,10 @@ from rmtbase.heads.read_sites import sites_of
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import Null
 from rmtbase.progress import Progress
-from rmtbase.results.scores._head_tests import Found, of_resampled_heads, of_spectra
+from rmtbase.results.scores._cause_families import ENTRY_TESTS, NAMING, decide
+from rmtbase.results.scores._head_tests import Found, direction_gates, of_resampled_heads, of_spectra
 from rmtbase.results.scores._heads import layer_coordinates
 from rmtbase.results.scores.schema import WHY_SCHEMA
-from rmtbase.statistics import benjamini_hochberg, benjamini_yekutieli, holm
 from rmtbase.tables import CIRCUITS, describe, layer_names
 
 TESTS: Mapping[str, str] = MappingProxyType(
@@ -71,7 +72,6 @@ EFFECTS: Mapping[str, str] = MappingProxyType(
 )
 """Effect whose smallest detectable size is reported, by test."""
 
-LEVEL = 0.05
 _VERDICTS = 3  # verdicts that the answer names
 NOTHING = "no difference found"
 NOT_TESTABLE = "not testable"
@@ -110,8 +110,9 @@ def with_why(
             group["p_value_floor"].values if "p_value_floor" in group else scored.attrs.get("p_value_floor", np.nan)
         )
         smallest = float(np.max(floors))
+        smallest = smallest if str(scored.attrs["null_method"]) == "analytic" else smallest / 2.0
         p_value = scored["heads"].to_dataset()["omnibus_p_value"].values
-        return Found(p_value, smallest if str(scored.attrs["null_method"]) == "analytic" else smallest / 2.0)
+        return Found(p_value, np.full(p_value.shape, smallest))
 
     tree["why"], notes = why(model, tests, of_product, null.initialization, null.draws, null.seed, progress)
     for note in notes:
@@ -156,7 +157,8 @@ def why(
         tests: names in :data:`TESTS`.
         of_product: scores W_QK against independent entries.
         entries: the initial law of the elements, one of ``rmtbase.parameters.INITIALIZATIONS``.
-        draws: number of draws of each test; if None, 10 000 for spectra and 999 for resampled heads.
+        draws: number of draws of each test; if None, 10 000 for spectra, and 999 for resampled heads or more where
+            the smallest possible p-value could not name a cause.
         seed: seed of the draws.
         progress: shows the draws.
     """
@@ -176,35 +178,40 @@ def why(
     sites = [model.sites[index] for index in sites_of(model, CIRCUITS["qk"])]
     if not order:
         raise ParameterError("why", list(tests), f"a test that the model allows ({'; '.join(notes)})")
-    p_value = np.stack([found[name].p_value for name in order], axis=-1)
-    detectable = np.stack([np.broadcast_to(found[name].detectable, p_value.shape[:2]) for name in order], axis=-1)
+    p_value = {name: found[name].p_value for name in order}
+    floor = {name: found[name].floor for name in order}
+    shape = p_value[order[0]].shape
+    decisions = decide(p_value, floor, direction_gates(model) if ENTRY_TESTS.keys() & set(order) else {})
+    if any(name in order and directions not in order for name, directions in ENTRY_TESTS.items()):
+        notes.append("why: elements are named as a cause only where directions are tested, too; ask both questions")
+    verdicts = np.full(shape, "", dtype=object)
+    for layer, site in enumerate(sites):
+        for head in range(site.n_heads):
+            at = layer, head
+            tested = [not math.isnan(p_value[name][at]) for name in order]
+            rejected = dict(zip(order, decisions.rejected[at].tolist(), strict=True))
+            named = {name for name, names in zip(order, decisions.named[at].tolist(), strict=True) if names}
+            verdicts[at] = verdict(rejected, named, [name for name, p in zip(order, tested, strict=True) if p])
 
-    def adjusted(by: Callable[[np.ndarray], np.ndarray]) -> Float[np.ndarray, "layer head test"]:
-        return np.stack([by(p_value[..., k]) for k in range(len(order))], axis=-1)
+    def by_test(values: Mapping[str, np.ndarray]) -> Float[np.ndarray, "layer head test"]:
+        return np.stack([values[name] for name in order], axis=-1)
 
-    q_value = adjusted(benjamini_hochberg)
-    floors = np.array([found[name].floor for name in order])
-    rejected = _rejected(p_value, q_value, floors)
-    verdicts = np.empty(rejected.shape[:2], dtype=object)
-    for layer, head in np.ndindex(*verdicts.shape):
-        there = head < sites[layer].n_heads
-        verdicts[layer, head] = verdict(dict(zip(order, rejected[layer, head], strict=True))) if there else ""
-        if verdicts[layer, head] == NOT_TESTABLE and not np.isnan(p_value[layer, head]).all():
-            verdicts[layer, head] = TOO_FEW_DRAWS
     dims = ("layer", "head", "test")
     dataset = xr.Dataset(
         {
-            "p_value": (dims, p_value),
-            "q_value": (dims, q_value),
-            "yekutieli_q_value": (dims, adjusted(benjamini_yekutieli)),
-            "holm_p_value": (dims, adjusted(holm)),
-            "detectable": (dims, detectable),
-            "p_value_floor": (("test",), floors),
+            "p_value": (dims, by_test(p_value)),
+            "q_value": (dims, decisions.q_value),
+            "yekutieli_q_value": (dims, decisions.yekutieli_q_value),
+            "holm_p_value": (dims, decisions.holm_p_value),
+            "rejected": (dims, decisions.rejected),
+            "named": (dims, decisions.named.astype(np.int8)),
+            "detectable": (dims, by_test({name: np.broadcast_to(found[name].detectable, shape) for name in order})),
+            "p_value_floor": (dims, by_test(floor)),
             "verdict": (dims[:2], verdicts.astype(str)),
         },
         {
             **layer_coordinates([site.place for site in sites]),
-            "head": np.arange(p_value.shape[1]),
+            "head": np.arange(shape[1]),
             "test": order,
             "meaning": ("test", [TESTS[name] for name in order]),
             "effect": ("test", [EFFECTS.get(name, "") for name in order]),
@@ -219,11 +226,12 @@ class WhySummary:
 
     Attributes:
         tests: names of the tests.
-        rejected: number of heads that each test rejects at a false discovery rate of 5 %.
+        rejected: number of heads that each test rejects, in its family.
         testable: number of heads that each test could decide.
         n_heads: number of heads.
+        n_named: number of heads with a named cause, of which at most 5 % are expected to have a wrong one.
         verdicts: every verdict with the heads that have it, the most frequent first.
-        rows: each head's name, 1 (rejected), 0 (not rejected) or NaN (undecided) for each test, and the verdict.
+        rows: heads with their decisions.
         missed: effects, and the median over heads of the smallest size that is found with probability 0.95.
     """
 
@@ -231,28 +239,57 @@ class WhySummary:
     rejected: dict[str, int]
     testable: dict[str, int]
     n_heads: int
+    n_named: int
     verdicts: dict[str, tuple[str, ...]]
-    rows: tuple[tuple[str, tuple[float, ...], str], ...]
+    rows: tuple[HeadDecisions, ...]
     missed: tuple[tuple[str, float], ...]
 
     def answer(self) -> str:
         """Name the most frequent verdicts in one line, each with its number of heads."""
         first = [f"{words} ({len(names)})" for words, names in list(self.verdicts.items())[:_VERDICTS]]
         rest = sum(map(len, self.verdicts.values())) - sum(map(len, list(self.verdicts.values())[:_VERDICTS]))
-        return f"Cause, with the number of heads: {'; '.join(first)}{f'; others ({rest})' if rest else ''}."
+        line = f"Cause, with the number of heads: {'; '.join(first)}{f'; others ({rest})' if rest else ''}."
+        control = " At most 5 % of the heads with a named cause are expected to have a wrong one."
+        return line + control if self.n_named else line
+
+    def control(self) -> str:
+        """State which share of the named causes may be wrong."""
+        naming = any(name in NAMING for name in self.tests)
+        differing = "of the heads that differ for an unresolved cause, at most 5 % are expected to be random"
+        wrong = "of the heads with a named cause, at most 5 % are expected to have a wrong one"
+        return f"Errors: {wrong}; {differing}." if naming else f"Errors: {differing}."
 
     def sentences(self) -> list[str]:
         """Report how many heads have each verdict, what each test found, and which effects it could miss."""
         heads = f"{self.n_heads} head{'s' * (self.n_heads != 1)}"
         lines = [f"{len(names)} of {heads}: {words}." for words, names in self.verdicts.items()]
-        each = ", ".join(f"{name} {self.rejected[name]} of {self.testable[name]}" for name in self.tests)
-        lines.append(
-            f"Heads rejected by each test at a false discovery rate of 5 %, of those that it can decide on: {each}."
-        )
+        lines.append(self.control())
+        counts = ", ".join(f"{name} {self.rejected[name]} of {self.testable[name]}" for name in self.tests)
+        lines.append(f"Heads rejected by each test, of those that it can decide on: {counts}.")
         if self.missed:
             sizes = "; ".join(f"{effect} below {size:.2g}" for effect, size in self.missed)
             lines.append(f"Smaller effects are missed in more than 5 % of heads: {sizes}.")
         return lines
+
+
+class HeadDecisions(NamedTuple):
+    """Decisions of the tests of one head.
+
+    Attributes:
+        name: name of the head.
+        rejected: for each test 1 (rejected), 0 (not rejected) or NaN (undecided).
+        named: whether each test names a cause.
+        verdict: the verdict.
+    """
+
+    name: str
+    rejected: tuple[float, ...]
+    named: tuple[bool, ...]
+    verdict: str
+
+    def marks(self) -> list[tuple[float, bool]]:
+        """Pair both decisions of each test."""
+        return list(zip(self.rejected, self.named, strict=True))
 
 
 def summarize_why(scores: xr.DataTree) -> WhySummary | None:
@@ -261,67 +298,78 @@ def summarize_why(scores: xr.DataTree) -> WhySummary | None:
         return None
     group = scores["why"].to_dataset().transpose("layer", "head", "test", ...)
     tests = tuple(map(str, group["test"].values))
-    rejected = _rejected(group["p_value"].values, group["q_value"].values, group["p_value_floor"].values)
+    rejected, named = group["rejected"].values, group["named"].values.astype(bool)
     names, verdicts, rows = layer_names(group), dict[str, list[str]](), []
     for (layer, head), words in np.ndenumerate(group["verdict"].values):
         if words:  # the head exists
             name = f"{names[layer]} head {group['head'].values[head]}"
             verdicts.setdefault(str(words), []).append(name)
-            rows.append((name, tuple(rejected[layer, head].tolist()), str(words)))
-    ordered = sorted(verdicts.items(), key=lambda each: -len(each[1]))
+            decisions = tuple(rejected[layer, head].tolist()), tuple(named[layer, head].tolist())
+            rows.append(HeadDecisions(name, *decisions, str(words)))
+    ordered = sorted(verdicts.items(), key=lambda verdict: -len(verdict[1]))
     sizes = group["detectable"].values.reshape(-1, len(tests))
     missed = [
         (str(group["effect"].values[k]), float(np.nanmedian(sizes[:, k])))
         for k in range(len(tests))
         if not np.isnan(sizes[:, k]).all()
     ]
-    counts = (each.sum(axis=(0, 1)).tolist() for each in (rejected == 1.0, ~np.isnan(rejected)))
-    of_tests, testable = (dict(zip(tests, each, strict=True)) for each in counts)
-    of_verdicts = {words: tuple(of) for words, of in ordered}
-    return WhySummary(tests, of_tests, testable, len(rows), of_verdicts, tuple(rows), tuple(missed))
+    rejections, decided = (
+        dict(zip(tests, mask.sum(axis=(0, 1)).tolist(), strict=True)) for mask in (rejected == 1.0, ~np.isnan(rejected))
+    )
+    return WhySummary(
+        tests=tests,
+        rejected=rejections,
+        testable=decided,
+        n_heads=len(rows),
+        n_named=sum(any(row.named) for row in rows),
+        verdicts={words: tuple(heads) for words, heads in ordered},
+        rows=tuple(rows),
+        missed=tuple(missed),
+    )
 
 
-def _rejected(p_value: np.ndarray, q_value: np.ndarray, floors: np.ndarray) -> Float[np.ndarray, "layer head test"]:
-    """Return 1 if a test rejects and 0 if not; NaN if a head is not testable, or the draws are too few to decide."""
-    rejected = np.where(q_value < LEVEL, 1.0, np.where(p_value <= floors * (1.0 + 1e-9), np.nan, 0.0))
-    return np.where(np.isnan(p_value), np.nan, rejected)
+def verdict(rejected: Mapping[str, float], named: Collection[str], testable: Collection[str]) -> str:
+    """State the decisions of one head in words.
 
-
-def verdict(rejected: Mapping[str, float]) -> str:
-    """Combine the tests of one head into a verdict.
-
-    A direction in a factor, or a relation, also changes spectra and elements. So elements are named as a cause only in
-    a factor without a direction, and a spectrum that differs for no known cause is unresolved.
+    Where no cause is named, a factor whose elements are of another law differs by them or by directions, and a spectrum
+    that differs for no known cause is unresolved.
 
     Args:
         rejected: by name of the test, 1 if it rejects, 0 if not, NaN if it cannot decide.
+        named: tests that name a cause.
+        testable: tests that have a p-value; those of them that cannot decide have too few draws.
     """
-
-    def yes(name: str) -> bool:
-        return rejected.get(name, math.nan) == 1.0
-
-    if all(np.isnan(each) for each in rejected.values()):
+    if not testable:
         return NOT_TESTABLE
     factors = {"query": "W_Q", "key": "W_K"}
-    directions = [factor for name, factor in factors.items() if yes(f"{name}_signs")]
-    entries = [factor for name, factor in factors.items() if yes(f"{name}_entries") and factor not in directions]
-    unresolved = [factor for name, factor in factors.items() if yes(name) and factor not in directions + entries]
-    related = [words for name, words in _RELATIONS.items() if yes(name)]
+    directions = [factor for name, factor in factors.items() if f"{name}_signs" in named]
+    entries = [factor for name, factor in factors.items() if f"{name}_entries" in named]
+    related = [words for name, words in _RELATIONS.items() if name in named]
     parts = [f"directions in {' and '.join(directions)}"] if directions else []
     if related:
         parts.append(f"W_Q and W_K are related {' and '.join(related)}")
     if entries:
         parts.append(f"elements of {' and '.join(entries)} are not independent draws of the initial law")
-    if not parts and yes("signs"):
-        return "W_QK has a direction; whether of W_Q, of W_K or of their relation is unresolved"
-    if unresolved:
-        differ = "differ" if len(unresolved) > 1 else "differs"
-        parts.append(f"{' and '.join(unresolved)} {differ}, cause unresolved")
-    if not parts and (yes("gaussian") or yes("joint")):
-        parts.append("the head differs, cause unresolved")
     if parts:
         return "; ".join(parts)
-    return NOTHING if not any(np.isnan(each) for each in rejected.values()) else f"{NOTHING}, not all tests can tell"
+    rejecting = {name for name, value in rejected.items() if value == 1.0}
+    if "signs" in rejecting:
+        return "W_QK has a direction; whether of W_Q, of W_K or of their relation is unresolved"
+    either = [factor for name, factor in factors.items() if f"{name}_entries" in rejecting]
+    unresolved = [factor for name, factor in factors.items() if name in rejecting and factor not in either]
+    if either:
+        parts.append(f"{_differ(either)}, cannot tell whether by directions or by the law of the elements")
+    if unresolved:
+        parts.append(f"{_differ(unresolved)}, cause unresolved")
+    if parts or {"gaussian", "joint"} & rejecting:
+        return "; ".join(parts) or "the head differs, cause unresolved"
+    if any(math.isnan(rejected[name]) for name in testable):
+        return TOO_FEW_DRAWS
+    return NOTHING if len(testable) == len(rejected) else f"{NOTHING}, not all tests can tell"
+
+
+def _differ(factors: Sequence[str]) -> str:
+    return f"{' and '.join(factors)} {'differ' if len(factors) > 1 else 'differs'}"
 
 
 _RELATIONS = {"axes": "along the head axes", "subspaces": "in what they read"}

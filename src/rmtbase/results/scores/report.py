@@ -9,6 +9,7 @@ from typing import Any
 import xarray as xr
 
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
+from rmtbase.results.scores._cause_families import LEVEL
 from rmtbase.results.scores._element_summary import ElementsSummary, summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
 from rmtbase.results.scores._null_words import compared
@@ -89,7 +90,10 @@ def _why_items(summary: WhySummary | None) -> Iterator[Item]:
         return
     columns = [Column("head", "left"), *(Column(name.replace("_", " ")) for name in summary.tests)]
     marks = {1.0: "rejected", 0.0: "–"}
-    rows = [(name, *(marks.get(each, UNTESTED) for each in rejected)) for name, rejected, _ in summary.rows[:_LISTED]]
+    rows = [
+        (head.name, *("cause" if names else marks.get(rejects, UNTESTED) for rejects, names in head.marks()))
+        for head in summary.rows[:_LISTED]
+    ]
     yield Rows(columns, rows, named=1)
     if len(summary.rows) > _LISTED:
         yield f"and {len(summary.rows) - _LISTED} more heads; the scores file holds all of them"
@@ -98,8 +102,9 @@ def _why_items(summary: WhySummary | None) -> Iterator[Item]:
 def as_json(tree: xr.DataTree) -> dict[str, Any]:
     """Return the summaries of W_QK, of further circuits (``circuits``) and of ``elements`` as plain data.
 
-    The key ``why`` holds the summary of the group ``/why``: the numbers of heads that each test rejects and can decide,
-    the heads with each verdict, and the smallest effects that the tests find.
+    The key ``why`` holds the summary of the group ``/why``: the number of heads with a named cause and the expected
+    share of wrong ones among them, the numbers of heads that each test rejects and can decide, the heads with each
+    verdict, and the smallest effects that the tests find.
     """
     summaries = {name: _summary_json(circuit_scores(tree, name)) for name in circuits_of(tree)}
     first, *others = summaries
@@ -114,6 +119,8 @@ def as_json(tree: xr.DataTree) -> dict[str, Any]:
 
 def _why_json(summary: WhySummary) -> dict[str, Any]:
     return {
+        "with_named_cause": summary.n_named,
+        "wrong_share_of_named": LEVEL,
         "rejected": summary.rejected,
         "testable": summary.testable,
         "verdicts": summary.verdicts,

@@ -351,17 +351,20 @@ _TESTED = ("layer", "head", "test")
 WHY_SCHEMA: dict[str, Variable] = {
     "p_value": Variable(_TESTED, "p-value of all statistics of the test together", PROBABILITY),
     "q_value": Variable(
-        _TESTED, "Benjamini-Hochberg q-value over all heads of the model, each test by itself", PROBABILITY
+        _TESTED,
+        "Benjamini-Bogomolov q-value in one family of all heads and tests: the expected share of heads with a wrong "
+        "cause among those with a named cause; tests that name no cause are a family of the heads without one",
+        PROBABILITY,
     ),
-    "yekutieli_q_value": Variable(
-        _TESTED, "Benjamini-Yekutieli q-value, which holds whatever heads have in common", PROBABILITY
-    ),
+    "yekutieli_q_value": Variable(_TESTED, "the same, whatever heads have in common", PROBABILITY),
     "holm_p_value": Variable(
-        _TESTED, "Holm's p-value: the chance that any head is flagged wrongly is no larger", PROBABILITY
+        _TESTED, "Holm's p-value in the family: the chance that any claim is wrong is no larger", PROBABILITY
     ),
+    "rejected": Variable(_TESTED, "1 if q_value < 0.05, 0 if not; NaN if not testable, or with too few draws"),
+    "named": Variable(_TESTED, "1 if the test names a cause of the head", COUNT),
     "detectable": Variable(_TESTED, "smallest effect that a test at level 0.05 finds with probability 0.95"),
-    "p_value_floor": Variable(("test",), "smallest p-value of the test", PROBABILITY),
-    "verdict": Variable(_HEAD, "causes found, or unresolved, or not testable, by q_value < 0.05", TEXT),
+    "p_value_floor": Variable(_TESTED, "smallest possible p-value of the test, by the draws of the head", PROBABILITY),
+    "verdict": Variable(_HEAD, "causes named, or unresolved, or not testable", TEXT),
     "meaning": Variable(("test",), "null hypothesis of the test", TEXT),
     "effect": Variable(("test",), "effect that detectable is the size of", TEXT),
 }
