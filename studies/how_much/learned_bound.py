@@ -2,8 +2,8 @@
 
     python studies/how_much/learned_bound.py
 
-writes ``learned_bound.json`` and its tables in ``README.md``; a quarter of an hour of one core. With ``--tables`` only
-the tables.
+writes ``learned_bound.json`` and its tables in ``README.md``; some minutes of one core. With ``--tables`` only the
+tables.
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ LAWS = (
     "normal", "uniform", "t₃", "row gains", "column gains",
     "t₂", "row gains of noise only", "column gains of noise only", "rounded difference",
 )  # fmt: skip
-FIRST = 5
-"""Laws that the requirement names; with t₂ and those after it the bound is tried beyond them."""
-
 HEADS = {(768, 64): 100}
 MOST_HEADS = 200
 MARGIN, FEWEST = 0.05, 30
