@@ -112,16 +112,15 @@ def _median_words(summary: SignalSummary) -> str:
 
 def _bound_items(summaries: Sequence[SignalSummary]) -> Iterator[Item]:
     """Give the median bound on the learned share of each circuit, or say that it cannot be told for most."""
-    if not any(one.bounded for one in summaries):
+    if not any(summary.bounded for summary in summaries):
         if summaries:
-            count = sum(one.spectra for one in summaries)
+            count = sum(summary.spectra for summary in summaries)
             yield f"Learned share of each matrix of a head: cannot tell (0 of {count} have a bound beyond chance)."
         return
-    bounds = [
-        f"{one.what} {'cannot tell' if math.isnan(one.bound) else f'at least {percent(one.bound)} in the median'} "
-        f"({one.bounded} of {one.spectra} have a bound)"
-        for one in summaries
-    ]
+    bounds = []
+    for summary in summaries:
+        median = "cannot tell" if math.isnan(summary.bound) else f"at least {percent(summary.bound)} in the median"
+        bounds.append(f"{summary.what} {median} ({summary.bounded} of {summary.spectra} have a bound)")
     yield (
         f"Learned share of each matrix of a head, rows scaled to one norm: {'; '.join(bounds)}. At most 5 % of the "
         "bounds exceed the share by more than 5 points."
