@@ -2,8 +2,8 @@
 
     python studies/how_much/learned_bound.py
 
-writes ``learned_bound.json`` and its tables in ``README.md``; a quarter of an hour of one core. With ``--tables`` only
-the tables.
+writes ``learned_bound.json`` and its tables in ``README.md``; some minutes of one core. With ``--tables`` only the
+tables.
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ LAWS = (
     "normal", "uniform", "t₃", "row gains", "column gains",
     "t₂", "row gains of noise only", "column gains of noise only", "rounded difference",
 )  # fmt: skip
-FIRST = 5
-"""Laws that the requirement names; with t₂ and those after it the bound is tried beyond them."""
-
 HEADS = {(768, 64): 100}
 MOST_HEADS = 200
 MARGIN, FEWEST = 0.05, 30
@@ -73,12 +70,12 @@ def directions(
     rng: np.random.Generator, strengths: Float[np.ndarray, " direction"], h: int, d: int, rows: float, columns: float
 ) -> Matrix:
     """Draw orthogonal directions, in the first part of the rows and columns only."""
-    found = np.zeros((h, d))
+    learned = np.zeros((h, d))
     if strengths.size:
         n_rows, n_columns = max(round(rows * h), strengths.size), max(round(columns * d), strengths.size)
         left, right = (np.linalg.qr(rng.standard_normal((n, strengths.size)))[0] for n in (n_rows, n_columns))
-        found[:n_rows, :n_columns] = (left * strengths * (h * d) ** 0.25) @ right.T
-    return found
+        learned[:n_rows, :n_columns] = (left * strengths * (h * d) ** 0.25) @ right.T
+    return learned
 
 
 def gains(rng: np.random.Generator, law: str, h: int, d: int) -> Matrix:
@@ -121,13 +118,13 @@ def _error(values: Float[np.ndarray, " head"]) -> float | None:
 
 def study() -> list[dict]:
     """Compute all cases."""
-    found = []
+    cases = []
     for law_number, law in enumerate(LAWS):
         for shape in SHAPES:
             for number, planting in enumerate(plantings(shape[1])):
-                found.append(case(np.random.default_rng([SEED, law_number, *shape, number]), law, shape, planting))
+                cases.append(case(np.random.default_rng([SEED, law_number, *shape, number]), law, shape, planting))
             print(law, shape, flush=True)
-    return found
+    return cases
 
 
 def share_of(count: int, total: int) -> str:
@@ -139,7 +136,7 @@ def share_of(count: int, total: int) -> str:
     return f"{100 * share:.1f} ± {100 * error:.1f}"
 
 
-def tables(found: Sequence[dict]) -> str:
+def tables(cases: Sequence[dict]) -> str:
     """Write the tables of the README."""
     lines = [
         "| (d_model, d_head) | entries | no structure: heads with a bound | planted: bounds | of these too large | of "
@@ -148,13 +145,14 @@ def tables(found: Sequence[dict]) -> str:
     ]
     for shape in SHAPES:
         for law in LAWS:
-            own = [one for one in found if (tuple(one["shape"]), one["law"]) == (shape, law)]
-            (none,), planted = [one for one in own if one["planted"] == "none"], own[1:]
+            own = [entry for entry in cases if (tuple(entry["shape"]), entry["law"]) == (shape, law)]
+            (none,), planted = [entry for entry in own if entry["planted"] == "none"], own[1:]
             bounds, large, stored = (
-                sum(one[name] for one in planted) for name in ("bounds", "too large", "too large as stored")
+                sum(entry[name] for entry in planted) for name in ("bounds", "too large", "too large as stored")
             )
             worst = max(
-                (one for one in planted if one["bounds"] >= FEWEST), key=lambda one: one["too large"] / one["bounds"]
+                (entry for entry in planted if entry["bounds"] >= FEWEST),
+                key=lambda entry: entry["too large"] / entry["bounds"],
             )
             cells = (
                 share_of(none["bounds"], none["heads"]), str(bounds), share_of(large, bounds),
@@ -162,11 +160,13 @@ def tables(found: Sequence[dict]) -> str:
             )  # fmt: skip
             lines.append(f"| {shape} | {law} | {' | '.join(cells)} |")
     lines += ["", "| planted | " + " | ".join(map(str, SHAPES)) + " |", "|---" * (1 + len(SHAPES)) + "|"]
-    for name in dict.fromkeys(one["planted"] for one in found):
+    for name in dict.fromkeys(entry["planted"] for entry in cases):
         cells = (
             _cell(
                 next(
-                    one for one in found if (tuple(one["shape"]), one["law"], one["planted"]) == (shape, "normal", name)
+                    entry
+                    for entry in cases
+                    if (tuple(entry["shape"]), entry["law"], entry["planted"]) == (shape, "normal", name)
                 )
             )
             for shape in SHAPES
@@ -175,12 +175,12 @@ def tables(found: Sequence[dict]) -> str:
     return "\n".join(lines)
 
 
-def _cell(one: dict) -> str:
+def _cell(entry: dict) -> str:
     """Format the mean bound beside the mean share, and the heads that have one."""
-    share = f"{100 * one['share'][0]:.0f}"
-    if not one["bounds"]:
+    share = f"{100 * entry['share'][0]:.0f}"
+    if not entry["bounds"]:
         return f"– of {share}, 0"
-    (mean, error), heads = one["bound"], one["bounds"] / one["heads"]
+    (mean, error), heads = entry["bound"], entry["bounds"] / entry["heads"]
     return f"{100 * mean:.0f}{'' if error is None else f' ± {100 * error:.1f}'} of {share}, {heads:.0%}"
 
 
@@ -189,14 +189,14 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true", help="write only the tables, of the numbers that are there")
     results = HERE / "learned_bound.json"
     if not parser.parse_args().tables:
-        lines = [f" {json.dumps(one, ensure_ascii=False)}" for one in study()]
+        lines = [f" {json.dumps(entry, ensure_ascii=False)}" for entry in study()]
         results.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
-    found, page = json.loads(results.read_text(encoding="utf-8")), HERE / "README.md"
+    cases, page = json.loads(results.read_text(encoding="utf-8")), HERE / "README.md"
     begin, rest = page.read_text(encoding="utf-8").split("<!-- begin learned_bound -->\n")
     after = rest.split("<!-- end learned_bound -->")[1]
-    marked = f"{begin}<!-- begin learned_bound -->\n{tables(found)}\n<!-- end learned_bound -->{after}"
+    marked = f"{begin}<!-- begin learned_bound -->\n{tables(cases)}\n<!-- end learned_bound -->{after}"
     page.write_text(marked, encoding="utf-8")
-    print(tables(found))
+    print(tables(cases))
 
 
 if __name__ == "__main__":

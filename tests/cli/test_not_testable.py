@@ -198,6 +198,11 @@ def test_heads_without_a_number_of_directions_say_why(made, run, tmp_path):
     assert f"4 of 8 spectra have no number of directions: {why}." in said
     assert "query no number (2 of 4 have none)" in said and "among the" not in said and "?" not in said
     assert f"4 spectra without a number of directions: {why}" in said
+    bounds = open_table(tmp_path / "signal.nc", "signal")["circuits/query/heads"]["learned_share_bound"]
+    assert np.isfinite(bounds.values).tolist() == [[True, True], [False, False]]
+    assert "rows scaled to one norm: query cannot tell (2 of 4 have a bound). At most 5 % of the bounds exceed" in said
+    plain = run("signal", made / "plain", "--matrices", "none", "--circuits", "query").out
+    assert "Learned share of each matrix of a head: cannot tell (0 of 4 have a bound beyond chance)." in plain
     printed = json.loads(run(*options, "--json").out)
     without = [one for one in printed["heads"] if one["n_directions"] is None]
     places = [(one["layer"], one["what"], one["head"]) for one in without]

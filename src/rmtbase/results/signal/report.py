@@ -86,7 +86,8 @@ def _answer(
     yield signal_headline(rows, level)
     if strongest:
         first = ", ".join(
-            f"{row.place} ({percent(row.numbers['signal_share'])} in {_number(row)[-1]} directions)"
+            f"{row.place} ({percent(row.numbers['signal_share'])} in {_number(row)[-1]} "
+            f"{plural(len(row.directions), 'direction')})"
             for row in strongest[:_FIRST]
         )
         known = sum(not math.isnan(row.numbers["signal_share"]) for row in rows)
@@ -97,14 +98,8 @@ def _answer(
     medians = [_median_words(one) for one in summaries if one.testable]
     if medians:
         yield f"Median number of directions: {', '.join(medians)}; noise has none with probability {1 - level:.0%}."
-    bounds = [_bound_words(one) for one in summaries if one.bounded or "cannot tell" in one.unbounded]
-    if bounds:
-        yield (
-            f"Learned share of each matrix of a head, rows scaled to one norm: {'; '.join(bounds)}. At most 5 % of the "
-            "bounds exceed the share by more than 5 points."
-        )
-    brackets = any(row.numbers["noise_floor"] == 0 for row in strongest[:_FIRST])
-    if brackets:
+    yield from _bound_items([one for one in summaries if one.bounded or "cannot tell" in one.unbounded])
+    if any(row.numbers["noise_floor"] == 0 for row in strongest[:_FIRST]):
         yield "In brackets: the other eigenvalues do not look like noise, which makes the number uncertain."
 
 
@@ -115,10 +110,21 @@ def _median_words(summary: SignalSummary) -> str:
     return f"{summary.what} no number ({summary.unknown} of {summary.testable} have none)"
 
 
-def _bound_words(summary: SignalSummary) -> str:
-    """Give the median bound on the learned share, or say that it cannot be told for most."""
-    words = "cannot tell" if math.isnan(summary.bound) else f"at least {percent(summary.bound)} in the median"
-    return f"{summary.what} {words} ({summary.bounded} of {summary.spectra} have a bound)"
+def _bound_items(summaries: Sequence[SignalSummary]) -> Iterator[Item]:
+    """Give the median bound on the learned share of each circuit, or say that it cannot be told for most."""
+    if not any(summary.bounded for summary in summaries):
+        if summaries:
+            count = sum(summary.spectra for summary in summaries)
+            yield f"Learned share of each matrix of a head: cannot tell (0 of {count} have a bound beyond chance)."
+        return
+    bounds = []
+    for summary in summaries:
+        median = "cannot tell" if math.isnan(summary.bound) else f"at least {percent(summary.bound)} in the median"
+        bounds.append(f"{summary.what} {median} ({summary.bounded} of {summary.spectra} have a bound)")
+    yield (
+        f"Learned share of each matrix of a head, rows scaled to one norm: {'; '.join(bounds)}. At most 5 % of the "
+        "bounds exceed the share by more than 5 points."
+    )
 
 
 def _row_items(
