@@ -15,6 +15,8 @@ from rmtbase.results import open_table
 from rmtbase.results.trajectory import summarize_trajectory
 from rmtbase.results.trajectory._along_steps import joined, one_step, until
 from rmtbase.results.trajectory._attributes import StepName, failures
+from rmtbase.results.trajectory.report import as_json
+from rmtbase.results.trajectory.schema import steps_before
 from rmtbase.tables import write_table
 from telling import Told
 
@@ -76,7 +78,7 @@ def test_heads_have_left_for_good_from_the_first_step_after_which_all_are_flagge
     summary = summarize_trajectory(tree)
     assert [one.left["gaussian"] for one in summary.steps] == left.sum(axis=(1, 2)).tolist()
     sentence = summary.sentences()[0]
-    assert sentence == "8 of 8 heads came to differ from random heads for good: all from step 20 on."
+    assert sentence == "8 of 8 heads came to differ from random heads for good: all between step 10 and 20."
 
 
 def with_q_values(tree, q_value):
@@ -100,6 +102,60 @@ def test_head_that_comes_back_has_left_at_some_step_and_not_for_good(tree):
     assert np.isfinite(first).sum() == 2
     (departure,) = summarize_trajectory(back).departures
     assert (departure.left, departure.first, departure.half, departure.came_back) == (1, 20, None, 1)
+
+
+def departed_at(tree, *places):
+    """Sentence and departure of a run whose heads differ from a checkpoint of these places on; None for never."""
+    q_value = np.full((len(STEPS), 1, 2, 4), 0.5)
+    for head, place in enumerate(places):
+        q_value[place:, 0, head // 4, head % 4] = 0.01 if place is not None else 0.5
+    (departure,) = summarize_trajectory(joined([with_q_values(tree, q_value)])).departures
+    return departure.sentence(), departure
+
+
+@pytest.mark.parametrize(
+    ("places", "when"),
+    [
+        ((1,) * 8, "8 of 8 heads came to differ from random heads for good: all between step 0 and 10."),
+        ((0,) * 8, "8 of 8 heads came to differ from random heads for good: all already at the first checkpoint, step 0."),
+        ((0, *[2] * 6, 3), "8 of 8 heads came to differ from random heads for good: the first already at the first "
+         "checkpoint, step 0, half of all reached between step 10 and 20, the last between step 20 and 40."),
+        ((1, 1, 1, 1, 1, 3, 3, 3), "8 of 8 heads came to differ from random heads for good: the first half between step "
+         "0 and 10, the last between step 20 and 40."),
+        ((2, *[None] * 7), "1 of 8 heads came to differ from random heads for good: between step 10 and 20."),
+        ((2, 3, *[None] * 6), "2 of 8 heads came to differ from random heads for good: the first between step 10 and 20."),
+        ((None,) * 8, "None of 8 heads came to differ from random heads for good."),
+    ],
+)  # fmt: skip
+def test_heads_come_to_differ_between_two_checkpoints(tree, places, when):
+    assert departed_at(tree, *places)[0] == when
+
+
+def test_json_names_the_checkpoint_before_a_departure_and_none_before_the_first(tree):
+    _, departure = departed_at(tree, 0, *[2] * 6, 3)
+    assert (departure.first_after, departure.first) == (None, 0)
+    assert (departure.half_after, departure.half) == (10, 20) and (departure.last_after, departure.last) == (20, 40)
+    (printed,) = as_json(tree)["departures"]
+    assert (printed["first_after"], printed["first"], printed["last_after"], printed["last"]) == (10, 20, 10, 20)
+
+
+def test_a_checkpoint_at_which_a_head_was_not_tested_is_not_one_at_which_it_did_not_differ(tree):
+    q_value = np.full((4, 1, 2, 4), 0.01)
+    q_value[:, 0, 0, 0] = (0.5, np.nan, 0.01, 0.01)
+    q_value[:, 0, 1] = np.nan
+    after = joined([with_q_values(tree, q_value)])
+    np.testing.assert_array_equal(
+        steps_before(after["departures"]["omnibus_q_value"].values, np.array(STEPS))[0],
+        [[0, np.nan, np.nan, np.nan], [np.nan] * 4],
+    )
+    q_value[0], q_value[1:, 0, 1] = np.nan, 0.01
+    (departure,) = summarize_trajectory(joined([with_q_values(tree, q_value)])).departures
+    assert (departure.last_after, departure.last) == (None, 20) and "the last by step 20" in departure.sentence()
+
+
+def test_a_single_checkpoint_says_nothing_about_when(tree):
+    (departure,) = summarize_trajectory(until(tree, 0)).departures
+    assert departure.sentence() == "None of 8 heads differ from random heads at step 0, the only one."
 
 
 @pytest.mark.exhaustive
