@@ -43,7 +43,8 @@ class Watcher:
     earlier step continues the file, and replaces the looks beyond that step.
 
     The alarm names the heads that differ from random heads, at a level that holds over all looks. When too little of
-    the level is left to name a lone head, however much it differs from random heads, a :class:`WatchWarning` is given.
+    the level is left to name a lone head, however much it differs from random heads, a :class:`WatchWarning` is given
+    if a further look is planned, or taken.
 
     Args:
         output: file of the trajectory. An existing trajectory is continued.
@@ -135,7 +136,8 @@ class Watcher:
             deviations; ``rmtbase/alarm``: number of heads for which the alarm has been raised, or NaN if there are none
             and it can no longer be raised for any; ``rmtbase/alarm_detectable_p_value``: the smallest effect that the
             alarm can still detect, as the largest p-value that gets a lone head named by the last planned look if the
-            head stays at that p-value (NaN: none); ``rmtbase/look_seconds``: duration of the look in seconds.
+            head stays at that p-value (NaN: none, or no planned look is left); ``rmtbase/look_seconds``: duration of
+            the look in seconds.
 
         Raises:
             ParameterError: the step is not beyond the last one, ``model`` is not a model or has other sizes than at the
@@ -173,11 +175,21 @@ class Watcher:
         return opened.without_proof(_OF_ADAPTERS) if adapted else opened
 
     def _tell_if_blind(self) -> None:
-        """Warn once if the alarm could not name a single head that begins to differ from random heads now."""
+        """Warn once if the alarm could not name a single head that begins to differ from random heads now.
+
+        After the last planned look there is no next one to warn of, unless further ones are taken. A plan under which
+        no look can name a lone head is told at the first.
+        """
         if self._is_blind or self.tree is None:
             return
         spending, seen = spending_of(self.tree), len(self.steps)
-        if spending is None or spending.looks_to_name(seen=seen) is not None:
+        if spending is None:
+            return
+        if seen == 1 and spending.looks_to_name() is None:
+            seen, when, begins = 0, "at no look can the alarm", "differs"
+        elif seen != spending.planned and spending.looks_to_name(seen=seen) is None:
+            when, begins = f"from look {seen + 1} on the alarm cannot", "begins to differ"
+        else:
             return
         self._is_blind, n_heads = True, spending.n_heads
         counts = range(2, n_heads + 1)
@@ -185,7 +197,7 @@ class Watcher:
         self._can_name = together is not None
         whom = f"{together} or more that do so together" if together else "none that do so from then on"
         warnings.warn(
-            f"from look {len(self.steps) + 1} on the alarm cannot name a lone head of {n_heads} that begins to differ "
+            f"{when} name a lone head of {n_heads} that {begins} "
             f"from random heads (it can name {whom}): plan the number of looks, or score against more null draws or "
             "null='analytic'",
             WatchWarning,
