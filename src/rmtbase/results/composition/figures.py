@@ -155,7 +155,9 @@ def composition_graph(
     without_frame(ax)
     all_pairs = sum(one.pairs for one in summary.kinds)
     said = f"{len(summary.surviving)} of {all_pairs} pairs of heads compose beyond chance, q < {level:g}"
-    if summary.not_testable:
+    if not all_pairs:
+        said = f"whether heads compose cannot be told: {len(summary.not_testable)} pairs, {NOT_TESTABLE}"
+    elif summary.not_testable:
         said += f"; {len(summary.not_testable)} more {NOT_TESTABLE}"
     if drawn:
         widths = f"the thicker a line, the larger the score ({drawn[-1].score:.2g} to {drawn[0].score:.2g})"

@@ -228,7 +228,7 @@ def departures(
         ax.plot(
             np.where(np.isfinite(when), when, never), y[tested], linestyle="none", marker=marker, markersize=size,
             markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.0,
-            label=f"{literal(against(name))} ({out} of {when.size}{' testable' * (when.size < y.size)} differ)",
+            label=f"{literal(against(name))} ({_that_differ(out, when.size, y.size)})",
         )  # fmt: skip
     if lacking.any():
         ax.plot(
@@ -245,6 +245,13 @@ def departures(
     layer_axis(ax, "y", heads, theme)
     ax.set(xlabel="step (a head comes to differ somewhere on its line)", ylabel="layer")
     return finished(ax, theme, "", legend)
+
+
+def _that_differ(count: int, tested: int, total: int) -> str:
+    """Say how many heads differ of those that could be tested at the last step."""
+    if not tested:
+        return f"cannot be told: {NOT_TESTABLE}"
+    return f"{count} of {tested}{' testable' * (tested < total)} differ"
 
 
 def _random(trajectory: xr.DataTree, group: Group) -> str:
