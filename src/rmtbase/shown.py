@@ -121,5 +121,5 @@ def _brief(value: Any) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a share in percent, with a decimal above 99.5 %."""
-    return f"{share:.1%}" if 0.995 <= share < 1.0 else f"{share:.0%}"
+    """Format a share in percent, with a decimal below 10 % and above 99.5 %."""
+    return f"{share:.1%}" if 0.0 < abs(share) < 0.0995 or 0.995 <= share < 1.0 else f"{share:.0%}"

@@ -47,7 +47,7 @@ BELOW = "below"
 """Place of a legend below the axes, and its label there."""
 
 _FACTS = {
-    "beyond_noise": "share beyond noise",
+    "moved_share": "moved share",
     "sigma": r"standard deviation $\sigma$ of the elements",
     "sigma_q": r"standard deviation $\sigma_Q$ of $W_Q$",
     "sigma_k": r"standard deviation $\sigma_K$ of $W_K$",

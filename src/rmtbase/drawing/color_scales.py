@@ -29,7 +29,6 @@ MOST_CELLS = 20_000
 """Largest number of cells of a map that is drawn cell by cell; larger maps are drawn as images."""
 
 _Q_COLOURS = (7, 9, 11, 12, 14)  # places among a theme's diverging colours, beginning with no evidence
-_FLATTER = 11  # place among a theme's diverging colours of heads with a flatter spectrum than random ones
 _HUGE = 1e300
 _RATIOS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 
@@ -123,10 +122,10 @@ Q = ColorScale(
     lambda theme: [theme.diverging[place] for place in _Q_COLOURS],
     lambda q: -np.log10(q),
 )
-BEYOND_NOISE = ColorScale(
-    "share (%)",
-    (-5.0, 5.0, 10.0, 20.0, 35.0, 50.0, 65.0, 80.0, 90.0),
-    lambda theme: [theme.diverging[_FLATTER], *theme.sequential],
+MOVED_SHARE = ColorScale(
+    "moved share (%)",
+    (2.0, 4.0, 8.0, 15.0, 25.0, 40.0, 55.0, 70.0),
+    lambda theme: theme.sequential,
 )
 RATIO = ColorScale(
     "value over the null's median",

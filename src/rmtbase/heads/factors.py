@@ -86,6 +86,16 @@ def null_shape(model: WeightMatrices, site: int, circuit: Circuit) -> tuple[int,
     return head_dims(at, names, model.stored_shape)
 
 
+def head_axis(model: WeightMatrices, site: int, circuit: Circuit) -> int | None:
+    """Find the place of d_head in :func:`null_shape`; None where the basis of the circuit's rank is free."""
+    if not circuit.head_axes:
+        return None
+    first, *others = circuit.factors
+    expression = getattr(model.sites[site], first.name)
+    inner = _parts(model.sites[site], first.name, model.stored_shape)[0].inner if holds_product(expression) else ()
+    return 1 + len(inner) if others else 0
+
+
 def holds_product(expression: Expression | None) -> bool:
     """Test whether a matrix is a product, or is made from one."""
     of = getattr(expression, "of", ())

@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
+from scipy.linalg import solve_triangular
 
 from rmtbase.errors import ParameterError
-from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, triangles, without_noise
+from rmtbase.linalg import (
+    available_cores,
+    core_of_triangles,
+    core_singular_values,
+    equal_rows,
+    triangles,
+    without_noise,
+)
 from rmtbase.models import MatrixName, Site, WeightMatrices
 from rmtbase.progress import Progress
 from rmtbase.tables import CIRCUITS, Circuit, Factor
@@ -23,6 +32,8 @@ from rmtbase.tables import CIRCUITS, Circuit, Factor
 _FACTORS = tuple(CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output"))
 _HEADS_PER_PART = 4  # at least
 _PARTS_PER_CORE = 2  # parts of a site, at most: each needs memory of its own
+_SINGULAR = 1e-10  # smallest ratio of the diagonal of a triangle with which the row space is known
+_SINGLE = 1e-12  # smallest norm of rows, and the inverse of the largest, whose products are taken in float32
 _LEAST = 1e-60  # below it, or above its inverse, squares of eigenvalues leave float64, whatever the shape
 
 
@@ -40,6 +51,20 @@ class GroupSpectra(NamedTuple):
     prepared: Sequence[Any] | None = None
 
 
+class KeyShares(NamedTuple):
+    """How much of each W_QK reads the row space of W_Q, of projector P; NaN where W_Q has no full rank.
+
+    Attributes:
+        share: ‖W_QK P‖²/‖W_QK‖².
+        query_columns: Σ_j P_jj², with P taken as if the rows of W_Q were orthogonal.
+        key_columns: Σ_j of the squared share of ‖W_QK‖² in column j, with the same approximation.
+    """
+
+    share: Float[np.ndarray, "..."]
+    query_columns: Float[np.ndarray, "..."]
+    key_columns: Float[np.ndarray, "..."]
+
+
 class SiteSpectra(NamedTuple):
     """Spectra of the heads of one site by one circuit.
 
@@ -48,12 +73,18 @@ class SiteSpectra(NamedTuple):
         sigmas: σ̂ of each of the circuit's factors.
         groups: spectra of heads that share a matrix; None if none do, or if they were not requested.
         prepared: what else the null needs from each head, see ``read_sites.Preparation``; None if nothing.
+        equal_axes: singular values with each row of each factor scaled to norm 1; None where the circuit has no head
+            axes, or if they were not requested.
+        key_shares: how much of each W_QK reads the row space of W_Q; None where queries and keys read different
+            streams, or if it was not requested.
     """
 
     singular_values: Float[np.ndarray, "head rank"]
     sigmas: tuple[Float[np.ndarray, " head"], ...]
     groups: GroupSpectra | None = None
     prepared: Sequence[Any] | None = None
+    equal_axes: Float[np.ndarray, "head rank"] | None = None
+    key_shares: KeyShares | None = None
 
 
 def _joined_spectra(parts: Sequence[SiteSpectra]) -> SiteSpectra:
@@ -63,7 +94,19 @@ def _joined_spectra(parts: Sequence[SiteSpectra]) -> SiteSpectra:
         tuple(map(np.concatenate, zip(*(part.sigmas for part in parts), strict=True))),
         _groups_of([part.groups for part in parts]),
         _prepared_of([part.prepared for part in parts]),
+        _array_of([part.equal_axes for part in parts]),
+        _key_shares_of([part.key_shares for part in parts]),
     )
+
+
+def _key_shares_of(parts: Sequence[KeyShares | None]) -> KeyShares | None:
+    known = [part for part in parts if part is not None]
+    return KeyShares(*map(np.concatenate, zip(*known, strict=True))) if known else None
+
+
+def _array_of(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if known else None
 
 
 def _groups_of(parts: Sequence[GroupSpectra | None]) -> GroupSpectra | None:
@@ -220,18 +263,22 @@ def read_sites(
     elements: HeadTaker | None,
     progress: Progress,
     preparation: Preparation | None = None,
+    *,
     joint: bool = False,
+    how_much: bool = False,
 ) -> Iterator[Future[Spectra]]:
     """Read the spectra of all heads during a ``with`` block, and give the scorer all matrices of the layers.
 
     ``elements``, if given, receives the factors of each head; ``preparation`` computes what a null needs from them;
-    with ``joint``, heads that share a matrix are also solved as one. One pass through the checkpoint does all of this
-    while the block does something else. Work that is not finished at the end of the block is abandoned. A
+    with ``joint``, heads that share a matrix are also solved as one; with ``how_much``, heads are also solved with
+    equal axes, and the relation of their keys to their queries is measured. One pass through the checkpoint does all of
+    this while the block does something else. Work that is not finished at the end of the block is abandoned. A
     KeyboardInterrupt does not wait for the threads: they may be drawing a null or compiling, and end by themselves.
     """
     pool, reader, waits = ThreadPoolExecutor(available_cores()), ThreadPoolExecutor(1), True
     try:
-        yield reader.submit(_read_layers, model, circuits, scorer, elements, progress, preparation, joint, pool)
+        solve = partial(_solve, preparation=preparation, joint=joint, how_much=how_much)
+        yield reader.submit(_read_layers, model, circuits, scorer, elements, progress, solve, pool)
     except BaseException as error:
         waits = isinstance(error, Exception)
         model.give_up_hashing()
@@ -248,8 +295,7 @@ def _read_layers(
     scorer: MatrixTaker | None,
     elements: HeadTaker | None,
     progress: Progress,
-    preparation: Preparation | None,
-    joint: bool,
+    solve: Callable[..., _Solved],
     pool: Executor,
 ) -> Spectra:
     advance = progress.bar("reading layers", len(model.layers))
@@ -289,7 +335,7 @@ def _read_layers(
             of_circuits = {factor: heads[factor] for factor in heads if factor in solved}
             begun = _Begun(
                 site,
-                _submit(model, layer, wanted, of_circuits, preparation, joint, pool),
+                _submit(model, layer, wanted, of_circuits, solve, pool),
                 {} if elements is None else elements.submit(site, heads, pool),
             )
             if before is not None:
@@ -307,8 +353,7 @@ def _submit(
     layer: int,
     circuits: Sequence[Circuit],
     heads: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]],
-    preparation: Preparation | None,
-    joint: bool,
+    solve: Callable[..., _Solved],
     pool: Executor,
 ) -> list[Future[_Solved]]:
     """Solve a few heads at a time, with their key heads: for one small matrix NumPy does not release the GIL."""
@@ -318,9 +363,7 @@ def _submit(
     n_parts = min(groups, max(1, max(map(len, weights)) // _HEADS_PER_PART), _PARTS_PER_CORE * available_cores())
     by_group = [one.reshape(groups, -1, *one.shape[1:]) for one in weights]
     return [
-        pool.submit(
-            _solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)), preparation, joint
-        )
+        pool.submit(solve, circuits, dict(zip(factors, zip(part, least, strict=True), strict=True)))
         for part in zip(*(np.array_split(one, n_parts) for one in by_group), strict=True)
     ]
 
@@ -328,8 +371,10 @@ def _submit(
 def _solve(
     circuits: Sequence[Circuit],
     factors: Mapping[Factor, tuple[Shaped[np.ndarray, "group head rank width"], float]],
+    *,
     preparation: Preparation | None,
     joint: bool,
+    how_much: bool,
 ) -> _Solved:
     reduced = {factor: triangles(np.asarray(weights)) for factor, (weights, _) in factors.items()}
     scales = {
@@ -357,8 +402,50 @@ def _solve(
         if preparation is not None and groups is not None:
             of_groups = preparation.prepare_groups(weights[0], weights[1], scales[circuit.factors[0]])
             groups = groups._replace(prepared=of_groups)
-        spectra[circuit] = SiteSpectra(values, sigmas, groups, prepared)
+        equal, key_shares = None, None
+        if how_much and circuit.head_axes:
+            unit = [np.swapaxes(equal_rows(np.swapaxes(r, -1, -2)), -1, -2) for r in each]
+            equal = core_singular_values(_core(*unit) if len(unit) > 1 else unit[0]).reshape(values.shape)
+            if len(each) > 1 and weights[0].shape[-1] == weights[1].shape[-1]:
+                shares = _key_shares(weights[0], weights[1], each[0], each[1])
+                key_shares = KeyShares(*(share.reshape(-1) for share in shares))
+        spectra[circuit] = SiteSpectra(values, sigmas, groups, prepared, equal, key_shares)
     return _Solved(spectra, np.concatenate([one.orthogonal.reshape(-1) for one in reduced.values()]))
+
+
+def _key_shares(
+    w_q: Shaped[np.ndarray, "group member rank width"],
+    w_k: Shaped[np.ndarray, "group one rank width"],
+    r_q: Float[np.ndarray, "group member rank rows"],
+    r_k: Float[np.ndarray, "group one rank rows"],
+) -> KeyShares:
+    """Measure how much of each W_QK reads the row space of W_Q.
+
+    With W_Qᵀ = O R, P = O Oᵀ and W_QK P = O R (W_K O) Oᵀ, where W_K O = W_K W_Qᵀ R⁻¹.
+    """
+    shares = KeyShares(*(np.full(r_q.shape[:2], np.nan) for _ in KeyShares._fields))
+    if r_q.shape[-2] < r_q.shape[-1]:  # more rows than columns
+        return shares
+    for place in np.ndindex(*r_q.shape[:2]):
+        r, other = r_q[place], r_k[place[0], 0]
+        diagonal = np.abs(np.diagonal(r))
+        if not (diagonal.min() > _SINGULAR * diagonal.max() and other.any()):
+            continue
+        q, k = w_q[place], w_k[place[0], 0]
+        scale_q, scale_k = np.abs(r).max(), np.abs(other).max()
+        in_single = np.result_type(q, k, np.float32) == np.float32 and min(scale_q, scale_k) > _SINGLE
+        dtype = np.float32 if in_single and max(scale_q, scale_k) < 1.0 / _SINGLE else np.float64
+        q, k = q.astype(dtype), k.astype(dtype)
+        r, other = r / scale_q, other / scale_k
+        crossed = solve_triangular(r, (q @ k.T) / (scale_q * scale_k), trans=1, check_finite=False)
+        inside, whole = np.linalg.norm(r @ crossed.T), np.linalg.norm(r @ other.T)
+        norms = np.sum(r * r, axis=0)
+        of_query = (1.0 / norms) @ (q / scale_q) ** 2
+        of_key = norms @ (k / scale_k) ** 2
+        shares.share[place] = min((inside / whole) ** 2, 1.0)
+        shares.query_columns[place] = np.sum(of_query**2)
+        shares.key_columns[place] = np.sum((of_key / of_key.sum()) ** 2)
+    return shares
 
 
 def _group(

@@ -120,6 +120,14 @@ def triangle(factor: ArrayLike) -> NDArray[np.float64]:
     return triangles(factor).r
 
 
+def equal_rows(factor: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scale each row to norm 1; rows of zeros stay."""
+    largest = np.abs(factor).max(axis=-1, keepdims=True)
+    unit = np.divide(factor, largest, out=np.zeros_like(factor), where=largest > 0.0)
+    norm = np.sqrt(np.sum(unit * unit, axis=-1, keepdims=True))
+    return np.divide(unit, norm, out=unit, where=norm > 0.0)
+
+
 class Triangles(NamedTuple):
     """R of thin factorisations, and a mask of those computed by orthogonal transformations, not from the Gram matrix.
 

@@ -14,6 +14,7 @@ from rmtbase.laws import BINS, PROBABILITIES
 from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION, available_cores
 from rmtbase.nulls._gaussian_null import GaussianNull
 from rmtbase.nulls._head_null import EDGE_LEVEL, Heads, HeadScores, ScoredHeads, chain_scale
+from rmtbase.nulls._random_heads import upper_point
 from rmtbase.nulls._resampled_null import unscored_head
 from rmtbase.progress import Progress
 from rmtbase.statistics import LatentShape, from_distance_scale, on_distance_scale
@@ -120,6 +121,7 @@ def _group(eigenvalues: Float[np.ndarray, "draw rank"]) -> xr.Dataset:
     edges = np.linspace(0.0, 1.05 * eigenvalues.max(), BINS + 1)
     counts = np.stack([np.histogram(one, edges)[0] for one in eigenvalues])
     density = counts / (eigenvalues.shape[1] * np.diff(edges))
+    moved = upper_point(eigenvalues)
     return xr.Dataset(
         {
             "eigenvalue_mean": ("index", eigenvalues.mean(axis=0)),
@@ -130,6 +132,8 @@ def _group(eigenvalues: Float[np.ndarray, "draw rank"]) -> xr.Dataset:
             "density_free": ("bin", np.full(BINS, np.nan)),
             "edge_quantile_lower": ((), float(np.quantile(eigenvalues[:, -1], EDGE_LEVEL))),
             "edge_quantile_upper": ((), float(np.quantile(eigenvalues[:, 0], 1.0 - EDGE_LEVEL))),
+            "moved_share_upper": ((), moved.value),
+            "moved_share_upper_standard_error": ((), moved.standard_error),
         },
         coords={"probability": np.array(PROBABILITIES), "index": np.arange(eigenvalues.shape[1])},
     )

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from rmtbase.laws import PROBABILITIES
 from rmtbase.linalg import without_noise
 from rmtbase.nulls._head_null import EDGE_LEVEL, ROUNDING, HeadScores, statistics_of
+from rmtbase.nulls._random_heads import UpperPoint, upper_point
 from rmtbase.nulls._sample_null import SampleNull
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, rescale_statistics
@@ -103,7 +104,10 @@ class ResampledNull(SampleNull):
     def spectrum(self) -> xr.Dataset:
         """Mean and quantiles of the ordered eigenvalues, and the edges: the head's part of the ``/null`` group."""
         return _spectrum(
-            self.eigenvalues.mean(axis=0), np.quantile(self.eigenvalues, PROBABILITIES, axis=0).T, self.edge_quantiles
+            self.eigenvalues.mean(axis=0),
+            np.quantile(self.eigenvalues, PROBABILITIES, axis=0).T,
+            self.edge_quantiles,
+            upper_point(self.eigenvalues),
         )
 
     @cached_property
@@ -138,15 +142,18 @@ def unscored_head(rank: int) -> tuple[HeadScores, xr.Dataset]:
     nothing, none = np.full(n, np.nan), np.zeros((), dtype=np.int64)
     quantile = np.full((n, m), np.nan)
     scores = HeadScores(nothing, nothing, nothing, quantile, nothing, nothing, np.array(np.nan), none, none, none)
-    return scores, _spectrum(np.full(rank, np.nan), np.full((rank, m), np.nan), (np.nan, np.nan))
+    unknown = UpperPoint(np.nan, np.nan)
+    return scores, _spectrum(np.full(rank, np.nan), np.full((rank, m), np.nan), (np.nan, np.nan), unknown)
 
 
-def _spectrum(mean: np.ndarray, quantile: np.ndarray, edges: tuple[float, float]) -> xr.Dataset:
+def _spectrum(mean: np.ndarray, quantile: np.ndarray, edges: tuple[float, float], moved: UpperPoint) -> xr.Dataset:
     return xr.Dataset(
         {
             "eigenvalue_mean": ("index", mean),
             "eigenvalue_quantile": (("index", "probability"), quantile),
             "edge_quantile_lower": ((), edges[0]),
             "edge_quantile_upper": ((), edges[1]),
+            "moved_share_upper": ((), moved.value),
+            "moved_share_upper_standard_error": ((), moved.standard_error),
         }
     )

@@ -45,6 +45,7 @@ from rmtbase.statistics._moment_order import (
     moment_order,
     moment_orders,
 )
+from rmtbase.statistics._moved_share import moved_parts, moved_share
 from rmtbase.statistics._power_law import PowerLawFit, hill_exponent, power_law_fit, power_law_p_value
 from rmtbase.statistics._registry import (
     SPECTRAL_STATISTICS,
@@ -83,6 +84,8 @@ __all__ = [
     "holm",
     "moment_order",
     "monte_carlo_p_value",
+    "moved_parts",
+    "moved_share",
     "nearest_neighbour_entropy",
     "nearest_neighbour_kl",
     "spectral_statistics",

@@ -80,6 +80,11 @@ class Circuit:
         return (first.width, first.rank, others[0].width) if others else (first.rank, first.width)
 
     @property
+    def head_axes(self) -> bool:
+        """True if its rank is d_head, whose axes training treats apart; the basis of d_value is free."""
+        return all(factor.rank == QUERY.rank for factor in self.factors)
+
+    @property
     def heads(self) -> str:
         """Name of the number of these circuits in a layer."""
         return self.factors[0].heads

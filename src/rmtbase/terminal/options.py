@@ -125,7 +125,7 @@ FailIf = Annotated[
     typer.Option(
         metavar="CONDITION",
         help="End with status 3 if a head meets this condition on its fields in --json, such as 'layer == 3 and not "
-        "differs' or 'beyond_noise > 0.5'; with status 4 if none does but an untestable head could.",
+        "differs' or 'moved_share > 0.5'; with status 4 if none does but an untestable head could.",
     ),
 ]
 Workers = Annotated[

@@ -1,4 +1,3 @@
-from ._beyond_noise import share_beyond_noise
 from ._heads import circuit_scores, layer_coordinates
 from .measure import score, score_heads
 from .page._page import render
@@ -12,6 +11,5 @@ __all__ = [
     "render",
     "score",
     "score_heads",
-    "share_beyond_noise",
     "summarize_scores",
 ]

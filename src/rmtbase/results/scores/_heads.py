@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,13 +11,14 @@ import xarray as xr
 from jaxtyping import Float, Int, Shaped
 
 from rmtbase.errors import ParameterError
+from rmtbase.heads.read_sites import KeyShares
 from rmtbase.laws import PROBABILITIES
 from rmtbase.models import Place, Site
-from rmtbase.nulls import Heads, HeadScores, NullModel, chain_scale
-from rmtbase.results.scores._beyond_noise import null_eigenvalue_means, share_beyond_noise
+from rmtbase.nulls import Heads, HeadScores, NullModel, RandomHeads, UpperPoint, chain_scale
+from rmtbase.results.scores._relation import Relation, relation
 from rmtbase.results.scores.schema import heads_schema, null_schema, own_null_schema
-from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
-from rmtbase.tables import CIRCUITS, Circuit, describe
+from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg, moved_parts, moved_share
+from rmtbase.tables import CIRCUITS, QK, Circuit, describe
 
 _NO_LAW = "no statistic has a null that is known for its spectrum"
 
@@ -44,6 +45,9 @@ class Block:
         sigmas: σ̂ of the circuit's matrices; ``heads`` has other σ̂ if these matrices are products.
         scores: scores of the heads.
         null_group: makes the null's group of a file.
+        random: moved shares of random heads of the shape; None if they are not known.
+        equal_axes: singular values of the heads with equal axes; None without head axes.
+        key_shares: how much of each W_QK reads the row space of W_Q; None if not defined.
     """
 
     sites: list[int]
@@ -53,6 +57,9 @@ class Block:
     sigmas: tuple[Float[np.ndarray, "layer head"], ...]
     scores: HeadScores
     null_group: Callable[[], xr.Dataset]
+    random: RandomHeads | None = None
+    equal_axes: Float[np.ndarray, "layer head rank"] | None = None
+    key_shares: KeyShares | None = None
 
 
 def heads_dataset(
@@ -84,8 +91,17 @@ def heads_dataset(
         "farthest_statistic": np.where(np.isnan(omnibus), "", np.array(names)[farthest]),
         "eigenvalue": joined(lambda block: block.heads.singular_values**2),
     }
-    beyond = share_beyond_noise(values["eigenvalue"], null_eigenvalue_means(null))
-    values["beyond_noise"] = np.where(np.isnan(omnibus), np.nan, beyond)
+    means = _null_means(null, "eigenvalue_mean")
+    values["moved_share"] = moved_share(values["eigenvalue"], means)
+    values["moved_towards_fewer"], values["moved_towards_more"] = moved_parts(values["eigenvalue"], means)
+    if circuit.head_axes:
+        means = _null_means(null, "eigenvalue_mean_equal_axes")
+        values["moved_share_equal_axes"] = moved_share(joined(_equal_axes), means)
+    if circuit == QK:
+        names_of = {"value": "relation", "p_value": "relation_p_value", "upper": "relation_upper"}
+        for field, name in names_of.items():
+            values[name] = joined(lambda block, field=field: getattr(_relation(block), field))
+        values["relation_q_value"] = benjamini_hochberg(values["relation_p_value"])
     reason = np.where(np.isnan(omnibus), _NO_LAW, "").astype(object)
     reason[np.isnan(joined(lambda block: block.sigmas[0]))] = ""  # a layer with fewer heads
     for (site, head), why in reasons.items():
@@ -123,6 +139,26 @@ def _null_scale(
     return {"null_scale": (("layer", "head"), joined(lambda block: chain_scale(block.heads.sigmas)))}
 
 
+def _null_means(null: xr.Dataset, name: str) -> Float[np.ndarray, "... index"]:
+    """Return mean eigenvalues of the group ``null`` as they broadcast to those of the heads, (layer, head, index)."""
+    mean = null[name].transpose(..., "index").values
+    return mean[null["layer_shape"].values][:, None] if "layer_shape" in null else mean
+
+
+def _equal_axes(block: Block) -> Float[np.ndarray, "layer head rank"]:
+    """Return the eigenvalues of a block's heads with equal axes; NaN if they are not known."""
+    values = block.equal_axes
+    return np.full(block.heads.singular_values.shape, np.nan) if values is None else values**2
+
+
+def _relation(block: Block) -> Relation:
+    """Return the relation of keys to queries of a block's heads; NaN where they read different streams."""
+    d_query, d_head, _ = block.dims
+    eigenvalues = block.heads.singular_values**2
+    unknown = np.full(eigenvalues.shape[:-1], np.nan)
+    return relation(block.key_shares or KeyShares(unknown, unknown, unknown), eigenvalues, d_head, d_query)
+
+
 def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
     """Return the nulls of all heads as the ``null`` group of a scores file."""
     if blocks[0].null.per_head:
@@ -130,7 +166,7 @@ def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block
     of_null = {id(block.null): block for block in reversed(blocks)}
     nulls = list(dict.fromkeys(id(block.null) for block in blocks))
     shapes = [of_null[null] for null in nulls]  # one block for each null
-    groups = [block.null_group().drop_vars("bin", errors="ignore") for block in shapes]
+    groups = [_null_group(circuit, block).drop_vars("bin", errors="ignore") for block in shapes]
     if len(groups) == 1:
         return describe(groups[0], null_schema(circuit))
     longest = np.arange(max(group.sizes["index"] for group in groups))
@@ -150,10 +186,35 @@ def null_dataset(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block
     return describe(joined[list(schema)], schema)
 
 
+def _null_group(circuit: Circuit, block: Block) -> xr.Dataset:
+    """Return the null of a block's heads, with what is known of the moved shares of random heads."""
+    group = block.null_group()
+    dims = group["edge_quantile_lower"].dims  # of heads that each have their own null, or none
+
+    def each(value: float | Float[np.ndarray, " index"]) -> tuple[tuple[Hashable, ...], np.ndarray]:
+        shape = tuple(group.sizes[name] for name in dims)
+        return (*dims, *["index"] * np.ndim(value)), np.broadcast_to(value, (*shape, *np.shape(value)))
+
+    unknown = UpperPoint(np.nan, np.nan)
+    upper = unknown if block.random is None else block.random.upper
+    known: dict[str, Any] = {"moved_share": upper}
+    if circuit.head_axes:
+        random = block.random if block.equal_axes is not None else None
+        mean = None if random is None else random.equal_mean
+        mean = np.full(group.sizes["index"], np.nan) if mean is None else mean
+        group = group.assign(eigenvalue_mean_equal_axes=each(mean))
+        known["moved_share_equal_axes"] = (random and random.equal_upper) or unknown
+    for name, point in known.items():
+        if f"{name}_upper" not in group:
+            group[f"{name}_upper"] = each(point.value)
+            group[f"{name}_upper_standard_error"] = each(point.standard_error)
+    return group
+
+
 def _own_nulls(circuit: Circuit, sites: Sequence[Site], blocks: Sequence[Block]) -> xr.Dataset:
     """Return the ``null`` group of heads that each have their own null, padded in the same way as their scores."""
     rows = {site: row for row, site in enumerate(sorted(site for block in blocks for site in block.sites))}
-    groups = [([rows[site] for site in block.sites], block.null_group()) for block in blocks]
+    groups = [([rows[site] for site in block.sites], _null_group(circuit, block)) for block in blocks]
     schema, first = own_null_schema(circuit), groups[0][1]
     variables = {
         name: (variable.dims, _padded([(at, group[name].transpose(*variable.dims).values) for at, group in groups]))

@@ -10,12 +10,12 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.heads.factors import has_latent_keys, head_sigmas, null_shape
-from rmtbase.heads.read_sites import SiteSpectra, read_factors, read_sites, require_circuits, sites_of
+from rmtbase.heads.factors import has_latent_keys, head_axis, head_sigmas, null_shape
+from rmtbase.heads.read_sites import KeyShares, SiteSpectra, read_factors, read_sites, require_circuits, sites_of
 from rmtbase.heads.stored_rows import StoredRows, stored_rows
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import FUSED_COMPONENTS, MatrixName, WeightMatrices
-from rmtbase.nulls import Heads, HeadShape, Null, NullModel, initialization_note
+from rmtbase.nulls import Heads, HeadShape, Null, NullModel, initialization_note, random_heads
 from rmtbase.parameters import require_positive_integer
 from rmtbase.progress import Progress
 from rmtbase.results.attributes import file_attributes
@@ -46,7 +46,7 @@ def scores_tree(
     whole = MatrixScores(model, components, matrices == "spectra", null.seed, null.initialization)
     of_heads = head_elements(elements, null.initialization, model.sites)
     with single_threaded_blas():  # else the last bits depend on the number of cores
-        with read_sites(model, wanted, whole.layers, of_heads, progress, null) as reading:
+        with read_sites(model, wanted, whole.layers, of_heads, progress, null, how_much=True) as reading:
             shapes = dict.fromkeys((one.null, one.stored) for blocks in blocks_of.values() for one in blocks)
             nulls = {
                 (shape, stored): null.for_heads(HeadShape(shape, n_heads, stored), progress) for shape, stored in shapes
@@ -67,7 +67,7 @@ def scores_tree(
             progress.note(line)
         scored = {
             circuit: [
-                _scored(model, circuit, sites, shape.null, spectra[circuit], nulls[shape.null, shape.stored], progress)
+                _scored(model, circuit, sites, shape, spectra[circuit], null, nulls, progress)
                 for shape, sites in blocks.items()
             ]
             for circuit, blocks in blocks_of.items()
@@ -121,12 +121,14 @@ def _scored(
     model: WeightMatrices,
     circuit: Circuit,
     sites: list[int],
-    shape: tuple[int, ...] | LatentShape,
+    shape: _Shape,
     spectra: Mapping[int, SiteSpectra],
-    null: NullModel,
+    assumed: Null,
+    nulls: Mapping[tuple[tuple[int, ...] | LatentShape, StoredRows | None], NullModel],
     progress: Progress,
 ) -> Block:
     """Score the heads of a block of sites."""
+    null = nulls[shape.null, shape.stored]
     each = [spectra[site] for site in sites]
     sigmas = tuple(np.stack(sigma) for sigma in zip(*(one.sigmas for one in each), strict=True))
     prepared = [one.prepared for one in each if one.prepared is not None]
@@ -137,9 +139,26 @@ def _scored(
         prepared=prepared or None,
     )
     dims = tuple(getattr(model.sites[sites[0]], name) for name in circuit.dims)
-    if shape != dims and not null.per_head:
+    if shape.null != dims and not null.per_head:
         heads = _at_scales(heads, model, sites, circuit)
-    return Block(sites, dims, null, heads, sigmas, *null.score_heads(heads, progress))
+    random = None
+    if isinstance(shape.null, tuple) and not assumed.needs_stored_rows:
+        random = random_heads(shape.null, head_axis(model, sites[0], circuit), assumed.seed)
+    equal_axes = [one.equal_axes for one in each if one.equal_axes is not None]
+    key_shares = [one.key_shares for one in each if one.key_shares is not None]
+    scores, null_group = null.score_heads(heads, progress)
+    return Block(
+        sites,
+        dims,
+        null,
+        heads,
+        sigmas,
+        scores,
+        null_group,
+        random,
+        np.stack(equal_axes) if equal_axes else None,
+        KeyShares(*map(np.stack, zip(*key_shares, strict=True))) if key_shares else None,
+    )
 
 
 def _at_scales(heads: Heads, model: WeightMatrices, sites: Sequence[int], circuit: Circuit) -> Heads:

@@ -28,12 +28,10 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
     for name, summary in summaries.items():
         if len(summaries) > 1:
             yield Heading(CIRCUITS[name].symbol)
-        answer = summary.answer()
-        if name == "qk" and why is not None:
-            answer.insert(len(answer) - len(summary.untested()), why.answer())
-        elif name == "qk" and summary.findings:
-            answer[len(answer) - len(summary.untested()) - 1] += " For the cause: --why all."
-        yield from answer
+        cause = ""
+        if name == "qk" and (why is not None or summary.findings):
+            cause = "For the cause: --why all." if why is None else why.answer()
+        yield from summary.answer(cause)
     if elements is not None:
         yield elements.answer()
     yield DETAILS
@@ -59,7 +57,8 @@ def _farthest(summary: Summary) -> Iterator[Item]:
         Column("null sd", form=".2g"),
         Column("z", form="+.1f"),
         Column("q"),
-        Column("beyond noise", form=".1%"),
+        Column("moved share", form=".1%"),
+        Column("equal axes", form=".1%"),
     ]
     rows = [
         (
@@ -71,7 +70,8 @@ def _farthest(summary: Summary) -> Iterator[Item]:
             finding.null_std,
             math.copysign(finding.distance, finding.z_score),
             f"{'≤ ' if finding.at_floor else ''}{finding.omnibus_q_value:.2g}",
-            finding.beyond_noise,
+            finding.how_much.moved_share,
+            finding.how_much.moved_share_equal_axes,
         )
         for finding in listed
     ]
@@ -157,4 +157,5 @@ def _summary_json(tree: xr.DataTree) -> dict[str, Any]:
 def _finding_json(finding: HeadFinding) -> dict[str, Any]:
     """Return a finding as plain data; with its stack if the model has several, and its noun if not ``head``."""
     plain, usual = finding._asdict(), {("stack", ""), ("noun", "head"), ("distance", finding.distance)}
+    plain |= plain.pop("how_much")._asdict()
     return {name: value for name, value in plain.items() if (name, value) not in usual}

@@ -37,6 +37,51 @@ _NO_STD = "NaN where its fourth moment is infinite, without which draws do not t
 _Z = "(observed - null_mean) / null_std; without a null_std the z of a normal law that has the p-value"
 
 
+_EQUAL_AXES = {
+    "moved_share_equal_axes": Variable(
+        _HEAD,
+        "moved_share with each row of each factor scaled to one norm, against random heads treated alike; NaN where "
+        "these are not known",
+        PROBABILITY,
+    ),
+}
+_RELATION = {
+    "relation": Variable(
+        _HEAD,
+        "(S - h/d) / (1 - h/d), S the share of |W_QK|_F^2 whose key side lies in the row space of W_Q; NaN where W_Q "
+        "has no full rank, or queries and keys read different streams",
+        AT_MOST_ONE_OR_NAN,
+    ),
+    "relation_upper": Variable(
+        _HEAD, "95 % point of relation for row spaces of random orientation, at the head's spectrum", AT_MOST_ONE_OR_NAN
+    ),
+    "relation_p_value": Variable(
+        _HEAD,
+        "p-value of so large a relation for row spaces of random orientation, at the head's spectrum",
+        PROBABILITY,
+    ),
+    "relation_q_value": Variable(_HEAD, "Benjamini-Hochberg q-value of relation_p_value over all heads", PROBABILITY),
+}
+_CHANCE = "95 % point of {} over random heads"
+
+
+def _moved_schema(circuit: Circuit, dims: tuple[str, ...] = ()) -> dict[str, Variable]:
+    """Return the variables of the null about moved shares of random heads."""
+    names = ["moved_share", *(_EQUAL_AXES if circuit.head_axes else ())]
+    points = {
+        name: variable
+        for each in names
+        for name, variable in {
+            f"{each}_upper": Variable(dims, _CHANCE.format(each) + "; NaN where it is not known", PROBABILITY),
+            f"{each}_upper_standard_error": Variable(dims, f"standard error of {each}_upper", PROBABILITY),
+        }.items()
+    }
+    if not circuit.head_axes:
+        return points
+    words = "mean ordered eigenvalue of random heads with each row of each factor scaled to norm 1; NaN if not known"
+    return points | {"eigenvalue_mean_equal_axes": Variable((*dims, "index"), words, SPREAD)}
+
+
 def heads_schema(circuit: Circuit) -> dict[str, Variable]:
     """Return the variables of the scores of all heads by one circuit, such as ``/heads``.
 
@@ -84,12 +129,24 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
             TEXT,
         ),
         "omnibus_q_value": Variable(_HEAD, "Benjamini-Hochberg q-value of omnibus_p_value over all heads", PROBABILITY),
-        "beyond_noise": Variable(
+        "moved_share": Variable(
             _HEAD,
-            "share of the sum of eigenvalues beyond noise: 1 - (share in their weaker half) / (the same of the null's "
-            "means); NaN below rank 8 and where the head was not tested",
-            AT_MOST_ONE_OR_NAN,
+            "share of the sum of eigenvalues to move between the ordered ones to give the null's mean spectrum: half "
+            "the sum of |difference of the shares|; NaN where the product is zero",
+            PROBABILITY,
         ),
+        "moved_towards_fewer": Variable(
+            _HEAD,
+            "what the strongest eigenvalues, at the most, hold beyond their share in the null's mean spectrum",
+            PROBABILITY,
+        ),
+        "moved_towards_more": Variable(
+            _HEAD,
+            "what the weakest eigenvalues, at the most, hold beyond their share in the null's mean spectrum",
+            PROBABILITY,
+        ),
+        **(_EQUAL_AXES if circuit.head_axes else {}),
+        **(_RELATION if circuit == QK else {}),
         **sigma,
         "outliers_above": Variable(_HEAD, "eigenvalues above the null's upper edge quantile", COUNT_OR_NAN),
         "outliers_below": Variable(_HEAD, "eigenvalues below the null's lower edge quantile", COUNT_OR_NAN),
@@ -131,6 +188,7 @@ def null_schema(circuit: Circuit, several: bool = False) -> dict[str, Variable]:
         ),
         "edge_quantile_lower": Variable((), "edge quantile of the self-normalised smallest eigenvalue", SPREAD),
         "edge_quantile_upper": Variable((), "edge quantile of the self-normalised largest eigenvalue", SPREAD),
+        **_moved_schema(circuit),
     }
     if not several:
         return of_one
@@ -165,6 +223,7 @@ def own_null_schema(circuit: Circuit) -> dict[str, Variable]:
         "edge_quantile_upper": Variable(
             _HEAD, "edge quantile of the largest eigenvalue of the head's own null", SPREAD
         ),
+        **_moved_schema(circuit, _HEAD),
     }
 
 

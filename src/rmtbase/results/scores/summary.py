@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,11 +12,11 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from rmtbase.results.scores._beyond_noise import LEAST_RANK
 from rmtbase.results.scores._distance import at_p_value_floor, farthest_distance, layer_p_value_floors
 from rmtbase.results.scores._heads import require_scores
+from rmtbase.results.scores._how_much import HowMuch, Moved, Related, how_much, related_heads, upper_points
 from rmtbase.results.scores._null_words import null_noun
-from rmtbase.shown import in_one_line, percent
+from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import (
     NotTestable,
@@ -32,15 +32,13 @@ from rmtbase.tables import (
 
 FALSE_DISCOVERY_RATE = 0.05
 _NAMED = 5  # heads with their own sentence
-_FIRST = 3  # heads named as those that differ most
+_FEW = 5  # heads that do not differ, named in the answer if no more
 
 KINDS = (
-    ("normalized_participation_ratio", -1, "strength in fewer directions"),
-    ("normalized_participation_ratio", +1, "strength in more directions"),
     ("trace", +1, "larger ‖{}‖"),
     ("trace", -1, "smaller ‖{}‖"),
 )
-"""Respects in which heads differ: the statistic that shows it, the sign of its z, and words."""
+"""Respects in which heads differ by one statistic: its name, the sign of its z, and words."""
 
 
 @in_one_line
@@ -58,7 +56,7 @@ class HeadFinding(NamedTuple):
         null_median: median of that statistic under the null.
         stack: name of the layer's stack, if the model has several stacks.
         noun: ``head``, or ``key head`` for some circuits.
-        beyond_noise: share of the head's strength beyond noise; NaN if it is not known.
+        how_much: how much it differs.
     """
 
     layer: int
@@ -76,7 +74,7 @@ class HeadFinding(NamedTuple):
     null_median: float = math.nan
     stack: str = ""
     noun: str = "head"
-    beyond_noise: float = math.nan
+    how_much: HowMuch = HowMuch()
 
     @property
     def place(self) -> str:
@@ -127,7 +125,10 @@ class Summary:
         fewest: number of heads at the smallest p-value of the null's draws that are needed for any to be found.
         against: what the heads were compared with.
         symbol: symbol of the matrix that was scored, such as ``W_QK``.
-        kinds: respects in which heads differ by one statistic, with ``{}`` for the symbol, and the number of heads.
+        kinds: respects in which heads differ, in words, and the number of heads.
+        moved: moved shares of the heads that differ.
+        related: heads whose keys read what their queries read.
+        alike: names of the tested heads that do not differ.
     """
 
     n_heads: int
@@ -143,10 +144,20 @@ class Summary:
     against: str = "random heads"
     symbol: str = "W_QK"
     kinds: Mapping[str, int] = field(default_factory=dict)
+    moved: Moved = field(default_factory=Moved)
+    related: Related = field(default_factory=Related)
+    alike: tuple[str, ...] = ()
 
-    def answer(self) -> list[str]:
-        """Say how many heads differ, which most and by how much, in which respect, and what could not be tested."""
-        return [self.verdict(), *self.most(), *self.kind(), *self.untested()]
+    def answer(self, cause: str = "") -> list[str]:
+        """Say how many heads differ, how much, in which respect, by which ``cause``, and what could not be tested."""
+        return [
+            self.verdict(),
+            *self.moved.sentences(),
+            *self.kind(),
+            *self.related.sentences(),
+            *filter(None, [cause]),
+            *self.untested(),
+        ]
 
     def sentences(self) -> list[str]:
         """Give the answer, then which heads differ, the statistics that flag them, and the farthest heads."""
@@ -173,7 +184,8 @@ class Summary:
         at = f"(false discovery rate {self.level:.0%})"
         if self.findings:
             differ = f"differ{'s' * (len(self.findings) == 1)}"
-            return f"{len(self.findings)} of {self.n_heads} {testable}{many} {differ} from {self.against} {at}."
+            others = f" Not told from them: {', '.join(self.alike)}." if 0 < len(self.alike) <= _FEW else ""
+            return f"{len(self.findings)} of {self.n_heads} {testable}{many} {differ} from {self.against} {at}.{others}"
         none = (
             f"The one {testable}{noun} cannot"
             if self.n_heads == 1
@@ -188,41 +200,16 @@ class Summary:
         return f"{none} be told from {self.against} {at}.{few}"
 
     def leading(self) -> list[HeadFinding]:
-        """Return the heads that differ, by decreasing share beyond noise; all by distance if no share is known."""
-        known = (finding for finding in self.findings if not math.isnan(finding.beyond_noise))
-        return sorted(known, key=lambda finding: -finding.beyond_noise) or list(self.findings)
-
-    def most(self) -> list[str]:
-        """Name the heads that differ most, by their share beyond noise; by distance if no share is known."""
-        known = self.leading()
-        if not known:
-            return []
-        if math.isnan(known[0].beyond_noise):
-            far = "; ".join(
-                f"{one.place} ({SPECTRAL_STATISTICS[one.statistic].long_name}, {one.distance:.1f} standard deviations)"
-                for one in known[:_FIRST]
-            )
-            return [f"Farthest: {far}. How much cannot be told below rank {LEAST_RANK}."]
-        more, flatter = ([one for one in known if (one.beyond_noise > 0) == side] for side in (True, False))
-        parts = []
-        if more:
-            line = f"Most beyond noise, as a share of ‖{self.symbol}‖²: {_shares(more[:_FIRST])}"
-            if len(more) > _FIRST:
-                middle = float(np.median([one.beyond_noise for one in more]))
-                line += f"; of the {len(more)} the median is {percent(middle)}, the least {_shares(more[-1:])}"
-            parts.append(f"{line}.")
-        if flatter:
-            first = _shares(flatter[: -_FIRST - 1 : -1])
-            parts.append(f"Flatter than {self.against} ({len(flatter)}), by the same share: {first}.")
-        return [" ".join(parts)]
+        """Return the heads that differ, by decreasing moved share."""
+        return sorted(self.findings, key=lambda finding: -finding.how_much.moved_share)
 
     def kind(self) -> list[str]:
-        """Say in which respects the heads differ, each by one statistic, and how many heads."""
+        """Say in which respects the heads differ, and how many heads."""
         if not self.findings:
             return []
-        parts = [f"{words.format(self.symbol)} ({count})" for words, count in self.kinds.items() if count]
+        parts = [f"{words} ({count})" for words, count in self.kinds.items()]
         if not parts:
-            return ["Kind: not known; neither the number of directions nor the norm differs by itself."]
+            return ["Kind: not told; neither the moved share nor the norm differs by itself."]
         return [f"Kind (number of {self.noun}s, some in several): {', '.join(parts)} than {self.against}."]
 
     def untested(self) -> list[str]:
@@ -294,9 +281,15 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     n_heads = int((np.isfinite(omnibus) & (floors < level)).sum())
     z, median = heads["z_score"].values, heads["null_quantile"].sel(probability=0.5).values
     distance = np.abs(farthest_distance(heads))
-    numbers, stacks, noun = layer_numbers(heads), layer_stacks(heads), circuit_of(tree.attrs).noun
+    numbers, stacks, circuit = layer_numbers(heads), layer_stacks(heads), circuit_of(tree.attrs)
+    noun, against, amounts = circuit.noun, null_noun(tree.attrs, circuit.noun), how_much(tree)
     left_out = _not_testable(heads, noun, floors, level)
     findings, differs = [], omnibus < level
+    names_of = {
+        (layer, head): f"{name} {noun} {heads['head'].values[head]}"
+        for layer, name in enumerate(layer_names(heads))
+        for head in range(heads.sizes["head"])
+    }
     for layer, head in np.argwhere(differs).tolist():
         k = names.index(str(heads["farthest_statistic"].values[layer, head]))
         findings.append(
@@ -316,15 +309,27 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
                 float(median[layer, head, k]),
                 stacks[layer],
                 noun,
-                float(heads["beyond_noise"].values[layer, head]),
+                amounts[layer, head],
             )
         )
-    kinds = {}
+    places = sorted(
+        ((layer, head) for layer, head in np.argwhere(differs).tolist()),
+        key=lambda place: -amounts[place].moved_share,
+    )
+    upper = upper_points(tree)[differs]
+    moved = Moved(
+        tuple((names_of[place], amounts[place]) for place in places),
+        (float(upper.min()), float(upper.max())) if upper.size else (math.nan, math.nan),
+        noun,
+        circuit.symbol,
+        against,
+    )
+    kinds = moved.kinds()
     for name, sign, words in KINDS:
         if name in names:
             of_one = heads.sel(statistic=name).transpose("layer", "head", ...)
             here = (of_one["q_value"].values < level) & (sign * of_one["z_score"].values > 0)
-            kinds[words] = int((differs & here).sum())
+            kinds |= {words.format(circuit.symbol): count} if (count := int((differs & here).sum())) else {}
     findings.sort(key=lambda finding: (finding.omnibus_q_value, -finding.distance))
     q_value = heads["q_value"].transpose("statistic", ...).values.reshape(len(names), -1)
     known = [np.isfinite(q) for q in q_value]
@@ -344,27 +349,31 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
         noun=noun,
         not_testable=tuple(left_out),
         fewest=_fewest(omnibus, floors, level),
-        against=null_noun(tree.attrs, noun),
-        symbol=circuit_of(tree.attrs).symbol,
+        against=against,
+        symbol=circuit.symbol,
         kinds=kinds,
+        moved=moved,
+        related=related_heads(heads, names_of, level),
+        alike=tuple(
+            names_of[layer, head]
+            for layer, head in np.argwhere(np.isfinite(omnibus) & (floors < level) & ~differs).tolist()
+        ),
     )
-
-
-def _shares(findings: Sequence[HeadFinding]) -> str:
-    """Name heads with their shares beyond noise."""
-    return ", ".join(f"{one.place} ({percent(one.beyond_noise)})" for one in findings)
 
 
 def head_records(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> list[dict[str, Any]]:
     """List every head of a scores tree as plain data, in the order of the model.
 
     Each has ``layer`` and ``head`` (and ``stack``, if there are several), ``p_value`` and ``q_value`` of all statistics
-    together, ``differs`` (null if the head is not ``testable``), ``beyond_noise`` and the ``reason`` of a missing test.
+    together, ``differs`` (null if the head is not ``testable``), ``moved_share``, ``moved_share_equal_axes``, its
+    direction ``towards``, ``relation`` with its q-value, and the ``reason`` of a missing test.
     """
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
     numbers, stacks, noun = layer_numbers(heads), layer_stacks(heads), circuit_of(tree.attrs).noun
     _, floors = layer_p_value_floors(tree)
-    p_value, q_value, beyond = (heads[name].values for name in ("omnibus_p_value", "omnibus_q_value", "beyond_noise"))
+    p_value, q_value = (heads[name].values for name in ("omnibus_p_value", "omnibus_q_value"))
+    related = heads["relation_q_value"].values if "relation" in heads else np.full(p_value.shape, np.nan)
+    amounts = how_much(tree)
     floors = np.broadcast_to(floors[:, None], p_value.shape)
     left_out = {one.place: one.reason for one in _not_testable(heads, noun, floors, level)}
     names, records = layer_names(heads), []
@@ -379,7 +388,11 @@ def head_records(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> list
                 "p_value": float(p_value[layer, head]),
                 "q_value": float(q_value[layer, head]),
                 "differs": None if reason is not None else bool(q_value[layer, head] < level),
-                "beyond_noise": float(beyond[layer, head]),
+                "moved_share": amounts[layer, head].moved_share,
+                "moved_share_equal_axes": amounts[layer, head].moved_share_equal_axes,
+                "towards": amounts[layer, head].towards.value,
+                "relation": amounts[layer, head].relation,
+                "relation_q_value": float(related[layer, head]),
                 "testable": reason is None,
                 "reason": reason or "",
             }

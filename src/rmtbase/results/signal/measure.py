@@ -101,7 +101,10 @@ def signal(
     wanted = require_circuits(model, held if circuits is None else circuits)
     tails = progress if require_flag("heavy_tails", heavy_tails) else None
     whole = _MatrixSpectrumTaker(noise) if matrices == "spectra" else None
-    with single_threaded_blas(), read_sites(model, wanted, whole, None, progress, noise.preparation, True) as reading:
+    with (
+        single_threaded_blas(),
+        read_sites(model, wanted, whole, None, progress, noise.preparation, joint=True) as reading,
+    ):
         spectra, _ = reading.result()
     notes = (*model.notes, *([] if noise.flips is None else [noise.flips.note]))
     for line in notes:

@@ -132,7 +132,7 @@ class TrajectorySummary:
         failed: revisions that could not be scored, with the reasons.
         alarm: sentence about the alarm of a watched run and the smallest effect that it detects; "" for other runs.
         most: sentence about the heads that differ most at the last step; empty if none differs.
-        growth: sentence about the share beyond noise along the steps; "" if it is not known.
+        growth: sentence about the moved share along the steps; "" if it is not known.
     """
 
     model: str
@@ -199,20 +199,20 @@ def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
         departures=tuple(_departure(departures.sel(null=null), last, nulls[0]) for null in nulls),
         failed=failures(tree),
         alarm=alarm_sentence(tree),
-        most=tuple(f"At the last step: {one[0].lower()}{one[1:]}" for one in of_last.most()),
+        most=tuple(f"At the last step: {one[0].lower()}{one[1:]}" for one in of_last.moved.sentences()),
         growth=_growth(groups["/heads"]) if of_last.findings else "",
     )
 
 
 def _growth(heads: xr.Dataset) -> str:
-    """Write the median share beyond noise at the first step, where it is largest, and at the last step."""
-    beyond = heads["beyond_noise"].transpose(STEP, ...).values.reshape(heads.sizes[STEP], -1)
-    known = np.flatnonzero(np.isfinite(beyond).any(axis=1))
+    """Write the median moved share at the first step, where it is largest, and at the last step."""
+    moved = heads["moved_share"].transpose(STEP, ...).values.reshape(heads.sizes[STEP], -1)
+    known = np.flatnonzero(np.isfinite(moved).any(axis=1))
     if known.size < 2:
         return ""
-    median, steps = np.nanmedian(beyond[known], axis=1), heads[STEP].values[known].tolist()
+    median, steps = np.nanmedian(moved[known], axis=1), heads[STEP].values[known].tolist()
     named = dict.fromkeys((0, int(median.argmax()), known.size - 1))
-    return f"Median share beyond noise: {', '.join(f'{percent(median[k])} at step {steps[k]}' for k in named)}."
+    return f"Median moved share: {', '.join(f'{percent(median[k])} at step {steps[k]}' for k in named)}."
 
 
 def _step(of_heads: xr.Dataset, departures: xr.Dataset, k: int) -> StepSummary:

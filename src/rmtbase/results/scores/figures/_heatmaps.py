@@ -21,17 +21,19 @@ from rmtbase.drawing.axes import (
     themed_axes,
     titled,
 )
-from rmtbase.drawing.color_scales import BEYOND_NOISE, Q, Z
+from rmtbase.drawing.color_scales import MOVED_SHARE, Q, Z
 from rmtbase.drawing.groups import heads_of, matrices_of, require_component, require_statistic
 from rmtbase.drawing.heatmaps import draw_layers, finished_map
 from rmtbase.drawing.theme import Theme
 from rmtbase.results.scores._distance import signed_distance
+from rmtbase.results.scores._how_much import Towards, how_much, upper_points
+from rmtbase.results.scores._null_words import null_noun
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import circuit_of, heads_present, matrices_present
 
 _NUMBERED = 16  # most layers, and most heads, with a number in each cell
 _NARROW = 5.0  # inches; narrower maps with numbers have no colour scale
-_STRONG = 50.0  # percent: colours from here on are nearer to the text's than to the surface's
+_STRONG = 25.0  # percent: colours from here on are nearer to the text's than to the surface's
 
 
 def omnibus_heatmap(
@@ -69,7 +71,7 @@ def omnibus_heatmap(
     return finished_map(ax, theme, f"{found}; {marks}", Q, colorbar)
 
 
-def beyond_noise_heatmap(
+def moved_share_heatmap(
     scores: xr.DataTree | xr.Dataset,
     level: float = LEVEL,
     *,
@@ -77,7 +79,9 @@ def beyond_noise_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw the share beyond noise of every head, layer by head; in a small model with the number in percent.
+    """Draw the moved share of every head, layer by head; in a small model with the number in percent.
+
+    With numbers, + marks heads that moved towards more directions, ± those that moved towards both.
 
     Args:
         scores: a scores tree, or its /heads.
@@ -94,16 +98,17 @@ def beyond_noise_heatmap(
     """
     heads = heads_of(scores).transpose("layer", "head", ...)
     ax, theme = themed_axes(ax, theme, scores)
-    percent, there = 100.0 * heads["beyond_noise"].values, heads_present(heads)
+    percent, there = 100.0 * heads["moved_share"].values, heads_present(heads)
+    signs = _signs(scores) if isinstance(scores, xr.DataTree) else {}
     differs = heads["omnibus_q_value"].values < level
     size, width = 0.9 * theme.points("xtick.labelsize"), panel_size(ax)[0]
-    numbered = max(percent.shape) <= _NUMBERED and text_width("(99)", size) * percent.shape[1] < width - BESIDE
+    numbered = max(percent.shape) <= _NUMBERED and text_width("(99+)", size) * percent.shape[1] < width - BESIDE
     colorbar = colorbar and not (numbered and width < _NARROW)  # the numbers need the room, and say the same
     marked = np.zeros_like(differs) if numbered else differs
-    draw_layers(ax, percent, marked, there, BEYOND_NOISE, heads, "head", level, theme)
+    draw_layers(ax, percent, marked, there, MOVED_SHARE, heads, "head", level, theme)
     if numbered:
         for row, column in np.argwhere(np.isfinite(percent)).tolist():
-            number = f"{round(percent[row, column])}".replace("-", "−")
+            number = f"{round(percent[row, column])}{signs.get((row, column), '')}"
             ax.text(
                 column,
                 row,
@@ -116,13 +121,27 @@ def beyond_noise_heatmap(
     ax.set_xlabel(noun_of(scores))
     symbol = circuit_of(scores.attrs).latex if isinstance(scores, xr.DataTree) else "W"
     known = np.isfinite(percent)
+    upper = upper_points(scores) if isinstance(scores, xr.DataTree) else np.array(np.nan)
     marks = [
+        *([bound(f"95 % of {_random(scores)} below {100 * np.nanmax(upper):.2g}")] if np.isfinite(upper).any() else []),
         *([bound(f"dot: q < {level:g}")] if not numbered and differs.any() else []),
         *([bound(f"in brackets: q ≥ {level:g}")] if numbered and (known & ~differs).any() else []),
+        *([bound("+: towards more directions")] if numbered and "+" in signs.values() else []),
+        *([bound("±: towards fewer and more")] if numbered and "±" in signs.values() else []),
         *([bound("hatched: not known")] if (there & ~known).any() else []),
     ]
-    title = rf"share of $\Vert {symbol}\Vert^2$ beyond noise (%)" + "\n" * bool(marks) + "; ".join(marks)
-    return finished_map(ax, theme, title, BEYOND_NOISE, colorbar)
+    title = rf"moved share of $\Vert {symbol}\Vert^2$ (%)" + "\n" * bool(marks) + "; ".join(marks)
+    return finished_map(ax, theme, title, MOVED_SHARE, colorbar)
+
+
+def _random(scores: xr.DataTree | xr.Dataset) -> str:
+    return null_noun(scores.attrs, noun_of(scores))
+
+
+def _signs(scores: xr.DataTree) -> dict[tuple[int, int], str]:
+    """Return the marks of heads whose strength moved towards more directions, or both, by layer and head."""
+    marks = {Towards.MORE: "+", Towards.BOTH: "±"}
+    return {place: marks[one.towards] for place, one in how_much(scores).items() if one.towards in marks}
 
 
 def z_heatmap(

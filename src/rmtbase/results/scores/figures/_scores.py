@@ -25,9 +25,9 @@ from rmtbase.results.scores.figures._elements import recipes_of_elements
 from rmtbase.results.scores.figures._flagged_by_statistic import flagged_by_statistic
 from rmtbase.results.scores.figures._head_spectra import head_eigenvalue_density, head_eigenvalues, head_spectra
 from rmtbase.results.scores.figures._heatmaps import (
-    beyond_noise_heatmap,
     expert_z_heatmap,
     matrix_z_heatmap,
+    moved_share_heatmap,
     omnibus_heatmap,
     z_heatmap,
 )
@@ -88,8 +88,8 @@ def _of_heads(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
     map_over_mean = Single(eigenvalue_heatmap, style, tree, 6.8, height, over="mean")
     density_of = Single(eigenvalue_density_heatmap, style, tree, 6.8, height)
     recipes = {
-        "beyond-noise-map": FigureRecipe(
-            Single(beyond_noise_heatmap, style, tree, 6.8, height=_map_height(layers) + 0.3)
+        "moved-share-map": FigureRecipe(
+            Single(moved_share_heatmap, style, tree, 6.8, height=_map_height(layers) + 0.3)
         ),
         "omnibus-map": FigureRecipe(
             Single(omnibus_heatmap, style, tree, 6.8, height=_map_height(layers) + 0.3), standard=not all_differ

@@ -26,13 +26,13 @@ class Caption(NamedTuple):
 
 
 _CAPTIONS = {
-    "beyond-noise-map": Caption(
+    "moved-share-map": Caption(
         "Map of all heads",
-        "One cell per head: the share of its strength beyond noise, in percent. The weaker half of a head's directions "
-        "counts as noise; random heads tell how much noise the whole head then has, and the share is the rest. Random "
-        "heads have 0 on average; a negative number means a flatter spectrum than theirs. Whether a head differs is "
-        "tested by its whole spectrum, not by the share. The colours change at the same shares in every report.",
-        "A map of the share beyond noise, by layer and head.",
+        "One cell per head: its moved share, in percent. That is the share of its strength that would have to move "
+        "between its ordered directions to give it the mean spectrum of random heads. It says how much the spectrum "
+        "differs, not why: strong directions and unequal axes both move it. Whether a head differs is tested by its "
+        "whole spectrum. The colours change at the same shares in every report.",
+        "A map of the moved share, by layer and head.",
     ),
     "omnibus-map": Caption(
         "Which heads look unlike random ones",
@@ -126,10 +126,12 @@ _ANALYTIC_CAPTIONS = _CAPTIONS | {
 }
 
 _OWN_NULL_CAPTIONS = _CAPTIONS | {
-    "beyond-noise-map": _CAPTIONS["beyond-noise-map"]._replace(
-        reading=_CAPTIONS["beyond-noise-map"].reading.replace(
-            "Random heads have 0 on average", "Resampled copies have 0 on average"
-        )
+    "moved-share-map": Caption(
+        "Map of all heads",
+        "One cell per head: its moved share, in percent. That is the share of its strength that would have to move "
+        "between its ordered directions to give it the mean spectrum of its own resampled copies. Whether a head "
+        "differs is tested by its whole spectrum. The colours change at the same shares in every report.",
+        "A map of the moved share against each head's own copies, by layer and head.",
     ),
     "omnibus-map": _CAPTIONS["omnibus-map"]._replace(
         title="Which heads look unlike their own copies",

@@ -115,7 +115,7 @@ def render(
             summary=summary,
             name=name,
             lead=opening(scores, summary, name),
-            answer=" ".join([summary.verdict(), *summary.most()]),
+            answer=" ".join([summary.verdict(), *summary.moved.sentences()]),
             sentences=[*summary.details(), *summary.reasons()],
             caveats=_caveats(scores, why is not None, tokens is not None),
             notes=json.loads(scores.attrs.get("notes", "[]")),
@@ -145,8 +145,8 @@ def _caveats(scores: xr.DataTree, asked: bool, read: bool) -> list[str]:
     law = ENTRIES_IN_WORDS.get(null_entries(scores.attrs), "independent")
     named = "" if scores.attrs["null_method"] == "resampled" else f" The null assumes {law} entries before training."
     return [
-        "A share beyond noise says how strong a head's structure is, not how much the model needs the head. Weak "
-        "directions that training has shrunk raise it, too.",
+        "A moved share says how much a head's spectrum differs, not how much the model needs the head, nor how many "
+        "directions it has learned: a spectrum cannot tell a direction from an unequal axis.",
         "p and q say how sure a difference is, not how large. A head that does not differ may still have learned "
         f"something: not rejecting is no evidence.{named}",
         *([] if asked else ["Why heads differ was not asked; rmtbase score --why all asks it."]),

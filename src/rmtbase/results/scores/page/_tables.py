@@ -25,6 +25,13 @@ _DISTANCE = (
     "null standard deviations from the null's mean, of ln where the statistic is positive and unbounded; where the "
     "null has none, those of a normal law at this p:"
 )
+_AMOUNTS = {
+    "moved_share": ("moved share, %", "share of strength to move between the ordered directions to make it random"),
+    "moved_share_equal_axes": ("equal axes, %", "moved share with each row of each factor scaled to one norm"),
+    "relation": ("R, %", "relation: how much of its strength reads what the queries read, 0 by chance"),
+}
+"""Variables of how much a head differs, with the titles and the meanings of their columns."""
+
 SCORE_COLUMNS = {
     "observed": "the statistic of this row",
     "null mean ± sd": "mean and standard deviation of the statistic under the null; its median where it has neither",
@@ -149,6 +156,10 @@ def _numbers(values: Iterable[Any], digits: int = 4) -> list[str]:
     return [number(float(value), digits) for value in np.asarray(values)]
 
 
+def _percents(shares: xr.DataArray) -> list[str]:
+    return ["–" if np.isnan(share) else f"{100.0 * share:.1f}" for share in shares.values]
+
+
 def _bounded(values: Float[np.ndarray, " row"], p_value: Float[np.ndarray, " row"], floor: ArrayLike) -> list[str]:
     """Format numbers; those whose p-value is the floor become bounds, such as "≤ 2e−5"."""
     at_floor = at_p_value_floor(p_value, floor)
@@ -177,6 +188,11 @@ def heads_table(scores: xr.DataTree, level: float, first: str, statistics: Seque
             _bounded(flat["omnibus_q_value"].values, flat["omnibus_p_value"].values, joint),
             tip="q-value of one test of all statistics together",
         ),
+        *[
+            Column(title, _percents(flat[name]), tip=tip)
+            for name, (title, tip) in _AMOUNTS.items()
+            if name in flat and flat[name].notnull().any()
+        ],
         Column("λ above", _numbers(flat["outliers_above"]), tip=_ABOVE),
         Column("λ below", _numbers(flat["outliers_below"]), tip=_BELOW),
         Column(

@@ -95,6 +95,8 @@ def statistic_along_steps(
         low, high = np.nanmin(curves.low, axis=1), np.nanmax(curves.high, axis=1)
         band = f"{_random(trajectory, group)}, 95 %"
         ax.fill_between(steps, low, high, color=theme.null, alpha=0.28, linewidth=0.8, label=band)
+    if statistic == "moved_share" and group == "heads":
+        _upper_point(ax, trajectory, theme)
     if group == "matrices" and component is None:
         _component_lines(ax, table, statistic, theme)
     elif show == "bands" or (show is None and curves.value.shape[1] > _MOST_LINES):
@@ -109,6 +111,14 @@ def statistic_along_steps(
     ax.set_ylabel(curves.label)
     what = {"heads": "", "elements": symbol_of(component or "W_QK"), "matrices": component and symbol_of(component)}
     return finished(ax, theme, what[group] or "", legend)
+
+
+def _upper_point(ax: Axes, trajectory: xr.DataTree, theme: Theme) -> None:
+    """Shade what 95 % of random heads have."""
+    upper = trajectory["null"].to_dataset()["moved_share_upper"].values
+    if np.isfinite(upper).any():
+        label = f"{_random(trajectory, 'heads')}, 95 %"
+        ax.axhspan(0.0, float(np.nanmax(upper)), color=theme.null, alpha=0.28, linewidth=0.8, label=label)
 
 
 def spectra_along_steps(
@@ -408,9 +418,9 @@ def figure_recipes(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRec
     held = heads["statistic"].values.tolist()
     main = [name for name in MAIN_STATISTICS if name in held]
     recipes: dict[str, FigureRecipe] = {}
-    if heads["beyond_noise"].notnull().any():
-        draw = Single(statistic_along_steps, style, tree, statistic="beyond_noise")
-        recipes["beyond-noise-along-steps"] = FigureRecipe(draw)
+    if heads["moved_share"].notnull().any():
+        draw = Single(statistic_along_steps, style, tree, statistic="moved_share")
+        recipes["moved-share-along-steps"] = FigureRecipe(draw)
     recipes["statistics-along-steps"] = FigureRecipe(partial(_several, tree, main, "heads", style))
     if "departures" in tree.children:
         layers = heads.sizes.get("layer", 1)

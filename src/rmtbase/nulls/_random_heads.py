@@ -1,0 +1,126 @@
+"""Random heads of one shape: the moved share that chance gives them, as they are and with equal axes.
+
+The rows of a factor W = X_1 X_2 ⋯ with Gaussian X_l enter a product W_Qᵀ W_K only through their Gram matrix. A factor
+with more columns than rows is therefore replaced by the lower triangle L of W = L O, O with orthonormal rows: standard
+normal below the diagonal, χ_n, χ_(n−1), … on it (Bartlett). Each row of L has the norm of the row of W, so that head
+axes are made equal on triangles.
+
+The draws are made by NumPy, as a scored model of a shape that ships with its null must not wait for a compiler.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float
+
+from rmtbase.linalg import equal_rows
+from rmtbase.statistics import moved_share
+
+UPPER = 0.95
+"""Probability with which the moved share of a random head is at most its upper point."""
+
+RANDOM_HEADS = 400
+"""Random heads of each shape, from which its upper points are known."""
+
+_AT_ONCE = 2**22  # numbers of the draws that are solved together, at most
+
+
+@dataclass(frozen=True)
+class UpperPoint:
+    """Point below which a share of :data:`UPPER` of the moved shares of random heads lie, with its standard error."""
+
+    value: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class RandomHeads:
+    """Moved shares of random heads of one shape.
+
+    Attributes:
+        upper: upper point of the moved share.
+        equal_mean: mean ordered eigenvalues with each row of each factor scaled to one norm; None without head axes.
+        equal_upper: upper point of the moved share of such heads; None without head axes.
+    """
+
+    upper: UpperPoint
+    equal_mean: Float[np.ndarray, " rank"] | None = None
+    equal_upper: UpperPoint | None = None
+
+
+def upper_point(spectra: Float[np.ndarray, "draw rank"]) -> UpperPoint:
+    """Estimate the upper point of the moved shares of draws by an order statistic; draws of zeros have none.
+
+    The standard error is half the distance of the order statistics at ± one binomial standard deviation.
+    """
+    shares = np.sort(moved_share(spectra, spectra.mean(axis=0)))
+    n = int(np.isfinite(shares).sum())
+    if not n:
+        return UpperPoint(math.nan, math.nan)
+    spread = math.sqrt(n * UPPER * (1.0 - UPPER))
+    low, at, high = (min(max(math.ceil(n * UPPER + side * spread), 1), n) - 1 for side in (-1.0, 0.0, 1.0))
+    return UpperPoint(float(shares[at]), float(shares[high] - shares[low]) / 2.0)
+
+
+@lru_cache(maxsize=64)
+def random_heads(dims: tuple[int, ...], axis: int | None, seed: int = 0) -> RandomHeads:
+    """Draw :data:`RANDOM_HEADS` random heads of a chain of Gaussian factors.
+
+    Args:
+        dims: (n_0, …, n_L) of the chain.
+        axis: place of d_head among the dims, whose rows can be made equal; None if the basis of the rank is free.
+        seed: seed of the draws; a draw depends on it, on the dims and on the number of the draw alone.
+    """
+    plain, equal = [], []
+    for left, right in _factors(dims, dims.index(min(dims)) if axis is None else axis, seed):
+        plain.append(_eigenvalues(left, right, min(dims)))
+        if axis is not None:
+            equal.append(_eigenvalues(equal_rows(left), equal_rows(right), min(dims)))
+    spectra = np.concatenate(plain)
+    if axis is None:
+        return RandomHeads(upper_point(spectra))
+    of_equal = np.concatenate(equal)
+    return RandomHeads(upper_point(spectra), of_equal.mean(axis=0), upper_point(of_equal))
+
+
+def _factors(
+    dims: tuple[int, ...], axis: int, seed: int
+) -> Iterator[tuple[Float[np.ndarray, "draw rank left"], Float[np.ndarray, "draw rank right"]]]:
+    """Yield both sides of the axis, (rank, side) each, for as many draws as fit into memory."""
+    sides = dims[axis::-1], dims[axis:]
+    many = max(1, _AT_ONCE // (4 * dims[axis] ** 2))
+    for first in range(0, RANDOM_HEADS, many):
+        drawn = [
+            [_rows(side, rng) for side in sides]
+            for rng in (
+                np.random.default_rng([seed, *dims, draw]) for draw in range(first, min(first + many, RANDOM_HEADS))
+            )
+        ]
+        left, right = (np.stack(side) for side in zip(*drawn, strict=True))
+        yield left, right
+
+
+def _rows(dims: Sequence[int], rng: np.random.Generator) -> Float[np.ndarray, "rank side"]:
+    """Draw a matrix whose Gram matrix has the law of that of X_1 X_2 ⋯, dims (rank, n_1, n_2, …); 1 without factors."""
+    rank = dims[0]
+    product, inner = np.eye(rank), rank
+    for _, n in pairwise(dims):
+        if n <= inner:
+            product, inner = product @ rng.standard_normal((inner, n)), n
+            continue
+        triangle = np.tril(rng.standard_normal((inner, inner)), -1)
+        np.fill_diagonal(triangle, np.sqrt(rng.chisquare(n - np.arange(inner))))
+        product = product @ triangle
+    return product
+
+
+def _eigenvalues(
+    left: Float[np.ndarray, "draw rank _"], right: Float[np.ndarray, "draw rank _"], rank: int
+) -> Float[np.ndarray, "draw rank"]:
+    return np.linalg.svd(np.swapaxes(left, -1, -2) @ right, compute_uv=False)[:, :rank] ** 2

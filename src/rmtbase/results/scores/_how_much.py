@@ -1,0 +1,194 @@
+"""How much each head differs: its moved share, in which direction, because of unequal axes or not, and its relation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+from rmtbase.shown import in_one_line, percent
+from rmtbase.tables import heads_present, plural
+
+_FIRST = 3  # heads named as those that differ most
+
+
+class Towards(StrEnum):
+    """Direction in which a head's strength moved, compared with random heads.
+
+    A head has one only if its moved share is above the 95 % point of random heads: that of the larger part of the moved
+    share, or both if both parts are above that point.
+    """
+
+    FEWER = "fewer"
+    MORE = "more"
+    BOTH = "both"
+    NOT_TOLD = ""
+
+
+class HowMuch(NamedTuple):
+    """How much one head differs.
+
+    Attributes:
+        moved_share: share of ‖W‖² to move between the ordered directions to give a random head's mean spectrum.
+        moved_share_equal_axes: the same with equal axes; NaN if it is not known.
+        towards: direction in which strength moved.
+        relation: R of keys and queries; NaN if it is not defined.
+        mostly_axes: whether equal axes take away more than half of a moved share above the 95 % point of random heads.
+    """
+
+    moved_share: float = math.nan
+    moved_share_equal_axes: float = math.nan
+    towards: Towards = Towards.NOT_TOLD
+    relation: float = math.nan
+    mostly_axes: bool = False
+
+
+def upper_points(tree: xr.DataTree) -> Float[np.ndarray, "layer head"]:
+    """Return the 95 % point of the moved share of random heads, for each head of a scores tree; NaN if not known."""
+    heads, null = tree["heads"].to_dataset(), tree["null"].to_dataset()
+    point = null["moved_share_upper"].values
+    if "layer_shape" in null:
+        point = point[null["layer_shape"].values][:, None]
+    return np.broadcast_to(point, (heads.sizes["layer"], heads.sizes["head"]))
+
+
+def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
+    """Return how much each head of a scores tree differs, by its place along (layer, head).
+
+    Resampled copies keep unequal axes: against them no moved share is put down to these.
+    """
+    heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
+    upper, resampled = upper_points(tree), tree.attrs["null_method"] == "resampled"
+    unknown = np.full(upper.shape, np.nan)
+    share, equal, fewer, more, related = (
+        heads[name].values if name in heads else unknown
+        for name in (
+            "moved_share",
+            "moved_share_equal_axes",
+            "moved_towards_fewer",
+            "moved_towards_more",
+            "relation",
+        )
+    )
+    above = share > upper
+    of_axes = above & (equal < 0.5 * share) & (not resampled)
+    both = above & (np.minimum(fewer, more) > upper)
+    directions = np.where(both, Towards.BOTH, np.where(fewer >= more, Towards.FEWER, Towards.MORE))
+    return {
+        (layer, head): HowMuch(
+            float(share[layer, head]),
+            float(equal[layer, head]),
+            Towards(directions[layer, head]) if above[layer, head] else Towards.NOT_TOLD,
+            float(related[layer, head]),
+            bool(of_axes[layer, head]),
+        )
+        for layer, head in np.argwhere(heads_present(heads)).tolist()
+    }
+
+
+@in_one_line
+@dataclass(frozen=True)
+class Moved:
+    """Moved shares of the heads that differ.
+
+    Attributes:
+        heads: names of the heads with how much each differs, by decreasing moved share.
+        upper: smallest and largest 95 % point of random heads; NaN if they are not known.
+        noun: ``head``, or ``key head`` for some circuits.
+        symbol: symbol of the matrix that was scored.
+        against: what the heads were compared with.
+    """
+
+    heads: tuple[tuple[str, HowMuch], ...] = ()
+    upper: tuple[float, float] = (math.nan, math.nan)
+    noun: str = "head"
+    symbol: str = "W_QK"
+    against: str = "random heads"
+
+    def sentences(self) -> Iterator[str]:
+        """Name the heads with the largest moved shares, the median, and what random heads have."""
+        if not self.heads:
+            return
+        line = f"Moved share of ‖{self.symbol}‖²: {_shares(self.heads[:_FIRST])}"
+        if len(self.heads) > _FIRST:
+            middle = float(np.median([one.moved_share for _, one in self.heads]))
+            line += f"; of the {len(self.heads)} the median is {percent(middle)}, the least {_shares(self.heads[-1:])}"
+        yield f"{line}.{self._chance()}"
+        of_axes = [(name, one) for name, one in self.heads if one.mostly_axes]
+        if of_axes:
+            middle = float(np.median([one.moved_share_equal_axes for _, one in of_axes]))
+            named = ", ".join(name for name, _ in of_axes[:_FIRST])
+            more = f" and {len(of_axes) - _FIRST} more" if len(of_axes) > _FIRST else ""
+            of_one = "its moved share" if len(of_axes) == 1 else "their median"
+            yield f"Mostly because axes are unequal: {named}{more}; with equal axes {of_one} is {percent(middle)}."
+
+    def kinds(self) -> dict[str, int]:
+        """Count the heads with each direction, in words."""
+        words = {
+            "strength in fewer directions": Towards.FEWER,
+            "in more directions": Towards.MORE,
+            "in fewer strong and more weak directions": Towards.BOTH,
+        }
+        counts = {text: sum(one.towards is side for _, one in self.heads) for text, side in words.items()}
+        return {text: count for text, count in counts.items() if count}
+
+    def _chance(self) -> str:
+        low, high = (percent(point) for point in self.upper)
+        if math.isnan(self.upper[0]):
+            return ""
+        return f" 95% of {self.against} have less than {low if low == high else f'{low} to {high}'}."
+
+
+@in_one_line
+@dataclass(frozen=True)
+class Related:
+    """Heads whose keys read what their queries read.
+
+    Attributes:
+        heads: names of the heads with q < ``level`` and their R, by decreasing R.
+        tested: number of heads for which R is defined.
+        upper: largest 95 % point of R over the tested heads, for unrelated queries and keys.
+        level: false discovery rate.
+    """
+
+    heads: tuple[tuple[str, float], ...] = ()
+    tested: int = 0
+    upper: float = math.nan
+    level: float = 0.05
+
+    def sentences(self) -> Iterator[str]:
+        """Say in how many heads keys are related to queries, and how much."""
+        if not self.heads:
+            return
+        named = ", ".join(f"{name} ({percent(value)})" for name, value in self.heads[:_FIRST])
+        if len(self.heads) > _FIRST:
+            named += f"; of the {len(self.heads)} the median is {percent(float(np.median([r for _, r in self.heads])))}"
+        yield (
+            f"Related queries and keys in {len(self.heads)} of {self.tested} {plural(self.tested, 'head')} (R, false "
+            f"discovery rate {self.level:.0%}): {named}. 95% of unrelated ones have less than {percent(self.upper)}."
+        )
+
+
+def related_heads(heads: xr.Dataset, names: dict[tuple[int, int], str], level: float) -> Related:
+    """Find the heads with a relation of keys to queries at a false discovery rate; none where it is not measured."""
+    if "relation" not in heads:
+        return Related(level=level)
+    value, q, upper = (heads[name].values for name in ("relation", "relation_q_value", "relation_upper"))
+    places = sorted(((layer, head) for layer, head in np.argwhere(q < level).tolist()), key=lambda place: -value[place])
+    largest = float(np.nanmax(upper)) if np.isfinite(upper).any() else math.nan
+    return Related(
+        tuple((names[place], float(value[place])) for place in places),
+        int(np.isfinite(value).sum()),
+        largest,
+        level,
+    )
+
+
+def _shares(heads: Sequence[tuple[str, HowMuch]]) -> str:
+    return ", ".join(f"{name} ({percent(one.moved_share)})" for name, one in heads)
