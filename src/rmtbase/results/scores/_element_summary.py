@@ -98,7 +98,8 @@ class ElementsSummary:
 
     def sentences(self) -> list[str]:
         """Say how many matrices differ, by which statistics most, and which elements stand apart."""
-        line = f"Elements: {self._verdict()} (false discovery rate {self.level:.0%})"
+        line = f"Elements: {self._verdict()}"
+        line += f" (false discovery rate {self.level:.0%})" if self.n_matrices else ""
         most = sorted(self.flagged.items(), key=lambda item: -item[1])[: _NAMED if self.n_differing else 0]
         named = ", ".join(f"{ELEMENT_STATISTICS[name].long_name} ({count})" for name, count in most if count)
         return [f"{line}{f', most by {named}' if named else ''}.", self._extremes()]
