@@ -125,7 +125,10 @@ def departed_at(tree, *places):
             ": the first already at the first checkpoint, step 0, half of all reached between step 10 and 20, the last "
             "between step 20 and 40.",
         ),
-        ((1, 1, 1, 1, 1, 3, 3, 3), "8 of 8", ": the first half between step 0 and 10, the last between step 20 and 40."),
+        (
+            (1, 1, 1, 1, 1, 3, 3, 3), "8 of 8",
+            ": the first half between step 0 and 10, the last between step 20 and 40.",
+        ),
         ((2, *[None] * 7), "1 of 8", ": between step 10 and 20."),
         ((2, 3, *[None] * 6), "2 of 8", ": the first between step 10 and 20."),
         ((None,) * 8, "None of 8", "."),
