@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rmtbase import constants, ensembles, laws, montecarlo, nulls, statistics, tables
 from rmtbase.drawing.theme import LIGHT
 from rmtbase.models import ArrayModel, head_shape, open_model
-from rmtbase.shown import in_one_line, one_line, quoted, shown
+from rmtbase.shown import in_one_line, last_place, one_line, quoted, shown, to_place
 
 
 @pytest.mark.parametrize("text", ["plain", "Größe λ_max, 模型", "a/b c.nc", "[red]markup[/red]", ""])
@@ -112,6 +112,31 @@ OBJECTS = {
     "software": lambda: constants.software(),
     "kind": lambda: tables.KINDS["scores"],
 }
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "known", "text"),
+    [
+        (0.7974987654321, 0.000053, 0.0, "0.797499"),
+        (0.7974987654321, 0.000053, 0.00081, "0.79750"),
+        (0.7974987654321, 0.000053, np.nan, "0.797499"),
+        (36.0, 5.5, 0.0, "36.0"),
+        (0.0, 0.012, 0.0, "0.000"),
+        (12_345.0, 230.0, 0.0, "12345"),
+        (7_970_583.0, 29_790.0, 0.0, "7.971e+06"),
+        (5.93e-7, 7.3e-9, 0.0, "5.930e-07"),
+        (-0.00321, 0.00012, 0.0, "-0.00321"),
+        (np.nan, 0.1, 0.0, ""),
+    ],
+)
+def test_number_has_its_last_digit_at_the_second_one_of_its_error_or_of_what_is_known(value, error, known, text):
+    assert to_place(value, last_place(error, known)) == text
+
+
+def test_an_error_is_written_as_its_value_and_one_that_says_nothing_has_no_place():
+    assert to_place(0.00058, -5, 0.66) == "0.00058"
+    assert to_place(0.00058, -5) == "5.8e-04"
+    assert [last_place(error) for error in (0.0, -1.0, np.nan, np.inf)] == [None] * 4
 
 
 @pytest.mark.parametrize("name", OBJECTS)

@@ -145,7 +145,6 @@ def _sample_statistics(entries: Entries) -> None:
     some = np.array([0.001, 0.05, 0.5, 0.95, 0.999])
     entries.take("summarize", lambda: public("statistics.summarize")(table, some))
     entries.take("summarize_stream", lambda: public("statistics.summarize_stream")(lambda: iter(blocks), some))
-    entries.take("quantiles_of_stream", lambda: public("statistics.quantiles_of_stream")(lambda: iter(blocks), some))
     p_values = rng.uniform(size=(4, 30)) ** 3
     entries.call("statistics.benjamini_hochberg", p_values)
     entries.call("statistics.cauchy_combination", p_values)

@@ -123,3 +123,28 @@ def _brief(value: Any) -> str:
 def percent(share: float) -> str:
     """Format a share in percent, with a decimal below 10 % and above 99.5 %."""
     return f"{share:.1%}" if 0.0 < abs(share) < 0.0995 or 0.995 <= share < 1.0 else f"{share:.0%}"
+
+
+def last_place(error: float, known: float = 0.0) -> int | None:
+    """Return the power of ten of the last digit of a number with an error: the second digit of that error.
+
+    None unless the error is positive and finite. ``known`` is the largest error of a number that stands beside it: if
+    positive, its second digit is the last one, unless the error's comes before.
+    """
+    if not (error > 0 and math.isfinite(error)):
+        return None
+    widest = max(error, known) if known > 0 and math.isfinite(known) else error
+    return math.floor(math.log10(widest)) - 1
+
+
+def to_place(value: float, place: int, beside: float | None = None) -> str:
+    """Format a number to the digit 10^place, and to an integer at least; "" for NaN.
+
+    It has an exponent outside 0.001 to a million; an error has one where the value that it stands ``beside`` has.
+    """
+    if math.isnan(value):
+        return ""
+    size = abs(value if beside is None else beside)
+    if not value or not size or 1e-3 <= size < 1e6 or math.isinf(size):
+        return f"{value:.{max(0, -place)}f}"
+    return f"{value:.{max(0, math.floor(math.log10(abs(value))) - place)}e}"

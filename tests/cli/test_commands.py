@@ -99,7 +99,12 @@ def test_baseline_as_json(run, tmp_path, shape):
     assert (case["d_model"], case["d_head"], case["sigma_q"]) == (32, 8, 1.0)
     assert set(case["statistics"]) == set(table["statistic"].values.tolist())
     trace = case["statistics"]["trace"]
-    assert trace["mean"] == table["mean"].sel(statistic="trace").item()
+    held = table.isel(case=0).sel(statistic="trace")
+    assert trace["mean"] == held["mean"].item()
+    assert trace["quantile_standard_error_0.5"] == held["quantile_standard_error"].sel(probability=0.5).item()
+    assert trace["quantile_standard_error_0.975"] is None  # of 40 draws one lies beyond
+    assert trace["std_standard_error"] == held["std_standard_error"].item()
+    assert (trace["analytic_mean_tolerance"], trace["analytic_std_tolerance"]) == (0.0, 0.0)  # exact
     assert trace["analytic_method"].startswith("exact moments: ")
     assert printed["file"] == str(path)
 
@@ -261,10 +266,18 @@ def test_baseline_says_whose_shape_it_takes(run):
         ("layer in [1, 7] and head == 0 and differs", 0, ""),
         ("layer != 7 and layer == head - 9", 0, ""),
         ("layer == 0 and head == 1 and differs", 3, "1 of 8 meet --fail-if"),
-        ("head == 1 and beyond_noise > 0.2", 3, "layer 0 head 1"),
+        (
+            "head == 1 and moved_share > 0.2 and moved_share_equal_axes > 0.2 and towards == 'fewer'",
+            3,
+            "layer 0 head 1",
+        ),
         ("layer == 1 and head == 2 and not differs", 4, "1 of 8 cannot be told to meet or not"),
         ("not testable", 3, "layer 1 head 2"),
-        ("layer +", 2, "a condition on layer, head, p_value, q_value, differs, beyond_noise, testable, reason"),
+        (
+            "layer +",
+            2,
+            "a condition on layer, head, p_value, q_value, differs, moved_share, moved_share_equal_axes, towards,",
+        ),
         ("sigma > 1", 2, "a condition on layer"),
         ("layer", 2, "true or false"),
         ("@layer", 2, "a condition on layer"),

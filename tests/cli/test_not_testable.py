@@ -71,6 +71,13 @@ def first_head_of_zeros(tensors):
     tensors["model.layers.0.self_attn.q_proj.weight"][:8] = 0.0
 
 
+def planted_queries(tensors):
+    """Strong directions in the queries of layer 0: of 8 eigenvalues too few are left below them."""
+    rng = np.random.default_rng(4)
+    left, right = (np.linalg.qr(rng.standard_normal((size, 4)))[0] for size in (16, D_MODEL))
+    tensors["model.layers.0.self_attn.q_proj.weight"] += ((left * [6.0, 2.0, 1.0, 0.5]) @ right.T).astype(np.float32)
+
+
 def ternary(tensors):
     for tensor in tensors.values():
         tensor[:] = 0.05 * np.sign(np.round(tensor / 0.05))
@@ -88,6 +95,7 @@ MADE = {
     "queries of zeros": {"change": filled(0.0, "q_proj")},
     "zeros": {"change": filled(0.0, *COMPONENTS)},
     "constant": {"change": filled(0.02, *COMPONENTS)},
+    "planted": {"change": planted_queries},
     "ternary": {"change": ternary},
     "heavy": {"change": heavy},
     "d_head 1": {"d_head": 1, "n_heads": 4},
@@ -180,6 +188,42 @@ def test_an_overlap_with_the_whole_space_has_no_test(made, run):
     printed = json.loads(run("composition", made / "all directions", "--json").out)
     assert [one["overlapping"] for one in printed["kinds"]] == [None] * 3
     assert printed["not_testable"] == [] and len(printed["overlaps_not_testable"]) == 3
+
+
+def test_heads_without_a_number_of_directions_say_why(made, run, tmp_path):
+    options = ("signal", made / "planted", "--matrices", "none", "--circuits", "query")
+    said = " ".join(run("-v", *options, "-o", tmp_path / "signal.nc").out.split())
+    why = "too few eigenvalues are left below the directions"
+    assert "4 of 8 spectra have a learned direction" in said
+    assert f"4 of 8 spectra have no number of directions: {why}." in said
+    assert "query no number (2 of 4 have none)" in said and "among the" not in said and "?" not in said
+    assert f"4 spectra without a number of directions: {why}" in said
+    printed = json.loads(run(*options, "--json").out)
+    without = [one for one in printed["heads"] if one["n_directions"] is None]
+    places = [(one["layer"], one["what"], one["head"]) for one in without]
+    assert places == [(0, "qk", 0), (0, "qk", 1), (0, "query", 0), (0, "query", 1)]
+    assert {(one["testable"], one["reason"], one["no_number"]) for one in without} == {(True, why, "too few left")}
+    assert {(one["reason"], one["no_number"]) for one in printed["heads"] if one not in without} == {("", "")}
+    table = open_table(tmp_path / "signal.nc", "signal")["circuits/query/heads"]
+    assert table["reason"].values.tolist() == [[why, why], ["", ""]]
+    assert table["no_number"].values.tolist() == [["too few left"] * 2, [""] * 2]
+    assert (np.isnan(table["n_directions"].values) == (table["no_number"].values != "")).all()
+
+
+@pytest.mark.parametrize(
+    ("condition", "status", "words"),
+    [
+        ("n_directions > 2", 4, "4 of 8 cannot be told to meet or not"),
+        ("no_number != ''", 3, "4 of 8 meet"),
+        ("what == 'query' and learned_share_bound > 0.3", 3, "2 of 8 meet"),
+        ("what == 'query' and learned_share_bound > 0.95", 4, "2 of 8 cannot be told to meet or not"),
+        ("what == 'query' and no_bound == '' and learned_share_bound > 0.95", 0, ""),
+    ],
+)
+def test_the_gate_takes_unknown_numbers_and_bounds_for_unknown(condition, status, words, made, run):
+    options = ("--matrices", "none", "--circuits", "query", "--fail-if", condition)
+    ran = run("signal", made / "planted", *options)
+    assert ran.status == status and words in ran.err
 
 
 @pytest.mark.parametrize(

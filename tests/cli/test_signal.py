@@ -58,7 +58,7 @@ def test_the_table_is_printed_and_written(run, tmp_path):
     have = f"{discoveries(rows, 0.05)} of {len(rows)} spectra have a learned direction"
     assert have in ran.out
     assert [line.split()[:2] for line in ran.out.splitlines() if "   32   " in line] == [["qk", "32"], ["ov", "32"]]
-    assert re.search(r"as one: 3[12] of 32 groups have a direction\.", ran.out)
+    assert re.search(r"as one: 3[12] of 32 groups have a direction[.;]", ran.out)
     first = max(rows, key=lambda row: row.numbers["signal_share"])
     assert f"{100 * first.numbers['signal_share']:.1f} %" in ran.out
 

@@ -30,7 +30,7 @@ from rmtbase.results.comparison import (
 from rmtbase.results.comparison._classes import attention_class, published_class, significant_class
 from rmtbase.results.comparison._diagnose import diagnose
 from rmtbase.results.comparison._measures import measures_of
-from rmtbase.results.comparison._scale_law import PUBLISHED_MODELS
+from rmtbase.results.comparison._published import PUBLISHED_MODELS
 from rmtbase.statistics import weibull_fit
 
 PYTHIA = [model for model in PUBLISHED_MODELS if model.name.startswith("Pythia")]

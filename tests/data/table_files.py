@@ -1,6 +1,6 @@
 """Write a small file of each kind of table that needs no model of its own.
 
-    PYTHONPATH=src:sims:tests/plots python tests/data/table_files.py FOLDER --kinds KIND ...
+    PYTHONPATH=src:sims:tests/plots:tests/scoring:tests/fuzz python tests/data/table_files.py FOLDER --kinds KIND ...
 
 Files that are there stay. ``--numbers`` writes what ``numbers.json`` says of the files of the folder.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import xarray as xr
 from compact_atlas import compact_baseline, merge_atlases
 
 import rmtbase
-from rmtbase.models import open_model
+from rmtbase.models import find_series, open_model
 from rmtbase.montecarlo import element_baseline, make_plan, run_in_memory
 from rmtbase.nulls import Gaussian
 from rmtbase.results import open_table
@@ -47,13 +48,35 @@ def several_stacks() -> xr.DataTree:
     return rmtbase.score(translator(), Gaussian(draws=1000), circuits=("qk", "ov", "key"))
 
 
+def scores() -> xr.DataTree:
+    """A GPT-2 as it begins, with one constant matrix and one super-weight, by law, with the elements of its heads."""
+    from element_models import GPT2_CONFIG, gpt2
+
+    tensors = gpt2(2, np.random.default_rng(1))
+    tensors["h.0.mlp.c_fc.weight"][:] = 0.02
+    tensors["h.1.mlp.c_proj.weight"][3, 5] = 2.0
+    return rmtbase.score(open_model(tensors, family="gpt2", config=GPT2_CONFIG), "analytic", elements="heads")
+
+
+def trajectory() -> xr.DataTree:
+    """Two checkpoints of a model with attention only, by law."""
+    from originals import write_model
+
+    with tempfile.TemporaryDirectory() as folder:
+        for step in (0, 10):
+            write_model(Path(folder) / "run" / f"step-{step}", 3 + step)
+        return rmtbase.trajectory(find_series(Path(folder) / "run", proof=False), nulls="analytic")
+
+
 MADE: dict[str, Callable[[], xr.Dataset | xr.DataTree]] = {
     "atlas": atlas,
     "baseline": lambda: rmtbase.baseline([12, 10], [3, 2], [1.0, (0.5, 0.25)], draws=12),
     "effective_depth": effective_depth,
     "elements": lambda: element_baseline((12, 3), draws=8),
+    "scores": scores,
     "scores-of-several-stacks": several_stacks,
-    "signal": lambda: signal(open_model("demo", "step-200"), matrices="spectra"),
+    "signal": lambda: signal(open_model("demo", "step-200"), circuits=("qk", "query"), matrices="spectra"),
+    "trajectory": trajectory,
     "spectra": lambda: run_in_memory(make_plan("gaussian_matrix", [{"n_rows": 6, "n_columns": 4}], 12, 7)),
 }
 

@@ -8,11 +8,13 @@ import xarray as xr
 
 import rmtbase
 from exhaustive import mostly_exhaustive
-from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.statistics import SPECTRAL_STATISTICS, summarize
 from telling import Told
 
 DRAWS = 60
 EIGENVALUES = ("eigenvalue_mean", "eigenvalue_std", "eigenvalue_quantile", "eigenvalue_quantile_self_normalized")
+TOLERANCES = ("analytic_mean_tolerance", "analytic_std_tolerance")
+ERRORS = tuple(f"{name}_standard_error" for name in EIGENVALUES)
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +30,17 @@ def assert_scaled(table, unit, scale):
             expected = statistic.rescale(there[field].values, scale, 6)
             np.testing.assert_allclose(here[field].values, expected, rtol=1e-12, atol=1e-13, err_msg=f"{name} {field}")
         power = 0 if statistic.scaling == "additive" else statistic.scaling
-        for field in ("std", "standard_error", "std_standard_error", "analytic_std"):
+        for field in (
+            "std",
+            "standard_error",
+            "std_standard_error",
+            "quantile_standard_error",
+            "analytic_std",
+            *TOLERANCES,
+        ):
             expected = there[field].values * scale**power
             np.testing.assert_allclose(here[field].values, expected, rtol=1e-9, err_msg=f"{name} {field}")
-    for name in (*EIGENVALUES, "bin_edge", "edge_lower", "edge_upper"):
+    for name in (*EIGENVALUES, *ERRORS, "bin_edge", "edge_lower", "edge_upper"):
         np.testing.assert_allclose(table[name].values, unit[name].values * scale, rtol=1e-9, err_msg=name)
     for name in ("density", "density_standard_error", "density_marchenko_pastur", "density_free"):
         np.testing.assert_allclose(
@@ -111,6 +120,16 @@ def test_summaries_are_those_of_the_sample(unit):
     np.testing.assert_allclose(unit["standard_error"], sample.std("draw", ddof=1) / np.sqrt(DRAWS), rtol=1e-9)
     quantile = sample.quantile(unit["probability"].values, dim="draw").transpose("case", "statistic", "quantile")
     np.testing.assert_allclose(unit["quantile"].values, quantile.values, rtol=1e-12)
+
+
+def test_errors_of_quantiles_are_those_of_all_draws_at_once_however_they_were_drawn():
+    table = rmtbase.baseline(24, 6, draws=1500, normalization="none").isel(case=0)  # more than one chunk
+    whole = summarize(table["sample"].values.T, table["probability"].values)
+    np.testing.assert_array_equal(table["quantile_standard_error"], whole.quantile_standard_error)
+    extremes = table.sel(statistic=["largest_eigenvalue", "smallest_eigenvalue"])
+    for name in ("quantile", "quantile_standard_error"):
+        ordered = table[f"eigenvalue_{name}"].isel(index=[0, 5])
+        np.testing.assert_array_equal(ordered, extremes[name])
 
 
 def test_histogram_density_integrates_to_one_where_the_bins_hold_all(unit):

@@ -48,7 +48,7 @@ def test_a_baseline_has_two_figures_for_each_shape_whatever_the_sigmas_and_one_o
 def test_scores_have_their_standard_figures(learned):
     drawn = figures(learned)
     assert list(drawn) == [
-        "beyond-noise-map",
+        "moved-share-map",
         "omnibus-map",
         "heads-by-statistic",
         "z-heat-map",
@@ -323,7 +323,7 @@ def test_the_sequential_colours_leave_the_page_step_by_step_for_every_reader(the
 def test_nulls_of_the_heads_own_have_figures_of_what_they_do_not_hold_fixed(resampled):
     drawn = figures(resampled)
     assert list(drawn) == [
-        "beyond-noise-map",
+        "moved-share-map",
         "omnibus-map",
         "z-heat-map",
         "ordered-eigenvalues",

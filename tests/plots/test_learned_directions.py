@@ -22,7 +22,7 @@ def test_each_direction_is_a_mark_at_its_strength(tree):
     height = (group["strength"] / group["threshold"]).values
     drawn = np.concatenate([line.get_ydata() for line in ax.lines if line.get_marker() == "o"])
     np.testing.assert_allclose(np.sort(drawn), np.sort(height[np.isfinite(height)]))
-    found = int((group["n_directions"] != 0).sum())  # where the number is not known it is at least one
+    found = int((group["n_directions"] > 0).sum())
     assert f"learned directions in {found} of 16 key heads" in ax.get_title()
     assert ax.get_xlim() == (-0.5, 3.5)
 
@@ -35,11 +35,30 @@ def test_spectra_that_cannot_be_tested_have_a_cross_and_are_not_counted(tree):
     ax = learned_directions(changed, "value")
     (cross,) = [line for line in ax.lines if line.get_label() == "not testable"]
     assert cross.get_xdata() == pytest.approx([1.1])  # the third of four key heads of layer 1
-    assert "of 15 testable key heads" in ax.get_title() and "1 not testable" in ax.get_title()
+    assert "of 15 testable key heads" in ax.get_title() and "1 of 16 key heads not testable" in ax.get_title()
     assert "not testable" in [text.get_text() for text in ax.get_legend().get_texts()]
     for name in ("first_p_value", "n_directions", "strength", "noise_floor"):
         group[name].values[:] = np.nan
     assert "none of 16 key heads can be tested" in learned_directions(changed, "value").get_title()
+
+
+def test_heads_without_a_number_have_a_triangle_and_are_counted_apart(tree):
+    changed = tree.copy(deep=True)
+    group = changed["circuits/value/heads"]
+    for name in ("n_directions", "strength", "signal_share"):
+        group[name].values[2, :] = np.nan
+    group["no_number"] = group["no_number"].astype(object)
+    group["no_number"].values[2, :] = "too few left"
+    ax = learned_directions(changed, "value")
+    (mark,) = [line for line in ax.lines if line.get_label() == "no number"]
+    assert mark.get_xdata() == pytest.approx(2 + np.linspace(-0.3, 0.3, 4))
+    found = int((group["n_directions"] > 0).sum())
+    title = ax.get_title()
+    assert f"learned directions in {found} of 12 key heads with a number" in title
+    assert "4 of 16 key heads have no number: too few eigenvalues are left below the directions" in title
+    group["n_directions"].values[:], group["strength"].values[:] = np.nan, np.nan
+    group["no_number"].values[:] = "too few left"
+    assert "learned directions" not in learned_directions(changed, "value").get_title()
 
 
 def test_what_it_is_not_of_is_named(tree):

@@ -84,5 +84,5 @@ def test_all_pictures_of_all_circuits_are_drawn(tree):
         *of_matrices,
         *(f"{one}-{name}" for one in ("ov", "key") for name in of_heads),
     }
-    for name in ("statistics-by-layer", "ov-z-heat-map", "matrix-z-heat-map", "key-beyond-noise-map"):
+    for name in ("statistics-by-layer", "ov-z-heat-map", "matrix-z-heat-map", "key-moved-share-map"):
         drawn[name].draw_without_rendering()

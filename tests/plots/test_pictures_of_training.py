@@ -160,7 +160,7 @@ def test_a_training_run_has_its_figures(training):
     drawn = figures(training, width=3.4)
     assert list(drawn) == [name for name, standard in names.items() if standard]
     assert list(drawn) == [
-        "beyond-noise-along-steps",
+        "moved-share-along-steps",
         "statistics-along-steps", "departures", "spectra-along-steps", "matrices-along-steps", "weibull-plane",
     ]  # fmt: skip
     assert {"along-steps-stable_rank", "matrices-along-steps-sigma", "elements-along-steps"} <= set(names)

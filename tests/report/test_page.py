@@ -128,7 +128,7 @@ def words_of(page):
 def test_the_finding_comes_first_and_in_words(tree, outline):
     text = " ".join("".join(outline.text).split())
     summary = summarize_scores(tree)
-    sentences = [summary.verdict(), *summary.most(), *summary.kind(), *summary.details(), *summary.reasons()]
+    sentences = [summary.verdict(), *summary.moved.sentences(), *summary.kind(), *summary.details(), *summary.reasons()]
     places = [text.index(" ".join(sentence.split())) for sentence in sentences]
     assert places == sorted(places)
     assert places[1] < text.index("Map of all heads") < places[2]

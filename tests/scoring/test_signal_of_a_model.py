@@ -133,6 +133,19 @@ def test_a_latex_table_shows_what_was_learned(tree):
     assert r"\pm" in table  # the scale with its error
 
 
+def test_tables_for_print_and_for_other_programs_have_the_bound_and_why_there_is_no_number():
+    tree = signal(open_model("demo", proof=False), circuits=("query",), matrices="none")
+    table = export(tree, "latex", group="query").decode()
+    assert "n directions & no number & signal share & learned share bound &" in table and "too few left" in table
+    header, first, *_ = export(tree, "csv", group="query").decode().splitlines()
+    cells = dict(zip(header.split(","), first.split(","), strict=True))
+    heads = tree["circuits/query/heads"].to_dataset()
+    assert float(cells["learned_share_bound"]) == pytest.approx(float(heads["learned_share_bound"][0, 0]))
+    assert (cells["no_number"], cells["no_bound"], cells["n_directions"]) == ("too few left", "", "nan")
+    qk = export(tree, "latex", group="qk").decode()
+    assert "learned share bound" not in qk  # of a product there is none
+
+
 def test_what_has_no_number_says_why(weights, tmp_path):
     weights.queries[0, 1] = 0.0
     told = Told()

@@ -190,3 +190,16 @@ def test_bad_arguments_are_named(arguments, name):
     with pytest.raises(ParameterError) as caught:
         spectral_signal(**({"eigenvalues": np.ones(16), "dims": W_QK} | arguments))
     assert caught.value.name == name
+
+
+def test_a_spectrum_with_directions_and_no_number_says_why():
+    rng, dims = np.random.default_rng(20), (16, 40)
+    noise = np.linalg.svd(rng.standard_normal(dims), compute_uv=False) ** 2
+    geometric, low_rank = 1e3 * 0.5 ** np.arange(16), np.where(np.arange(16) < 3, 1.0, 0.0)
+    found = spectral_signal([noise, geometric, low_rank, 0.0 * noise], dims)
+    assert found.no_number.tolist() == ["", "too few left", "zeros left", ""]
+    assert np.isnan(found.n_directions).tolist() == [False, True, True, True]
+    drawn = np.sort(10.0 ** (rng.uniform(0, 6, (200, 1)) * rng.uniform(0, 1, (200, 16))))[:, ::-1]
+    found = spectral_signal(drawn, dims)
+    without = np.isnan(found.n_directions)
+    assert (without == (found.no_number != "")).all() and 0 < without.sum() < 200

@@ -44,7 +44,7 @@ def test_sentences_count_heads_and_name_the_one(planted):
     summary = summarize_scores(planted)
     lines = summary.sentences()
     assert lines[0] == "1 of 32 heads differs from random heads (false discovery rate 5%)."
-    assert lines[1].startswith("Most beyond noise, as a share of ‖W_QK‖²: layer 1 head 5 (")
+    assert lines[1].startswith("Moved share of ‖W_QK‖²: layer 1 head 5 (")
     assert sum("head" in line and line.startswith("Layer") for line in lines) == 1
     assert summary.flagged["largest_eigenvalue"] >= 1
 

@@ -31,7 +31,7 @@ def cases(always):
             example,
             id=f"{name} {number}",
             marks=[pytest.mark.exhaustive] * (number > 0 or name not in always),
-        )  # fmt: skip
+        )
         for name, examples in EXAMPLES.items()
         for number, example in enumerate(examples)
     ]

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from rmtbase.errors import ParameterError
-from rmtbase.statistics import quantiles_of_stream, summarize, summarize_stream
+from rmtbase.statistics import summarize, summarize_stream
 
 Array = NDArray[np.float64]
 
@@ -47,8 +47,9 @@ def samples(draws: int) -> Array:
 def test_quantiles_are_numpys_to_the_bit(draws: int, size: int) -> None:
     sample = samples(draws)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = quantiles_of_stream(blocks_of(sample, size), PROBABILITIES)
-    np.testing.assert_array_equal(found, np.quantile(sample, PROBABILITIES, axis=1).T)
+        found, held = summarize_stream(blocks_of(sample, size), PROBABILITIES), summarize(sample.T, PROBABILITIES)
+    np.testing.assert_array_equal(found.quantile, np.quantile(sample, PROBABILITIES, axis=1).T)
+    np.testing.assert_array_equal(found.quantile_standard_error, held.quantile_standard_error)
 
 
 def test_moments_are_those_of_the_held_sample() -> None:
@@ -94,7 +95,7 @@ def test_memory_is_that_of_a_few_rows() -> None:
             yield np.random.default_rng(seed).random((4, 1 << 15))
 
     tracemalloc.start()
-    quantiles_of_stream(reading, (0.1, 0.5))
+    summarize_stream(reading, (0.1, 0.5))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 256 * 2**20

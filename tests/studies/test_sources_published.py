@@ -12,7 +12,7 @@ from scipy.special import erf, erfinv
 
 from rmtbase.errors import ParameterError
 from rmtbase.results.comparison import Training, initial_sigmas
-from rmtbase.results.comparison._scale_law import published_models
+from rmtbase.results.comparison._published import published_models
 from studies.sources.first_principles import checks, our_name
 from studies.sources.post1 import table_1
 from studies.sources.published import Interval, printed_interval, published_table, published_tables

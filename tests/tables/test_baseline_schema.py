@@ -8,10 +8,36 @@ import pytest
 import xarray as xr
 
 import rmtbase
+from rmtbase.laws import PROBABILITIES
 from rmtbase.montecarlo import make_plan, run_in_memory
 from rmtbase.results import open_table
 from rmtbase.statistics import SPECTRAL_STATISTICS
-from rmtbase.tables import BASELINE_SCHEMA, SCHEMA_VERSION, describe, open_baseline, write_table
+from rmtbase.tables import (
+    BASELINE_SCHEMA,
+    ELEMENTS_SCHEMA,
+    SCHEMA_VERSION,
+    SPECTRA_SCHEMA,
+    describe,
+    open_baseline,
+    write_table,
+)
+
+TOLD = np.array(PROBABILITIES) == 0.5  # of 30 draws: ten on either side
+QUANTILES = ("quantile", "eigenvalue_quantile", "eigenvalue_quantile_self_normalized")
+NO_ESTIMATES = {
+    *("draws", "sample", "sigma_q_estimate", "sigma_k_estimate", "scale_estimate"),  # draws, and their number
+    *("d_model", "d_head", "sigma_q", "sigma_k", "name", "rank", "n_rows", "n_columns", "bin_edge", "bin_center"),
+    *(
+        "analytic_mean",
+        "analytic_std",
+        "analytic_mean_tolerance",
+        "analytic_std_tolerance",
+        "moment_order",
+        "edge_lower",
+        "edge_upper",
+    ),  # by formula
+    *("analytic_method", "density_marchenko_pastur", "density_free", "density_law"),
+}
 
 
 def test_file_opens_with_plain_xarray_and_has_every_variable_described(table_file):
@@ -129,7 +155,8 @@ def test_nan_pads_beyond_d_head_and_nowhere_else(name, table):
     for case in range(table.sizes["case"]):
         values = table[name].isel(case=case)
         d_head = int(table["d_head"][case])
-        assert np.isfinite(values.values[:d_head]).all()
+        told = TOLD if name.endswith("quantile_standard_error") or "normalized_standard" in name else slice(None)
+        assert np.isfinite(values.values[:d_head][..., told]).all()
         assert np.isnan(values.values[d_head:]).all()
 
 
@@ -138,10 +165,26 @@ def test_all_else_is_finite_but_the_analytic_values_that_are_not_offered(table):
         variable = table[name]
         if "index" in variable.dims or variable.dtype.kind not in "fi" or name.startswith(("analytic", "moment")):
             continue
-        assert np.isfinite(variable.values).all(), name
+        assert np.isfinite(variable.values[..., TOLD if name == "quantile_standard_error" else slice(None)]).all(), name
     offered = table["analytic_method"] != "none"
     assert np.isfinite(table["analytic_mean"].where(offered, 0.0)).all()
     assert np.isnan(table["analytic_mean"].where(~offered)).all()
+
+
+def test_quantile_has_an_error_where_thirty_draws_tell_it_and_nan_elsewhere(table):
+    for name in QUANTILES:
+        known = np.isfinite(table[f"{name}_standard_error"]) | np.isnan(table[name])
+        assert known.all([dim for dim in known.dims if dim != "probability"]).values.tolist() == TOLD.tolist(), name
+        assert (table[f"{name}_standard_error"].isel(case=0).values[..., TOLD] > 0).any()
+
+
+@pytest.mark.parametrize("schema", [BASELINE_SCHEMA, SPECTRA_SCHEMA, ELEMENTS_SCHEMA], ids=["W_QK", "any", "elements"])
+def test_every_monte_carlo_number_has_its_standard_error(schema):
+    errors = {name for name in schema if name.endswith("standard_error")}
+    for name in {*schema} - errors - NO_ESTIMATES:
+        error = "standard_error" if name == "mean" else f"{name}_standard_error"
+        assert error in errors, name
+        assert schema[error].dims == schema[name].dims, name
 
 
 def test_describing_a_variable_of_other_dims_is_refused(table):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pyarrow.parquet
 import pytest
 import xarray as xr
 
+import rmtbase
 from rmtbase.errors import ParameterError
 from rmtbase.results import open_table
 from rmtbase.shown import as_latex
@@ -119,6 +121,68 @@ def test_latex_shows_values_to_their_errors_and_what_is_shared_once(stored):
     one = export(table.isel(case=[0]), "latex", statistics=["trace*"]).decode()
     assert r"d\_model" in one.splitlines()[1]
     assert "$d$" not in one
+
+
+def digits_after_the_point(cell):
+    return len(re.match(r"\$-?\d+\.?(\d*)", cell)[1])
+
+
+def table_of_two_moments(error, tolerance):
+    """One statistic, simulated as 0.797411 and known as 0.7974987654321."""
+    row = {"mean": 0.797411, "std": 0.053, "standard_error": error, "std_standard_error": error}
+    row |= {"analytic_mean": 0.7974987654321, "analytic_std": 0.0529876543}
+    row |= {"analytic_mean_tolerance": tolerance, "analytic_std_tolerance": tolerance}
+    cells = {name: (("case", "statistic"), [[value]]) for name, value in row.items()}
+    return xr.Dataset(cells, {"case": [0], "statistic": ["stable_rank"]})
+
+
+@pytest.mark.parametrize(
+    ("error", "tolerance", "printed"),
+    [
+        (0.000053, 0.0, ("0.797411", "0.797499", "0.052988")),  # exact: to the digits of the simulation
+        (0.000053, np.nan, ("0.797411", "0.797499", "0.052988")),  # its accuracy is not stated
+        (0.000053, 0.000004, ("0.797411", "0.797499", "0.052988")),
+        (0.000053, 0.00081, ("0.797411", "0.79750", "0.05299")),  # no digit that is not known
+        (0.0021, 0.0, ("0.7974", "0.7975", "0.0530")),
+    ],
+)
+def test_latex_has_an_analytic_value_to_the_digits_of_the_simulated_one_or_to_those_known(error, tolerance, printed):
+    chosen = ["mean", "analytic_mean", "analytic_std"]
+    text = export(table_of_two_moments(error, tolerance), "latex", columns=chosen).decode()
+    mean, *analytic = text.splitlines()[-3].removesuffix(r" \\").split(" & ")
+    assert mean.startswith(f"${printed[0]} \\pm ")
+    assert analytic == [f"${one}$" for one in printed[1:]]
+
+
+def test_no_analytic_value_of_a_real_table_is_coarser_than_the_error_beside_it(stored):
+    for kind, known in (("baseline", 16), ("elements", 10)):
+        text = export(stored[kind], "latex", columns=["statistic", "mean", "analytic_mean"]).decode()
+        compared = 0
+        for line in text.splitlines():
+            if r"\pm" in line and "--" not in line and "times" not in line:
+                _, mean, analytic = line.removesuffix(r" \\").split(" & ")
+                assert digits_after_the_point(analytic) == digits_after_the_point(mean), line
+                compared += 1
+        assert compared >= known / 2
+
+
+def test_quantiles_have_their_errors_in_every_export():
+    table = rmtbase.baseline(16, 4, draws=200)
+    row = table.isel(case=0).sel(statistic="stable_rank", probability=0.5)
+    value, error = row["quantile"].item(), row["quantile_standard_error"].item()
+    chosen = {
+        "statistics": ["stable_rank"],
+        "columns": ["quantile_0.5", "quantile_standard_error_0.5", "quantile_0.001"],
+    }
+    (cells,) = rows_of(export(table, "csv", **chosen))
+    assert [float(cells["quantile_0.5"]), float(cells["quantile_standard_error_0.5"])] == [value, error]
+    (one,) = json.loads(export(table, "json", statistics=["stable_rank"]))
+    assert (one["quantile_0.5"], one["quantile_standard_error_0.5"]) == (value, error)
+    assert one["quantile_standard_error_0.001"] is None  # 200 draws do not tell it
+    text = export(table, "latex", statistics=["stable_rank"], columns=["quantile_0.5", "quantile_0.001"]).decode()
+    printed = re.search(r"\$([\d.]+) \\pm ([\d.]+)\$ & \$([\d.]+)\$", text).groups()
+    assert float(printed[0]) == pytest.approx(value, abs=error / 10)
+    assert float(printed[1]) == pytest.approx(error, rel=0.06)
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")

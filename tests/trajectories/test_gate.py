@@ -57,9 +57,9 @@ def test_the_gate_stops_while_a_head_does_not_differ(ten_checkpoints, tmp_path):
     schema = json.loads(files("rmtbase.results").joinpath("schemas", "trajectory.json").read_text(encoding="utf-8"))
     jsonschema.validate(printed, schema)
     heads = open_table(tmp_path / "gate.nc")["heads"]
-    shares = heads["beyond_noise"].values[:, 0, 0]
-    assert shares[-1] > 0.5 > abs(shares[0])
-    assert [one["beyond_noise"] for one in printed["heads"] if (one["layer"], one["head"]) == (0, 0)] == shares.tolist()
+    shares = heads["moved_share"].values[:, 0, 0]
+    assert shares[-1] > 0.3 > 0.1 > shares[0]
+    assert [one["moved_share"] for one in printed["heads"] if (one["layer"], one["head"]) == (0, 0)] == shares.tolist()
 
 
 @pytest.mark.exhaustive

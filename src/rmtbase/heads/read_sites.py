@@ -435,13 +435,13 @@ def _key_shares(
         scale_q, scale_k = np.abs(r).max(), np.abs(other).max()
         in_single = np.result_type(q, k, np.float32) == np.float32 and min(scale_q, scale_k) > _SINGLE
         dtype = np.float32 if in_single and max(scale_q, scale_k) < 1.0 / _SINGLE else np.float64
-        q, k = q.astype(dtype), k.astype(dtype)
+        q, k = q.astype(dtype) / dtype(scale_q), k.astype(dtype) / dtype(scale_k)
         r, other = r / scale_q, other / scale_k
-        crossed = solve_triangular(r, (q @ k.T) / (scale_q * scale_k), trans=1, check_finite=False)
+        crossed = solve_triangular(r, q @ k.T, trans=1, check_finite=False)
         inside, whole = np.linalg.norm(r @ crossed.T), np.linalg.norm(r @ other.T)
         norms = np.sum(r * r, axis=0)
-        of_query = (1.0 / norms) @ (q / scale_q) ** 2
-        of_key = norms @ (k / scale_k) ** 2
+        of_query = (1.0 / norms) @ q**2
+        of_key = norms @ k**2
         shares.share[place] = min((inside / whole) ** 2, 1.0)
         shares.query_columns[place] = np.sum(of_query**2)
         shares.key_columns[place] = np.sum((of_key / of_key.sum()) ** 2)

@@ -39,11 +39,21 @@ Elements = Float64[np.ndarray, "..."]
 
 
 class AnalyticValue(NamedTuple):
-    """Mean and standard deviation at σ = 1 for the raw matrix; NaN if no formula is implemented or none is known."""
+    """Mean and standard deviation at σ = 1 for the raw matrix; NaN if no formula is implemented or none is known.
+
+    ``mean_tolerance`` and ``std_tolerance`` are their largest errors: 0 if exact, NaN if not stated.
+    """
 
     mean: float
     std: float
     method: str
+    mean_tolerance: float = math.nan
+    std_tolerance: float = math.nan
+
+    @classmethod
+    def exact(cls, mean: float, std: float, method: str = _EXACT) -> AnalyticValue:
+        """Return values that are known to rounding."""
+        return cls(mean, std, method, 0.0, 0.0)
 
 
 UNKNOWN = AnalyticValue(np.nan, np.nan, NONE)
@@ -70,7 +80,8 @@ def _(ensemble: _Chain) -> dict[str, AnalyticValue]:
     values = {}
     for statistic, null in laws.known_nulls(dims=_dims(ensemble), normalization="none").items():
         mean, std = (moment if math.isfinite(moment) else np.nan for moment in (null.mean(), null.std()))
-        values[statistic] = AnalyticValue(mean, std, f"{null.method}: {null.accuracy}")
+        tolerances = null.mean_within * std, null.std_within * std
+        values[statistic] = AnalyticValue(mean, std, f"{null.method}: {null.accuracy}", *tolerances)
     return values
 
 
@@ -80,8 +91,10 @@ def _(ensemble: ResidualProduct) -> dict[str, AnalyticValue]:
         return {}
     moments = laws.residual_trace_moments(int(ensemble.depth), float(ensemble.sigma), ensemble.d_model)
     return {
-        "trace": AnalyticValue(moments.mean_trace, moments.std_trace, _EXACT_TRACES),
-        "trace_of_square": AnalyticValue(moments.mean_trace_of_square, moments.std_trace_of_square, _EXACT_TRACES),
+        "trace": AnalyticValue.exact(moments.mean_trace, moments.std_trace, _EXACT_TRACES),
+        "trace_of_square": AnalyticValue.exact(
+            moments.mean_trace_of_square, moments.std_trace_of_square, _EXACT_TRACES
+        ),
     }
 
 
@@ -209,15 +222,17 @@ def _normal_values(n: int) -> dict[str, AnalyticValue]:
     """Analytic values for n independent standard normal numbers."""
     mean_std = math.sqrt(2.0 / (n - 1)) * math.exp(special.gammaln(n / 2) - special.gammaln((n - 1) / 2))
     values = {
-        "mean": AnalyticValue(0.0, 1.0 / math.sqrt(n), _EXACT),
-        "std": AnalyticValue(mean_std, math.sqrt(max(1.0 - mean_std**2, 0.0)), _EXACT),
+        "mean": AnalyticValue.exact(0.0, 1.0 / math.sqrt(n)),
+        "std": AnalyticValue.exact(mean_std, math.sqrt(max(1.0 - mean_std**2, 0.0))),
     }
     for name in set(MOMENT_STATISTICS) - {"mean"}:
         try:
             law = laws.gaussian_sample_statistic(name, n)
         except ParameterError:  # too few numbers
             continue
-        values[name] = AnalyticValue(law.mean(), law.std(), _LARGEST if name == "largest_magnitude" else _EXACT)
+        exact = name != "largest_magnitude"
+        moments = law.mean(), law.std()
+        values[name] = AnalyticValue.exact(*moments) if exact else AnalyticValue(*moments, _LARGEST)
     null = laws.weibull_null()
     for name, law in (("shape", null.shape), ("scale", null.scale), ("r_squared", null.r_squared)):
         values[f"weibull_{name}"] = AnalyticValue(law.mean(n), law.std(n), _LARGE_SAMPLE)
@@ -255,7 +270,7 @@ def _product_moments(d: int, h: int) -> dict[str, AnalyticValue]:
     variance, covariance = square**2, 0.5 * (both**2 - square**2 - fourth**2)
     excess = kappa * (1.0 + 3.0 * variance) - 2.0 * covariance + (6.0 - 2.0 * kappa) / n - 3.0
     return {
-        "mean": AnalyticValue(0.0, math.sqrt(h) / d, _EXACT),
+        "mean": AnalyticValue.exact(0.0, math.sqrt(h) / d),
         "std": AnalyticValue(math.sqrt(h) * (1.0 - variance / 8.0), math.sqrt(h) * square / 2.0, _SECOND),
         "skewness": AnalyticValue(0.0, spread(lambda w: w**3 - 3.0 * w), _SECOND),
         "excess_kurtosis": AnalyticValue(excess, spread(lambda w: w**4 - 2.0 * kappa * w**2), _SECOND),

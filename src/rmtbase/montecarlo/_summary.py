@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float64, Shaped
@@ -15,7 +16,7 @@ from rmtbase.laws import PROBABILITIES
 from rmtbase.montecarlo._chunks import Chunk
 from rmtbase.montecarlo._elements import element_edges, require_element_ensemble
 from rmtbase.montecarlo._plan import Plan
-from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, quantiles_of_stream, summarize_stream
+from rmtbase.statistics import SPECTRAL_STATISTICS, SampleSummary, summarize_stream
 
 BLOCK = 1 << 14
 """Draws that a summary takes at a time. It affects the last digits of means, which are rounded block by block."""
@@ -91,13 +92,13 @@ class SpectrumSummary(CaseSummary):
 
     Attributes:
         eigenvalue: summary of each ordered eigenvalue, arrays (rank,), descending.
-        own_quantile: quantiles of the ordered eigenvalues, each draw divided by its own scale estimate, (rank,
-            probability), or None if they are not wanted.
+        own_scaled: summary of each ordered eigenvalue, each draw divided by its own scale estimate, or None if it is
+            not wanted.
         sigma_estimate: √(norm_squared / size) of each factor and draw, (factor, draw), or None.
     """
 
     eigenvalue: SampleSummary
-    own_quantile: Float64[np.ndarray, "rank probability"] | None
+    own_scaled: SampleSummary | None
     sigma_estimate: Float64[np.ndarray, "factor draw"] | None
 
 
@@ -106,6 +107,7 @@ class ElementSummary(CaseSummary):
     """Summary of elements, with their histogram; a share ``share_outside`` of them lies beyond its edges."""
 
     share_outside: float
+    share_outside_standard_error: float
 
 
 def summarize_spectra(
@@ -119,7 +121,7 @@ def summarize_spectra(
         source: the draws.
         case: number of the case.
         bin_edge: maps the eigenvalues of the first draws, (rank, draw), to the histogram's edges.
-        self_normalize: whether ``own_quantile`` is wanted; the ensemble's factors must then have a scale.
+        self_normalize: whether ``own_scaled`` is wanted; the ensemble's factors must then have a scale.
     """
     plan, one = source.plan, source.plan.cases[case]
     rank, sizes = one.ensemble.rank, np.array(one.ensemble.factor_sizes, dtype=float)[:, None]
@@ -130,22 +132,19 @@ def summarize_spectra(
         for eigenvalues, squares in zip(source.blocks(case, "eigenvalue", group), norms, strict=True):
             yield eigenvalues / np.prod(squares / sizes, axis=0)
 
-    def own_quantile(group: slice) -> Float64[np.ndarray, "row probability"]:
-        return quantiles_of_stream(lambda: own_scaled(group), PROBABILITIES)
-
     density, error = _density(
         lambda: (_histograms(block.T, edges).T for block in source.blocks(case, "eigenvalue")), rank, edges
     )
     keep = plan.keep_sample
     return SpectrumSummary(
         draws=one.draws,
-        statistic=_by_groups(source, case, "statistic", len(SPECTRAL_STATISTICS)),
+        statistic=_by_groups(partial(source.blocks, case, "statistic"), len(SPECTRAL_STATISTICS)),
         bin_edge=edges,
         density=density,
         density_standard_error=error,
         sample=source.whole(case, "statistic") if keep else None,
-        eigenvalue=_by_groups(source, case, "eigenvalue", rank),
-        own_quantile=np.concatenate([own_quantile(group) for group in _groups(rank)]) if self_normalize else None,
+        eigenvalue=_by_groups(partial(source.blocks, case, "eigenvalue"), rank),
+        own_scaled=_by_groups(own_scaled, rank) if self_normalize else None,
         sigma_estimate=np.sqrt(source.whole(case, "norm_squared") / sizes) if keep else None,
     )
 
@@ -158,7 +157,9 @@ def summarize_elements(source: DrawSource, case: int) -> ElementSummary:
     density, error = _density(
         lambda: (block.astype(float) for block in source.blocks(case, "histogram")), elements, edges
     )
-    inside = sum(int(block.sum()) for block in source.blocks(case, "histogram"))
+    outside = summarize_stream(
+        lambda: (elements - block.sum(axis=0, keepdims=True) for block in source.blocks(case, "histogram")), []
+    )
     return ElementSummary(
         draws=one.draws,
         statistic=summarize_stream(lambda: source.blocks(case, "statistic"), PROBABILITIES),
@@ -166,7 +167,8 @@ def summarize_elements(source: DrawSource, case: int) -> ElementSummary:
         density=density,
         density_standard_error=error,
         sample=source.whole(case, "statistic") if plan.keep_sample else None,
-        share_outside=1.0 - inside / (elements * one.draws),
+        share_outside=float(outside.mean[0]) / elements,
+        share_outside_standard_error=float(outside.standard_error[0]) / elements,
     )
 
 
@@ -178,17 +180,11 @@ def _density(
     return count.mean / per_count, count.standard_error / per_count
 
 
-def _by_groups(source: DrawSource, case: int, variable: str, rows: int) -> SampleSummary:
-    """Summarise each row."""
-    summaries = [
-        summarize_stream(lambda group=group: source.blocks(case, variable, group), PROBABILITIES)
-        for group in _groups(rows)
-    ]
+def _by_groups(blocks: Callable[[slice], Iterable[Block]], rows: int) -> SampleSummary:
+    """Summarise each row, some rows at a time."""
+    groups = [slice(first, first + _ROWS) for first in range(0, rows, _ROWS)]
+    summaries = [summarize_stream(partial(blocks, group), PROBABILITIES) for group in groups]
     return SampleSummary(*(np.concatenate(field) for field in zip(*summaries, strict=True)))
-
-
-def _groups(rows: int) -> list[slice]:
-    return [slice(first, first + _ROWS) for first in range(0, rows, _ROWS)]
 
 
 def _histograms(eigenvalues: Float64[np.ndarray, "draw rank"], edges: Edges) -> Float64[np.ndarray, "draw bin"]:

@@ -50,6 +50,7 @@ from rmtbase.tables import (
 )
 
 _STATISTICS = tuple(SPECTRAL_STATISTICS.values())
+_TOLERANCES = ("analytic_mean_tolerance", "analytic_std_tolerance")
 _WORDS = "low_rank_product: W_QK = W_Q^T W_K, i.i.d. Gaussian factors of shape (d_head, d_model)"
 
 Columns = Mapping[str, NDArray[Any]]
@@ -112,6 +113,7 @@ def element_table(source: DrawSource, shared: Mapping[str, Any]) -> xr.Dataset:
         variables = _variables(summary, orders, analytic) | {
             "density_law": element_density(case.ensemble, edges),
             "share_outside": np.float64(summary.share_outside),
+            "share_outside_standard_error": np.float64(summary.share_outside_standard_error),
         }
         rows.append(_row(variables, coordinates, ELEMENTS_SCHEMA))
     return _joined(plan, rows, _element_columns(plan), ELEMENTS_SCHEMA, {"kind": "elements"}, shared)
@@ -163,7 +165,7 @@ def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
         d, h = _head_shape(case.ensemble)
         unscaled_edges = histogram_edges(d, h)
         raw = summarize_spectra(source, number, lambda _, edges=unscaled_edges: edges, self_normalize=True)
-        assert raw.own_quantile is not None  # it was asked for
+        assert raw.own_scaled is not None  # it was asked for
         known = _analytic(spectral_values(case.ensemble), SPECTRAL_STATISTICS)
         for sigma_q, sigma_k in case.sigmas:
             scale = (sigma_q * sigma_k) ** 2 / (d if plan.normalization == "sqrt_d" else 1)
@@ -172,10 +174,10 @@ def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
             law, naive = low_rank_product_law(*shape), naive_marchenko_pastur(*shape)
             analytic = known | {
                 "analytic_mean": _moved(known["analytic_mean"], scale, h),
-                "analytic_std": _moved(known["analytic_std"], scale),
+                **{name: _moved(known[name], scale) for name in ("analytic_std", *_TOLERANCES)},
             }
             variables = _spectrum_variables(summary, case.ensemble, analytic, longest) | {
-                "eigenvalue_quantile_self_normalized": _padded(raw.own_quantile * scale, longest),
+                **_self_normalized(raw.own_scaled, longest, scale),
                 "density_marchenko_pastur": np.diff(naive.cdf(edges)) / np.diff(edges),
                 "density_free": np.diff(law.cdf(edges)) / np.diff(edges),
                 "edge_lower": np.float64(law.support[0]),
@@ -204,11 +206,9 @@ def _spectra_rows(source: DrawSource, self_normalize: bool) -> list[xr.Dataset]:
             "edge_lower": np.float64(lower),
             "edge_upper": np.float64(upper),
         }
-        if summary.own_quantile is not None and summary.sigma_estimate is not None:
-            variables |= {
-                "eigenvalue_quantile_self_normalized": _padded(summary.own_quantile, longest),
-                "scale_estimate": np.prod(summary.sigma_estimate**2, axis=0),
-            }
+        if summary.own_scaled is not None and summary.sigma_estimate is not None:
+            variables |= _self_normalized(summary.own_scaled, longest)
+            variables["scale_estimate"] = np.prod(summary.sigma_estimate**2, axis=0)
         rows.append(_row(variables, coordinates, SPECTRA_SCHEMA))
     return rows
 
@@ -241,6 +241,8 @@ def _analytic(known: Mapping[str, AnalyticValue], statistics: Iterable[str]) -> 
         "analytic_mean": np.array([value.mean for value in values]),
         "analytic_std": np.array([value.std for value in values]),
         "analytic_method": np.array([value.method for value in values], dtype=object),
+        "analytic_mean_tolerance": np.array([value.mean_tolerance for value in values]),
+        "analytic_std_tolerance": np.array([value.std_tolerance for value in values]),
     }
 
 
@@ -263,11 +265,25 @@ def _spectrum_variables(summary: SpectrumSummary, ensemble: Ensemble, analytic: 
     orders = moment_orders(extremes, ensemble.rank)
     ordered = summary.eigenvalue.of_finite_moments(eigenvalue_moment_orders(extremes, ensemble.rank))
     eigenvalue = {
-        "eigenvalue_mean": _padded(ordered.mean, longest),
-        "eigenvalue_std": _padded(ordered.std, longest),
-        "eigenvalue_quantile": _padded(ordered.quantile, longest),
+        "eigenvalue_mean": ordered.mean,
+        "eigenvalue_mean_standard_error": ordered.standard_error,
+        "eigenvalue_std": ordered.std,
+        "eigenvalue_std_standard_error": ordered.std_standard_error,
+        "eigenvalue_quantile": ordered.quantile,
+        "eigenvalue_quantile_standard_error": ordered.quantile_standard_error,
     }
-    return _variables(summary, orders, analytic | eigenvalue)
+    padded = {name: _padded(values, longest) for name, values in eigenvalue.items()}
+    return _variables(summary, orders, analytic | padded)
+
+
+def _self_normalized(own_scaled: SampleSummary, longest: int, scale: float = 1.0) -> Variables:
+    """Quantiles of the eigenvalues that each draw's own scale divides, multiplied by ``scale``, and their errors."""
+    return {
+        "eigenvalue_quantile_self_normalized": _padded(own_scaled.quantile * scale, longest),
+        "eigenvalue_quantile_self_normalized_standard_error": _padded(
+            own_scaled.quantile_standard_error * scale, longest
+        ),
+    }
 
 
 def _padded(array: Float64[np.ndarray, "rank ..."], longest: int) -> Float64[np.ndarray, "{longest} ..."]:
@@ -286,6 +302,7 @@ def _rescaled(summary: SpectrumSummary, scale: float, rank: int) -> SpectrumSumm
             standard_error=_moved(one.standard_error, scale),
             std_standard_error=_moved(one.std_standard_error, scale),
             quantile=_moved(one.quantile, scale, rank),
+            quantile_standard_error=_moved(one.quantile_standard_error, scale),
         ),
         bin_edge=summary.bin_edge * scale,
         density=summary.density / scale,

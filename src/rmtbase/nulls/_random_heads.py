@@ -26,7 +26,9 @@ UPPER = 0.95
 """Probability with which the moved share of a random head is at most its upper point."""
 
 RANDOM_HEADS = 400
-"""Random heads of each shape, from which its upper points are known."""
+"""Random heads of a shape with d_head above :data:`SMALL`, for its upper points; of others twice as many."""
+
+SMALL = 32
 
 _AT_ONCE = 2**22  # numbers of the draws that are solved together, at most
 
@@ -70,7 +72,7 @@ def upper_point(spectra: Float[np.ndarray, "draw rank"]) -> UpperPoint:
 
 @lru_cache(maxsize=64)
 def random_heads(dims: tuple[int, ...], axis: int | None, seed: int = 0) -> RandomHeads:
-    """Draw :data:`RANDOM_HEADS` random heads of a chain of Gaussian factors.
+    """Draw random heads of a chain of Gaussian factors.
 
     Args:
         dims: (n_0, …, n_L) of the chain.
@@ -95,12 +97,11 @@ def _factors(
     """Yield both sides of the axis, (rank, side) each, for as many draws as fit into memory."""
     sides = dims[axis::-1], dims[axis:]
     many = max(1, _AT_ONCE // (4 * dims[axis] ** 2))
-    for first in range(0, RANDOM_HEADS, many):
+    draws = RANDOM_HEADS if dims[axis] > SMALL else 2 * RANDOM_HEADS
+    for first in range(0, draws, many):
         drawn = [
             [_rows(side, rng) for side in sides]
-            for rng in (
-                np.random.default_rng([seed, *dims, draw]) for draw in range(first, min(first + many, RANDOM_HEADS))
-            )
+            for rng in (np.random.default_rng([seed, *dims, draw]) for draw in range(first, min(first + many, draws)))
         ]
         left, right = (np.stack(side) for side in zip(*drawn, strict=True))
         yield left, right

@@ -57,7 +57,7 @@ from rmtbase.statistics._registry import (
     spectral_statistics,
 )
 from rmtbase.statistics._signed_bins import MAGNITUDE_BINS, SignedBins, magnitude_bins
-from rmtbase.statistics._summary import SampleSummary, quantiles_of_stream, summarize, summarize_stream
+from rmtbase.statistics._summary import SampleSummary, summarize, summarize_stream
 from rmtbase.statistics._weibull_fit import WeibullFit, weibull_fit, weibull_fit_of_bins
 from rmtbase.statistics._weibull_likelihood import WeibullLikelihoodFit, weibull_likelihood_fit
 

@@ -28,11 +28,11 @@ def moved_share(
     """Return the moved share Δ = ½ Σ_i |λ_i/Σλ − E₀λ_i/ΣE₀λ| of each spectrum, between 0 and 1.
 
     Args:
-        eigenvalues: eigenvalues of each matrix, descending, padded with NaN.
+        eigenvalues: eigenvalues of each matrix, descending, padded with NaN at the end.
         null_mean: mean ordered eigenvalues of a random matrix, on any scale, padded as ``eigenvalues``.
 
     Returns:
-        The moved shares; NaN where all eigenvalues are zero, or a mean is not known.
+        The moved shares; NaN where all eigenvalues are zero, or an eigenvalue or a mean is not known.
 
     Raises:
         ParameterError: values that are not real numbers or are negative, or fewer means than eigenvalues.
@@ -58,7 +58,7 @@ def _difference(
     eigenvalues, null_mean = (
         require_real_numbers(name, value) for name, value in (("eigenvalues", eigenvalues), ("null_mean", null_mean))
     )
-    if not eigenvalues.ndim or not null_mean.ndim or null_mean.shape[-1] < eigenvalues.shape[-1]:
+    if not eigenvalues.ndim or not null_mean.ndim or not 0 < eigenvalues.shape[-1] <= null_mean.shape[-1]:
         raise ParameterError(
             "null_mean", f"shape {null_mean.shape}", "a mean for each eigenvalue of a matrix, at least"
         )
@@ -69,7 +69,8 @@ def _difference(
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         shares = [_shares(values, present) for values in (eigenvalues, null_mean)]
         difference = np.where(present, shares[0] - shares[1], 0.0)
-    defined = present.any(axis=-1, keepdims=True) & np.isfinite(difference).all(axis=-1, keepdims=True)
+    padded_at_end = (present[..., :-1] >= present[..., 1:]).all(axis=-1, keepdims=True)
+    defined = padded_at_end & present[..., :1] & np.isfinite(difference).all(axis=-1, keepdims=True)
     return np.where(defined, difference, np.nan)
 
 

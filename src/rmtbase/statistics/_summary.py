@@ -16,6 +16,8 @@ from rmtbase.shown import in_one_line
 Blocks = Callable[[], Iterable[Float[np.ndarray, "row draw"]]]
 
 _HELD = 1 << 24  # numbers of a stream held at a time for quantiles (more if one row is longer)
+_FEWEST = 10  # draws that are expected beyond a quantile on either side, if it is to have an error
+_NORMAL_95 = 1.959963984540054  # a normal law has 95 % of its mass within as many standard deviations
 
 
 @in_one_line
@@ -29,6 +31,11 @@ class SampleSummary(NamedTuple):
         std_standard_error: standard error of the standard deviation, from the sample's fourth moment without assuming
             normality: √((μ₄/s⁴ - (n-3)/(n-1)) / n) · s / 2.
         quantile: quantiles of shape ``(..., probability)``.
+        quantile_standard_error: standard error of each quantile, (b - a) / (2 · 1.96), with a and b the sample's
+            quantiles at p ± 1.96 √(p (1 - p) n) / (n - 1): the true quantile lies between them in 95 % of samples of
+            any continuous law, by binomial counts. NaN where n p or n (1 - p) is below 10, because so few draws do not
+            tell how a tail goes on; near that limit it errs towards too large. It is 0 where a = b: of a constant, and
+            at a value that has a probability of its own.
     """
 
     mean: Float[np.ndarray, "..."]
@@ -36,6 +43,7 @@ class SampleSummary(NamedTuple):
     standard_error: Float[np.ndarray, "..."]
     std_standard_error: Float[np.ndarray, "..."]
     quantile: Float[np.ndarray, "... probability"]
+    quantile_standard_error: Float[np.ndarray, "... probability"]
 
     def of_finite_moments(self, order: ArrayLike) -> SampleSummary:
         """Replace estimates of infinite moments E|x|^p by NaN.
@@ -72,15 +80,15 @@ def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
         std = np.ldexp(np.sqrt(variance), exponent)
     with np.errstate(invalid="ignore", divide="ignore"):
         kurtosis = ((deviation / std) ** 4).mean(axis=0)  # standardised first, because fourth powers overflow early
-    quantile = np.moveaxis(np.quantile(x, levels, axis=0), 0, -1)
-    return SampleSummary(mean, std, std / np.sqrt(n), _std_standard_error(std, kurtosis, n), quantile)
+    quantiles = (np.moveaxis(values, 0, -1) for values in _quantiles_with_errors(x.copy(), levels, axis=0))
+    return SampleSummary(mean, std, std / np.sqrt(n), _std_standard_error(std, kurtosis, n), *quantiles)
 
 
 def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
     """Summarise, as :func:`summarize`, a sample that comes in blocks and is never held in memory.
 
     Moments are summed about the mean of the first block, in units of its standard deviation. Quantiles are those of
-    ``numpy.quantile``, to the bit, from :func:`quantiles_of_stream`.
+    ``numpy.quantile``, to the bit; up to sixteen million numbers, or one row, are held for them at a time.
 
     Args:
         blocks: called for each reading; yields the same arrays (row, draw) every time, with some draws each. The
@@ -118,34 +126,21 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
         std = unit * np.sqrt(unbiased)
         std_error = _std_standard_error(std, fourth / unbiased**2, n)
         mean = origin + unit * m1
-    return SampleSummary(mean, std, std / np.sqrt(n), std_error, _quantiles(blocks, probabilities, origin.size, n))
+    quantiles = _quantiles_of_stream(blocks, probabilities, origin.size, n)
+    return SampleSummary(mean, std, std / np.sqrt(n), std_error, *quantiles)
 
 
-def quantiles_of_stream(blocks: Blocks, probabilities: ArrayLike) -> Float[np.ndarray, "row probability"]:
-    """Quantiles (row, probability) of a sample that comes in blocks, equal to ``numpy.quantile`` to the bit.
+def _quantiles_of_stream(
+    blocks: Blocks, probabilities: ArrayLike, rows: int, draws: int
+) -> tuple[Float[np.ndarray, "row probability"], Float[np.ndarray, "row probability"]]:
+    """Return the quantiles of each row and their standard errors.
 
     Rows with up to sixteen million numbers together are held at a time, and at least one row; a row of 10⁷ draws takes
     80 MB. Each group of rows takes one more reading.
-
-    Args:
-        blocks: called for each reading; yields the same arrays (row, draw) every time.
-        probabilities: between 0 and 1.
-
-    Raises:
-        ParameterError: there are fewer than two draws, or the blocks or probabilities are masked or not real.
     """
-    rows, draws = 0, 0
-    for part in blocks():
-        rows, more = _require_block(part).shape
-        draws += more
-    _require_spread(draws)
-    return _quantiles(blocks, probabilities, rows, draws)
-
-
-def _quantiles(blocks: Blocks, probabilities: ArrayLike, rows: int, draws: int) -> Float[np.ndarray, "row probability"]:
     levels = _require_levels(probabilities)
     together = max(_HELD // draws, 1)
-    found = np.empty((rows, levels.size))
+    quantile, error = np.empty((2, rows, levels.size))
     for first in range(0, rows if levels.size else 0, together):
         part = slice(first, min(first + together, rows))
         held = np.empty((part.stop - first, draws))
@@ -153,9 +148,23 @@ def _quantiles(blocks: Blocks, probabilities: ArrayLike, rows: int, draws: int) 
         for block in blocks():
             held[:, filled : filled + block.shape[1]] = block[part]
             filled += block.shape[1]
-        with np.errstate(invalid="ignore"):
-            found[part] = np.quantile(held, levels, axis=1, overwrite_input=True).T
-    return found
+        quantile[part], error[part] = (values.T for values in _quantiles_with_errors(held, levels, axis=1))
+    return quantile, error
+
+
+def _quantiles_with_errors(
+    sample: Float[np.ndarray, "..."], levels: Float[np.ndarray, " probability"], axis: int
+) -> tuple[Float[np.ndarray, "probability ..."], Float[np.ndarray, "probability ..."]]:
+    """Return the quantiles along an axis of a sample, which is reordered, and their standard errors."""
+    n = sample.shape[axis]
+    reach = _NORMAL_95 * np.sqrt(levels * (1.0 - levels) * n) / (n - 1)
+    few = n * np.minimum(levels, 1.0 - levels) < _FEWEST * (1.0 - 1e-9)  # else both ends lie within the sample
+    every = np.concatenate([levels, *np.clip([levels - reach, levels + reach], 0.0, 1.0)])
+    with np.errstate(invalid="ignore"):  # infinities, of which the difference is NaN
+        quantile, low, high = np.split(np.quantile(sample, every, axis=axis, overwrite_input=True), 3)
+        error = (high - low) / (2.0 * _NORMAL_95)
+    error[few] = np.nan
+    return quantile, error
 
 
 def _require_levels(probabilities: ArrayLike) -> Float[np.ndarray, " probability"]:

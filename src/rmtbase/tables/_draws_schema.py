@@ -34,6 +34,7 @@ _INDEX = ("case", "index")
 _BIN = ("case", "bin")
 _density = partial(Variable, _BIN, units="1/lambda")
 _density_of_elements = partial(Variable, _BIN, units="1/w")
+_FROM_ORDER = "from order statistics; NaN where fewer than 10 draws are expected on either side"
 _SAMPLE = "sample"  # the part that a table made with ``keep_sample = false`` lacks
 
 BASELINE_SCHEMA: dict[str, Variable] = {
@@ -61,8 +62,17 @@ BASELINE_SCHEMA: dict[str, Variable] = {
         ORDER,
     ),
     "quantile": Variable((*_STATISTIC, "probability"), "Monte Carlo quantile", replace(FINITE, order="rising")),
+    "quantile_standard_error": Variable(
+        (*_STATISTIC, "probability"), f"standard error of the quantile, {_FROM_ORDER}", NON_NEGATIVE_OR_NAN
+    ),
     "analytic_mean": Variable(_STATISTIC, "analytic mean, NaN where no formula is offered"),
     "analytic_std": Variable(_STATISTIC, "analytic standard deviation, NaN where no formula is offered", SPREAD),
+    "analytic_mean_tolerance": Variable(
+        _STATISTIC, "largest error of analytic_mean: 0 where exact, NaN where not stated", SPREAD
+    ),
+    "analytic_std_tolerance": Variable(
+        _STATISTIC, "largest error of analytic_std: 0 where exact, NaN where not stated", SPREAD
+    ),
     "analytic_method": Variable(_STATISTIC, "how the analytic value is known, with its accuracy", TEXT),
     "sample": Variable((*_STATISTIC, "draw"), "the statistic of each draw", FINITE, part=_SAMPLE),
     "sigma_q_estimate": Variable(
@@ -74,17 +84,36 @@ BASELINE_SCHEMA: dict[str, Variable] = {
     "eigenvalue_mean": Variable(
         _INDEX, "mean of the ordered eigenvalue; NaN where infinite, and from d_head on", FALLING
     ),
+    "eigenvalue_mean_standard_error": Variable(
+        _INDEX, "standard error of the mean of the ordered eigenvalue; NaN where eigenvalue_std is", SPREAD
+    ),
     "eigenvalue_std": Variable(
         _INDEX, "standard deviation of the ordered eigenvalue; NaN where infinite, and from d_head on", SPREAD
     ),
+    "eigenvalue_std_standard_error": Variable(
+        _INDEX,
+        "standard error of the standard deviation of the ordered eigenvalue; NaN where its fourth moment is infinite, "
+        "and from d_head on",
+        SPREAD,
+    ),
     "eigenvalue_quantile": Variable(
         (*_INDEX, "probability"), "quantile of the ordered eigenvalue; padded with NaN from d_head on", RISING
+    ),
+    "eigenvalue_quantile_standard_error": Variable(
+        (*_INDEX, "probability"),
+        f"standard error of the quantile of the ordered eigenvalue, {_FROM_ORDER}, and from d_head on",
+        SPREAD,
     ),
     "eigenvalue_quantile_self_normalized": Variable(
         (*_INDEX, "probability"),
         "quantile of the ordered eigenvalue after rescaling each draw by sigma^4 over its own estimate of it; "
         "padded with NaN from d_head on",
         RISING,
+    ),
+    "eigenvalue_quantile_self_normalized_standard_error": Variable(
+        (*_INDEX, "probability"),
+        f"standard error of eigenvalue_quantile_self_normalized, {_FROM_ORDER}, and from d_head on",
+        SPREAD,
     ),
     "bin_edge": Variable(("case", "edge"), "edges of the histogram bins in lambda", EDGES),
     "bin_center": BIN_CENTER,
@@ -104,10 +133,13 @@ BASELINE_SCHEMA: dict[str, Variable] = {
 sigma_q and sigma_k, divided by d_model if the file's ``normalization`` is ``sqrt_d``."""
 
 OF_ANY_ENSEMBLE: dict[str, Variable] = {
-    **{name: BASELINE_SCHEMA[name] for name in ("draws", "analytic_mean", "analytic_std", "analytic_method")},
-    "moment_order": BASELINE_SCHEMA["moment_order"],
+    **{name: BASELINE_SCHEMA[name] for name in ("draws", "moment_order")},
+    **{name: variable for name, variable in BASELINE_SCHEMA.items() if name.startswith("analytic_")},
     **{name: replace(BASELINE_SCHEMA[name], domain=ANY) for name in ("mean", "sample")},
-    **{name: replace(BASELINE_SCHEMA[name], domain=SPREAD) for name in ("std", "standard_error", "std_standard_error")},
+    **{
+        name: replace(BASELINE_SCHEMA[name], domain=SPREAD)
+        for name in ("std", "standard_error", "std_standard_error", "quantile_standard_error")
+    },
     "quantile": replace(BASELINE_SCHEMA["quantile"], domain=RISING),
 }
 """Variables of statistics of draws of any matrix; some values may be NaN or infinite, if an eigenvalue is rounding
@@ -115,7 +147,11 @@ noise or a power overflows."""
 
 SPECTRA_SCHEMA: dict[str, Variable] = {
     **OF_ANY_ENSEMBLE,
-    **{name: BASELINE_SCHEMA[name] for name in ("eigenvalue_mean", "eigenvalue_std", "eigenvalue_quantile")},
+    **{
+        name: BASELINE_SCHEMA[name]
+        for of in ("eigenvalue_mean", "eigenvalue_std", "eigenvalue_quantile")
+        for name in (of, f"{of}_standard_error")
+    },
     **{name: BASELINE_SCHEMA[name] for name in ("bin_edge", "bin_center", "density", "density_standard_error")},
     "name": Variable(_CASE, "ensemble with its parameters, as it keys the draws", NAMES),
     "rank": Variable(_CASE, "number of structurally nonzero eigenvalues", SIZE),
@@ -124,7 +160,10 @@ SPECTRA_SCHEMA: dict[str, Variable] = {
     "edge_upper": Variable(_CASE, "upper edge of the limiting law, NaN where none is known", SPREAD),
     # The part that a table lacks if it was not made for a null.
     "scale_estimate": Variable(("case", "draw"), "each draw's own estimate of prod sigma^2", POSITIVE, part="null"),
-    "eigenvalue_quantile_self_normalized": replace(BASELINE_SCHEMA["eigenvalue_quantile_self_normalized"], part="null"),
+    **{
+        name: replace(BASELINE_SCHEMA[name], part="null")
+        for name in ("eigenvalue_quantile_self_normalized", "eigenvalue_quantile_self_normalized_standard_error")
+    },
 }
 """Variables of a table of spectra of any ensemble: λ of the raw matrix, each factor as the ensemble draws it. Each
 parameter of the ensemble is a coordinate, such as ``parameter_depth(case)``."""
@@ -150,6 +189,11 @@ ELEMENTS_SCHEMA: dict[str, Variable] = {
         "bin average of the law of one element, NaN where none is offered", NON_NEGATIVE_OR_NAN
     ),
     "share_outside": Variable(_CASE, "share of the elements that lie in no bin", PROBABILITY),
+    "share_outside_standard_error": Variable(
+        _CASE,
+        "standard error of share_outside, from the spread between draws; 0 where none of them has any",
+        NON_NEGATIVE,
+    ),
 }
 """Variables of a table of elements w as the ensemble draws them; for W_QK, the raw product at sigma = 1."""
 

@@ -37,7 +37,8 @@ def export(
 
     CSV keeps every digit; texts are made safe as by :func:`csv_text`. Parquet keeps types and, in its metadata, the
     attributes that describe the origin of the table. LaTeX (booktabs; longtable from 40 rows on) is for print: a few
-    columns, with each value to the second digit of its standard error if the table has it, else to five digits.
+    columns, with each value to the second digit of its standard error if the table has it, else to five digits. An
+    analytic value has as many digits as the simulated one beside it, or as are known if these are fewer.
 
     Args:
         table: a table of any kind, as made or opened.

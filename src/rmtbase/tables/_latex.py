@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmtbase.errors import ParameterError
-from rmtbase.shown import as_latex
+from rmtbase.shown import as_latex, last_place, to_place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,19 +16,21 @@ if TYPE_CHECKING:
 _LONG = 40  # number of rows from which a table may break across pages
 _DIGITS = 5
 _PLACES = (
-    "case", "step", "d_model", "d_head", "sigma_q", "sigma_k", "name", "model", "pair", "group", "contrast", "first",
-    "second", "first_group", "second_group", "null", "stack", "layer", "head", "expert", "super_weight", "component",
-    "row", "column", "statistic", "measure", "kind", "earlier", "later",
+    "case", "step", "d_model", "d_head", "sigma_q", "sigma_k", "name", "model", "published_model", "pair", "group",
+    "contrast", "first", "second", "first_group", "second_group", "null", "stack", "layer", "head", "expert",
+    "super_weight", "component", "row", "column", "statistic", "measure", "kind", "earlier", "later",
 )  # fmt: skip
 _NUMBERS = (
     "score", "expected_score",
     "mean", "std", "analytic_mean", "analytic_std", "observed", "null_mean", "null_std", "z_score", "p_value",
     "q_value", "effective_depth", "effective_depth_low", "effective_depth_high", "distance", "fits",
     "value", "magnitude_over_core", "log10_tail_probability", "first_step", "lasting_step",
-    "n_matrices", "n_departed", "shape", "scale", "alignment", "alignment_p_value", "omnibus_p_value",
+    "n_matrices", "n_departed", "shape", "scale", "median_scale", "r_squared", "nearest_model",
+    "nearest_distance", "nearest_random_median", "nearest_q_value", "alignment", "alignment_p_value", "omnibus_p_value",
     "omnibus_q_value", "drift", "difference", "adjusted_p_value", "n_scored_heads", "n_departed_heads", "budget",
-    "budget_state", "transmission_shape", "transmission_scale", "n_directions", "signal_share", "threshold",
-    "noise_scale", "rest_p_value", "first_p_value", "power_law_exponent", "exponent_p_value", "tail_verdict",
+    "budget_state", "transmission_shape", "transmission_scale", "n_directions", "no_number", "signal_share",
+    "learned_share_bound", "threshold", "noise_scale", "rest_p_value", "first_p_value", "power_law_exponent",
+    "exponent_p_value", "tail_verdict",
 )  # fmt: skip
 _OF_A_HEAD = ("sigma_q", "sigma_k", "omnibus_p_value", "omnibus_q_value")  # repeated for each statistic
 _ERRORS = {
@@ -37,12 +39,14 @@ _ERRORS = {
     "difference": "standard_error",
     "noise_scale": "noise_scale_std",
 }
+_BESIDE = {"analytic_mean": "mean", "analytic_std": "std"}  # as many digits as of the simulated value, if known
 _HEADINGS = {
     "d_model": "$d$", "d_head": "$h$", "sigma_q": r"$\sigma_Q$", "sigma_k": r"$\sigma_K$", "z_score": "$z$",
     "p_value": "$p$", "q_value": "$q$", "omnibus_p_value": "omnibus $p$", "omnibus_q_value": "omnibus $q$",
     "adjusted_p_value": "adjusted $p$", "alignment_p_value": "its $p$", "std": "sd", "analytic_std": "analytic sd",
     "null_std": "null sd", "log10_tail_probability": r"$\log_{10} P$", "shape": r"$\hat k$",
-    "scale": r"$\hat\lambda$", "transmission_shape": r"$\hat k$", "transmission_scale": r"$\hat\lambda$",
+    "scale": r"$\hat\lambda$", "median_scale": r"median $\hat\lambda$", "r_squared": "$R^2$",
+    "transmission_shape": r"$\hat k$", "transmission_scale": r"$\hat\lambda$",
 }  # fmt: skip
 _NAMES = ("statistic", "component", "measure")
 _TOLD = ("d_model", "d_head", "sigma_q", "sigma_k", "name", "stack", "null")  # in a comment if the same in all rows
@@ -93,7 +97,7 @@ def _printed(held: Mapping[str, list[Any]]) -> tuple[list[str], dict[str, Any]]:
     """Return the columns that suit print, and the values that are the same in all rows."""
     left_out = _OF_A_HEAD if "head" in held else ()
     names = [name for name in (*_PLACES, *_NUMBERS) if name in held and name not in left_out]
-    names = [name for name in names if any(value == value for value in held[name])]  # False only for NaN
+    names = [name for name in names if any(value == value and value != "" for value in held[name])]  # NaN is not itself
     if "name" in names or "d_model" in names:
         names = [name for name in names if name != "case"]  # these identify the case
     shared = {}
@@ -109,8 +113,9 @@ def _comment(text: object) -> str:
 
 def _column(name: str, held: Mapping[str, list[Any]]) -> list[str]:
     """Format the cells of a column, with the standard error of each number that has one."""
-    error = next((one for one in (f"{name}_standard_error", _ERRORS.get(name, "")) if one in held), None)
-    errors = [math.nan] * len(held[name]) if error is None else held[error]
+    if name in _BESIDE:
+        return _beside(name, held)
+    errors = _errors(name, held)
     digits = 3 if name.endswith(_BRIEF) else _DIGITS
     return [
         as_latex(value.replace("_", " ") if name in _NAMES and value.islower() else value)
@@ -120,6 +125,30 @@ def _column(name: str, held: Mapping[str, list[Any]]) -> list[str]:
         else number(value, digits)
         for value, spread in zip(held[name], errors, strict=True)
     ]
+
+
+def _errors(name: str, held: Mapping[str, list[Any]]) -> list[float]:
+    """Return the standard error of each number of a column, NaN if there is none."""
+    possible = f"{name}_standard_error", name.replace("quantile", "quantile_standard_error", 1), _ERRORS.get(name, "")
+    error = next((one for one in possible if one in held and one != name), None)
+    return [math.nan] * len(held[name]) if error is None else held[error]
+
+
+def _beside(name: str, held: Mapping[str, list[Any]]) -> list[str]:
+    """Format analytic values to the last digit of the simulated value beside them, or to the last one that is known."""
+    missing = [math.nan] * len(held[name])
+    errors = _errors(_BESIDE[name], held) if _BESIDE[name] in held else missing
+    known = held.get(f"{name}_tolerance", missing)
+    places = [last_place(*pair) for pair in zip(errors, known, strict=True)]
+    return [
+        number(value, _DIGITS) if place is None or math.isnan(value) else _in_math_mode(to_place(value, place))
+        for value, place in zip(held[name], places, strict=True)
+    ]
+
+
+def _in_math_mode(text: str) -> str:
+    mantissa, e, exponent = text.partition("e")
+    return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if e else f"${text}$"
 
 
 def number(value: float, digits: int) -> str:
@@ -133,8 +162,7 @@ def number(value: float, digits: int) -> str:
     if 1e-3 <= abs(value) < 1e6:
         decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
         return f"${value:.{decimals}f}$"
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    return rf"${mantissa} \times 10^{{{int(exponent)}}}$"
+    return _in_math_mode(f"{value:.{digits - 1}e}")
 
 
 def with_error(value: float, error: float) -> str:

@@ -9,6 +9,9 @@ corrections were fitted to 56 of them). A tail of 1e-3 has a standard error of 1
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 from rmtbase.laws._edge._extreme_eigenvalues import NEARLY_HARD
 
 Dims = tuple[int, ...]
@@ -25,62 +28,92 @@ _SEVERAL = 6
 _RANK = 16
 
 
-def of_trace(dims: Dims, power: int, self_normalized: bool) -> tuple[str, str]:
-    """Return (method, accuracy) of Σ λ^power."""
+class Known(NamedTuple):
+    """Method and accuracy of a null.
+
+    Attributes:
+        method: as in :class:`rmtbase.laws.NullLaw`.
+        words: its accuracy in words.
+        mean_within: largest error of its mean, in standard deviations: 0 if exact, NaN if not stated.
+        std_within: largest relative error of its standard deviation, likewise.
+    """
+
+    method: str
+    words: str
+    mean_within: float = math.nan
+    std_within: float = math.nan
+
+
+def of_trace(dims: Dims, power: int, self_normalized: bool) -> Known:
+    """Return the accuracy of Σ λ^power."""
     if power == 1 and len(dims) == 2 and not self_normalized:
-        return EXACT, of_log_determinant(dims)
+        return of_log_determinant(dims)
     known = (
         f"mean, standard deviation and, below a relative spread of {WIDE:g}, skewness exact; tail probabilities from a "
     )
     known += "log-gamma law with these, measured at a rank of 16 and more "
     if power == 1:
-        return EXACT_MOMENTS, known + "and up to six factors within 20 % to 1e-3, self-normalised within 35 %"
-    if len(dims) <= 3:
-        return EXACT_MOMENTS, known + "within 25 % to 1e-3, self-normalised within a factor of 2 there"
-    return EXACT_MOMENTS, known + (
-        "and up to six factors within 20 % at 1e-2 and 50 % at 1e-3, the 99.9 % quantile within 0.2 standard deviations"
+        known += "and up to six factors within 20 % to 1e-3, self-normalised within 35 %"
+    elif len(dims) <= 3:
+        known += "within 25 % to 1e-3, self-normalised within a factor of 2 there"
+    else:
+        known += "and up to six factors within 20 % at 1e-2 and 50 % at 1e-3, the 99.9 % quantile within 0.2 standard "
+        known += "deviations"
+    return Known(EXACT_MOMENTS, known, 0.0, 0.0)
+
+
+def of_log_determinant(_: Dims) -> Known:
+    return Known(EXACT, "exact in all respects, to rounding", 0.0, 0.0)
+
+
+def of_largest_eigenvalue(dims: Dims) -> Known:
+    mean, std = 0.01, 0.005
+    words = (
+        f"measured at a rank of 16 and more, for W_QK up to d_head = d_model and for three factors: mean within {mean} "
+        f"and quantiles from 1 % to 99.9 % within 0.11 standard deviations, standard deviation within {100 * std:g} %, "
+        "tail probabilities within 20 % to 1e-3 and 35 % to 1e-4"
     )
+    return _measured_above_the_rank(dims, words, mean, std)
 
 
-def of_log_determinant(_: Dims) -> str:
-    return "exact in all respects, to rounding"
-
-
-def of_largest_eigenvalue(_: Dims) -> str:
-    return (
-        "measured at a rank of 16 and more, for W_QK up to d_head = d_model and for three factors: mean within 0.01 "
-        "and quantiles from 1 % to 99.9 % within 0.11 standard deviations, standard deviation within 0.5 %, tail "
-        "probabilities within 20 % to 1e-3 and 35 % to 1e-4"
-    )
-
-
-def of_smallest_eigenvalue(dims: Dims) -> str:
+def of_smallest_eigenvalue(dims: Dims) -> Known:
     if is_nearly_hard(dims):
-        return (
+        return Known(
+            ASYMPTOTIC,
             "measured at ranks from 8 to 64: median within 0.011 and quantiles from 0.1 % to 99.9 % within 0.11 "
             "standard deviations of the logarithm, tail probabilities within 10 % to 1e-2 and 26 % to 1e-3; for three "
             "factors or more with several dimensions nearly, but not exactly, equal to the smallest, these are 0.09, "
-            "0.16, 17 % and 26 %"
+            "0.16, 17 % and 26 %",
         )
-    return (
-        "measured at a rank of 16 and more: mean within 0.02 and quantiles from 1 % to 99.9 % within 0.11 standard "
-        "deviations, standard deviation within 1.5 %, tail probabilities within 20 % to 1e-3"
+    mean, std = 0.02, 0.015
+    words = (
+        f"measured at a rank of 16 and more: mean within {mean} and quantiles from 1 % to 99.9 % within 0.11 standard "
+        f"deviations, standard deviation within {100 * std:g} %, tail probabilities within 20 % to 1e-3"
     )
+    return _measured_above_the_rank(dims, words, mean, std)
 
 
-def of_condition_number(dims: Dims) -> str:
+def of_condition_number(dims: Dims) -> Known:
     if is_nearly_hard(dims):
-        return (
+        return Known(
+            ASYMPTOTIC,
             "measured at ranks from 16 to 64: median within 0.012 and quantiles from 0.1 % to 99.9 % within 0.1 "
             "standard deviations of the logarithm, tail probabilities within 10 % to 1e-2 and 25 % to 1e-3; at a rank "
             "of 8 the same, except that the lower tail is too heavy by 30 % at 1e-2 and 80 % at 1e-3; for three "
             "factors or more with several dimensions nearly, but not exactly, equal to the smallest, these are 0.09, "
-            "0.15, 17 % and 36 %"
+            "0.15, 17 % and 36 %",
         )
-    return (
-        "measured at a rank of 16 and more: mean within 0.02 standard deviations, standard deviation within 1.5 %, "
-        "tail probabilities within 15 % to 1e-2 and 35 % at 1e-3"
+    mean, std = 0.02, 0.015
+    words = (
+        f"measured at a rank of 16 and more: mean within {mean} standard deviations, standard deviation within "
+        f"{100 * std:g} %, tail probabilities within 15 % to 1e-2 and 35 % at 1e-3"
     )
+    return _measured_above_the_rank(dims, words, mean, std)
+
+
+def _measured_above_the_rank(dims: Dims, words: str, mean: float, std: float) -> Known:
+    """Return an asymptotic accuracy; below the rank from which it was measured, that of the moments is not known."""
+    return Known(ASYMPTOTIC, words, mean, std) if min(dims) >= _RANK else Known(ASYMPTOTIC, words)
 
 
 def with_kurtosis(known: str) -> str:
@@ -98,20 +131,21 @@ def is_nearly_hard(dims: Dims) -> bool:
     return second < smallest + NEARLY_HARD
 
 
-def of_scale_free(dims: Dims, stable: bool = False) -> str:
+def of_scale_free(dims: Dims, stable: bool = False) -> Known:
     """Return the accuracy for participation ratios, entropies and ranks, or for ``stable`` ranks."""
     if len(dims) - 1 > _SEVERAL:
-        mean, std, tails = "0.02", "1.5 %", "25 % at 1e-2 and 50 % at 1e-3"
+        mean, std, tails = 0.02, 0.015, "25 % at 1e-2 and 50 % at 1e-3"
         if stable:
-            std, tails = "6 %", "60 % at 1e-2 and a factor of 2.5 at 1e-3"
+            std, tails = 0.06, "60 % at 1e-2 and a factor of 2.5 at 1e-3"
     elif min(dims) < _RANK:
-        mean, std, tails = "0.02", "2 %", f"25 % at 1e-2 and {'55' if stable else '40'} % at 1e-3"
+        mean, std, tails = 0.02, 0.02, f"25 % at 1e-2 and {'55' if stable else '40'} % at 1e-3"
     else:
-        mean, std, tails = "0.015", "0.7 %", "25 % to 1e-3"
-    return (
-        f"{_measured(dims)}mean within {mean} standard deviations, standard deviation within {std}, tail probabilities "
-        f"within {tails}"
+        mean, std, tails = 0.015, 0.007, "25 % to 1e-3"
+    words = (
+        f"{_measured(dims)}mean within {mean} standard deviations, standard deviation within {100 * std:g} %, tail "
+        f"probabilities within {tails}"
     )
+    return Known(MENDED, words, mean, std)
 
 
 def _has_hard_edge(dims: Dims) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Unpack
 
@@ -41,6 +42,8 @@ class NullLaw(StatedLaw, Distribution):
             ``"asymptotic"`` (an expansion in 1/r, with r the rank); or ``"asymptotic, corrected by draws"`` (the same,
             with a correction fitted to draws of other chains).
         accuracy: the accuracy measured for chains of this kind, in words.
+        mean_within: largest error of the mean, in standard deviations: 0 if exact, NaN if not stated.
+        std_within: largest relative error of the standard deviation, likewise.
     """
 
     statistic: str
@@ -48,6 +51,8 @@ class NullLaw(StatedLaw, Distribution):
     distribution: Distribution
     method: str
     accuracy: str
+    mean_within: float = math.nan
+    std_within: float = math.nan
 
 
 class Case(NamedTuple):
@@ -67,10 +72,10 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True)
 class _Recipe:
-    """Recipe for the null of one statistic: its law, and its (method, accuracy)."""
+    """Recipe for the null of one statistic: its law, and its method and accuracy."""
 
     make: Callable[[Case], Distribution]
-    known: Callable[[Case], tuple[str, str]]
+    known: Callable[[Case], accuracy.Known]
 
 
 @takes(ChainKeywords)
@@ -114,7 +119,8 @@ def null(
         return law
     moved = with_kurtosis(law.distribution, statistic, case.dims, case.self_normalized, kurtosis)
     method = law.method if law.method.startswith(accuracy.ASYMPTOTIC) else accuracy.ASYMPTOTIC
-    return replace(law, distribution=moved, method=method, accuracy=accuracy.with_kurtosis(law.accuracy))
+    known = accuracy.Known(method, accuracy.with_kurtosis(law.accuracy))
+    return NullLaw(law.statistic, law.dims, moved, *known)
 
 
 @takes(ChainKeywords)
@@ -137,15 +143,15 @@ def _case(shape: tuple[Any, ...], chain: ChainKeywords, self_normalized: object)
 @lru_cache(maxsize=1024)
 def _null(statistic: str, case: Case) -> NullLaw:
     recipe, dims = _RECIPES[statistic], case.dims
-    method, stated = recipe.known(case)
+    known = recipe.known(case)
     rank = min(dims)
-    if method.startswith(accuracy.ASYMPTOTIC) and rank < _SMALLEST_RANK:
+    if known.method.startswith(accuracy.ASYMPTOTIC) and rank < _SMALLEST_RANK:
         raise ParameterError(
             "dims",
             dims,
             f"a rank of at least {_SMALLEST_RANK} for the {statistic}, whose null is an expansion in 1/rank",
         )
-    return NullLaw(statistic, dims, recipe.make(case), method, stated)
+    return NullLaw(statistic, dims, recipe.make(case), *known)
 
 
 def _trace(case: Case, power: int) -> Distribution:
@@ -168,15 +174,15 @@ def _traces(power: int) -> _Recipe:
     )
 
 
-def _asymptotic(of: Callable[[tuple[int, ...]], str], make: Callable[[Case], Distribution]) -> _Recipe:
-    return _Recipe(make, lambda case: (accuracy.ASYMPTOTIC, of(case.dims)))
+def _asymptotic(of: Callable[[tuple[int, ...]], accuracy.Known], make: Callable[[Case], Distribution]) -> _Recipe:
+    return _Recipe(make, lambda case: of(case.dims))
 
 
 def _mended(make: Callable[..., Distribution], *arguments: object, stable: bool = False) -> _Recipe:
     """Return the recipe of a statistic that depends only on the dimensions."""
     return _Recipe(
         lambda case: make(case.dims, *arguments),
-        lambda case: (accuracy.MENDED, accuracy.of_scale_free(case.dims, stable)),
+        lambda case: accuracy.of_scale_free(case.dims, stable),
     )
 
 
@@ -191,7 +197,7 @@ _RECIPES: dict[str, _Recipe] = {
     "condition_number": _asymptotic(accuracy.of_condition_number, lambda case: condition_number(case.dims, 1.0)),
     "stable_rank": _mended(stable_rank, "eigenvalue", stable=True),
     "log_determinant": _Recipe(
-        lambda case: case.of(LogDeterminant), lambda case: (accuracy.EXACT, accuracy.of_log_determinant(case.dims))
+        lambda case: case.of(LogDeterminant), lambda case: accuracy.of_log_determinant(case.dims)
     ),
     "effective_rank": _mended(effective_rank),
     "participation_ratio_singular": _mended(participation_ratio, "singular", False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import xarray as xr
 
 from rmtbase.report import Column, Heading, Item, Rows
+from rmtbase.shown import last_place, to_place
 from rmtbase.statistics import missing_moment
 
 _QUANTILES = (0.025, 0.5, 0.975)  # shown where there is no mean, and always in JSON
@@ -16,14 +18,18 @@ _QUANTILES = (0.025, 0.5, 0.975)  # shown where there is no mean, and always in 
 
 def as_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
     """Convert the statistics of every case of a table to JSON values."""
-    fields = ("mean", "std", "standard_error", "moment_order", "analytic_mean", "analytic_std", "analytic_method")
-    fields = tuple(field for field in fields if field in table)
+    fields = ("mean", "standard_error", "std", "std_standard_error", "moment_order", "analytic_mean")
+    fields += ("analytic_mean_tolerance", "analytic_std", "analytic_std_tolerance", "analytic_method")
     cases = []
     for place in range(table.sizes["case"]):
         case = table.isel(case=place)
         statistics = {
             name: {field: _known(case[field].sel(statistic=name).item()) for field in fields}
-            | {f"quantile_{p:g}": case["quantile"].sel(statistic=name, probability=p).item() for p in _QUANTILES}
+            | {
+                f"{field}_{p:g}": case[field].sel(statistic=name, probability=p).item()
+                for p in _QUANTILES
+                for field in ("quantile", "quantile_standard_error")
+            }
             for name in table["statistic"].values.tolist()
         }
         cases.append({**_case(case), "statistics": statistics})
@@ -33,21 +39,33 @@ def as_json(table: xr.Dataset, path: Path) -> dict[str, Any]:
 def report(table: xr.Dataset) -> Iterator[Item]:
     """Print each case's statistics: simulated values with standard errors, analytic values and their method."""
     yield Heading("Random matrices")
-    columns = {
-        "statistic": Column("statistic", "left"),
-        "mean": Column("mean", form=".8g"),
-        "standard_error": Column("std. error", form=".2g"),
-        "std": Column("sd", form=".5g"),
-        "analytic_mean": Column("analytic mean", form=".8g"),
-        "analytic_std": Column("analytic sd", form=".5g"),
-        "analytic_method": Column("analytic value is", "left"),
-    }
+    columns = [Column("statistic", "left"), Column("mean"), Column("std. error"), Column("sd"), Column("error of sd")]
+    columns += [Column("analytic mean"), Column("analytic sd"), Column("analytic value is", "left")]
     for place in range(table.sizes["case"]):
         case = table.isel(case=place)
-        *values, methods = (case[field].values.tolist() for field in columns)
-        rows = list(zip(*values, map(_short, methods), strict=True))
-        yield Rows(list(columns.values()), rows, title=_title(case))
+        rows = []
+        for name, method in zip(
+            *(case[field].values.tolist() for field in ("statistic", "analytic_method")), strict=True
+        ):
+            mean, std = (_beside_analytic(case.sel(statistic=name), moment) for moment in ("mean", "std"))
+            rows.append((name, *mean[:2], *std[:2], mean[2], std[2], _short(method)))
+        yield Rows(columns, rows, title=_title(case))
         yield from _without_moments(case)
+
+
+def _beside_analytic(row: xr.Dataset, moment: str) -> tuple[str, str, str]:
+    """Format a simulated moment to the second digit of its error, that error, and the analytic value beside it.
+
+    The analytic value has as many digits, or as many as are known.
+    """
+    error_name = "standard_error" if moment == "mean" else f"{moment}_standard_error"
+    names = (moment, error_name, f"analytic_{moment}", f"analytic_{moment}_tolerance")
+    value, error, analytic, tolerance = (row[name].item() for name in names)
+    place, known = last_place(error), last_place(error, tolerance)
+    if place is None or known is None:
+        plain = ["" if math.isnan(number) else f"{number:.5g}" for number in (value, error, analytic)]
+        return plain[0], plain[1], plain[2]
+    return to_place(value, place), to_place(error, place, value), to_place(analytic, known)
 
 
 def _case(case: xr.Dataset) -> dict[str, Any]:
@@ -64,8 +82,16 @@ def _without_moments(case: xr.Dataset) -> Iterator[str]:
     for name, order in zip(case["statistic"].values.tolist(), case["moment_order"].values.tolist(), strict=True):
         lacks = missing_moment(name, order)
         if lacks is not None:
-            low, median, high = (case["quantile"].sel(statistic=name, probability=p).item() for p in _QUANTILES)
-            yield f"{lacks}; median {median:.5g}, 95 % from {low:.5g} to {high:.5g}"
+            low, median, high = (_quantile(case, name, p) for p in _QUANTILES)
+            yield f"{lacks}; median {median}, 95 % from {low} to {high}"
+
+
+def _quantile(case: xr.Dataset, statistic: str, probability: float) -> str:
+    """Format a quantile with its standard error, where the draws tell it."""
+    names = ("quantile", "quantile_standard_error")
+    value, error = (case[name].sel(statistic=statistic, probability=probability).item() for name in names)
+    place = last_place(error)
+    return f"{value:.5g}" if place is None else f"{to_place(value, place)} ± {to_place(error, place, value)}"
 
 
 def _title(case: xr.Dataset) -> str:

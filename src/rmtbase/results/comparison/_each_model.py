@@ -23,12 +23,15 @@ LEVEL = 0.05
 _FURTHER = {"weibull_r_squared": "r_squared", "weibull_closure": "closure", "body_tail_gap": "body_tail_gap"}
 
 
-class _Fits(NamedTuple):
-    """k, N and q of the fitted matrices."""
+class FitsOfMatrices(NamedTuple):
+    """k, N, q, λ, σ and the body-tail gap of fitted matrices."""
 
     shapes: Float[np.ndarray, " matrix"]
     numbers: Float[np.ndarray, " matrix"]
     q_values: Float[np.ndarray, " matrix"]
+    scales: Float[np.ndarray, " matrix"]
+    sigmas: Float[np.ndarray, " matrix"]
+    gaps: Float[np.ndarray, " matrix"]
 
 
 @dataclass(frozen=True)
@@ -61,15 +64,17 @@ class ComparedModel:
         """Weight matrices of a model that has a diagnosis."""
         return require_weibull(self.scores)
 
-    def fits(self, *components: str) -> _Fits:
+    def fits(self, *components: str) -> FitsOfMatrices:
         """Fits of the matrices of some components, inside the layers; empty if there are none."""
         if self.diagnosis is None:
-            return _Fits(np.empty(0), np.empty(0), np.empty(0))
+            return FitsOfMatrices(*np.empty((len(FitsOfMatrices._fields), 0)))
         matrices, fit = self.matrices, self.diagnosis.sel(statistic="weibull_shape")
         k = fit["observed"].transpose("layer", "component").values
         chosen = matrices_of(matrices, components) & np.isfinite(k)
         number = matrices["n_rows"] * matrices["n_columns"]
-        return _Fits(*(of_matrices(one, chosen) for one in (fit["observed"], number, fit["q_value"])))
+        gap = self.diagnosis["observed"].sel(statistic="body_tail_gap")
+        each = (fit["observed"], number, fit["q_value"], self.diagnosis["scale"], self.diagnosis["sigma"], gap)
+        return FitsOfMatrices(*(of_matrices(one, chosen) for one in each))
 
     def mean(self, variable: str, component: str) -> float:
         """Mean over layers of ``scale`` or ``sigma`` of a component; NaN if there is none."""
@@ -134,7 +139,10 @@ def models_table(models: Sequence[ComparedModel]) -> xr.Dataset:
 
 def transmission_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
     """Transmission Class of each model: shapes pooled over components, scales averaged over layers, then components."""
-    names = ("transmission_shape", "transmission_shape_null_mean", "transmission_shape_null_std", "transmission_scale")
+    names = (
+        *("transmission_shape", "transmission_shape_null_mean", "transmission_shape_null_std", "transmission_scale"),
+        *("transmission_shape_untrimmed", "transmission_gap"),
+    )
     values = np.full((len(names), len(models)), np.nan)
     recipe = np.full(len(models), "", dtype=object)
     for row, one in enumerate(models):
@@ -142,7 +150,9 @@ def transmission_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset
         band = one.band(*TRANSMISSION, seed=seed)
         if band is not None:
             scale = np.nanmean([one.mean("scale", component) for component in TRANSMISSION])
-            values[:, row] = band.medians[0], band.null_medians[0], band.null_errors[0], scale
+            fits = one.fits(*TRANSMISSION)
+            by_trim = np.median(fits.shapes - fits.gaps), np.median(fits.gaps)
+            values[:, row] = band.medians[0], band.null_medians[0], band.null_errors[0], scale, *by_trim
     variables = {name: ("model", value) for name, value in zip(names, values, strict=True)}
     return xr.Dataset(variables | {"initial_recipe": ("model", recipe)})
 

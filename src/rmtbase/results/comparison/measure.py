@@ -26,8 +26,10 @@ from rmtbase.results.comparison._each_model import (
     transmission_table,
 )
 from rmtbase.results.comparison._grouped import grouped_tables, require_groups
+from rmtbase.results.comparison._nearest_published import nearest_table
 from rmtbase.results.comparison._paired_growth import paired_growth
-from rmtbase.results.comparison._scale_law import published_models, scale_law
+from rmtbase.results.comparison._published import published_models, published_trims
+from rmtbase.results.comparison._scale_law import scale_law
 from rmtbase.results.comparison._shape_band import shape_band
 from rmtbase.results.comparison._training_budget import Training
 from rmtbase.results.comparison._two_models import PERMUTATIONS, compare_two
@@ -59,9 +61,10 @@ def compare(
         groups: names of models by the name of their group. All groups are compared together, and every pair.
         training: training settings of the models for which they are known.
         initial: names of the models before training; if None, those in which no head differs from the null.
-        published: whether to add the twelve published models of arXiv:2605.18898.
+        published: whether to add the twelve published models of arXiv:2605.18898, and for each component of a model the
+            nearest published one, with the distance at which untrained matrices have theirs.
         permutations: number of permutations of each test.
-        seed: seed of the permutations, and of the null of the band.
+        seed: seed of the permutations, and of the nulls of the band and of the nearest published component.
         progress: shows the pairs compared, and notes what cannot be compared and why.
         paired: whether the k-th models of all groups share everything that a seed decides.
 
@@ -110,6 +113,9 @@ def compare(
         tree |= grouped_tables(compared, groups, paired, permutations, seed, progress, warnings)
     if published:
         tree["/published"] = published_models()
+        if "/components" in tree:
+            tree["/components"] = tree["/components"].merge(nearest_table(compared, tree["/published"], seed))
+            tree["/trims"] = published_trims()
     for line in warnings:
         progress.note(line)
     described = {name: describe(group, COMPARISON_SCHEMA[name]) for name, group in tree.items() if group.data_vars}

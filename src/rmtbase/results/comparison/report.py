@@ -65,6 +65,9 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
         yield DETAILS
     yield from rest
     yield from _model_items(tree)
+    if "trims" in tree.children:
+        yield from _nearest_items(tree)
+        yield _trim_rows(tree)
     if "between" in tree.children:
         yield from _group_items(tree)
     elif "components" in tree.children:
@@ -123,6 +126,7 @@ def _component_items(tree: xr.DataTree) -> Iterator[Item]:
                     "" if math.isnan(one["shape"]) else untrained,
                     one["published_class"],
                     _number(one["r_squared"]),
+                    *([_number(one["median_scale"])] if "median_scale" in one else []),
                     _number(one["closure"], 2),
                     _number(one["body_tail_gap"], 3),
                     _number(one["scale"], 3),
@@ -130,33 +134,77 @@ def _component_items(tree: xr.DataTree) -> Iterator[Item]:
                 )
             )
     published = _published_rows(tree, table["component"].values.tolist())
-    rows += published
+    rows += [(*row, *[""] * (len(rows[0]) - len(row))) for row in published]
     columns = [Column("model", "left"), Column("component", "left"), Column("differ from anchor"), Column("median k")]
     columns += [Column("untrained k"), Column("published class of k", "left")]
-    columns += map(Column, ("R²", "closure", "gap", "mean λ", "mean σ"))
+    columns += [Column("R²"), *([Column("median λ")] if "median_scale" in table else [])]
+    columns += map(Column, ("closure", "gap", "mean λ", "mean σ"))
     yield Rows(columns, rows, named=2, title="By component")
     null = [float(table[f"{name}_null_mean"].median()) for name in ("r_squared", "closure", "body_tail_gap")]
     untrained = "of untrained weights R² {:.4f}, closure {:.2g}, gap {:.3g}".format(*null)
     yield f"Medians over layers, means of λ and σ; {untrained}."
     if published:
-        yield "Published k: DATABASE_v9_1 of the package npm-weibull-py (T. Ding, arXiv:2605.18898), CC BY 4.0."
+        yield "Published: DATABASE_v9_1 of the package npm-weibull-py (T. Ding, arXiv:2605.18898), CC BY 4.0."
 
 
 def _published_rows(tree: xr.DataTree, components: Sequence[str]) -> list[tuple[str, ...]]:
-    """List the published median k and its class, of the components that the compared models have."""
+    """List the published median k, its class, R² and λ, of the components that the compared models have."""
     if "published" not in tree.children or "shape" not in tree["published"].data_vars:
         return []
-    shapes = tree["published"].to_dataset()["shape"]
-    held = [name for name in components if name in shapes["component"].values]
+    published = tree["published"].to_dataset()
+    held = [name for name in components if name in published["component"].values]
     rows = []
-    for one in shapes["published_model"].values.tolist():
+    for model in published["published_model"].values.tolist():
         for name in held:
-            k = float(shapes.sel(published_model=one, component=name))
+            fit = published.sel(published_model=model, component=name)
+            k = fit["shape"].item()
             if not math.isnan(k):
-                rows.append(
-                    (f"{one} (published)", name, "", _number(k), "", published_class(k, name in FUSED), *[""] * 5)
-                )
+                more = (_number(fit["r_squared"].item()), _number(fit["scale"].item())) if "scale" in fit else ()
+                label = published_class(k, name in FUSED)
+                rows.append((f"{model} (published)", name, "", _number(k), "", label, *more))
     return rows
+
+
+def _nearest_items(tree: xr.DataTree) -> Iterator[Item]:
+    """Print the nearest published component of each component, and how near untrained matrices come."""
+    table, rows = tree["components"].to_dataset(), []
+    for name in table["model"].values.tolist():
+        for component in table["component"].values.tolist():
+            one = {str(key): value.item() for key, value in table.sel(model=name, component=component).items()}
+            if not one["nearest_model"]:
+                continue
+            random = f"{one['nearest_random_median']:.3g} ({one['nearest_random_low']:.3g} to "
+            cells = (one["nearest_model"], _number(one["nearest_distance"], 3))
+            cells += (f"{random}{one['nearest_random_high']:.3g})", _number(one["nearest_p_value"], 2))
+            cells += (_number(one["nearest_q_value"], 2), f"{one['nearest_between_published']:.0%}")
+            rows.append((name, component, *cells))
+    columns = [Column(name, "left") for name in ("model", "component", "nearest published")]
+    columns += map(Column, ("distance", "random (5 to 95 %)", "p", "q", "published as near"))
+    if rows:
+        yield Rows(columns, rows, named=2, title="Nearest published component")
+        yield (
+            "Distance: in median k and ln of the median λ, each in standard deviations over the published models of "
+            "that component. Random: untrained normal matrices of the same sizes and σ; p is the share of them that "
+            "come as near. Published as near: published models with another one at most as far."
+        )
+
+
+def _trim_rows(tree: xr.DataTree) -> Rows:
+    """Table of the shape by trim: models, published models together, and untrained weights."""
+    models, trims = tree["models"].to_dataset(), tree["trims"].to_dataset()
+    rows = []
+    for place, name in enumerate(models["model"].values.tolist()):
+        one = {str(key): value.item() for key, value in models.isel(model=place).data_vars.items()}
+        full, gap = one["transmission_shape_untrimmed"], one["transmission_gap"]
+        rows.append((name, _number(one["transmission_shape"]), "", _number(full), _number(gap, 3)))
+    number = {str(name): value.item() for name, value in trims.data_vars.items()}
+    for label, start, gap in (
+        ("twelve models (published)", "", f"{number['gap']:.4f} ± {number['gap_std']:.4f}"),
+        ("untrained", "untrained_", f"{number['untrained_gap']:.4f}"),
+    ):
+        rows.append((label, *(f"{number[f'{start}shape_{trim}']:.4g}" for trim in ("10", "5", "0")), gap))
+    columns = [Column("Transmission", "left"), *map(Column, ("k, middle 80 %", "k, middle 90 %", "k, all", "gap"))]
+    return Rows(columns, rows, title="By trim")
 
 
 def _group_items(tree: xr.DataTree) -> Iterator[Item]:

@@ -15,6 +15,7 @@ from rmtbase.tables.domain import (
     FLAG,
     JSON_LIST,
     NON_NEGATIVE_OR_NAN,
+    POSITIVE,
     POSITIVE_OR_NAN,
     PROBABILITY,
     SIZE,
@@ -26,6 +27,8 @@ _MODEL, _PAIR, _CONTRAST = ("model",), ("pair",), ("contrast",)
 _COMPONENT, _PAIR_STATISTIC = ("model", "component"), ("pair", "statistic")
 _MEASURE = ("contrast", "measure")
 _INTERVAL = "interval"  # part that comparisons by older versions lack
+_TRIMS = "trims"  # part that comparisons by older versions lack
+_NEAREST = "nearest"  # part of a comparison with published models
 _WEIBULL = "weibull"  # part that is missing for scores without matrices or by older versions
 
 _GROUPED: dict[str, Schema] = {
@@ -128,6 +131,12 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
             POSITIVE_OR_NAN,
             part=_WEIBULL,
         ),
+        "transmission_shape_untrimmed": Variable(
+            _MODEL, "median over the Transmission Class of the shape of all weights", POSITIVE_OR_NAN, part=_TRIMS
+        ),
+        "transmission_gap": Variable(
+            _MODEL, "median over the Transmission Class of k(trim 0.1) - k(trim 0)", FINITE_OR_NAN, part=_TRIMS
+        ),
     },
     "/components": {
         "n_matrices": Variable(_COMPONENT, "matrices inside the layers", COUNT),
@@ -152,6 +161,31 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         "published_class": Variable(_COMPONENT, "published class of the median shape", TEXT),
         "scale": Variable(_COMPONENT, "mean Weibull scale", POSITIVE_OR_NAN),
         "sigma": Variable(_COMPONENT, "mean standard deviation of the elements", NON_NEGATIVE_OR_NAN),
+        "median_scale": Variable(_COMPONENT, "median Weibull scale", POSITIVE_OR_NAN, part=_NEAREST),
+        "nearest_model": Variable(
+            _COMPONENT, "published model whose component is nearest; empty where there are too few", TEXT, part=_NEAREST
+        ),
+        **{
+            f"nearest_{name}": Variable(_COMPONENT, words, domain, part=_NEAREST)
+            for name, words, domain in (
+                (
+                    "distance",
+                    "its distance in median shape and ln of the median scale, in standard deviations over the "
+                    "published models",
+                    NON_NEGATIVE_OR_NAN,
+                ),
+                (
+                    "random_low",
+                    "5 % quantile of the nearest distance of untrained matrices of the same sizes and sigma",
+                    NON_NEGATIVE_OR_NAN,
+                ),
+                ("random_median", "median of the same", NON_NEGATIVE_OR_NAN),
+                ("random_high", "95 % quantile of the same", NON_NEGATIVE_OR_NAN),
+                ("p_value", "share of untrained matrices that come as near", PROBABILITY),
+                ("q_value", "Benjamini-Hochberg q-value of it over all components and models", PROBABILITY),
+                ("between_published", "share of published models with another one as near", PROBABILITY),
+            )
+        },
     },
     "/pairs": {
         "first": Variable(_PAIR, "first model", TEXT),
@@ -239,10 +273,32 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
             POSITIVE_OR_NAN,
             part="shape",
         ),
+        "scale": Variable(
+            ("published_model", "component"),
+            "median Weibull scale over layers, likewise",
+            POSITIVE_OR_NAN,
+            part="scale",
+        ),
+        "r_squared": Variable(
+            ("published_model", "component"), "median R^2 of the fits, likewise", PROBABILITY, part="scale"
+        ),
+    },
+    "/trims": {
+        **{
+            f"{name}shape_{trim}": Variable((), f"{words} with {trim} % of the weights cut from either end", POSITIVE)
+            for trim in ("10", "5", "0")
+            for name, words in (
+                ("", "published median shape of feed-forward and output matrices, over twelve models,"),
+                ("untrained_", "shape of untrained normal weights"),
+            )
+        },
+        "gap": Variable((), "published mean over the models of k(trim 0.1) - k(trim 0)", FINITE_OR_NAN),
+        "gap_std": Variable((), "published standard deviation of the same", NON_NEGATIVE_OR_NAN),
+        "untrained_gap": Variable((), "the same difference for untrained normal weights", FINITE_OR_NAN),
     },
 }
 """The variables of each group of a comparison. ``/drifts``, ``/members``, ``/between``, ``/groups``, ``/along``,
-``/components``, ``/published`` and parts of ``/findings`` are optional."""
+``/components``, ``/published``, ``/trims`` and parts of ``/findings`` are optional."""
 
 
 def _models_named(groups: Mapping[str, xr.Dataset]) -> Fault:

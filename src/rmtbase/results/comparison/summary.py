@@ -31,12 +31,16 @@ def summarize_comparison(comparison: xr.DataTree) -> list[str]:
 
 
 def answer_and_rest(comparison: xr.DataTree) -> tuple[list[str], list[str]]:
-    """Return the sentences of the answer, how many groups or pairs differ and which most, and all others."""
+    """Return the sentences of the answer, and all others.
+
+    The answer says how many groups or pairs differ and which most, and what is nearest to published models.
+    """
     if "models" not in comparison.children:
         raise ParameterError("comparison", list(comparison.children), "a comparison, with a group models")
     held = {name: node.to_dataset() for name, node in comparison.subtree_with_keys if node.data_vars}
     each = {name: list(of(held[name])) if name in held else [] for name, of in _SENTENCES.items()}
-    first = [*(each["between"] or each["groups"])[:2], *each["along/between"], *each["pairs"][:2]] or each["findings"]
+    first = [*(each["between"] or each["groups"])[:2], *each["along/between"], *each["pairs"][:2]]
+    first = [*first, *each["components"][:_FIRST]] or each["findings"]
     answer = first[:_ANSWER]
     return answer, [line for lines in each.values() for line in lines if line not in answer]
 
@@ -225,6 +229,29 @@ def _of_steps(between: xr.Dataset) -> Iterator[str]:
     )
 
 
+def _of_components(components: xr.Dataset) -> Iterator[str]:
+    """Sentence about the nearest published components of each model, with how near untrained matrices come."""
+    if "nearest_q_value" not in components:
+        return
+    for name in components["model"].values.tolist():
+        own = components.sel(model=name)
+        tested = own.isel(component=np.isfinite(own["nearest_p_value"].values))
+        if not tested.sizes["component"]:
+            yield f"{name}: none of its components can be compared with a published one."
+            continue
+        nearer = tested.isel(component=tested["nearest_q_value"].values < _LEVEL)
+        named = nearer if nearer.sizes["component"] else tested
+        one = named.isel(component=int(named["nearest_distance"].values.argmin()))
+        count = f"{nearer.sizes['component'] or 'none'} of {tested.sizes['component']}"
+        yield (
+            f"{name}: {count} components lie nearer to a published one than untrained matrices of their sizes and σ do "
+            f"(q < {_LEVEL:g} over all models and components); {'of these ' if nearer.sizes['component'] else ''}"
+            f"the nearest is {one['component'].item()}, to that of {one['nearest_model'].item()}: distance "
+            f"{one['nearest_distance'].item():.2g}, of untrained matrices {one['nearest_random_median'].item():.2g}; "
+            f"{one['nearest_between_published'].item():.0%} of the published models have another one as near."
+        )
+
+
 _GROUPS = (("first_group", "n_first"), ("second_group", "n_second"))
 
 
@@ -263,6 +290,7 @@ _SENTENCES = {
     "groups": _of_groups,
     "along/between": _of_steps,
     "pairs": _of_pairs,
+    "components": _of_components,
     "findings": _of_all,
 }
 

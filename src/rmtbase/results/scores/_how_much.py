@@ -36,13 +36,16 @@ class HowMuch(NamedTuple):
 
     Attributes:
         moved_share: share of ‖W‖² to move between the ordered directions to give a random head's mean spectrum.
-        moved_share_equal_axes: the same with equal axes; NaN if it is not known.
+        moved_towards_fewer, moved_towards_more: its parts.
+        moved_share_equal_axes: moved share with equal axes; NaN if it is not known.
         towards: direction in which strength moved.
         relation: R of keys and queries; NaN if it is not defined.
         mostly_axes: whether equal axes take away more than half of a moved share above the 95 % point of random heads.
     """
 
     moved_share: float = math.nan
+    moved_towards_fewer: float = math.nan
+    moved_towards_more: float = math.nan
     moved_share_equal_axes: float = math.nan
     towards: Towards = Towards.NOT_TOLD
     relation: float = math.nan
@@ -85,6 +88,8 @@ def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
     return {
         (layer, head): HowMuch(
             float(share[layer, head]),
+            float(fewer[layer, head]),
+            float(more[layer, head]),
             float(equal[layer, head]),
             Towards(directions[layer, head]) if above[layer, head] else Towards.NOT_TOLD,
             float(related[layer, head]),
@@ -119,12 +124,12 @@ class Moved:
             return
         line = f"Moved share of ‖{self.symbol}‖²: {_shares(self.heads[:_FIRST])}"
         if len(self.heads) > _FIRST:
-            middle = float(np.median([one.moved_share for _, one in self.heads]))
+            middle = float(np.median([amount.moved_share for _, amount in self.heads]))
             line += f"; of the {len(self.heads)} the median is {percent(middle)}, the least {_shares(self.heads[-1:])}"
         yield f"{line}.{self._chance()}"
-        of_axes = [(name, one) for name, one in self.heads if one.mostly_axes]
+        of_axes = [(name, amount) for name, amount in self.heads if amount.mostly_axes]
         if of_axes:
-            middle = float(np.median([one.moved_share_equal_axes for _, one in of_axes]))
+            middle = float(np.median([amount.moved_share_equal_axes for _, amount in of_axes]))
             named = ", ".join(name for name, _ in of_axes[:_FIRST])
             more = f" and {len(of_axes) - _FIRST} more" if len(of_axes) > _FIRST else ""
             of_one = "its moved share" if len(of_axes) == 1 else "their median"
@@ -137,7 +142,7 @@ class Moved:
             "in more directions": Towards.MORE,
             "in fewer strong and more weak directions": Towards.BOTH,
         }
-        counts = {text: sum(one.towards is side for _, one in self.heads) for text, side in words.items()}
+        counts = {text: sum(amount.towards is side for _, amount in self.heads) for text, side in words.items()}
         return {text: count for text, count in counts.items() if count}
 
     def _chance(self) -> str:
@@ -193,4 +198,15 @@ def related_heads(heads: xr.Dataset, names: dict[tuple[int, int], str], level: f
 
 
 def _shares(heads: Sequence[tuple[str, HowMuch]]) -> str:
-    return ", ".join(f"{name} ({percent(one.moved_share)})" for name, one in heads)
+    return ", ".join(f"{name} ({_share(amount)})" for name, amount in heads)
+
+
+def _share(amount: HowMuch) -> str:
+    """Format a moved share, with its direction unless it is towards fewer directions."""
+    share = percent(amount.moved_share)
+    if amount.towards is Towards.MORE:
+        return f"{share}, towards more directions"
+    if amount.towards is Towards.BOTH:
+        fewer, more = percent(amount.moved_towards_fewer), percent(amount.moved_towards_more)
+        return f"{share}: {fewer} towards fewer and {more} towards more directions"
+    return share

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import Difference, Model
+from rmtbase.results.signal._sequential_count import NO_NUMBER
 from rmtbase.results.signal.rows import SignalRow, signal_rows
 from rmtbase.shown import shown
 from rmtbase.statistics import benjamini_hochberg
@@ -27,13 +29,14 @@ class Module(NamedTuple):
 
     Attributes:
         name: name of the module: the name of its tensor without ``.weight``.
-        n_directions: number of learned directions, summed where the tensor holds several matrices; NaN without a noise
-            floor.
-        share: learned share of the squared norm; NaN without a noise floor.
+        n_directions: number of learned directions, summed where the tensor holds several matrices; NaN where it is not
+            known.
+        share: learned share of the squared norm; NaN where the number is not known.
         p_value: p-value of no learned direction; where the tensor holds several matrices, the smallest of theirs times
             their number.
         q_value: q-value over all modules that could be tested (Benjamini & Hochberg).
         reason: why the module could not be tested, or ""; its numbers are then not known.
+        no_number: why the number of directions of a tested module is not known, a key of ``NO_NUMBER``; or "".
     """
 
     name: str
@@ -42,6 +45,7 @@ class Module(NamedTuple):
     p_value: float
     q_value: float
     reason: str = ""
+    no_number: str = ""
 
 
 def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module]:
@@ -75,7 +79,7 @@ def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module
     modules = [
         Module(
             name, sum(row.numbers["n_directions"] for row in own), _share(own), float(p), float(q),
-            recorded(own[0].reason) if np.isnan(p) else "",
+            recorded(own[0].reason) if np.isnan(p) else "", next((row.no_number for row in own if row.no_number), ""),
         )
         for (name, own), p, q in zip(rows.items(), p_values, benjamini_hochberg(np.array(p_values)), strict=True)
     ]  # fmt: skip
@@ -90,7 +94,7 @@ def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:
     """Format the modules that have learned something (q < level) as ``"peft"`` or ``"yaml"``.
 
     ``"peft"``: arguments of ``peft.LoraConfig``, with the number of learned directions of each module in
-    ``rank_pattern``. Modules without a noise floor are left out, because that number is not known. ``"yaml"``: patterns
+    ``rank_pattern``. Modules whose number is not known are left out. ``"yaml"``: patterns
     of the parameters to unfreeze, largest learned share first, as recipes for fine-tuning some layers take them. The
     false discovery rate over all modules is ``level``: among models that learned nothing, only a share ``level`` have
     any module named.
@@ -116,7 +120,7 @@ def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:
     for one in learned:
         pattern = json.dumps(f"^{re.escape(one.name)}\\.weight$")
         known = not np.isnan(one.n_directions)
-        words = f"{one.n_directions:g} directions, {100 * one.share:.1f} %" if known else "number not known"
+        words = f"{one.n_directions:g} directions, {100 * one.share:.1f} %" if known else _without_number(one)
         lines.append(f"  - {shown(pattern, 10_000)}  # {words}")
     return "\n".join(lines) + "\n"
 
@@ -136,12 +140,16 @@ def left_out_of(modules: Sequence[Module], level: float, form: str) -> list[str]
     words = not_testable_words(modules_not_testable(modules), len(modules), "module")
     unknown = [one for one in modules if one.q_value < level and np.isnan(one.n_directions)]
     lines = [f"{words}: left out"] if words else []
-    if unknown:
+    for why, count in Counter(one.no_number for one in unknown).items():
+        reason = NO_NUMBER.get(why, "a matrix of the module cannot be tested")
         lines.append(
-            f"{len(unknown)} {plural(len(unknown), 'module')} with learned directions, whose number is not known "
-            "because the rest is not noise: left out"
+            f"{count} {plural(count, 'module')} with learned directions, whose number is not known ({reason}): left out"
         )
     return lines
+
+
+def _without_number(module: Module) -> str:
+    return f"no number: {NO_NUMBER.get(module.no_number, 'a matrix of the module cannot be tested')}"
 
 
 def _share(rows: Sequence[SignalRow]) -> float:

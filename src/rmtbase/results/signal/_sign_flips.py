@@ -21,7 +21,8 @@ from rmtbase.errors import ParameterError
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.parameters import require_draws
 from rmtbase.results.signal._flipped_rest import PRECISION, Flippable, Matrix, flippable
-from rmtbase.results.signal._spectral_signal import LEAST_REST, SpectralSignal, at_last_scale, described
+from rmtbase.results.signal._sequential_count import LEAST_REST, NO_NUMBER, TOO_FEW_LEFT, at_last_scale
+from rmtbase.results.signal._spectral_signal import SpectralSignal, described
 
 MapDraws = Callable[..., Iterable[Any]]
 
@@ -32,7 +33,7 @@ _MOST_TIED = 0.5  # share of flips tied for the largest value; beyond it, all fl
 _LATER = 3  # flips with as large a value that keep H_1 and later hypotheses
 _ATTAINED = 0.6  # share of the level that a test with ties must be able to reach
 
-NO_FLOOR = "the number is not known: too few eigenvalues are left below the directions"
+NO_FLOOR = f"the number is not known: {NO_NUMBER[TOO_FEW_LEFT]}"
 
 TIED = (
     "sign flips leave the largest singular value as it is, so that they cannot tell a direction from chance: too few "
@@ -234,4 +235,6 @@ def signal_of_counts(
     kept = ~np.isnan(number)
     sums = np.cumsum(values[:, ::-1], axis=1)[:, ::-1]
     found = at_last_scale(values, sums, dims, kept, np.where(kept, number, 0).astype(np.int64), np.zeros(len(values)))
-    return SpectralSignal(**described(values, dims, math.nan, found._replace(p_value=p_value), normal=False))
+    no_number = np.where(kept, found.no_number, [TOO_FEW_LEFT if one.p_value.size else "" for one in counts])
+    found = found._replace(p_value=p_value, no_number=no_number)
+    return SpectralSignal(**described(values, dims, math.nan, found, normal=False))

@@ -34,7 +34,7 @@ from scipy.special import expit
 from rmtbase import laws
 from rmtbase.results.depth._depth_fitter import MAX_DEPTH
 from rmtbase.results.signal._remaining_noise import noise_left
-from rmtbase.results.signal._spectral_signal import count_directions
+from rmtbase.results.signal._sequential_count import count_directions
 
 CANDIDATES = ("noise", "spikes", "power law", "effective depth")
 """Candidates, in the order of every axis of candidates."""

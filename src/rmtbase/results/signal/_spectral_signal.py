@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Shaped
 from numpy.typing import ArrayLike
 
 from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import LARGEST_KURTOSIS, SMALLEST_P_VALUE, without_kurtosis
 from rmtbase.parameters import require_dims, require_real_array
-from rmtbase.results.signal._remaining_noise import Values, noise_left
+from rmtbase.results.signal._remaining_noise import noise_left
+from rmtbase.results.signal._sequential_count import LEAST_REST, CountedDirections, count_directions
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import cauchy_combination, spectral_statistics
 
@@ -36,9 +36,6 @@ _REPULSION, _SOFTENED = 1.25, 0.5  # see spectral_signal
 
 FLOOR_LEVEL = 1e-3
 """p-value of the remaining eigenvalues below which they are not a noise floor."""
-
-LEAST_REST = 8
-"""Smallest number of eigenvalues that must be left; with fewer, the law of the largest of them is not known."""
 
 REST_STATISTICS = (
     "stable_rank",
@@ -87,6 +84,8 @@ class SpectralSignal:
             ‖θ_Q W_Kᵀ a‖: at 95 % it is within them in 98 to 100 % of cases. For one matrix both strengths are the same.
         overlap_left, overlap_right: squared cosine of W's singular vector with the direction learned on that side.
         shrunken: θ cos_u cos_v, the singular value that brings the direction nearest to its part of S in ‖·‖_F.
+        no_number: why the number of directions is not known although some were found, a key of
+            ``rmtbase.results.signal._sequential_count.NO_NUMBER``; "" otherwise.
     """
 
     n_directions: Float[np.ndarray, "..."]
@@ -107,6 +106,7 @@ class SpectralSignal:
     overlap_left: Float[np.ndarray, "... direction"]
     overlap_right: Float[np.ndarray, "... direction"]
     shrunken: Float[np.ndarray, "... direction"]
+    no_number: Shaped[np.ndarray, "..."]
 
     @property
     def expected_error(self) -> Float[np.ndarray, "..."]:
@@ -213,98 +213,6 @@ def _as_of_normal(
     return found
 
 
-class CountedDirections(NamedTuple):
-    """Result of the sequential test of spectra.
-
-    Attributes:
-        number: number of directions.
-        kept: whether a hypothesis was kept; False if all that can be tested were rejected.
-        p_value: p-values of H_0, H_1, ..., as far as they were tested.
-        scale: v of the noise.
-        deflation: deflation of the sum of the rest by the directions found, at v = 1.
-    """
-
-    number: Int[np.ndarray, " spectrum"]
-    kept: Bool[np.ndarray, " spectrum"]
-    p_value: Float[np.ndarray, "spectrum hypothesis"]
-    scale: Float[np.ndarray, " spectrum"]
-    deflation: Float[np.ndarray, " spectrum"]
-
-
-def count_directions(values: Float[np.ndarray, "spectrum r"], dims: tuple[int, ...], level: float) -> CountedDirections:
-    """Run the sequential test of :func:`spectral_signal` on checked eigenvalues (spectrum, r)."""
-    sums = np.cumsum(values[:, ::-1], axis=1)[:, ::-1]  # of λ_k and all below
-    number, kept = np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=bool)
-    deflation = np.zeros(len(values))
-    p_values: list[Values] = []
-    rows = np.flatnonzero(values[:, 0] > 0.0)
-    for k in range(min(dims) - LEAST_REST + 1):
-        noise = noise_left(dims, k)
-        rows = rows[(values[rows, k] > 0.0) & (deflation[rows] < noise.total)]
-        whole = sums[rows, k] / (1.0 - deflation[rows] / noise.total)
-        found = noise.p_value(values[rows, k], whole - values[rows, k])
-        if not rows.size or found is None:
-            break
-        p_values.append(np.full(len(values), np.nan))
-        p_values[-1][rows] = found
-        rejected = found <= level
-        kept[rows[~rejected]] = True
-        rows = rows[rejected]
-        number[rows] += 1
-        scale = _scale(sums, dims, rows, k + 1, deflation)
-        rows, scale = rows[scale > 0.0], scale[scale > 0.0]
-        deflation[rows] += noise.deflation(noise.spike.outlier(values[rows, k] / scale).excess)
-    columns = np.stack(p_values, axis=1) if p_values else np.empty((len(values), 0))
-    return at_last_scale(values, sums, dims, kept, number, deflation)._replace(p_value=columns)
-
-
-def at_last_scale(
-    values: Float[np.ndarray, "spectrum r"],
-    sums: Float[np.ndarray, "spectrum r"],
-    dims: tuple[int, ...],
-    kept: Bool[np.ndarray, " spectrum"],
-    number: Int[np.ndarray, " spectrum"],
-    deflation: Float[np.ndarray, " spectrum"],
-) -> CountedDirections:
-    """Evaluate all directions at the scale of the noise that remains without all of them; without p-values."""
-    scale = _scales(sums, dims, kept, number, deflation)
-    deflation = np.zeros(len(values))
-    for k in range(int(number[kept].max(initial=0))):
-        rows, noise = np.flatnonzero(kept & (number > k)), noise_left(dims, k)
-        deflation[rows] += noise.deflation(noise.spike.outlier(values[rows, k] / scale[rows]).excess)
-    scale = _scales(sums, dims, kept, number, deflation)
-    kept = kept & (scale > 0.0)
-    return CountedDirections(number, kept, np.empty((len(values), 0)), np.where(kept, scale, np.nan), deflation)
-
-
-def _scales(
-    sums: Float[np.ndarray, "spectrum r"],
-    dims: tuple[int, ...],
-    kept: Bool[np.ndarray, " spectrum"],
-    number: Int[np.ndarray, " spectrum"],
-    deflation: Float[np.ndarray, " spectrum"],
-) -> Float[np.ndarray, " spectrum"]:
-    """Estimate v of each kept spectrum from the eigenvalues below its directions."""
-    scale = np.full(len(sums), np.nan)
-    for k in np.unique(number[kept]).tolist():
-        rows = np.flatnonzero(kept & (number == k))
-        scale[rows] = _scale(sums, dims, rows, k, deflation)
-    return scale
-
-
-def _scale(
-    sums: Float[np.ndarray, "spectrum r"],
-    dims: tuple[int, ...],
-    rows: Int[np.ndarray, " row"],
-    k: int,
-    deflation: Float[np.ndarray, " spectrum"],
-) -> Float[np.ndarray, " row"]:
-    """Estimate v from the eigenvalues below the k-th; it is not positive if the directions account for all of them."""
-    if k >= sums.shape[1]:
-        return np.zeros(rows.size)
-    return sums[rows, k] / (math.prod(n - k for n in dims) - deflation[rows])
-
-
 def described(
     values: Float[np.ndarray, "spectrum r"],
     dims: tuple[int, ...],
@@ -358,6 +266,7 @@ def described(
         of_spectrum["detectable_strength"][rows] = noise.detectable_strength(level) * scale
     floor = of_spectrum["rest_p_value"] >= FLOOR_LEVEL
     of_spectrum["noise_floor"] = floor if normal else np.full(len(values), np.nan)
+    of_spectrum["no_number"] = found.no_number
     return of_spectrum | each
 
 

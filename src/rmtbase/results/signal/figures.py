@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -13,6 +15,7 @@ from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single
 from rmtbase.drawing.not_testable import NOT_TESTABLE, cross_at_foot
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
+from rmtbase.results.signal._sequential_count import NO_NUMBER
 from rmtbase.results.signal.schema import TAIL_VERDICTS
 from rmtbase.tables import CIRCUITS
 
@@ -39,7 +42,8 @@ def learned_directions(
 
     Returns:
         The axes: layer against strength over threshold. Directions are grey where the rest is not noise. Spectra that
-        cannot be tested have a cross at the foot, and the title counts the spectra without a noise floor.
+        cannot be tested have a cross at the foot; spectra with directions and no number of them a triangle at the top.
+        The title counts only spectra with a number, and says how many have none and why.
 
     Raises:
         ParameterError: the tree is not of signal and noise, or has no such circuit or matrices.
@@ -54,31 +58,68 @@ def learned_directions(
     height, low, high = (group[name].values / unit for name in ("strength", "strength_low", "strength_high"))
     floor = (group["noise_floor"].values != 0)[..., None] & np.isfinite(height)
     by_law = bool(group["noise_floor"].notnull().any())  # the null of sign flips does not test the floor
-    x = _places_in_layers(group, of)[..., None] + np.zeros(height.shape)
+    x = _places_in_layers(group, of)
+    at = x[..., None] + np.zeros(height.shape)
     for there, colour, words in (
         (np.isfinite(height) & ~floor, theme.null, "the rest is not noise"),
         (floor, theme.observed, "the rest is noise" if by_law else "learned directions"),
     ):
         if there.any():
-            ax.vlines(x[there], np.maximum(low[there], 1e-3), high[there], color=colour, linewidth=0.8, alpha=0.6)
-            ax.plot(x[there], height[there], linestyle="none", marker="o", markersize=2.8, color=colour, label=words)
+            ax.vlines(at[there], np.maximum(low[there], 1e-3), high[there], color=colour, linewidth=0.8, alpha=0.6)
+            ax.plot(at[there], height[there], linestyle="none", marker="o", markersize=2.8, color=colour, label=words)
     ax.axhline(1.0, color=theme.muted, linewidth=0.8, linestyle="--", label="threshold")
     ax.set_yscale("log")
     ax.set_ylim(bottom=0.5)
     ax.set_ylabel("strength of directions / threshold")
-    tested, known = group["first_p_value"].notnull().values, group["n_directions"].notnull().values
-    untested = group["sigma"].notnull().values & ~tested
-    cross_at_foot(ax, x[..., 0][untested] if x.shape[-1] else _places_in_layers(group, of)[untested], theme)
-    found, floors = (int((group[name] > 0).sum()) for name in ("n_directions", "noise_floor"))
-    found += int((tested & ~known).sum())  # at least one, whose strength is not known
-    there = int(tested.sum())
-    said = f"learned directions in {found} of {there} {'testable ' if untested.any() else ''}{_spectra_of(what)}"
-    said += f"; in {there - floors} the rest is not noise" if by_law else ""
-    if untested.any():
-        none = f"none of {untested.sum()} {_spectra_of(what)} can be tested"
-        said = f"{said}; {untested.sum()} {NOT_TESTABLE}" if there else none
+    tested, lacking = group["first_p_value"].notnull().values, group["no_number"].values
+    untested, unknown = group["sigma"].notnull().values & ~tested, lacking != ""
+    cross_at_foot(ax, x[untested], theme)
+    if unknown.any():
+        ax.plot(
+            x[unknown], np.full(int(unknown.sum()), 0.97), transform=ax.get_xaxis_transform(), linestyle="none",
+            marker="^", markersize=3.5, markerfacecolor="none", color=theme.observed, label="no number",
+        )  # fmt: skip
+    if not np.isfinite(height).any():
         ax.set_ylim(top=max(ax.get_ylim()[1], 2.0))
+    said = "\n".join(
+        filter(
+            None,
+            (
+                _directions_words(group, what, bool(untested.any())),
+                _without_number(lacking[unknown].tolist(), tested, what),
+                _untested_words(untested, tested, what),
+            ),
+        )
+    )
     return _finished_by_layer(ax, group, what, said, theme, legend)
+
+
+def _directions_words(group: xr.Dataset, what: str, some_untested: bool) -> str:
+    """Say in how many of the spectra with a number there are directions, and in how many the rest is not noise."""
+    known = group["n_directions"].notnull().values
+    if not known.any():
+        return ""
+    number, floor = (group[name].values[known] for name in ("n_directions", "noise_floor"))
+    with_number = " with a number" if (group["no_number"].values != "").any() else ""
+    of = f"{known.sum()} {'testable ' if some_untested else ''}{_spectra_of(what)}{with_number}"
+    rest = "" if np.isnan(floor).all() else f"; in {int((floor == 0).sum())} the rest is not noise"
+    return f"learned directions in {int((number > 0).sum())} of {of}{rest}"
+
+
+def _without_number(reasons: Sequence[str], tested: Bool[np.ndarray, "..."], what: str) -> str:
+    """Say how many spectra have directions and no number of them, and why; "" if none."""
+    if not reasons:
+        return ""
+    words = "; ".join(NO_NUMBER[reason] for reason in dict.fromkeys(reasons))
+    return f"{len(reasons)} of {tested.sum()} {_spectra_of(what)} have no number: {words}"
+
+
+def _untested_words(untested: Bool[np.ndarray, "..."], tested: Bool[np.ndarray, "..."], what: str) -> str:
+    """Say how many spectra cannot be tested; "" if none."""
+    if not untested.any():
+        return ""
+    of = f"{untested.sum()} of {untested.sum() + tested.sum()}" if tested.any() else f"none of {untested.sum()}"
+    return f"{of} {_spectra_of(what)} {NOT_TESTABLE if tested.any() else 'can be tested'}"
 
 
 def _groups_of_signal(tree: xr.DataTree) -> dict[str, xr.Dataset]:

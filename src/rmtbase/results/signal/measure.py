@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import null_shape
 from rmtbase.heads.read_sites import SiteSpectra, read_sites, require_circuits, sites_of
-from rmtbase.linalg import appended_rows, matrix_singular_values, single_threaded_blas
+from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import ONE_WAY, Difference, MatrixName, WeightMatrices, require_model
 from rmtbase.nulls import LARGEST_KURTOSIS, Null, find_null
 from rmtbase.parameters import require_flag
@@ -23,8 +22,11 @@ from rmtbase.results.attributes import file_attributes
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.scores._heads import sizes_of
 from rmtbase.results.scores._read_matrices import products_of
+from rmtbase.results.signal._learned_bound import HeadBounds, ShareBound, no_bound
+from rmtbase.results.signal._matrix_spectra import MatrixSpectrum, MatrixSpectrumTaker
 from rmtbase.results.signal._noise import Noise, NoiseOfHead, noise_of
-from rmtbase.results.signal._sign_flips import NO_FLOOR, SignCount, signal_of_counts
+from rmtbase.results.signal._sequential_count import NO_NUMBER
+from rmtbase.results.signal._sign_flips import SignCount, signal_of_counts
 from rmtbase.results.signal._signal_tails import tail_variables
 from rmtbase.results.signal._spectral_signal import (
     DIRECTION_FIELDS,
@@ -61,6 +63,10 @@ def signal(
     [W_Q1 ... W_Qg]ᵀ W_K, a chain of dims (g d_model, d_head, d_model), with every W_Qi scaled to their common σ̂. There
     a direction that all of them read counts once. Its strength is the root of the sum of their squared strengths, and
     ``head_share`` is the part of its square that each head contributes; noise makes up (1 - ``overlap_left``)/g of it.
+
+    A matrix of a head by itself (W_Q, W_K, W_V, W_O) also has a lower bound on its learned share that needs no number
+    of directions, ``learned_share_bound``, if its moments are beyond chance; see
+    :mod:`rmtbase.results.signal._learned_bound`. It does not depend on ``null``.
 
     The low-rank update of a module is treated as one head, a chain (d_out, r, d_in) for rank r. A difference of
     checkpoints (``rmtbase.models.difference``) can be given as a model, too.
@@ -100,10 +106,12 @@ def signal(
     held = [one for one, circuit in CIRCUITS.items() if sites_of(model, circuit)]
     wanted = require_circuits(model, held if circuits is None else circuits)
     tails = progress if require_flag("heavy_tails", heavy_tails) else None
-    whole = _MatrixSpectrumTaker(noise) if matrices == "spectra" else None
+    whole = MatrixSpectrumTaker(noise) if matrices == "spectra" else None
+    heads_of = HeadBounds(wanted)
+    taker = heads_of if heads_of.circuits else None
     with (
         single_threaded_blas(),
-        read_sites(model, wanted, whole, None, progress, noise.preparation, joint=True) as reading,
+        read_sites(model, wanted, whole, taker, progress, noise.preparation, joint=True) as reading,
     ):
         spectra, _ = reading.result()
     notes = (*model.notes, *([] if noise.flips is None else [noise.flips.note]))
@@ -115,7 +123,7 @@ def signal(
     groups: dict[str, xr.Dataset] = {}
     for circuit in wanted:
         heads = spectra[circuit]
-        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, heads, level, noise, tails)
+        groups[f"/circuits/{circuit.name}/heads"] = _of_heads(model, circuit, heads, heads_of, level, noise, tails)
         if any(one.groups is not None for one in heads.values()):
             groups[f"/circuits/{circuit.name}/groups"] = _of_groups(model, circuit, heads, level, noise)
         advance(1)
@@ -140,18 +148,20 @@ def signal(
 
 
 class _Spectrum(NamedTuple):
-    """Spectrum with its place in a group, the dims of its chain, and its noise."""
+    """Spectrum with its place in a group, the dims of its chain, its noise, and the bound on its learned share."""
 
     at: tuple[int, int]
     eigenvalues: Float[np.ndarray, " r"]
     dims: tuple[int, ...]
     noise: NoiseOfHead
+    bound: ShareBound
 
 
 def _of_heads(
     model: WeightMatrices,
     circuit: Circuit,
     spectra: Mapping[int, SiteSpectra],
+    heads_of: HeadBounds,
     level: float,
     noise: Noise,
     tails: Progress | None,
@@ -164,9 +174,11 @@ def _of_heads(
     for row, site in enumerate(sites):
         shape, reason = _chain(model, site, circuit)
         one = spectra[site]
+        bounds = heads_of.of_site(model, site, circuit, len(one.singular_values))
         for head, values in enumerate(one.singular_values):
             told = noise.of_head(shape, len(circuit.factors), None if one.prepared is None else one.prepared[head])
-            found.append(_Spectrum((row, head), values**2, shape, told._replace(reason=reason or told.reason)))
+            own = told._replace(reason=reason or told.reason)
+            found.append(_Spectrum((row, head), values**2, shape, own, bounds[head]))
     coordinates = layer_coordinates([site.place for site in here]) | sizes_of(circuit, here)[1]
     return _group(
         found, (len(sites), n_heads), coordinates | {"head": np.arange(n_heads)}, level,
@@ -192,7 +204,8 @@ def _of_groups(
         for group, values in enumerate(one.singular_values):
             prepared = None if one.prepared is None else one.prepared[group]
             told = NoiseOfHead(np.nan) if reason else noise.of_head(shape, len(circuit.factors), prepared)
-            found.append(_Spectrum((row, group), values**2, shape, told._replace(reason=reason or told.reason)))
+            own = told._replace(reason=reason or told.reason)
+            found.append(_Spectrum((row, group), values**2, shape, own, no_bound("product")))
     size = len(held), max(len(one.shares) for one in held.values())
     places = layer_coordinates([model.sites[site].place for site in held])
     name = f"/circuits/{circuit.name}/groups"
@@ -228,7 +241,7 @@ def _one_way(model: WeightMatrices, layer: int, *components: str) -> str:
 
 def _of_matrices(
     model: WeightMatrices,
-    spectra: Mapping[MatrixName, _MatrixSpectrum],
+    spectra: Mapping[MatrixName, MatrixSpectrum],
     level: float,
     noise: Noise,
     tails: Progress | None,
@@ -246,6 +259,7 @@ def _of_matrices(
                 if name in products
                 else _one_way(model, model.layers.index(name.place), name.component)
             ),
+            no_bound("whole matrix"),
         )
         for name, one in spectra.items()
     ]
@@ -272,10 +286,12 @@ def _group(
     """Compute all variables of a group except the sizes of matrices; spectra with the same dims are tested together."""
     longest = max(one.eigenvalues.size for one in spectra)
     eigenvalue = np.full((*size, longest), np.nan)
-    sigma, reason = np.full(size, np.nan), np.full(size, "", dtype=object)
+    sigma, bound = np.full(size, np.nan), np.full(size, np.nan)
+    reason, lacks_number, lacks_bound = (np.full(size, "", dtype=object) for _ in range(3))
     by_dims: dict[tuple[int, ...], list[_Spectrum]] = {}
     for one in spectra:
         eigenvalue[one.at][: one.eigenvalues.size] = one.eigenvalues
+        bound[one.at], lacks_bound[one.at] = one.bound
         sigma[one.at] = np.sqrt(one.eigenvalues.sum() / np.prod([float(n) for n in one.dims]))
         no_law = no_law_at(one.dims) if one.noise.counted is None else _untold(one.noise.counted)
         reason[one.at] = one.noise.reason or _zeros(one) or no_law or _too_heavy(one.noise.kurtosis)
@@ -288,6 +304,7 @@ def _group(
     values: dict[str, np.ndarray] = {
         one.name: np.full((*size, width) if one.name in DIRECTION_FIELDS else size, np.nan)
         for one in fields(SpectralSignal)
+        if one.name != "no_number"
     } | {"expected_error": np.full(size, np.nan)}
     for alike, of in found:
         rows = tuple(np.array([one.at for one in alike]).T)
@@ -296,12 +313,14 @@ def _group(
             whole[(*rows, slice(own.shape[1])) if variable in DIRECTION_FIELDS else rows] = own
         without = np.isnan(of.n_directions)
         values["expected_error"][tuple(part[without] for part in rows)] = np.nan
-        for place in np.flatnonzero(without):
-            reason[alike[place].at] = NO_FLOOR
+        for one, why in zip(alike, of.no_number.tolist(), strict=True):
+            lacks_number[one.at], reason[one.at] = why, NO_NUMBER.get(why, "")
     if tails is not None:
         each = ((one.at, one.eigenvalues, one.dims, one.noise.reason or _zeros(one)) for one in spectra)
         values |= tail_variables(each, size, level, tails.bar("comparing tails", len(spectra)))
     values |= {"eigenvalue": eigenvalue, "sigma": sigma, "reason": reason.astype(str)}
+    values |= {"learned_share_bound": bound, "no_bound": lacks_bound.astype(str)}
+    values |= {"no_number": lacks_number.astype(str)}
     schema = SIGNAL_SCHEMA[name]
     places = {"direction": np.arange(width), "index": np.arange(longest)}
     variables = {variable: (schema[variable].dims, whole) for variable, whole in values.items()}
@@ -356,41 +375,3 @@ def _attributes(
     of_kind = {"level": level, "null": null.name, "initialization": null.initialization}
     weights = {"query_key_sha256": model.fingerprint()}
     return file_attributes("signal", model, of_kind, notes, model.warnings, call, weights=weights)
-
-
-class _MatrixSpectrum(NamedTuple):
-    """Spectrum of a whole matrix: its shape, its eigenvalues, and its noise."""
-
-    shape: tuple[int, int]
-    eigenvalues: Float[np.ndarray, " r"]
-    noise: NoiseOfHead
-
-
-class _MatrixSpectrumTaker:
-    """Collector of the spectra of layers' matrices, each with its noise."""
-
-    def __init__(self, noise: Noise) -> None:
-        self.spectra: dict[MatrixName, _MatrixSpectrum] = {}
-        self._noise = noise
-
-    def add(
-        self,
-        name: MatrixName,
-        blocks: Iterable[Shaped[np.ndarray, "row column"]],
-        shape: tuple[int, int],
-        map_spans: Callable[..., Iterable[Any]] = map,
-    ) -> None:
-        """Add the spectrum of one matrix, given in blocks of rows."""
-        triangle: Float[np.ndarray, "row column"] | None = None
-        squares = fourths = 0.0
-        flips = self._noise.flips
-        blocks = blocks if flips is None else list(blocks)
-        for block in blocks:
-            triangle = appended_rows(triangle, block)
-            square = np.square(block, dtype=np.float64)
-            squares, fourths = squares + float(square.sum()), fourths + float(np.vdot(square, square))
-        assert triangle is not None
-        kurtosis = math.prod(shape) * fourths / squares**2 - 3.0 if squares**2 > 0.0 else math.nan
-        count = None if flips is None else flips.count(np.concatenate(list(blocks)), map_draws=map_spans)
-        noise = self._noise.of_head(shape, 1, (kurtosis,) if count is None else count)
-        self.spectra[name] = _MatrixSpectrum(shape, matrix_singular_values(triangle) ** 2, noise)

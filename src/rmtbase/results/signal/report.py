@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows, Verbatim
+from rmtbase.results.signal._learned_bound import NO_BOUND
+from rmtbase.results.signal._sequential_count import NO_NUMBER
 from rmtbase.shown import percent, shown
+from rmtbase.tables import plural
 from rmtbase.terminal.endings import VERBOSITY, Verbosity, note
 
 if TYPE_CHECKING:
@@ -26,8 +29,8 @@ _LISTED = 12
 """Largest number of spectra, and of groups, that get a line of their own."""
 
 _FIRST = 3  # spectra named as those that learned most
+_NO_NUMBER = "no number"
 _LONGEST_TOKEN = 20  # characters
-_LONGEST_LINE = 10_000
 
 
 def _strongest_rows(rows: Sequence[SignalRow]) -> list[SignalRow]:
@@ -86,13 +89,36 @@ def _answer(
             f"{row.place} ({percent(row.numbers['signal_share'])} in {_number(row)[-1]} directions)"
             for row in strongest[:_FIRST]
         )
-        yield f"Largest learned share of the squared norm: {first}."
-    medians = [f"{one.what} {_count(one.median)}" for one in summaries if one.testable]
+        known = sum(not math.isnan(row.numbers["signal_share"]) for row in rows)
+        yield (
+            f"Largest learned share of the squared norm, among the {known} {plural(known, 'spectrum')} with a number "
+            f"of directions: {first}."
+        )
+    medians = [_median_words(one) for one in summaries if one.testable]
     if medians:
         yield f"Median number of directions: {', '.join(medians)}; noise has none with probability {1 - level:.0%}."
+    bounds = [_bound_words(one) for one in summaries if one.bounded or "cannot tell" in one.unbounded]
+    if bounds:
+        yield (
+            f"Learned share of each matrix of a head, rows scaled to one norm: {'; '.join(bounds)}. At most 5 % of the "
+            "bounds exceed the share by more than 5 points."
+        )
     brackets = any(row.numbers["noise_floor"] == 0 for row in strongest[:_FIRST])
     if brackets:
         yield "In brackets: the other eigenvalues do not look like noise, which makes the number uncertain."
+
+
+def _median_words(summary: SignalSummary) -> str:
+    """Give the median number of directions, or say that most spectra have no number."""
+    if not math.isnan(summary.median):
+        return f"{summary.what} {summary.median:g}"
+    return f"{summary.what} no number ({summary.unknown} of {summary.testable} have none)"
+
+
+def _bound_words(summary: SignalSummary) -> str:
+    """Give the median bound on the learned share, or say that it cannot be told for most."""
+    words = "cannot tell" if math.isnan(summary.bound) else f"at least {percent(summary.bound)} in the median"
+    return f"{summary.what} {words} ({summary.bounded} of {summary.spectra} have a bound)"
 
 
 def _row_items(
@@ -107,17 +133,18 @@ def _row_items(
             f"{100 * level:g} %."
         )
     columns = [Column("what", "left"), *map(Column, ("spectra", "testable", "none found", "directions, median"))]
-    columns += map(Column, ("most", "learned share of the squared norm", "rest is not noise"))
+    columns += map(Column, ("most", "learned share of the squared norm", "rest is not noise", "at least, by a bound"))
     texts = [
         (
             one.what,
             str(one.spectra),
             str(one.testable),
             str(one.without) if one.testable else UNTESTED,
-            _count(one.median),
+            _count(one.median, _NO_NUMBER if one.testable else UNTESTED),
             f"{'≥ ' if one.unknown else ''}{_count(one.most)}",
-            UNTESTED if math.isnan(one.share) else f"{100 * one.share:.1f} %",
+            _known(100 * one.share, "{:.1f} %", _NO_NUMBER if one.testable else UNTESTED),
             _count(one.no_floor),
+            _known(100 * one.bound, "{:.1f} %", "cannot tell" if "cannot tell" in one.unbounded else ""),
         )
         for one in summaries
     ]
@@ -129,7 +156,8 @@ def _row_items(
         yield f"and {left} more; the file and --json hold all of them"
     if any(row.numbers["noise_floor"] == 0 for row in known):
         yield "( ): the other eigenvalues are not those of noise, so that the number depends on where noise begins."
-    yield from _reasons("a number of directions", [row.reason for row in rows if row.testable])
+    yield from _reasons("a number of directions", [NO_NUMBER.get(row.no_number, "") for row in rows])
+    yield from _reasons("a bound on the learned share", [NO_BOUND.get(row.no_bound, "") for row in rows])
 
 
 def _strongest_items(rows: Sequence[SignalRow], level: float) -> Iterator[Item]:
@@ -190,7 +218,7 @@ def _group_items(rows: Sequence[SignalRow], groups: Sequence[GroupRow], level: f
         texts.append(
             (
                 *_number(row),
-                " ".join(_count(alone[row.stack, row.layer, row.what, head]) for head in heads),
+                ", ".join(_count(alone[row.stack, row.layer, row.what, head], _NO_NUMBER) for head in heads),
                 *_strongest(row),
                 " ".join(f"{100 * share:.0f}" for share in shares[0]) + " %",
             )
@@ -202,8 +230,8 @@ def _known(value: float, form: str, otherwise: str) -> str:
     return otherwise if math.isnan(value) else form.format(value)
 
 
-def _count(number: float) -> str:
-    return UNTESTED if math.isnan(number) else f"{number:g}"
+def _count(number: float, otherwise: str = UNTESTED) -> str:
+    return _known(number, "{:g}", otherwise)
 
 
 def _tail_items(rows: Sequence[SignalRow], level: float) -> Iterator[Item]:
@@ -323,7 +351,10 @@ def _heads_json(rows: Sequence[SignalRow], level: float) -> list[dict[str, Any]]
             "n_directions": _plain("n_directions", row.numbers["n_directions"]),
             "signal_share": row.numbers["signal_share"],
             "testable": row.testable,
-            "reason": "" if row.testable else recorded(row.reason),
+            "reason": row.reason if row.testable else recorded(row.reason),
+            "no_number": row.no_number,
+            "learned_share_bound": row.numbers["learned_share_bound"],
+            "no_bound": row.no_bound,
         }
         for row, q in zip(heads, q_value, strict=True)
     ]
@@ -337,7 +368,7 @@ def _row_json(row: SignalRow, numbered: str = "head") -> dict[str, Any]:
     return (
         _place_json(row, numbered)
         | {name: _plain(name, value) for name, value in row.numbers.items()}
-        | {"directions": row.directions, "reason": row.reason}
+        | {"directions": row.directions, "reason": row.reason, "no_number": row.no_number, "no_bound": row.no_bound}
         | ({"heavy_tails": row.tails} if row.tails else {})
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,14 +11,16 @@ import xarray as xr
 from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
+from rmtbase.results.signal._sequential_count import NO_NUMBER
 from rmtbase.results.signal._spectral_signal import DIRECTION_FIELDS
 from rmtbase.results.signal.schema import TAIL_NUMBERS, TAIL_TEXTS
 from rmtbase.statistics import benjamini_hochberg
-from rmtbase.tables import CIRCUITS, NotTestable, headline, layer_numbers, layer_stacks, recorded
+from rmtbase.tables import CIRCUITS, NotTestable, headline, layer_numbers, layer_stacks, plural, recorded
 
 _NUMBERS = (
     "n_directions", "first_p_value", "next_p_value", "rest_p_value", "noise_floor", "sigma", "noise_scale",
     "noise_scale_std", "threshold", "detectable_strength", "signal_share", "raw_share", "expected_error",
+    "learned_share_bound",
 )  # fmt: skip
 
 
@@ -30,11 +33,13 @@ class SignalRow(NamedTuple):
         head: number of the head; None for a matrix.
         numbers: numbers by the names of ``SIGNAL_SCHEMA``, and ``squared_norm``, ‖W‖_F²; NaN where there is none.
         directions: numbers of each direction by the names of ``SIGNAL_SCHEMA``, the strongest first.
-        reason: why there are no numbers, or "".
+        reason: why no test could be made, or why the number of directions is not known, in words; or "".
         tails: numbers of heavy tails by the names of ``SIGNAL_SCHEMA``; empty if these were not computed.
+        no_number: why the number is not known although directions were found, a key of ``NO_NUMBER``; or "".
+        no_bound: why there is no ``learned_share_bound``, a key of ``NO_BOUND``; or "".
 
-    ``testable`` says whether the hypothesis of no direction could be tested. A spectrum without a noise floor was
-    tested; only the number of its directions is unknown.
+    ``testable`` says whether the hypothesis of no direction could be tested. A spectrum with ``no_number`` was tested;
+    only the number of its directions, and with it their share, is unknown.
     """
 
     stack: str
@@ -45,6 +50,8 @@ class SignalRow(NamedTuple):
     directions: list[dict[str, float]]
     reason: str
     tails: dict[str, Any]
+    no_number: str
+    no_bound: str
 
     @property
     def place(self) -> str:
@@ -122,6 +129,8 @@ def _rows(group: xr.Dataset, of: str, circuit: str) -> Iterator[SignalRow]:
             [{name: float(whole[i, j, k]) for name, whole in directions.items()} for k in range(count)],
             str(group["reason"].values[i, j]),
             {name: str(whole[i, j]) if name in TAIL_TEXTS else float(whole[i, j]) for name, whole in tails.items()},
+            str(group["no_number"].values[i, j]),
+            str(group["no_bound"].values[i, j]),
         )
 
 
@@ -133,11 +142,15 @@ class SignalSummary(NamedTuple):
         spectra: number of spectra.
         testable: number of spectra that could be tested; all further numbers are over these.
         without: number of spectra in which no direction was found.
-        no_floor: number of spectra without a noise floor; NaN if this was tested for none.
+        no_floor: number of spectra with a number of directions and without a noise floor; NaN if this was tested for
+            none.
         unknown: number of spectra with at least one direction, but an unknown number of them.
         median: median number of directions; NaN if the median falls on an unknown one.
         most: largest number of directions, a lower bound if some are unknown; NaN if none could be tested.
         share: median learned share of the squared norm; NaN if the median falls on an unknown one.
+        bounded: number of spectra with a lower bound on the learned share.
+        bound: median of these bounds, with spectra without one below all others; NaN if it falls on one of those.
+        unbounded: reasons why there is no bound, keys of ``NO_BOUND``, with their numbers of spectra.
     """
 
     what: str
@@ -149,6 +162,9 @@ class SignalSummary(NamedTuple):
     median: float
     most: float
     share: float
+    bounded: int
+    bound: float
+    unbounded: dict[str, int]
 
 
 def discoveries(rows: Sequence[SignalRow], level: float) -> int:
@@ -165,15 +181,29 @@ def signal_not_testable(rows: Sequence[SignalRow]) -> list[NotTestable]:
 def signal_headline(rows: Sequence[SignalRow], level: float) -> str:
     """Say in how many of the testable spectra a learned direction was found, and why others could not be tested."""
     left_out, tested = signal_not_testable(rows), [row for row in rows if row.testable]
-    floors = sum(row.numbers["noise_floor"] == 0 for row in tested)
-    without = f" (in {floors} the rest does not look like noise)" if floors else ""
+    known = [row for row in tested if not row.no_number]
+    floors = sum(row.numbers["noise_floor"] == 0 for row in known)
+    which = f"in {floors}" if len(known) == len(tested) else f"in {floors} of the {len(known)} with a number"
+    without = f" ({which} the rest does not look like noise)" if floors else ""
     found, words = discoveries(rows, level), f"have a learned direction at a false discovery rate of {100 * level:g} %"
     alone = sum(row.numbers["first_p_value"] <= level for row in tested)
     if alone and not found:
         without += (
             f" ({alone} have one at {100 * level:g} % by themselves, where chance gives {level * len(tested):.0f})"
         )
-    return f"{headline(found, len(tested), left_out, 'spectrum', words + without)}."
+    lacking = no_number_words(rows, "spectrum")
+    return f"{headline(found, len(tested), left_out, 'spectrum', words + without)}{lacking and f'; {lacking}'}."
+
+
+def no_number_words(rows: Sequence[SignalRow], noun: str) -> str:
+    """Say how many of the spectra have directions and no number of them, and why; "" if none."""
+    counts = Counter(row.no_number for row in rows if row.no_number)
+    if not counts:
+        return ""
+    count, single = counts.total(), len(counts) == 1
+    reasons = "; ".join(NO_NUMBER[why] + ("" if single else f" ({number})") for why, number in counts.most_common())
+    have = "has" if count == 1 else "have"
+    return f"{count} of {len(rows)} {plural(len(rows), noun)} {have} no number of directions: {reasons}"
 
 
 def groups_not_testable(groups: Sequence[GroupRow]) -> list[NotTestable]:
@@ -189,7 +219,9 @@ def groups_headline(groups: Sequence[GroupRow]) -> str:
     """Say in how many of the testable groups of heads, each taken as one, a direction was found."""
     tested = [one.row for one in groups if one.row.testable]
     found = sum(bool(row.directions) or np.isnan(row.numbers["n_directions"]) for row in tested)
-    return headline(found, len(tested), groups_not_testable(groups), "group", "have a direction")
+    lacking = no_number_words([group.row for group in groups], "group")
+    words = headline(found, len(tested), groups_not_testable(groups), "group", "have a direction")
+    return f"{words}{lacking and f'; {lacking}'}"
 
 
 def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
@@ -201,6 +233,7 @@ def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
         number, share, floor = (
             np.array([row.numbers[name] for row in tested]) for name in ("n_directions", "signal_share", "noise_floor")
         )
+        bound = np.array([row.numbers["learned_share_bound"] for row in own])
         unknown = int(np.isnan(number).sum())
         found.append(
             SignalSummary(
@@ -208,11 +241,14 @@ def summarize_signal(rows: Sequence[SignalRow]) -> list[SignalSummary]:
                 len(own),
                 len(tested),
                 int((number == 0).sum()),
-                float("nan") if np.isnan(floor).all() else float((floor == 0).sum()),
+                float("nan") if np.isnan(floor).all() else float(((floor == 0) & ~np.isnan(number)).sum()),
                 unknown,
                 _median(number),
                 max(float(np.nanmax(number, initial=0.0)), float(unknown > 0)) if tested else float("nan"),
                 _median(share),
+                int((~np.isnan(bound)).sum()),
+                -_median(-bound),
+                dict(Counter(row.no_bound for row in own if row.no_bound)),
             )
         )
     return found

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 import xarray as xr
 
 from rmtbase.results.scores.schema import OF_HEADS
+from rmtbase.results.signal._learned_bound import NO_BOUND
+from rmtbase.results.signal._sequential_count import NO_NUMBER
 from rmtbase.shown import quoted
 from rmtbase.tables import CIRCUITS, EVERY_FILE, Fault, Kind, Schema, Variable, register
 from rmtbase.tables.domain import (
@@ -41,8 +43,9 @@ NEED_A_LAW = (
 )  # fmt: skip
 """Variables that are NaN with sign flips: the scatter of eigenvalues and the test of the rest need a law."""
 
-_LIMIT = "confidence limit of the mean strength, over the noise of the other factors"
 _TAILS = "heavy_tails"
+_NO_NUMBER = Domain("a reason, or empty", kinds="OUT", choices=("", *NO_NUMBER))
+_NO_BOUND = Domain("a reason, or empty", kinds="OUT", choices=("", *NO_BOUND))
 _VERDICT = Domain("a verdict, or empty", kinds="OUT", choices=("", *TAIL_VERDICTS))
 
 
@@ -76,8 +79,8 @@ _OF_TAILS = (
 def _signal_schema(*of_spectrum: str) -> Schema:
     """Make the schema of spectra with these dimensions: ``layer, head`` for heads, ``layer, component`` for matrices.
 
-    Strengths, scales and singular values are in the units of the product W. Numbers are NaN where there is no noise
-    floor, or no such direction.
+    Strengths, scales and singular values are in the units of the product W. Numbers are NaN where the number of
+    directions is not known, and where there is no such direction.
     """
 
     def of(name: str, words: str, domain: object, *further: str, part: str = "") -> tuple[str, Variable]:
@@ -98,7 +101,10 @@ def _signal_schema(*of_spectrum: str) -> Schema:
             of("signal_share", "learned share of the squared norm, in the directions found", PROBABILITY),
             of("raw_share", "share of the squared norm in the directions found, noise included", PROBABILITY),
             of("expected_error", "expected squared error of the shrunken signal", NON_NEGATIVE_OR_NAN),
-            of("reason", "why there are no values; empty where there are", TEXT),
+            of("reason", "why no test could be made, or why n_directions is not known; empty elsewhere", TEXT),
+            of("no_number", "why n_directions is not known although directions were found; else empty", _NO_NUMBER),
+            of("learned_share_bound", "lower bound on the learned share of the matrix, rows at one norm", PROBABILITY),
+            of("no_bound", "why there is no learned_share_bound; empty where there is one", _NO_BOUND),
             of("p_value", "p-value of no more directions than those before it", PROBABILITY, "direction"),
             of("strength", "singular value of the direction's part of the signal", POSITIVE_OR_NAN, "direction"),
             of(

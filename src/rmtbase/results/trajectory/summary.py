@@ -202,9 +202,16 @@ def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
         departures=tuple(_departure(departures.sel(null=null), last, nulls[0]) for null in nulls),
         failed=failures(tree),
         alarm=alarm_sentence(tree),
-        most=tuple(f"At the last step: {one[0].lower()}{one[1:]}" for one in of_last.moved.sentences()),
+        most=_at_last_step(tuple(of_last.moved.sentences())),
         growth=_growth(groups["/heads"]) if of_last.findings else "",
     )
+
+
+def _at_last_step(sentences: tuple[str, ...]) -> tuple[str, ...]:
+    if not sentences:
+        return ()
+    first, *others = sentences
+    return f"At the last step: {first[0].lower()}{first[1:]}", *others
 
 
 def _growth(heads: xr.Dataset) -> str:

@@ -94,6 +94,7 @@ def render(
     _require_renderable(scores)
     null = _null(scores)
     summary, heads = summarize_scores(scores), scores["heads"].to_dataset()
+    moved = list(summary.moved.sentences())
     why = summarize_why(scores)
     tokens = None if model is None else leading_tokens(scores, summary, model)
     caption = captions(scores, " ".join(summary.by_statistic()))
@@ -115,7 +116,8 @@ def render(
             summary=summary,
             name=name,
             lead=opening(scores, summary, name),
-            answer=" ".join([summary.verdict(), *summary.moved.sentences()]),
+            answer=" ".join([summary.verdict(), *moved[:1]]),
+            how=[*moved[1:], *summary.kind(), *summary.related.sentences()],
             sentences=[*summary.details(), *summary.reasons()],
             caveats=_caveats(scores, why is not None, tokens is not None),
             notes=json.loads(scores.attrs.get("notes", "[]")),

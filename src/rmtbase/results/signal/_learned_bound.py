@@ -1,0 +1,192 @@
+"""A bound on the learned share of one matrix of a head, from two of its moments and without draws.
+
+X is the matrix with each row scaled to the norm 1, E = X∘X. Independent entries of any laws symmetric about 0 keep
+their law when their signs are drawn at random; |X|, and with it E, then stays. Sums over cycles of different elements,
+
+    T₂[X] = Σ X_ia X_ja X_jb X_ib,    T₃[X] = Σ X_ia X_ja X_jb X_kb X_kc X_ic    (i, j, k different; a, b, c different)
+
+have under random signs exactly the means 0 and 0, the variances 4 T₂[E] and 6 T₃[E], and no correlation: a cycle of
+four elements comes 4 times in T₂, one of six comes 6 times in T₃, and two cycles share no term. With h rows,
+
+    c₂ = T₂[X]/h = tr G²/h - 1 - s₂,    G = XXᵀ,    s₂ = Σ_(i≠j) (EEᵀ)_ij/h;    c₃ = T₃[X]/h.
+
+If X is noise plus directions that are spread over rows and columns, c₂ and c₃ are in the mean the second and the third
+rectangular free cumulant of the directions: with s_n the mean n-th power of their eigenvalues, p = s₁ their share of
+‖X‖²_F/h = 1, and λ_n the n-th moments of the columns' squared norms (h/d and (h/d)² where these are equal),
+
+    s₂ = c₂ + (1 + λ₂) p²,    s₃ = c₃ + 3 (1 + λ₂) p c₂ + (1 + 3 λ₂ + λ₃) p³.
+
+Cauchy and Schwarz's s₂² ≤ p s₃ bounds p from below by the root of
+
+    (λ₂ + λ₃ - λ₂²) p⁴ + (1 + λ₂) c₂ p² + c₃ p - c₂² = 0,
+
+of which there is one for p > 0 (one change of sign). It is p itself if all directions are equally strong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float64, Shaped
+
+from rmtbase.heads.factors import holds_product
+from rmtbase.models import Difference, WeightMatrices
+from rmtbase.tables import Circuit, Factor
+
+BEYOND_CHANCE = 4.0
+"""Standard deviations under random signs by which c₂ must exceed 0; at most 1 % of matrices without structure do."""
+
+_LOWERED = 2.0  # standard deviations by which c₂ is lowered, and c₃ raised, before the share is computed
+_LEAST = 8  # rows, the fewest for which the bound was measured
+_ROUNDING = 1e-12
+_HALVINGS = 50
+
+NO_BOUND: Mapping[str, str] = {
+    "cannot tell": "what was learned cannot be told from chance by its moments",
+    "product": "a product of matrices; the bound is on one matrix of a head: query, key, value, output",
+    "whole matrix": "a matrix of all heads or of none; the bound was measured for one head's",
+    "dependent entries": "a product of stored matrices, whose entries are not independent",
+    "one-way rounding": "weights that were rounded one way, whose signs are not random",
+    "shape": f"fewer than {_LEAST} axes that are not zero, or fewer columns than these",
+    "contradiction": "moments that no learned share has",
+}
+"""Reasons why there is no bound, as stored, and in words."""
+
+
+class ShareBound(NamedTuple):
+    """Bound on a learned share.
+
+    Attributes:
+        share: the share is at least this; NaN where there is no bound.
+        reason: why there is none, a key of :data:`NO_BOUND`, or "".
+    """
+
+    share: float
+    reason: str
+
+
+def no_bound(reason: str) -> ShareBound:
+    """Return the bound of a matrix that has none."""
+    return ShareBound(np.nan, reason)
+
+
+def share_bound(matrix: Shaped[np.ndarray, "row column"]) -> ShareBound:
+    """Bound the learned share of a matrix's squared norm, its rows scaled to one norm; rows of zeros are left out.
+
+    There is a bound if c₂ is beyond chance. It is the share at c₂ - 2 and c₃ + 2 standard deviations, since those
+    matrices are singled out whose c₂ is large by chance. At most 5 % of the bounds of a shape and law of entries exceed
+    the share by more than 5 percentage points, for directions that are spread over rows and columns: see
+    studies/how_much for the shapes, laws and directions that were tried.
+    """
+    unit = _unit_rows(matrix)
+    h, d = unit.shape
+    if not _LEAST <= h <= d:
+        return no_bound("shape")
+    square = unit**2
+    c_2, std = cycles_of_four(unit) / h, 2.0 * np.sqrt(max(cycles_of_four(square), 0.0)) / h
+    if not c_2 > BEYOND_CHANCE * std + _ROUNDING:
+        return no_bound("cannot tell")
+    c_3, std_3 = cycles_of_six(unit) / h, np.sqrt(6.0 * max(cycles_of_six(square), 0.0)) / h
+    return _least_share(c_2 - _LOWERED * std, c_3 + _LOWERED * std_3, square)
+
+
+def _least_share(c_2: float, c_3: float, square: Float64[np.ndarray, "row column"]) -> ShareBound:
+    """Solve for the share at which directions of equal strength have these cumulants."""
+    h = len(square)
+    lambda_2 = _of_two_rows(square) / (h - 1)
+    lambda_3 = _of_three_rows(square) * h / ((h - 1) * (h - 2))
+
+    def surplus(p: float) -> float:
+        return (lambda_2 + lambda_3 - lambda_2**2) * p**4 + (1.0 + lambda_2) * c_2 * p**2 + c_3 * p - c_2**2
+
+    if surplus(1.0) < 0.0:
+        return no_bound("contradiction")
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if surplus(middle) < 0.0 else (low, middle)
+    return ShareBound(low, "")
+
+
+def cycles_of_four(x: Float64[np.ndarray, "row column"]) -> float:
+    """T₂[x], over all rows i ≠ j and columns a ≠ b."""
+    gram = _between_rows(x)
+    return float(np.vdot(gram, gram)) - _of_two_rows(x**2)
+
+
+def cycles_of_six(x: Float64[np.ndarray, "row column"]) -> float:
+    """T₃[x], over all different rows i, j, k and columns a, b, c: all columns, less those with a = b, and so on."""
+    gram, square = _between_rows(x), x**2
+    read = gram @ x
+    every = float(np.vdot(gram @ gram, gram))
+    two_alike = float(np.vdot(read * square.sum(axis=0), x)) - 2.0 * float(np.vdot(read, x**3))
+    return every - 3.0 * two_alike + 2.0 * _of_three_rows(square)
+
+
+def _between_rows(x: Float64[np.ndarray, "row column"]) -> Float64[np.ndarray, "row row"]:
+    """Products of different rows."""
+    gram = x @ x.T
+    np.fill_diagonal(gram, 0.0)
+    return gram
+
+
+def _of_two_rows(square: Float64[np.ndarray, "row column"]) -> float:
+    """Σ_a Σ_(i≠j) E_ia E_ja."""
+    return float((square.sum(axis=0) ** 2 - (square**2).sum(axis=0)).sum())
+
+
+def _of_three_rows(square: Float64[np.ndarray, "row column"]) -> float:
+    """Σ_a Σ E_ia E_ja E_ka over different i, j, k."""
+    first, second, third = (np.sum(square**n, axis=0) for n in (1, 2, 3))
+    return float((first**3 - 3.0 * first * second + 2.0 * third).sum())
+
+
+def _unit_rows(matrix: Shaped[np.ndarray, "row column"]) -> Float64[np.ndarray, "row column"]:
+    """Scale the rows that are not zero to the norm 1."""
+    wide = np.asarray(matrix, dtype=np.float64)
+    wide = wide / (float(np.abs(wide).max(initial=0.0)) or 1.0)
+    norms = np.linalg.norm(wide, axis=1)
+    return wide[norms > 0.0] / norms[norms > 0.0, None]
+
+
+class HeadBounds:
+    """Collector of the bounds of all heads by circuits of one matrix, while the matrices are read."""
+
+    def __init__(self, circuits: Sequence[Circuit]) -> None:
+        self.circuits = [circuit for circuit in circuits if len(circuit.factors) == 1]
+        self._bounds: dict[tuple[int, Circuit], Sequence[ShareBound]] = {}
+
+    def submit(
+        self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
+    ) -> dict[Circuit, list[Future[list[ShareBound]]]]:
+        """Begin with the heads of one site."""
+        return {
+            circuit: [pool.submit(_bounds, factors[circuit.factors[0]])]
+            for circuit in self.circuits
+            if circuit.factors[0] in factors
+        }
+
+    def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[list[ShareBound]]]]) -> None:
+        """Wait for a site, and keep its bounds."""
+        for circuit, futures in submitted.items():
+            self._bounds[site, circuit] = [bound for future in futures for bound in future.result()]
+
+    def of_site(self, model: WeightMatrices, site: int, circuit: Circuit, n_heads: int) -> Sequence[ShareBound]:
+        """Return the bound of each head of a site; of a circuit of two matrices, no bound."""
+        factor, *others = circuit.factors
+        if others:
+            return [no_bound("product")] * n_heads
+        at = model.sites[site]
+        if holds_product(getattr(at, factor.name)):
+            return [no_bound("dependent entries")] * n_heads
+        layer = model.layers.index(at.place)
+        if isinstance(model, Difference) and model.rounds_one_way(layer, f"attention_{factor.name}"):
+            return [no_bound("one-way rounding")] * n_heads
+        return self._bounds[site, circuit]
+
+
+def _bounds(heads: Shaped[np.ndarray, "factor_head rank width"]) -> list[ShareBound]:
+    return [share_bound(head) for head in heads]
