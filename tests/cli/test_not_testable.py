@@ -237,7 +237,7 @@ def test_the_gate_takes_unknown_numbers_and_bounds_for_unknown(condition, status
 )
 def test_changes_that_are_none_are_not_tested(before, after, reason, made, run):
     said = " ".join(run("-v", "diff", made / before, made / after).out.split())
-    assert ("Not tested: directions" in said) == (before == "zeros")  # what is the same has been told
+    assert ("Cannot be told: how many directions" in said) == (before == "zeros")  # what is the same has been told
     assert f"14 of 14 matrices cannot be tested: {reason}" in said
     assert f"16 of 16 parts of heads cannot be tested: {reason}" in said
     printed = json.loads(run("diff", made / before, made / after, "--json").out)

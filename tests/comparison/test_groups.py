@@ -206,9 +206,10 @@ def test_p_values_along_steps_are_adjusted_for_all_of_them(of_runs):
     )
 
 
-def test_a_comparison_of_runs_says_from_which_step_on_they_differ(of_runs, tmp_path):
+def test_a_comparison_of_runs_says_between_which_steps_they_come_to_differ(of_runs, tmp_path):
     (line,) = [one for one in summarize_comparison(of_runs) if one.startswith("Along 4 steps")]
-    assert "heads_departed gaussian from step 45 on" in line and "at step 0 in 0" in line
+    assert "heads_departed gaussian between step 4 and 45" in line
+    assert f"at step 0 they differ in 0 of {of_runs['along/between'].sizes['measure']} measures" in line
     assert open_table(write_table(of_runs, tmp_path / "runs.nc"), "comparison").identical(of_runs)
 
 

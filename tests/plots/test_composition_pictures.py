@@ -70,10 +70,14 @@ def test_the_graph_has_a_line_for_each_pair_that_survives(table):
     assert len({to_rgb(one.get_color()[0]) for one in lines}) == len({str(one.get_linestyle()) for one in lines}) == 3
 
 
-def test_of_many_pairs_the_farthest_are_drawn(table):
+def test_of_many_pairs_those_with_the_largest_scores_are_drawn_the_thicker_the_larger(table):
     ax = composition_graph(table, level=0.5)
-    assert sum(len(one.get_paths()) for one in ax.collections) == 120
-    assert "the 120 farthest of them" in ax.get_title()
+    lines = [one for one in ax.collections if isinstance(one, LineCollection)]
+    assert sum(len(one.get_paths()) for one in lines) == 120
+    score = np.sort(table["score"].values[table["q_value"].values < 0.5])[::-1][:120]
+    assert f"only the 120 largest scores; the thicker a line, the larger the score ({score[-1]:.2g}" in ax.get_title()
+    width = np.sort(np.concatenate([one.get_linewidths() for one in lines]))[::-1]
+    np.testing.assert_allclose((width - width[-1]) / np.ptp(width), (score - score[-1]) / np.ptp(score), atol=1e-9)
 
 
 def test_a_model_without_any_has_nodes_alone():

@@ -117,6 +117,11 @@ def test_heads_depart_where_the_file_says(training):
     out = int(np.isfinite(lasting).sum())
     assert f"({out} of {marks.get_xdata().size} testable differ)" in marks.get_label()
     assert "never" in [label.get_text() for label in ax.get_xticklabels()]
+    (lines,) = ax.collections  # from the checkpoint before
+    ends = np.array([segment[:, 0] for segment in lines.get_segments()])
+    steps = training["heads"]["step"].values.tolist()
+    assert len(ends) == (lasting > steps[0]).sum() > 0
+    assert all(steps.index(low) == steps.index(high) - 1 for low, high in ends)
 
 
 def test_a_head_that_cannot_be_tested_at_the_last_step_does_not_stand_at_never(training):

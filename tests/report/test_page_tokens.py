@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from scored_model import D_HEAD, D_MODEL, PLANTED, write_checkpoint
 
 from rmtbase.errors import NonFiniteError, ParameterError, RmtbaseWarning
-from rmtbase.heads.direction_tokens import DirectionReading, direction_tokens, nearer_than_chance
+from rmtbase.heads.direction_tokens import DirectionReading, direction_tokens, nearer_than_chance, nearest_by_chance
 from rmtbase.linalg import product_svd
 from rmtbase.models import ArrayModel, open_model
 from rmtbase.results import open_table
@@ -70,6 +70,10 @@ def test_a_head_that_reads_a_token_is_shown_with_its_name(planted, scores):
              if (head, number) == (f"layer {LAYER} head {HEAD}", "0")}  # fmt: skip
     assert any(end.startswith("&lt;script&gt; ") for end in first["query"])
     assert any(end.startswith(f"#{KEY} ") for end in first["key"])
+    nearest = nearest_by_chance(of(planted))
+    assert (
+        f"z of {nearest.mean:.1f} on average and below {nearest.upper:.1f} for 95 %" in words and "0 ± 1" not in words
+    )
     assert 'href="#tokens"' in page and "those of further heads read and write" in page
     bare = render(scores, pictures=False)
     assert section(bare) is None and "and what they read, is asked" in bare

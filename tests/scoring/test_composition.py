@@ -10,7 +10,10 @@ from scipy.linalg import subspace_angles
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.models import Place, Site, Tensor, open_model
+from rmtbase.nulls import SMALLEST_P_VALUE
+from rmtbase.report import Heading
 from rmtbase.results.composition import composition
+from rmtbase.results.composition.report import as_json, report
 from rmtbase.results.composition.summary import summarize_composition
 
 
@@ -101,6 +104,42 @@ def test_the_bundled_model_has_learned_to_compose():
     assert sum(one.pairs for one in summary.kinds) == 3 * 6 * 8 * 8
     p = [pair.p_value for pair in summary.surviving]
     assert p == sorted(p) and max(pair.q_value for pair in summary.surviving) < 0.05
+
+
+def test_the_largest_score_is_named_whichever_pair_is_surest():
+    table = composition("demo")
+    summary = summarize_composition(table)
+    largest, surest = summary.largest[0], summary.surviving[0]
+    survives = table["q_value"].values < 0.05
+    assert largest.score == table["score"].values[survives].max() > surest.score
+    assert surest.p_value == table["p_value"].min() < largest.p_value
+    _, first, second, *_ = [one for one in report(table) if isinstance(one, str) and not isinstance(one, Heading)]
+    assert first.startswith(
+        f"Largest scores of these: {largest.earlier} into keys of {largest.later} (0.165, by chance"
+    )
+    assert second.startswith(f"Surest, by p: {surest.earlier} into values of {surest.later} (p = 2.3e-08), ")
+    printed = as_json(table)
+    assert printed["sentences"][1:] == [first, second]
+    assert [one["score"] for one in printed["largest"]] == sorted(table["score"].values[survives])[:1:-1]
+    assert [one["p_value"] for one in printed["surest"]] == sorted(table["p_value"].values[survives])[:3]
+
+
+def test_of_pairs_at_the_floor_of_p_the_largest_scores_come_first():
+    # Five pairs share all of their directions, which is far beyond what the law can tell.
+    rng, heads, h, d = np.random.default_rng(8), 6, 8, 96
+    output, key = rng.standard_normal((d, heads * h)), rng.standard_normal((heads * h, d))
+    for head, own in enumerate((1.0, 0.0, 2.0, 0.5, 1.5)):
+        rows = slice(head * h, (head + 1) * h)
+        key[rows] = own * key[rows] + 5.0 * output[:, rows].T
+    model = model_of(rng, layers(2), heads=heads, d_model=d, d_head=h, t0_output=output, t1_key=key)
+    table = composition(model, ["k"])
+    surviving = summarize_composition(table).surviving
+    at_floor = [pair for pair in surviving if pair.p_value == SMALLEST_P_VALUE]
+    assert len(at_floor) == 5 and min(table["p_value"].values[table["p_value"].notnull()]) == SMALLEST_P_VALUE
+    assert [pair.score for pair in surviving[:5]] == sorted((pair.score for pair in at_floor), reverse=True)
+    assert [pair.z_score for pair in surviving[:5]] != sorted((pair.z_score for pair in at_floor), reverse=True)
+    (sentence,) = [one for one in report(table) if isinstance(one, str) and one.startswith("Surest")]
+    assert "(p ≤ 1.0e-16); 5 pairs are at this floor of p, the largest scores first." in sentence
 
 
 def test_pairs_are_of_one_stream_and_cross_attention_reads_two():

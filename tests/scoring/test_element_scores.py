@@ -167,7 +167,17 @@ def test_the_demo_model_is_random_at_step_0_by_every_statistic(revision):
 def test_the_trained_demo_model_is_not():
     summary = summarize_elements(rmtbase.score(open_model("demo", proof=False), "analytic"))
     assert summary.n_differing >= 10
-    assert summary.sentences()[0].startswith(f"Elements: {summary.n_differing} of 28 weight matrices cannot")
+    said = f"Elements: in {summary.n_differing} of 28 weight matrices they differ from independent normal draws"
+    assert summary.sentences()[0].startswith(said) and summary.answer().startswith(said)
+
+
+def test_elements_that_do_not_differ_are_said_to_be_like_draws_without_a_double_negative():
+    rng = np.random.default_rng(12)
+    factors = rng.standard_normal((2, 2, 4, 16, 64))
+    summary = summarize_elements(rmtbase.score_heads(*factors, "analytic", matrices="elements"))
+    said = "Elements: no weight matrix of 4 can be told from independent normal draws"
+    assert summary.n_differing == 0
+    assert summary.answer().startswith(said) and summary.sentences()[0].startswith(said)
 
 
 @pytest.mark.exhaustive
@@ -181,7 +191,7 @@ def test_the_null_is_that_of_the_initialisation_that_is_named(law, right):
         assert tree.attrs["initialization"] == named
         p_value = tree["matrices"]["p_value"].sel(statistic=["excess_kurtosis", "l_kurtosis", "weibull_shape"])
         assert bool((p_value > 1e-4).all()) == (named == right)
-        assert f"independent {named} elements" in summarize_elements(tree).sentences()[0]
+        assert f"independent {named} draws" in summarize_elements(tree).sentences()[0]
 
 
 def constant(w):

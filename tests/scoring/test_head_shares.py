@@ -1,6 +1,7 @@
 """Shares of heads in a change: exact at small size, at their level for rows of any law; planted heads are named."""
 
 import json
+import re
 
 import numpy as np
 import peft
@@ -125,7 +126,32 @@ def test_an_adapter_at_its_beginning_changes_nothing_and_is_not_tested(tmp_path,
     base, adapter = adapter_of(tmp_path, 4, None)
     ran = run("diff", base, adapter)
     assert ran.status == 0
-    assert ran.out == "adapter on base: what changed\n0 of 14 matrices changed; 14 are the same in both.\n"
+    assert ran.out == "adapter on base: what changed\nNo matrix of 14 changed, so there is no change to test.\n"
     ran = run("-v", "diff", base, adapter)
     assert "shares of heads: 48 of 48 parts of heads cannot be tested: the same in both" in ran.out
     assert "larger share" not in ran.out
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_of_an_adapter_the_questions_without_an_answer_are_named_with_what_was_tested(tmp_path, run):
+    base, adapter = adapter_of(tmp_path, 8, [("no module", 0)])
+    said = " ".join(run("diff", base, adapter).out.split())
+    low_rank = "a low-rank update, whose directions are as many as its rank whatever it learned"
+    assert "none of 4 tested along the old inputs, none of 4 tested along the old outputs." in said
+    assert "None of 24 tested parts of heads (a head's rows or columns of one matrix) has a larger share" in said
+    told, _, untold = said.partition("Cannot be told: ")
+    assert untold == f"how many directions the change has, for 4 matrices and 24 parts of heads ({low_rank})."
+    assert "directions beyond noise" not in told and not re.search(r"\b0 of", said)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_heads_that_are_all_alike_leave_their_shares_untold(tmp_path, run, make_weights):
+    """Every head of each matrix changes by the same rows: no share can be told from another, and none is said."""
+    rng = np.random.default_rng(2)
+    queries, keys = rng.integers(-64, 65, (2, 2, 4, 16, 128)) / 1024  # sums are exact
+    before = make_weights(queries, keys).save(tmp_path / "before")
+    moved = rng.integers(-8, 9, (2, 1, 16, 128)) / 1024
+    after = make_weights(queries + moved, keys).save(tmp_path / "after")
+    said = " ".join(run("diff", before, after).out.split())
+    assert "larger share" not in said
+    assert "whether a head has more than its share of it, for 8 parts of heads" in said

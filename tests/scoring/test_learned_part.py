@@ -1,17 +1,25 @@
 """The learned part of a product, its directions, and these read as tokens."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from rmtbase.errors import CorruptFileError, ParameterError
-from rmtbase.heads.direction_tokens import direction_tokens, sides_in_stream
-from rmtbase.models import open_model, token_names
+from rmtbase.heads.direction_tokens import (
+    DirectionReading,
+    direction_tokens,
+    nearest_by_chance,
+    nearest_words,
+    sides_in_stream,
+)
+from rmtbase.models import MatrixName, Place, open_model, token_names
 from rmtbase.results.signal import learned_part, signal, signal_rows, spectral_signal
 from rmtbase.results.signal._learned_part import learned_part_of
 from rmtbase.results.signal._read_directions import read_directions
+from rmtbase.results.signal.report import _reading_items
 
 HEAD = (16, 120)
 
@@ -101,6 +109,46 @@ def test_scores_of_tokens_are_standardised(demo):
     cosine = np.abs(z).max(axis=1) / np.sqrt(128)
     one = 2 * stats.t.sf(cosine * np.sqrt(127 / (1 - cosine**2)), 127)  # of the correlation of 128 normal numbers
     np.testing.assert_allclose(scores.p_value, np.minimum(256 * one, 1.0), rtol=1e-9)
+
+
+def with_embedding(rows):
+    """A model of nothing but its embedding, in two blocks."""
+    name = MatrixName(Place("", -1), "embedding")
+    return SimpleNamespace(
+        name="made",
+        parts={"embeddings": (name,)},
+        shape=lambda _: rows.shape[::-1],
+        blocks=lambda _: iter((rows[:9], rows[9:])),
+    )
+
+
+# 1 000 ends of random directions for each embedding: 4.5 standard errors of their mean, and an interval of the point
+# that two of a hundred miss, for a fixed seed. Tokens in one direction are one token.
+@pytest.mark.parametrize(("n_tokens", "width"), [(256, 128), (5000, 64)])
+def test_the_nearest_token_of_a_random_direction_is_as_near_as_the_largest_of_all(n_tokens, width):
+    rows = np.random.default_rng(3).standard_normal((n_tokens, width))
+    nearest = nearest_by_chance(with_embedding(rows), directions=500)
+    assert (nearest.n_tokens, nearest.draws, nearest.component) == (n_tokens, 1000, "embedding")
+    cosine = np.linspace(-1.0, 1.0, 20_001)
+    largest = stats.beta.cdf((1.0 + cosine) / 2.0, (width - 1) / 2, (width - 1) / 2) ** n_tokens
+    mean = np.sqrt(width) * (1.0 - np.trapezoid(largest, cosine))
+    upper = np.sqrt(width) * cosine[np.searchsorted(largest, 0.95)]
+    assert abs(nearest.mean - mean) < 4.5 * nearest.standard_error < 0.15 * mean
+    assert nearest.upper_low < upper < nearest.upper_high and nearest.upper_low < nearest.upper < nearest.upper_high
+    same = nearest_by_chance(with_embedding(np.tile(rows[:1], (20, 1))), directions=500)
+    assert abs(same.mean) < 4.5 * same.standard_error and same.upper == pytest.approx(1.64, abs=0.3)
+
+
+def test_what_is_printed_of_tokens_names_the_null_of_the_nearest_one(demo):
+    nearest = nearest_by_chance(demo)
+    reading = DirectionReading("", 0, "qk", 0, 0, "left", False, [("a", 1.0)], [("b", -1.0)], 1e-9, nearest)
+    words = nearest_words([reading, reading._replace(by_chance=None)])
+    assert words == (
+        f"The token nearest to an end of a random direction has a z of {nearest.mean:.1f} on average and below "
+        f"{nearest.upper:.1f} for 95 %, among 256 tokens of the embedding."
+    )
+    assert words in list(_reading_items([reading], 0.05))[-1] and nearest_words([]) == ""
+    assert 1.5 < nearest.mean < 2.82 < nearest.upper  # tokens of a learned embedding lie together: fewer than 256
 
 
 def test_the_embedding_of_a_token_reads_as_that_token(demo):

@@ -198,7 +198,7 @@ def test_other_processes_do_not_look_and_a_look_that_fails_is_warned_of(tmp_path
 def test_look_that_breaks_is_warned_of_and_the_training_goes_on(tmp_path, monkeypatch):
     callback = WatchCallback(SimpleNamespace(log=lambda found: None), tmp_path / "run.nc", every=2, **STATE)
     state = SimpleNamespace(is_world_process_zero=True, global_step=2, max_steps=8)
-    monkeypatch.setattr(callback.watcher, "look", lambda *_: {}["nothing"])
+    monkeypatch.setattr(callback.watcher, "look", lambda *_, **__: {}["nothing"])
     with pytest.warns(WatchWarning, match="the look at step 2 failed: KeyError: 'nothing'"):
         callback.on_step_end(None, state, None, state_dict(0))
 
@@ -358,9 +358,46 @@ def test_alarm_that_can_name_no_lone_head_any_more_says_so(tmp_path):
     assert planned.looks_to_name(departed=32) == 1
     assert many.looks_to_name(seen=99) is None and many.largest_p_value_named(seen=99) is None
     watcher.level = 1e-6
-    with pytest.warns(WatchWarning, match="from look 2 on the alarm cannot name a lone head of 4"):
+    with pytest.warns(WatchWarning, match="at no look can the alarm name a lone head of 4"):
         watcher.look(state_dict(0), 0)
     watcher.look(state_dict(0), 1)  # once
+
+
+# Looks of one network at its beginning, of which no head differs: nothing is named, and the warning is the only change.
+@pytest.mark.parametrize("planned", [1, 2, 6])
+def test_no_warning_is_about_a_look_after_the_last_planned_one(tmp_path, planned):
+    watcher = Watcher(tmp_path / "run.nc", planned_looks=planned, **STATE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", WatchWarning)
+        found = [watcher.look(state_dict(0), step) for step in range(planned)]
+    least = [one["rmtbase/alarm_detectable_p_value"] for one in found]
+    assert np.isfinite(least[:-1]).all() and np.isnan(least[-1])
+    assert [one["rmtbase/alarm"] for one in found] == [0.0] * planned
+    with pytest.warns(WatchWarning, match=rf"from look {planned + 2} on the alarm cannot name a lone head of 4"):
+        watcher.look(state_dict(0), planned)  # one more than planned
+
+
+def test_the_trainer_s_last_look_is_not_warned_of_a_next_one(tmp_path):
+    logged = []
+    callback = WatchCallback(SimpleNamespace(log=logged.append), tmp_path / "run.nc", every=4, budget=None, **STATE)
+    state = SimpleNamespace(is_world_process_zero=True, global_step=0, max_steps=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", WatchWarning)
+        callback.on_train_begin(None, state, None, state_dict(0))
+        state.global_step = 4
+        callback.watcher.level = 1e-6  # too little to name a lone head at a next look
+        callback.on_step_end(None, state, None, state_dict(0))
+        callback.on_train_end(None, state, None, state_dict(0))
+    assert callback.watcher.planned_looks == 3 and callback.watcher.steps == [0, 4]
+    assert np.isnan(logged[-1]["rmtbase/alarm_detectable_p_value"]) and logged[-1]["rmtbase/alarm"] == 0.0
+
+
+def test_a_plan_under_which_no_look_can_name_a_lone_head_is_told_at_the_first(tmp_path):
+    watcher = Watcher(tmp_path / "run.nc", planned_looks=1, level=1e-6, **STATE)
+    with pytest.warns(
+        WatchWarning, match="at no look can the alarm name a lone head of 4 that differs from random heads"
+    ):
+        watcher.look(state_dict(0), 0)
 
 
 def runs_of_looks(moved, heads, runs=4000, looks=50, draws=51_200):

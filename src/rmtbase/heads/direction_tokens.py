@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,9 @@ _READ = {"qk": ("left", "right"), "ov": ("right",), **dict.fromkeys(("query", "k
 _WRITTEN = {"ov": ("left",), "output": ("right",), "attention_output": ("left",), "mlp_out": ("left",)}
 _READ |= dict.fromkeys(("attention_query", "attention_key", "attention_value", "mlp_in", "mlp_gate"), ("right",))
 
+_NORMAL_95 = 1.96
+_UPPER = 0.95  # probability below the upper point of the nearest token by chance
+
 _Tokens = list[tuple[str, float]]  # names with their z
 
 
@@ -27,8 +31,9 @@ class TokenScores(NamedTuple):
     Attributes:
         above: numbers of the tokens with the largest scores.
         below: numbers of the tokens with the lowest scores, since the sign of a direction is arbitrary.
-        z_above, z_below: their scores √d cos(e_t, u), which have mean 0 and standard deviation 1 for a random
-            direction, exactly.
+        z_above, z_below: their scores √d cos(e_t, u). For a random direction the score of a token that is picked
+            beforehand has mean 0 and standard deviation 1, exactly; that of the nearest one is larger, see
+            :func:`nearest_by_chance`.
         p_value: bound on the probability that any token's embedding lies as near to a random direction:
             ``P(max |z| ≥ c)`` is at most the number of tokens times ``P(|z_t| ≥ c)``, whatever their dependence.
     """
@@ -82,15 +87,10 @@ def direction_tokens(model: WeightMatrices, directions: object, written: bool = 
     if vectors.ndim != 2 or not (np.isfinite(vectors).all() and (norms > 0.0).all()):
         raise ParameterError("directions", vectors.shape, "shape (direction, d_model), finite and none of them zero")
     name = embedding_of(model, written)
-    width = model.shape(name)[1 if name.component == "unembedding" else 0]
+    width = _width(model, name)
     if vectors.shape[1] != width:
         raise ParameterError("directions", vectors.shape, f"{width} numbers each, the width of the {name.component}")
-    unit, scores = vectors / norms, []
-    for block in model.blocks(name):  # a row for each token
-        rows = block.astype(np.float64)
-        length = np.linalg.norm(rows, axis=1)
-        scores.append(np.divide(unit @ rows.T, length, out=np.zeros((len(unit), len(rows))), where=length > 0.0))
-    cosine = np.concatenate(scores, axis=1)
+    cosine = np.concatenate(list(_cosines(model, name, vectors / norms)), axis=1)
     order = np.argsort(-cosine, axis=1, kind="stable")
     above, below = order[:, :count], order[:, ::-1][:, :count]
     nearest = np.abs(cosine).max(axis=1)
@@ -103,6 +103,84 @@ def direction_tokens(model: WeightMatrices, directions: object, written: bool = 
         np.take_along_axis(z, below, axis=1),
         np.minimum(cosine.shape[1] * tail, 1.0),
     )
+
+
+class NearestByChance(NamedTuple):
+    """z of the nearest token at one end of a random direction, the null of :class:`TokenScores`.
+
+    Attributes:
+        component: the embedding: ``"embedding"``, or ``"unembedding"`` for directions that are written to the stream.
+        n_tokens: number of tokens of the embedding.
+        draws: number of ends of random directions.
+        mean, standard_error: their mean z, and its standard error.
+        upper: z below which 95 % of them lie.
+        upper_low, upper_high: a 95 % interval of that point, by order statistics.
+    """
+
+    component: str
+    n_tokens: int
+    draws: int
+    mean: float
+    standard_error: float
+    upper: float
+    upper_low: float
+    upper_high: float
+
+
+def nearest_by_chance(
+    model: WeightMatrices, written: bool = False, directions: int = 100, seed: int = 0
+) -> NearestByChance:
+    """Draw random directions, and find how near the nearest token of the model's own embedding lies at each end.
+
+    Tokens depend on each other, so that the law of the largest z is that of the embedding and not of the number of
+    tokens alone. Both ends of each direction are used; they depend on each other only a little.
+
+    Args:
+        model: an opened model.
+        written: whether directions that are written to the stream are meant; read from it if False.
+        directions: number of random directions.
+        seed: of the directions.
+
+    Raises:
+        ParameterError: a model without a known embedding, or a number of directions below 1.
+        CheckpointError: the embedding cannot be read.
+    """
+    name = embedding_of(model, written)
+    count, width = require_positive_integer("directions", directions), _width(model, name)
+    vectors = np.random.default_rng(seed).standard_normal((count, width))
+    unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    n_tokens, nearest = 0, np.full((2, count), -np.inf)
+    for cosine in _cosines(model, name, unit):
+        n_tokens += cosine.shape[1]
+        np.maximum(nearest, (cosine.max(axis=1), -cosine.min(axis=1)), out=nearest)
+    z = np.sort(math.sqrt(width) * nearest.ravel().astype(np.float64))
+    around, error = z.size * _UPPER, math.sqrt(z.size * _UPPER * (1.0 - _UPPER))
+    low, high = (min(max(round(around + sign * _NORMAL_95 * error), 0), z.size - 1) for sign in (-1.0, 1.0))
+    return NearestByChance(
+        name.component,
+        n_tokens,
+        z.size,
+        float(z.mean()),
+        float(z.std(ddof=1) / math.sqrt(z.size)),
+        float(np.quantile(z, _UPPER)),
+        float(z[low]),
+        float(z[high]),
+    )
+
+
+def _width(model: WeightMatrices, name: MatrixName) -> int:
+    """Width of the residual stream that an embedding belongs to."""
+    return model.shape(name)[1 if name.component == "unembedding" else 0]
+
+
+def _cosines(
+    model: WeightMatrices, name: MatrixName, unit: Float[np.ndarray, "direction width"]
+) -> Iterator[Float[np.ndarray, "direction token"]]:
+    """Yield the cosines between unit vectors and the tokens of each block of an embedding; 0 for a token of zeros."""
+    for block in model.blocks(name):  # a row for each token
+        rows = block.astype(unit.dtype)
+        length = np.linalg.norm(rows, axis=1)
+        yield np.divide(unit @ rows.T, length, out=np.zeros((len(unit), len(rows)), unit.dtype), where=length > 0.0)
 
 
 def embedding_of(model: WeightMatrices, written: bool = False) -> MatrixName:
@@ -129,6 +207,7 @@ class DirectionReading(NamedTuple):
         written: whether the direction is written to the stream; it is read from it if False.
         above, below: names of the nearest tokens with their z, on each side.
         p_value: as in :class:`TokenScores`.
+        by_chance: z of the nearest token of a random direction through the same embedding; None if it is not known.
     """
 
     stack: str
@@ -141,12 +220,26 @@ class DirectionReading(NamedTuple):
     above: _Tokens
     below: _Tokens
     p_value: float
+    by_chance: NearestByChance | None = None
 
 
 def nearer_than_chance(readings: Sequence[DirectionReading], level: float) -> list[DirectionReading]:
     """Select the readings with a token nearer than chance, at a false discovery rate of ``level`` over all of them."""
     q_value = benjamini_hochberg(np.array([one.p_value for one in readings]))
     return [one for one, q in zip(readings, q_value.tolist(), strict=True) if q < level]
+
+
+def nearest_words(readings: Sequence[DirectionReading]) -> str:
+    """Say how large z of the nearest token is for a random direction, by embedding; "" if that is not known."""
+    known = list(dict.fromkeys(one.by_chance for one in readings if one.by_chance is not None))
+    if not known:
+        return ""
+    parts = [
+        f"{one.mean:.1f} on average and below {one.upper:.1f} for 95 %, among {one.n_tokens:,} tokens of the "
+        f"{one.component}"
+        for one in known
+    ]
+    return f"The token nearest to an end of a random direction has a z of {'; '.join(parts)}."
 
 
 def readings_headline(readings: Sequence[DirectionReading], level: float) -> str:

@@ -235,6 +235,11 @@ class Model(WeightMatrices):
         """True if these are the low-rank updates of an adapter, without its base."""
         return self._adapter is not None
 
+    @property
+    def updates(self) -> tuple[str, ...]:
+        """Modules, named without their layer, whose updates by an adapter these are; empty for weights."""
+        return tuple(dict.fromkeys(site.place.stack for site in self.sites)) if self.is_of_updates else ()
+
     def with_updates(self, of: Model) -> Model:
         """Return this model with the updates of an adapter merged in: see :meth:`Adapter.merged`.
 

@@ -25,7 +25,7 @@ def file_attributes(
     ``call`` has the function and its arguments without the model, which is added; ``sections`` are sections of
     :func:`rmtbase.tables.provenance`.
     """
-    folded: Sequence[str] = getattr(model, "folded", ())
+    folded, updates = (list(getattr(model, name, ())) for name in ("folded", "updates"))
     return {
         "schema_version": SCHEMA_VERSION,
         "rmtbase_version": software_version(),
@@ -35,6 +35,7 @@ def file_attributes(
         "family": shown(model.architecture),
         **of_kind,
         **({"folded": json.dumps(folded)} if folded else {}),
+        **({"updates": json.dumps(updates)} if updates else {}),
         "notes": json.dumps(notes),
         "warnings": json.dumps(warnings),
         "provenance": provenance({"model": model.name, "revision": model.revision, **call}, **sections),

@@ -108,6 +108,26 @@ CIRCUITS: Mapping[str, Circuit] = {
 QK = CIRCUITS["qk"]
 
 
+class _Update(Circuit):
+    """W_QK of an adapter's updates, which is ΔW = s B A of a module, or of the rows of a head of its base."""
+
+    @property
+    def symbol(self) -> str:
+        return "ΔW"
+
+    @property
+    def latex(self) -> str:
+        return r"\Delta W"
+
+
+class _WholeUpdate(_Update):
+    @property
+    def noun(self) -> str:
+        return "update"
+
+
 def circuit_of(attributes: Mapping[Any, Any]) -> Circuit:
-    """Return the circuit of scores, by their attributes: W_QK if these do not name one."""
+    """Return the circuit of scores, by their attributes: W_QK, or ΔW of updates, if these do not name one."""
+    if "circuit" not in attributes and "updates" in attributes:
+        return (_WholeUpdate if attributes.get("n_heads") == 1 else _Update)(QK.name, QK.factors)
     return CIRCUITS.get(str(attributes.get("circuit", QK.name)), QK)

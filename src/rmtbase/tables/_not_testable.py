@@ -43,6 +43,7 @@ _PLURALS = {
     "head": lambda noun: noun.replace("part of a head", "parts of heads") if " of " in noun else f"{noun}s",
     "spectrum": lambda noun: f"{noun[:-2]}a",
     "matrix": lambda noun: f"{noun[:-2]}ices",
+    "update": lambda noun: noun.replace("factor of an update", "factors of updates") if " of " in noun else f"{noun}s",
 }
 
 

@@ -55,18 +55,18 @@ class WatchCallback(TrainerCallback):
         """Look if a look is due and the budget allows it."""
         if state.is_world_process_zero and state.global_step % self.every == 0:
             if self.watcher.can_afford():
-                self._look(model, state.global_step)
+                self._look(model, state.global_step, is_last=state.global_step == state.max_steps)
             else:
                 self.skipped += 1
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
         """Take the last look, regardless of the budget."""
         if state.is_world_process_zero and self.watcher.steps[-1:] != [state.global_step]:
-            self._look(model, state.global_step)
+            self._look(model, state.global_step, is_last=True)
 
-    def _look(self, model: Any, step: int) -> None:
+    def _look(self, model: Any, step: int, is_last: bool) -> None:
         try:
-            found = self.watcher.look(model, step)
+            found = self.watcher.look(model, step, is_last=is_last)
         except Exception as error:  # no failed look is worth losing the training run
             said = str(error) if isinstance(error, RmtbaseError) else f"{type(error).__name__}: {one_line(str(error))}"
             warnings.warn(f"the look at step {step} failed: {said}", WatchWarning, stacklevel=2)

@@ -43,7 +43,8 @@ class Watcher:
     earlier step continues the file, and replaces the looks beyond that step.
 
     The alarm names the heads that differ from random heads, at a level that holds over all looks. When too little of
-    the level is left to name a lone head, however much it differs from random heads, a :class:`WatchWarning` is given.
+    the level is left to name a lone head, however much it differs from random heads, a :class:`WatchWarning` is given
+    if a further look is planned, or taken.
 
     Args:
         output: file of the trajectory. An existing trajectory is continued.
@@ -118,7 +119,7 @@ class Watcher:
             raise ParameterError("output", self.output.name, expected)
         return True
 
-    def look(self, model: Any, step: int) -> dict[str, float]:
+    def look(self, model: Any, step: int, *, is_last: bool = False) -> dict[str, float]:
         """Score a model in its current state, and write the trajectory with the result.
 
         Args:
@@ -126,6 +127,7 @@ class Watcher:
                 :func:`rmtbase.models.open_model` accepts; it may be compiled, parallel, or have low-rank adapters of
                 peft, whose updates are added.
             step: number of optimizer steps taken; it must be larger than at the last look.
+            is_last: whether no look follows, so that nothing need be said of one.
 
         Returns:
             ``rmtbase/left_share``: share of the heads that differ from random heads, at a false discovery rate of 5 %
@@ -135,7 +137,8 @@ class Watcher:
             deviations; ``rmtbase/alarm``: number of heads for which the alarm has been raised, or NaN if there are none
             and it can no longer be raised for any; ``rmtbase/alarm_detectable_p_value``: the smallest effect that the
             alarm can still detect, as the largest p-value that gets a lone head named by the last planned look if the
-            head stays at that p-value (NaN: none); ``rmtbase/look_seconds``: duration of the look in seconds.
+            head stays at that p-value (NaN: none, or no look is left); ``rmtbase/look_seconds``: duration of
+            the look in seconds.
 
         Raises:
             ParameterError: the step is not beyond the last one, ``model`` is not a model or has other sizes than at the
@@ -156,9 +159,11 @@ class Watcher:
             raise ParameterError("model", opened.name, f"one with the sizes of that in {self.output.name}")
         self.tree = with_alarm(whole, self.planned_looks, self.level)
         write_table(self.tree, self.output)
-        self._tell_if_blind()
+        is_over = is_last or len(self.steps) == self.planned_looks
+        if not is_over or len(self.steps) == 1:
+            self._tell_if_blind(is_over)
         self.seconds.append(time.perf_counter() - begin)
-        return self._scalars()
+        return self._scalars(is_over)
 
     def _opened(self, model: Any, revision: str | None = None) -> Model:
         adapted = adapted_weights(model)
@@ -172,12 +177,20 @@ class Watcher:
             raise
         return opened.without_proof(_OF_ADAPTERS) if adapted else opened
 
-    def _tell_if_blind(self) -> None:
-        """Warn once if the alarm could not name a single head that begins to differ from random heads now."""
-        if self._is_blind or self.tree is None:
+    def _tell_if_blind(self, is_over: bool) -> None:
+        """Warn once if the alarm could not name a single head that begins to differ from random heads now.
+
+        At the first look also if it could not name one that differs already; only this if no further look is planned.
+        """
+        spending = None if self._is_blind or self.tree is None else spending_of(self.tree)
+        if spending is None:
             return
-        spending, seen = spending_of(self.tree), len(self.steps)
-        if spending is None or spending.looks_to_name(seen=seen) is not None:
+        seen = len(self.steps)
+        if seen == 1 and spending.looks_to_name() is None:
+            seen, when, begins = 0, "at no look can the alarm", "differs"
+        elif not is_over and spending.looks_to_name(seen=seen) is None:
+            when, begins = f"from look {seen + 1} on the alarm cannot", "begins to differ"
+        else:
             return
         self._is_blind, n_heads = True, spending.n_heads
         counts = range(2, n_heads + 1)
@@ -185,14 +198,14 @@ class Watcher:
         self._can_name = together is not None
         whom = f"{together} or more that do so together" if together else "none that do so from then on"
         warnings.warn(
-            f"from look {len(self.steps) + 1} on the alarm cannot name a lone head of {n_heads} that begins to differ "
+            f"{when} name a lone head of {n_heads} that {begins} "
             f"from random heads (it can name {whom}): plan the number of looks, or score against more null draws or "
             "null='analytic'",
             WatchWarning,
             stacklevel=3,
         )
 
-    def _scalars(self) -> dict[str, float]:
+    def _scalars(self, is_over: bool) -> dict[str, float]:
         assert self.tree is not None
         last = summarize_trajectory(self.tree).steps[-1]
         departures = groups_of(self.tree)["/departures"]
@@ -200,7 +213,7 @@ class Watcher:
         q_value = departures["omnibus_q_value"].isel({STEP: -1, "null": 0}).values
         first = next(iter(last.left.values()))
         spending = spending_of(self.tree)
-        least = None if spending is None else spending.largest_p_value_named(seen=len(self.steps))
+        least = None if spending is None or is_over else spending.largest_p_value_named(seen=len(self.steps))
         return {
             "rmtbase/left_share": math.nan if first is None else first / last.n_heads,
             "rmtbase/heads_that_differ": math.nan if first is None else float(first),

@@ -9,6 +9,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.results.comparison._common_origin import CommonOrigin
+from rmtbase.results.trajectory.summary import between_checkpoints
 from rmtbase.shown import shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import NotTestable, headline, recorded
@@ -197,7 +198,7 @@ def _difference(one: xr.Dataset) -> str:
 
 
 def _of_steps(between: xr.Dataset) -> Iterator[str]:
-    """Sentence about the step from which groups differ to the end, for the headline measures."""
+    """Sentence about the steps between which groups came to differ to the end, for the headline measures."""
     smallest = between["smallest_p_value"].item()
     if smallest >= _LEVEL:
         yield (
@@ -206,17 +207,25 @@ def _of_steps(between: xr.Dataset) -> Iterator[str]:
         )
         return
     steps, names = between["step"].values.tolist(), between["measure"].values[between["headline"].values == 1].tolist()
-    differ = between["adjusted_p_value"].sel(measure=names).transpose("step", "measure").values < _LEVEL
-    for_good = np.logical_and.accumulate(differ[::-1])[::-1]
-    when = [
-        f"{name} from step {steps[int(np.argmax(column))]} on"
-        for name, column in zip(names, for_good.T, strict=True)
-        if column.any()
-    ]
-    at_start = int((between["adjusted_p_value"].isel(step=0).values < _LEVEL).sum())
+    p_value = between["adjusted_p_value"].transpose("step", "measure")
+    headlines = p_value.sel(measure=names).values
+    for_good = np.logical_and.accumulate((headlines < _LEVEL)[::-1])[::-1]
+    when = []
+    for name, column, p in zip(names, for_good.T, headlines.T, strict=True):
+        if column.any():
+            stays = np.flatnonzero(p >= _LEVEL)
+            before = steps[stays[-1]] if stays.size else None
+            when.append(f"{name} {between_checkpoints(before, steps[int(np.argmax(column))], steps[0])}")
+    at_start = p_value.values[0]
+    tested = int(np.isfinite(at_start).sum())
+    begin = (
+        f"at step {steps[0]} they differ in {int((at_start < _LEVEL).sum())} of {tested} measures"
+        if tested
+        else f"at step {steps[0]} no measure can be tested"
+    )
     yield (
-        f"Along {len(steps)} steps, adjusted for all of them and all measures: groups differ to the end in "
-        f"{', '.join(when) if when else 'none of the measures that are shown first'}; at step {steps[0]} in {at_start}."
+        f"Along {len(steps)} steps, adjusted for all of them and all measures: groups came to differ to the end in "
+        f"{', '.join(when) if when else 'none of the measures that are shown first'}; {begin}."
     )
 
 

@@ -32,7 +32,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.results.composition.summary import ComposedPair, summarize_composition
 
 _MOST_EDGES = 120
-"""Largest number of pairs in a graph: the strongest of those that survive."""
+"""Largest number of pairs in a graph: those with the largest scores of the pairs that survive."""
 
 _READS = {"q": "queries", "k": "keys", "v": "values"}
 _BEND = {"q": -0.12, "k": 0.0, "v": 0.12}  # sideways bend of an edge, so that three between two heads stay apart
@@ -98,8 +98,8 @@ def composition_graph(
 ) -> Axes:
     """Draw the pairs of heads that compose beyond chance as lines from the earlier head up to the later one.
 
-    Each kind has its own colour and line style, and bends to its own side; the larger z, the thicker the line. If there
-    are more than 120 pairs, only the strongest are drawn, and the title says so.
+    Each kind has its own colour and line style, and bends to its own side; the larger the score, the thicker the line.
+    Of more than 120 pairs only those with the largest scores are drawn, and the title says so.
 
     Args:
         table: the dataset of ``rmtbase.results.composition.composition``.
@@ -118,7 +118,7 @@ def composition_graph(
     ax, theme = themed_axes(ax, theme, table)
     rows = _rows(table)
     place = dict(zip(table["later"].values.tolist(), zip(*rows, strict=True), strict=True))
-    drawn = sorted(summary.surviving, key=lambda pair: -pair.z_score)[:_MOST_EDGES]
+    drawn = summary.largest[:_MOST_EDGES]
     bound_up = {name for pair in drawn for name in (pair.earlier, pair.later)}
     strength = _strength(drawn)
     for k, kind in enumerate(table["kind"].values.tolist()):
@@ -155,18 +155,26 @@ def composition_graph(
     without_frame(ax)
     all_pairs = sum(one.pairs for one in summary.kinds)
     said = f"{len(summary.surviving)} of {all_pairs} pairs of heads compose beyond chance, q < {level:g}"
-    if summary.not_testable:
+    if not all_pairs:
+        said = f"whether heads compose cannot be told: {len(summary.not_testable)} pairs, {NOT_TESTABLE}"
+    elif summary.not_testable:
         said += f"; {len(summary.not_testable)} more {NOT_TESTABLE}"
-    titled(ax, said + (f"\nthe {len(drawn)} farthest of them" if len(drawn) < len(summary.surviving) else ""), theme)
+    if drawn:
+        widths = f"the thicker a line, the larger the score ({drawn[-1].score:.2g} to {drawn[0].score:.2g})"
+        few = f"only the {len(drawn)} largest scores; " if len(drawn) < len(summary.surviving) else ""
+        said += f"\n{few}{widths}"
+    titled(ax, said, theme)
     if legend:
         add_legend(ax, theme)
     return ax
 
 
 def _strength(pairs: list[ComposedPair]) -> Float[np.ndarray, " pair"]:
-    """Widths of lines, by z on a logarithmic scale; thinner if there are many."""
-    most = 3.2 if len(pairs) <= _NAMED else 2.0
-    return np.clip(0.7 + (most - 0.7) * np.log10([max(pair.z_score, 1.0) for pair in pairs]) / 2.0, 0.7, most)
+    """Widths of lines, in proportion to the score above the smallest one; thinner if there are many."""
+    least, most = 0.7, 3.2 if len(pairs) <= _NAMED else 2.0
+    scores = np.array([pair.score for pair in pairs])
+    spread = np.ptp(scores) if pairs else 0.0
+    return least + (most - least) * ((scores - scores.min()) / spread if spread > 0.0 else np.full(len(pairs), 0.5))
 
 
 def _edge(start: tuple[float, float], end: tuple[float, float], bend: float) -> Float[np.ndarray, "point 2"]:

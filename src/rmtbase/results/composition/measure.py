@@ -16,6 +16,7 @@ from rmtbase.heads.residual_streams import READINGS, earlier_sites, unknown_stre
 from rmtbase.laws import HaarTrace
 from rmtbase.linalg import available_cores, single_threaded_blas, without_noise
 from rmtbase.models import Place, WeightMatrices, require_model
+from rmtbase.nulls import SMALLEST_P_VALUE
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.composition.schema import COMPOSITION_SCHEMA, KINDS_OF_COMPOSITION
@@ -50,11 +51,11 @@ def composition(
     The composition score is C = ‖A B‖_F / (‖A‖_F ‖B‖_F), with B = W_OV of the earlier head and A = W_QKᵀ (``"q"``),
     W_QK (``"k"``) or W_OV (``"v"``) of the later head. Under the null, the directions of the two heads are unrelated:
     the product is A O B with O Haar-distributed on O(d), and all singular values are kept. The mean and variance of C²
-    are exact; p-values are numerical and err upwards (:class:`rmtbase.laws.HaarTrace`). If heads are independent
-    Gaussian matrices, as at initialization, C has the same law given their singular values, so the p-values also hold
-    under that null. At width 256 the level is also kept for uniform, Laplace, Rademacher, Student-t₅ and orthogonal
-    matrices. If all heads read and write some coordinates of the stream more strongly than others, all of them compose:
-    with a spread of 10 % in such gains, 19 % of pairs have p < 0.05.
+    are exact; p-values are numerical and err upwards (:class:`rmtbase.laws.HaarTrace`), and none is below 1e-16. If
+    heads are independent Gaussian matrices, as at initialization, C has the same law given their singular values, so
+    the p-values also hold under that null. At width 256 the level is also kept for uniform, Laplace, Rademacher,
+    Student-t₅ and orthogonal matrices. If all heads read and write some coordinates of the stream more strongly than
+    others, all of them compose: with a spread of 10 % in such gains, 19 % of pairs have p < 0.05.
 
     The overlap of the two subspaces is the mean cos² of their principal angles. It ignores the singular values:
     its law is the same, with all of them equal.
@@ -232,8 +233,8 @@ class _Pairs:
             "score": np.sqrt(squares),
             "expected_score": np.sqrt(law.mean()),
             "z_score": np.where(law.std() > 0.0, z, np.nan),
-            "p_value": law.sf(squares),
-            "p_value_below": law.cdf(squares),
+            "p_value": np.maximum(law.sf(squares), SMALLEST_P_VALUE),
+            "p_value_below": np.maximum(law.cdf(squares), SMALLEST_P_VALUE),
         }
         there = law.mean() > 0.0  # both heads have weights
         for name, values in found.items():
@@ -251,7 +252,7 @@ class _Pairs:
                 "overlap": sums / smaller,
                 "expected_overlap": law.mean() / smaller,
                 "overlap_z_score": np.where(law.std() > 0.0, (sums - law.mean()) / law.std(), np.nan),
-                "overlap_p_value": law.sf(sums),
+                "overlap_p_value": np.maximum(law.sf(sums), SMALLEST_P_VALUE),
             }
         for name, values in found.items():
             self.values[name][place] = np.where(smaller > 0, values, np.nan)

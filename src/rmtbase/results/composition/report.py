@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from rmtbase.nulls import SMALLEST_P_VALUE
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.composition.summary import summarize_composition
+from rmtbase.tables import plural
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from rmtbase.results.composition.summary import KindSummary
+    from rmtbase.results.composition.summary import ComposedPair, CompositionSummary, KindSummary
 
 _FIRST = 3  # pairs that the answer names
 _LISTED = 12
@@ -30,10 +32,12 @@ def as_json(table: xr.Dataset, level: float = 0.05) -> dict[str, Any]:
         **{name: table.attrs[name] for name in ("model", "revision", "null")},
         "warnings": json.loads(table.attrs["warnings"]),
         **{name: not_testable_json(getattr(summary, name)) for name in lists},
-        "sentences": [f"{summary.headline()}."],
+        "sentences": [f"{summary.headline()}.", *_leading(summary)],
         "level": summary.level,
         "kinds": [_kind_json(one) for one in summary.kinds],
         "surviving": [asdict(one) for one in summary.surviving],
+        "largest": [asdict(one) for one in summary.largest[:_FIRST]],
+        "surest": [asdict(one) for one in summary.surviving[:_FIRST]],
     }
 
 
@@ -47,7 +51,7 @@ def _kind_json(kind: KindSummary) -> dict[str, Any]:
 
 
 def report(table: xr.Dataset, level: float = 0.05) -> Iterator[Item]:
-    """Print how many pairs of each kind compose beyond chance, and the strongest pairs."""
+    """Print how many pairs compose beyond chance, which most and which most surely, and the numbers of each kind."""
     from rmtbase.tables import not_testable_words
 
     summary, said = summarize_composition(table, level), f"{level:g}"
@@ -56,13 +60,7 @@ def report(table: xr.Dataset, level: float = 0.05) -> Iterator[Item]:
     yield Heading.of_model(table.attrs)
     chance = f" In a model with unrelated heads any pair would with a probability of {said} at most."
     yield f"{summary.headline()}.{chance if pairs else ''}"
-    if summary.surviving:
-        first = ", ".join(
-            f"{one.earlier} into {_NAMES[one.kind]} of {one.later} "
-            f"(score {one.score:.3f}, by chance {one.expected_score:.3f})"
-            for one in summary.surviving[:_FIRST]
-        )
-        yield f"Strongest: {first}."
+    yield from _leading(summary)
     overlaps = summary.overlaps_not_testable
     if overlaps and [one.place for one in overlaps] != [one.place for one in summary.not_testable]:
         total = sum(one.overlaps for one in summary.kinds) + len(overlaps)
@@ -90,8 +88,40 @@ def report(table: xr.Dataset, level: float = 0.05) -> Iterator[Item]:
         for one in summary.kinds
     ]
     yield Rows(columns, rows)
-    if not summary.surviving:
+    orders = {"largest score first": summary.largest}
+    if surviving > _LISTED:
+        orders["smallest p first, of equal p the largest score"] = list(summary.surviving)
+    for order, pairs in orders.items():
+        if pairs:
+            yield _table(pairs[:_LISTED], f"pairs that compose beyond chance, {order}")
+    if surviving > _LISTED:
+        yield f"The first {_LISTED} of {surviving} in each order; --json lists all, and the file holds every pair."
+
+
+def _leading(summary: CompositionSummary) -> Iterator[str]:
+    """Name the pairs with the largest scores, and those with the smallest p-values if these are others."""
+    largest, surest = summary.largest[:_FIRST], summary.surviving[:_FIRST]
+    if not largest:
         return
+    names = ", ".join(f"{_name(one)} ({one.score:.3f}, by chance {one.expected_score:.3f})" for one in largest)
+    yield f"Largest {plural(len(largest), 'score')} of these: {names}."
+    if len(summary.surviving) > _FIRST:
+        at_floor = sum(one.p_value <= SMALLEST_P_VALUE for one in summary.surviving)
+        ties = f"; {at_floor} pairs are at this floor of p, the largest scores first" if at_floor > _FIRST else ""
+        names = ", ".join(f"{_name(one)} (p {_p(one.p_value)})" for one in surest)
+        yield f"Surest, by p: {names}{ties}."
+
+
+def _name(pair: ComposedPair) -> str:
+    return f"{pair.earlier} into {_NAMES[pair.kind]} of {pair.later}"
+
+
+def _p(p_value: float) -> str:
+    """Format a p-value, as a bound at the floor."""
+    return f"{'≤' if p_value <= SMALLEST_P_VALUE else '='} {p_value:.1e}"
+
+
+def _table(pairs: Sequence[ComposedPair], title: str) -> Rows:
     columns = [Column("the later head's", "left"), Column("earlier", "left"), Column("later", "left")]
     columns += map(Column, ("score", "by chance", "z", "p", "q", "overlap"))
     rows = [
@@ -102,12 +132,10 @@ def report(table: xr.Dataset, level: float = 0.05) -> Iterator[Item]:
             f"{one.score:.4f}",
             f"{one.expected_score:.4f}",
             f"{one.z_score:+.1f}",
-            f"{one.p_value:.1e}",
+            _p(one.p_value).removeprefix("= "),
             f"{one.q_value:.1e}",
             f"{one.overlap:.3f}",
         )
-        for one in summary.surviving[:_LISTED]
+        for one in pairs
     ]
-    yield Rows(columns, rows, named=3)
-    if surviving > _LISTED:
-        yield f"{surviving - _LISTED} more; --json lists all, and the file holds every pair."
+    return Rows(columns, rows, named=3, title=title)

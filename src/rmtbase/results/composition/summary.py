@@ -77,7 +77,8 @@ class CompositionSummary:
     Attributes:
         level: level of the false discovery rate, and of Holm's family-wise error.
         kinds: numbers of each kind.
-        surviving: the pairs that compose beyond chance, by p-value; at equal p-values, the largest z first.
+        surviving: the pairs that compose beyond chance, the surest first: by p-value, and of equal p-values, as at the
+            floor of what a law can tell, the largest score first.
         not_testable: the pairs whose score could not be tested, each with its reason.
         overlaps_not_testable: the pairs whose overlap could not be tested, each with its reason.
     """
@@ -87,6 +88,11 @@ class CompositionSummary:
     surviving: tuple[ComposedPair, ...]
     not_testable: tuple[NotTestable, ...] = ()
     overlaps_not_testable: tuple[NotTestable, ...] = ()
+
+    @property
+    def largest(self) -> list[ComposedPair]:
+        """The pairs that compose beyond chance, by decreasing score: *how much* is another order than how sure."""
+        return sorted(self.surviving, key=lambda pair: -pair.score)
 
     def headline(self) -> str:
         """Say how many of the testable pairs compose beyond chance, and why others could not be tested."""
@@ -127,7 +133,7 @@ def summarize_composition(table: xr.Dataset, level: float = 0.05) -> Composition
         for k, kind in enumerate(table["kind"].values.tolist())
     )
     places = np.argwhere(below["q_value"])
-    order = np.lexsort((-table["z_score"].values[tuple(places.T)], table["p_value"].values[tuple(places.T)]))
+    order = np.lexsort((-table["score"].values[tuple(places.T)], table["p_value"].values[tuple(places.T)]))
     names = [table[dim].values.tolist() for dim in ("kind", "earlier", "later")]
     surviving = tuple(
         ComposedPair(

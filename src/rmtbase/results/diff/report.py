@@ -114,7 +114,7 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
     yield _heading(tree)
     shares, answer = list(_shares_sentence(tree, level)), list(_answer(summaries, level))
     yield from shares + answer if larger_shares(tree, level) else answer + shares
-    yield from _not_tested_sentence(untested)
+    yield from _untold_sentence(untested)
     yield DETAILS
     for group, rows in summaries.items():
         total = sum(row["matrices"] for row in rows)
@@ -162,28 +162,46 @@ def _heading(tree: xr.DataTree) -> Heading:
     return Heading(f"{what}: what changed")
 
 
-def _not_tested_sentence(untested: dict[str, dict[str, list[NotTestable]]]) -> Iterator[Item]:
-    """Count what changed and cannot be tested, by test."""
+def _untold_sentence(untested: dict[str, dict[str, list[NotTestable]]]) -> Iterator[Item]:
+    """Say which questions have no answer for what changed, of how much, and why if there is only one reason."""
     from rmtbase.tables import plural
 
     counts: dict[str, list[str]] = {}
+    reasons: dict[str, dict[str, None]] = {}
     for group, tests in untested.items():
         for what, each in tests.items():
-            if lacking := sum(one.reason != UNCHANGED for one in each):
-                counts.setdefault(what, []).append(f"{lacking} {plural(lacking, _NOUNS[group])}")
-    alike: dict[str, list[str]] = {}
+            if lacking := [one.reason for one in each if one.reason != UNCHANGED]:
+                counts.setdefault(what, []).append(f"{len(lacking)} {plural(len(lacking), _NOUNS[group])}")
+                reasons.setdefault(what, {}).update(dict.fromkeys(lacking))
+    alike: dict[tuple[str, str], list[str]] = {}
     for what, each in counts.items():
-        alike.setdefault(" and ".join(each), []).append(what)
+        why = next(iter(reasons[what])) if len(reasons[what]) == 1 else ""
+        alike.setdefault((" and ".join(each), why), []).append(_QUESTIONS[what])
     if alike:
-        parts = (f"{', '.join(whats)} in {number}" for number, whats in alike.items())
-        yield f"Not tested: {'; '.join(parts)} (why: --verbose)."
+        parts = (
+            f"{' and '.join(questions)}, for {number}{f' ({why})' if why else ''}"
+            for (number, why), questions in alike.items()
+        )
+        details = "" if all(why for _, why in alike) else " (why: --verbose)"
+        yield f"Cannot be told: {'; '.join(parts)}{details}."
+
+
+_QUESTIONS = {
+    "directions": "how many directions the change has",
+    "old directions of the inputs": "whether it lies along the old inputs",
+    "old directions of the outputs": "whether it lies along the old outputs",
+    "shares of heads": "whether a head has more than its share of it",
+}
 
 
 def _answer(summaries: dict[str, list[dict[str, Any]]], level: float) -> Iterator[Item]:
     """Say how much the matrices changed, which most, and whether along the old directions."""
     rows = summaries["matrices"]
     total, unchanged = (sum(row[name] for row in rows) for name in ("matrices", "unchanged"))
-    same = f"; {unchanged} are the same in both" if unchanged else ""
+    if total == unchanged:
+        yield f"No matrix of {total} changed, so there is no change to test."
+        return
+    same = f"; {unchanged} {'are' if unchanged > 1 else 'is'} the same in both" if unchanged else ""
     yield f"{total - unchanged} of {total} matrices changed{same}."
     changed = sorted((row for row in rows if row["relative_change"]), key=lambda row: -row["relative_change"])
     if changed:
@@ -194,7 +212,7 @@ def _answer(summaries: dict[str, list[dict[str, Any]]], level: float) -> Iterato
         )
         yield f"Largest change over the earlier norm, median over layers: {most}."
     sides = [
-        f"{sum(row[f'flagged_{side}'] or 0 for row in rows)} of {tested} along the old {name}"
+        f"{_number(sum(row[f'flagged_{side}'] or 0 for row in rows))} of {tested} tested along the old {name}"
         for side, name in (("in", "inputs"), ("out", "outputs"))
         if (tested := sum(row[f"tested_{side}"] for row in rows))
     ]
@@ -202,22 +220,29 @@ def _answer(summaries: dict[str, list[dict[str, Any]]], level: float) -> Iterato
         yield f"Changes that lie along old directions more than at random (q < {level:g}): {', '.join(sides)}."
 
 
+def _number(count: int) -> str:
+    return str(count) if count else "none"
+
+
 def _shares_sentence(tree: xr.DataTree, level: float) -> Iterator[Item]:
     """Name the heads that have a larger share of the change of their matrix than by chance."""
-    found = larger_shares(tree, level)
-    if "heads" not in tree or "p_value_head" not in tree["heads"]:
-        return
-    tested = int(tree["heads"]["p_value_head"].notnull().sum())
+    from rmtbase.tables import plural
+
+    heads = larger_shares(tree, level)
+    known = "heads" in tree and "p_value_head" in tree["heads"]
+    tested = int(tree["heads"]["p_value_head"].notnull().sum()) if known else 0
     if not tested:
         return
     first = "; ".join(
         f"{_part(row)} has {row['share']:.0%} of the change of its matrix (by chance {row['expected_share']:.0%})"
-        for row in found[:_FIRST]
+        for row in heads[:_FIRST]
     )
-    named = f"{first[0].upper()}{first[1:]}. " if found else ""
+    named = f"{first[0].upper()}{first[1:]}. " if heads else ""
+    count, parts = _number(len(heads)).capitalize(), plural(tested, "part of a head")
+    have = "have" if len(heads) > 1 else "has"
     yield (
-        f"{named}{len(found)} of {tested} parts of heads (a head's rows or columns of one matrix) have a larger share "
-        f"of the change than random rows would have (q < {level:g})."
+        f"{named}{count} of {tested} tested {parts} (a head's rows or columns of one matrix) {have} a larger share of "
+        f"the change than random rows would have (q < {level:g})."
     )
 
 

@@ -16,13 +16,13 @@ from rmtbase.models import MatrixName, Place
 from rmtbase.results.scores._element_scores import STATISTICS
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.scores._matrices import is_fused
+from rmtbase.results.scores._null_words import updates_of
 from rmtbase.results.scores._super_weights import CANNOT_TELL
 from rmtbase.results.scores.summary import FALSE_DISCOVERY_RATE
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import ELEMENT_STATISTICS, benjamini_hochberg, cauchy_combination
 from rmtbase.tables import (
     NotTestable,
-    headline,
     layer_numbers,
     layer_stacks,
     matrices_present,
@@ -54,6 +54,7 @@ class ElementsSummary:
         level: false discovery rate.
         not_testable: matrices that could not be tested, each with its reason.
         without_tail: matrices whose largest elements could not be compared with a tail, each with its reason.
+        noun: what the matrices are: weight matrices, or factors of updates.
         untold: number of matrices in which probability cannot identify super-weights, and why; "" if there are none.
     """
 
@@ -66,12 +67,11 @@ class ElementsSummary:
     not_testable: tuple[NotTestable, ...] = ()
     without_tail: tuple[NotTestable, ...] = ()
     untold: str = ""
+    noun: str = "weight matrix"
 
     def answer(self) -> str:
         """Say in one line how many matrices differ, and how many elements stand apart."""
-        law, extremes = self.initialization.replace("_", " "), len(self.super_weights)
-        not_law = f"cannot be independent {law} draws"
-        line = headline(self.n_differing, self.n_matrices, self.not_testable, "weight matrix", not_law)
+        extremes, line = len(self.super_weights), self._verdict()
         total = self.n_matrices + len(self.not_testable)
         if not extremes and len(self.without_tail) == total:
             return f"Elements: {line}; whether single elements stand apart cannot be tested."
@@ -83,28 +83,36 @@ class ElementsSummary:
             apart += f"; in {by_gap[0]}, of heavy tails, only a gap could show one"
         return f"Elements: {line}; {apart}."
 
+    def _verdict(self) -> str:
+        """Say in how many matrices the elements differ from independent draws, and what could not be tested."""
+        words = not_testable_words(self.not_testable, self.n_matrices + len(self.not_testable), self.noun)
+        if not self.n_matrices:
+            return words
+        testable = "testable " if words else ""
+        many, law = plural(self.n_matrices, self.noun), f"independent {self.initialization.replace('_', ' ')} draws"
+        if self.n_differing:
+            line = f"in {self.n_differing} of {self.n_matrices} {testable}{many} they differ from {law}"
+        else:
+            line = f"no {testable}{self.noun} of {self.n_matrices} can be told from {law}"
+        return f"{line}; {words}" if words else line
+
     def sentences(self) -> list[str]:
         """Say how many matrices differ, by which statistics most, and which elements stand apart."""
-        law = self.initialization.replace("_", " ")
-        cannot = f"cannot have independent {law} elements (false discovery rate {self.level:.0%})"
-        line = f"Elements: {headline(self.n_differing, self.n_matrices, self.not_testable, 'weight matrix', cannot)}"
+        line = f"Elements: {self._verdict()}"
+        line += f" (false discovery rate {self.level:.0%})" if self.n_matrices else ""
         most = sorted(self.flagged.items(), key=lambda item: -item[1])[: _NAMED if self.n_differing else 0]
         named = ", ".join(f"{ELEMENT_STATISTICS[name].long_name} ({count})" for name, count in most if count)
         return [f"{line}{f', most by {named}' if named else ''}.", self._extremes()]
 
     def _extremes(self) -> str:
         number, total = len(self.super_weights), self.n_matrices + len(self.not_testable)
-        words = not_testable_words(self.without_tail, total, "weight matrix")
+        words = not_testable_words(self.without_tail, total, self.noun)
         untold = f"; {self.untold}" if self.untold else ""
         if not number:
             searched = total - len(self.without_tail)
             if not searched:
-                return f"Super-weights: 0 of 0 testable; {words}."
-            of = (
-                f"in {searched} testable weight {plural(searched, 'matrix')}"
-                if words
-                else "from the tail of its matrix"
-            )
+                return f"Super-weights: whether single elements stand apart cannot be told; {words}."
+            of = f"in {searched} testable {plural(searched, self.noun)}" if words else "from the tail of its matrix"
             return (
                 f"No element stands apart {of}, and none is improbable under its body"
                 f"{f'; {words}' if words else ''}{untold}."
@@ -169,6 +177,7 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
         not_testable=tuple(left_out["reason"]),
         without_tail=tuple(left_out["tail_reason"]),
         untold=_untold(tree),
+        noun="factor of an update" if updates_of(tree.attrs) else "weight matrix",
     )
 
 

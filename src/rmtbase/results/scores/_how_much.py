@@ -64,10 +64,12 @@ def upper_points(tree: xr.DataTree) -> Float[np.ndarray, "layer head"]:
 def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
     """Return how much each head of a scores tree differs, by its place along (layer, head).
 
-    Resampled copies keep unequal axes: against them no moved share is put down to these.
+    Resampled copies keep unequal axes: against them no moved share is put down to these. Nor is that of an update
+    s B A, where the basis between B and A is free.
     """
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
-    upper, resampled = upper_points(tree), tree.attrs["null_method"] == "resampled"
+    upper = upper_points(tree)
+    free = tree.attrs["null_method"] == "resampled" or "updates" in tree.attrs
     unknown = np.full(upper.shape, np.nan)
     share, equal, fewer, more, related = (
         heads[name].values if name in heads else unknown
@@ -80,7 +82,7 @@ def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
         )
     )
     above = share > upper
-    of_axes = above & (equal < 0.5 * share) & (not resampled)
+    of_axes = above & (equal < 0.5 * share) & (not free)
     both = above & (np.minimum(fewer, more) > upper)
     directions = np.where(both, Towards.BOTH, np.where(fewer >= more, Towards.FEWER, Towards.MORE))
     return {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import xarray as xr
 
 from rmtbase.nulls import ENTRIES_IN_WORDS
-from rmtbase.tables import heads_present, plural, shapes_of
+from rmtbase.tables import circuit_of, heads_present, plural, shapes_of
 
 
 class _Words(NamedTuple):
@@ -22,24 +23,24 @@ class _Words(NamedTuple):
 _WORDS = {
     "analytic": _Words(
         "random {noun}s",
-        "the law of random heads with {entries} entries",
-        "what is known by theory of random heads {shape}, whose weights are {weights}: of heads that have learned "
+        "the law of random {noun}s with {entries} entries",
+        "what is known by theory of random {noun}s {shape}, whose weights are {weights}: of {noun}s that have learned "
         "nothing",
     ),
     "simulated": _Words(
         "random {noun}s",
-        "{draws} random heads with {entries} entries",
-        "{draws} random heads {shape}, whose weights are {weights}: heads that have learned nothing",
+        "{draws} random {noun}s with {entries} entries",
+        "{draws} random {noun}s {shape}, whose weights are {weights}: {noun}s that have learned nothing",
     ),
     "signs": _Words(
         "copies of themselves with random signs",
-        "{draws} copies of each head with random signs",
+        "{draws} copies of each {noun} with random signs",
         "{draws} copies of itself whose weights were given random signs: each as large as it was, without any "
         "direction that training gave them",
     ),
     "axes": _Words(
         "copies of themselves with axes in random order",
-        "{draws} copies of each head whose query axes meet its key axes at random",
+        "{draws} copies of each {noun} whose query axes meet its key axes at random",
         "{draws} copies of itself whose query axes meet the key axes in random order and sign: the same two matrices, "
         "without any relation that training gave them",
     ),
@@ -83,27 +84,40 @@ def null_noun(attrs: Mapping[Any, Any], noun: str) -> str:
 
 
 def compared(tree: xr.DataTree) -> str:
-    """Say in one line which heads were compared with what."""
-    shape, *more = shapes_of(tree)
-    sizes = "of several shapes" if more else f"W_Q and W_K {factor_shapes(shape)}"
+    """Say in one line which heads were compared with what; of an adapter, that these are its updates."""
+    (shape, *more), updates = shapes_of(tree), updates_of(tree.attrs)
+    factors, noun = ("s Bᵀ and A", circuit_of(tree.attrs).noun) if updates else ("W_Q and W_K", "head")
+    sizes = "of several shapes" if more else f"{factors} {factor_shapes(shape)}"
     entries = null_entries(tree.attrs)
-    entries = "the kurtosis of each head's own" if entries == "kurtosis" else entries.replace("_", " ")
-    against = _words(tree.attrs).heading.format(draws=draws_in_words(tree, ","), entries=entries)
+    entries = f"the kurtosis of each {noun}'s own" if entries == "kurtosis" else entries.replace("_", " ")
+    against = _words(tree.attrs).heading.format(draws=draws_in_words(tree, ","), entries=entries, noun=noun)
     n_heads = _n_heads(tree)
-    return f"{n_heads} {plural(n_heads, 'head')} ({sizes}) against {against}"
+    what = f"the update ΔW = s B A, without its base, of {updates}: " if updates else ""
+    return f"{what}{n_heads} {plural(n_heads, noun)} ({sizes}) against {against}"
+
+
+def updates_of(attrs: Mapping[Any, Any]) -> str:
+    """List the modules whose updates by an adapter were scored; "" for weights."""
+    return ", ".join(json.loads(attrs.get("updates", "[]")))
 
 
 def compared_plainly(tree: xr.DataTree, name: str) -> str:
     """Say in one sentence what each head of the named model was compared with, to a reader without statistics."""
-    attrs, (dims, *more) = tree.attrs, shapes_of(tree)
+    attrs, (dims, *more), updates = tree.attrs, shapes_of(tree), updates_of(tree.attrs)
     shape = "of its own shape"
     if not more:
         named = f"d_model {attrs['d_model']}" if "d_model" in attrs else f"d_query {dims[0]}, d_key {dims[2]}"
         shape = f"of the same shape ({named}, d_head {dims[1]})"
+        if updates:
+            shape = f"of the same shape ({dims[0]} × {dims[2]}, of rank {dims[1]})"
+    noun = circuit_of(attrs).noun if updates else "head"
     against = _words(attrs).plain.format(
-        draws=draws_in_words(tree, " "), shape=shape, weights=_WEIGHTS[null_entries(attrs)]
+        draws=draws_in_words(tree, " "), shape=shape, weights=_WEIGHTS[null_entries(attrs)], noun=noun
     )
-    return f"{'The' if _n_heads(tree) == 1 else 'Each'} attention head of {name} was compared with {against}."
+    what = f"{'The' if _n_heads(tree) == 1 else 'Each'} attention head of {name}"
+    if updates:
+        what = f"The update ΔW = s B A of each {'module' if noun == 'update' else 'head'} by {name}, without its base,"
+    return f"{what} was compared with {against}."
 
 
 def factor_shapes(dims: tuple[int, ...]) -> str:

@@ -433,7 +433,7 @@ SCORES = register(
         {
             **NORMALIZATION,
             **OF_HEADS,
-            **dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
+            **dict.fromkeys(("notes", "warnings", "folded", "updates"), JSON_LIST),
             "n_layers": SIZE,
             "revision": TEXT,
             "initialization": Domain("an initialisation", kinds="OUT", choices=INITIALIZATIONS),

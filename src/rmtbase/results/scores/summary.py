@@ -353,7 +353,7 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
         symbol=circuit.symbol,
         kinds=kinds,
         moved=moved,
-        related=related_heads(heads, names_of, level),
+        related=Related(level=level) if "updates" in tree.attrs else related_heads(heads, names_of, level),
         alike=tuple(
             names_of[layer, head]
             for layer, head in np.argwhere(np.isfinite(omnibus) & (floors < level) & ~differs).tolist()

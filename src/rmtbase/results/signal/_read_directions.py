@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from rmtbase.heads.direction_tokens import DirectionReading, direction_tokens, sides_in_stream
+from rmtbase.heads.direction_tokens import (
+    DirectionReading,
+    NearestByChance,
+    direction_tokens,
+    nearest_by_chance,
+    sides_in_stream,
+)
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import Null
 from rmtbase.results.signal._learned_part import learned_part_of
@@ -36,6 +42,7 @@ def read_directions(
     Raises:
         ParameterError, CheckpointError: as in :func:`rmtbase.heads.direction_tokens.direction_tokens`.
     """
+    by_chance = dict[bool, NearestByChance]()
     places = {(place.stack, place.layer): layer for layer, place in enumerate(model.layers)}
     for row in rows:
         sides = sides_in_stream(row.what)
@@ -45,6 +52,9 @@ def read_directions(
         for side, written in sides.items():
             vectors = (part.left.T if side == "left" else part.right)[:directions]
             scores = direction_tokens(embeddings or model, vectors, written, count)
+            if written not in by_chance:
+                by_chance[written] = nearest_by_chance(embeddings or model, written)
             for k, p_value in enumerate(scores.p_value.tolist()):
                 ends = scores.named(k, names or {})
-                yield DirectionReading(row.stack, row.layer, row.what, row.head, k, side, written, *ends, p_value)
+                of_tokens = (*ends, p_value, by_chance[written])
+                yield DirectionReading(row.stack, row.layer, row.what, row.head, k, side, written, *of_tokens)

@@ -279,7 +279,7 @@ def _reasons(lacking: str, reasons: Sequence[str]) -> Iterator[Item]:
 
 def _reading_items(readings: Sequence[DirectionReading], level: float) -> Iterator[Item]:
     """Say how many directions point at tokens beyond chance, and list these; with ``--verbose`` all directions."""
-    from rmtbase.heads.direction_tokens import nearer_than_chance, readings_headline
+    from rmtbase.heads.direction_tokens import nearer_than_chance, nearest_words, readings_headline
 
     yield readings_headline(readings, level)
     listed = readings if VERBOSITY.get() >= Verbosity.VERBOSE else nearer_than_chance(readings, level)
@@ -303,10 +303,8 @@ def _reading_items(readings: Sequence[DirectionReading], level: float) -> Iterat
         for one in listed
     ]
     yield Rows(columns, texts, named=3)
-    yield (
-        "z of a token: of a random direction through the same embedding 0 ± 1; p: that one token of all is as near. "
-        "A direction and its opposite are the same."
-    )
+    chance = "p bounds the probability that any token is as near to a random direction."
+    yield f"{nearest_words(readings)} {chance} A direction and its opposite are the same.".lstrip()
     if len(listed) < len(readings):
         yield f"The other {len(readings) - len(listed)} are listed with --verbose, and --json holds them."
 
@@ -389,7 +387,8 @@ def _group_json(group: GroupRow) -> dict[str, Any]:
 
 def _reading_json(reading: DirectionReading) -> dict[str, Any]:
     told = ("direction", "side", "written", "p_value", "above", "below")
-    return _place_json(reading) | {name: getattr(reading, name) for name in told}
+    by_chance = {} if reading.by_chance is None else {"nearest_by_chance": reading.by_chance._asdict()}
+    return _place_json(reading) | {name: getattr(reading, name) for name in told} | by_chance
 
 
 def _plain(name: str, value: float) -> float | int | bool:

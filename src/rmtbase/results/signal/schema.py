@@ -180,7 +180,7 @@ register(
         EVERY_FILE | {"model": TEXT, "level": PROBABILITY},
         {
             **OF_HEADS,
-            **dict.fromkeys(("notes", "warnings", "folded"), JSON_LIST),
+            **dict.fromkeys(("notes", "warnings", "folded", "updates"), JSON_LIST),
             **dict.fromkeys(("revision", "family", "initialization"), TEXT),
         },
         frozenset(SIGNAL_SCHEMA),

@@ -109,9 +109,9 @@ class Spending:
         """Find the smallest detectable effect: the largest threshold that names heads whose p-value stays there.
 
         They must be named by the last planned look, or within 100 more looks if none are planned. None if heads at the
-        floor are not named either.
+        floor are not named either, and after the last planned look.
         """
-        within = max(self.planned - seen, 1) if self.planned is not None else _SOON
+        within = self.planned - seen if self.planned is not None else _SOON
         for one in sorted(self.thresholds, reverse=True):
             looks = self.looks_to_name(one, seen, departed)
             if looks is not None and looks <= within:

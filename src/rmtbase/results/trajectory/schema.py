@@ -133,6 +133,19 @@ def departure_steps(
     return first(left), first(for_good)
 
 
+def steps_before(
+    q_value: Float[np.ndarray, "step null layer head"], step: Int[np.ndarray, " step"]
+) -> Float[np.ndarray, "null layer head"]:
+    """Find the last step at which each head was tested and had not yet departed for good.
+
+    A head came to differ after this step and by its ``lasting_step``; when in between, checkpoints do not tell. NaN
+    where it differs at every step at which it was tested, and where it has not departed for good.
+    """
+    stays = np.isfinite(q_value) & (q_value > FOR_GOOD)
+    last = step[len(step) - 1 - np.argmax(stays[::-1], axis=0)]
+    return np.where(stays.any(axis=0) & (np.nan_to_num(q_value[-1], nan=1.0) <= FOR_GOOD), last.astype(float), np.nan)
+
+
 def _at_step(group: xr.Dataset, step: int) -> xr.Dataset:
     if STEP_OF_ENTRY in group.variables:
         (entry,) = group[STEP_OF_ENTRY].dims

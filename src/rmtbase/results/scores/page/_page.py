@@ -222,6 +222,12 @@ def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
     }
     stacks = layer_stacks(heads)
     runs = [(key, len(list(run))) for key, run in groupby(zip(stacks, *of_layers.values(), strict=True))]
+    if "updates" in attrs:
+        facts = [("scored", "the update ΔW = s B A, without its base")]
+        for (stack, n_heads, _, d_query, rank, d_key), layers in runs[:_MOST_RUNS]:
+            heads_of = f" × {counted(n_heads, 'head')}" if n_heads > 1 else ""
+            facts.append((stack, f"{counted(layers, 'layer')}{heads_of}, {d_query} × {d_key} of rank {rank}"))
+        return facts + _more_runs(len(runs))
     if len(runs) == 1 and "d_model" in attrs:
         _, n_heads, n_key_heads, *_ = runs[0][0]
         layers, all_layers = heads.sizes["layer"], int(attrs["n_layers"])
@@ -235,7 +241,11 @@ def _shape(scores: xr.DataTree) -> list[tuple[str, str]]:
         on = f" on {counted(n_key_heads, 'key head')}" if n_key_heads != n_heads else ""
         widths = f"width {d_query}" if d_query == d_key else f"width {d_query} (queries), {d_key} (keys)"
         facts.append((stack or "shape", f"{shape}{on}, d_head {d_head}, {widths}"))
-    return facts + ([("and", f"{len(runs) - _MOST_RUNS} more runs of layers")] if len(runs) > _MOST_RUNS else [])
+    return facts + _more_runs(len(runs))
+
+
+def _more_runs(count: int) -> list[tuple[str, str]]:
+    return [("and", f"{count - _MOST_RUNS} more runs of layers")] if count > _MOST_RUNS else []
 
 
 def _sections(

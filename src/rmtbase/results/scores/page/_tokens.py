@@ -16,6 +16,8 @@ from rmtbase.heads.direction_tokens import (
     direction_tokens,
     embedding_of,
     nearer_than_chance,
+    nearest_by_chance,
+    nearest_words,
     readings_headline,
 )
 from rmtbase.heads.read_sites import head_factors
@@ -37,10 +39,12 @@ class TokenFinding(NamedTuple):
     Attributes:
         sentence: how many directions point at tokens beyond chance, and of which heads; or why none could be read.
         listed: the readings of those that do.
+        by_chance: how near the nearest token lies to a random direction, in words.
     """
 
     sentence: str
     listed: Sequence[DirectionReading] = ()
+    by_chance: str = ""
 
 
 class _Direction(NamedTuple):
@@ -80,13 +84,15 @@ def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices)
         if not directions:
             return None
         tokens = direction_tokens(source, np.array([one.vector for one in directions]))
-        names = token_names(source.path)
+        names, by_chance = token_names(source.path), nearest_by_chance(source)
     except CheckpointError as error:
         sentence = f"What the first heads read could not be found out: {error}"
         warnings.warn(RmtbaseWarning(sentence), stacklevel=3)
         return TokenFinding(sentence)
     readings = [
-        DirectionReading(head.stack, head.layer, "qk", head.head, number, side, False, *tokens.named(k, names), p_value)
+        DirectionReading(
+            head.stack, head.layer, "qk", head.head, number, side, False, *tokens.named(k, names), p_value, by_chance
+        )
         for k, ((head, number, side, _), p_value) in enumerate(zip(directions, tokens.p_value.tolist(), strict=True))
     ]
     read = dict.fromkeys(one.head.place for one in directions)
@@ -94,7 +100,7 @@ def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices)
         f"{readings_headline(readings, summary.level)} They are the strongest of W_QK of {', '.join(read)}, which "
         "queries and keys read from the residual stream."
     )
-    return TokenFinding(sentence, nearer_than_chance(readings, summary.level))
+    return TokenFinding(sentence, nearer_than_chance(readings, summary.level), nearest_words(readings))
 
 
 def _require_model_of(scores: xr.DataTree, model: WeightMatrices) -> None:

@@ -40,6 +40,7 @@ from rmtbase.results.scores.figures._element_histograms import magnitudes_along_
 from rmtbase.results.scores.figures._scores import MAIN_ELEMENT_STATISTICS, MAIN_STATISTICS
 from rmtbase.results.scores.figures._statistic_by_layer import relative_label, relative_to_null
 from rmtbase.results.scores.figures._weibull_plane import weibull_plane
+from rmtbase.results.trajectory.schema import steps_before
 from rmtbase.results.trajectory.summary import against
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present
@@ -189,10 +190,12 @@ def departures(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the step from which each head departs from each null for good: a mark for each head and null, by layer.
+    """Draw between which checkpoints each head departs from each null for good, by layer.
 
-    Heads that do not depart by the last step are drawn beyond it, at "never"; heads that could not be tested at the
-    last step are drawn farther right.
+    A mark for each head and null is at the first checkpoint from which on the head differs, and a line begins at the
+    last one before at which it was tested; without a line, the head differs at the first. Heads that do not depart by
+    the last step are drawn beyond it, at "never"; heads that could not be tested at the last step are drawn farther
+    right.
 
     Args:
         trajectory: a trajectory tree with ``/departures``.
@@ -218,19 +221,24 @@ def departures(
     count = there.sum(axis=1)
     y = layer - 0.4 + 0.8 * (head + 0.5) / np.maximum(count[layer], 1)
     lasting = group["lasting_step"].transpose("null", "layer", "head").values
-    q_value = group["omnibus_q_value"].isel(step=-1).transpose("null", "layer", "head").values
+    q_values = group["omnibus_q_value"].transpose("step", "null", "layer", "head").values
+    before, q_value = steps_before(q_values, steps), q_values[-1]
     lacking, beyond = np.any(np.isnan(q_value), axis=0)[layer, head], 2.5 * never
     size = float(np.clip(80 / y.size**0.6, 1.6, 5.5))
-    for name, own, q, colour, marker in zip(
-        group["null"].values.tolist(), lasting, q_value, cycle(theme.series), cycle(MARKERS), strict=False
+    for name, own, earlier, q, colour, marker in zip(
+        group["null"].values.tolist(), lasting, before, q_value, cycle(theme.series), cycle(MARKERS), strict=False
     ):
         tested = np.isfinite(q[layer, head])
         when = own[layer, head][tested]
         out = int(np.isfinite(when).sum())
+        known = np.isfinite(earlier[layer, head])
+        ax.hlines(
+            y[known], earlier[layer, head][known], own[layer, head][known], color=colour, linewidth=0.9, alpha=0.6
+        )
         ax.plot(
             np.where(np.isfinite(when), when, never), y[tested], linestyle="none", marker=marker, markersize=size,
             markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.0,
-            label=f"{literal(against(name))} ({out} of {when.size}{' testable' * (when.size < y.size)} differ)",
+            label=f"{literal(against(name))} ({_that_differ(out, when.size, y.size)})",
         )  # fmt: skip
     if lacking.any():
         ax.plot(
@@ -245,8 +253,15 @@ def departures(
     ax.set_xlim(-0.3, ends[-1] * 1.5)
     ax.set_ylim(len(count) - 0.5, -0.5)
     layer_axis(ax, "y", heads, theme)
-    ax.set(xlabel="step from which on the head differs", ylabel="layer")
+    ax.set(xlabel="step (a head comes to differ somewhere on its line)", ylabel="layer")
     return finished(ax, theme, "", legend)
+
+
+def _that_differ(count: int, tested: int, total: int) -> str:
+    """Say how many heads differ of those that could be tested at the last step."""
+    if not tested:
+        return f"cannot be told: {NOT_TESTABLE}"
+    return f"{count} of {tested}{' testable' * (tested < total)} differ"
 
 
 def _random(trajectory: xr.DataTree, group: Group) -> str:
