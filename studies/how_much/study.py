@@ -276,7 +276,9 @@ def published_model(name: str, path: str) -> dict:
         },
         "95 % of random heads": float(tree["null"]["moved_share_upper"]),
         "unequal axes": sum(one.mostly_axes for one in amounts),
-        "towards": {side or "not told": sum(one.towards == side for one in amounts) for side in ("fewer", "more", "both", "")},
+        "towards": {
+            side or "not told": sum(one.towards == side for one in amounts) for side in ("fewer", "more", "both", "")
+        },
         "related": len(summary.related.heads),
         "weaker half is negative": int((weaker < 0.0).sum()),
         "rank correlation with the weaker half": float(spearmanr(weaker, heads["moved_share"].values.ravel())[0]),
@@ -294,6 +296,9 @@ PARTS: dict[str, Callable[[np.random.Generator], dict]] = {
 """Parts of the study other than the published models, each with a generator of its own."""
 
 
+_SENTENCES = ("unequal axes", "fewer", "more", "both", "not told")
+
+
 def _percent(value: float | None, digits: int = 1) -> str:
     return "–" if value is None else f"{100 * value:.{digits}f}"
 
@@ -306,10 +311,13 @@ def _with_error(cell: Sequence[float | None]) -> str:
     return f"{_percent(mean)} ± {_percent(error)}{of}"
 
 
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows)] + [""]
+
+
 def tables(found: dict) -> str:
     """Write the tables of the README."""
-    lines = ["| (d_model, d_head) | moved share: mean ± sd, 95 % below | with equal axes | uniform entries | R: mean ± sd |",
-             "|---|---|---|---|---|"]  # fmt: skip
+    rows = []
     for place, one in found["random heads"].items():
         three = [
             f"{_percent(of['mean'])} ± {_percent(of['sd'])}, {_percent(of['95 %'])} %"
@@ -317,62 +325,55 @@ def tables(found: dict) -> str:
         ]
         related = one["relation"]
         r = "–" if np.isnan(related["mean"]) else f"{_percent(related['mean'])} ± {_percent(related['sd'])} %"
-        lines.append(f"| ({place}) | {' | '.join(three)} | {r} |")
-    columns = (
-        "moved share",
-        "with equal axes",
-        "noise from the weaker half",
-        "optimal shrinkage",
-        "bound of W_Q",
-        "relation",
-    )
+        rows.append([f"({place})", *three, r])
+    header = ["(d_model, d_head)", "moved share: mean ± sd, 95 % below", "with equal axes", "uniform entries", "R"]
+    lines = _table(header, rows)
+    columns = [name for name in next(iter(found["structures"].values()))["nothing"] if name not in _SENTENCES]
     for place, kinds in found["structures"].items():
-        lines += ["", f"({place}), % ± standard error:", "", "| planted | " + " | ".join(columns) + " | towards fewer, more, both | unequal axes |",
-                  "|---" * (len(columns) + 3) + "|"]  # fmt: skip
-        for name, one in kinds.items():
-            cells = [_with_error(one[column]) for column in columns]
-            sides = ", ".join(_percent(one[side], 0) for side in ("fewer", "more", "both"))
-            lines.append(f"| {name} | {' | '.join(cells)} | {sides} | {_percent(one['unequal axes'], 0)} |")
-    places = list(found["planted heads"])
-    lines += ["", "| measure | " + " | ".join(places) + " |", "|---" * (1 + len(places)) + "|"]
-    for name in MEASURES:
-        cells = (
-            f"{one[name]['rank correlation']:.2f}, {one[name]['error']:.2f}" for one in found["planted heads"].values()
-        )
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        rows = [
+            [
+                name,
+                *(_with_error(one[column]) for column in columns),
+                ", ".join(_percent(one[side], 0) for side in ("fewer", "more", "both")),
+                _percent(one["unequal axes"], 0),
+            ]
+            for name, one in kinds.items()
+        ]
+        lines += [f"({place}), % ± standard error:", ""]
+        lines += _table(["planted", *columns, "towards fewer, more, both", "unequal axes"], rows)
+    places = found["planted heads"]
+    rows = [
+        [name, *(f"{one[name]['rank correlation']:.2f}, {one[name]['error']:.2f}" for one in places.values())]
+        for name in MEASURES
+    ]
+    lines += _table(["measure", *places], rows)
     models = found["random models"]
-    names = [name for name in models if name != "models"]
-    lines += [
-        "",
-        "| random models | " + " | ".join(f"name {name}" for name in names) + " |",
-        "|---" * (1 + len(names)) + "|",
+    names = [f"name {name}" for name in models if name != "models"]
+    lines += _table(["random models", *names], [[str(count) for count in models.values()]])
+    rows = [
+        [f"({place}), {law}", *(f"{100 * rate:.2f} %" for rate in rates)]
+        for place, laws in found["relations"].items()
+        for law, rates in laws.items()
+        if law != "heads"
     ]
-    lines += ["| " + " | ".join(map(str, models.values())) + " |"]
-    lines += [
-        "",
-        "| unrelated heads | " + " | ".join(f"p < {level:g}" for level in LEVELS) + " |",
-        "|---" * (1 + len(LEVELS)) + "|",
-    ]
-    for place, laws in found["relations"].items():
-        for law, rates in laws.items():
-            if law != "heads":
-                lines.append(f"| ({place}), {law} | " + " | ".join(f"{100 * rate:.2f} %" for rate in rates) + " |")
-    lines += ["", "| published model | heads, differ | moved share: median, largest | with equal axes | 95 % of random heads | R | towards fewer, more, both | unequal axes | the weaker half is negative for |",
-              "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines += _table(["unrelated heads", *(f"p < {level:g}" for level in LEVELS)], rows)
+    rows = []
     for name, one in found.get("published models", {}).items():
-        two = [
-            ", ".join(_percent(value) for value in one[key]) for key in ("moved share", "with equal axes", "relation")
+        amounts = [
+            ", ".join(_percent(value) for value in one[key]) + " %"
+            for key in ("moved share", "with equal axes", "relation")
         ]
         sides = ", ".join(str(one["towards"][side]) for side in ("fewer", "more", "both"))
-        lines.append(
-            f"| {name} | {one['heads']}, {one['differ']} | {two[0]} % | {two[1]} % | {_percent(one['95 % of random heads'])} % | {two[2]} % "
-            f"| {sides} | {one['unequal axes']} | {one['weaker half is negative']} |"
-        )
-    lines += ["", "| step | smallest | median | largest |", "|---|---|---|---|"]
-    steps = list(found["training run"].items())
-    for step, three in steps[:: max(1, len(steps) // 12)]:
-        lines.append(f"| {step} | " + " | ".join(f"{100 * one:.0f} %" for one in three) + " |")
-    return "\n".join(lines)
+        counts = [str(one["unequal axes"]), str(one["weaker half is negative"])]
+        chance = f"{_percent(one['95 % of random heads'])} %"
+        rows.append([name, f"{one['heads']}, {one['differ']}", *amounts, chance, sides, *counts])
+    header = ["published model", "heads, differ", "moved share: median, largest", "with equal axes", "R"]
+    header += ["95 % of random heads", "towards fewer, more, both", "unequal axes", "the weaker half is negative for"]
+    lines += _table(header, rows)
+    steps = list(found["training run"].items())[:: max(1, len(found["training run"]) // 12)]
+    rows = [[step, *(f"{100 * one:.0f} %" for one in three)] for step, three in steps]
+    lines += _table(["step", "smallest", "median", "largest"], rows)
+    return "\n".join(lines).rstrip()
 
 
 def main() -> None:
