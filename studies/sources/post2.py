@@ -15,7 +15,7 @@ from studies.sources.drawing import canvas, titled
 from studies.sources.manifests import Needs
 from studies.sources.post2_rows import PUBLISHED_CONDITION, exponents, rows
 from studies.sources.recipe import Figure, Result, Run
-from studies.sources.statements import CONVENTIONS, by_place, scored
+from studies.sources.statements import CONVENTIONS, beside_random, by_place, scored
 
 GPT2 = Needs("post2", ("openai-community/gpt2",), here="of the demo")
 COVERS = {f"post 2, figure {number}": GPT2 for number in range(2, 13)}
@@ -26,7 +26,7 @@ _ROW = 0.05  # inches of a head's row in a map
 
 def make(run: Run) -> Result:
     tree = scored(run)
-    return Result(_figures(run, tree), by_place(rows(run, tree)))
+    return Result(_figures(run, tree), by_place(rows(run, beside_random(run, tree))))
 
 
 def _figures(run: Run, tree: xr.DataTree) -> tuple[Figure, ...]:
