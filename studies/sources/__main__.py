@@ -66,9 +66,9 @@ def recipe(name: str) -> ModuleType:
     return import_module(f"studies.sources.{name}")
 
 
-def folder_of(models: Sequence[str]) -> str:
-    """Name of the folder of results of one model, of the models of a set, or of several."""
-    if (cohort := cohort_name(models)) is not None:
+def folder_of(models: Sequence[str], of_set: str = "") -> str:
+    """Name of the folder of results of one model, of the models of a set (the running one, if any), or of several."""
+    if (cohort := cohort_name(models, of_set)) is not None:
         return cohort
     name = "+".join(re.sub(r"[^\w.@-]+", "--", label(one)) for one in models)
     if len(name) > _LONGEST:
@@ -77,16 +77,19 @@ def folder_of(models: Sequence[str]) -> str:
     return f"folder-{name}" if taken else name
 
 
-def run_recipe(name: str, models: Sequence[str], run: Run) -> Path:
+def run_recipe(name: str, models: Sequence[str], run: Run, of_set: str = "") -> Path:
     """Run one recipe of the models, below the folder of all results, and write its files; returns their folder."""
-    own = replace(run, model=models[0], models=tuple(models), out=run.out / folder_of(models) / name, scored={})
+    folder = folder_of(models, of_set)
+    own = replace(run, model=models[0], models=tuple(models), out=run.out / folder / name, scored={})
     restore(own.out)
-    return write(name, recipe(name).make(own), own, _command([name], own))
+    return write(name, recipe(name).make(own), own, _command([name], own, of_set))
 
 
-def _command(words: Sequence[str], run: Run) -> str:
-    """Return the command line of a run, as its results record it."""
-    models = (f"--model {shlex.quote(label(one))}" for one in run.models)
+def _command(words: Sequence[str], run: Run, of_set: str = "") -> str:
+    """Return the command line of a run, as its results record it; a comparison of a set's models names the set."""
+    cohort = cohort_name(run.models, of_set) if of_set else None
+    names = [f"set:{cohort}"] if cohort else [label(one) for one in run.models]
+    models = (f"--model {shlex.quote(name)}" for name in names)
     return " ".join([COMMAND, *words, *models, *["--quick"] * run.quick])
 
 
@@ -127,18 +130,18 @@ def run_set(name: str, recipes: Sequence[str], run: Run) -> list[str]:
     missing = []
     for one in planned:
         if lacking := [model for model in one.models if model in refused]:
-            missing.append(f"{one.recipe} of {folder_of(one.models)}: not run without {', '.join(lacking)}")
+            missing.append(f"{one.recipe} of {folder_of(one.models, name)}: not run without {', '.join(lacking)}")
             continue
         try:
-            _run_told(one.recipe, one.models or ("demo",), run)
+            _run_told(one.recipe, one.models or ("demo",), run, name)
         except (RmtbaseError, OSError) as error:
-            missing.append(f"{one.recipe} of {folder_of(one.models or ('demo',))}: {error}")
+            missing.append(f"{one.recipe} of {folder_of(one.models or ('demo',), name)}: {error}")
     return missing
 
 
-def _run_told(name: str, models: Sequence[str], run: Run) -> None:
+def _run_told(name: str, models: Sequence[str], run: Run, of_set: str = "") -> None:
     begun = time.perf_counter()
-    folder = run_recipe(name, models, run)
+    folder = run_recipe(name, models, run, of_set)
     print(f"{name}: {folder} ({time.perf_counter() - begun:.0f} s)", flush=True)
 
 

@@ -29,6 +29,8 @@ DEMO_TRAINING = Training(peak_rate=3e-3, weight_decay=0.1, steps=3500)
 """As ``studies/demo_model/training.json`` has it, which a test compares."""
 PYTHIA_STEPS = (1, 4, 16, 64, 256, 1000, 2000, 4000, 8000, 10000, 16000, 32000, 64000, 143000)
 """Fourteen of them, among them those of the peaks that the paper names."""
+POOLED = "pythia-70m"
+"""The model of the paper's figure 14."""
 PYTHIA_RATES = {"70m": 1.0e-3, "160m": 6.0e-4, "410m": 3.0e-4, "1B": 2.5e-4, "6.9B": 1.2e-4}
 _PYTHIA = {one.hub_id.lower() for one in known_models() if one.hub_id.startswith("EleutherAI/pythia-")}
 PYTHIA_DECAY = 0.1
@@ -98,12 +100,26 @@ def checkpoints_shown(run: Run) -> tuple[Checkpoint, ...]:
         return tuple(Checkpoint(None, name, step) for name, step in steps.items())
     if is_pythia(run.model):
         return tuple(Checkpoint(None, f"step{step}", step) for step in PYTHIA_SHOWN)
-    if not _is_series(run.model):
-        return (Checkpoint(),)
-    found = find_series(run.model)
-    places = np.unique(np.linspace(0, len(found.revisions) - 1, 4).round().astype(int)).tolist()
-    chosen = [found.revisions[place] for place in places]
-    return tuple(Checkpoint(str(Path(run.model).expanduser() / one.name), None, one.step) for one in chosen)
+    return _spread(run.model, 4) if _is_series(run.model) else (Checkpoint(),)
+
+
+def checkpoints_pooled(run: Run) -> tuple[Checkpoint, ...]:
+    """Choose the checkpoints whose matrices are pooled along training: fourteen, as in the paper's figure 14.
+
+    Of a Pythia size that the figure does not show, and of the demo, those of :func:`checkpoints_shown`.
+    """
+    if run.is_of(POOLED) and is_pythia(run.model):
+        return tuple(Checkpoint(None, f"step{step}", step) for step in PYTHIA_STEPS)
+    is_folder = run.model != "demo" and not is_pythia(run.model) and _is_series(run.model)
+    return _spread(run.model, len(PYTHIA_STEPS)) if is_folder else checkpoints_shown(run)
+
+
+def _spread(model: str, most: int) -> tuple[Checkpoint, ...]:
+    """Choose up to so many checkpoints of a folder, evenly in their order, with the first and the last."""
+    series = find_series(model)
+    places = np.unique(np.linspace(0, len(series.revisions) - 1, most).round().astype(int)).tolist()
+    chosen = [series.revisions[place] for place in places]
+    return tuple(Checkpoint(str(Path(model).expanduser() / one.name), None, one.step) for one in chosen)
 
 
 @dataclass(frozen=True)
@@ -153,6 +169,7 @@ class Member(NamedTuple):
         along: its scores along training; None if only one checkpoint is known.
         scores: its scores at the last step.
         states: Transmission Class at each of :func:`checkpoints_shown`, the last one last.
+        pooled: the same at each of :func:`checkpoints_pooled`.
     """
 
     label: str
@@ -160,6 +177,7 @@ class Member(NamedTuple):
     along: xr.DataTree | None
     scores: xr.DataTree
     states: tuple[tuple[Checkpoint, Transmission], ...]
+    pooled: tuple[tuple[Checkpoint, Transmission], ...]
 
     @property
     def last(self) -> Transmission:
@@ -183,7 +201,10 @@ def members(run: Run) -> list[Member]:
 def _member(called: str, run: Run) -> Member:
     along = course(run)
     scores = run.scores() if along is None else scores_at(along, steps_of(along)[-1])
-    return Member(called, run, along, scores, tuple((at, transmission(run, at)) for at in checkpoints_shown(run)))
+    read = (*checkpoints_shown(run), *checkpoints_pooled(run))
+    held = {at: transmission(run, at) for at in dict.fromkeys(read)}
+    states, pooled = (tuple((at, held[at]) for at in chosen(run)) for chosen in (checkpoints_shown, checkpoints_pooled))
+    return Member(called, run, along, scores, states, pooled)
 
 
 def cohort(models: Sequence[Member]) -> xr.DataTree:

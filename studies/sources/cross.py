@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
-from rmtbase.results.scores.figures._statistic_scatter import moment_corner
+from studies.sources.corner import LLAMA, MISTRAL, SAID, moment_corner
 from studies.sources.cross_drawing import (
     SPECTRAL,
     TWO_SIDED,
@@ -17,8 +17,7 @@ from studies.sources.cross_drawing import (
     sigma_by_layer,
     statistic_by_layer,
 )
-from studies.sources.cross_rows import DIVERGENCE, LLAMA, MISTRAL, RESIDUAL, rows
-from studies.sources.drawing import LIMITS_SAID, mixture_limits
+from studies.sources.cross_rows import DIVERGENCE, RESIDUAL, rows
 from studies.sources.heads import Heads, heads_of
 from studies.sources.post1 import OF_ALL, OF_TWO
 from studies.sources.post2 import GPT2
@@ -56,11 +55,9 @@ def _corners(models: Sequence[Heads]) -> tuple[Drawing, str]:
     both = [model for model in models if model.label in (LLAMA, MISTRAL)]
     some = both if len(both) == 2 else list(models[:MOST_CORNERS])
     of = _named(some) + (f", {len(some)} of {len(models)} models" if len(some) < len(models) else "")
-    caption = (
-        f"First four moments of the elements of W_QK of every head, with Pearson's bound and the null. {LIMITS_SAID}"
-    )
-    corner = moment_corner({model.label: model.tree for model in some})
-    return mixture_limits(corner, min(float(np.nanmin(one.sigma("W_QK"))) for one in some)), f"{caption} Of {of}."
+    colours = " The colours are those of the post." if len(both) == 2 else ""
+    caption = f"First four moments of the elements of W_QK of every head. {SAID}{colours} Of {of}."
+    return moment_corner(some), caption
 
 
 def _figures(models: Sequence[Heads]):

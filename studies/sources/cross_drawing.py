@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from rmtbase.drawing.theme import LIGHT
-from studies.sources.drawing import canvas, legend_below, log_ticks, looks, titled
+from studies.sources.drawing import canvas, legend_below, light_band, log_ticks, looks, name_band, titled
 from studies.sources.heads import Heads, Measured
 
 TWO_SIDED = 1.96
@@ -95,7 +95,7 @@ def against_sigma(
     elif scale != "linear":
         axes[0].set_yscale(scale)
     if null is not None:
-        axes[0].plot([], [], color=LIGHT.null, lw=5, alpha=0.5, label="null, 95 % of heads")
+        name_band(axes[0], "null, 95 % of heads of each model")
     legend_below(figure, axes)
     return figure
 
@@ -123,7 +123,7 @@ def fit_against_sigma(models: Sequence[Heads]) -> Figure:
     ends = np.array([below.get_ylim() for below in axes[1]])
     for below in axes[1]:
         below.set_ylim(ends[:, 0].min(), ends[:, 1].max())
-    axes[0, 0].plot([], [], color=LIGHT.null, lw=5, alpha=0.5, label="null, 95 % of heads")
+    name_band(axes[0, 0], "null, 95 % of heads of each model")
     legend_below(figure, [axes[0, 0]])
     return figure
 
@@ -181,8 +181,7 @@ def statistic_by_layer(models: Sequence[Heads], statistic: str) -> Figure:
         for model, look in zip(models, looks(len(models)), strict=True):
             found = by_convention(model, statistic, singular).by_layer()
             layer = np.arange(len(found.value))
-            low, high = found.mean - TWO_SIDED * found.sd, found.mean + TWO_SIDED * found.sd
-            ax.fill_between(layer, low, high, color=look["color"], alpha=0.22, lw=0)
+            light_band(ax, layer, found.mean - TWO_SIDED * found.sd, found.mean + TWO_SIDED * found.sd)
             ax.plot(layer, found.mean, color=look["color"], ls="--", lw=0.8)
             ax.plot(layer, found.value, **_line(look), label=model.label)
         _layers(ax, models)
@@ -193,7 +192,7 @@ def statistic_by_layer(models: Sequence[Heads], statistic: str) -> Figure:
     if share:
         most = 1.0 if statistic.startswith("normalized") else np.log(max(model.d_head for model in models))
         axes[0].set_ylim(0.0, 1.04 * most)
-    axes[0].plot([], [], color=LIGHT.null, lw=5, alpha=0.5, label="null, 95 % of a layer's mean")
+    name_band(axes[0], "null, 95 % of a layer's mean in each model")
     legend_below(figure, [axes[0]])
     return figure
 
@@ -232,5 +231,5 @@ def _band_along(ax: Axes, sigma: np.ndarray, one: Measured, colour: Any) -> None
     """95 % of the null of one head, over the σ that the model's heads have; constant where heads have one shape."""
     mean, sd = float(np.nanmedian(one.mean)), float(np.nanmedian(one.sd))
     ends = np.array([0.93 * np.nanmin(sigma), 1.07 * np.nanmax(sigma)])
-    ax.fill_between(ends, mean - TWO_SIDED * sd, mean + TWO_SIDED * sd, color=colour, alpha=0.25, lw=0, zorder=1)
+    light_band(ax, ends, mean - TWO_SIDED * sd, mean + TWO_SIDED * sd)
     ax.plot(ends, [mean, mean], color=colour, lw=0.8, zorder=1)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmtbase.models import known_models
+from studies.sources.corner import LLAMA, MISTRAL
 from studies.sources.cross_drawing import TWO_SIDED, by_convention, eigenvalue_sums, product_sigma
 from studies.sources.heads import Heads, Measured
 from studies.sources.post1 import OF_ALL, PUBLISHED_TABLE
@@ -46,7 +47,6 @@ from studies.sources.verdicts import (
 )
 
 SOURCE_MODELS = OF_ALL.named
-LLAMA, MISTRAL = "Llama-3.1-8B", "Mistral-7B-v0.3"
 RESIDUAL, DIVERGENCE = "kde_entropy_residual", "kl_matched_normal"
 MARGIN = 0.1
 """Margin of *σ_QK ∝ σ²*: in most heads σ of W_QK is that of independent factors within this share."""

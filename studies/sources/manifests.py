@@ -131,11 +131,13 @@ def sets() -> dict[str, tuple[Planned, ...]]:
     return each | {"all": tuple(dict.fromkeys(one for runs in each.values() for one in runs))}
 
 
-def cohort_name(models: Iterable[str]) -> str | None:
-    """Name of the set that compares these models, if one does."""
-    asked = tuple(models)
-    named = {planned.models: name for name in ("post1", "weibull", "pythia") for planned in sets()[name]}
-    return named.get(asked) if len(asked) > 2 else None
+def cohort_name(models: Iterable[str], asked: str = "") -> str | None:
+    """Name of the set that compares these models, if one does: the one asked for, where several do."""
+    compared = tuple(models)
+    names = [name for name, runs in sets().items() if name != "all" and any(one.models == compared for one in runs)]
+    if len(compared) <= 2 or not names:
+        return None
+    return asked if asked in names else names[0]
 
 
 @cache

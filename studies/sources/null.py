@@ -88,9 +88,11 @@ def make(run: Run) -> Result:
     figures = (
         Figure(
             "post1-figure-01",
-            three_panels(full, "W"),
-            f"Full-rank matrices, d = {D_MODEL}, elements N(0, σ), {draws['square']} draws: simulated (bars, bands) on "
-            "the laws (lines): normal, quantiles of Marchenko–Pastur, its density per unit of ln λ.",
+            both_ways(full, D_MODEL, "W"),
+            f"Full-rank matrices, d = {D_MODEL}, elements N(0, σ), {draws['square']} draws. Above as published: the "
+            "normal law, the singular values, and their density P(λ), where λ is the post's name for the singular "
+            "value s, not for s². Below on the laws (lines): normal, quantiles of Marchenko–Pastur, and its density of "
+            "eigenvalues λ = s² per unit of ln λ.",
             "post 1, figure 1",
         ),
         Figure(
@@ -129,45 +131,36 @@ def make(run: Run) -> Result:
 
 
 _BOTH = (
-    "Above as published: the normal law of the elements, all d singular values, and the density of all d eigenvalues, "
-    "of which d − h are zero (bars at 0), with the gap between these and the others; triangles and dotted lines are "
-    "the post's λ±, the edges of one factor. Below corrected: the exact law of an element, and the free product's "
-    "spectrum of the h values that are not zero."
+    "Above as published: the normal law of the elements, all d singular values, of which d − h are zero, and their "
+    "density P(λ), where λ is the post's name for the singular value s, not for s²; bars left of 0 are shares of "
+    "zeros, and dotted lines and triangles are the post's λ±, the edges of one factor. Below corrected: the exact law "
+    "of an element, and the free product's spectrum of the h values that are not zero, of eigenvalues λ = s²."
 )
-_GAP = 1e-3
-"""Of the upper edge: where an eigenvalue of zero is drawn on a logarithmic axis."""
 
 
-def both_ways(cases: Sequence[Case], d_model: int) -> Drawing:
-    """Elements, singular values and spectral density of products: as post 1 has them, and corrected."""
-    figure, grid = canvas(2, 3, 12.0, 3.5, sharex="col")
-    _panels(grid[1], cases, "W_{QK}")
-    _as_published(grid[0], cases, d_model)  # last, as it sets the ticks of both rows
-    for ax in grid[0]:
-        ax.set_xlabel("")
-    above = ("as published: elements", "all singular values", "density of all d")
-    below = ("corrected: elements", "h singular values", "density of the h")
+def both_ways(cases: Sequence[Case], d_model: int, matrix: str = "W_{QK}") -> Drawing:
+    """Elements, singular values and spectral density: as post 1 has them, and with the laws of what is not zero."""
+    figure, grid = canvas(2, 3, 11.0, 3.2)
+    _panels(grid[1], cases, matrix)
+    _as_published(grid[0], cases, d_model, matrix)
+    grid[1, 1].set_xlim(grid[0, 1].get_xlim())
+    above = ("as published: elements", "all singular values", "density of the singular values")
+    below = ("corrected: elements", "singular values that are not zero, 95 % and law", "density of the eigenvalues")
+    if matrix == "W":
+        below = ("elements and law", "singular values, 95 % and law", "density of the eigenvalues")
     for ax, words in zip(grid.flat, above + below, strict=True):
         ax.set_title(words, fontsize=10.5)
     legend_below(figure, [grid[0, 0]])
     return figure
 
 
-def three_panels(cases: Sequence[Case], matrix: str) -> Drawing:
-    """Elements, singular values by index, spectral density: as post 1 has them, simulated and by their laws."""
-    figure, (axes,) = canvas(1, 3, 12.0, 3.8)
-    _panels(axes, cases, matrix)
-    legend_below(figure, [axes[0]])
-    return figure
-
-
-def _as_published(axes: Sequence[Axes], cases: Sequence[Case], d_model: int) -> None:
-    """Draw all d values with their zeros, the normal law, and the published edges."""
+def _as_published(axes: Sequence[Axes], cases: Sequence[Case], d_model: int, matrix: str) -> None:
+    """Draw all d singular values with their zeros, their density, the normal law, and the published edges."""
     left, middle, right = axes
-    highest = max(case.law.support[1] for case in cases)
-    lowest = min(case.law.support[0] for case in cases if case.singular_values.shape[1] < d_model)
-    zero = min(_GAP * highest, 0.02 * lowest)
-    for k, (case, look) in enumerate(zip(cases, looks(len(cases)), strict=True)):
+    highest = float(np.sqrt(max(case.law.support[1] for case in cases)))
+    edges = np.linspace(0.0, 1.1 * highest, 111)
+    zeros, peak = [], 0.0
+    for case, look in zip(cases, looks(len(cases)), strict=True):
         _elements(left, case, look["color"])
         rank, sigma = case.singular_values.shape[1], float(case.element_law.std())
         x = np.linspace(-4.0 * sigma, 4.0 * sigma, 401)
@@ -175,30 +168,42 @@ def _as_published(axes: Sequence[Axes], cases: Sequence[Case], d_model: int) -> 
         left.plot(x, stats.norm(scale=sigma).pdf(x), label=case.label, **line)
         every = np.concatenate([case.ordered()[1], np.zeros(d_model - rank)])
         middle.plot(np.arange(1, d_model + 1), every, **line)
-        published = [edge * case.scale for edge in published_edges(d_model, rank)]
-        middle.plot([rank, 1], published, "<", color=look["color"], mec=LIGHT.surface, ms=8, zorder=4)
-        lower = case.law.support[0]
-        begin = 3.0 * zero if lower < 0.5 * lowest else min(0.5 * lowest, 0.7 * lower)
-        edges = np.geomspace(begin, 1.2 * highest, 60)
-        counts, _ = np.histogram(case.singular_values**2, edges)
-        draws = len(case.singular_values)
-        right.stairs(counts / (draws * d_model) / np.diff(np.log(edges)), edges, color=look["color"],
-                     ls=look["style"], lw=1.2)  # fmt: skip
-        aside = zero * 1.35 ** (k - (len(cases) - 1) / 2)
-        right.bar(aside, 1.0 - rank / d_model, width=0.28 * aside, color=look["color"])
-        for edge in published:
-            right.axvline(edge**2, color=look["color"], ls=":", lw=0.8)
+        share = rank / d_model
+        density = np.histogram(case.singular_values, edges, density=True)[0] * share
+        right.stairs(density, edges, color=look["color"], ls=look["style"], lw=1.2)
+        peak = max(peak, float(density.max()))
+        zeros.append(1.0 - share)
+        if matrix != "W":
+            published = [edge * case.scale for edge in published_edges(d_model, rank)]
+            middle.plot([rank, 1], published, "<", color=look["color"], mec=LIGHT.surface, ms=8, zorder=4)
+            for edge in published:
+                right.axvline(edge, color=look["color"], ls=":", lw=0.8)
     _reach(left, cases)
     middle.set_ylim(bottom=0.0)
-    right.set_xscale("log")
-    right.set_xlim(zero / 3.0, 1.5 * highest)
-    right.axvspan(2.2 * zero, 2.6 * zero, color=LIGHT.muted, alpha=0.25, lw=0)
-    ticks = [10.0**power for power in range(-8, 9) if 3.0 * zero < 10.0**power < 1.5 * highest]
-    right.set_xticks([zero, *ticks], ["0", *(f"$10^{{{np.log10(tick):.0f}}}$" for tick in ticks)])
-    right.minorticks_off()
-    titled(left, "", r"element $w$ of $W_{QK}/\sqrt{d}$", "$P(w)$")
-    titled(middle, "", "index $k$", "$s_k$")
-    titled(right, "", r"eigenvalue $\lambda = s^2$", r"share at 0; density per $\ln\lambda$")
+    right.set_ylim(0.0, 1.15 * peak)
+    right.set_xlim(-0.02 * highest, 1.1 * highest)
+    _bars_of_zeros(right, zeros)
+    over = r"/\sqrt{d}" if matrix != "W" else ""
+    titled(left, "", rf"element $w$ of ${matrix}{over}$", "$P(w)$")
+    titled(middle, "", "index $k$", r"singular value $s_k$ (the post's $\lambda$)")
+    titled(right, "", r"$\lambda$, in the post the singular value $s$", r"$P(\lambda)$")
+
+
+def _bars_of_zeros(ax: Axes, shares: Sequence[float]) -> None:
+    """Draw the share of values that are zero as bars left of zero, from none to all over the height of the axes."""
+    highest, top = ax.get_xlim()[1], ax.get_ylim()[1]
+    if not any(shares):
+        return
+    width = 0.16 * highest / len(shares)
+    places = -0.02 * highest - width * (np.arange(len(shares), 0, -1) - 0.5)
+    colours = [look["color"] for look in looks(len(shares))]
+    ax.bar(places, top * np.array(shares), width=0.8 * width, color=colours)
+    ax.axvline(-0.01 * highest, color=LIGHT.muted, lw=0.8)
+    ax.set_xlim(-0.19 * highest, highest)
+    ax.set_xticks([tick for tick in ax.get_xticks() if 0 <= tick <= highest])
+    percent = ", ".join(f"{100 * share:.3g}" for share in dict.fromkeys(shares))
+    ax.text(0.2, 0.98, f"bars: {percent} % of the values are 0", transform=ax.transAxes, va="top", fontsize=8.5,
+            color=LIGHT.muted, bbox={"facecolor": LIGHT.surface, "edgecolor": "none", "pad": 1.0})  # fmt: skip
 
 
 def _panels(axes: Sequence[Axes], cases: Sequence[Case], matrix: str) -> None:

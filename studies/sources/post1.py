@@ -12,8 +12,10 @@ from rmtbase.models import known_models
 from rmtbase.results.figures import figures
 from rmtbase.results.scores.figures._element_histograms import head_density_heatmap
 from rmtbase.results.scores.figures._statistic_scatter import statistic_scatter
-from studies.sources.drawing import LIMITS_SAID, MARKERS, canvas, legend_below, mixture_limits, titled
+from studies.sources.corner import SAID, moment_corner
+from studies.sources.drawing import MARKERS, canvas, legend_below, titled
 from studies.sources.first_principles import known_name
+from studies.sources.heads import Heads
 from studies.sources.manifests import Needs, models_of
 from studies.sources.post1_rows import BOTH, fitted_by_histogram, rows
 from studies.sources.published import published_table
@@ -57,7 +59,7 @@ def make(run: Run) -> Result:
     tree = scored(run)
     if not all(measured(tree, component)[1].any() for component in BOTH):
         return Result(tables=(table_1(),), summary=(NOTHING.format(run.label),))
-    return Result(_figures(tree), by_place(rows(run, beside_random(run, tree))), (table_1(),))
+    return Result(_figures(tree, run.label), by_place(rows(run, beside_random(run, tree))), (table_1(),))
 
 
 def table_1() -> Table:
@@ -79,15 +81,15 @@ def table_1() -> Table:
     )
 
 
-def _figures(tree: xr.DataTree) -> tuple[Figure, ...]:
+def _figures(tree: xr.DataTree, label: str) -> tuple[Figure, ...]:
     there = of_elements(tree, "sigma", "W_Q").layer.min()  # the first layer whose heads are not all zeros
     layer = int(tree["heads"].to_dataset()["layer"].values[there])
     names = (
         f"head-densities-W_Q-{layer}-weights", f"head-densities-W_Q-{layer}", "width-and-entropy-W_Q",
-        f"head-densities-W_QK-{layer}", "width-and-divergence-W_Q", "width-and-divergence-W_QK", "moment-corner",
+        f"head-densities-W_QK-{layer}", "width-and-divergence-W_Q", "width-and-divergence-W_QK",
     )  # fmt: skip
     drawn = figures(tree, names=names)
-    weights, query, entropy, product, *divergence, corner = (drawn[name] for name in names)
+    weights, query, entropy, product, *divergence = (drawn[name] for name in names)
     ends = [figure.axes[-1].get_ylim() for figure in divergence]
     for figure in divergence:
         figure.axes[-1].set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
@@ -119,8 +121,7 @@ def _figures(tree: xr.DataTree) -> tuple[Figure, ...]:
          "less 1, where the null is free of scale."),
         (19, _pair(tree, "kl_matched_normal"), "Divergence from the normal law of the same σ against σ, with 95 % of "
          "random heads."),
-        (20, mixture_limits(corner, of_elements(tree, "sigma", "W_QK").value.min()),
-         f"First four moments of W_QK of every head, with Pearson's bound; the null's mean and 95 %. {LIMITS_SAID}"),
+        (20, moment_corner([Heads(label, tree)]), f"First four moments of the elements of W_QK of every head. {SAID}"),
     )  # fmt: skip
     return tuple(
         Figure(f"post1-figure-{number:02}", figure, caption, f"post 1, figure {number}")

@@ -13,7 +13,7 @@ from rmtbase.models._hub import fetch_size, require_access
 from studies.sources import first
 from studies.sources.claims import claims, closing, reads
 from studies.sources.claims_checks import nearest_depths
-from studies.sources.course import PYTHIA_REVISIONS, checkpoints_shown, is_pythia, transmission
+from studies.sources.course import PYTHIA_REVISIONS, checkpoints_pooled, checkpoints_shown, is_pythia, transmission
 from studies.sources.heads import scoring
 from studies.sources.manifests import Planned, checkpoints_of
 from studies.sources.recipe import Run
@@ -77,7 +77,7 @@ def _of_model(run: Run, recipe: str) -> Iterator[Reading]:
         kept, make = partial(run.is_kept, "depth"), partial(run.arrays, "depth", nearest_depths)
         yield Reading(model, None, "depths", kept, make)
     if recipe == "weibull":
-        for at in checkpoints_shown(run):
+        for at in dict.fromkeys((*checkpoints_shown(run), *checkpoints_pooled(run))):
             kept = partial(run.is_kept, "transmission", at.revision)
             yield Reading(model, at.revision, "transmission", kept, partial(transmission, run, at))
         if is_pythia(model):

@@ -17,9 +17,10 @@ from rmtbase.laws import weibull_anchor, weibull_null
 from rmtbase.results.comparison import TRANSMISSION, ScaleLaw, Training, scale_law, weibull_scales
 from rmtbase.results.scores.figures._statistic_by_layer import PUBLISHED_BAND
 from studies.sources.course import PYTHIA_DECAY, PYTHIA_RATES, Member, Transmission, training_of
-from studies.sources.drawing import canvas, legend_below, looks, titled
+from studies.sources.drawing import TINT, canvas, legend_below, looks, titled
 from studies.sources.published import published_table
 from studies.sources.recipe import Figure
+from studies.sources.turning import pooled_fits, turning_point
 from studies.sources.weibull_shapes import BAND_COLOUR, NORMAL_95, SHORT, figure_of
 
 KINDS = {
@@ -299,16 +300,18 @@ def shape_and_scale_along(courses: Sequence[Member]) -> Figure:
                                 linewidth=0, label="all matrices")  # fmt: skip
             ax.plot(steps, np.nanmedian(values, axis=1), color=colour, linewidth=1.5,
                     label="their median" if alone else f"{one.label}, median matrix")  # fmt: skip
-        at = [point.step or 0 for point, _ in one.states]
-        pooled = LIGHT.flagged if alone else colour
+        mark = LIGHT.flagged if alone else colour
         dash = {"color": LIGHT.text if alone else colour, "markersize": 14, "linestyle": "none"}
-        nulls = [weibull_anchor(0.1, state.mixture()) for _, state in one.states]
         first = one is courses[0]
-        for ax, k, law in ((left, 0, "shape"), (right, 1, "scale")):
-            ax.plot(at, [state.whole[k] for _, state in one.states], "D", color=pooled, markersize=5,
-                    label="pooled, as in the paper" if first else "")  # fmt: skip
-            ax.plot(at, [getattr(null, law) for null in nulls], marker="_", **dash,
-                    label="normal, same σ's, pooled" if first else "")  # fmt: skip
+        for ax, fits in zip((left, right), pooled_fits(one), strict=True):
+            style = {"color": mark, "marker": "D", "markersize": 5, "linestyle": (0, (2, 2)), "linewidth": 0.9}
+            label = "pooled, as in the paper" if first else ""
+            ax.errorbar(fits.steps, fits.value, NORMAL_95 * fits.error, label=label, **style)
+            ax.plot(fits.steps, fits.null, marker="_", **dash, label="normal, same σ's, pooled" if first else "")
+            turn = turning_point(fits.steps, fits.value, fits.error)
+            if turn.is_turn:
+                ax.axvspan(turn.low, turn.high, color=TINT, linewidth=0, zorder=0.2,
+                           label="largest pooled, between (95 %)" if first else "")  # fmt: skip
         half, centre = NORMAL_95 * float(shape["null_std"].max()), float(shape["null_mean"].mean())
         null_low, null_high = min(null_low, centre - half), max(null_high, centre + half)
     ticks = [0, *(10.0**power for power in range(7) if 10.0**power <= longest)]
@@ -320,9 +323,10 @@ def shape_and_scale_along(courses: Sequence[Member]) -> Figure:
     left.axhspan(null_low, null_high, color=LIGHT.null, alpha=0.22, linewidth=0, label="untrained, 95 % of one matrix")
     left.axhspan(*PUBLISHED_BAND, color=BAND_COLOUR, alpha=0.4, linewidth=0, zorder=0, label="published band")
     legend_below(figure, [left], 3)
+    at = " or ".join(f"{number}" for number in sorted({len(one.pooled) for one in courses}))
     caption = (
-        "Pooling matrices of unequal σ lowers k̂ by itself, before training and after (dashes: normal weights "
-        "with the same "
-        f"σ's). Components: {', '.join(SHORT.get(name, name) for name in dict.fromkeys(components))}."
+        f"Pooled at {at} checkpoints, with 95 % of the fit's error. "
+        "Pooling matrices of unequal σ lowers k̂ by itself, before training and after (dashes: normal weights with the "
+        f"same σ's). Components: {', '.join(SHORT.get(name, name) for name in dict.fromkeys(components))}."
     )
     return figure_of(14, figure, caption)

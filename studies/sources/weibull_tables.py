@@ -20,10 +20,11 @@ from rmtbase.results.comparison import (
 )
 from rmtbase.results.trajectory.schema import scores_at
 from studies.sources import weibull_scales as scales
-from studies.sources.course import TRIMS, Member, Transmission, steps_of, training_of
+from studies.sources.course import POOLED, TRIMS, Member, Transmission, steps_of, training_of
 from studies.sources.first_principles import checks, our_name
 from studies.sources.published import PublishedTable, published_table
 from studies.sources.recipe import Null, Row, Run, Table, null_of_draws
+from studies.sources.turning import turning_rows
 from studies.sources.verdicts import (
     Claim,
     Kind,
@@ -68,6 +69,8 @@ def rows(found: Sequence[Member], beside: xr.DataTree) -> Iterator[Row]:
         for one in found:
             yield from _named(make(one), one, alone)
     yield from _correlations(found, beside)
+    for one in [one for one in found if one.run.is_of(POOLED)] or found:
+        yield from _named(turning_rows(one), one, alone)
     for one in found:
         yield from _named(_initial(one), one, alone)
     if all(one.along is None for one in found):
