@@ -1,8 +1,9 @@
 """One rule decides on every claim; weights that learned nothing show no learned structure, and planted ones do.
 
-Of weights that learned nothing a claim of learned structure agrees with a chance of 1 % (``LEVEL``). Of the claims
-counted below at most 5 % may; the claims of one model are not independent, so that the chance of a false failure was
-measured, not computed: see each test.
+Of weights that learned nothing a claim of learned structure agrees with a chance of 1 % (``LEVEL``) at most: less where
+few layers have few orders. Of the claims counted below at most 5 % may agree. The claims of one model are not
+independent, so that the chance of a false failure was measured, not computed: of 40 untrained models at (128, 16), 8
+layers of 8 heads, 0.6 % of 1760 claims of both posts agreed, and none of the 40 models would have failed.
 """
 
 import json
@@ -142,7 +143,7 @@ def write_initialised(folder, kind, seed):
 
 
 def test_of_an_untrained_gpt2_hardly_any_claim_of_learned_structure_agrees(tmp_path, store, monkeypatch):
-    """As many as 3 of 44 agree in about one of 50 seeds; this one is fixed."""
+    """No more than 2 of 44 may. Of 40 untrained models (beside 256 random heads) 32 had none, 6 one and 2 two."""
     monkeypatch.setattr(random_heads, "HEADS", (64, 64))
     made = findings(write_untrained(tmp_path / "model", "gpt2", 4, LAYERS), store, OF_HEADS)
     agree = [claim for claim, finding in made if finding is Finding.AGREES]
