@@ -57,6 +57,10 @@ def test_six_feed_forward_fits_of_the_database_are_below_the_stated_r_squared():
     assert sum(low.values()) == 6 and {model for model, _ in low} == {"qwen2.5-14b", "qwen3-8b"}
     assert all(blocks == LAYERS[model] for (model, _), (_, blocks) in LOW_FITS.items())
     assert sum(count for count, _ in LOW_FITS.values()) == 44
+    selection = {place: count for place, (count, _) in LOW_FITS.items() if place[1] in ("q", "k", "qkv")}
+    assert sum(selection.values()) == 36
+    assert sum(count for (model, _), count in selection.items() if model == "olmo-7b") == 25
+    assert LOW_FITS["olmo-7b", "o"] == (2, 32)
     assert LEAST_MEDIAN > 0.99  # of medians the statement holds
 
 

@@ -147,7 +147,7 @@ def test_a_set_that_is_killed_goes_on_and_closes_its_places_and_again_fetches_no
     of_set = [Run(one.models[0], True, tmp_path, tmp_path, one.models) for one in planned if one.recipe == "claims"]
     decided = {claim["id"] for claim, row in rows_of_claims(tmp_path) if row["standing"] in ("decided", "corrected")}
     assert {one["id"] for one in claims() if any(closing(one, each) is not None for each in of_set)} <= decided
-    for path in (tmp_path / "out").glob("post1/cross/README.md"):
+    for path in (tmp_path / "out").glob(f"{name}/cross/README.md"):
         assert "Of Llama-3.1-8B, Mistral-7B-v0.3, 2 of 14 models." in path.read_text(encoding="utf-8")
     del hub.weights[:]
     assert entry.main(arguments(tmp_path, name)) == 0
