@@ -230,7 +230,7 @@ def low_npr_and_heavy_tails(evidence: Evidence) -> Found:
     (npr,), kurtosis = of_heads(evidence.both, NPR), of_elements(evidence.both, "excess_kurtosis", "W_QK")
     if npr.value.shape != kurtosis.value.shape:
         return Found(None, note="some heads lack one of the two")
-    both = learned(rank_correlation, Side.BELOW, npr, kurtosis, is_level=False)
+    both = learned(rank_correlation, Side.BELOW, npr, kurtosis)
     note = f"{npr.value.size} heads; NPR of λ, excess kurtosis of W_QK's elements"
     return Found(both.value, both.null, both.claim, note)
 

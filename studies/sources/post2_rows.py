@@ -146,7 +146,7 @@ def _shape(run: Run, both: Scored, convention: str, ending: str) -> list[Row]:
     rise = along_layers(entropy, Side.ABOVE)
     rows.append(_of_trend(run, "post 2, figure 9", words, published, rise, convention))
     words, published = "spectral entropy against NPR, all heads", "strongly correlated, a tight curve"
-    tight = learned(rank_correlation, Side.ABOVE, ratio, entropy, is_level=False)
+    tight = learned(rank_correlation, Side.ABOVE, ratio, entropy)
     rows.append(_of_trend(run, "post 2, figure 11", words, published, tight, convention))
     words = "share of the lowest tenth of NPR that is in the first quarter of layers"
     share = learned(share_of_extreme(early(ratio), _TENTH, False), Side.ABOVE, ratio, is_level=False)
