@@ -2,49 +2,104 @@
 
 ``claims.json`` has the claims: place, words, the quantity, the null that it must be compared with, and what decides it:
 
+* ``row``: recipe, place and quantity of a row that a recipe makes of the same model; the claim has its verdict.
+  ``{model}`` in a quantity is the model's label;
+* ``check``: a function of :mod:`studies.sources.claims_laws`, which needs no model, or of
+  :mod:`studies.sources.claims_checks`; ``printed``: a number of the Weibull paper's text that follows from first
+  principles;
 * ``erratum``: its number in ``docs/errata.md``, whose tests, ``test`` among them, fail if we are wrong: *corrected*;
-  ``largest``: recipe, place and quantity of a value of the run's model to be shown beside it; ``reported``: the words
-  are no quotation, because the text does not contain the claim; ``untested``: the basis of an erratum without a test;
-* ``check``: a function of :mod:`studies.sources.claims_checks`; ``printed``: a number of the Weibull paper's text that
-  follows from first principles: *agrees* or *differs*;
-* ``row``: recipe, place and quantity of a row of another recipe for the same model, which says whether it holds, or is
-  beyond its null;
-* ``models`` and ``command``: a claim about checkpoints, *open* until the command has run on one of them; beside it
-  stands what the run's model shows, or the erratum that says what is needed.
+  ``reported``: the words are no quotation, because the text does not contain the claim; ``untested``: the basis of an
+  erratum without a test. Beside a ``row`` it is only named;
+* ``models`` and ``command``: a claim about checkpoints is *open* until a run has all of these (``posts`` or ``Weibull
+  paper``: all models of that source); the command is such a run. Beside it stands what a model of another kind shows.
+
+Whether a claim holds is decided by :func:`studies.sources.verdicts.decide`, here as in every recipe.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import ParameterError
-from studies.sources.claims_checks import CHECKS, Evidence, Found
-from studies.sources.first import MILLION
+from studies.sources import cross, first, post1_rows, post2_rows, training, weibull
+from studies.sources.claims_checks import CHECKS, Evidence
+from studies.sources.claims_laws import LAWS, Found
 from studies.sources.first_principles import checks
-from studies.sources.published import published_table
-from studies.sources.recipe import Null, Result, Row, Run, Table, read_results
+from studies.sources.manifests import cohort_name, models_of
+from studies.sources.published import printed_interval, published_table
+from studies.sources.recipe import Null, Result, Row, Run, Table, hub_id
+from studies.sources.verdicts import Claim, Finding, Kind, Standing, Verdict, corrected, decided
 
 COVERS: dict[str, str] = {}
 HERE = Path(__file__).resolve().parent
 CLAIMS = HERE / "claims.json"
 ROOT = HERE.parents[1]
 SOURCES = ("draft", "post 1", "post 2", "Weibull paper", "follow-up")
-Claim = Mapping[str, Any]
+OF_SET = {
+    **dict.fromkeys(("post1", "post2"), ("post 1", "post 2")),
+    **dict.fromkeys(("weibull", "pythia"), ("Weibull paper",)),
+}
+"""Sources whose claims the sets that compare models close."""
+Stated = Mapping[str, Any]
+ROWS: Mapping[str, Callable[[Run], Sequence[Row]]] = {
+    "first": first.rows_of,
+    "post1": post1_rows.rows_of,
+    "post2": post2_rows.rows_of,
+    "cross": cross.rows_of,
+    "weibull": weibull.rows_of,
+    "training": training.rows_of,
+}
+"""Rows of each recipe whose verdicts claims have."""
 
 
-def claims() -> list[Claim]:
+def claims() -> list[Stated]:
     """Read all claims, in the order of the sources."""
     return json.loads(CLAIMS.read_text(encoding="utf-8"))
 
 
 def make(run: Run) -> Result:
-    evidence = Evidence(run)
-    rows = tuple(_row(claim, evidence) for claim in claims())
+    rows = tuple(rows_of(run))
     return Result(rows=rows, tables=(_counts(rows),))
+
+
+def rows_of(run: Run) -> list[Row]:
+    """Every claim with its verdict."""
+    gathered = _Gathered()
+    return [_row(claim, run, gathered) for claim in claims()]
+
+
+def needed(claim: Stated) -> tuple[str, ...]:
+    """Hub ids of the models that a claim is about."""
+    models = claim.get("models", ())
+    return models_of(models) if isinstance(models, str) else tuple(models)
+
+
+def closing(claim: Stated, run: Run) -> Run | None:
+    """Run of exactly the models that a claim is about, in its order; None if the run lacks one of them.
+
+    A comparison of the models of a source closes the claims of that source, and reads for no others.
+    """
+    cohort = cohort_name(run.models)
+    if cohort is not None and not claim["place"].startswith(OF_SET[cohort]):
+        return None
+    of_run = {hub_id(model.partition("@")[0]): model for model in run.models or (run.model,)}
+    wanted = [hub_id(model) for model in needed(claim)]
+    if not wanted or not of_run.keys() >= {*wanted}:
+        return None
+    models = tuple(of_run[model] for model in wanted)
+    return replace(run, model=models[0], models=models)
+
+
+def reads(claim: Stated) -> str:
+    """Recipe whose readings of a checkpoint decide a claim; "" if it needs none."""
+    if "row" in claim:
+        return claim["row"][0]
+    return CHECKS[claim["check"]][0] if claim.get("check") in CHECKS else ""
 
 
 def erratum_tests(number: int) -> dict[str, tuple[str, ...]]:
@@ -62,100 +117,117 @@ def erratum_tests(number: int) -> dict[str, tuple[str, ...]]:
     return {file: tuple(names)}
 
 
-def verdict(claim: Claim, found: Found, run: Run) -> str:
-    """Decide on a claim from what was found."""
-    if "models" in claim and not any(run.is_of(one) for one in claim["models"]):
-        return f"open: `{claim['command']}`"
-    if "largest" in claim and found.holds is not False:
-        return f"open: `{claim['command']}`" if found.holds is None else "agrees: reproduced"
-    if "erratum" in claim:
-        return f"corrected: errata, {claim['erratum']}"
-    if found.holds is None:
-        return f"open: `{claim['command']}`" if "command" in claim else "open"
-    return "agrees: reproduced" if found.holds else "differs"
+class _Gathered:
+    """Rows of recipes and evidence of models, each made once."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, tuple[str, ...]], list[Row]] = {}
+        self._evidence: dict[tuple[str, ...], Evidence] = {}
+
+    def row(self, claim: Stated, run: Run) -> Row | None:
+        """Row of a recipe, on the claim's convention; None if the recipe does not make it of these models."""
+        recipe, place, quantity = claim["row"]
+        models = run.models or (run.model,)
+        if (recipe, models) not in self._rows:
+            self._rows[recipe, models] = list(ROWS[recipe](run))
+        words = quantity.format(model=run.label)
+        rows = [row for row in self._rows[recipe, models] if (row.place, row.quantity) == (place, words)]
+        own = [row for row in rows if row.convention == claim.get("convention", row.convention)]
+        return next(iter(own), None)
+
+    def evidence(self, run: Run) -> Evidence:
+        return self._evidence.setdefault(run.models or (run.model,), Evidence(run))
 
 
-def _row(claim: Claim, evidence: Evidence) -> Row:
-    found = _found(claim, evidence)
-    said, note = verdict(claim, found, evidence.run), found.note
-    if said.startswith("open") and found.holds is not None:
-        seen = "so it is" if found.holds else "not so"
-        note = f"{seen} in {evidence.run.label}" + (f"; {note}" if note else "")
-    null = found.null or Null(of=claim["null"])
+def _row(claim: Stated, run: Run, gathered: _Gathered) -> Row:
     words = f"({claim['words']})" if "reported" in claim else f"“{claim['words']}”"
-    return Row(claim["place"], claim["quantity"], words, found.observed, null, said,
-               claim.get("convention", ""), note)  # fmt: skip
+    own = closing(claim, run)
+    shows = own or (run if _is_beside(claim, run) else None)
+    found, standing = Found(), None
+    if "row" in claim and shows is not None:
+        row = gathered.row(claim, shows)
+        if row is not None:
+            found, standing = Found(row.observed, row.null, None, row.note), row.verdict
+        else:
+            found, standing = Found(note=f"the recipe {claim['row'][0]} does not show it"), _cannot_tell()
+    elif "check" in claim and (claim["check"] in LAWS or shows is not None):
+        check = claim["check"]
+        found = LAWS[check]() if check in LAWS else CHECKS[check][1](gathered.evidence(shows or run))
+        standing = decided(found.claim) if found.claim is not None else _cannot_tell()
+    elif "printed" in claim:
+        found = _printed(claim["printed"])
+        assert found.claim is not None  # it is a number
+        standing = decided(found.claim)
+    note = _with_erratum(claim, found.note)
+    if "row" not in claim and "erratum" in claim:
+        said = corrected(f"errata, {claim['erratum']}")
+    elif "models" in claim and own is None:
+        finding, kind = (None, None) if standing is None else (standing.finding, standing.kind)
+        said = Verdict(Standing.OPEN, finding, kind, f"`{claim['command']}`")
+    else:
+        assert standing is not None  # a claim without models needs none
+        said = corrected(standing.detail) if standing.standing is Standing.CORRECTED else _settled(standing)
+    null = found.null or Null(of=claim["null"])
+    convention = claim.get("convention", "")
+    return Row(claim["place"], claim["quantity"], words, found.observed, null, said, convention, note)
 
 
-def _found(claim: Claim, evidence: Evidence) -> Found:
-    if "erratum" in claim:
-        ((file, names),) = erratum_tests(claim["erratum"]).items()
-        name = claim.get("test", names[0] if names else "")
-        seen, holds = _largest(claim["largest"], evidence.run) if "largest" in claim else ("", None)
-        whose = f"errata, {claim['erratum']}: " if "models" in claim else ""
-        if "untested" in claim:
-            return Found(note=f"{whose}{claim['untested']}, which no test shows")
-        return Found(holds=holds, note=f"{whose}tests/errata/{file}{': ' + name if name else ''}{seen}")
-    if "check" in claim:
-        return CHECKS[claim["check"]](evidence)
-    if "printed" in claim:
-        one = next(one for one in checks(published_table("weibull-text")) if one.row == claim["printed"])
-        expected = one.expected.interval
-        return Found(one.printed, Null(expected.middle, of="exact"), one.agrees, one.expected.basis)
-    if "row" not in claim:
-        return Found()
-    recipe, place, quantity = claim["row"]
-    return _found_by_recipe(recipe, place, quantity, evidence.run)
+def _is_beside(claim: Stated, run: Run) -> bool:
+    """Return True if a run that lacks the claim's models shows it of its own: the demo, or a folder.
 
-
-def _largest(where: tuple[str, str, str], run: Run) -> tuple[str, bool | None]:
-    """Largest values that another recipe found for the run's own model, on each convention; empty if it was not run.
-
-    The second value is True if one of them is a million or more; None if the recipe was not run.
+    Of the hub's models only what closes a claim is read, so that nothing is fetched for show.
     """
-    recipe, place, quantity = where
-    rows = _rows_of(recipe, run)
-    found = [one for one in rows or () if one["place"] == place and quantity in one["quantity"]]
-    if not found:
-        return "", None
-    observed = (f"{one['observed']:.4g} of {one['convention']}" for one in found)
-    return f"; {quantity} of {run.label}: {', '.join(observed)}", any(one["observed"] >= MILLION for one in found)
+    return "models" not in claim or all(run.is_here(model) for model in run.models or (run.model,))
 
 
-def _rows_of(recipe: str, run: Run) -> list[dict[str, Any]] | None:
-    path = run.out.parent / recipe / "results.json"
-    return read_results(path)["rows"] if path.is_file() else None
+def _cannot_tell() -> Verdict:
+    return Verdict(Standing.DECIDED, Finding.CANNOT_TELL)
 
 
-def _found_by_recipe(recipe: str, place: str, quantity: str, run: Run) -> Found:
-    """Read what another recipe has written for the same model, beside this one's folder."""
-    rows = _rows_of(recipe, run)
-    if rows is None:
-        return Found(None, note=f"run the recipe {recipe} first")
-    row = next((one for one in rows if (one["place"], one["quantity"]) == (place, quantity)), None)
-    if row is None:
-        return Found(None, note=f"the recipe {recipe} did not find it")
-    null = None if row["null"] is None else Null(**row["null"])
-    said, holds = row["verdict"], None
-    if null is not None and null.high is not None and row["observed"] is not None:
-        holds = row["observed"] > null.high
-    elif said.startswith(("agrees", "differs")) or said.endswith(("it holds", "it does not hold")):
-        holds = said.startswith("agrees") or said.endswith("it holds")
-    return Found(row["observed"], null, holds, f"recipe {recipe}")
+def _settled(verdict: Verdict) -> Verdict:
+    """Verdict of the model that a claim is about, or of none: what a recipe says needs more models is decided here."""
+    return Verdict(Standing.DECIDED, verdict.finding or Finding.CANNOT_TELL, verdict.kind)
+
+
+def _with_erratum(claim: Stated, note: str) -> str:
+    """Add an erratum with its test to a note."""
+    if "erratum" not in claim:
+        return note
+    ((file, names),) = erratum_tests(claim["erratum"]).items()
+    name = claim.get("test", names[0] if names else "")
+    shown = f"tests/errata/{file}{': ' + name if name else ''}"
+    if "untested" in claim:
+        shown = f"{claim['untested']}, which no test shows"
+    if "row" in claim:
+        shown = f"errata, {claim['erratum']}: {shown}"
+    return f"{note}; {shown}" if note else shown
+
+
+def _printed(row: str) -> Found:
+    """Compare a printed number with what follows from first principles, up to the rounding of both."""
+    check = next(check for check in checks(published_table("weibull-text")) if check.row == row)
+    expected, printed = check.expected.interval, printed_interval(check.printed)
+    assert printed is not None  # it is a number
+    half = 0.5 * (expected.high - expected.low) + 1e-12 * max(map(abs, (*expected, *printed)))
+    claim = Claim(Kind.LAW, expected.middle, low=printed.low - half, high=printed.high + half)
+    return Found(check.printed, Null(expected.middle, of="exact"), claim, check.expected.basis)
 
 
 def _counts(rows: tuple[Row, ...]) -> Table:
     """Count the claims of each source by verdict."""
-    verdicts = ("agrees", "differs", "corrected", "open")
-    counts = {source: [0] * len(verdicts) for source in SOURCES}
+    columns = (*(finding.value for finding in Finding), Standing.CORRECTED.value, Standing.OPEN.value)
+    counts = {source: [0] * len(columns) for source in SOURCES}
     for row in rows:
-        source = next(one for one in SOURCES if row.place.startswith(one))
-        counts[source][next(k for k, one in enumerate(verdicts) if row.verdict.startswith(one))] += 1
+        source = next(source for source in SOURCES if row.place.startswith(source))
+        is_decided = row.verdict.standing is Standing.DECIDED and row.verdict.finding is not None
+        counted = row.verdict.finding.value if is_decided else row.verdict.standing.value
+        counts[source][columns.index(counted)] += 1
     total = [sum(column) for column in zip(*counts.values(), strict=True)]
     cells = [(source, *values, sum(values)) for source, values in counts.items()]
     return Table(
-        "claims", ("source", *verdicts, "all"), (*cells, ("all", *total, sum(total))),
-        "*Agrees*: reproduced. *Differs*: the computation beside it says otherwise. *Corrected*: an erratum whose test "
-        "fails if we are wrong, but where it is said that none shows it. *Open*: about checkpoints that are not here; "
-        "the command decides it.", "all sources",
+        "claims", ("source", *columns, "all"), (*cells, ("all", *total, sum(total))),
+        "*Agrees*: learned structure lies beyond its null, an equality within its margin. *Differs*: the computation "
+        "beside it says otherwise. *Cannot tell*: neither. *Corrected*: an erratum whose test fails if we are wrong, "
+        "but where it is said that none shows it. *Open*: about checkpoints that are not here; the command decides it.",
+        "all sources",
     )  # fmt: skip

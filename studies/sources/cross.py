@@ -7,27 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
-from rmtbase.models import known_models
 from studies.sources.corner import LLAMA, MISTRAL, SAID, moment_corner
 from studies.sources.cross_drawing import (
     SPECTRAL,
     TWO_SIDED,
     against_sigma,
-    by_convention,
     eigenvalue_statistics,
-    eigenvalue_sums,
     fit_against_sigma,
-    product_sigma,
     sigma_by_layer,
     statistic_by_layer,
 )
-from studies.sources.heads import Heads, Measured, heads_of
-from studies.sources.post1 import OF_ALL, OF_TWO, PUBLISHED_TABLE
+from studies.sources.cross_rows import DIVERGENCE, RESIDUAL, rows
+from studies.sources.heads import Heads, heads_of
+from studies.sources.post1 import OF_ALL, OF_TWO
 from studies.sources.post2 import GPT2
-from studies.sources.recipe import Figure, Null, Result, Row, Run
-from studies.sources.statements import entropy_of_product, exponent, here, of_many
+from studies.sources.recipe import Figure, Result, Row, Run
+from studies.sources.statements import entropy_of_product
 
-SOURCE_MODELS = OF_ALL.named
 COVERS = {
     **{f"post 1, figure {number}": OF_ALL for number in (12, 13, 14, 15, 18, 19)},
     "post 1, figure 20": OF_TWO,
@@ -46,7 +42,7 @@ def make(run: Run) -> Result:
             Figure(name, figure, caption + of_all * (name != "post1-figure-20"), place)
             for name, figure, caption, place in _figures(models)
         ),
-        tuple(_rows(models)),
+        tuple(rows(run, models)),
     )
 
 
@@ -141,149 +137,12 @@ def _figures(models: Sequence[Heads]):
         )
 
 
-RESIDUAL, DIVERGENCE = "kde_entropy_residual", "kl_matched_normal"
-
-
 def entropy(model: Heads, component: str) -> np.ndarray:
     """S = ½ ln(2πeσ²) + ΔS of every head."""
     residual = model.element(component, RESIDUAL).value
     return 0.5 * np.log(2 * np.pi * np.e * model.sigma(component) ** 2) + residual
 
 
-def _rows(models: Sequence[Heads]) -> list[Row]:
-    return [
-        *_anomaly(models),
-        *(row for model in models for row in _of_elements(model)),
-        *_exponents(models),
-        *(row for model in models for row in _of_spectra(model)),
-    ]
-
-
-def _anomaly(models: Sequence[Heads]) -> list[Row]:
-    """Compare LLaMA's σ with Mistral's by their ratio."""
-    by_name = {model.label: model for model in models}
-    there = LLAMA in by_name and MISTRAL in by_name
-    rows = []
-    for place, component, published, low, high in (
-        ("post 1, figure 12", "W_Q", "5-10, near √(d/d_h) = 5.66", 5.0, 10.0),
-        ("post 1, figure 13", "W_QK", "amplified: quadratic in σ", 25.0, 100.0),
-    ):
-        words = f"median σ of {component}, LLaMA 3.1 8B over Mistral 7B v0.3"
-        if not there:
-            rows.append(Row(place, words, published, None, None, f"needs {LLAMA} and {MISTRAL}"))
-            continue
-        ratio = float(np.nanmedian(by_name[LLAMA].sigma(component)) / np.nanmedian(by_name[MISTRAL].sigma(component)))
-        verdict = "agrees" if low <= ratio <= high else "differs"
-        rows.append(Row(place, words, published, ratio, Null(1.0, of="one initialisation"), verdict))
-    return rows
-
-
-def _of_elements(model: Heads) -> list[Row]:
-    """Check the post's statements about all models for each model: medians over heads, beside the null of one head."""
-    rows = []
-    for component in ("W_Q", "W_QK"):
-        share = float(np.nanmedian(product_sigma(model) / model.sigma("W_QK"))) if component == "W_QK" else None
-        if share is not None:
-            words = f"{model.label}: σ_Q σ_K √h / σ of W_QK, median head"
-            null = Null(1.0, low=0.9, high=1.1, of="independent factors, within 10 %")
-            rows.append(Row("post 1, figure 13", words, "σ_QK ∝ σ²", share, null, _said(model, abs(share - 1.0) < 0.1)))
-        rows += [
-            _narrower("post 1, figure 15", model, component, RESIDUAL, "ΔS", "negative: sub-Gaussian"),
-            _narrower("post 1, figure 18", model, component, "core_sigma", "σ_fit/σ", "slightly below 1: sub-Gaussian"),
-        ]
-    return [*rows, _divergences(model)]
-
-
-def _said(model: Heads, holds: bool) -> str:
-    """Decide on a statement about the posts' models, from one of them or from another model."""
-    return here(holds) if _is_published(model) else of_many(holds)
-
-
-def _is_published(model: Heads) -> bool:
-    """Return True if the model is one of post 1's table 1."""
-    ids = (one.hub_id.lower() for one in known_models() if one.name in PUBLISHED_TABLE)
-    return model.label.partition(" ")[0].lower() in {one.rpartition("/")[2] for one in ids}
-
-
-def _narrower(place: str, model: Heads, component: str, statistic: str, symbol: str, published: str) -> Row:
-    """Compare what the post finds below a normal law's with the null, which includes estimator and product."""
-    one, kurtosis = model.element(component, statistic), model.element(component, "excess_kurtosis")
-    heavy, below = (float(np.nanmedian(each.value - each.mean)) for each in (kurtosis, one))
-    words = f"{model.label}: {symbol} of {component}, median head"
-    note = f"{_outside(one)}; {below:+.2g} from the null"
-    if statistic == RESIDUAL:
-        note += ", which has the same bias of the estimate"
-    verdict = _said(model, below < 0)
-    if _beyond(one) <= 0.1:
-        verdict = "open: no more than the null"
-    elif below < 0 < heavy:
-        verdict, note = "corrected", f"{note}; tails heavier than normal (excess kurtosis {heavy:+.2g} over the null's)"
-    return Row(place, words, published, float(np.nanmedian(one.value)), _null(one), verdict, note=note)
-
-
-def _divergences(model: Heads) -> Row:
-    """Compare the divergence of W_QK with those of its factors, each less its null."""
-    each = {component: model.element(component, DIVERGENCE) for component in ("W_QK", "W_Q", "W_K")}
-    over = {component: float(np.nanmedian(one.value - one.mean)) for component, one in each.items()}
-    observed = ", ".join(f"{one:.2g}" for one in over.values())
-    words = f"{model.label}: D_KL beyond the null's, median head (nats): W_QK, W_Q, W_K"
-    holds = over["W_QK"] > max(over["W_Q"], over["W_K"])
-    verdict = _said(model, holds) if _beyond(each["W_QK"]) > 0.1 else "open: no more than the null"
-    null = Null(0.0, of="random heads")
-    return Row("post 1, figure 19", words, "larger for W_QK", observed, null, verdict, note=_outside(each["W_QK"]))
-
-
-def _beyond(one: Measured) -> float:
-    return float(np.nanmean(np.abs(one.value - one.mean) > TWO_SIDED * one.sd))
-
-
-def _outside(one: Measured) -> str:
-    return f"{100 * _beyond(one):.0f} % of heads outside 95 % of the null"
-
-
-def _null(one: Measured) -> Null:
-    return Null(float(np.nanmedian(one.mean)), float(np.nanmedian(one.sd)), of="one head")
-
-
-def _exponents(models: Sequence[Heads]) -> list[Row]:
-    """Exponents of σ_QK by least squares of logarithms over all heads, on both conventions."""
-    sigma = np.concatenate([model.sigma("W_QK").ravel() for model in models])
-    published = {0: ("leading eigenvalue", 1.0), 1: ("Σ", 1.0), 2: ("Σ of squares", 2.0)}
-    rows = []
-    for convention, power, factor in (("λ", 1.0, 2.0), ("s", 0.5, 1.0)):
-        sums = [eigenvalue_sums(model, power) for model in models]
-        for place, (words, expected) in published.items():
-            value = np.concatenate([one[place].ravel() for one in sums])
-            known = np.isfinite(sigma) & np.isfinite(value) & (value > 0) & (sigma > 0)
-            slope = exponent(sigma[known], value[known]).value
-            low, high = (share * expected * factor for share in (0.75, 1.25))
-            null = Null(expected * factor, low=low, high=high, of="± a quarter")
-            near = low <= slope <= high
-            identity = (convention, place) in (("λ", 1), ("s", 2))
-            verdict = "agrees" if identity else here(near) if all(map(_is_published, models)) else of_many(near)
-            note = "an identity: d² σ²" if identity else "all heads together"
-            if convention == "λ":
-                verdict, note = "corrected", f"the printed exponent is that of s; {note}"
-            quantity = f"exponent of σ of W_QK: {words}"
-            rows.append(Row("post 2, figure 12", quantity, expected, slope, null, verdict, convention, note))
-    return rows
-
-
-def _of_spectra(model: Heads) -> list[Row]:
-    published = {
-        "largest_eigenvalue": (13, "largest in early layers"),
-        "normalized_participation_ratio": (14, "close to the null in small models, lower in large ones"),
-        "spectral_entropy": (15, "lower in large models"),
-        "condition_number": (16, "about 4, into the millions"),
-    }
-    rows = []
-    for statistic, (number, words) in published.items():
-        for convention, singular in (("λ", False), ("s", True)):
-            one = by_convention(model, statistic, singular)
-            which = "open: of one of them" if _is_published(model) else f"needs {SOURCE_MODELS}; here"
-            said = f"{which} {'at' if _beyond(one) <= 0.1 else 'off'} the null"
-            name = statistic.replace("_", " ")
-            quantity, observed = f"{model.label}: {name}, median head", float(np.nanmedian(one.value))
-            place = f"post 2, figure {number}"
-            rows.append(Row(place, quantity, words, observed, _null(one), said, convention, _outside(one)))
-    return rows
+def rows_of(run: Run) -> list[Row]:
+    """Every statement about values, of the run's models."""
+    return rows(run, heads_of(run))

@@ -20,7 +20,10 @@ from rmtbase.linalg import product_singular_values
 from rmtbase.models import Model, open_model
 from rmtbase.results.signal import signal
 from studies.sources.drawing import canvas, legend_below, titled
+from studies.sources.post2_rows import NEAR, near_null
 from studies.sources.recipe import Figure, Null, Result, Row, Run, Table
+from studies.sources.statements import verdict as verdict_of
+from studies.sources.verdicts import Claim, Kind, corrected, decided
 
 COVERS: dict[str, str] = {}
 GPT2 = (768, 64)
@@ -29,6 +32,8 @@ NPR = "normalized_participation_ratio"
 CUTOFF = 1e-10
 """Below which a dense spectrum is cut: absolute, as in scripts that count what is not zero."""
 MILLION = 1e6
+SAME = 10.0
+"""Factor by which a dense spectrum's κ may differ and still be that of the weights."""
 SIGMA = 0.02
 MOST_HEADS = 40
 """Rows of the table of heads, those with the smallest NPR of λ over its null."""
@@ -43,6 +48,12 @@ class Spectra(NamedTuple):
     d_model: int
     thin: np.ndarray
     dense: np.ndarray
+    place: str = ""
+
+    @property
+    def named(self) -> str:
+        """The label, with the place of the head."""
+        return f"{self.label}: {self.place}" if self.place else self.label
 
     def condition(self, method: str) -> tuple[int, float]:
         """Return how many values a method keeps, and s_1 over the smallest of them."""
@@ -89,6 +100,12 @@ def make(run: Run) -> Result:
     return Result(figures, tuple(rows), (condition_table(spectra), table), tuple(answers(run, tree, spectra, found)))
 
 
+def rows_of(run: Run) -> list[Row]:
+    """Every statement about values, of the run's model."""
+    heads = run.scores(**OPTIONS)["heads"].dataset
+    return [*rows_of_convention(run, heads), *rows_of_condition(run, condition_spectra(run))]
+
+
 def condition_spectra(run: Run) -> list[Spectra]:
     """Spectra of random heads, and of the model's heads with the median and the largest condition number."""
 
@@ -110,8 +127,8 @@ def condition_spectra(run: Run) -> list[Spectra]:
     spectra = [random_spectra(*one) for one in dict.fromkeys((GPT2, shape))]
     for name in ("median", "largest"):
         site, head = held[f"{name}_at"].tolist()
-        label = f"{run.label}, {name} κ: layer {site}, head {head}"
-        spectra.append(Spectra(label, held[f"{name}_dense"].size, held[f"{name}_thin"], held[f"{name}_dense"]))
+        thin, dense = held[f"{name}_thin"], held[f"{name}_dense"]
+        spectra.append(Spectra(f"{run.label}, {name} κ", dense.size, thin, dense, f"layer {site}, head {head}"))
     return spectra
 
 
@@ -167,24 +184,25 @@ def rows_of_convention(run: Run, heads: xr.Dataset) -> list[Row]:
     rows = []
     for convention, value, centre, spread in (("λ", of_eigenvalues, mean, sd), ("s", of_values, mean_s, sd_s)):
         share = within(Column(value, centre, spread))
-        verdict = ("agrees" if share > 0.5 else "differs") if run.is_of("gpt2") else "needs gpt2"
+        verdict = verdict_of(run, near_null(value, centre))
         null = Null(float(np.nanmedian(centre)), float(np.nanmedian(spread)), of="one head")
         rows.append(
             Row(place, f"NPR of {run.label}, median head", "near the null for most heads of GPT-2",
-                float(np.nanmedian(value)), null, verdict, convention, f"{100 * share:.0f} % of heads within 95 %")
+                float(np.nanmedian(value)), null, verdict, convention,
+                f"{100 * share:.0f} % of heads within 95 %; near: most heads within {100 * NEAR:g} % of its mean")
         )  # fmt: skip
     mixed = Null(float(np.nanmedian(mean)), float(np.nanmedian(sd)), of="one head, of λ")
     above = float(np.nanmean(of_values > mean))
     note = f"{100 * within(Column(of_values, mean, sd)):.0f} % within 95 %, {100 * above:.0f} % above"
     rows.append(
         Row(place, f"NPR of s of {run.label} on the null of λ", "the mix that errata 4 describes",
-            float(np.nanmedian(of_values)), mixed, "corrected", "s", note)
+            float(np.nanmedian(of_values)), mixed, corrected("errata, 4"), "s", note)
     )  # fmt: skip
     null, null_s = (laws.null(name, d_model=GPT2[0], d_head=GPT2[1]) for name in (NPR, f"{NPR}_singular"))
     far = (null_s.mean() - null.mean()) / null.std()
     words = f"NPR of s of a head {GPT2} that learned nothing, on the null of λ"
     found, note = Null(null.mean(), null.std(), of="one head, of λ"), f"{far:.0f} standard deviations above"
-    rows.append(Row(place, words, None, null_s.mean(), found, "corrected", "s", note))
+    rows.append(Row(place, words, None, null_s.mean(), found, corrected("errata, 4"), "s", note))
     return rows
 
 
@@ -198,8 +216,14 @@ def rows_of_condition(run: Run, spectra: Sequence[Spectra]) -> list[Row]:
         for convention, power, null in (("s", 1, law), ("λ", 2, law_squared)):
             note = f"dense float32 keeps {kept} of {one.thin.size} and has κ = {dense**power:.0e}"
             real = thin**power >= MILLION
-            verdict = "agrees" if real or dense <= 10 * thin else "corrected"
+            rounding = dense > SAME * thin
+            verdict = (
+                corrected("errata, 5")
+                if rounding and not real
+                else decided(Claim(Kind.PRINTED, thin**power, low=MILLION))
+            )
             note = f"a κ in the millions that is real; {note}" if real else note
+            note = f"{one.place}; {note}" if one.place else note
             rows.append(Row("post 2, figure 16", f"κ of {one.label}, thin float64", "into the millions", thin**power,
                             null, verdict, convention, note))  # fmt: skip
     return rows
@@ -220,7 +244,7 @@ def condition_table(spectra: Sequence[Spectra]) -> Table:
     for one in spectra:
         for method in METHODS:
             kept, condition = one.condition(method)
-            rows.append((one.label, method, kept, condition, condition**2, one.floor))
+            rows.append((one.named, method, kept, condition, condition**2, one.floor))
     heads = ("head", "singular values by", "kept", "κ of s", "κ of λ", "noise floor s_{h+1}/s₁, float32")
     return Table(
         "first-table-1", heads, tuple(rows), "The condition number by how it is computed.", "first page, table 1"
@@ -351,7 +375,7 @@ def condition_numbers(spectra: Sequence[Spectra]) -> Drawing:
         ax.axhline(CUTOFF / one.dense[0], color=LIGHT.muted, lw=0.9, ls="--", label=f"cutoff {CUTOFF:g}")
         ax.axvline(one.thin.size, color=LIGHT.muted, lw=0.8, ls=":")
         ax.set_yscale("log")
-        titled(ax, one.label.replace(": ", ":\n"), "index $k$", "$s_k/s_1$" if ax is axes[0, 0] else "")
+        titled(ax, one.named.replace(": ", ":\n"), "index $k$", "$s_k/s_1$" if ax is axes[0, 0] else "")
     axes[0, 0].set_ylim(1e-12, 2.0)
     legend_below(figure, [axes[0, 0]])
     return figure

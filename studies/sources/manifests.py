@@ -115,15 +115,17 @@ def sets() -> dict[str, tuple[Planned, ...]]:
     posts, weibull = models_of("posts"), models_of("Weibull paper")
     pythia = tuple(one for one in weibull if "/pythia" in one)
     deduped, plain, larger_deduped, larger = models_of("follow-up")
+    pairs = ((plain, deduped), (larger, larger_deduped))
     each = {
         "post1": (
             Planned("null"), Planned("post1", (gpt2,)), Planned("post1", (xl,)), Planned("cross", posts),
+            Planned("claims", posts),
         ),
-        "post2": (Planned("null"), Planned("post2", (gpt2,)), Planned("cross", posts)),
-        "weibull": (Planned("weibull", weibull),),
-        "pythia": (Planned("weibull", pythia),),
+        "post2": (Planned("null"), Planned("post2", (gpt2,)), Planned("cross", posts), Planned("claims", posts)),
+        "weibull": (Planned("weibull", weibull), Planned("claims", weibull)),
+        "pythia": (Planned("weibull", pythia), Planned("claims", pythia)),
         "training": (
-            Planned("training", (plain, deduped)), Planned("training", (larger, larger_deduped)),
+            *(Planned("training", pair) for pair in pairs), *(Planned("claims", pair) for pair in pairs),
         ),
     }  # fmt: skip
     return each | {"all": tuple(dict.fromkeys(one for runs in each.values() for one in runs))}

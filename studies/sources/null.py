@@ -20,6 +20,7 @@ from rmtbase.laws import GaussianChain, naive_marchenko_pastur, product_element
 from rmtbase.montecarlo import baseline, draw_spectra, element_baseline
 from studies.sources.drawing import canvas, legend_below, looks, styled, titled
 from studies.sources.recipe import Figure, Null, Result, Row, Run
+from studies.sources.verdicts import Claim, Finding, Kind, Verdict, corrected, decide, decided, unresolved, within
 
 COVERS = {
     "post 1, figure 1": "done",
@@ -370,44 +371,56 @@ def published_edges(d_model: int, h: int) -> tuple[float, float]:
     return lower, upper
 
 
-def nearer(observed: float, published: float, law: float) -> str:
-    """Decide on a formula that the law replaces, by the side on which the observed value lies."""
-    if abs(published - law) <= 1e-9 * max(1.0, abs(law)):
-        return "agrees"
-    return "corrected" if abs(observed - law) < abs(observed - published) else "differs"
+MARGIN = 0.01
+"""Margin of *is the law's*: a simulated mean within this share of it."""
+
+
+def _law(observed: float, expected: float, margin: float = MARGIN, error: float = 0.0) -> Claim:
+    """Claim that a simulated number is that of a law, up to a share of it, or of one where it is smaller."""
+    return within(observed, expected, margin * max(1.0, abs(expected)), error, Kind.LAW)
+
+
+def nearer(observed: float, published: float, law: float) -> Verdict:
+    """Decide on a formula that the law replaces: corrected if the law is within its margin and the formula is not."""
+    formula, own = (decide(_edge(observed, value)) for value in (published, law))
+    if formula is not Finding.AGREES and own is Finding.AGREES:
+        return corrected("errata, 2")
+    return decided(_edge(observed, published))
+
+
+EDGE_MARGIN = 0.1
+"""Margin of an edge: of the largest and the smallest value of a finite matrix, as a share of the edge or of one."""
+
+
+def _edge(observed: float, edge: float) -> Claim:
+    return _law(observed, edge, EDGE_MARGIN)
 
 
 def _rows_of_square(case: Case) -> list[Row]:
     place, distance = "post 1, figure 1", case.distance()
     words = "largest difference of the distribution of singular values from Marchenko–Pastur's, σ = 1"
     reach = np.log(D_MODEL) / D_MODEL
-    found = Null(low=0.0, high=reach, of="ln(d)/d, how far eigenvalues stray")
-    verdict = "agrees" if distance < reach else "differs"
-    rows = [Row(place, words, "follows", distance, found, verdict, one, "the same on both") for one in ("λ", "s")]
+    null = Null(low=0.0, high=reach, of="ln(d)/d, how far eigenvalues stray")
+    said = decided(Claim(Kind.LAW, distance, low=0.0, high=reach))
+    rows = [Row(place, words, "follows", distance, null, said, one, "the same on both") for one in ("λ", "s")]
     law = laws.null("largest_eigenvalue", dims=(D_MODEL, D_MODEL), normalization="none")
     draws = case.singular_values.shape[0]
     for convention, power in (("s", 1), ("λ", 2)):
         observed = float((case.singular_values[:, 0] ** power).mean())
         mean, sd = law.mean() ** (power / 2), 0.5 * power * law.std() * law.mean() ** (power / 2 - 1)
-        within = "agrees" if abs(observed - mean) < 4 * sd / np.sqrt(draws) else "differs"
-        rows.append(
-            Row(
-                place,
-                f"largest of W, σ = 1, mean of {draws}",
-                f"the law's edge {(2 * np.sqrt(D_MODEL)) ** power:.5g}",
-                observed,
-                Null(mean, sd, of="one draw"),
-                within,
-                convention,
-                "the law's edge is the limit, not the mean",
-            )
-        )
+        edge = (2 * np.sqrt(D_MODEL)) ** power
+        said = decided(_law(observed, edge, error=float(sd / np.sqrt(draws))))
+        note = f"within {100 * MARGIN:g} %; the law's edge is the limit, not the mean"
+        words = f"largest of W, σ = 1, mean of {draws}"
+        null = Null(mean, sd, of="one draw")
+        rows.append(Row(place, words, f"the law's edge {edge:.5g}", observed, null, said, convention, note))
     return rows
 
 
 def _rows_of_products(half: Case, products: Sequence[Case]) -> list[Row]:
     median = half.ordered()[1]
     lower, upper = half.law.support
+    said = decided(_law(float(median[-1] ** 2 / lower), 1.0, EDGE_MARGIN))
     rows = [
         Row(
             "post 1, figure 2",
@@ -415,9 +428,9 @@ def _rows_of_products(half: Case, products: Sequence[Case]) -> list[Row]:
             "sharp cutoff at d_h",
             float((median[-1] / median[0]) ** power),
             Null(float((lower / upper) ** (power / 2)), of="the law's edges"),
-            "agrees" if abs(median[-1] ** 2 / lower - 1.0) < 0.1 else "differs",
+            said,
             convention,
-            "beyond it all are zero",
+            f"the last within {100 * EDGE_MARGIN:g} % of the law's edge; beyond it all are zero",
         )
         for convention, power in (("s", 1), ("λ", 2))
     ]
@@ -425,15 +438,19 @@ def _rows_of_products(half: Case, products: Sequence[Case]) -> list[Row]:
         edges = np.sqrt(case.law.support)
         ends = zip(("lower", "upper"), published_edges(D_MODEL, h), edges, case.ordered()[1, [-1, 0]], strict=True)
         for name, published, law, observed in ends:
-            verdict = nearer(observed, published, law)
-            note = "" if verdict == "agrees" else "the formula is that of one factor"
+            said = nearer(observed, published, law)
+            note = "" if decide(_edge(law, published)) is Finding.AGREES else "the formula is that of one factor"
             words = f"{name} edge of W_QK/√d, h = {h}, σ = 1"
             rows += [
                 Row("post 1, figure 3", words, published**power, observed**power,
-                    Null(law**power, of="edge of the free product"), verdict, convention, note)
+                    Null(law**power, of="edge of the free product"), said, convention, note)
                 for convention, power in (("s", 1), ("λ", 2))
             ]  # fmt: skip
     return rows
+
+
+MOST_DIVERGENCE = 1.5e-3
+"""What rounds to *at most ~10⁻³*."""
 
 
 def _rows_of_elements(elements: xr.Dataset) -> list[Row]:
@@ -442,6 +459,8 @@ def _rows_of_elements(elements: xr.Dataset) -> list[Row]:
         one, law = _of_rank(elements, h), product_element(D_MODEL, h)
         width, entropy = _mean(one, "std") / np.sqrt(D_MODEL), _entropy(one)
         read, exact = _mean(one, "histogram_kl"), law.kl_to_normal()
+        claim = Claim(Kind.LAW, exact, high=MOST_DIVERGENCE)
+        said = decided(claim) if decide(claim) is Finding.AGREES else corrected("errata, 6")
         rows += [
             _near(place, f"σ of W_QK/√d, h = {h}", np.sqrt(h / D_MODEL), width, 0.01, law.std()),
             _near(
@@ -453,7 +472,7 @@ def _rows_of_elements(elements: xr.Dataset) -> list[Row]:
                 "at most ~10⁻³",
                 read,
                 Null(exact, of="exact, of the law"),
-                "agrees" if exact < 1.5e-3 else "corrected",
+                said,
                 "",
                 f"a histogram adds {_histogram_bias(one):.1e}",
             ),
@@ -461,10 +480,11 @@ def _rows_of_elements(elements: xr.Dataset) -> list[Row]:
     return rows
 
 
-def _near(place: str, quantity: str, published: float, observed: float, within: float, law: float) -> Row:
+def _near(place: str, quantity: str, published: float, observed: float, margin: float, law: float) -> Row:
     """Compare a formula that holds to a stated share of its value."""
-    verdict = "agrees" if abs(observed - published) <= within * max(1.0, abs(published)) else "differs"
-    return Row(place, quantity, float(published), float(observed), Null(float(law), of="law of one element"), verdict)
+    said, note = decided(_law(float(observed), float(published), margin)), f"within {100 * margin:g} %"
+    null = Null(float(law), of="law of one element")
+    return Row(place, quantity, float(published), float(observed), null, said, note=note)
 
 
 def _rows_of_gpt2(table: xr.Dataset) -> list[Row]:
@@ -478,18 +498,20 @@ def _rows_of_gpt2(table: xr.Dataset) -> list[Row]:
     for convention, power in (("λ", 1.0), ("s", 0.5)):
         of_spectrum = row["sample"].sel(statistic="largest_eigenvalue").values ** power
         mean, sd = largest.mean() ** power, power * largest.std() * largest.mean() ** (power - 1.0)
+        error = float(of_spectrum.std(ddof=1) / np.sqrt(of_spectrum.size))
+        outside = Claim(Kind.LAW, float(of_spectrum.mean()), low=naive.support[1] ** power, error=error)
         published = f"beyond Marchenko–Pastur's {naive.support[1] ** power:.4g}"
         note = f"the product's own edge is {law.support[1] ** power:.4g}"
         rows += [
             Row(place, f"largest, mean of {draws}", published, float(of_spectrum.mean()), Null(mean, sd, of="one head"),
-                "agrees" if of_spectrum.mean() > naive.support[1] ** power else "differs", convention, note),
+                decided(outside), convention, note),
             Row(place, "share of heads whose largest is beyond the Marchenko–Pastur edge", None, beyond,
-                Null(float(largest.sf(naive.support[1])), of="law"), "corrected", convention,
+                Null(float(largest.sf(naive.support[1])), of="law"), corrected("errata, 2"), convention,
                 "the edge of one factor: to be beyond it says nothing of learning"),
         ]  # fmt: skip
         rows += [
             Row(place, f"{name} edge by a moment method of two moments", words, end**power,
-                Null(edge**power, of="edge of the free product"), "open", convention,
+                Null(edge**power, of="edge of the free product"), unresolved(), convention,
                 "the post does not give its moment method; this is Marchenko–Pastur's law of the product's mean and "
                 "variance")
             for name, words, end, edge in zip(("lower", "upper"), (None, "well-captured"), moments, law.support,
@@ -498,17 +520,19 @@ def _rows_of_gpt2(table: xr.Dataset) -> list[Row]:
         smallest = laws.null("smallest_eigenvalue", d_model=d_model, d_head=h)
         found = row["sample"].sel(statistic="smallest_eigenvalue").values ** power
         null = Null(smallest.mean() ** power, power * smallest.std() * smallest.mean() ** (power - 1.0), of="one head")
-        near = null.mean is not None and abs(found.mean() / null.mean - 1.0) < 0.01
-        rows.append(Row(place, f"smallest, mean of {draws}", None, float(found.mean()), null,
-                        "agrees" if near else "differs", convention,
-                        f"the product's own edge is {law.support[0] ** power:.4g}"))  # fmt: skip
+        assert null.mean is not None  # it has one
+        error = float(found.std(ddof=1) / np.sqrt(found.size) / null.mean)
+        near = within(float(found.mean() / null.mean), 1.0, MARGIN, error, Kind.LAW)
+        words, note = f"smallest, mean of {draws}", f"within {100 * MARGIN:g} %; the product's own edge is "
+        note += f"{law.support[0] ** power:.4g}"
+        rows.append(Row(place, words, None, float(found.mean()), null, decided(near), convention, note))
         for statistic in ("normalized_participation_ratio", "condition_number"):
             name = statistic if convention == "λ" else f"{statistic}_singular"
             null = laws.null(name, d_model=d_model, d_head=h)
             found, error = (float(row[one].sel(statistic=name)) for one in ("mean", "standard_error"))
-            verdict = "agrees" if abs(found - null.mean()) < 4 * error else "differs"
+            said = decided(within(found / null.mean(), 1.0, MARGIN, error / null.mean(), Kind.LAW))
             words = f"{statistic.replace('_', ' ')}, mean of {draws}"
             rows.append(
-                Row(place, words, None, found, Null(null.mean(), null.std(), of="one head, law"), verdict, convention)
+                Row(place, words, None, found, Null(null.mean(), null.std(), of="one head, law"), said, convention)
             )
     return rows

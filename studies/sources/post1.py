@@ -20,7 +20,7 @@ from studies.sources.manifests import Needs, models_of
 from studies.sources.post1_rows import BOTH, fitted_by_histogram, rows
 from studies.sources.published import published_table
 from studies.sources.recipe import Figure, Result, Run, Table
-from studies.sources.statements import by_place, entropy_of_product, measured, of_elements, scored
+from studies.sources.statements import beside_random, by_place, entropy_of_product, measured, of_elements, scored
 
 MODELS = {
     **dict.fromkeys((5, 6, 7, 8, 10, 11, 16, 17), "gpt2"),
@@ -59,7 +59,7 @@ def make(run: Run) -> Result:
     tree = scored(run)
     if not all(measured(tree, component)[1].any() for component in BOTH):
         return Result(tables=(table_1(),), summary=(NOTHING.format(run.label),))
-    return Result(_figures(tree, run.label), by_place(rows(run, tree)), (table_1(),))
+    return Result(_figures(tree, run.label), by_place(rows(run, beside_random(run, tree))), (table_1(),))
 
 
 def table_1() -> Table:

@@ -13,7 +13,7 @@ from studies.sources.manifests import Needs
 from studies.sources.post2_drawing import average_of_layers, densities_of_all, ranks_of_all, two_heads
 from studies.sources.post2_rows import PUBLISHED_CONDITION, exponents, rows
 from studies.sources.recipe import Figure, Result, Run
-from studies.sources.statements import CONVENTIONS, by_place, scored
+from studies.sources.statements import CONVENTIONS, beside_random, by_place, scored
 
 GPT2 = Needs("post2", ("openai-community/gpt2",), here="of the demo")
 COVERS = {f"post 2, figure {number}": GPT2 for number in range(2, 13)}
@@ -24,7 +24,7 @@ _AVERAGE = "Dashed red: the average of each layer, as in the post; black: its me
 
 def make(run: Run) -> Result:
     tree = scored(run)
-    return Result(_figures(run, tree), by_place(rows(run, tree)))
+    return Result(_figures(run, tree), by_place(rows(run, beside_random(run, tree))))
 
 
 def _figures(run: Run, tree: xr.DataTree) -> tuple[Figure, ...]:

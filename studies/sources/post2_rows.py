@@ -4,123 +4,173 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
+from scipy import stats
 
+from rmtbase.drawing.axes import statistic_words
 from rmtbase.tables import heads_present
 from studies.sources.recipe import Null, Row, Run
 from studies.sources.statements import (
     CONVENTIONS,
+    Compared,
     Exponent,
     Heads,
-    Trend,
-    chance,
+    Scored,
+    along_layers,
+    beside_random,
+    correlation_claim,
     early,
+    early_over_others,
     exponent,
-    median_row,
+    identity,
+    learned,
     medians,
     of_heads,
     of_many,
-    trend,
+    rank_correlation,
+    scored,
+    share_of_extreme,
     verdict,
 )
+from studies.sources.verdicts import Claim, Kind, Side, beyond_chance, corrected, decided, most, within
 
 PUBLISHED_CONDITION = 4.0
-PUBLISHED_LARGEST = 50.0
+ROUNDED = 0.5
+"""Margin of *~ 4*: what rounds to it."""
+PUBLISHED_LARGEST, ABOUT = 50.0, 5.0
+"""Published, and the margin of *about 50*: what rounds to it in tens."""
+NEAR = 0.1
+"""Margin of *close to the prediction*: within this share of the null's mean."""
+NO_STRONG = 0.5
+"""Margin of *no strong dependence*: of the rank correlation."""
+NEAR_EXPONENT = 0.25
+"""Margin of an exponent, as a share of it."""
 _TENTH = 0.1
 
 
-def rows(run: Run, tree: xr.DataTree) -> list[Row]:
+def rows_of(run: Run) -> list[Row]:
+    """Every statement about values, of the run's model."""
+    return rows(run, beside_random(run, scored(run)))
+
+
+def rows(run: Run, both: Scored) -> list[Row]:
     """Every statement about values, of this model."""
-    found = [*_edges(run, tree)]
+    made = [*_edges(run, both.tree)]
     for convention, ending in CONVENTIONS:
-        found += _leading(run, tree, convention)
-        found += _shape(run, tree, convention, ending)
-        found += _condition(run, tree, convention, ending)
-        found += _with_width(tree, convention, ending)
-    return found
+        made += _leading(run, both, convention)
+        made += _shape(run, both, convention, ending)
+        made += _condition(run, both, convention, ending)
+        made += _with_width(both, convention, ending)
+    return made
+
+
+def near_null(value: np.ndarray, mean: np.ndarray) -> Claim:
+    """Claim that most heads are within a tenth of their nulls."""
+    known = np.isfinite(value) & np.isfinite(mean)
+    return most(np.abs(value[known] / mean[known] - 1.0) < NEAR)
+
+
+def _row(place: str, words: str, published: str, compared: Compared, said, convention: str, note: str = "",
+         observed: str | None = None) -> Row:  # fmt: skip
+    return Row(place, words, published, observed or compared.value, compared.null, said, convention, note)
 
 
 def _edges(run: Run, tree: xr.DataTree) -> list[Row]:
     heads = tree["heads"].to_dataset().transpose("layer", "head", ...)
     there = heads_present(heads)
-    above, below = (float(np.mean(heads[f"outliers_{side}"].values[there] > 0)) for side in ("above", "below"))
-    level = float(tree.attrs["edge_level"])
+    above, below = (heads[f"outliers_{side}"].values[there] > 0 for side in ("above", "below"))
+    level, count = float(tree.attrs["edge_level"]), int(there.sum())
     of, note = f"one head, edges at {level:g}", "a matter of order: the same on both"
     words = "share of heads with an eigenvalue above the null's upper edge"
     other = "share of heads that keep the gap to zero: none below the null's lower edge"
+    number = int(above.sum())
+    outliers = beyond_chance(
+        number / count,
+        float(stats.binom.sf(number - 1, count, level)),
+        float(stats.binom.cdf(number, count, level)),
+        Side.ABOVE,
+    )
     rows = []
     for convention, _ in CONVENTIONS:
-        said = verdict(run, above > 2 * level)
-        rows.append(Row("post 2, figure 2", words, "outliers", above, Null(level, of=of), said, convention, note))
-        said, null = verdict(run, below < 0.5), Null(1.0 - level, of=of)
-        rows.append(Row("post 2, figure 4", other, "most", 1.0 - below, null, said, convention, note))
+        said, null = verdict(run, outliers), Null(level, of=of)
+        rows.append(Row("post 2, figure 2", words, "outliers", number / count, null, said, convention, note))
+        said, null = verdict(run, most(~below)), Null(1.0 - level, of=of)
+        share = 1.0 - float(below.mean())
+        rows.append(Row("post 2, figure 4", other, "most", share, null, said, convention, note))
     return rows
 
 
-def _leading(run: Run, tree: xr.DataTree, convention: str) -> list[Row]:
+def _leading(run: Run, both: Scored, convention: str) -> list[Row]:
     power = 1.0 if convention == "λ" else 0.5
-    largest, smallest = of_heads(tree, "largest_eigenvalue", "smallest_eigenvalue")
-    value = largest.value**power
-    top = value >= np.quantile(value, 1.0 - _TENTH)
-    first = early(largest)
-    share, null = float(first[top].mean()), chance(first, int(top.sum()))
-    assert null.mean is not None and null.sd is not None  # it has both
+    largest, smallest = of_heads(both, "largest_eigenvalue", "smallest_eigenvalue")
+    value = largest.of(largest.value**power, largest.drawn**power)
     words = "share of the largest tenth of leading values that is in the first quarter of layers"
-    said = verdict(run, share > null.mean + 2 * null.sd)
-    place = "post 2, figure 3"
-    rows = [Row(place, words, "concentrated in the earliest layers", share, null, said, convention)]
-    at = int(np.argmax(value))
+    share = learned(share_of_extreme(early(largest), _TENTH, True), Side.ABOVE, value, is_level=False)
+    place, published = "post 2, figure 3", "concentrated in the earliest layers"
+    rows = [_row(place, words, published, share, verdict(run, share.claim), convention)]
+    at = int(np.argmax(value.value))
     mean = float(largest.mean[at] ** power)
     spread = float(power * largest.spread[at] * largest.mean[at] ** (power - 1.0))
     words = f"largest of all heads, of the raw product, in layer {largest.layer[at]}"
     published = f"reaching about {PUBLISHED_LARGEST**power:.3g}, in layer 0"
-    holds = bool(0.5 < largest.value[at] / PUBLISHED_LARGEST < 1.2 and largest.layer[at] == 0)
-    null, note = Null(mean, spread, of="a random head of its σ"), "the post does not say whether W_QK was scaled"
-    rows.append(Row(place, words, published, float(value[at]), null, verdict(run, holds), convention, note))
-    low = medians(smallest, (smallest.value / smallest.mean) ** power)
+    in_layer_0 = largest.layer[at] == 0
+    claim = within(float(largest.value[at]), PUBLISHED_LARGEST, ABOUT if in_layer_0 else -1.0, kind=Kind.PRINTED)
+    null = Null(mean, spread, of="a random head of its σ")
+    note = f"about: {PUBLISHED_LARGEST:g} ± {ABOUT:g} of λ; the post does not say whether W_QK was scaled"
+    observed = float(value.value[at])
+    rows.append(Row(place, words, published, observed, null, verdict(run, claim), convention, note))
+    over_null = smallest.of((smallest.value / smallest.mean) ** power, smallest.drawn**power)
     words = "smallest value over the mean of its null, median: first quarter of layers, the others"
-    said, null = verdict(run, low[0] < low[1]), Null(1.0, of="random heads")
-    rows.append(Row(place, words, "smaller in early layers", _two(low), null, said, convention))
-    means = Heads(value, largest.mean, largest.spread, largest.layer).by_layer()
-    half = (means.size + 1) // 2
-    for which, published, part, sign in (
-        ("first half", "decreases", means[:half], -1.0),
-        ("second half", "flattens, with a mild upturn", means[half:], 1.0),
+    smaller = learned(early_over_others(smallest), Side.BELOW, over_null, is_level=False)
+    low, note = medians(smallest, over_null.value), "the null is of the ratio of the two"
+    said = verdict(run, smaller.claim)
+    rows.append(_row(place, words, "smaller in early layers", smaller, said, convention, note, _two(low)))
+    half = (np.unique(largest.layer).size + 1) // 2
+    for which, published, part, side in (
+        ("first half", "decreases", slice(half), Side.BELOW),
+        ("second half", "flattens, with a mild upturn", slice(half, None), Side.ABOVE),
     ):
-        found = trend(np.arange(part.size), part, "layers")
-        words, holds = f"layer average of the leading value against layer, {which}", sign * found.value > -0.5 * sign
-        rows.append(_of_trend(run, "post 2, figure 7", words, published, found, holds, convention))
+        words = f"layer average of the leading value against layer, {which}"
+        rows.append(_of_trend(run, "post 2, figure 7", words, published, along_layers(value, side, part), convention))
     return rows
 
 
-def _shape(run: Run, tree: xr.DataTree, convention: str, ending: str) -> list[Row]:
+def _shape(run: Run, both: Scored, convention: str, ending: str) -> list[Row]:
     name = f"normalized_participation_ratio{ending}"
-    ratio, entropy = of_heads(tree, name, f"spectral_entropy{ending}")
-    note = f"{100 * ratio.share_within():.3g} % of the heads are in 95 % of the null; close: within a tenth"
-    said = verdict(run, bool(abs(np.median(ratio.value / ratio.mean) - 1.0) < 0.1))
+    ratio, entropy = of_heads(both, name, f"spectral_entropy{ending}")
+    inside = f"{100 * ratio.share_within():.3g} % of the heads are in 95 % of the null"
+    note = f"{inside}; close: most heads within {100 * NEAR:g} % of its mean"
+    said = verdict(run, near_null(ratio.value, ratio.mean))
     published = "close to the random-matrix prediction"
     rows = [median_row("post 2, figure 8", ratio, name, published, said, convention=convention, note=note)]
-    means = entropy.by_layer()
-    found, words = trend(np.arange(means.size), means, "layers"), "layer average of the spectral entropy against layer"
-    published = "lowest in early layers, highest in later ones"
-    rows.append(_of_trend(run, "post 2, figure 9", words, published, found, found.value > 0.5, convention))
-    found, words = trend(ratio.value, entropy.value, "heads"), "spectral entropy against NPR, all heads"
-    place, published = "post 2, figure 11", "strongly correlated, a tight curve"
-    rows.append(_of_trend(run, place, words, published, found, found.value > 0.9, convention))
-    low, first = ratio.value <= np.quantile(ratio.value, _TENTH), early(ratio)
-    share, words = float(first[low].mean()), "share of the lowest tenth of NPR that is in the first quarter of layers"
-    said, null = verdict(run, share > 0.5), chance(first, int(low.sum()))
-    return [*rows, Row(place, words, "predominantly from early layers", share, null, said, convention)]
+    words, published = "layer average of the spectral entropy against layer", "lowest in early layers, highest in later"
+    rise = along_layers(entropy, Side.ABOVE)
+    rows.append(_of_trend(run, "post 2, figure 9", words, published, rise, convention))
+    words, published = "spectral entropy against NPR, all heads", "strongly correlated, a tight curve"
+    tight = learned(rank_correlation, Side.ABOVE, ratio, entropy)
+    rows.append(_of_trend(run, "post 2, figure 11", words, published, tight, convention))
+    words = "share of the lowest tenth of NPR that is in the first quarter of layers"
+    share = learned(share_of_extreme(early(ratio), _TENTH, False), Side.ABOVE, ratio, is_level=False)
+    place, published = "post 2, figure 11", "predominantly from early layers"
+    return [*rows, _row(place, words, published, share, verdict(run, share.claim), convention)]
 
 
-def _condition(run: Run, tree: xr.DataTree, convention: str, ending: str) -> list[Row]:
+def _condition(run: Run, both: Scored, convention: str, ending: str) -> list[Row]:
     name, place = f"condition_number{ending}", "post 2, figure 10"
-    (found,) = of_heads(tree, name)
-    said = verdict(run, bool(0.5 < np.median(found.value) / PUBLISHED_CONDITION < 2.0))
-    note = "of GPT-2's shape 4 is below random heads on λ and above them on s: errata 4"
-    rows = [median_row(place, found, name, "~ 4 for most heads", said, convention=convention, note=note)]
-    both, words = medians(found, found.value), "condition number, median: first quarter of layers, the others"
-    said = verdict(run, both[0] > both[1])
-    return [*rows, Row(place, words, "larger in early layers", _two(both), found.null(), said, convention)]
+    (condition,) = of_heads(both, name)
+    said = verdict(run, most(np.abs(condition.value - PUBLISHED_CONDITION) <= ROUNDED))
+    note = "4 in most heads, rounded; of GPT-2's shape 4 is below random heads on λ and above them on s: errata 4"
+    rows = [median_row(place, condition, name, "~ 4 for most heads", said, convention=convention, note=note)]
+    words = "condition number, median: first quarter of layers, the others"
+    larger = learned(early_over_others(condition), Side.ABOVE, condition, is_level=False)
+    both_medians, note = _two(medians(condition, condition.value)), "the null is of the ratio of the two"
+    said = verdict(run, larger.claim)
+    return [*rows, _row(place, words, "larger in early layers", larger, said, convention, note, both_medians)]
+
+
+def median_row(place: str, heads: Heads, statistic: str, published: float | str, said, **more: str) -> Row:
+    """Compare the median head of a statistic with its null."""
+    words = f"{statistic_words(statistic).removesuffix(' of singular values')}, median head"
+    return Row(place, words, published, float(np.median(heads.value)), heads.null(), said, **more)
 
 
 def exponents(tree: xr.DataTree, convention: str) -> list[tuple[str, Exponent, float]]:
@@ -135,34 +185,33 @@ def exponents(tree: xr.DataTree, convention: str) -> list[tuple[str, Exponent, f
     return [(name, exponent(sigma, value), law) for name, value, law in named]
 
 
-def _with_width(tree: xr.DataTree, convention: str, ending: str) -> list[Row]:
+def _with_width(both: Scored, convention: str, ending: str) -> list[Row]:
     place, rows = "post 2, figure 12", []
     published = (("approximately linear", 1.0), ("linear", 1.0), ("quadratic, tightest", 2.0))
-    for (name, fit, law), (words, claimed) in zip(exponents(tree, convention), published, strict=True):
-        identity = name in ("Σλ", "Σs²")  # what is left of its logarithm is rounding, which no two machines share
+    for (name, fit, law), (words, claimed) in zip(exponents(both.tree, convention), published, strict=True):
+        is_identity = name in ("Σλ", "Σs²")  # what is left of its logarithm is rounding, which no two machines share
         note = f"fitted ± {fit.error:.2g}; what is left of ln {name}: {fit.scatter:.2g}"
-        note = f"an identity: {name} = d² σ²" if identity else note
+        note = f"an identity: {name} = d² σ²" if is_identity else f"{note}; near: within {100 * NEAR_EXPONENT:g} %"
         if convention == "λ":
-            said, note = "corrected", f"{note}. The published exponents are those of s: errata 4"
-        elif identity:
-            said = "agrees"
+            said, note = corrected("errata, 4"), f"{note}. The published exponents are those of s"
+        elif is_identity:
+            said = decided(identity(True))
         else:
-            said = of_many(abs(fit.value - claimed) < 0.5)
+            said = of_many(within(fit.value, claimed, NEAR_EXPONENT * claimed, fit.error))
         null = Null(law, of="random heads that differ in σ")
         rows.append(Row(place, f"exponent of σ in {name}", words, fit.value, null, said, convention, note))
-    trace, entropy = of_heads(tree, "trace", f"spectral_entropy{ending}")
-    found = trend(trace.value, entropy.value, "heads")
-    said, note = of_many(abs(found.value) < 0.5), "free of scale by its definition: what depends on σ was learned"
+    trace, entropy = of_heads(both, "trace", f"spectral_entropy{ending}")
+    drift = learned(rank_correlation, Side.EITHER, trace, entropy, is_level=False)
+    said = of_many(correlation_claim(drift.value, trace.value.size, NO_STRONG))
+    note = f"no strong one: within ± {NO_STRONG:g}; free of scale by its definition: what depends on σ was learned"
     words = "spectral entropy against σ: Spearman's ρ"
-    return [*rows, Row(place, words, "no strong dependence", found.value, found.null, said, convention, note)]
+    return [*rows, Row(place, words, "no strong dependence", drift.value, drift.null, said, convention, note)]
 
 
-def _of_trend(run: Run, place: str, quantity: str, published: str, found: Trend, holds: bool, convention: str) -> Row:
-    words = f"{quantity}: Spearman's ρ"
-    if found.null is None:
-        few = "open: too few layers in this model"
-        return Row(place, words, published, None, None, few, convention)
-    return Row(place, words, published, found.value, found.null, verdict(run, holds), convention)
+def _of_trend(run: Run, place: str, quantity: str, published: str, trend: Compared, convention: str) -> Row:
+    words, few = f"{quantity}: Spearman's ρ", "" if np.isfinite(trend.value) else "too few layers in this model"
+    value = trend.value if np.isfinite(trend.value) else None
+    return Row(place, words, published, value, trend.null, verdict(run, trend.claim), convention, few)
 
 
 def _two(both: tuple[float, float]) -> str:

@@ -32,10 +32,7 @@ from rmtbase.results.trajectory.figures._animation import Animation
 from rmtbase.systems import is_alive
 from rmtbase.tables import write_table
 from studies.sources.store import Entry, Store, commit_of
-
-VERDICTS = ("agrees", "differs", "corrected", "open", "needs")
-"""How a verdict begins: *agrees* within what was printed or the null; *differs*, with the numbers beside it;
-*corrected*, with the reason in the note; *open*, nothing decides it; *needs CHECKPOINT*, of another model than this."""
+from studies.sources.verdicts import LEVEL, Verdict
 
 CONVENTIONS = ("λ", "s", "")
 """Of a spectral quantity: of eigenvalues λ = s², or of singular values s; none of what has no spectrum."""
@@ -44,6 +41,16 @@ CONVENTIONS = ("λ", "s", "")
 _SPECIAL = re.compile(r"[^\w .,@/+()~=-]")
 _FETCHED = "rmtbase-fetched-"
 _COMMIT = re.compile("[0-9a-f]{40}")
+_SEED = 20  # of random heads
+
+
+class HeadShape(NamedTuple):
+    """Sizes of the heads of a layer."""
+
+    d_model: int
+    d_head: int
+    n_heads: int
+    n_key_heads: int
 
 
 class Null(NamedTuple):
@@ -64,6 +71,12 @@ class Null(NamedTuple):
     of: str = ""
 
 
+def null_of_draws(drawn: np.ndarray, of: str) -> Null:
+    """Null by simulated values, with the interval beyond which a claim of learned structure agrees."""
+    low, high = (float(end) for end in np.quantile(drawn, (LEVEL, 1.0 - LEVEL)))
+    return Null(float(np.mean(drawn)), float(np.std(drawn)), low, high, f"{of}, {100 * (1 - 2 * LEVEL):g} %")
+
+
 @dataclass(frozen=True)
 class Row:
     """Published value beside the observed one, its null and a verdict.
@@ -74,7 +87,7 @@ class Row:
         published: the value as printed, a number or words; None if it can only be read off a figure.
         observed: the value for the model of this run; None if there is none.
         null: the value for weights that learned nothing; None if the quantity has none.
-        verdict: begins with one of :data:`VERDICTS`.
+        verdict: finding and standing, by the rule of :mod:`studies.sources.verdicts`.
         convention: one of :data:`CONVENTIONS`; a spectral quantity has a row in each.
         note: a sentence at most.
     """
@@ -84,13 +97,13 @@ class Row:
     published: float | str | None
     observed: float | str | None
     null: Null | None
-    verdict: str
+    verdict: Verdict
     convention: str = ""
     note: str = ""
 
     def __post_init__(self) -> None:
-        if not self.verdict.startswith(VERDICTS):
-            raise ParameterError("verdict", self.verdict, f"words that begin with one of {', '.join(VERDICTS)}")
+        if not isinstance(self.verdict, Verdict):
+            raise ParameterError("verdict", repr(self.verdict), "a Verdict of studies.sources.verdicts")
         if self.convention not in CONVENTIONS:
             raise ParameterError("convention", self.convention, "λ, s, or nothing")
 
@@ -236,6 +249,19 @@ class Run:
         self._record(f"{tree.attrs['model']}@{tree.attrs['revision']}", path, weights)
         return tree
 
+    def random_scores(self, shape: HeadShape, layers: int, null: Any = "gaussian", **options: Any) -> xr.DataTree:
+        """Score layers of random heads of a shape as heads of a model are scored; they are kept by their shape."""
+        options = {"elements": options["elements"], "matrices": options["matrices"]}
+        settings = {"null": null, **options, "layers": layers, "shape": shape}
+        name = "random-heads"
+        entry = Entry(name, None, "", "scores", settings, ".nc", False)
+        path = self._find(entry)
+        if path is None:
+            w_q, w_k = (_random_factors(shape, layers, of_keys) for of_keys in (False, True))
+            tree = rmtbase.score_heads(w_q, w_k, null, model=name, progress=self.progress, **options)
+            write_table(tree, path := self._store.begin(entry, None))
+        return rmtbase.open_table(path)
+
     def arrays(
         self,
         what: str,
@@ -341,6 +367,11 @@ class Run:
         """Return True if this run is of that published model, under any of its names."""
         return hub_id(self._named(None, None)[0]) == hub_id(model)
 
+    def is_here(self, model: str) -> bool:
+        """Return True if a model is the demo, or lies on this machine."""
+        name, _ = self._named(model, None)
+        return name == "demo" or _place(name) is not None
+
     def _named(self, model: str | None, revision: str | None) -> tuple[str, str | None]:
         name, _, at = (self.model if model is None else model).partition("@")
         return name, revision or at or None
@@ -407,6 +438,14 @@ class _Held(Series):
 
     def open(self, revision: Revision, cache: Path | None = None) -> Model:
         return super().open(revision, None if cache is None else self.fetched.place(self.model, revision.name))
+
+
+def _random_factors(shape: HeadShape, layers: int, of_keys: bool) -> Iterator[np.ndarray]:
+    """Draw the queries or the keys of each layer, (head, d_head, d_model), with entries N(0, 1)."""
+    number = shape.n_key_heads if of_keys else shape.n_heads
+    for layer in range(layers):
+        rng = np.random.default_rng([_SEED, layer, int(of_keys)])
+        yield rng.standard_normal((number, shape.d_head, shape.d_model))
 
 
 def discard_left(own: int | None = None) -> None:

@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models._hub import fetch_size, require_access
+from studies.sources import first
+from studies.sources.claims import claims, closing, reads
+from studies.sources.claims_checks import nearest_depths
 from studies.sources.course import PYTHIA_REVISIONS, checkpoints_pooled, checkpoints_shown, is_pythia, transmission
 from studies.sources.heads import scoring
 from studies.sources.manifests import Planned, checkpoints_of
@@ -41,7 +44,8 @@ def readings(run: Run, planned: Iterable[Planned]) -> list[Reading]:
         (one.model, one.revision, one.what): one
         for each in planned
         for model in each.models
-        for one in _of_model(replace(run, model=model, models=(model,)), each)
+        for recipe in _recipes(run, each, model)
+        for one in _of_model(replace(run, model=model, models=(model,)), recipe)
     }
     order = {model: number for number, model in enumerate(dict.fromkeys(model for model, *_ in found))}
     return sorted(found.values(), key=lambda one: (order[one.model], _step(one.revision)))
@@ -51,11 +55,28 @@ def _step(revision: str | None) -> int:
     return -1 if revision is None else int(revision.removeprefix("step"))
 
 
-def _of_model(run: Run, planned: Planned) -> Iterator[Reading]:
+def _recipes(run: Run, planned: Planned, model: str) -> list[str]:
+    """Recipes whose readings of one model a run needs: its own, or of ``claims`` those of the claims that it closes."""
+    if planned.recipe != "claims":
+        return [planned.recipe]
+    own = replace(run, model=planned.models[0], models=planned.models)
+    closed = [(claim, closing(claim, own)) for claim in claims()]
+    needed = {reads(claim) for claim, members in closed if members is not None and model in members.models}
+    return sorted(needed - {""})
+
+
+def _of_model(run: Run, recipe: str) -> Iterator[Reading]:
     model = run.model
-    if planned.recipe in ("post1", "post2", "cross"):
+    if recipe in ("post1", "post2", "cross"):
         yield _scores(run, "scores of heads", scoring(run))
-    if planned.recipe == "weibull":
+    if recipe == "first":
+        yield _scores(run, "scores of spectra", first.OPTIONS)
+        kept = partial(run.is_kept, "condition")
+        yield Reading(model, None, "condition numbers", kept, partial(first.condition_spectra, run))
+    if recipe == "depth":
+        kept, make = partial(run.is_kept, "depth"), partial(run.arrays, "depth", nearest_depths)
+        yield Reading(model, None, "depths", kept, make)
+    if recipe == "weibull":
         for at in dict.fromkeys((*checkpoints_shown(run), *checkpoints_pooled(run))):
             kept = partial(run.is_kept, "transmission", at.revision)
             yield Reading(model, at.revision, "transmission", kept, partial(transmission, run, at))
@@ -63,7 +84,7 @@ def _of_model(run: Run, planned: Planned) -> Iterator[Reading]:
             yield from (_step_of_course(run, revision) for revision in PYTHIA_REVISIONS)
         else:
             yield _scores(run, "scores of matrices", {})
-    if planned.recipe == "training":
+    if recipe == "training":
         for at in points_of(run):
             kept = partial(run.is_kept, "spectra", at.revision)
             yield Reading(model, at.revision, "spectra", kept, partial(spectra_of, run, at))

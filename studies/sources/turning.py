@@ -13,10 +13,11 @@ from rmtbase.laws import weibull_null
 from studies.sources.course import POOLED, TRIMS, Member
 from studies.sources.published import printed_interval, published_table
 from studies.sources.recipe import Null, Row
-from studies.sources.weibull_shapes import NORMAL_95, PAPER
+from studies.sources.verdicts import Claim, Kind, decided, needs
+from studies.sources.weibull_shapes import PAPER
 
 _LEVEL = 0.05
-_NEEDS = f"needs EleutherAI/{POOLED}"
+_NEEDS = f"EleutherAI/{POOLED}"
 
 
 class Pooled(NamedTuple):
@@ -116,19 +117,16 @@ def turning_rows(one: Member) -> Iterator[Row]:
         printed, step = (text.number(name, "value") for name in named)
         rounding = printed_interval(f"{printed:g}")
         assert rounding is not None  # a number
-        half = NORMAL_95 * turn.error
-        near = rounding.low - half <= turn.value <= rounding.high + half
+        claim = Claim(Kind.PRINTED, turn.value, low=rounding.low, high=rounding.high, error=turn.error)
         null = Null(
             float(fits.null[fits.steps == turn.step][0]), turn.error, of="normal weights, each matrix's σ, pooled"
         )
-        said = ("agrees" if near else "differs") if is_own else _NEEDS
+        said = decided(claim) if is_own else needs(_NEEDS, claim)
         note = f"of {number} checkpoints; standard error {turn.error:.1g}"
         yield Row(place, f"largest pooled {symbol} along training", printed, turn.value, null, said, note=note)
         between = f"between steps {turn.low:g} and {turn.high:g} (95 %)"
         turns = "it turns" if turn.is_turn else "no turn beyond the errors"
-        if not is_own:
-            said = f"{_NEEDS}; here {turns}"
-        else:
-            said = ("agrees" if turn.low <= step <= turn.high else "differs") if turn.is_turn else f"open: {turns}"
+        claim = Claim(Kind.PRINTED, step if turn.is_turn else None, low=turn.low, high=turn.high)
+        said = decided(claim) if is_own else needs(_NEEDS, claim)
         yield Row(place, f"step of the largest pooled {symbol}", f"near {step:g}", turn.step, None, said,
                   note=f"{between}; {turns}")  # fmt: skip

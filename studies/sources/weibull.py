@@ -11,7 +11,7 @@ from studies.sources import weibull_shapes as shapes
 from studies.sources import weibull_tables as tables
 from studies.sources.course import Member, cohort, members
 from studies.sources.manifests import Needs, models_of
-from studies.sources.recipe import Figure, Result, Run
+from studies.sources.recipe import Figure, Result, Row, Run
 from studies.sources.weibull_shapes import PAPER
 
 _CONTRAST = ("OLMo-1-7B", "Qwen2.5-14B", "Qwen3-8B")
@@ -57,6 +57,12 @@ def make(run: Run) -> Result:
         tuple(tables.rows(found, beside)),
         tuple([*tables.printed(), tables.functions(found, beside)]),
     )
+
+
+def rows_of(run: Run) -> list[Row]:
+    """Every statement about values, of the run's models."""
+    found = members(run)
+    return list(tables.rows(found, cohort(found)))
 
 
 def _figures(found: Sequence[Member], beside: xr.DataTree) -> Iterator[Figure]:

@@ -23,8 +23,21 @@ from studies.sources import weibull_scales as scales
 from studies.sources.course import POOLED, TRIMS, Member, Transmission, steps_of, training_of
 from studies.sources.first_principles import checks, our_name
 from studies.sources.published import PublishedTable, published_table
-from studies.sources.recipe import Null, Row, Run, Table
+from studies.sources.recipe import Null, Row, Run, Table, null_of_draws
 from studies.sources.turning import turning_rows
+from studies.sources.verdicts import (
+    Claim,
+    Kind,
+    Side,
+    Verdict,
+    beyond_draws,
+    beyond_normal,
+    corrected,
+    decided,
+    needs,
+    unresolved,
+    within,
+)
 from studies.sources.weibull_shapes import NORMAL_95, PAPER
 
 HUB = {
@@ -40,6 +53,9 @@ _DRAWS, _SEED = 4000, 0
 
 
 _BAND = (1.186, 1.204)
+_OF = "normal weights, each matrix's σ"
+AS_RECIPE = 0.0013
+"""Margin of the paper's table 5: that of its text, 0.13 %."""
 
 
 def rows(found: Sequence[Member], beside: xr.DataTree) -> Iterator[Row]:
@@ -60,7 +76,7 @@ def rows(found: Sequence[Member], beside: xr.DataTree) -> Iterator[Row]:
     if all(one.along is None for one in found):
         for number in (3, 5):
             place = f"{PAPER}, table {number}"
-            yield Row(place, "the same of a training run", None, None, None, "needs checkpoints along training")
+            yield Row(place, "the same of a training run", None, None, None, needs("checkpoints along training"))
     yield from _needs(found)
 
 
@@ -80,45 +96,45 @@ def own_row(run: Run, table: PublishedTable) -> str | None:
     return next((one for one in table.labels if one in HUB and run.is_of(HUB[one])), None)
 
 
-def _verdict(
-    run: Run, table: PublishedTable, observed: float, null: Null | None, column: str, row: str | None = None
-) -> str:
-    """Verdict on the run's own row: *agrees* or *differs*; without one, *needs*, with the place in the published range.
+def _verdict(run: Run, table: PublishedTable, observed: float, column: str, row: str | None = None) -> Verdict:
+    """Verdict on the run's own row; without one, *needs*, with the place in the published range.
 
     ``row`` is the printed row of all models together, which no single model decides.
     """
     own = own_row(run, table)
     which = row or own
     numbers = [table.interval(one, column) for one in ((which,) if which else table.labels)]
-    published = min(one.low for one in numbers) <= observed <= max(one.high for one in numbers)
-    if own:
-        return ("agrees" if published else "differs") + (": as untrained weights are" if _at(null, observed) else "")
-    return f"needs {_MODELS[table.name]}; here {_where(published)}{_beside(null, observed)}"
+    low, high = min(one.low for one in numbers), max(one.high for one in numbers)
+    claim = Claim(Kind.PRINTED, observed, low=low, high=high)
+    return decided(claim) if own else needs(_MODELS[table.name], claim)
 
 
 def _at(null: Null | None, observed: float) -> bool:
     return null is not None and null.low is not None and null.high is not None and null.low <= observed <= null.high
 
 
-def _where(published: bool) -> str:
-    return f"{'in' if published else 'outside'} the published range"
-
-
 def _beside(null: Null | None, observed: float) -> str:
-    return "" if null is None else ", as untrained weights are" if _at(null, observed) else ", beyond the null"
+    """Place of a printed number's observed value beside its null, for a note."""
+    return "" if null is None else "as untrained weights are" if _at(null, observed) else "beyond the null"
 
 
-def _of_models(found: Sequence[Member], labels: Sequence[str], published: bool, beside: str) -> str:
-    """Verdict on a number that the paper has of all models of a table: *agrees* or *differs* if the run has just them.
+def _of_models(found: Sequence[Member], labels: Sequence[str], claim: Claim) -> Verdict:
+    """Verdict on a number that the paper has of all models of a table: decided if the run has just them.
 
     Otherwise *needs*, with how many of them the run has.
     """
     n = sum(any(one.run.is_of(HUB[label]) for one in found) for label in labels)
     if n == len(labels) == len(found):
         words = {5: "five Pythia sizes", 12: "twelve models"}[n]
-        return f"{'agrees' if published else 'differs'}, of all {words}{beside}"
+        return decided(claim, f"of all {words}")
     which = _MODELS["weibull-table-3" if len(labels) == 5 else "weibull-table-4"]
-    return f"needs {which}; here {_where(published)}{beside}, of {_models(found)}, {n or 'none'} of them among these"
+    return needs(f"{which}, of which {_models(found)} here {'is' if len(found) == 1 else 'are'} {n or 'none'}", claim)
+
+
+def _printed_claim(table: PublishedTable, label: str, column: str, observed: float) -> Claim:
+    """Claim that a number rounds to the printed one."""
+    interval = table.interval(label, column)
+    return Claim(Kind.PRINTED, observed, low=interval.low, high=interval.high)
 
 
 def _models(found: Sequence[Member]) -> str:
@@ -161,7 +177,7 @@ def _gap_row(quantity: str, own: float, null: Null) -> Row:
     name = "body-tail gap k(80 %) - k(100 %)"
     mean, spread = text.number(name, "value"), text.number("standard deviation of the gap", "value")
     return Row(
-        f"{PAPER}, table 1", quantity, mean, own, null, "corrected", note="errata, 7: of half-normal weights it is "
+        f"{PAPER}, table 1", quantity, mean, own, null, corrected("errata, 7"), note="of half-normal weights it is "
         f"{(weibull_body_tail_gap().limit - mean) / spread:.2f} of the published standard deviations above the "
         "published one",
     )  # fmt: skip
@@ -174,15 +190,15 @@ def _ablation(one: Member) -> Iterator[Row]:
     for trim, label in zip(TRIMS, table.labels, strict=True):
         own = float(np.nanmedian(state.shape[..., TRIMS.index(trim)]))
         null = _median_null(trim, number)
-        verdict = _verdict(one.run, table, own, null, "median_k", label)
-        yield Row(place, f"median k̂, middle {label} %", table.number(label, "median_k"), own, null, verdict)
+        verdict, note = _verdict(one.run, table, own, "median_k", label), _beside(null, own)
+        yield Row(place, f"median k̂, middle {label} %", table.number(label, "median_k"), own, null, verdict, note=note)
     gap = float(np.nanmedian(state.shape[..., 0] - state.shape[..., -1]))
     yield _gap_row("gap k̂(80 %) − k̂(100 %)", gap, _gap_null(number)._replace(sd=None))
     inside = float(np.mean((state.shape[..., 0] >= _BAND[0]) & (state.shape[..., 0] <= _BAND[1])))
     expected = np.mean([_inside(*_BAND, int(n)) for n in number[number > 0]])
     yield Row(
         place, "share of single matrices in [1.186, 1.204]", "10 of 12 medians", inside,
-        Null(float(expected), of="untrained matrices of these sizes"), "open",
+        Null(float(expected), of="untrained matrices of these sizes"), unresolved(),
         note="of small matrices the band is narrower than sampling; of the paper's it is wide (errata, 21)",
     )  # fmt: skip
 
@@ -198,22 +214,24 @@ def _ablation_of_models(found: Sequence[Member]) -> Iterator[Row]:
         for one, value, number in zip(found, own.tolist(), numbers, strict=True):
             null = _median_null(trim, number)
             inside = "in" if _BAND[0] <= value <= _BAND[1] else "outside"
-            yield Row(place, f"{one.label}: {what}", None, value, null, f"open: {inside} [1.186, 1.204]"
-                      f"{_beside(null, value)}; printed only of all models")  # fmt: skip
+            yield Row(place, f"{one.label}: {what}", None, value, null, unresolved("printed only of all models"),
+                      note=f"{inside} [1.186, 1.204], {_beside(null, value)}")  # fmt: skip
         drawn = np.stack([_drawn_medians(trim, number, k) for k, number in enumerate(numbers)], axis=1)
         of = "untrained models of these sizes, 95 %"
         low, middle, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.5, 0.975]).tolist()
         null, value = Null(middle, None, low, high, of), float(np.median(own))
-        verdict = _of_models(found, twelve, _agrees(table, label, "median_k", value), _beside(null, value))
-        yield Row(place, f"median over {n} models: {what}", table.number(label, "median_k"), value, null, verdict)
+        verdict = _of_models(found, twelve, _printed_claim(table, label, "median_k", value))
+        yield Row(place, f"median over {n} models: {what}", table.number(label, "median_k"), value, null, verdict,
+                  note=_beside(null, value))  # fmt: skip
         counts = ((drawn >= _BAND[0]) & (drawn <= _BAND[1])).sum(axis=1)
         low, high = np.quantile(counts, [0.025, 0.975]).tolist()
         null = Null(float(counts.mean()), None, low, high, of)
         inside = int(((own >= _BAND[0]) & (own <= _BAND[1])).sum())
         printed = int(table.number(label, "in_band"))
-        verdict = _of_models(found, twelve, inside / n == printed / len(twelve), _beside(null, inside))
+        share = printed / len(twelve)
+        verdict = _of_models(found, twelve, Claim(Kind.PRINTED, inside / n, low=share, high=share))
         yield Row(place, f"models with {what}, in [1.186, 1.204]", f"{printed} of {len(twelve)} medians",
-                  f"{inside} of {n} medians", null, verdict)  # fmt: skip
+                  f"{inside} of {n} medians", null, verdict, note=_beside(null, inside))  # fmt: skip
     there = [number > 0 for number in numbers]
     band = shape_band(
         [one.last.shape[..., 0].ravel()[here] for one, here in zip(found, there, strict=True)],
@@ -221,9 +239,9 @@ def _ablation_of_models(found: Sequence[Member]) -> Iterator[Row]:
     )
     name, value = "CV of k over models, %", 100 * band.variation
     null = Null(100 * band.null_variation, None, 0.0, 100 * band.null_variation_95, "untrained models, up to 95 %")
-    verdict = _of_models(found, twelve, _agrees(text, name, "value", value), _beside(null, value))
+    verdict = _of_models(found, twelve, _printed_claim(text, name, "value", value))
     yield Row(place, f"coefficient of variation of {n} median k̂, %", text.number(name, "value"), value, null, verdict,
-              note=f"p = {band.p_value:.2g} of independent untrained models")  # fmt: skip
+              note=f"{_beside(null, value)}; p = {band.p_value:.2g} of independent untrained models")  # fmt: skip
     gaps = np.array([np.nanmedian(one.last.shape[..., 0] - one.last.shape[..., -1]) for one in found])
     nulls = [_gap_null(number) for number in numbers]
     sd = np.array([null.sd or 0.0 for null in nulls])
@@ -234,15 +252,15 @@ def _ablation_of_models(found: Sequence[Member]) -> Iterator[Row]:
     variation = 100 * drawn.std(axis=1, ddof=1) / drawn.mean(axis=1)
     high, value = float(np.quantile(variation, 0.95)), float(100 * gaps.std(ddof=1) / gaps.mean())
     null = Null(float(variation.mean()), None, 0.0, high, "untrained models, up to 95 %")
-    verdict = _of_models(found, twelve, _agrees(text, "CV of the gap, %", "value", value), _beside(null, value))
-    what = f"coefficient of variation of {n} median gaps, %"
-    yield Row(place, what, text.number("CV of the gap, %", "value"), value, null, verdict)
+    verdict = _of_models(found, twelve, _printed_claim(text, "CV of the gap, %", "value", value))
+    what, note = f"coefficient of variation of {n} median gaps, %", _beside(null, value)
+    yield Row(place, what, text.number("CV of the gap, %", "value"), value, null, verdict, note=note)
 
 
-def _agrees(table: PublishedTable, label: str, column: str, observed: float) -> bool:
-    """Return True if a number rounds to the printed one."""
-    interval = table.interval(label, column)
-    return interval.low <= observed <= interval.high
+OUTLIERS = "largest over blocks of max/q99, beside normal weights"
+HEAVIEST = "largest excess kurtosis of a block, beside normal weights"
+GROWS = "growth of λ of W_O, %, beside untrained draws"
+"""Quantities that the paper says are learned, which ``claims`` reads by these words."""
 
 
 def _inside(low: float, high: float, number: int) -> float:
@@ -257,24 +275,26 @@ def _super_weights(one: Member) -> Iterator[Row]:
     number = state.number.sum(axis=1)
     shares = [(0.025, 0.5, 0.975), (0.025, 0.5, 0.975)]
     draws = np.array([_largest_over_q99(state, layer, int(number[layer])) for layer in range(len(ratio))]).T
-    of = "normal weights, each matrix's σ, 95 %"
+    of = f"{_OF}, 95 %"
     for what, column, own, drawn in (
         ("median over blocks of max/q99", "max_to_q99_median", float(np.median(ratio)), np.median(draws, axis=1)),
         ("largest over blocks of max/q99", "max_to_q99_extreme", float(ratio.max()), draws.max(axis=1)),
     ):
         low, middle, high = np.quantile(drawn, shares[0]).tolist()
         null = Null(middle, None, low, high, of)
-        verdict = _verdict(run, table, own, null, column)
-        yield Row(place, what, _printed_of(run, table, column), own, null, verdict)
-    spread = np.sqrt(24.0 / number)
-    expected = [_excess(state, layer) for layer in range(len(ratio))]
-    at = int(np.argmax(kurtosis))
-    half = NORMAL_95 * spread[at]
-    null = Null(expected[at], float(spread[at]), expected[at] - half, expected[at] + half,
-                "normal weights, each matrix's σ, 95 % of one block")  # fmt: skip
-    column, own = "kurtosis_extreme", float(kurtosis[at])
-    verdict = _verdict(run, table, own, null, column)
-    yield Row(place, "largest excess kurtosis of a block", _printed_of(run, table, column), own, null, verdict)
+        verdict, note = _verdict(run, table, own, column), _beside(null, own)
+        yield Row(place, what, _printed_of(run, table, column), own, null, verdict, note=note)
+    claim, null = beyond_draws(float(ratio.max()), draws.max(axis=1), Side.ABOVE), null_of_draws(draws.max(axis=1), _OF)
+    yield Row(place, OUTLIERS, "isolated outliers in every family", float(ratio.max()), null, decided(claim))
+    expected, spread = (np.array(one) for one in zip(*(_excess(state, k) for k in range(len(ratio))), strict=True))
+    drawn = expected + spread * np.random.default_rng(_SEED).normal(size=(_DRAWS, ratio.size))
+    low, middle, high = np.quantile(drawn.max(axis=1), shares[0]).tolist()
+    null, own, column = Null(middle, None, low, high, of), float(kurtosis.max()), "kurtosis_extreme"
+    verdict, note = _verdict(run, table, own, column), _beside(null, own)
+    what = "largest excess kurtosis of a block"
+    yield Row(place, what, _printed_of(run, table, column), own, null, verdict, note=note)
+    claim, null = beyond_draws(own, drawn.max(axis=1), Side.ABOVE), null_of_draws(drawn.max(axis=1), _OF)
+    yield Row(place, HEAVIEST, "extreme values", own, null, decided(claim))
 
 
 def _largest_over_q99(state: Transmission, layer: int, number: int) -> np.ndarray:
@@ -284,10 +304,15 @@ def _largest_over_q99(state: Transmission, layer: int, number: int) -> np.ndarra
     return np.asarray(parent.isf(-np.expm1(np.log(uniform) / number))) / float(parent.ppf(0.99))
 
 
-def _excess(state: Transmission, layer: int) -> float:
-    """Excess kurtosis of normal weights of unequal σ, pooled: 3 ⟨σ⁴⟩/⟨σ²⟩² − 3."""
+def _excess(state: Transmission, layer: int) -> tuple[float, float]:
+    """Excess kurtosis of normal weights of unequal σ, pooled: 3 ⟨σ⁴⟩/⟨σ²⟩² − 3; and its standard error, σ as measured.
+
+    Of each matrix ⟨w⁴⟩/σ⁴ has variance 24/n where σ is its own root mean square.
+    """
     n, square = state.number[layer], np.nan_to_num(state.sigma[layer]) ** 2
-    return float(3.0 * (n @ square**2) / n.sum() / ((n @ square) / n.sum()) ** 2 - 3.0)
+    mean = (n @ square) / n.sum()
+    error = np.sqrt(24.0 * (n @ square**4)) / n.sum() / mean**2
+    return float(3.0 * (n @ square**2) / n.sum() / mean**2 - 3.0), float(error)
 
 
 def _growth(one: Member) -> Iterator[Row]:
@@ -300,10 +325,10 @@ def _growth(one: Member) -> Iterator[Row]:
     table, place = published_table("weibull-table-3"), f"{PAPER}, table 3"
     training, own = training_of(run), own_row(run, table)
     if training is not None:
-        verdict = "corrected" if own else _verdict(run, table, training.budget, None, "budget")
+        verdict = corrected("errata, 25") if own else _verdict(run, table, training.budget, "budget")
         yield Row(
             place, "training budget T/τ", _printed_of(run, table, "budget"), training.budget, None, verdict,
-            note=("as configured (errata, 25); " if own else "")
+            note=("as configured; " if own else "")
             + f"{training.state}; decay leaves {100 * training.initial_share():.2g} % of each initial weight at "
             f"a constant rate, {100 * training.initial_share(0.55):.2g} % with the schedule (errata, 23)",
         )  # fmt: skip
@@ -311,14 +336,19 @@ def _growth(one: Member) -> Iterator[Row]:
         ("the start", "scale_start", float(scale[0])),
         ("the end", "scale_end", float(scale[-1])),
     ):
-        verdict = _verdict(run, table, value, None, column)
+        verdict = _verdict(run, table, value, column)
         yield Row(place, f"λ of W_O at {when}", _printed_of(run, table, column), value, None, verdict)
     n_output = float((matrices["n_rows"] * matrices["n_columns"]).sel(component="attention_output").sum())
     law, growth = weibull_null().scale, float(100 * (scale[-1] / scale[0] - 1))
     half = 100 * NORMAL_95 * law.spread / law.limit * np.sqrt(2.0 / n_output)
     null = Null(0.0, None, -half, half, "two untrained draws of this σ, 95 %")
-    verdict = _verdict(run, table, growth, null, "growth")
-    yield Row(place, "growth of λ of W_O, %", _printed_of(run, table, "growth"), growth, null, verdict)
+    verdict, note = _verdict(run, table, growth, "growth"), _beside(null, growth)
+    yield Row(place, "growth of λ of W_O, %", _printed_of(run, table, "growth"), growth, null, verdict, note=note)
+    claim, null = (
+        beyond_normal(growth, 0.0, float(half / NORMAL_95), Side.ABOVE),
+        Null(0.0, float(half / NORMAL_95), of="two untrained draws of this σ"),
+    )
+    yield Row(place, GROWS, "grows substantially", growth, null, decided(claim))
 
 
 def _printed_of(run: Run, table: PublishedTable, column: str) -> float | str:
@@ -335,7 +365,7 @@ def _rate(one: Member) -> Iterator[Row]:
     label, values, training = own_row(run, table), table.numbers("ratio"), training_of(run)
     scale = mean_scale(one.scores)
     partial = "the paper read 27 of its 48 layers" if label == "Qwen2.5-14B" else ""
-    verdict = _verdict(run, table, scale, None, "mean_scale")
+    verdict = _verdict(run, table, scale, "mean_scale")
     yield Row(place, "mean λ of the Transmission Class", _printed_of(run, table, "mean_scale"), scale, None, verdict,
               note=partial)  # fmt: skip
     if label is None and training is None:
@@ -344,7 +374,7 @@ def _rate(one: Member) -> Iterator[Row]:
     if label is not None and training is not None:
         note = f"as configured it is {scale / training.root:.3g} (errata, 25); {note}"
     root = table.number(label, "root") if label is not None else training.root if training is not None else np.nan
-    verdict = _verdict(run, table, scale / root, None, "ratio")
+    verdict = _verdict(run, table, scale / root, "ratio")
     what = "mean λ over √(η/λ_wd)" + (", η and λ_wd as printed" if label else "")
     yield Row(place, what, _printed_of(run, table, "ratio"), scale / root, None, verdict, note=note)
 
@@ -381,14 +411,11 @@ def _correlations(found: Sequence[Member], beside: xr.DataTree) -> Iterator[Row]
             continue
         law = scales.law_of(models)
         null = Null(0.0, of=f"every order of λ alike, p = {law.p_value:.2g}")
-        beyond = ", beyond the null" if law.p_value < 0.05 else ", as in any order"
         if value is None:
-            verdict = f"open: printed of the Pythia sizes only{beyond}"
+            verdict = unresolved("printed of the Pythia sizes only")
         else:
-            verdict = _of_models(
-                [one for one in found if one.label in {model.name for model in models}], five,
-                _agrees(text, name, "value", law.correlation), beyond,
-            )  # fmt: skip
+            some = [one for one in found if one.label in {model.name for model in models}]
+            verdict = _of_models(some, five, _printed_claim(text, name, "value", law.correlation))
         yield Row(f"{PAPER}, table 4", f"Pearson r of mean λ and √(η/λ_wd), {law.n} {whose}", value, law.correlation,
                   null, verdict, note=f"line through the origin: slope {law.slope:.3g}, R² {law.r_squared:.2g}; power "
                   f"{law.exponent:.2f} ± {law.exponent_error:.2f}")  # fmt: skip
@@ -397,11 +424,11 @@ def _correlations(found: Sequence[Member], beside: xr.DataTree) -> Iterator[Row]
         return
     name, courses = "r of ln λ_O and ln λ_FFN_out", [one for one in found if one.along is not None]
     null = Null(grown.built_in, None, -1.0, grown.built_in_95, "pairs at random after the same start, up to 95 %")
-    verdict = _of_models(courses, five, _agrees(text, name, "value", grown.correlation),
-                         _beside(null, grown.correlation))  # fmt: skip
+    verdict = _of_models(courses, five, _printed_claim(text, name, "value", grown.correlation))
     yield Row(f"{PAPER}, text", f"Pearson r of ln λ of W_O and MLP out, {grown.n} steps of {_models(courses)}",
               text.number(name, "value"), grown.correlation, null, verdict,
-              note=f"errata, 18; after the start alone {grown.later_correlation:.4f}")  # fmt: skip
+              note=f"{_beside(null, grown.correlation)} (errata, 18); after the start alone "
+              f"{grown.later_correlation:.4f}")  # fmt: skip
 
 
 def _paired(found: Sequence[Member]) -> PairedGrowth | None:
@@ -447,17 +474,18 @@ def _initial(one: Member) -> Iterator[Row]:
     ratio, place = float(np.mean(ratios)), f"{PAPER}, table 5"
     what, printed = "λ of what reads over λ of what writes, step 0", "1.9 to 8.0, by recipe"
     if label is None and run.model != "demo":
-        yield Row(place, what, printed, ratio, None, "open", note="the recipe of its initial weights is not known here")
+        yield Row(
+            place, what, printed, ratio, None, unresolved(), note="the recipe of its initial weights is not known here"
+        )
         return
     expected = table.number(label, "predicted") if label else 1.0
     half = NORMAL_95 * expected * float(np.hypot.reduce(errors)) / len(ratios)
     null = Null(expected, None, expected - half, expected + half, "initial weights by the recipe, 95 %")
-    as_recipe = abs(ratio - expected) <= half
-    verdict = "agrees" if as_recipe else "differs"
-    if label is None:
-        verdict = f"needs {_MODELS[table.name]}; here {'as' if as_recipe else 'not as'} the demo's own recipe has it"
+    claim = within(ratio, expected, AS_RECIPE * expected, half / NORMAL_95)
+    verdict = decided(claim) if label else needs(_MODELS[table.name], claim)
+    note = f"as the recipe has it: within {100 * AS_RECIPE:g} %"
     yield Row(place, what, table.number(label, "measured") if label else printed, ratio, null, verdict,
-              note="" if label else "one σ for all matrices, so that the ratio is 1")  # fmt: skip
+              note=note if label else f"{note}; one σ for all matrices, so that the ratio is 1")  # fmt: skip
 
 
 def _needs(found: Sequence[Member]) -> Iterator[Row]:
@@ -466,7 +494,7 @@ def _needs(found: Sequence[Member]) -> Iterator[Row]:
         if not any(one.run.is_of(HUB[label]) for one in found):
             yield Row(
                 f"{PAPER}, tables 1 to 5", f"the row of {label}", table.number(label, "mean_scale"), None, None,
-                f"needs {HUB[label]}", note=f"`python -m studies.sources weibull --model {HUB[label]}`; mean λ printed",
+                needs(HUB[label]), note=f"`python -m studies.sources weibull --model {HUB[label]}`; mean λ printed",
             )  # fmt: skip
 
 

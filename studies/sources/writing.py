@@ -7,13 +7,15 @@ import math
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rmtbase.drawing.figure import save
 from rmtbase.results.trajectory.figures._animation import Animation, save_animation
 from rmtbase.tables import software_versions, write_bytes
-from studies.sources.recipe import VERDICTS, Figure, Null, Result, Row, Run, Table, label, read_results
+from studies.sources.recipe import Figure, Null, Result, Row, Run, Table, label, read_results
+from studies.sources.verdicts import Finding, Standing, Verdict, unresolved, words
 
 DPI = 80
 DIGITS = 6
@@ -102,17 +104,28 @@ def index(folder: Path, recipes: Mapping[str, str]) -> str:
     lines = ["# The sources made again: results", ""]
     for paragraph in held.get("first", {}).get("summary", ()):
         lines += [paragraph, ""]
-    heads = ("recipe", "what", "model", "figures", "tables", *VERDICTS)
+    columns = verdict_columns()
+    heads = ("recipe", "what", "model", "figures", "tables", *columns)
     rows = []
     for name, results in held.items():
-        words = [next(word for word in VERDICTS if row["verdict"].startswith(word)) for row in results["rows"]]
+        counted = [_column(row) for row in results["rows"]]
         counts = [
             str(len(results["figures"])),
             str(len(results["tables"])),
-            *(str(words.count(one)) for one in VERDICTS),
+            *(str(counted.count(one)) for one in columns),
         ]
         rows.append([f"[{name}]({name}/README.md)", recipes[name], ", ".join(results["model"]), *counts])
     return "\n".join([*lines, *_markdown(heads, rows)]) + "\n"
+
+
+def verdict_columns() -> tuple[str, ...]:
+    """Headings of the counts of verdicts: the findings of what is decided, then the other standings."""
+    return (*(one.value for one in Finding), *(one.value for one in Standing if one is not Standing.DECIDED))
+
+
+def _column(row: Mapping[str, Any]) -> str:
+    """Heading under which a row is counted."""
+    return row["finding"] if row["standing"] == Standing.DECIDED.value else row["standing"]
 
 
 def write_figure(figure: Figure, folder: Path) -> str:
@@ -128,7 +141,7 @@ def write_figure(figure: Figure, folder: Path) -> str:
 def _row(row: Row) -> dict[str, Any]:
     """Convert a row to plain values; if nothing could be computed, nothing is said to agree or to differ."""
     unknown = row.observed is not None and _plain(row.observed) is None
-    decided = row.verdict.startswith(("agrees", "differs", "corrected"))
+    verdict = _of_nothing(row.verdict) if unknown else row.verdict
     return {
         "place": row.place,
         "quantity": row.quantity,
@@ -136,8 +149,25 @@ def _row(row: Row) -> dict[str, Any]:
         "published": _plain(row.published),
         "observed": _plain(row.observed),
         "null": None if row.null is None else _null(row.null),
-        "verdict": "open: not to be computed of this model" if unknown and decided else row.verdict,
+        "verdict": words(verdict),
+        **_verdict(verdict),
         "note": _NAN.sub("–", row.note),
+    }
+
+
+def _of_nothing(verdict: Verdict) -> Verdict:
+    """Verdict of a row whose number is not to be computed."""
+    if verdict.standing is Standing.CORRECTED:
+        return unresolved("not to be computed of this model")
+    return replace(verdict, finding=verdict.finding and Finding.CANNOT_TELL)
+
+
+def _verdict(verdict: Verdict) -> dict[str, str | None]:
+    """Convert a verdict to plain values, beside its words."""
+    return {
+        "standing": verdict.standing.value,
+        "finding": verdict.finding and verdict.finding.value,
+        "kind": verdict.kind and verdict.kind.value,
     }
 
 

@@ -21,10 +21,22 @@ def write_fake(folder: Path, hub_id: str, revision: str = "main") -> Path:
     """Write the stand-in of a model's revision; each has weights of its own."""
     seed = zlib.crc32(f"{hub_id}@{revision}".encode())
     if "gpt2" in hub_id:
-        return write_tiny_gpt2(folder, seed, layers=LAYERS_OF_GPT2 if hub_id.endswith("/gpt2") else N_LAYERS)
+        return write_untrained(folder, "gpt2", seed, LAYERS_OF_GPT2 if hub_id.endswith("/gpt2") else N_LAYERS)
     if "pythia" in hub_id:
-        return _write(folder, seed, *_neox())
-    return _write(folder, seed, *_llama(next(kind for name, kind in LLAMA_LIKE.items() if hub_id.startswith(name))))
+        return write_untrained(folder, "gpt_neox", seed, N_LAYERS)
+    kind = next(kind for name, kind in LLAMA_LIKE.items() if hub_id.startswith(name))
+    return write_untrained(folder, kind, seed, N_LAYERS)
+
+
+LAYOUTS = ("gpt2", "gpt_neox", *LLAMA_LIKE.values())
+"""Types of the models of the sources."""
+
+
+def write_untrained(folder: Path, kind: str, seed: int, layers: int) -> Path:
+    """Write a model of a type whose weights are N(0, 0.02)."""
+    if kind == "gpt2":
+        return write_tiny_gpt2(folder, seed, layers=layers)
+    return _write(folder, seed, *(_neox(layers) if kind == "gpt_neox" else _llama(kind, layers)))
 
 
 def _write(folder: Path, seed: int, config: dict, shapes: dict[str, tuple[int, ...]]) -> Path:
@@ -43,10 +55,10 @@ def _write(folder: Path, seed: int, config: dict, shapes: dict[str, tuple[int, .
     return folder
 
 
-def _neox() -> tuple[dict, dict[str, tuple[int, ...]]]:
+def _neox(layers: int) -> tuple[dict, dict[str, tuple[int, ...]]]:
     config = {
         "model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"], "hidden_size": D_MODEL,
-        "num_attention_heads": N_HEADS, "num_hidden_layers": N_LAYERS, "intermediate_size": D_MLP, "vocab_size": TOKENS,
+        "num_attention_heads": N_HEADS, "num_hidden_layers": layers, "intermediate_size": D_MLP, "vocab_size": TOKENS,
         "max_position_embeddings": 32, "rotary_pct": 0.25,
     }  # fmt: skip
     linear = {
@@ -54,7 +66,7 @@ def _neox() -> tuple[dict, dict[str, tuple[int, ...]]]:
         "mlp.dense_h_to_4h": (D_MLP, D_MODEL), "mlp.dense_4h_to_h": (D_MODEL, D_MLP),
     }  # fmt: skip
     shapes: dict[str, tuple[int, ...]] = {"gpt_neox.embed_in.weight": (TOKENS, D_MODEL)}
-    for layer in range(N_LAYERS):
+    for layer in range(layers):
         begin = f"gpt_neox.layers.{layer}"
         for name, shape in linear.items():
             shapes |= {f"{begin}.{name}.weight": shape, f"{begin}.{name}.bias": shape[:1]}
@@ -64,11 +76,11 @@ def _neox() -> tuple[dict, dict[str, tuple[int, ...]]]:
     return config, shapes | {"embed_out.weight": (TOKENS, D_MODEL)}
 
 
-def _llama(kind: str) -> tuple[dict, dict[str, tuple[int, ...]]]:
+def _llama(kind: str, layers: int) -> tuple[dict, dict[str, tuple[int, ...]]]:
     classes = {"llama": "Llama", "mistral": "Mistral", "olmo": "Olmo", "olmo2": "Olmo2", "qwen2": "Qwen2"}
     config = {
         "model_type": kind, "architectures": [f"{classes.get(kind, 'Qwen3')}ForCausalLM"], "hidden_size": D_MODEL,
-        "num_attention_heads": N_HEADS, "num_key_value_heads": N_KEY_HEADS, "num_hidden_layers": N_LAYERS,
+        "num_attention_heads": N_HEADS, "num_key_value_heads": N_KEY_HEADS, "num_hidden_layers": layers,
         "intermediate_size": D_MLP, "vocab_size": TOKENS, "max_position_embeddings": 32, "head_dim": D_HEAD,
         "tie_word_embeddings": False,
     }  # fmt: skip
@@ -87,7 +99,7 @@ def _llama(kind: str) -> tuple[dict, dict[str, tuple[int, ...]]]:
     if kind == "qwen3":
         norms |= {"self_attn.q_norm": D_HEAD, "self_attn.k_norm": D_HEAD}
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (TOKENS, D_MODEL)}
-    for layer in range(N_LAYERS):
+    for layer in range(layers):
         begin = f"model.layers.{layer}"
         shapes |= {f"{begin}.{name}.weight": shape for name, shape in linear.items()}
         shapes |= {f"{begin}.{name}.weight": (size,) for name, size in norms.items()}

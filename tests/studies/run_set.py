@@ -7,7 +7,7 @@ import numpy as np
 from pytest import MonkeyPatch
 
 from studies.sources import __main__ as entry
-from studies.sources import course, sets, training, training_figures, writing
+from studies.sources import course, random_heads, sets, training, training_figures, writing
 from studies.sources.recipe import Result
 
 STEPS = (1, 1000, 5000, 143000)
@@ -24,6 +24,7 @@ def shorten(patch: MonkeyPatch) -> None:
         (writing, "write_figure", _write_nothing),
         (training_figures, "references", _references),
         (training_figures, "DEPTHS", (1,)),
+        (random_heads, "HEADS", (32, 32)),
     ):
         patch.setattr(module, name, value)
     patch.setenv("RMTBASE_PROOF", "0")

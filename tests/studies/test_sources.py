@@ -18,13 +18,15 @@ from studies.sources.__main__ import HERE, RECIPES, folder_of, main
 from studies.sources.coverage import PLACES, STATUSES, covered, is_closed, page, shown
 from studies.sources.manifests import FILE, Needs, checkpoints, checkpoints_of, listing, packaged, sets
 from studies.sources.published import published_table
-from studies.sources.recipe import VERDICTS, Fetched, Result, Row, Run, label
-from studies.sources.statements import exponent
+from studies.sources.recipe import Fetched, Result, Row, Run, label
+from studies.sources.statements import exponent, identity
+from studies.sources.verdicts import Finding, Standing, corrected, decided
 from studies.sources.writing import index
 from studies.sources.writing import page as recipe_page
 
 DEMO = HERE / "results" / "demo"
 THERE = [name for name in RECIPES if (HERE / f"{name}.py").is_file()]
+AGREES = decided(identity(True))
 LARGEST = 150_000  # bytes of a picture; animations are larger
 
 
@@ -56,7 +58,7 @@ def test_every_place_is_covered_once_and_by_a_known_word():
 @pytest.fixture
 def small_recipe(monkeypatch):
     """A recipe that shows two places, in the place of each."""
-    rows = tuple(Row(place, "one", 1.0, 1.0, None, "agrees") for place in ("post 1, figure 3", "post 1, table 1"))
+    rows = tuple(Row(place, "one", 1.0, 1.0, None, AGREES) for place in ("post 1, figure 3", "post 1, table 1"))
     monkeypatch.setattr(entry, "recipe", lambda name: SimpleNamespace(make=lambda run: Result(rows=rows), COVERS={}))
 
 
@@ -158,7 +160,8 @@ def test_a_page_is_made_of_its_results_and_its_pictures_are_small(recipe):
     pictures = {path.name for path in (DEMO / recipe).iterdir() if path.suffix in (".png", ".gif")}
     assert pictures == {figure["file"] for figure in held["figures"]}
     assert all(path.stat().st_size < LARGEST for path in (DEMO / recipe).glob("*.png"))
-    assert all(row["verdict"].startswith(VERDICTS) for row in held["rows"])
+    for row in held["rows"]:
+        assert Standing(row["standing"]) is not Standing.DECIDED or Finding(row["finding"])
 
 
 def test_estimates_of_what_is_fetched_are_of_the_published_numbers_of_parameters():
@@ -218,11 +221,11 @@ def test_pages_of_nothing_are_refused(tmp_path, capsys):
         assert said in capsys.readouterr().err
 
 
-def test_a_verdict_and_a_convention_are_words_that_are_known():
-    with pytest.raises(ParameterError, match="agrees"):
-        Row("post 1, figure 1", "σ", 1.0, 1.0, None, "fine")
+def test_a_verdict_is_a_value_and_a_convention_a_word_that_is_known():
+    with pytest.raises(ParameterError, match="a Verdict"):
+        Row("post 1, figure 1", "σ", 1.0, 1.0, None, "agrees")
     with pytest.raises(ParameterError, match="λ, s"):
-        Row("post 1, figure 1", "σ", 1.0, 1.0, None, "agrees", "eigenvalues")
+        Row("post 1, figure 1", "σ", 1.0, 1.0, None, AGREES, "eigenvalues")
 
 
 def test_numbers_of_the_nulls_are_those_of_the_laws_today():
@@ -266,8 +269,8 @@ def test_a_condition_number_in_the_millions_is_told_from_rounding():
         for row in first.rows_of_condition(Run("demo", True, Path(), Path()), [random, own])
     }
     real = verdicts["κ of one, largest κ, thin float64", "λ"]
-    assert real.verdict == "agrees" and real.observed == pytest.approx(3738.0**2) and "real" in real.note
-    assert verdicts["κ of one, largest κ, thin float64", "s"].verdict == "corrected"
+    assert real.verdict.finding is Finding.AGREES and real.observed == pytest.approx(3738.0**2) and "real" in real.note
+    assert verdicts["κ of one, largest κ, thin float64", "s"].verdict == corrected("errata, 5")
     assert "1.4e+07 of λ by thin factors: millions are real here of λ." in first.rounding("one", [random, own])
     assert "no κ here reaches a million" in first.rounding("one", [random, random])
 
@@ -334,10 +337,12 @@ def test_heads_of_one_width_have_no_exponent():
     assert np.isnan(exponent(np.ones(1), np.ones(1)).value)
 
 
-def test_what_cannot_be_computed_is_open_and_no_word_of_it_is_nan():
+def test_what_cannot_be_computed_cannot_be_told_and_no_word_of_it_is_nan():
     for observed in (float("nan"), "nan, 1"):
-        row = writing._row(Row("post 1, figure 1", "σ", 1.0, observed, None, "agrees", note="nulls nan and 1"))
-        assert row["observed"] is None and row["verdict"].startswith("open") and row["note"] == "nulls – and 1"
+        row = writing._row(Row("post 1, figure 1", "σ", 1.0, observed, None, AGREES, note="nulls nan and 1"))
+        assert row["observed"] is None and row["verdict"] == "cannot tell" and row["note"] == "nulls – and 1"
+        row = writing._row(Row("post 1, figure 1", "σ", 1.0, observed, None, corrected("errata, 4")))
+        assert (row["standing"], row["finding"]) == ("open", None)
 
 
 def test_names_of_models_are_no_markup_and_no_results_of_others(tmp_path):

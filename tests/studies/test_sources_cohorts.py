@@ -9,6 +9,7 @@ from rmtbase.results.comparison import shape_band
 from studies.sources import weibull, weibull_tables
 from studies.sources.course import cohort, members
 from studies.sources.recipe import Run
+from studies.sources.verdicts import Standing
 
 SINGLE, SERIES = ("one", "two"), "series"
 
@@ -41,9 +42,9 @@ def of(rows, place, words):
 def test_every_model_has_its_rows_and_those_of_training_are_of_the_model_that_has_it(rows):
     for name in (*SINGLE, SERIES):
         assert len(of(rows, "table 1", f"{name}: median")) == 3
-        assert len(of(rows, "table 2", f"{name}: ")) == 3
+        assert len(of(rows, "table 2", f"{name}: ")) == 5
         assert len(of(rows, "table 4", f"{name}: mean λ")) == 1
-        for place, most in (("table 3", 3), ("table 5", 1)):
+        for place, most in (("table 3", 4), ("table 5", 1)):
             assert len(of(rows, place, f"{name}: ")) == (most if name == SERIES else 0)
     assert len([row for row in rows if row.quantity.startswith("the row of ")]) == 12  # none of the twelve ran
 
@@ -58,7 +59,8 @@ def test_numbers_of_all_models_are_of_those_that_ran(rows, found):
     assert variation.observed == pytest.approx(100 * band.variation)
     assert variation.null.mean == pytest.approx(100 * band.null_variation)
     for row in (counted, variation):
-        assert row.verdict.startswith("needs the twelve models") and "of 3 models, none of them" in row.verdict
+        assert row.verdict.standing is Standing.NEEDS
+        assert row.verdict.detail == "the twelve models of table 4, of which 3 models here are none"
 
 
 def test_only_a_run_of_all_twelve_models_decides_what_is_printed_of_twelve(found, tmp_path):
@@ -66,10 +68,10 @@ def test_only_a_run_of_all_twelve_models_decides_what_is_printed_of_twelve(found
         found[0]._replace(label=label, run=Run(name, True, tmp_path, tmp_path))
         for label, name in weibull_tables.HUB.items()
     ]
-    for some, words in ((twelve, "of all twelve models"), (twelve[:7], "of 7 models, 7 of them")):
+    for some, words in ((twelve, "of all twelve models"), (twelve[:7], "of which 7 models here are 7")):
         (counted,) = of(weibull_tables._ablation_of_models(some), "table 1", "models with median k̂, middle 80 %")
-        assert words in counted.verdict
-        assert counted.verdict.startswith(("agrees", "differs")) == (some is twelve)
+        assert words in counted.verdict.detail
+        assert (counted.verdict.standing is Standing.DECIDED) == (some is twelve)
         needed = [row.quantity for row in weibull_tables._needs(some)]
         assert needed == [
             f"the row of {label}" for label in weibull_tables.HUB if label not in {one.label for one in some}
@@ -82,14 +84,14 @@ def test_r_is_of_the_pythia_sizes_that_ran(found, tmp_path):
         found[k % 3]._replace(label=label, run=Run(weibull_tables.HUB[label], True, tmp_path, tmp_path), along=None)
         for k, label in enumerate(labels)
     ]
-    for some, words in ((sizes, "of all five Pythia sizes"), (sizes[:3], "of 3 models, 3 of them")):
+    for some, words in ((sizes, "of all five Pythia sizes"), (sizes[:3], "of which 3 models here are 3")):
         printed, configured = of(weibull_tables._correlations(some, cohort(found)), "table 4", "Pearson r")
         assert f"{len(some)} Pythia sizes, η and λ_wd as printed" in printed.quantity
         scales = [weibull_tables.mean_scale(one.scores) for one in some]
         table = weibull_tables.published_table("weibull-table-4")
         roots = [table.number(one.label, "root") for one in some]
         assert printed.observed == pytest.approx(np.corrcoef(roots, scales)[0, 1])
-        assert words in printed.verdict and words in configured.verdict
+        assert words in printed.verdict.detail and words in configured.verdict.detail
 
 
 @pytest.mark.exhaustive

@@ -23,6 +23,7 @@ from tiny_gpt2 import N_HEADS, N_LAYERS, write_tiny_gpt2
 
 from studies.sources import __main__ as entry
 from studies.sources.recipe import Result, Row
+from studies.sources.verdicts import needs
 
 GATED = "meta-llama/Llama-3.1-8B"
 
@@ -53,7 +54,7 @@ def recipe(monkeypatch):
     def make(run):
         heads = run.scores(matrices="none")["heads"].dataset.sel(statistic="normalized_participation_ratio")
         shapes = run.arrays("shapes", lambda model: {"one": model.matrix(0, "attention_output").shape})["one"]
-        row = Row("post 2, figure 8", "NPR", 0.8552, float(heads["observed"].mean()), None, "needs gpt2", "λ")
+        row = Row("post 2, figure 8", "NPR", 0.8552, float(heads["observed"].mean()), None, needs("gpt2"), "λ")
         assert heads["observed"].shape == (N_LAYERS, N_HEADS)
         assert shapes.prod() == 128 * 128
         return Result(rows=(row,))

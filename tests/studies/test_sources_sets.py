@@ -1,7 +1,9 @@
 """Sets of the sources: said first, fetched once, gone on with after a kill, and closed in the table of coverage."""
 
+import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from run_set import STEPS, shorten
 
 from studies.sources import __main__ as entry
 from studies.sources import manifests, sets
+from studies.sources.claims import claims, closing
 from studies.sources.coverage import covered, shown
 from studies.sources.manifests import Needs, Planned
 from studies.sources.recipe import Run
@@ -60,6 +63,21 @@ def closed(tmp_path):
     """Places that need models and have them in the folder of results."""
     found = covered(entry.RECIPES)
     return {place for place, files in shown(tmp_path / "out", found).items() if any(file.closes for file in files)}
+
+
+def rows_of_claims(tmp_path):
+    """Rows of all runs of ``claims``, with the claim of each."""
+    for path in (tmp_path / "out").glob("*/claims/results.json"):
+        held = json.loads(path.read_text(encoding="utf-8"))
+        for claim, row in zip(claims(), held["rows"], strict=True):
+            assert (claim["place"], claim["quantity"]) == (row["place"], row["quantity"])
+            yield claim, row
+
+
+def commands():
+    """Commands that open claims name, but sets, and the models of each."""
+    named = {claim["command"]: None for claim in claims() if "set:" not in claim.get("command", "set:")}
+    return [(command, tuple(shlex.split(command)[5::2])) for command in named]
 
 
 def closed_by(planned):
@@ -126,12 +144,29 @@ def test_a_set_that_is_killed_goes_on_and_closes_its_places_and_again_fetches_no
     assert not scored & {*hub.weights}
     assert len(hub.weights) == len({*hub.weights})
     assert closed(tmp_path) == closed_by(planned)
+    of_set = [Run(one.models[0], True, tmp_path, tmp_path, one.models) for one in planned if one.recipe == "claims"]
+    decided = {claim["id"] for claim, row in rows_of_claims(tmp_path) if row["standing"] in ("decided", "corrected")}
+    assert {one["id"] for one in claims() if any(closing(one, each) is not None for each in of_set)} <= decided
     for path in (tmp_path / "out").glob(f"{name}/cross/README.md"):
         assert "Of Llama-3.1-8B, Mistral-7B-v0.3, 2 of 14 models." in path.read_text(encoding="utf-8")
     del hub.weights[:]
     assert entry.main(arguments(tmp_path, name)) == 0
     assert hub.weights == []
     assert not [*(tmp_path / "fetched").iterdir()]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("command, models", commands(), ids=lambda one: "+".join(one) if isinstance(one, tuple) else "")
+def test_the_command_that_an_open_claim_names_closes_it(hub, tmp_path, command, models):
+    """On the stand-in hub: every claim that names the command is open without it, and decided by it."""
+    write_models(hub, models)
+    words = shlex.split(command)[3:]
+    assert entry.main([*words, "--quick", "--out", str(tmp_path / "out"), "--store", str(tmp_path / "store")]) == 0
+    assert {one.partition("@")[0] for one in hub.weights} == {*models}  # nothing is fetched for show
+    own = [(claim, row) for claim, row in rows_of_claims(tmp_path) if "models" in claim]
+    assert {row["standing"] for claim, row in own if claim["command"] == command} <= {"decided", "corrected"}
+    others = [row for claim, row in own if closing(claim, Run(models[0], True, tmp_path, tmp_path, models)) is None]
+    assert len(others) > 20 and {row["standing"] for row in others} == {"open"}
 
 
 def test_the_workflow_offers_every_set():
