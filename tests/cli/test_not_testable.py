@@ -330,8 +330,9 @@ def test_every_command_is_looked_at():
 
 def test_every_group_with_p_values_has_a_place_for_why_there_are_none():
     # Entries that are there where something was found; verdicts, which have their own; and groups of models, whose
-    # reason is their smallest_p_value, or a member without a value.
-    of_others = {"/super_weights", "/why", "/drifts", "/findings"}
+    # reason is their smallest_p_value, or a member without a value; and components, whose nearest_model is empty where
+    # there are too few published ones.
+    of_others = {"/super_weights", "/why", "/drifts", "/findings", "/components"}
     of_others |= {f"{along}/{name}" for along in ("", "/along") for name in ("between", "groups")}
     held_by = {"/departures": "/heads"}
     for kind in KINDS.values():

@@ -54,7 +54,7 @@ def scores() -> xr.DataTree:
 
     tensors = gpt2(2, np.random.default_rng(1))
     tensors["h.0.mlp.c_fc.weight"][:] = 0.02
-    tensors["h.1.mlp.c_proj.weight"][3, 5] = 2.0
+    tensors["h.1.mlp.c_proj.weight"][200, 7] = 2.0
     return rmtbase.score(open_model(tensors, family="gpt2", config=GPT2_CONFIG), "analytic", elements="heads")
 
 

@@ -52,7 +52,7 @@ class GroupSpectra(NamedTuple):
 
 
 class KeyShares(NamedTuple):
-    """How much of each W_QK reads the row space of W_Q, of projector P; NaN where W_Q has no full rank.
+    """Shares of each W_QK that read the row space of W_Q, of projector P; NaN where W_Q has no full rank.
 
     Attributes:
         share: ‖W_QK P‖²/‖W_QK‖².

@@ -1,4 +1,4 @@
-"""How much each head differs: its moved share, in which direction, because of unequal axes or not, and its relation."""
+"""Amount by which each head differs: its moved share, its direction, the part of unequal axes, and the relation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Towards(StrEnum):
 
 
 class HowMuch(NamedTuple):
-    """How much one head differs.
+    """Amount by which one head differs.
 
     Attributes:
         moved_share: share of ‖W‖² to move between the ordered directions to give a random head's mean spectrum.
