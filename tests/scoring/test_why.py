@@ -318,6 +318,14 @@ def test_a_factor_that_signs_leave_as_it_is_is_not_testable_and_the_others_are()
     assert "not all tests can tell" in tree["why"]["verdict"].values[0, 2]
 
 
+def test_a_test_that_can_decide_on_no_head_is_said_to_cannot():
+    w_q, w_k = random_heads(51)
+    w_q[:, 1:] = 0.0  # one row in every head
+    summary = summarize_why(why(w_q, w_k, "directions", draws=99))
+    assert not any("0 of 0" in line for line in summary.sentences())
+    assert any(line.startswith("Cannot decide on any head: query_signs") for line in summary.sentences())
+
+
 @pytest.mark.exhaustive
 def test_two_axes_have_too_few_permutations_to_tell():
     rng = np.random.default_rng(52)

@@ -264,8 +264,11 @@ class WhySummary:
         heads = f"{self.n_heads} head{'s' * (self.n_heads != 1)}"
         lines = [f"{len(names)} of {heads}: {words}." for words, names in self.verdicts.items()]
         lines.append(self.control())
-        counts = ", ".join(f"{name} {self.rejected[name]} of {self.testable[name]}" for name in self.tests)
-        lines.append(f"Heads rejected by each test, of those that it can decide on: {counts}.")
+        decided = [name for name in self.tests if self.testable[name]]
+        counts = ", ".join(f"{name} {self.rejected[name]} of {self.testable[name]}" for name in decided)
+        undecided = ", ".join(name for name in self.tests if not self.testable[name])
+        lines += [f"Heads rejected by each test, of those that it can decide on: {counts}."] if decided else []
+        lines += [f"Cannot decide on any head: {undecided}."] if undecided else []
         if self.missed:
             sizes = "; ".join(f"{effect} below {size:.2g}" for effect, size in self.missed)
             lines.append(f"Smaller effects are missed in more than 5 % of heads: {sizes}.")
