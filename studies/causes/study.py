@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
 PAGES = (HERE / "README.md", HERE.parents[1] / "docs" / "guide" / "why.md")
 SHAPES = {(64, 12): 999, (64, 32): 299, (256, 32): 299}  # and the draws of each head
-HEADS, LAYERS, SEED = 200, 10, 31
+HEADS, LAYERS, SEED = 100, 5, 31
 NAMED = (QUERY, KEY, RELATION, QUERY_ELEMENTS, KEY_ELEMENTS)
 
 
