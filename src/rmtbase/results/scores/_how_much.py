@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
+from rmtbase.nulls import UpperPoint
 from rmtbase.shown import in_one_line, percent
 from rmtbase.tables import heads_present, plural
 
@@ -52,13 +53,28 @@ class HowMuch(NamedTuple):
     mostly_axes: bool = False
 
 
-def upper_points(tree: xr.DataTree) -> Float[np.ndarray, "layer head"]:
-    """Return the 95 % point of the moved share of random heads, for each head of a scores tree; NaN if not known."""
+def upper_points(tree: xr.DataTree, of: str = "moved_share_upper") -> Float[np.ndarray, "layer head"]:
+    """Return the 95 % point of the moved share of random heads, for each head of a scores tree; NaN if not known.
+
+    ``of`` names the variable of ``/null``: the point, or its standard error.
+    """
     heads, null = tree["heads"].to_dataset(), tree["null"].to_dataset()
-    point = null["moved_share_upper"].values
+    point = null[of].values
     if "layer_shape" in null:
         point = point[null["layer_shape"].values][:, None]
     return np.broadcast_to(point, (heads.sizes["layer"], heads.sizes["head"]))
+
+
+def upper_range(tree: xr.DataTree, places: Bool[np.ndarray, "layer head"]) -> tuple[UpperPoint, ...]:
+    """Return the smallest and the largest 95 % point of random heads at some places; nothing if none is known."""
+    values, errors = (
+        upper_points(tree, name)[places] for name in ("moved_share_upper", "moved_share_upper_standard_error")
+    )
+    known = np.flatnonzero(np.isfinite(values))
+    if not known.size:
+        return ()
+    ends = known[np.argmin(values[known])], known[np.argmax(values[known])]
+    return tuple(UpperPoint(float(values[end]), float(errors[end])) for end in ends)
 
 
 def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
@@ -106,14 +122,14 @@ class Moved:
 
     Attributes:
         heads: names of the heads with how much each differs, by decreasing moved share.
-        upper: smallest and largest 95 % point of random heads; NaN if they are not known.
+        upper: smallest and largest 95 % point of random heads, with their errors; nothing if none is known.
         noun: ``head``, or ``key head`` for some circuits.
         symbol: symbol of the matrix that was scored.
         against: what the heads were compared with.
     """
 
     heads: tuple[tuple[str, HowMuch], ...] = ()
-    upper: tuple[float, float] = (math.nan, math.nan)
+    upper: tuple[UpperPoint, ...] = ()
     noun: str = "head"
     symbol: str = "W_QK"
     against: str = "random heads"
@@ -146,10 +162,10 @@ class Moved:
         return {text: count for text, count in counts.items() if count}
 
     def _chance(self) -> str:
-        low, high = (percent(point) for point in self.upper)
-        if math.isnan(self.upper[0]):
+        if not self.upper:
             return ""
-        return f" 95% of {self.against} have less than {low if low == high else f'{low} to {high}'}."
+        ends = dict.fromkeys(f"{percent(end.value)} (± {100.0 * end.standard_error:.1g})" for end in self.upper)
+        return f" 95% of {self.against} have less than {' to '.join(ends)}."
 
 
 @in_one_line

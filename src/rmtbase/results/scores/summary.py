@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from rmtbase.results.scores._distance import at_p_value_floor, farthest_distance, layer_p_value_floors
 from rmtbase.results.scores._heads import require_scores
-from rmtbase.results.scores._how_much import HowMuch, Moved, Related, how_much, related_heads, upper_points
+from rmtbase.results.scores._how_much import HowMuch, Moved, Related, how_much, related_heads, upper_range
 from rmtbase.results.scores._null_words import null_noun
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import SPECTRAL_STATISTICS
@@ -316,10 +316,9 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
         ((layer, head) for layer, head in np.argwhere(differs).tolist()),
         key=lambda place: -amounts[place].moved_share,
     )
-    upper = upper_points(tree)[differs]
     moved = Moved(
         tuple((names_of[place], amounts[place]) for place in places),
-        (float(upper.min()), float(upper.max())) if upper.size else (math.nan, math.nan),
+        upper_range(tree, differs),
         noun,
         circuit.symbol,
         against,
