@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "mixture.json"
 DRAWS, SEED, PARTITIONS, GROUP = 999, 47, 30, 4
 SIZES = (32, 144)
-SHAPES = {(64, 12): (432, 144), (128, 16): (432, 72)}  # heads untouched, and of each other kind
+SHAPES = {(64, 12): (432, 144), (128, 16): (432, 72), (336, 28): (216, 72)}  # heads untouched, and of each other kind
 
 
 def gained_directions(rng: planted.Rng, q: planted.Array, k: planted.Array) -> planted.Heads:
