@@ -125,7 +125,7 @@ def test_upper_point_is_that_of_random_heads():
         assert (shares < point + 3 * error).mean() > 0.95 - allowed
 
 
-@pytest.mark.parametrize("order", ["halves", "pairs"])
+@pytest.mark.parametrize("order", ["halves", pytest.param("pairs", marks=pytest.mark.exhaustive)])
 def test_rows_of_rotary_pairs_in_either_order_and_shared_keys_change_nothing(order):
     """Gains of rotary pairs, W_K shared by two heads: what equal axes leave does not depend on how rows are stored."""
     rng = np.random.default_rng(5)
@@ -209,6 +209,7 @@ def test_head_that_does_not_differ_is_named_beside_those_that_do():
     )
 
 
+@pytest.mark.exhaustive
 def test_small_heads_have_a_moved_share_too():
     tree = rmtbase.score_heads(*np.random.default_rng(0).standard_normal((2, 4, 3, 32)), Gaussian(draws=500))
     assert tree["heads"]["moved_share"].notnull().all()
