@@ -26,7 +26,7 @@ from rmtbase.nulls._moved import without_kurtosis
 from rmtbase.nulls._names import NULLS, find_null
 from rmtbase.nulls._null import DRAWS_PER_TEST, HeadShape, Null, draws_for
 from rmtbase.nulls._null_of_file import null_of_file
-from rmtbase.nulls._random_heads import RANDOM_HEADS, UPPER, RandomHeads, UpperPoint, random_heads
+from rmtbase.nulls._random_heads import UPPER, RandomHeads, UpperPoint, random_heads
 from rmtbase.nulls._resampled_null import ResampledNull, edge_rank, unscored_head
 from rmtbase.nulls._resampler import Axes, Resampler, Signs
 

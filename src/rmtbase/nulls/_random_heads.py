@@ -25,11 +25,8 @@ from rmtbase.statistics import moved_share
 UPPER = 0.95
 """Probability with which the moved share of a random head is at most its upper point."""
 
-RANDOM_HEADS = 400
-"""Random heads of a shape with d_head above :data:`SMALL`, for its upper points; of others twice as many."""
-
-SMALL = 32
-
+_DRAWS = 400  # of a shape with d_head above _SMALL; of others twice as many
+_SMALL = 32
 _AT_ONCE = 2**22  # numbers of the draws that are solved together, at most
 
 
@@ -97,7 +94,7 @@ def _factors(
     """Yield both sides of the axis, (rank, side) each, for as many draws as fit into memory."""
     sides = dims[axis::-1], dims[axis:]
     many = max(1, _AT_ONCE // (4 * dims[axis] ** 2))
-    draws = RANDOM_HEADS if dims[axis] > SMALL else 2 * RANDOM_HEADS
+    draws = _DRAWS if dims[axis] > _SMALL else 2 * _DRAWS
     for first in range(0, draws, many):
         drawn = [
             [_rows(side, rng) for side in sides]

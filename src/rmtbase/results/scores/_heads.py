@@ -98,9 +98,10 @@ def heads_dataset(
         means = _null_means(null, "eigenvalue_mean_equal_axes")
         values["moved_share_equal_axes"] = moved_share(joined(_equal_axes), means)
     if circuit == QK:
+        relations = {block.sites[0]: _relation(block) for block in blocks}
         names_of = {"value": "relation", "p_value": "relation_p_value", "upper": "relation_upper"}
         for field, name in names_of.items():
-            values[name] = joined(lambda block, field=field: getattr(_relation(block), field))
+            values[name] = joined(lambda block, field=field: getattr(relations[block.sites[0]], field))
         values["relation_q_value"] = benjamini_hochberg(values["relation_p_value"])
     reason = np.where(np.isnan(omnibus), _NO_LAW, "").astype(object)
     reason[np.isnan(joined(lambda block: block.sigmas[0]))] = ""  # a layer with fewer heads
