@@ -28,10 +28,7 @@ from tiny_gpt2 import write_tiny_gpt2  # noqa: E402
 from markdown_pages import PAGES, commands  # noqa: E402
 
 FIRST = ("README.md", "docs/newcomer.md", "docs/guide/baseline.md", "docs/guide/score.md")
-ELSEWHERE = {
-    "tls://HOST:PORT": "tests/montecarlo/test_dask.py",
-    "--chunks": "tests/montecarlo/test_job_arrays.py",
-}
+ELSEWHERE = {"tls://HOST:PORT": "tests/montecarlo/test_dask.py"}
 """Options that need other machines, and the tests that run them."""
 
 

@@ -25,7 +25,7 @@ from rmtbase.montecarlo._keys import MAX_DRAWS, case_key, draw_keys
 from rmtbase.montecarlo._latent_attention import LatentAttentionSample, simulate_latent_attention
 from rmtbase.montecarlo._machine import in_order
 from rmtbase.montecarlo._plan import Case, Plan, make_plan, read_plan
-from rmtbase.montecarlo._run import dask_workers, draw_chunks, plan_status, run_in_memory, run_plan
+from rmtbase.montecarlo._run import dask_workers, plan_status, run_in_memory, run_plan
 from rmtbase.montecarlo._simulations import (
     GroupedQuerySample,
     HeadSample,
@@ -43,7 +43,6 @@ __all__ = [
     "Plan",
     "SpectrumChunk",
     "baseline",
-    "draw_chunks",
     "draw_spectra",
     "element_baseline",
     "make_plan",

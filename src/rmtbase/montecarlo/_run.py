@@ -24,7 +24,7 @@ from rmtbase.montecarlo._machine import machine_settings
 from rmtbase.montecarlo._memory import require_workers
 from rmtbase.montecarlo._plan import Plan
 from rmtbase.montecarlo._preflight import cost, require_possible, require_possible_in_memory
-from rmtbase.montecarlo._store import Store, open_part, open_store, require_store
+from rmtbase.montecarlo._store import Store, open_store, require_store
 from rmtbase.montecarlo._summary import DrawSource
 from rmtbase.montecarlo._table import make_table
 from rmtbase.progress import SILENT, Progress
@@ -151,60 +151,6 @@ def run_plan(
     if not keep_chunks:
         _tidy(output, plan, progress)
     return table
-
-
-def draw_chunks(
-    plan: Plan,
-    output: Path | str,
-    first: int,
-    stop: int,
-    *,
-    workers: int | None = None,
-    scheduler: str | None = None,
-    progress: Progress = SILENT,
-) -> None:
-    """Draw some chunks of a plan into the store of its output, as one job of a job array; no table is written.
-
-    Jobs of the same plan and output can run side by side on machines that share the output's folder. When they are
-    done, :func:`run_plan` draws the chunks that are still missing and writes the table, which equals that of a single
-    process to the bit; it is refused while a job is running. A job that is killed and started again resumes.
-
-    Args:
-        plan: the plan to simulate.
-        output: the netCDF file of the table, the same in every job.
-        first: number of the first chunk, from 0.
-        stop: one past the number of the last chunk; a larger number than the plan has means all chunks from ``first``.
-        workers: as in :func:`run_plan`.
-        scheduler: as in :func:`run_plan`.
-        progress: receives the number of finished draws, and notes on what is resumed, put aside or complete.
-
-    Raises:
-        ParameterError: the numbers are not a range of the plan's chunks; also as :func:`run_plan`.
-        StoreError: as :func:`run_plan`; another job draws the same range.
-        OutputError, AllocationError, ForkedProcessError, MissingDependencyError, WorkerError: as :func:`run_plan`.
-    """
-    output, size = Path(output), plan.chunks.size
-    if not 0 <= first < min(stop, size):
-        raise ParameterError("chunks", f"{first}:{stop}", f"FIRST:STOP, a range of the plan's chunks 0:{size}")
-    stop = min(stop, size)
-    entering, here = _executor(plan, workers, scheduler, progress)
-    if finished_table(output, plan)[0] is not None:
-        progress.note(f"{shown(output)} is the table of this plan already: nothing is left to draw")
-        return
-    require_writable(output)
-    with open_part(store_folder(output), plan, first, stop) as store, said_what_is_kept(lambda: _kept(store)):
-        expected = plan.chunks.without(store.present()).between(first, stop)
-        require_possible(plan, expected, output, store.folder, here)
-        with entering as executor:
-            with store.exclusively():
-                solvers = store.record_settings(executor.machine, executor.choose_solvers)
-            left = store.missing(progress, (first, stop))
-            _note_resumption(left, plan.chunks.between(first, stop), progress)
-            _draw(store, left, executor, solvers, progress)
-        left = plan.chunks.without(store.present())
-    there = f"chunks {first:,} to {stop - 1:,} are in {shown(store.folder)}"
-    others = f"{_amount(left)} of the rest left" if left.size else "a run without a range writes the table"
-    progress.note(f"{there}; {others}")
 
 
 def plan_status(plan: Plan, output: Path | str) -> list[str]:

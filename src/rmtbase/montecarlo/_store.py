@@ -5,8 +5,6 @@ The folder holds
 * ``store.json``: the plan, and the versions, processor, settings and solvers that decide the bits, with a checksum;
 * one file for each finished chunk;
 * ``lock``, which only one run holds at a time;
-* ``lock-FIRST-STOP`` for each run that draws only these chunks; any number of such runs work side by side, but none
-  next to a run of all chunks;
 * ``damaged/``, for files that are put aside because they are not sound chunks of this plan.
 
 A chunk depends only on (seed, case, draw indices), not on other draws. So a plan that differs only in having more draws
@@ -19,7 +17,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +26,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rmtbase.errors import MissingFileError, OutputError, StoreError, TableError
-from rmtbase.montecarlo._chunks import Chunk, Chunks, Run
+from rmtbase.montecarlo._chunks import Chunk, Chunks
 from rmtbase.montecarlo._compute import chunk_layout
 from rmtbase.montecarlo._machine import differences
 from rmtbase.montecarlo._plan import Plan
@@ -49,8 +47,6 @@ from rmtbase.shown import shown
 from rmtbase.tables import LOCK, is_temporary, locked_folder, sweep, write_bytes
 
 _DAMAGED = "damaged"
-_PART_LOCK = re.compile(r"lock-\d+-\d+", re.ASCII)
-_PATIENCE = 300.0  # seconds to wait for another run to record its settings
 _CHUNK = re.compile(r"case-(\d{4,})-draw-(\d{10,})\.chunk", re.ASCII)
 
 
@@ -107,43 +103,27 @@ class Store:
             return []
         return sorted(number for number in numbers if number is not None)
 
-    def missing(self, progress: Progress = SILENT, part: Run | None = None) -> Chunks:
+    def missing(self, progress: Progress = SILENT) -> Chunks:
         """Return the missing chunks. Unsound ones are put aside with a note, and count as missing.
 
         A shorter last chunk of a case, from a plan with fewer draws, also counts as missing; the whole one replaces it.
 
-        Args:
-            progress: receives notes on unsound chunks.
-            part: consider only the chunks of these numbers; None for all.
-
         Raises:
             OutputError: an unsound chunk cannot be put aside.
         """
-        first, stop = part or (0, self.plan.chunks.size)
         sound = []
         for number in self.present():
-            if not first <= number < stop:
-                continue
             chunk = self.plan.chunks.numbered(number)
             if (wrong := self.unsound(chunk)) is None:
                 sound.append(number)
             elif not self.was_shorter(chunk):
                 aside = self._put_aside(self.path(chunk))
                 progress.note(f"not a sound chunk, drawn again: {wrong} (kept as {shown(aside)})")
-        return self.plan.chunks.without(sound).between(first, stop)
+        return self.plan.chunks.without(sound)
 
     def settings(self) -> dict[str, Any]:
         """Return the settings and solvers with which the chunks were drawn, as recorded by :meth:`record_settings`."""
         return {**self._manifest.settings, "solvers": list(self._manifest.solvers)}
-
-    def exclusively(self) -> AbstractContextManager[None]:
-        """Lock the store as a run of all chunks does, waiting for any other run that holds the lock.
-
-        Raises:
-            StoreError: another run has held it for minutes.
-            OutputError: it cannot be locked.
-        """
-        return locked_folder(self.folder, "chunks", lambda: not has_manifest(self.folder), patience=_PATIENCE)
 
     def record_settings(self, machine: Mapping[str, Any], choose_solvers: Callable[[], list[str]]) -> list[str]:
         """Record the settings of the drawing machine, or check that existing chunks were drawn with the same.
@@ -257,23 +237,7 @@ def open_store(folder: Path | str, plan: Plan) -> Iterator[Store]:
     folder = Path(folder)
     require_store(folder, plan)
     with locked_folder(folder, "chunks", lambda: not has_manifest(folder)):
-        for lock in sorted(file.name for file in folder.iterdir() if _PART_LOCK.fullmatch(file.name)):
-            with locked_folder(folder, "chunks", lambda: True, lock):
-                pass  # its run was killed; this removes its lock
         sweep(folder)
-        yield Store(folder, plan)
-
-
-@contextmanager
-def open_part(folder: Path, plan: Plan, first: int, stop: int) -> Iterator[Store]:
-    """Open the store of a plan for a run that draws the chunks first, …, stop - 1, next to runs that draw others.
-
-    Raises:
-        StoreError: the folder belongs to another plan or is not a store, or another run draws the same chunks.
-        OutputError: the folder cannot be created or locked.
-    """
-    require_store(folder, plan)
-    with locked_folder(folder, "chunks", lambda: True, f"lock-{first}-{stop}"):
         yield Store(folder, plan)
 
 
@@ -305,4 +269,4 @@ def require_store(folder: Path, plan: Plan) -> None:
 
 
 def _ours(name: str) -> bool:
-    return name in (LOCK, _DAMAGED) or is_temporary(name) or _PART_LOCK.fullmatch(name) is not None
+    return name in (LOCK, _DAMAGED) or is_temporary(name)

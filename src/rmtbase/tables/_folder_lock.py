@@ -14,13 +14,11 @@ from filelock import FileLock, Timeout
 from rmtbase.errors import OutputError, StoreError
 
 LOCK = "lock"
-"""Default name of the lock file."""
+"""Name of the lock file."""
 
 
 @contextmanager
-def locked_folder(
-    folder: Path, what: str, is_done: Callable[[], bool], name: str = LOCK, patience: float = 0.0
-) -> Iterator[None]:
+def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Iterator[None]:
     """Lock a folder for the duration of a ``with`` block; make the folder if it is missing.
 
     The operating system releases the lock when its process ends, in whatever way. At the end the folder is removed with
@@ -30,8 +28,6 @@ def locked_folder(
         folder: the folder to lock.
         what: contents of the folder, in words.
         is_done: called at the end.
-        name: name of the lock file; runs with different names can work in a folder at the same time.
-        patience: seconds to wait for another run that holds the lock.
 
     Raises:
         StoreError: another run holds the lock.
@@ -42,11 +38,11 @@ def locked_folder(
     except OSError as error:
         reason = f"the folder of the {what} cannot be made: {error.strerror or error}"
         raise OutputError(folder, reason) from error
-    lock = folder / name
-    guard = FileLock(lock, timeout=patience)
+    lock = folder / LOCK
+    guard = FileLock(lock, timeout=0)
     try:
         if os.path.lexists(lock) and not stat.S_ISREG(lock.lstat().st_mode):
-            raise OSError(errno.EINVAL, f"{name} is no regular file")
+            raise OSError(errno.EINVAL, f"{LOCK} is no regular file")
         guard.acquire()
     except Timeout as error:
         raise StoreError(folder, "another run at work on it", "one at a time; wait for it, or stop it") from error

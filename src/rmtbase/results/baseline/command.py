@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -53,13 +52,6 @@ def baseline(
     ] = None,
     normalization: Normalization = None,
     workers: Workers = None,
-    chunks: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FIRST:STOP",
-            help="Draw only these chunks, as one job of an array; a run without it then writes the table.",
-        ),
-    ] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Print what is finished, what is left and how long it will take; no draws.")
     ] = False,
@@ -78,7 +70,7 @@ def baseline(
 
     Example: rmtbase baseline sims/residual-paths.toml --workers 8
     """
-    from rmtbase.montecarlo import draw_chunks, plan_status, run_plan
+    from rmtbase.montecarlo import plan_status, run_plan
     from rmtbase.results.baseline.report import as_json, report
     from rmtbase.results.outputs import Outputs
     from rmtbase.shown import one_line
@@ -102,21 +94,8 @@ def baseline(
         return
     files.require_replaceable(*([] if source is None else [Path(source)]))
     with bars() as progress:
-        if chunks is not None:
-            draw_chunks(plan, path, *_range(chunks), progress=progress, **dask_keywords(workers))
-            return
         table = run_plan(plan, path, progress=progress, **dask_keywords(workers))
     files.finish(table, partial(as_json, table, path), partial(report, table), written=True)
-
-
-def _range(chunks: str) -> tuple[int, int]:
-    """Parse the two numbers of FIRST:STOP."""
-    from rmtbase.errors import ParameterError
-
-    found = re.fullmatch(r"(\d{1,10}):(\d{1,10})", chunks, re.ASCII)
-    if found is None:
-        raise ParameterError("chunks", chunks, "FIRST:STOP, two numbers of chunks such as 0:100")
-    return int(found[1]), int(found[2])
 
 
 def _plan(source: str | None, options: dict[str, Any]) -> Plan:
