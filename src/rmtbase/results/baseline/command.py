@@ -48,7 +48,10 @@ def baseline(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="The same seed gives the same numbers to the bit. Default: 0.", **INTEGER)
+        int | None,
+        typer.Option(
+            help="The same seed gives the same numbers, to the bit on one kind of processor. Default: 0.", **INTEGER
+        ),
     ] = None,
     normalization: Normalization = None,
     workers: Workers = None,
