@@ -54,8 +54,8 @@ def baseline(
         sigma_q: standard deviation of only W_Q, in place of ``sigma``; 1 if only ``sigma_k`` is given.
         sigma_k: standard deviation of only W_K, likewise.
         draws: Monte Carlo draws per shape, at least 2.
-        seed: the same seed gives the same numbers, whatever else is in the table; to the bit with processors of one kind
-            and the same libraries.
+        seed: the same seed gives the same numbers, whatever else is in the table; to the bit with processors of one
+            kind and the same libraries.
         normalization: ``"sqrt_d"`` for W_QK / √d_model, ``"none"`` for the raw product.
         progress: receives the number of finished draws.
         precision: ``"float64"``, or ``"float32"`` with the error that :func:`rmtbase.montecarlo.draw_spectra` states.
@@ -140,8 +140,8 @@ def element_baseline(
     Args:
         cases: an ensemble that draws by rows, or (d_model, d_head) for W_QK; or several of them.
         draws: number of draws of each case, at least 2.
-        seed: the same seed gives the same numbers, whatever else is in the table; to the bit with processors of one kind
-            and the same libraries.
+        seed: the same seed gives the same numbers, whatever else is in the table; to the bit with processors of one
+            kind and the same libraries.
         bins: number of bins of the histogram.
         range: (low, high) of the histogram, for all cases; by default, for each case, six standard deviations of one
             element to either side of zero.

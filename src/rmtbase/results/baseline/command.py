@@ -49,9 +49,7 @@ def baseline(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(
-            help="The same seed gives the same numbers, to the bit on one kind of processor. Default: 0.", **INTEGER
-        ),
+        typer.Option(help="The same seed gives the same numbers. Default: 0.", **INTEGER),
     ] = None,
     normalization: Normalization = None,
     workers: Workers = None,
