@@ -66,7 +66,7 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
     Null: if paired, the two heads at a position are exchangeable, independently of other positions; if pooled, all
     units of both models are exchangeable. Both hold for untrained models. Heads of trained models depend on each other
     within a layer, so the test asks whether these two sets of heads differ, not whether two ways of training do. To
-    test the latter, compare several seeds of each by :func:`compare_groups`.
+    test the latter, compare several seeds of each by groups of models.
 
     Args:
         first: scores of a model.
