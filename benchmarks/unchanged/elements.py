@@ -56,8 +56,6 @@ def _small(entries: Entries) -> None:
         entries.law("laws.TwoPoint", skewness, 0.5, 2.0)
     grid = np.linspace(-3, 3, 25)
     entries.call("laws.pearson_bound", grid)
-    entries.call("laws.unimodal_bound", grid)
-    entries.call("laws.pearson_distance", grid, grid**2 + 1.3)
     entries.call("laws.normal_entropy", np.array([0.02, 1.0, 5.0]))
     entries.call("laws.normal_kl", np.array([0.02, 1.0, 5.0]), 0.7, 0.1, -0.2)
     for statistic, count in product(("mean", "skewness", "excess_kurtosis", "largest_magnitude"), (20, 200, 49152)):
@@ -83,7 +81,6 @@ def _weibull(entries: Entries) -> None:
     entries.call("laws.weibull_anchor", 0.05, parents[1], 30)
     entries.call("laws.weibull_noise_optimum")
     entries.call("laws.weibull_noise_optimum", 30)
-    entries.call("laws.weibull_plot_noise", PROBABILITIES)
     for trim in TRIMS:
         entries.call("statistics.weibull_fit", sample, trim)
         entries.take(
@@ -126,12 +123,12 @@ def _sample_statistics(entries: Entries) -> None:
     }
     for label, sample in samples.items():
         interval = (float(sample.min()) * 0.9, float(sample.max()) * 0.9)
-        calls = {name: () for name in ("element_moments", "fit_normal", "fit_logistic", "fit_student_t")}
+        calls = {name: () for name in ("element_moments", "fit_logistic", "fit_student_t")}
         calls |= {"nearest_neighbour_entropy": (3,), "nearest_neighbour_kl": (2,)}
         calls |= {"histogram_entropy": (40, interval), "histogram_kl": (40, interval)}
         for name, more in calls.items():
             entries.take(f"{name}({label})", lambda n=name, s=sample, m=more: public(f"statistics.{n}")(s, *m))
-        for name in ("fit_normal", "fit_logistic", "fit_student_t"):
+        for name in ("fit_logistic", "fit_student_t"):
             entries.take(f"{name}({label}, 0)", lambda n=name, s=sample: public(f"statistics.{n}")(s, 0.0))
 
         def sketch(sample=sample):

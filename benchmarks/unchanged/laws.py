@@ -97,10 +97,6 @@ def _traces(entries: Entries) -> None:
             _exact(entries, "trace_cumulant", powers, dims=dims, self_normalized=self_normalized)
         for power in (1, 2, 3):
             entries.call("laws.trace_cumulants", power, dims=dims, self_normalized=self_normalized, **RAW)
-        _exact(entries, "trace_covariance", 3, dims=dims, self_normalized=self_normalized)
-    for dims in CHAINS[:4]:
-        for power in range(1, 5):
-            entries.call("laws.self_normalization", power, dims=dims)
     value = {"of": lambda law: law(**{name: 7 + 2 * k for k, name in enumerate(sorted(set(law.symbols)))})}
     for powers, symbols in product(((1,), (2,), (2, 1), (3,), (1, 1)), (("d", "h", "d"), ("m", "n"))):
         for name in ("trace_moment_polynomial", "trace_cumulant_polynomial"):
@@ -139,8 +135,6 @@ def _residual(entries: Entries) -> None:
             )
         for width in (16, 512):
             entries.call("laws.residual_trace_moments", depth, sigma, width)
-            for powers in ((1,), (2,), (1, 1)):
-                entries.call("laws.residual_trace_moment", powers, depth, sigma, width)
     for t in (0.1, 1.0, 4.0, 9.0):
         entries.law("laws.FreeMultiplicativeBrownian", t, more=logs)
         entries.law_of(

@@ -23,7 +23,7 @@ from rmtbase.laws import (
     linear_statistics,
     null,
     smallest_eigenvalue,
-    trace_covariance,
+    trace_cumulant,
     trace_cumulants,
 )
 
@@ -118,10 +118,10 @@ def _compare(chain: Chain, eigenvalues: FloatArray) -> Iterator[Row]:
         yield subject(f"sum of lambda^{k}").mean(of_power, moments.mean)
         if k <= 2:  # beyond, a few draws make up the variance
             yield subject(f"sum of lambda^{k}").std(of_power, moments.std)
-    covariance = trace_covariance(3, dims=chain.dims, normalization="none")
     for j, k in ((1, 2), (1, 3)):
         pair = subject(f"sum of lambda^{j}, sum of lambda^{k}")
-        yield pair.covariance(sums[j], sums[k], float(covariance[j - 1][k - 1]) * factor ** (j + k))
+        covariance = float(trace_cumulant((k, j), dims=chain.dims, normalization="none"))
+        yield pair.covariance(sums[j], sums[k], covariance * factor ** (j + k))
 
     for statistic, of in (("participation_ratio", eigenvalues), ("participation_ratio_singular", np.sqrt(eigenvalues))):
         sample = of.sum(axis=1) ** 2 / (of**2).sum(axis=1)

@@ -9,7 +9,7 @@ from effort import Effort
 from heads import draws_of, shapes
 
 from comparison import Row, Subject
-from rmtbase.laws import trace_covariance, trace_cumulants
+from rmtbase.laws import trace_cumulant, trace_cumulants
 
 SECTION = "traces"
 TRACES = {"trace": 1, "trace_of_square": 2}
@@ -32,4 +32,4 @@ def _of_shape(effort: Effort, shape: tuple[int, int]) -> Iterator[Row]:
         if not own:
             pair = Subject(SECTION, "trace, trace_of_square", parameters)
             first, second = (draws.of(statistic, own) for statistic in TRACES)
-            yield pair.covariance(first, second, float(trace_covariance(2, dims=dims, normalization="none")[0][1]))
+            yield pair.covariance(first, second, float(trace_cumulant((2, 1), dims=dims, normalization="none")))

@@ -248,8 +248,6 @@ def test_attention_of_scores_is_told_by_layer(scored):
     assert attention_classes(tree) == {"layer 0": "MHA", "layer 1": "MHA"}
     tree.attrs["attention"] = "latent"
     assert attention_classes(tree) == {"layer 0": "latent", "layer 1": "latent"}
-    del tree.attrs["attention"]  # as in older files
-    assert attention_classes(tree) == {"layer 0": "MHA", "layer 1": "MHA"}
     assert set(attention_classes(scored(1, n_key_heads=2, matrices=False)).values()) == {"GQA"}
 
 

@@ -8,13 +8,13 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 import xarray as xr
+from groups_of_models import between_groups, compare_groups
 from scipy import stats
 from test_two_models import NAMES, drawn, levels
 
 from rmtbase.errors import ParameterError
 from rmtbase.results import open_table
 from rmtbase.results.comparison import compare
-from rmtbase.results.comparison._groups import between_groups, compare_groups
 from rmtbase.results.comparison._measures import measures_of
 from rmtbase.results.comparison.summary import summarize_comparison
 from rmtbase.results.trajectory.schema import departure_steps

@@ -7,12 +7,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 import xarray as xr
+from groups_of_models import compare_groups
 from scipy import stats
 
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
 from rmtbase.results.comparison._common_origin import common_origin
-from rmtbase.results.comparison._groups import compare_groups
 from rmtbase.results.comparison._two_models import compare_two
 
 NAMES = ["trace", "largest_eigenvalue", "spectral_entropy", "participation_ratio"]
@@ -42,7 +42,7 @@ def drawn(rng, n_key_heads=HEADS, n_heads=HEADS, shift=0.0, layers=LAYERS, eigen
     )
     tree = xr.DataTree.from_dict({"/heads": heads, "/null": xr.Dataset({"edge_quantile_lower": 0.0})})
     facts = {"d_model": 8, "d_head": D_HEAD, "n_heads": n_heads, "n_key_heads": n_key_heads}
-    tree.attrs = {"model": "drawn", "null": "gaussian", "provenance": "{}", "family": "", **facts}
+    tree.attrs = {"model": "drawn", "null": "gaussian", "provenance": "{}", "family": "", "attention": "MHA", **facts}
     return tree
 
 

@@ -49,8 +49,6 @@ LAWS = {
     "null": (laws.null, ("trace",), numbers_of),
     "ordered_eigenvalues": (laws.ordered_eigenvalues, (), numbers_of_spectrum),
     "participation_ratio": (laws.participation_ratio, (), tuple),
-    "self_normalization": (laws.self_normalization, (3,), lambda value: (value,)),
-    "trace_covariance": (laws.trace_covariance, (2,), lambda rows: rows),
     "trace_cumulant": (laws.trace_cumulant, ((2, 1),), lambda value: (value,)),
     "trace_cumulants": (laws.trace_cumulants, (2,), tuple),
     "trace_moment": (laws.trace_moment, ((2, 1),), lambda value: (value,)),

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws import ResidualPath, residual_trace_moment, residual_trace_moments
+from rmtbase.laws import ResidualPath, residual_trace_moments
+from rmtbase.laws._residual._residual_moments import _trace_moment as residual_trace_moment
 
 
 def partitions(k, largest=None):
@@ -22,21 +23,19 @@ def partitions(k, largest=None):
 
 
 @pytest.mark.parametrize(
-    ("partition", "depth", "sigma", "d_model", "name"),
+    ("depth", "sigma", "d_model", "name"),
     [
-        ((0,), 1, 1.0, 4, "partition"),
-        ((1.5,), 1, 1.0, 4, "partition"),
-        ((1,), 0, 1.0, 4, "depth"),
-        ((1,), True, 1.0, 4, "depth"),
-        ((1,), 1, -1.0, 4, "sigma"),
-        ((1,), 1, math.nan, 4, "sigma"),
-        ((1,), 1, 1.0, 0, "d_model"),
-        ((1,), 1, 1.0, 4.0, "d_model"),
+        (0, 1.0, 4, "depth"),
+        (True, 1.0, 4, "depth"),
+        (1, -1.0, 4, "sigma"),
+        (1, math.nan, 4, "sigma"),
+        (1, 1.0, 0, "d_model"),
+        (1, 1.0, 4.0, "d_model"),
     ],
 )
-def test_bad_parameters_are_named(partition, depth, sigma, d_model, name):
+def test_bad_parameters_are_named(depth, sigma, d_model, name):
     with pytest.raises(ParameterError, match=f"^{name} ="):
-        residual_trace_moment(partition, depth, sigma, d_model)
+        residual_trace_moments(depth, sigma, d_model)
 
 
 @pytest.mark.parametrize("d_model", [2, 6])

@@ -18,7 +18,7 @@ from rmtbase.results import open_table
 from rmtbase.results.figures import figures
 from rmtbase.results.scores import render
 from rmtbase.results.scores.figures._heatmaps import expert_z_heatmap
-from rmtbase.statistics import ELEMENT_STATISTICS, MOMENT_STATISTICS, element_sums
+from rmtbase.statistics import ELEMENT_STATISTICS, MOMENT_STATISTICS, element_sketch
 from rmtbase.tables import to_pandas, write_table
 
 D_MODEL, N_HEADS, D_HEAD, D_FF, N_EXPERTS, N_LAYERS, TOKENS = 32, 2, 16, 24, 5, 2, 70
@@ -209,7 +209,7 @@ def test_memory_is_that_of_a_few_blocks_whatever_the_vocabulary(tmp_path):
     tracemalloc.start()
     rows, squares, triangle = 0, 0.0, None
     for one in model.blocks(name):
-        sums = element_sums(one)
+        sums = element_sketch([one]).sums
         rows, squares, triangle = rows + len(one), squares + sums.square, appended_rows(triangle, one)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -11,7 +11,7 @@ from jax import Array
 from jaxtyping import Float, Int, Key
 
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import Draw, as_pytree
+from rmtbase.ensembles._ensemble import Draw, SquareDraw, as_pytree
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.shown import in_one_line
 
@@ -26,7 +26,7 @@ class BidiagonalDraw(NamedTuple):
 
 @partial(as_pytree, data_fields=["long"], meta_fields=["rank"])
 @dataclass(frozen=True)
-class BidiagonalGaussianMatrix:
+class BidiagonalGaussianMatrix(SquareDraw):
     """Exact law of the singular values of an m × n standard normal matrix, drawn from 2 min(m, n) - 1 numbers.
 
     Householder reflections from both sides bring the matrix to lower bidiagonal form with independent entries:
@@ -45,11 +45,6 @@ class BidiagonalGaussianMatrix:
     def name(self) -> str:
         """``gaussian_matrix {long}x{rank}``."""
         return f"gaussian_matrix {self.long}x{self.rank}"
-
-    @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a draw's ``matrix``."""
-        return (self.rank, self.rank)
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:

@@ -12,13 +12,13 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Key
 
-from rmtbase.ensembles._ensemble import Draw, as_pytree, chain_name
+from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree, chain_name
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 
 
 @partial(as_pytree, data_fields=[], meta_fields=["dims"])
 @dataclass(frozen=True)
-class DenseGaussianChain:
+class DenseGaussianChain(DrawnByItsCore):
     """Product X_1 X_2 … X_L itself, (n_0, n_L), from dense standard normal X_l of shape (n_{l-1}, n_l).
 
     This slow and direct draw is the reference that tests compare the thin draw with, and gives access to elements.
@@ -32,19 +32,9 @@ class DenseGaussianChain:
         return f"dense_{chain_name(self.dims)}"
 
     @property
-    def rank(self) -> int:
-        """Number of structurally nonzero singular values; the others must not be reported."""
-        return min(self.dims)
-
-    @property
     def matrix_shape(self) -> tuple[int, int]:
         """Shape of a draw's ``matrix``."""
         return (self.dims[0], self.dims[-1])
-
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """n_{l-1} n_l of each factor."""
-        return tuple(m * n for m, n in zip(self.dims[:-1], self.dims[1:], strict=True))
 
     def sample(self, key: Key[Array, ""]) -> Draw:
         """Make one draw; ``matrix`` is X_1 … X_L, of shape (n_0, n_L)."""

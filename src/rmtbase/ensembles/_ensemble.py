@@ -99,15 +99,10 @@ def chain_name(dims: Sequence[object]) -> str:
     return "gaussian_chain " + "x".join(map(str, dims))
 
 
-class DrawnByItsCore:
-    """Base of ensembles that draw a (rank, rank) core with the singular values of a product of matrices of ``dims``."""
+class SquareDraw:
+    """Base of ensembles whose draws are (rank, rank), by default without a scale to estimate."""
 
-    dims: Any
-
-    @property
-    def rank(self) -> int:
-        """Smallest dimension."""
-        return min(self.dims)
+    rank: Any
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
@@ -116,5 +111,25 @@ class DrawnByItsCore:
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
+        """Empty."""
+        return ()
+
+
+class ChainCore(SquareDraw):
+    """Base of ensembles that draw a core with the singular values of a product of matrices of ``dims``."""
+
+    dims: Any
+
+    @property
+    def factor_sizes(self) -> tuple[int, ...]:
         """n_{l-1} n_l of each factor."""
         return tuple(int(m) * int(n) for m, n in pairwise(self.dims))
+
+
+class DrawnByItsCore(ChainCore):
+    """Base of such ensembles whose rank is the smallest dimension."""
+
+    @property
+    def rank(self) -> int:
+        """Smallest dimension."""
+        return min(self.dims)

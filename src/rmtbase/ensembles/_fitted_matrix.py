@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import SupportsFloat
 
 from rmtbase.ensembles._element_laws import Logistic, StudentT
@@ -20,8 +20,6 @@ _FEWEST = 0.2  # degrees of freedom; with fewer, squares of elements overflow fl
 class LogisticMatrix(IndependentMatrix):
     """Matrix of independent logistic elements with standard deviation π scale/√3; scale and location are data."""
 
-    n_rows: int = field(metadata={"static": True})
-    n_columns: int = field(metadata={"static": True})
     scale: float
     location: float = 0.0
 
@@ -61,8 +59,6 @@ def logistic_matrix(n_rows: int, n_columns: int, scale: float, location: float =
 class StudentTMatrix(IndependentMatrix):
     """Matrix of independent elements location + scale · t_ν, ν = ``df``; df, scale and location are data."""
 
-    n_rows: int = field(metadata={"static": True})
-    n_columns: int = field(metadata={"static": True})
     df: float
     scale: float
     location: float = 0.0

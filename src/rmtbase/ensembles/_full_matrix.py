@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -16,11 +17,12 @@ from rmtbase.ensembles._ensemble import Draw
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 
 
+@dataclass(frozen=True)
 class FullMatrix(ABC):
     """Matrix (n_rows, n_columns) of full rank, drawn whole or by blocks of rows."""
 
-    n_rows: int
-    n_columns: int
+    n_rows: int = field(metadata={"static": True})
+    n_columns: int = field(metadata={"static": True})
 
     @property
     @abstractmethod

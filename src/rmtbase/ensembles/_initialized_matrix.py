@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rmtbase.ensembles._element_laws import ElementLaw
 from rmtbase.ensembles._ensemble import as_pytree
@@ -21,8 +21,6 @@ class InitializedMatrix(IndependentMatrix):
     The initialiser's numbers are data, so that one compilation serves all their values.
     """
 
-    n_rows: int = field(metadata={"static": True})
-    n_columns: int = field(metadata={"static": True})
     initializer: Initializer
 
     @property

@@ -11,11 +11,10 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Key
 
-from rmtbase.ensembles._chi import chi
 from rmtbase.ensembles._ensemble import Draw, DrawnByItsCore, as_pytree
 from rmtbase.ensembles._orthogonal_matrix import orthonormal_columns
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
-from rmtbase.ensembles._thin_gaussian_chain import upper_triangle
+from rmtbase.ensembles._thin_gaussian_chain import gram_triangle
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_flag, require_positive_integer
 
@@ -75,17 +74,10 @@ def _root(key: Key[Array, ""], h: int, n: int, rows: int) -> Float[Array, "h h"]
     if rows <= n:
         return jnp.eye(h)
     keys = jax.random.split(key)
-    stack = [_gram_triangle(one, h, count) for one, count in zip(keys, (n, rows - n), strict=True)]
+    stack = []
+    for (key_lengths, key_normals), count in zip(map(jax.random.split, keys), (n, rows - n), strict=True):
+        stack.append(gram_triangle(key_lengths, key_normals, count - jnp.arange(h)))
     return orthonormal_columns(jnp.concatenate(stack))[:h]
-
-
-def _gram_triangle(key: Key[Array, ""], h: int, n: int) -> Float[Array, "h h"]:
-    """Draw an upper triangular T such that TᵀT has the law of GᵀG, G standard normal n × h; rows after n are zero."""
-    key_lengths, key_normals = jax.random.split(key)
-    left = n - jnp.arange(h)
-    lengths = chi(key_lengths, jnp.maximum(left, 0).astype(float))
-    triangle = upper_triangle(lengths, jax.random.normal(key_normals, (h * (h - 1) // 2,)))
-    return jnp.where((left > 0)[:, None], triangle, 0.0)
 
 
 def _triangle(matrix: Float[Array, "m h"]) -> Float[Array, "h h"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -38,8 +38,6 @@ class OrthogonalMatrix(FullMatrix):
     No row can be drawn without the others, so a draw holds the whole matrix, and rows are cut from it.
     """
 
-    n_rows: int = field(metadata={"static": True})
-    n_columns: int = field(metadata={"static": True})
     initializer: Orthogonal
 
     @property

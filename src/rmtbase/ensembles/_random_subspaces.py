@@ -10,16 +10,15 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Int, Key
 
-from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import Draw, as_pytree
+from rmtbase.ensembles._ensemble import Draw, SquareDraw, as_pytree
 from rmtbase.ensembles._orthogonal_matrix import orthonormal_columns
-from rmtbase.ensembles._thin_gaussian_chain import upper_triangle
+from rmtbase.ensembles._thin_gaussian_chain import gram_triangle
 from rmtbase.parameters import require_head_shape
 
 
 @partial(as_pytree, data_fields=["d_model"], meta_fields=["d_head"])
 @dataclass(frozen=True)
-class RandomSubspaces:
+class RandomSubspaces(SquareDraw):
     """V_Qᵀ V_K for two uniformly random h-dimensional subspaces of R^d with orthonormal bases V_Q and V_K.
 
     Its singular values are the cosines of the principal angles: the overlap of the row spaces of two heads by chance.
@@ -49,26 +48,14 @@ class RandomSubspaces:
         """d_head, also if 2 d_head > d_model, when some cosines are one."""
         return self.d_head
 
-    @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a draw's ``matrix``."""
-        return (self.d_head, self.d_head)
-
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """Empty, as an orthonormal basis has no scale."""
-        return ()
-
     def sample(self, key: Key[Array, ""]) -> Draw:
         """Make one draw; ``matrix`` is the corner A, of shape (d_head, d_head)."""
         h = self.d_head
         key_top, key_lengths, key_normals = jax.random.split(key, 3)
         top = jax.random.normal(key_top, (h, h))
         left = self.d_model - h - jnp.arange(h)  # number of rows of G from this row of the triangle down
-        lengths = chi(key_lengths, jnp.maximum(left, 0).astype(float))
-        triangle = upper_triangle(lengths, jax.random.normal(key_normals, (h * (h - 1) // 2,)))
-        triangle = jnp.where((left > 0)[:, None], triangle, 0.0)
-        return Draw(orthonormal_columns(jnp.concatenate([top, triangle]))[:h], jnp.zeros(0))
+        stack = jnp.concatenate([top, gram_triangle(key_lengths, key_normals, left)])
+        return Draw(orthonormal_columns(stack)[:h], jnp.zeros(0))
 
 
 def random_subspaces(d_model: int, d_head: int) -> RandomSubspaces:

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Int, Key
 
-from rmtbase.ensembles._ensemble import Draw, as_pytree
+from rmtbase.ensembles._ensemble import Draw, SquareDraw, as_pytree
 from rmtbase.ensembles._sum_of_squares import rounded
 
 
 @partial(as_pytree, data_fields=["depth", "sigma"], meta_fields=["d_model", "part", "order"])
 @dataclass(frozen=True)
-class ResidualProduct:
+class ResidualProduct(SquareDraw):
     """P = (I + A_1)(I + A_2) … (I + A_L), A_l = σ G_l/√d, G_l d × d standard normal: the sum over all 2^L paths.
 
     * ``"path"``: P = I + U. ``"update"``: U = P - I, all paths but the direct one, by U ← U + A_l + U A_l, which avoids
@@ -60,16 +60,6 @@ class ResidualProduct:
     def rank(self) -> int:
         """d_model, as every part has full rank."""
         return self.d_model
-
-    @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a draw's ``matrix``."""
-        return (self.d_model, self.d_model)
-
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """Empty, as no factor's norm is kept."""
-        return ()
 
     def sample(self, key: Key[Array, ""]) -> Draw:
         """Make one draw; ``matrix`` is P, P - I or E_k, of shape (d_model, d_model)."""

@@ -13,13 +13,13 @@ from jaxtyping import Float, Int, Key
 
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalDraw
 from rmtbase.ensembles._chi import chi
-from rmtbase.ensembles._ensemble import Draw, as_pytree, chain_name
+from rmtbase.ensembles._ensemble import ChainCore, Draw, as_pytree, chain_name
 from rmtbase.ensembles._sum_of_squares import rounded, sum_of_squares
 
 
 @partial(as_pytree, data_fields=["dims"], meta_fields=["rank", "bottleneck"])
 @dataclass(frozen=True)
-class ThinGaussianChain:
+class ThinGaussianChain(ChainCore):
     """Exact joint law of the spectrum of X_1 X_2 … X_L and of every ‖X_l‖_F², at a cost that depends only on r and L.
 
     X_l has shape (n_{l-1}, n_l) and standard normal elements, L ≥ 2; r = min n_l = n_j. From the bottleneck j outward:
@@ -58,16 +58,6 @@ class ThinGaussianChain:
         """``gaussian_chain {n_0}x…x{n_L}``, or ``low_rank_product {d_model}x{d_head}``."""
         return chain_name(self.dims)
 
-    @property
-    def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a draw's ``matrix``."""
-        return (self.rank, self.rank)
-
-    @property
-    def factor_sizes(self) -> tuple[int, ...]:
-        """n_{l-1} n_l of each factor."""
-        return tuple(int(m) * int(n) for m, n in zip(self.dims[:-1], self.dims[1:], strict=True))
-
     def sample(self, key: Key[Array, ""]) -> Draw:
         """Make one draw; ``matrix`` is the core, of shape (rank, rank)."""
         r, n_factors = self.rank, len(self.dims) - 1
@@ -103,6 +93,19 @@ def upper_triangle(diagonal: Float[Array, " r"], normals: Float[Array, " m"]) ->
     # The barriers keep XLA from rewriting products with these elements differently for one draw and for many.
     entries = jax.lax.optimization_barrier(jnp.concatenate([jnp.zeros(1), diagonal, normals]))
     return jax.lax.optimization_barrier(entries[position])
+
+
+def gram_triangle(
+    key_lengths: Key[Array, ""], key_normals: Key[Array, ""], rows: Int[Array, " h"]
+) -> Float[Array, "h h"]:
+    """Draw an upper triangular T such that TᵀT has the law of GᵀG, G standard normal n × h.
+
+    ``rows`` is n, n - 1, …, n - h + 1; rows of T after the n-th are zero.
+    """
+    h = rows.size
+    lengths = chi(key_lengths, jnp.maximum(rows, 0).astype(float))
+    triangle = upper_triangle(lengths, jax.random.normal(key_normals, (h * (h - 1) // 2,)))
+    return jnp.where((rows > 0)[:, None], triangle, 0.0)
 
 
 def _core(left: list[Float[Array, "r r"]], b: BidiagonalDraw, right: list[Float[Array, "r r"]]) -> Float[Array, "r r"]:

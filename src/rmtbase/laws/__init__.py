@@ -11,7 +11,7 @@ from rmtbase.laws._chain._gaussian_chain import (
     marchenko_pastur,
     naive_marchenko_pastur,
 )
-from rmtbase.laws._chain._linear_statistics import LinearStatistics, eigenvalue_response, linear_statistics
+from rmtbase.laws._chain._linear_statistics import LinearStatistics, linear_statistics
 from rmtbase.laws._description import describe
 from rmtbase.laws._distribution import DiscreteDistribution, Distribution, Moments
 from rmtbase.laws._edge._bessel_edge import BesselEdge
@@ -27,7 +27,7 @@ from rmtbase.laws._element._contaminated_normal import ContaminatedNormal
 from rmtbase.laws._element._element_average import element_average, nearest_neighbour_entropy, nearest_neighbour_kl
 from rmtbase.laws._element._element_histogram import histogram_entropy, histogram_kl
 from rmtbase.laws._element._normal_sample import gaussian_sample_statistic, normal_entropy, normal_kl
-from rmtbase.laws._element._pearson_bound import TwoPoint, pearson_bound, pearson_distance, unimodal_bound
+from rmtbase.laws._element._pearson_bound import TwoPoint, pearson_bound
 from rmtbase.laws._element._product_element import ProductElement, product_element
 from rmtbase.laws._exact._haar_trace import HaarTrace
 from rmtbase.laws._exact._log_determinant import LogDeterminant
@@ -36,7 +36,6 @@ from rmtbase.laws._exact._participation_ratio import (
     participation_ratio,
 )
 from rmtbase.laws._exact._trace_moments import (
-    trace_covariance,
     trace_cumulant,
     trace_cumulants,
     trace_moment,
@@ -52,10 +51,9 @@ from rmtbase.laws._null._null import NULL_STATISTICS, NullLaw, known_nulls, null
 from rmtbase.laws._parameters import ChainKeywords, ProductKeywords
 from rmtbase.laws._residual._free_multiplicative_brownian import FreeMultiplicativeBrownian
 from rmtbase.laws._residual._path_length import PathLength
-from rmtbase.laws._residual._residual_moments import TraceMoments, residual_trace_moment, residual_trace_moments
+from rmtbase.laws._residual._residual_moments import TraceMoments, residual_trace_moments
 from rmtbase.laws._residual._residual_path import ResidualPath
 from rmtbase.laws._residual._residual_update import ResidualUpdate
-from rmtbase.laws._scale import self_normalization
 from rmtbase.laws._weibull._anchor import WeibullAnchor, weibull_anchor
 from rmtbase.laws._weibull._closure import WeibullClosure, weibull_closure
 from rmtbase.laws._weibull._null import (
@@ -66,7 +64,7 @@ from rmtbase.laws._weibull._null import (
     weibull_null,
     weibull_product_null,
 )
-from rmtbase.laws._weibull._plot import NoiseOptimum, weibull_noise_optimum, weibull_plot_noise, weibull_quantile_noise
+from rmtbase.laws._weibull._plot import NoiseOptimum, weibull_noise_optimum, weibull_quantile_noise
 from rmtbase.laws._weibull._projections import weibull_maximum_likelihood, weibull_moment_match
 
 __all__ = [

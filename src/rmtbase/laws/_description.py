@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -117,67 +117,48 @@ def describe(
     if depth is not None:
         return _plain(_describe_path(depth, self_normalized, shape, chain))
     described = _Shape(ChainParameters(*shape, **chain), self_normalized)
-    _require_moderate(described, chain)
-    return _plain(_describe_head(described) if described.is_head else _describe_chain(described))
-
-
-def _require_moderate(shape: _Shape, given: ChainKeywords) -> None:
-    """Refuse a σ that is too far from one, or that cancels."""
-    named = {name: given.get(name) for name in ("sigma", "sigma_q", "sigma_k", "sigmas")}
-    for name, sigma in named.items():
-        if sigma is not None and shape.self_normalized:
+    for name in ("sigma", "sigma_q", "sigma_k", "sigmas"):
+        sigma = chain.get(name)
+        if sigma is not None and self_normalized:
             raise ParameterError(name, sigma, "none where each factor is divided by its own estimate of it")
         if sigma is not None and not 1.0 / _WIDEST_SIGMA <= np.min(sigma) <= np.max(sigma) <= _WIDEST_SIGMA:
             raise ParameterError(name, sigma, f"a number from {1.0 / _WIDEST_SIGMA:g} to {_WIDEST_SIGMA:g}")
-
-
-def _describe_head(shape: _Shape) -> dict[str, Any]:
-    sigma_q, sigma_k = shape.of.sigmas
-    statistics = _statistics(shape)
-    return {
-        "d_model": shape.d_model,
-        "d_head": shape.d_head,
-        "aspect_ratio": shape.d_head / shape.d_model,
-        "sigma_q": sigma_q,
-        "sigma_k": sigma_k,
-        "normalization": shape.normalization,
-        "self_normalized": shape.self_normalized,
-        "conventions": {
-            "matrix": "W_QK = W_Q^T W_K" + (" / sqrt(d_model)" if shape.normalization == "sqrt_d" else ""),
-            "eigenvalues": "of W_QK^T W_QK, the d_head that are not structurally zero",
-            "singular_values": "of W_QK, the square roots of the eigenvalues",
-            "logarithms": "natural; entropies and divergences in nats",
-        },
-        "spectrum": _spectrum(shape),
-        "extreme_eigenvalues": _extreme_eigenvalues(shape, statistics),
-        "statistics": statistics,
-        "exact_moments": _exact_moments(shape),
-        "element": _element(shape),
-        "spike": _spike(shape, statistics["largest_eigenvalue"]["reason"]),
-        "factor": _factor(shape),
-    }
+    return _plain(_describe_chain(described))
 
 
 def _describe_chain(shape: _Shape) -> dict[str, Any]:
-    dims, statistics = shape.of.dims, _statistics(shape)
-    factors = "X" if len(dims) == 2 else " ".join(f"X_{place}" for place in range(1, len(dims)))
-    return {
-        "dims": dims,
-        "rank": shape.of.rank,
-        "sigmas": shape.of.sigmas,
+    """Describe W_QK, which has sections of its own, or another chain."""
+    of, dims, statistics = shape.of, shape.of.dims, _statistics(shape)
+    divided = shape.normalization == "sqrt_d"
+    if shape.is_head:
+        matrix, name, logarithms = "W_QK = W_Q^T W_K" + " / sqrt(d_model)" * divided, "W_QK", "natural; entropies and "
+        size = {"d_model": shape.d_model, "d_head": shape.d_head, "aspect_ratio": shape.d_head / shape.d_model}
+        size |= dict(zip(("sigma_q", "sigma_k"), of.sigmas, strict=True))
+        logarithms += "divergences in nats"
+    else:
+        factors = "X" if len(dims) == 2 else " ".join(f"X_{place}" for place in range(1, len(dims)))
+        matrix, name, logarithms = f"W = {factors}" + f" / sqrt({dims[0]})" * divided, "W", "natural"
+        size = {"dims": dims, "rank": of.rank, "sigmas": of.sigmas}
+    counted = f"the {'d_head' if shape.is_head else of.rank} that are not structurally zero"
+    found = {
+        **size,
         "normalization": shape.normalization,
         "self_normalized": shape.self_normalized,
         "conventions": {
-            "matrix": f"W = {factors}" + (f" / sqrt({dims[0]})" if shape.normalization == "sqrt_d" else ""),
-            "eigenvalues": f"of W^T W, the {shape.of.rank} that are not structurally zero",
-            "singular_values": "of W, the square roots of the eigenvalues",
-            "logarithms": "natural",
+            "matrix": matrix,
+            "eigenvalues": f"of {name}^T {name}, {counted}",
+            "singular_values": f"of {name}, the square roots of the eigenvalues",
+            "logarithms": logarithms,
         },
         "spectrum": _spectrum(shape),
         "extreme_eigenvalues": _extreme_eigenvalues(shape, statistics),
         "statistics": statistics,
         "exact_moments": _exact_moments(shape),
     }
+    if shape.is_head:
+        reason = statistics["largest_eigenvalue"]["reason"]
+        found |= {"element": _element(shape), "spike": _spike(shape, reason), "factor": _factor(shape)}
+    return found
 
 
 def _describe_path(depth: int, self_normalized: bool, shape: Sequence[Any], given: ChainKeywords) -> dict[str, Any]:
@@ -231,9 +212,9 @@ def _spectrum(shape: _Shape) -> dict[str, Any]:
     quoted = {}
     if shape.is_head:
         naive = naive_marchenko_pastur(**shape.product)
-        quoted["often_quoted"] = {
-            "law": _NAIVE, **_support(naive), "fraction_outside": _outside(law, naive.support)
-        }  # fmt: skip
+        low, high = naive.support
+        outside = float(law.cdf(low)) + float(law.sf(high))
+        quoted["often_quoted"] = {"law": _NAIVE, **_support(naive), "fraction_outside": outside}
     return {
         "method": "asymptotic",
         "accuracy": _LIMIT if shape.is_head else _CHAIN_LIMIT,
@@ -255,18 +236,10 @@ def _support(law: GaussianChain | ResidualPath) -> dict[str, Any]:
     return {"support": law.support, "support_singular_values": [math.sqrt(edge) for edge in law.support]}
 
 
-def _outside(law: GaussianChain, support: tuple[float, float]) -> float:
-    """Return the fraction of the eigenvalues of a random W_QK that lie outside the support of another law."""
-    low, high = support
-    return float(law.cdf(low)) + float(law.sf(high))
-
-
 def _extreme_eigenvalues(shape: _Shape, statistics: dict[str, Any]) -> dict[str, Any]:
     found = {}
-    for name, make in (
-        ("largest_eigenvalue", largest_eigenvalue),
-        ("smallest_eigenvalue", smallest_eigenvalue),
-    ):
+    for make in (largest_eigenvalue, smallest_eigenvalue):
+        name = make.__name__
         known = statistics[name]
         found[name] = known | {"quantiles": None, "singular_value": None}
         if known["reason"] is None:
@@ -277,11 +250,6 @@ def _extreme_eigenvalues(shape: _Shape, statistics: dict[str, Any]) -> dict[str,
                 "singular_value": {"mean": mean, "std": math.sqrt(max(edge.mean() - mean**2, 0.0))},
             }
     return found
-
-
-def _finite(moment: float) -> float | None:
-    """Return the moment, or None where it is not finite."""
-    return moment if math.isfinite(moment) else None
 
 
 def _statistics(shape: _Shape) -> dict[str, Any]:
@@ -295,8 +263,8 @@ def _statistics(shape: _Shape) -> dict[str, Any]:
             found[name] = unknown | {"reason": f"it needs {error.expected}"}
             continue
         found[name] = unknown | {
-            "mean": _finite(law.mean()),
-            "std": _finite(law.std()),
+            "mean": law.mean(),
+            "std": law.std(),
             "quantiles": _quantiles(law.ppf, _CENTRAL),
             "method": law.method,
             "accuracy": law.accuracy,
@@ -324,12 +292,7 @@ def _exact_moments(shape: _Shape) -> dict[str, Any]:
 
 
 def _four_moments(moments: Moments) -> dict[str, float]:
-    return {
-        "mean": moments.mean,
-        "std": moments.std,
-        "skewness": moments.skewness,
-        "excess_kurtosis": moments.excess_kurtosis,
-    }
+    return {name: getattr(moments, name) for name in ("mean", "std", "skewness", "excess_kurtosis")}
 
 
 def _log_determinant(shape: _Shape) -> dict[str, float] | None:
@@ -386,12 +349,7 @@ def _element(shape: _Shape) -> dict[str, Any]:
 
 def _anchor(parent: parents.Parent) -> dict[str, float]:
     anchor = weibull_anchor(distribution=parent)
-    return {
-        "trim": float(anchor.trim),
-        "shape": anchor.shape,
-        "scale": anchor.scale,
-        "r_squared": anchor.r_squared,
-    }
+    return {name: float(getattr(anchor, name)) for name in ("trim", "shape", "scale", "r_squared")}
 
 
 def _spike(shape: _Shape, reason: str | None) -> dict[str, Any]:
@@ -401,22 +359,11 @@ def _spike(shape: _Shape, reason: str | None) -> dict[str, Any]:
         "on_factor": RankOneSpike(**shape.chain, factor=0),
         "on_factor_alone": RankOneSpike(**_one_factor(shape)),
     }
-    return {
-        "method": "asymptotic",
-        "accuracy": _SPIKE,
-        "level": _LEVEL,
-        "reason": reason,
-        **{name: _detection(spike, reason is None) for name, spike in spikes.items()},
-    }
-
-
-def _detection(spike: RankOneSpike, tested: bool) -> dict[str, Any]:
-    return {
-        "threshold": spike.threshold,
-        "detectable_strength": {
-            f"{power:g}": spike.detectable_strength(power, _LEVEL) if tested else None for power in _POWERS
-        },
-    }
+    found: dict[str, Any] = {"method": "asymptotic", "accuracy": _SPIKE, "level": _LEVEL, "reason": reason}
+    for name, spike in spikes.items():
+        powers = {f"{p:g}": None if reason else spike.detectable_strength(p, _LEVEL) for p in _POWERS}
+        found[name] = {"threshold": spike.threshold, "detectable_strength": powers}
+    return found
 
 
 def _one_factor(shape: _Shape) -> ChainKeywords:
@@ -438,9 +385,8 @@ def _factor(shape: _Shape) -> dict[str, Any]:
     }
 
 
-def _quantiles(ppf: Callable[[ArrayLike], ArrayLike], probabilities: Iterable[float]) -> dict[str, float]:
-    given = tuple(probabilities)
-    return {f"{p:g}": float(x) for p, x in zip(given, np.asarray(ppf(given)), strict=True)}
+def _quantiles(ppf: Callable[[ArrayLike], ArrayLike], probabilities: tuple[float, ...]) -> dict[str, float]:
+    return {f"{p:g}": float(x) for p, x in zip(probabilities, np.asarray(ppf(probabilities)), strict=True)}
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from scipy.differentiate import derivative
 from scipy.optimize.elementwise import bracket_root, find_root
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from rmtbase.parameters import require_order, require_real_numbers
 from rmtbase.shown import in_one_line
@@ -167,6 +167,83 @@ class Distribution(ABC):
 def _real_numbers(name: str, value: ArrayLike) -> FloatArray:
     """Check as :func:`rmtbase.parameters.require_real_numbers`; one method has often checked what it gives another."""
     return value if type(value) is np.ndarray and value.dtype == np.float64 else require_real_numbers(name, value)
+
+
+class KnownSpread(Distribution):
+    """Law that gives its standard deviation, from which its variance follows."""
+
+    @abstractmethod
+    def std(self) -> float:
+        """Return the standard deviation."""
+
+    def var(self) -> float:
+        return self.std() ** 2
+
+
+class ScoredLaw(Distribution):
+    """Law given by the normal score z of each value, P(X ≤ x) = Φ(z)."""
+
+    @abstractmethod
+    def _score(self, x: FloatArray) -> FloatArray: ...
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return ndtr(self._score(x))
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return ndtr(-self._score(x))
+
+
+class InvertedScore(ScoredLaw):
+    """Law given by the normal score of each value, and by the value at each score."""
+
+    @abstractmethod
+    def at_score(self, z: FloatArray) -> FloatArray:
+        """Return x with cdf(x) = Φ(z)."""
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self.at_score(ndtri(q))
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self.at_score(-ndtri(q))
+
+
+class TransformedLaw(Distribution):
+    """Law of a monotone function of a number that has another law.
+
+    Attributes:
+        law: the other law.
+        rising: True if the function increases.
+    """
+
+    law: Distribution
+
+    @property
+    def rising(self) -> bool:
+        return True
+
+    @abstractmethod
+    def _to(self, x: FloatArray) -> FloatArray:
+        """Return the function at values of the number."""
+
+    @abstractmethod
+    def _from(self, x: FloatArray) -> FloatArray:
+        """Return the values of the number at values of the function."""
+
+    def _cdf(self, x: FloatArray) -> FloatArray:
+        return self._mass(x, self.rising)
+
+    def _sf(self, x: FloatArray) -> FloatArray:
+        return self._mass(x, not self.rising)
+
+    def _ppf(self, q: FloatArray) -> FloatArray:
+        return self._to(self.law.ppf(q) if self.rising else self.law.isf(q))
+
+    def _isf(self, q: FloatArray) -> FloatArray:
+        return self._to(self.law.isf(q) if self.rising else self.law.ppf(q))
+
+    def _mass(self, x: FloatArray, below: bool) -> FloatArray:
+        with np.errstate(over="ignore"):
+            return (self.law.cdf if below else self.law.sf)(self._from(x))
 
 
 class StatedLaw:

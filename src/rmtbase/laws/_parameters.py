@@ -188,18 +188,13 @@ def _by_position(shape: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, 
     if is_chain:
         named["dims"] = require_dims(named["dims"])
         if len(named["dims"]) == 2:
-            _refuse_pair(*named["dims"])
+            n, m = named["dims"]
+            width, head = max(n, m), min(n, m)
+            product = f"d_model={width}, d_head={head} for W_QK = W_QᵀW_K (the chain ({width}, {head}, {width}))"
+            raise ParameterError(
+                "the pair by position", (n, m), f"{product}, or dims=({n}, {m}) for one {n}×{m} matrix"
+            )
     return {name: value for name, value in named.items() if value is not None}
-
-
-def _refuse_pair(n: int, m: int) -> None:
-    width, head = max(n, m), min(n, m)
-    raise ParameterError(
-        "the pair by position",
-        (n, m),
-        f"d_model={width}, d_head={head} for W_QK = W_QᵀW_K (the chain ({width}, {head}, {width})), or dims=({n}, {m}) "
-        f"for one {n}×{m} matrix",
-    )
 
 
 def _refuse_division(dims: tuple[int, ...], keywords: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 from scipy.interpolate import BSpline, PchipInterpolator, make_interp_spline
 
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import FloatArray, ScoredLaw
 
 FINE = 192  # nodes for the parts of a mixture
 _REACH = 7.0
@@ -33,7 +33,7 @@ Table = tuple[FloatArray, FloatArray, BSpline, PchipInterpolator]
 """ln x and score at the points where the score rises, and each as a function of the other."""
 
 
-class Tabulated(Distribution):
+class Tabulated(ScoredLaw):
     """Law of X > 0, given by the normal score of P(X ≤ x) as a quintic spline in ln x through a table.
 
     The table ends at a score of ±``furthest``; beyond it the score is extrapolated linearly in ln x.
@@ -61,12 +61,6 @@ class Tabulated(Distribution):
         beyond = log_x - inside
         slope = np.where(beyond < 0.0, forward(log_points[0], 1), forward(log_points[-1], 1))
         return forward(inside) + slope * beyond
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return special.ndtr(self._score(x))
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return special.ndtr(-self._score(x))
 
     @cached_property
     def rule(self) -> tuple[FloatArray, FloatArray]:

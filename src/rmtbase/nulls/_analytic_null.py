@@ -14,7 +14,14 @@ from scipy.special import gammaincinv
 from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.laws import PROBABILITIES, histogram_edges
-from rmtbase.nulls._head_null import EDGE_LEVEL, SMALLEST_P_VALUE, SharedNull, distance_from_moments, rank_name
+from rmtbase.nulls._head_null import (
+    EDGE_LEVEL,
+    SMALLEST_P_VALUE,
+    SharedNull,
+    distance_from_moments,
+    null_spectrum,
+    rank_name,
+)
 from rmtbase.statistics import SPECTRAL_STATISTICS, cauchy_combination
 
 _WIDEST = 0.5  # largest relative spread for which the moments of ln x follow from those of x to second order
@@ -136,16 +143,7 @@ class AnalyticNull(SharedNull):
             extreme = self._laws[name]
             if extreme is not None:
                 quantile[place] = extreme.ppf(PROBABILITIES)
-        return xr.Dataset(
-            {
-                "eigenvalue_mean": ("index", ordered.mean),
-                "eigenvalue_quantile": (("index", "probability"), quantile),
-                "bin_edge": ("edge", edges),
-                "density": ("bin", density),
-                "density_standard_error": ("bin", np.zeros_like(density)),
-                "density_free": ("bin", density),
-            }
-        )
+        return null_spectrum(ordered.mean, quantile, edges, density, density)
 
     def record(self) -> dict[str, object]:
         """Return the method and accuracy of each statistic's null."""

@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike
 from rmtbase import laws
 from rmtbase.errors import MissingFileError, ParameterError, TableError
 from rmtbase.laws import BINS, PROBABILITIES, histogram_edges
-from rmtbase.nulls._head_null import EDGE_LEVEL, SharedNull, case_of_shape
+from rmtbase.nulls._head_null import case_of_shape, null_spectrum
+from rmtbase.nulls._sample_null import DrawnNull
 from rmtbase.parameters import require_real_numbers
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale
 from rmtbase.tables import open_atlas_case
@@ -36,7 +37,7 @@ STEP = 2.0**-16
 
 
 @dataclass(frozen=True, init=False)
-class AtlasNull(SharedNull):
+class AtlasNull(DrawnNull):
     """Gaussian null of a shape that an atlas holds.
 
     The mean, standard deviation and quantiles, and so z, are those of the full sample. A p-value is never smaller than
@@ -91,26 +92,9 @@ class AtlasNull(SharedNull):
         return int(self.case["draws"])
 
     @cached_property
-    def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Mean of the full sample; NaN where the null's mean is infinite."""
-        return self._moments[0]
-
-    @cached_property
-    def std(self) -> Float[np.ndarray, " statistic"]:
-        """Standard deviation of the full sample; NaN where the null's fourth moment is infinite."""
-        return self._moments[1]
-
-    @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
         """Null quantiles, (statistic, probability)."""
         return self.case["quantile_self_normalized"].values
-
-    @cached_property
-    def edge_quantiles(self) -> tuple[float, float]:
-        """The level and one-minus-level quantiles of the smallest and the largest eigenvalue."""
-        names, levels = list(SPECTRAL_STATISTICS), list(PROBABILITIES)
-        lower = self.quantile[names.index("smallest_eigenvalue"), levels.index(EDGE_LEVEL)]
-        return float(lower), float(self.quantile[names.index("largest_eigenvalue"), levels.index(1.0 - EDGE_LEVEL)])
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         """|z| on the scale of the draws themselves."""
@@ -141,16 +125,10 @@ class AtlasNull(SharedNull):
         edges = histogram_edges(self.d_model, h)
         law = laws.low_rank_product(self.d_model, h, normalization="none")
         quantile = case["eigenvalue_quantile_self_normalized"].values[:h].astype(float)
-        return xr.Dataset(
-            {
-                "eigenvalue_mean": ("index", case["eigenvalue_mean"].values[:h].astype(float)),
-                "eigenvalue_quantile": (("index", "probability"), quantile),
-                "bin_edge": ("edge", edges),
-                "density": ("bin", case["density"].values.astype(float)),
-                "density_standard_error": ("bin", case["density_standard_error"].values.astype(float)),
-                "density_free": ("bin", np.diff(law.cdf(edges)) / np.diff(edges)),
-            }
+        mean, density, error = (
+            case[name].values.astype(float) for name in ("eigenvalue_mean", "density", "density_standard_error")
         )
+        return null_spectrum(mean[:h], quantile, edges, density, np.diff(law.cdf(edges)) / np.diff(edges), error)
 
     def record(self) -> dict[str, object]:
         """Return the atlas's identity, and how its draws of this shape were made."""
@@ -162,8 +140,8 @@ class AtlasNull(SharedNull):
         return {"atlas": {**atlas, **made, "simulations": simulations}}
 
     @cached_property
-    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._told(self.case["mean_self_normalized"].values, self.case["std_self_normalized"].values)
+    def _estimates(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.case["mean_self_normalized"].values, self.case["std_self_normalized"].values
 
     def _on_scale(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         center, spread = self.case["distance_center"].values, self.case["distance_spread"].values

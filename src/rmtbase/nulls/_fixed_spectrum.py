@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 
 from rmtbase.laws import BINS, PROBABILITIES
 from rmtbase.nulls._gaussian_null import GaussianNull
-from rmtbase.nulls._head_null import SMALLEST_P_VALUE, SharedNull
+from rmtbase.nulls._head_null import SMALLEST_P_VALUE, SharedNull, null_spectrum
 from rmtbase.statistics import SPECTRAL_STATISTICS, spectral_statistics
 
 FLAT = 0.02
@@ -130,19 +130,8 @@ class FixedSpectrum(SharedNull):
         edges = self.eigenvalue * np.linspace(0.0, 2.0, BINS + 2)
         density = np.zeros(BINS + 1)
         density[BINS // 2] = 1.0 / (edges[1] - edges[0])
-        return xr.Dataset(
-            {
-                "eigenvalue_mean": ("index", np.full(self.rank, self.eigenvalue)),
-                "eigenvalue_quantile": (
-                    ("index", "probability"),
-                    np.full((self.rank, len(PROBABILITIES)), self.eigenvalue),
-                ),
-                "bin_edge": ("edge", edges),
-                "density": ("bin", density),
-                "density_standard_error": ("bin", np.zeros_like(density)),
-                "density_free": ("bin", density),
-            }
-        )
+        mean = np.full(self.rank, self.eigenvalue)
+        return null_spectrum(mean, np.full((self.rank, len(PROBABILITIES)), self.eigenvalue), edges, density, density)
 
     def record(self) -> dict[str, object]:
         """Return how each statistic's null is known, and the tolerance."""

@@ -45,6 +45,8 @@ class Gaussian(Null):
     """
 
     name: ClassVar[str] = "gaussian"
+    moves_draws: ClassVar[bool] = False
+    """True if the null of another initialization is that of normal entries, moved by the kurtosis."""
 
     @property
     def entry_law(self) -> str | None:
@@ -58,7 +60,7 @@ class Gaussian(Null):
             line = "of Gaussian entries: latent attention of another initialization has no null of its own"
             shape.detail(progress, line)
         elif self.initialization != "normal":
-            return self._of_initialization(shape, progress)
+            return (self._moved if self.moves_draws else self._of_initialization)(shape, progress)
         return self.of_normal_entries(shape, progress)
 
     def of_normal_entries(self, shape: HeadShape, progress: Progress) -> SharedNull | LatentNull:
@@ -142,6 +144,7 @@ class Table(Gaussian):
         initialization, draws, seed: as for :class:`Gaussian`, for shapes that the table lacks.
     """
 
+    moves_draws: ClassVar[bool] = True
     table: xr.Dataset | Path | str
 
     def __post_init__(self) -> None:
@@ -150,15 +153,13 @@ class Table(Gaussian):
             raise ParameterError("table", self.table, "a baseline or atlas: a dataset, or the path of a file")
         if self.initialization == "orthogonal":
             expected = "none: heads of orthogonal matrices have a law of their own, which no table holds"
-            raise ParameterError("table", _shown(self.table), expected)
+            found = "a dataset" if isinstance(self.table, xr.Dataset) else str(self.table)
+            raise ParameterError("table", found, expected)
 
     def options(self) -> dict[str, Any]:
         """Return everything that determines the null, with the digest of the table."""
         table = self.table if isinstance(self.table, xr.Dataset) else open_table(self.table, *_TABLES)
         return {**super().options(), "table": digest_of(table)}
-
-    def _of_initialization(self, shape: HeadShape, progress: Progress) -> NullModel:
-        return self._moved(shape, progress)
 
     def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
         return self._given(shape, progress) or super()._held(shape, progress)
@@ -196,15 +197,13 @@ class Analytic(Gaussian):
     """
 
     name: ClassVar[str] = "analytic"
+    moves_draws: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.initialization == "orthogonal":
             expected = "one of independent entries: the laws are not those of orthogonal matrices"
             raise ParameterError("initialization", self.initialization, expected)
-
-    def _of_initialization(self, shape: HeadShape, progress: Progress) -> NullModel:
-        return self._moved(shape, progress)
 
     def of_normal_entries(self, shape: HeadShape, progress: Progress) -> AnalyticNull:
         """Make the null of normal entries from the laws."""
@@ -226,7 +225,3 @@ def _in_table(table: xr.Dataset, of_product: tuple[int, int] | None, source: str
         return None
     of_shape = GaussianNull.from_baseline if table.attrs["kind"] == "baseline" else AtlasNull.from_atlas
     return of_shape(table, *of_product, source)
-
-
-def _shown(table: xr.Dataset | Path | str) -> str:
-    return "a dataset" if isinstance(table, xr.Dataset) else str(table)

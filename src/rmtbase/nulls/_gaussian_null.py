@@ -12,13 +12,13 @@ from jaxtyping import Float
 
 from rmtbase.errors import TableError
 from rmtbase.laws import PROBABILITIES
-from rmtbase.nulls._head_null import EDGE_LEVEL, ROUNDING, SharedNull, case_of_shape
-from rmtbase.nulls._sample_null import SampleNull
+from rmtbase.nulls._head_null import ROUNDING, case_of_shape, null_spectrum
+from rmtbase.nulls._sample_null import DrawnNull, SampleNull, moments_of
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, rescale_statistics
 
 
 @dataclass(frozen=True)
-class GaussianNull(SampleNull, SharedNull):
+class GaussianNull(SampleNull, DrawnNull):
     """Simulated null: independent draws of the product, each at its own estimate of σ.
 
     A statistic that the estimate fixes, such as Σλ = ‖W‖_F² of one factor, is the same in every draw except for
@@ -58,34 +58,9 @@ class GaussianNull(SampleNull, SharedNull):
         return cls(dims, np.where(constant, sample[0], sample), source, row, entries)
 
     @cached_property
-    def mean(self) -> Float[np.ndarray, " statistic"]:
-        """Mean of the draws; NaN where the null's mean is infinite."""
-        return self._moments[0]
-
-    @cached_property
-    def std(self) -> Float[np.ndarray, " statistic"]:
-        """Standard deviation of the draws; NaN where the null's fourth moment is infinite."""
-        return self._moments[1]
-
-    @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
         """Quantiles of the draws."""
         return np.quantile(self.sample, PROBABILITIES, axis=0).T
-
-    @cached_property
-    def edge_quantiles(self) -> tuple[float, float]:
-        """The level and one-minus-level quantiles of the smallest and the largest eigenvalue."""
-        names = list(SPECTRAL_STATISTICS)
-        smallest = self.sample[:, names.index("smallest_eigenvalue")]
-        largest = self.sample[:, names.index("largest_eigenvalue")]
-        return float(np.quantile(smallest, EDGE_LEVEL)), float(np.quantile(largest, 1.0 - EDGE_LEVEL))
-
-    def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z| on the scale of the draws themselves."""
-        mean, std = self._distance_scale
-        on_scale = on_distance_scale(standard)
-        with np.errstate(invalid="ignore", divide="ignore"):  # a statistic that the null holds fixed has no spread
-            return np.where(on_scale == mean, 0.0, np.abs((on_scale - mean) / std))
 
     def spectrum(self) -> xr.Dataset:
         """Make the ``/null`` group from the table's row."""
@@ -93,34 +68,19 @@ class GaussianNull(SampleNull, SharedNull):
         # The factor that brings an eigenvalue of the row to σ = 1 and the raw product.
         unit = float(_divisor(row) / (row["sigma_q"] * row["sigma_k"]) ** 2)
         quantile = row["eigenvalue_quantile_self_normalized"].values[:h] * unit
-        return xr.Dataset(
-            {
-                "eigenvalue_mean": ("index", row["eigenvalue_mean"].values[:h] * unit),
-                "eigenvalue_quantile": (("index", "probability"), quantile),
-                "bin_edge": ("edge", row["bin_edge"].values * unit),
-                "density": ("bin", row["density"].values / unit),
-                "density_standard_error": ("bin", row["density_standard_error"].values / unit),
-                "density_free": ("bin", row["density_free"].values / unit),
-            }
+        density, free, error = (
+            row[name].values / unit for name in ("density", "density_free", "density_standard_error")
         )
+        mean, edges = row["eigenvalue_mean"].values[:h] * unit, row["bin_edge"].values * unit
+        return null_spectrum(mean, quantile, edges, density, free, error)
 
     def record(self) -> dict[str, object]:
         """Return the provenance of the table."""
         return {"table": json.loads(self.row.attrs["provenance"])}
 
     @cached_property
-    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._told(*_moments_of(self.sample))
-
-    @cached_property
     def _distance_scale(self) -> tuple[np.ndarray, np.ndarray]:
-        return _moments_of(on_distance_scale(self.sample))
-
-
-def _moments_of(sample: Float[np.ndarray, "draw statistic"]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation; where all draws are equal, their value and 0."""
-    fixed = (sample == sample[0]).all(axis=0)
-    return np.where(fixed, sample[0], sample.mean(axis=0)), np.where(fixed, 0.0, sample.std(axis=0, ddof=1))
+        return moments_of(on_distance_scale(self.sample))
 
 
 def self_normalized_sample(row: xr.Dataset) -> Float[np.ndarray, "draw statistic"]:

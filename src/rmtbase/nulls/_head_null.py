@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -31,10 +31,6 @@ from rmtbase.progress import Progress
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import (
     SPECTRAL_STATISTICS,
-    ExtremeMoments,
-    drawn_moments,
-    inverse_moment_order,
-    moment_orders,
     normal_score,
     rescale_statistics,
     spectral_statistics,
@@ -50,6 +46,8 @@ below this floor nothing is claimed."""
 ENTRIES_IN_WORDS = MappingProxyType(
     {"normal": "Gaussian", "uniform": "uniform", "truncated_normal": "truncated normal", "orthogonal": "orthogonal"}
 )
+
+AT_OWN_SCALE = "at the head's own sigma, every null draw at its own estimate"
 
 ROUNDING = 1e-9  # relative; statistics that a null holds fixed come out of LAPACK equal to far more digits
 
@@ -100,6 +98,11 @@ class HeadScores:
     farthest: Int[np.ndarray, "..."]
     outliers_above: Int[np.ndarray, "..."]
     outliers_below: Int[np.ndarray, "..."]
+
+    @classmethod
+    def stacked(cls, scores: Sequence[HeadScores]) -> HeadScores:
+        """Stack scores of single heads, or of layers, along a new first axis."""
+        return cls(*(np.stack([getattr(one, field.name) for one in scores]) for field in fields(cls)))
 
 
 @in_one_line
@@ -296,15 +299,17 @@ class SharedNull(HeadNull):
     edge_level = EDGE_LEVEL
 
     @property
+    def factors(self) -> str:
+        """Names of the factors, in words."""
+        return "factors" if head_shape(self.dims) is None else "W_Q and W_K"
+
+    @property
     def description(self) -> str:
         """Description of the null, its name first."""
-        factors = "factors" if head_shape(self.dims) is None else "W_Q and W_K"
-        entries = ENTRIES_IN_WORDS[self.entries]
         if self.entries == "orthogonal":
-            return (
-                f"orthogonal: {factors} rows of Haar-distributed matrices, every null draw at its own estimate of scale"
-            )
-        return f"gaussian: i.i.d. {entries} {factors} at the head's own sigma, every null draw at its own estimate"
+            rows = f"{self.factors} rows of Haar-distributed matrices"
+            return f"orthogonal: {rows}, every null draw at its own estimate of scale"
+        return f"gaussian: i.i.d. {ENTRIES_IN_WORDS[self.entries]} {self.factors} {AT_OWN_SCALE}"
 
     @property
     def method(self) -> str:
@@ -324,16 +329,32 @@ class SharedNull(HeadNull):
         """Score heads; a head with a zero factor has no scale, and no scores."""
         return ScoredHeads(self.score(heads.singular_values, chain_scale(heads.sigmas)), self.null_group)
 
-    def _told(self, mean: ArrayLike, std: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the draws; NaN where the chain has no such moment for them to estimate."""
-        extremes = ExtremeMoments(smallest=inverse_moment_order(self.dims))
-        return drawn_moments(mean, std, moment_orders(extremes, self.rank))
-
     def null_group(self) -> xr.Dataset:
         """Make the ``/null`` group of a scores file."""
         lower, upper = self.edge_quantiles
         group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
         return group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.rank))
+
+
+def null_spectrum(
+    mean: np.ndarray,
+    quantile: np.ndarray,
+    edges: np.ndarray,
+    density: np.ndarray,
+    free: np.ndarray,
+    error: np.ndarray | None = None,
+) -> xr.Dataset:
+    """Make the result of :meth:`HeadNull.spectrum`; ``free`` is the limiting density in each bin."""
+    return xr.Dataset(
+        {
+            "eigenvalue_mean": ("index", mean),
+            "eigenvalue_quantile": (("index", "probability"), quantile),
+            "bin_edge": ("edge", edges),
+            "density": ("bin", density),
+            "density_standard_error": ("bin", np.zeros_like(density) if error is None else error),
+            "density_free": ("bin", free),
+        }
+    )
 
 
 def head_shape(dims: tuple[int, ...]) -> tuple[int, int] | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.nulls._head_null import Heads, ScoredHeads, SharedNull, chain_scale
+from rmtbase.nulls._head_null import AT_OWN_SCALE, Heads, ScoredHeads, SharedNull, chain_scale
 from rmtbase.parameters import require_dims, require_real_numbers
 from rmtbase.progress import Progress
 
@@ -56,39 +56,23 @@ class KurtosisNull:
     entries: str = ""
     kurtosis: float = np.nan
     per_head = False
+    source: str = field(init=False, repr=False)
+    method: str = field(init=False, repr=False)
+    draws: int = field(init=False, repr=False)
+    edge_level: float = field(init=False, repr=False)
+    p_value_floor: float = field(init=False, repr=False)
 
-    @property
-    def source(self) -> str:
-        """Source of the base."""
-        return self.base.source
+    def __post_init__(self) -> None:
+        for name in ("source", "method", "draws", "edge_level", "p_value_floor"):
+            object.__setattr__(self, name, getattr(self.base, name))
 
     @property
     def description(self) -> str:
         """Description of the null, its name first."""
+        factors = f"{self.base.factors} {AT_OWN_SCALE}"
         if self.entries:
-            return f"{self.base.description.replace('Gaussian', self.entries, 1)}; from Gaussian ones by their kurtosis"
-        factors = self.base.description.partition("Gaussian ")[2]
+            return f"gaussian: i.i.d. {self.entries} {factors}; from Gaussian ones by their kurtosis"
         return f"kurtosis: independent elements of the head's own excess kurtosis in {factors}"
-
-    @property
-    def method(self) -> str:
-        """Method of the base."""
-        return self.base.method
-
-    @property
-    def draws(self) -> int:
-        """Number of draws of the base."""
-        return self.base.draws
-
-    @property
-    def edge_level(self) -> float:
-        """Edge level of the base."""
-        return self.base.edge_level
-
-    @property
-    def p_value_floor(self) -> float:
-        """Smallest p-value of the base."""
-        return self.base.p_value_floor
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
         """Score heads; a head whose kurtosis is outside :func:`kurtosis_range` has no scores."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from rmtbase.laws import BINS, PROBABILITIES
 from rmtbase.linalg import DTYPE, PRNG_IMPLEMENTATION, available_cores
 from rmtbase.nulls._gaussian_null import GaussianNull
-from rmtbase.nulls._head_null import EDGE_LEVEL, Heads, HeadScores, ScoredHeads, chain_scale
+from rmtbase.nulls._head_null import EDGE_LEVEL, Heads, HeadScores, ScoredHeads, chain_scale, null_spectrum
 from rmtbase.nulls._random_heads import upper_point
 from rmtbase.nulls._resampled_null import unscored_head
 from rmtbase.progress import Progress
@@ -94,12 +94,9 @@ class LatentNull:
 
         with ThreadPoolExecutor(available_cores()) as pool:
             each = list(pool.map(scored, np.ndindex(scale.shape)))
-        scores = HeadScores(
-            *(
-                np.stack(part).reshape(*scale.shape, *np.shape(part[0]))
-                for part in ([getattr(one, field.name) for one in each] for field in fields(HeadScores))
-            )
-        )
+        per_layer = scale.shape[1]
+        layers = [each[start : start + per_layer] for start in range(0, len(each), per_layer)]
+        scores = HeadScores.stacked([HeadScores.stacked(layer) for layer in layers])
         shown = int(np.searchsorted(nodes, np.round(np.median(place))))
         return ScoredHeads(scores, lambda: _group(drawn.eigenvalues[shown]))
 
@@ -122,18 +119,12 @@ def _group(eigenvalues: Float[np.ndarray, "draw rank"]) -> xr.Dataset:
     counts = np.stack([np.histogram(one, edges)[0] for one in eigenvalues])
     density = counts / (eigenvalues.shape[1] * np.diff(edges))
     moved = upper_point(eigenvalues)
-    return xr.Dataset(
-        {
-            "eigenvalue_mean": ("index", eigenvalues.mean(axis=0)),
-            "eigenvalue_quantile": (("index", "probability"), np.quantile(eigenvalues, PROBABILITIES, axis=0).T),
-            "bin_edge": ("edge", edges),
-            "density": ("bin", density.mean(axis=0)),
-            "density_standard_error": ("bin", density.std(axis=0, ddof=1) / np.sqrt(len(density))),
-            "density_free": ("bin", np.full(BINS, np.nan)),
-            "edge_quantile_lower": ((), float(np.quantile(eigenvalues[:, -1], EDGE_LEVEL))),
-            "edge_quantile_upper": ((), float(np.quantile(eigenvalues[:, 0], 1.0 - EDGE_LEVEL))),
-            "moved_share_upper": ((), moved.value),
-            "moved_share_upper_standard_error": ((), moved.standard_error),
-        },
-        coords={"probability": np.array(PROBABILITIES), "index": np.arange(eigenvalues.shape[1])},
-    )
+    error, nothing = density.std(axis=0, ddof=1) / np.sqrt(len(density)), np.full(BINS, np.nan)
+    quantile = np.quantile(eigenvalues, PROBABILITIES, axis=0).T
+    group = null_spectrum(eigenvalues.mean(axis=0), quantile, edges, density.mean(axis=0), nothing, error)
+    return group.assign(
+        edge_quantile_lower=float(np.quantile(eigenvalues[:, -1], EDGE_LEVEL)),
+        edge_quantile_upper=float(np.quantile(eigenvalues[:, 0], 1.0 - EDGE_LEVEL)),
+        moved_share_upper=moved.value,
+        moved_share_upper_standard_error=moved.standard_error,
+    ).assign_coords(probability=np.array(PROBABILITIES), index=np.arange(eigenvalues.shape[1]))

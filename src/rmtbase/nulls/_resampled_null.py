@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from rmtbase.laws import PROBABILITIES
 from rmtbase.linalg import without_noise
@@ -81,25 +81,17 @@ class ResampledNull(SampleNull):
     @cached_property
     def mean(self) -> Float[np.ndarray, " statistic"]:
         """Mean of the draws; infinite where a draw is infinite."""
-        return np.where(self._fixed, self.sample[0], self.sample.mean(axis=0))
+        return self._estimates[0]
 
     @cached_property
     def std(self) -> Float[np.ndarray, " statistic"]:
         """Standard deviation of the draws; NaN where some are infinite."""
-        with np.errstate(invalid="ignore"):
-            return np.where(self._fixed, 0.0, self.sample.std(axis=0, ddof=1))
+        return self._estimates[1]
 
     @cached_property
     def quantile(self) -> Float[np.ndarray, "statistic probability"]:
         """Quantiles, each of which is a draw and may be infinite."""
         return np.quantile(self.sample, PROBABILITIES, axis=0, method="inverted_cdf").T
-
-    def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        """|z| on the scale of the head and its draws together, so that the test of the largest distance is exact."""
-        center, spread = self._distance_scale
-        on_scale = on_distance_scale(standard)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(on_scale == center, 0.0, np.abs(on_scale - center) / spread)
 
     def spectrum(self) -> xr.Dataset:
         """Mean and quantiles of the ordered eigenvalues, and the edges: the head's part of the ``/null`` group."""
@@ -111,13 +103,11 @@ class ResampledNull(SampleNull):
         )
 
     @cached_property
-    def _fixed(self) -> Bool[np.ndarray, " statistic"]:
-        """Mask of the statistics that are the same in every draw."""
-        return (self.sample == self.sample[0]).all(axis=0)
-
-    @cached_property
     def _distance_scale(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the finite values; where all values are equal, the mean is their value."""
+        """Mean and standard deviation of the finite values; where all values are equal, the mean is their value.
+
+        They are those of the head and its draws together, so that the test of the largest distance is exact.
+        """
         pooled = on_distance_scale(np.vstack([self.observed, self.sample]))
         finite = np.isfinite(pooled)
         count = np.maximum(finite.sum(axis=0), 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -160,7 +160,7 @@ class Resampler:
         n_layers, n_heads = heads.singular_values.shape[:2]
         advance = progress.bar("drawing the null", self.draws * n_layers * n_heads)
         layers = [list(self._layer(heads, layer, advance)) for layer in range(n_layers)]
-        scores = _stacked([_stacked([scored for scored, _ in layer]) for layer in layers])
+        scores = HeadScores.stacked([HeadScores.stacked([scored for scored, _ in layer]) for layer in layers])
 
         def null_group() -> xr.Dataset:
             spectra = [xr.concat([spectrum for _, spectrum in layer], dim="head") for layer in layers]
@@ -215,8 +215,3 @@ def _dims(own: Factors) -> tuple[int, ...]:
         return own[0].shape
     first, second = own
     return first.shape[1], first.shape[0], second.shape[1]
-
-
-def _stacked(scores: list[HeadScores]) -> HeadScores:
-    """Scores of single heads, or of layers, along a new first axis."""
-    return HeadScores(*(np.stack([getattr(one, field.name) for one in scores]) for field in fields(HeadScores)))

@@ -1,14 +1,57 @@
-"""Null that keeps all its draws."""
+"""Nulls known from draws: moments and quantiles of draws, and ranks among draws that are kept."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 
-from rmtbase.nulls._head_null import HeadNull
-from rmtbase.statistics import p_value_among_sorted, upper_p_value_among_sorted
+from rmtbase.laws import PROBABILITIES
+from rmtbase.nulls._head_null import EDGE_LEVEL, HeadNull, SharedNull
+from rmtbase.statistics import (
+    SPECTRAL_STATISTICS,
+    ExtremeMoments,
+    drawn_moments,
+    inverse_moment_order,
+    moment_orders,
+    on_distance_scale,
+    p_value_among_sorted,
+    upper_p_value_among_sorted,
+)
+
+
+class DrawnNull(SharedNull):
+    """Shared null whose moments and quantiles are estimated from draws."""
+
+    @cached_property
+    @abstractmethod
+    def _estimates(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the draws."""
+
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the draws; NaN where the chain has no such moment for them to estimate."""
+        extremes = ExtremeMoments(smallest=inverse_moment_order(self.dims))
+        return drawn_moments(*self._estimates, moment_orders(extremes, self.rank))
+
+    @cached_property
+    def mean(self) -> Float[np.ndarray, " statistic"]:
+        """Mean of the draws; NaN where the null's mean is infinite."""
+        return self._moments[0]
+
+    @cached_property
+    def std(self) -> Float[np.ndarray, " statistic"]:
+        """Standard deviation of the draws; NaN where the null's fourth moment is infinite."""
+        return self._moments[1]
+
+    @cached_property
+    def edge_quantiles(self) -> tuple[float, float]:
+        """The level and one-minus-level quantiles of the smallest and the largest eigenvalue."""
+        names, levels = list(SPECTRAL_STATISTICS), list(PROBABILITIES)
+        lower = self.quantile[names.index("smallest_eigenvalue"), levels.index(EDGE_LEVEL)]
+        return float(lower), float(self.quantile[names.index("largest_eigenvalue"), levels.index(1.0 - EDGE_LEVEL)])
 
 
 class SampleNull(HeadNull):
@@ -24,6 +67,23 @@ class SampleNull(HeadNull):
     def draws(self) -> int:
         """Number of null draws."""
         return self.sample.shape[0]
+
+    @cached_property
+    def _estimates(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the draws; where all draws are equal, their value and 0."""
+        return moments_of(self.sample)
+
+    @cached_property
+    @abstractmethod
+    def _distance_scale(self) -> tuple[np.ndarray, np.ndarray]:
+        """Centre and spread of each statistic on the scale of distances."""
+
+    def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
+        """|z| on the scale of the draws themselves."""
+        center, spread = self._distance_scale
+        on_scale = on_distance_scale(standard)
+        with np.errstate(invalid="ignore", divide="ignore"):  # a statistic that the null holds fixed has no spread
+            return np.where(on_scale == center, 0.0, np.abs(on_scale - center) / spread)
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         """Two-sided Monte Carlo p-value of each statistic."""
@@ -47,3 +107,10 @@ class SampleNull(HeadNull):
     @cached_property
     def _largest_distances(self) -> Float[np.ndarray, " draw"]:
         return np.sort(self.distance(self.sample).max(axis=-1))
+
+
+def moments_of(sample: Float[np.ndarray, "draw statistic"]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation; where all draws are equal, their value and 0. Infinite draws have no deviation."""
+    fixed = (sample == sample[0]).all(axis=0)
+    with np.errstate(invalid="ignore"):
+        return np.where(fixed, sample[0], sample.mean(axis=0)), np.where(fixed, 0.0, sample.std(axis=0, ddof=1))

@@ -14,7 +14,6 @@ from rmtbase.statistics._elements import (
     CentralSums,
     ElementMoments,
     element_moments,
-    element_sums,
 )
 from rmtbase.statistics._entropy import (
     entropy_of_counts,
@@ -24,7 +23,7 @@ from rmtbase.statistics._entropy import (
     nearest_neighbour_entropy,
     nearest_neighbour_kl,
 )
-from rmtbase.statistics._fitted_laws import LogisticFit, StudentTFit, fit_logistic, fit_normal, fit_student_t
+from rmtbase.statistics._fitted_laws import LogisticFit, StudentTFit, fit_logistic, fit_student_t
 from rmtbase.statistics._inference import (
     benjamini_hochberg,
     benjamini_yekutieli,

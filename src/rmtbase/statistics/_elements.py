@@ -173,17 +173,6 @@ def element_moments(matrix: ArrayLike, map_spans: Callable[..., Iterable[Central
     return replace(moments, mean=math.ldexp(moments.mean, exponent), std=math.ldexp(moments.std, exponent))
 
 
-def element_sums(matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]] = map) -> CentralSums:
-    """Compute sums that determine :func:`element_moments`, and that can be merged with those of other matrices.
-
-    Raises:
-        ParameterError: as :func:`element_moments`; also if fourth powers exceed float64.
-    """
-    _, sums = _summed(matrix, map_spans)
-    sums.require_sound_powers("matrix")
-    return sums
-
-
 def _summed(
     matrix: ArrayLike, map_spans: Callable[..., Iterable[CentralSums]]
 ) -> tuple[Shaped[np.ndarray, " number"], CentralSums]:

@@ -1,4 +1,4 @@
-"""Normal, logistic and Student-t laws fitted to the elements of a matrix by maximum likelihood."""
+"""Logistic and Student-t laws fitted to the elements of a matrix by maximum likelihood."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import digamma, gammaln, polygamma
 
-from rmtbase.parameters import require_finite_number
 from rmtbase.shown import in_one_line
-from rmtbase.statistics._likelihood import Numbers, Vector, maximize_likelihood, require_elements
+from rmtbase.statistics._likelihood import Numbers, Vector, maximize_likelihood
 
 _START = 0.1  # starting value of 1/ν
 _LARGEST = 5.0  # largest 1/ν: ν = 0.2, the limit of student_t_matrix
 
 
+@in_one_line
 @dataclass(frozen=True)
-class _LocationScaleFit:
-    """Law with a location and a scale, fitted to n elements.
+class LogisticFit:
+    """Logistic law fitted to n elements; its standard deviation is π s/√3.
 
     Attributes:
-        location, scale: parameters of the law, in the units of the elements.
-        location_standard_error: standard error of the location; 0 if it was given.
-        scale_standard_error: standard error of the scale.
+        location, scale: centre μ and scale s, in the units of the elements.
+        location_standard_error: s √(3/n); 0 if the location was given.
+        scale_standard_error: s √(9/((3 + π²) n)).
         log_likelihood: ln of the density of all the elements.
         count: n.
     """
@@ -37,49 +37,6 @@ class _LocationScaleFit:
     scale_standard_error: float
     log_likelihood: float
     count: int
-
-
-@in_one_line
-class NormalFit(_LocationScaleFit):
-    """Normal law with mean ``location`` μ and standard deviation ``scale`` σ; standard errors σ/√n and σ/√(2n)."""
-
-
-@in_one_line
-class LogisticFit(_LocationScaleFit):
-    """Logistic law with centre ``location`` μ and ``scale`` s; its standard deviation is π s/√3.
-
-    Standard errors s √(3/n) and s √(9/((3 + π²) n)).
-    """
-
-
-def fit_normal(matrix: ArrayLike, location: float | None = None) -> NormalFit:
-    """Fit i.i.d. normal elements by maximum likelihood: σ² is the mean of (w − μ)², μ the mean of w unless given.
-
-    To draw matrices from the fit::
-
-        fit = rmtbase.statistics.fit_normal(w)
-        null = rmtbase.ensembles.initialized_matrix(*w.shape, "normal", mean=fit.location, std=fit.scale)
-
-    Args:
-        matrix: elements of any shape and real dtype; widened to float64 block by block.
-        location: the mean, if it is known; fitted if None.
-
-    Raises:
-        ParameterError: the elements are not real, masked, not finite, fewer than two, or all equal; or the location is
-            not finite.
-    """
-    known = None if location is None else require_finite_number("location", location)
-    elements = require_elements(matrix)
-    mean = elements.mean_of(np.sum) if known is None else (known - elements.centre) / elements.spread
-    n, scale = elements.count, elements.spread * math.sqrt(elements.mean_of(lambda z: np.sum((z - mean) ** 2)))
-    return NormalFit(
-        elements.centre + elements.spread * float(mean) if known is None else known,
-        scale,
-        scale / math.sqrt(n) if known is None else 0.0,
-        scale / math.sqrt(2 * n),
-        -n * (0.5 + 0.5 * math.log(2 * math.pi) + math.log(scale)),
-        n,
-    )
 
 
 def fit_logistic(matrix: ArrayLike, location: float | None = None) -> LogisticFit:
@@ -138,7 +95,7 @@ class StudentTFit:
 
     Attributes:
         status: ``"student_t"``, or ``"normal"`` if no ν is likelier than infinity, because the tails of the elements
-            are no heavier than those of a normal law. Then the fit is that of :func:`fit_normal`.
+            are no heavier than those of a normal law. Then the fit is that of the normal law.
         df: ν; infinite if the status is ``"normal"``.
         location, scale: centre and unit of t, in the units of the elements.
         df_standard_error: ν² times the standard error of 1/ν, the parameter that stays regular; infinite if ν is.

@@ -101,48 +101,16 @@ def _require_scale(scale: ArrayLike) -> Numbers:
     return checked
 
 
-def _first(x: Spectra) -> Numbers:
-    return x[..., 0]
-
-
-def _last(x: Spectra) -> Numbers:
-    return x[..., -1]
-
-
-def _sum(x: Spectra) -> Numbers:
-    return x.sum(axis=-1)
-
-
 def _sum_of_squares(x: Spectra) -> Numbers:
     return np.einsum("...k,...k->...", x, x)
 
 
 def _participation_ratio(x: Spectra) -> Numbers:
-    return _sum(x) ** 2 / _sum_of_squares(x)
-
-
-def _normalized_participation_ratio(x: Spectra) -> Numbers:
-    return _participation_ratio(x) / x.shape[-1]
+    return x.sum(axis=-1) ** 2 / _sum_of_squares(x)
 
 
 def _entropy(x: Spectra) -> Numbers:
-    return entr(x / _sum(x)[..., None]).sum(axis=-1)
-
-
-def _effective_rank(x: Spectra) -> Numbers:
-    return np.exp(_entropy(x))
-
-
-def _condition_number(x: Spectra) -> Numbers:
-    return _first(x) / _last(x)
-
-
-def _stable_rank(x: Spectra) -> Numbers:
-    return _sum(x) / _first(x)
-
-
-def _log_determinant(x: Spectra) -> Numbers:
-    return np.log(x).sum(axis=-1)
+    return entr(x / x.sum(axis=-1)[..., None]).sum(axis=-1)
 
 
 _LAMBDA: Convention = "eigenvalue"
@@ -155,24 +123,36 @@ _OF_EITHER = (
     ),
     Statistic(
         "normalized_participation_ratio", "normalized participation ratio", r"\mathrm{NPR}",
-        r"(\sum_k x_k)^2 / (h \sum_k x_k^2)", _LAMBDA, 0, "1/h", "1", _normalized_participation_ratio,
+        r"(\sum_k x_k)^2 / (h \sum_k x_k^2)", _LAMBDA, 0, "1/h", "1",
+        lambda x: _participation_ratio(x) / x.shape[-1],
     ),
     Statistic(
         "spectral_entropy", "spectral entropy", "S", r"-\sum_k p_k \ln p_k,\ p_k = x_k / \sum_j x_j",
         _LAMBDA, 0, "0", "ln h", _entropy,
     ),
     Statistic(
-        "condition_number", "condition number", r"\kappa", r"x_1 / x_h", _LAMBDA, 0, "1", "inf", _condition_number,
-        inverse_power=1.0,
+        "condition_number", "condition number", r"\kappa", r"x_1 / x_h", _LAMBDA, 0, "1", "inf",
+        lambda x: x[..., 0] / x[..., -1], inverse_power=1.0,
     ),
-    Statistic("stable_rank", "stable rank", r"r_s", r"\sum_k x_k / x_1", _LAMBDA, 0, "1", "h", _stable_rank),
+    Statistic(
+        "stable_rank", "stable rank", r"r_s", r"\sum_k x_k / x_1", _LAMBDA, 0, "1", "h",
+        lambda x: x.sum(axis=-1) / x[..., 0],
+    ),
 )  # fmt: skip
 """Statistics of eigenvalues and of singular values; x stands for either in their formulas."""
 
 _ALL = (
-    Statistic("largest_eigenvalue", "largest eigenvalue", r"\lambda_1", r"\lambda_1", _LAMBDA, 1, "0", "inf", _first),
-    Statistic("smallest_eigenvalue", "smallest eigenvalue", r"\lambda_h", r"\lambda_h", _LAMBDA, 1, "0", "inf", _last),
-    Statistic("trace", "trace", r"\Sigma\lambda", r"\sum_k \lambda_k", _LAMBDA, 1, "0", "inf", _sum),
+    Statistic(
+        "largest_eigenvalue", "largest eigenvalue", r"\lambda_1", r"\lambda_1", _LAMBDA, 1, "0", "inf",
+        lambda x: x[..., 0],
+    ),
+    Statistic(
+        "smallest_eigenvalue", "smallest eigenvalue", r"\lambda_h", r"\lambda_h", _LAMBDA, 1, "0", "inf",
+        lambda x: x[..., -1],
+    ),
+    Statistic(
+        "trace", "trace", r"\Sigma\lambda", r"\sum_k \lambda_k", _LAMBDA, 1, "0", "inf", lambda x: x.sum(axis=-1),
+    ),
     Statistic(
         "trace_of_square", "trace of the square", r"\Sigma\lambda^2", r"\sum_k \lambda_k^2", _LAMBDA, 2, "0", "inf",
         _sum_of_squares,
@@ -180,11 +160,12 @@ _ALL = (
     *(replace(one, formula=one.formula.replace("x", r"\lambda")) for one in _OF_EITHER),
     Statistic(
         "log_determinant", "log-determinant", r"\ln\det", r"\sum_k \ln \lambda_k", _LAMBDA, "additive", "-inf",
-        "inf", _log_determinant,
+        "inf", lambda x: np.log(x).sum(axis=-1),
     ),
     Statistic(
         "effective_rank", "effective rank", r"r_{\mathrm{eff}}",
-        r"\exp(-\sum_k p_k \ln p_k),\ p_k = s_k / \sum_j s_j", _S, 0, "1", "h", _effective_rank,
+        r"\exp(-\sum_k p_k \ln p_k),\ p_k = s_k / \sum_j s_j", _S, 0, "1", "h",
+        lambda x: np.exp(_entropy(x)),
     ),
     *(
         replace(

@@ -109,29 +109,6 @@ def linear_statistics(
     return linear_statistics_of_map(chain, evaluate, kurtosis_weight(law.dims, excess_kurtosis))
 
 
-def eigenvalue_response(
-    law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]], eigenvalue: float
-) -> Float[np.ndarray, " function"]:
-    """Return Cov(ln λ, S_i) for the eigenvalue that lies at ``eigenvalue`` inside the support, to leading order.
-
-    The eigenvalue moves with the number of eigenvalues above it, which correlates with the sums. With p the value of ψ
-    there, on the upper lip of the cut,
-
-        Cov = 2 Im J(p) / (r Im p),    J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p).
-
-    At an edge the covariance is the response of :class:`LinearStatistics`. Arguments and errors as for
-    :func:`linear_statistics`.
-
-    Raises:
-        ParameterError: also for an eigenvalue that is not inside the support.
-    """
-    chain, evaluate, unit = _dimensionless(law, functions)
-    lower, upper = law.support
-    if np.ndim(eigenvalue) != 0 or not lower < eigenvalue < upper:
-        raise ParameterError("eigenvalue", eigenvalue, f"a number inside the support, from {lower:g} to {upper:g}")
-    return eigenvalue_response_of_map(chain, evaluate, math.log(eigenvalue / unit))
-
-
 def _dimensionless(
     law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]]
 ) -> tuple[ChainMap, Callable[[FloatArray], FloatArray], float]:
@@ -193,7 +170,15 @@ def linear_statistics_of_map(
 def eigenvalue_response_of_map(
     chain: ChainMap, functions: Callable[[FloatArray], FloatArray], log_x: float
 ) -> Float[np.ndarray, " function"]:
-    """Return :func:`eigenvalue_response` for the eigenvalue at ln x and functions of ln x."""
+    """Return Cov(ln λ, S_i) for the eigenvalue that lies at ln x inside the support, to leading order.
+
+    The eigenvalue moves with the number of eigenvalues above it, which correlates with the sums. With p the value of ψ
+    there, on the upper lip of the cut,
+
+        Cov = 2 Im J(p) / (r Im p),    J(p) = (1/2 π i) ∮ (f(ψ) - f(p)) d ψ / (ψ - p).
+
+    At an edge the covariance is the response of :class:`LinearStatistics`.
+    """
     cut = _Cut.of(chain, _EIGENVALUE_NODES)
     here = np.array([log_x])
     p = chain.solve(here)[0] - 1.0

@@ -15,7 +15,7 @@ from scipy.interpolate import CubicSpline
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import chain_map, chain_scale
-from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._distribution import FloatArray, TransformedLaw
 from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side, edge_coordinate
 from rmtbase.laws._edge._extreme_law import ExtremeLaw
 from rmtbase.laws._edge._hard_edge_coordinate import LARGEST_CROWD, hard_edge_coordinate
@@ -40,7 +40,7 @@ _LONGEST_REACH = 1e4
 
 
 @dataclass(frozen=True)
-class EdgeLaw(ExtremeLaw):
+class EdgeLaw(ExtremeLaw, TransformedLaw):
     """Law of an extreme eigenvalue at a soft edge, to second order in r^(-1/3).
 
     With ζ Langer's coordinate of the edge (``rmtbase/laws/_edge/_edge_coordinate.py`` derives shift and v) and F the
@@ -57,7 +57,12 @@ class EdgeLaw(ExtremeLaw):
     ``log_unit`` is ln of the eigenvalue at which the dimensionless map has x = 1.
     """
 
+    law = _TRACY_WIDOM
     coordinate: EdgeCoordinate
+
+    @property
+    def rising(self) -> bool:
+        return self.side == "upper"
 
     @property
     def side(self) -> Side:
@@ -89,14 +94,6 @@ class EdgeLaw(ExtremeLaw):
         own = self._log_eigenvalues if right == _RIGHT else self._own_log_eigenvalue(nodes)
         return self._derived(own), weights
 
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        t = self._standardized(x)
-        return _TRACY_WIDOM.cdf(t) if self.side == "upper" else _TRACY_WIDOM.sf(t)
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        t = self._standardized(x)
-        return _TRACY_WIDOM.sf(t) if self.side == "upper" else _TRACY_WIDOM.cdf(t)
-
     def _pdf(self, x: FloatArray) -> FloatArray:
         log_x, steepness = self._own(x)
         density = np.zeros(x.shape)
@@ -106,12 +103,6 @@ class EdgeLaw(ExtremeLaw):
         slope = steepness[inside] * self.coordinate.zeta_slope(at) / self._s(t)[1]
         density[inside] = _TRACY_WIDOM.pdf(t) * slope / x[inside]
         return density
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self._at_tracy_widom(_TRACY_WIDOM.ppf(q) if self.side == "upper" else _TRACY_WIDOM.isf(q))
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self._at_tracy_widom(_TRACY_WIDOM.isf(q) if self.side == "upper" else _TRACY_WIDOM.ppf(q))
 
     @property
     def _log_eigenvalues(self) -> FloatArray:
@@ -138,7 +129,7 @@ class EdgeLaw(ExtremeLaw):
                 break
         return t
 
-    def _standardized(self, x: FloatArray) -> FloatArray:
+    def _from(self, x: FloatArray) -> FloatArray:
         """Return the value t of TW_1 that corresponds to x."""
         log_x, _ = self._own(x)
         t = log_x if self.side == "upper" else -log_x
@@ -146,9 +137,9 @@ class EdgeLaw(ExtremeLaw):
         t[inside] = self._t(self.coordinate.zeta(log_x[inside]) + self.coordinate.shift)
         return t
 
-    def _at_tracy_widom(self, t: FloatArray) -> FloatArray:
+    def _to(self, x: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
-            return np.exp(self._derived(self._own_log_eigenvalue(t)))
+            return np.exp(self._derived(self._own_log_eigenvalue(x)))
 
 
 @takes(ChainKeywords)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
-from rmtbase.laws._distribution import FloatArray
+from rmtbase.laws._distribution import FloatArray, InvertedScore
 from rmtbase.laws._edge._edge_coordinate import Side
 from rmtbase.laws._edge._extreme_law import ExtremeLaw
 from rmtbase.laws._edge._hard_edge_coordinate import HardEdgeCoordinate
@@ -18,7 +17,7 @@ _STEP, _REACH = 1.0 / 16.0, 37.0  # trapezoidal rule in the normal score, down t
 
 
 @dataclass(frozen=True)
-class HardEdgeLaw(ExtremeLaw):
+class HardEdgeLaw(ExtremeLaw, InvertedScore):
     """Law of the smallest eigenvalue where the second smallest dimension exceeds the smallest by ν < 16.
 
     It is the law of the Bessel edge (``laws.BesselEdge``) in a coordinate of ln λ, to second order:
@@ -50,12 +49,6 @@ class HardEdgeLaw(ExtremeLaw):
         weight = np.exp(-0.5 * score**2)
         return self.log_unit + self.coordinate.log_eigenvalue(score), weight / weight.sum()
 
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return ndtr(self._score(x))
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return ndtr(-self._score(x))
-
     def _pdf(self, x: FloatArray) -> FloatArray:
         log_own, steepness = self._own(x)
         density = np.zeros(x.shape)
@@ -65,12 +58,6 @@ class HardEdgeLaw(ExtremeLaw):
         density[inside] = height * self.coordinate.slope(at) * steepness[inside] / x[inside]
         return density
 
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self._at_score(ndtri(q))
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self._at_score(-ndtri(q))
-
     def _score(self, x: FloatArray) -> FloatArray:
         """Return the normal score, infinite outside the range of a transformed law."""
         score = self._own(x)[0].copy()
@@ -78,6 +65,6 @@ class HardEdgeLaw(ExtremeLaw):
         score[inside] = self.coordinate.score(score[inside])
         return score
 
-    def _at_score(self, score: FloatArray) -> FloatArray:
+    def at_score(self, z: FloatArray) -> FloatArray:
         with np.errstate(over="ignore", under="ignore"):
-            return np.exp(self._derived(self.log_unit + self.coordinate.log_eigenvalue(score)))
+            return np.exp(self._derived(self.log_unit + self.coordinate.log_eigenvalue(z)))

@@ -123,9 +123,6 @@ class SampleStatisticLaw(Distribution):
             return float(np.sqrt(24.0 * n * (n - 2) * (n - 3) / ((n + 1) ** 2 * (n + 3) * (n + 5))))
         return self._largest_moments[1]
 
-    def var(self) -> float:
-        return self.std() ** 2
-
     def _cdf(self, x: FloatArray) -> FloatArray:
         n = self.count
         if self.statistic == "mean":

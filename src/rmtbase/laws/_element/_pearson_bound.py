@@ -21,8 +21,6 @@ from rmtbase.parameters import (
     require_real_numbers,
 )
 
-_ROUNDING = 1e-9
-
 
 def pearson_bound(skewness: ArrayLike) -> FloatArray:
     """Return the smallest kurtosis, skewness² + 1, that a law with this skewness can have; exact, same shape.
@@ -33,44 +31,11 @@ def pearson_bound(skewness: ArrayLike) -> FloatArray:
     Raises:
         ParameterError: if a skewness is infinite or not a real number.
     """
-    with np.errstate(over="ignore"):
-        return _require_skewness(skewness) ** 2 + 1.0
-
-
-def unimodal_bound(skewness: ArrayLike) -> FloatArray:
-    """Return skewness² + 189/125, the lower bound on the kurtosis of a unimodal law; exact, same shape.
-
-    The bound is reached by a uniform law with half of the mass in an atom at one of its ends (Klaassen, Mokveld & van
-    Es 2000). Hence a histogram with a single peak is at least 64/125 away from Pearson's bound. nan gives nan.
-
-    Raises:
-        ParameterError: if a skewness is infinite or not a real number.
-    """
-    with np.errstate(over="ignore"):
-        return _require_skewness(skewness) ** 2 + 189.0 / 125.0
-
-
-def pearson_distance(skewness: ArrayLike, kurtosis: ArrayLike) -> FloatArray:
-    """Return kurtosis - skewness² - 1 ≥ 0, the distance from Pearson's bound; broadcasts, and nan gives nan.
-
-    With z the standardized variable, it is the part of the variance of z² that z does not explain linearly:
-    Var(z²) - Cov(z², z)².
-
-    Raises:
-        ParameterError: for a pair that violates the bound by more than 1e-9 of the kurtosis, or that is not real.
-    """
-    observed = require_real_numbers("kurtosis", kurtosis)
-    distance = observed - (_require_skewness(skewness) ** 2 + 1.0)
-    if (distance < -_ROUNDING * np.abs(observed)).any():
-        raise ParameterError("kurtosis", kurtosis, "at least skewness^2 + 1 (3 for a normal law: not the excess)")
-    return np.maximum(distance, 0.0)
-
-
-def _require_skewness(skewness: ArrayLike) -> FloatArray:
     values = require_real_numbers("skewness", skewness)
     if np.isinf(values).any():
         raise ParameterError("skewness", skewness, "finite numbers, NaN where not known")
-    return values
+    with np.errstate(over="ignore"):
+        return values**2 + 1.0
 
 
 @dataclass(frozen=True)

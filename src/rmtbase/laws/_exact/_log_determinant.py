@@ -12,10 +12,10 @@ from typing import Any, Unpack
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh_tridiagonal
-from scipy.special import ndtr, ndtri, polygamma
+from scipy.special import polygamma
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import FloatArray, InvertedScore
 from rmtbase.laws._exact._log_gamma_sum import LogGammaSum
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 from rmtbase.parameters import require_flag, require_order, require_positive_integer
@@ -24,7 +24,7 @@ _NODES = 10  # of the Gauss rule for one block of a progression
 
 
 @dataclass(frozen=True, init=False)
-class LogDeterminant(ChainParameters, Distribution):
+class LogDeterminant(ChainParameters, InvertedScore):
     """Exact law of Σ ln λ over the r = min n_l nonzero eigenvalues of Wᵀ W, W = X_1 ... X_L, at any size.
 
     Let n_j be a smallest dimension. Going outwards from it on either side, every factor multiplies the determinant by
@@ -116,17 +116,11 @@ class LogDeterminant(ChainParameters, Distribution):
     def _pdf(self, x: FloatArray) -> FloatArray:
         return np.exp(self._law.log_density(x - self._shift))
 
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return ndtr(self._law.score(x - self._shift))
+    def _score(self, x: FloatArray) -> FloatArray:
+        return self._law.score(x - self._shift)
 
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return ndtr(-self._law.score(x - self._shift))
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self._shift + self._law.quantile(ndtri(q))
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self._shift + self._law.quantile(-ndtri(q))
+    def at_score(self, z: FloatArray) -> FloatArray:
+        return self._shift + self._law.quantile(z)
 
     @cached_property
     def _law(self) -> LogGammaSum:

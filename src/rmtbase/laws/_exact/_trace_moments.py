@@ -34,7 +34,7 @@ def trace_moment(
     arbitrary; the coefficients are computed once per degree (in 1 ms at k = 4, 20 ms at k = 8, 0.3 s at k = 12).
 
     ``partition`` holds the exponents μ_i, positive integers in any order; () gives 1. ``self_normalized`` first divides
-    each X_l by its own σ̂_l, σ̂_l² = |X_l|_F² / (n_{l-1} n_l) (:func:`self_normalization`); the sigmas then cancel.
+    each X_l by its own σ̂_l, σ̂_l² = |X_l|_F² / (n_{l-1} n_l); the sigmas then cancel.
 
     Raises:
         ParameterError: for exponents that are not positive integers, and as :class:`rmtbase.laws.GaussianChain`.
@@ -63,24 +63,6 @@ def trace_cumulant(
         raise ParameterError("powers", powers, "at least one positive integer")
     of = ChainParameters(*shape, **chain)
     return _factor(of, own) ** sum(checked) * unit_trace_cumulant(checked, of.dims, own)
-
-
-@takes(ChainKeywords)
-def trace_covariance(
-    max_power: int, *shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]
-) -> tuple[tuple[Fraction, ...], ...]:
-    """Return the exact covariance matrix of (tr M, tr M², ..., tr M^max_power), shape (max_power, max_power).
-
-    Raises:
-        ParameterError: for a max_power that is not a positive integer, and as :class:`rmtbase.laws.GaussianChain`.
-    """
-    powers = range(1, require_positive_integer("max_power", max_power) + 1)
-    own, of = require_flag("self_normalized", self_normalized), ChainParameters(*shape, **chain)
-    factor = _factor(of, own)
-    return tuple(
-        tuple(factor ** (a + b) * unit_trace_cumulant((max(a, b), min(a, b)), of.dims, own) for b in powers)
-        for a in powers
-    )
 
 
 @takes(ChainKeywords)

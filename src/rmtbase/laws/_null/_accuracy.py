@@ -44,10 +44,13 @@ class Known(NamedTuple):
     std_within: float = math.nan
 
 
+ALL_EXACT = Known(EXACT, "exact in all respects, to rounding", 0.0, 0.0)
+
+
 def of_trace(dims: Dims, power: int, self_normalized: bool) -> Known:
     """Return the accuracy of Σ λ^power."""
     if power == 1 and len(dims) == 2 and not self_normalized:
-        return of_log_determinant(dims)
+        return ALL_EXACT
     known = (
         f"mean, standard deviation and, below a relative spread of {WIDE:g}, skewness exact; tail probabilities from a "
     )
@@ -62,57 +65,51 @@ def of_trace(dims: Dims, power: int, self_normalized: bool) -> Known:
     return Known(EXACT_MOMENTS, known, 0.0, 0.0)
 
 
-def of_log_determinant(_: Dims) -> Known:
-    return Known(EXACT, "exact in all respects, to rounding", 0.0, 0.0)
+_UP_TO_THREE = "for W_QK up to d_head = d_model and for three factors: "
+_AT_SOFT_EDGES = {
+    "largest_eigenvalue": (
+        0.01,
+        0.005,
+        f", {_UP_TO_THREE}mean within {{mean}} and quantiles from 1 % to 99.9 % within 0.11 standard deviations, "
+        "standard deviation within {std:g} %, tail probabilities within 20 % to 1e-3 and 35 % to 1e-4",
+    ),
+    "smallest_eigenvalue": (
+        0.02,
+        0.015,
+        ": mean within {mean} and quantiles from 1 % to 99.9 % within 0.11 standard deviations, standard deviation "
+        "within {std:g} %, tail probabilities within 20 % to 1e-3",
+    ),
+    "condition_number": (
+        0.02,
+        0.015,
+        ": mean within {mean} standard deviations, standard deviation within {std:g} %, tail probabilities within 15 % "
+        "to 1e-2 and 35 % at 1e-3",
+    ),
+}
+"""Mean and standard deviation within, and words, by statistic, from a rank of 16 on."""
+_SEVERAL_ALIKE = (
+    "; for three factors or more with several dimensions nearly, but not exactly, equal to the smallest, these are "
+)
+_AT_HARD_EDGES = {
+    "smallest_eigenvalue": "measured at ranks from 8 to 64: median within 0.011 and quantiles from 0.1 % to 99.9 % "
+    "within 0.11 standard deviations of the logarithm, tail probabilities within 10 % to 1e-2 and 26 % to 1e-3"
+    f"{_SEVERAL_ALIKE}0.09, 0.16, 17 % and 26 %",
+    "condition_number": "measured at ranks from 16 to 64: median within 0.012 and quantiles from 0.1 % to 99.9 % "
+    "within 0.1 standard deviations of the logarithm, tail probabilities within 10 % to 1e-2 and 25 % to 1e-3; at a "
+    "rank of 8 the same, except that the lower tail is too heavy by 30 % at 1e-2 and 80 % at 1e-3"
+    f"{_SEVERAL_ALIKE}0.09, 0.15, 17 % and 36 %",
+}
 
 
-def of_largest_eigenvalue(dims: Dims) -> Known:
-    mean, std = 0.01, 0.005
-    words = (
-        f"measured at a rank of 16 and more, for W_QK up to d_head = d_model and for three factors: mean within {mean} "
-        f"and quantiles from 1 % to 99.9 % within 0.11 standard deviations, standard deviation within {100 * std:g} %, "
-        "tail probabilities within 20 % to 1e-3 and 35 % to 1e-4"
-    )
-    return _measured_above_the_rank(dims, words, mean, std)
+def of_edge(statistic: str, dims: Dims) -> Known:
+    """Return the accuracy for an extreme eigenvalue or a condition number.
 
-
-def of_smallest_eigenvalue(dims: Dims) -> Known:
-    if is_nearly_hard(dims):
-        return Known(
-            ASYMPTOTIC,
-            "measured at ranks from 8 to 64: median within 0.011 and quantiles from 0.1 % to 99.9 % within 0.11 "
-            "standard deviations of the logarithm, tail probabilities within 10 % to 1e-2 and 26 % to 1e-3; for three "
-            "factors or more with several dimensions nearly, but not exactly, equal to the smallest, these are 0.09, "
-            "0.16, 17 % and 26 %",
-        )
-    mean, std = 0.02, 0.015
-    words = (
-        f"measured at a rank of 16 and more: mean within {mean} and quantiles from 1 % to 99.9 % within 0.11 standard "
-        f"deviations, standard deviation within {100 * std:g} %, tail probabilities within 20 % to 1e-3"
-    )
-    return _measured_above_the_rank(dims, words, mean, std)
-
-
-def of_condition_number(dims: Dims) -> Known:
-    if is_nearly_hard(dims):
-        return Known(
-            ASYMPTOTIC,
-            "measured at ranks from 16 to 64: median within 0.012 and quantiles from 0.1 % to 99.9 % within 0.1 "
-            "standard deviations of the logarithm, tail probabilities within 10 % to 1e-2 and 25 % to 1e-3; at a rank "
-            "of 8 the same, except that the lower tail is too heavy by 30 % at 1e-2 and 80 % at 1e-3; for three "
-            "factors or more with several dimensions nearly, but not exactly, equal to the smallest, these are 0.09, "
-            "0.15, 17 % and 36 %",
-        )
-    mean, std = 0.02, 0.015
-    words = (
-        f"measured at a rank of 16 and more: mean within {mean} standard deviations, standard deviation within "
-        f"{100 * std:g} %, tail probabilities within 15 % to 1e-2 and 35 % at 1e-3"
-    )
-    return _measured_above_the_rank(dims, words, mean, std)
-
-
-def _measured_above_the_rank(dims: Dims, words: str, mean: float, std: float) -> Known:
-    """Return an asymptotic accuracy; below the rank from which it was measured, that of the moments is not known."""
+    Below the rank from which it was measured, that of the moments is not known.
+    """
+    if statistic in _AT_HARD_EDGES and is_nearly_hard(dims):
+        return Known(ASYMPTOTIC, _AT_HARD_EDGES[statistic])
+    mean, std, words = _AT_SOFT_EDGES[statistic]
+    words = "measured at a rank of 16 and more" + words.format(mean=mean, std=100 * std)
     return Known(ASYMPTOTIC, words, mean, std) if min(dims) >= _RANK else Known(ASYMPTOTIC, words)
 
 
@@ -148,15 +145,11 @@ def of_scale_free(dims: Dims, stable: bool = False) -> Known:
     return Known(MENDED, words, mean, std)
 
 
-def _has_hard_edge(dims: Dims) -> bool:
-    return dims.count(min(dims)) > 1
-
-
 def _measured(dims: Dims) -> str:
     factors = len(dims) - 1
     chains = {1: "one factor", 2: "W_QK and other products of two"}.get(
         factors, "three to six factors" if factors <= _SEVERAL else "eight factors"
     )
     rank = "a rank of 16 and more" if min(dims) >= _RANK else "a rank of 8 to 15"
-    edge = ", the smallest dimension repeated" if _has_hard_edge(dims) else ""
+    edge = ", the smallest dimension repeated" if dims.count(min(dims)) > 1 else ""
     return f"measured for {chains} at {rank}{edge}: "

@@ -83,20 +83,26 @@ class CountedEstimate:
     Attributes:
         statistic: its expansion at the middle node of the cells.
         own: n² κ₂ and n³ κ₃ of the noise of the counts.
-        law, n, cells: law, number and cells of the weights.
+        parent, n, cells: law, number and cells of the weights.
         value: the estimate at the nodes of the cells, (node,).
     """
 
     statistic: Expansion
     own: FloatArray
-    law: ReferenceLaw
+    parent: ReferenceLaw
     n: int
     cells: _Cells
     value: FloatArray
 
+    def law(self, drift: float, second: float, third: float, own: tuple[float, float]) -> Distribution:
+        """Return the law, given n times the bias, n times the variance and n² times the third cumulant."""
+        n = self.n
+        mean = self.statistic.value + drift / n
+        return Pearson3.from_cumulants(mean, (second + own[0] / n) / n, (third + own[1] / n) / n**2)
+
     def of_independent(self) -> Distribution:
         """Return the law for independent weights."""
-        n, statistic, cells, spread = self.n, self.statistic, self.cells, self.law.spread[0]
+        n, statistic, cells, spread = self.n, self.statistic, self.cells, self.parent.spread[0]
         mean = self.value + statistic.drift / n
         second, third = statistic.variance / n + self.own[0] / n**2, statistic.third / n**2 + self.own[1] / n**3
         if cells.weight.size == 1:

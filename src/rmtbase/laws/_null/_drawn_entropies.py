@@ -25,19 +25,22 @@ class ResolvedEstimate(NamedTuple):
     Attributes:
         statistic: its expansion.
         own: contributions to n² κ₂ and n³ κ₃ of the curvature and of the few weights in the tails.
+        n: number of weights.
     """
 
     statistic: Expansion
     own: tuple[float, float]
+    n: int
 
-    def law(self, n: int, drift: float, second: float, third: float) -> Distribution:
+    def law(self, drift: float, second: float, third: float, own: tuple[float, float]) -> Distribution:
         """Return the law, given n times the bias, n times the variance and n² times the third cumulant."""
+        n = self.n
         mean = self.statistic.value + drift / n
-        return ShiftedLogNormal.from_cumulants(mean, (second + self.own[0] / n) / n, (third + self.own[1] / n) / n**2)
+        return ShiftedLogNormal.from_cumulants(mean, (second + own[0] / n) / n, (third + own[1] / n) / n**2)
 
-    def of_independent(self, n: int) -> Distribution:
+    def of_independent(self) -> Distribution:
         """Return the law for independent weights."""
-        return self.law(n, self.statistic.drift, self.statistic.variance, self.statistic.third)
+        return self.law(self.statistic.drift, self.statistic.variance, self.statistic.third, self.own)
 
 
 def kernel_residual(parent: Parent, n: int) -> ResolvedEstimate:
@@ -70,7 +73,7 @@ def kernel_residual(parent: Parent, n: int) -> ResolvedEstimate:
         drift,
         lambda direction: log_s.curvature(direction) - smoothed.squared(law.x, direction),
     )
-    return ResolvedEstimate(statistic, own)
+    return ResolvedEstimate(statistic, own, n)
 
 
 class _Smoothed:
@@ -171,7 +174,7 @@ def histogram_residual(parent: Parent, n: int, bins: int = 100) -> ResolvedEstim
         n**2 * float(share @ (second + apart**2)) - n * statistic.variance,
         n**3 * float(share @ (third + 3.0 * second * apart + apart**3)) - n * statistic.third,
     )
-    return ResolvedEstimate(statistic, own)
+    return ResolvedEstimate(statistic, own, n)
 
 
 def _given_range(law: ReferenceLaw, n: int, bins: int, half: float) -> tuple[float, float, float]:

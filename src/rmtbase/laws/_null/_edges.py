@@ -8,11 +8,11 @@ from functools import cache, lru_cache
 
 import numpy as np
 from scipy.interpolate import CubicSpline
-from scipy.special import ndtr, ndtri, ndtri_exp
+from scipy.special import ndtr, ndtri_exp
 
 from rmtbase.laws._chain._chain_map import chain_map
 from rmtbase.laws._chain._linear_statistics import eigenvalue_response_of_map
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import FloatArray, InvertedScore, KnownSpread, TransformedLaw
 from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, Law, largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._edge._extreme_law import ExtremeLaw
 from rmtbase.laws._edge._tracy_widom import TracyWidom
@@ -32,52 +32,43 @@ _NEWTON_STEPS = 30
 
 
 @dataclass(frozen=True)
-class EdgePower(Distribution):
+class EdgePower(TransformedLaw, KnownSpread):
     """Law of λ^power for an extreme eigenvalue λ; the power must not be zero."""
 
-    edge: ExtremeLaw
+    law: ExtremeLaw  # type: ignore[assignment]  # frozen
     power: float
 
     @property
     def support(self) -> tuple[float, float]:
         return 0.0, math.inf
 
+    @property
+    def rising(self) -> bool:
+        return self.power > 0
+
     def moment(self, k: int) -> float:
         """E[λ^(k power)]."""
-        return self.edge.expect_power(require_order(k) * self.power)
-
-    def var(self) -> float:
-        return self.std() ** 2
+        return self.law.expect_power(require_order(k) * self.power)
 
     def std(self) -> float:
         """Return the standard deviation, or inf if the second moment is infinite."""
-        if math.isinf(self.edge.expect_power(2.0 * self.power)):
+        if math.isinf(self.law.expect_power(2.0 * self.power)):
             return math.inf
-        log_values, weights = self.edge.quadrature()
+        log_values, weights = self.law.quadrature()
         relative = np.exp(self.power * (log_values - weights @ log_values))
         centre = float(weights @ relative)
         return self.mean() * math.sqrt(float(weights @ (relative / centre - 1.0) ** 2))
 
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return self.edge.cdf(self._back(x)) if self.power > 0 else self.edge.sf(self._back(x))
+    def _to(self, x: FloatArray) -> FloatArray:
+        return x**self.power
 
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return self.edge.sf(self._back(x)) if self.power > 0 else self.edge.cdf(self._back(x))
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return (self.edge.ppf(q) if self.power > 0 else self.edge.isf(q)) ** self.power
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return (self.edge.isf(q) if self.power > 0 else self.edge.ppf(q)) ** self.power
-
-    def _back(self, x: FloatArray) -> FloatArray:
+    def _from(self, x: FloatArray) -> FloatArray:
         """Return the eigenvalue; 0 or inf outside the range of doubles."""
-        with np.errstate(over="ignore"):
-            return x ** (1.0 / self.power)
+        return x ** (1.0 / self.power)
 
 
 @dataclass(frozen=True)
-class EdgeRatio(Distribution):
+class EdgeRatio(InvertedScore, KnownSpread):
     """Law of (λ_max / λ_min)^power for independent λ_max and λ_min; see :func:`condition_number` for the covariance.
 
     The distribution of the logarithm is a convolution, computed by quadrature over λ_max. It is tabulated once as a
@@ -102,21 +93,6 @@ class EdgeRatio(Distribution):
         squares = [(one.std() / one.mean()) ** 2 for one in (self.numerator, self.inverse)]
         return self.mean() * math.sqrt(math.fsum([*squares, math.prod(squares)]))
 
-    def var(self) -> float:
-        return self.std() ** 2
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return ndtr(self._score(x))
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return ndtr(-self._score(x))
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self._quantile(ndtri(q))
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self._quantile(-ndtri(q))
-
     @property
     def numerator(self) -> EdgePower:
         """Law of λ_max^power."""
@@ -137,18 +113,18 @@ class EdgeRatio(Distribution):
         inner = np.clip(log_ratio, self._table.x[0], self._table.x[-1])
         return self._table(inner) + (log_ratio - inner) * self._table(inner, 1)
 
-    def _quantile(self, score: FloatArray) -> FloatArray:
-        """Invert :meth:`_score` by Newton's method from the table."""
+    def at_score(self, z: FloatArray) -> FloatArray:
+        """Return x with cdf(x) = Φ(z), by Newton's method from the table."""
         table = self._table
         ends = table(table.x[[0, -1]])
-        inner = np.clip(score, *ends)
+        inner = np.clip(z, *ends)
         log_ratio = np.interp(inner, table(table.x), table.x)
         for _ in range(_NEWTON_STEPS):
             step = (table(log_ratio) - inner) / table(log_ratio, 1)
             log_ratio = np.clip(log_ratio - step, table.x[0], table.x[-1])
             if not (np.abs(step) > 1e-14 * table.x[-1]).any():
                 break
-        beyond = np.where(score == inner, 0.0, score - inner)
+        beyond = np.where(z == inner, 0.0, z - inner)
         log_ratio = np.maximum(log_ratio + beyond / table(log_ratio, 1), 0.0)
         with np.errstate(over="ignore"):
             return np.exp(self.power * log_ratio)

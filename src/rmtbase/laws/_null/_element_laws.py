@@ -181,15 +181,15 @@ class Mean(ElementLaw):
 
 
 @dataclass(frozen=True)
-class Counted(ElementLaw):
-    """Laws of an estimate from counts in cells.
+class Estimated(ElementLaw):
+    """Laws of an estimate from counts in cells, or of one whose resolution depends on n.
 
     Attributes:
         estimate: (parent, n) ↦ the estimate.
         limit: parent ↦ the limit.
     """
 
-    estimate: Callable[[Parent, int], CountedEstimate]
+    estimate: Callable[[Parent, int], CountedEstimate | ResolvedEstimate]
     limit: Callable[[Parent], float]
 
     def independent(self, parent: Parent) -> Laws:
@@ -199,32 +199,9 @@ class Counted(ElementLaw):
         def at(rows: int, columns: int) -> Distribution:
             found = self.estimate(parent, rows * columns)
             norms = SharedNorms(found.statistic.grid)
-            return _at(norms(found.statistic), rows, columns, _with_shared(found, norms, rows, columns))
-
-        return Laws(self.limit(parent), at)
-
-
-@dataclass(frozen=True)
-class Resolved(ElementLaw):
-    """Laws of an estimate whose resolution depends on n.
-
-    Attributes:
-        estimate: (parent, n) ↦ the estimate.
-        limit: parent ↦ the limit.
-    """
-
-    estimate: Callable[[Parent, int], ResolvedEstimate]
-    limit: Callable[[Parent], float]
-
-    def independent(self, parent: Parent) -> Laws:
-        return Laws(self.limit(parent), lambda n: self.estimate(parent, n).of_independent(n))
-
-    def product(self, parent: Element) -> Laws:
-        def at(rows: int, columns: int) -> Distribution:
-            found = self.estimate(parent, rows * columns)
-            norms = SharedNorms(found.statistic.grid)
-            own = _with_shared(found, norms, rows, columns)
-            return found._replace(own=own).law(rows * columns, *norms(found.statistic).cumulants(rows, columns))
+            flat = found.statistic.variance < _FLAT  # the influence is so small that the noise of the norms matters
+            own = _sum(found.own, norms.noise(found.statistic, rows, columns) if flat else (0.0, 0.0))
+            return found.law(*norms(found.statistic).cumulants(rows, columns), own)
 
         return Laws(self.limit(parent), at)
 
@@ -304,14 +281,6 @@ class OfLargest(ElementLaw):
             return self.given(parent, rows, columns, *ProductMaximum(rows, parent, columns).rule)
 
         return Laws(math.nan, at)
-
-
-def _with_shared(
-    found: CountedEstimate | ResolvedEstimate, norms: SharedNorms, rows: int, columns: int
-) -> tuple[float, float]:
-    """Return the noise of the counts, plus that of the shared norms if the influence is so small that it matters."""
-    flat = found.statistic.variance < _FLAT
-    return _sum(found.own, norms.noise(found.statistic, rows, columns) if flat else (0.0, 0.0))
 
 
 def _sum(own: Sequence[float] | FloatArray, besides: tuple[float, float]) -> tuple[float, float]:

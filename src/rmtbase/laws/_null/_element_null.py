@@ -20,8 +20,8 @@ from rmtbase.laws._null import _sample_statistics as smooth
 from rmtbase.laws._null._cell_entropies import CountedEstimate, divergence, entropy_residual
 from rmtbase.laws._null._drawn_entropies import histogram_residual, kernel_residual
 from rmtbase.laws._null._element_laws import (
-    Counted,
     ElementLaw,
+    Estimated,
     Largest,
     Laws,
     Mean,
@@ -30,7 +30,6 @@ from rmtbase.laws._null._element_laws import (
     NormalSample,
     Odd,
     OfLargest,
-    Resolved,
     Smooth,
 )
 from rmtbase.laws._null._on_scale import IDENTITY, Inverse, Logarithm
@@ -104,20 +103,8 @@ def _likelihood(of: str, parent: Parent) -> Expansion:
     return shape if of == "shape" else (log_scale - 0.5 * mean_square(grid).log()).exp()
 
 
-def _gap(parent: Parent) -> Expansion:
-    return body_tail_gap(parent, Fraction(1, 10), Fraction(0))
-
-
-def _divergence(parent: Parent) -> float:
-    return reference_law(parent).divergence
-
-
-def _core_divergence(parent: Parent) -> float:
-    return reference_law(parent).core_divergence
-
-
 def _negative_divergence(parent: Parent) -> float:
-    return -_divergence(parent)
+    return -reference_law(parent).divergence
 
 
 def _counted(
@@ -126,7 +113,7 @@ def _counted(
     limit: Callable[[Parent], float],
     reflected: Callable[[int], float] | None = None,
 ) -> Mended:
-    return Mended(Counted(estimate, limit), simulated, reflected, _FEWEST_AT_A_JUMP)
+    return Mended(Estimated(estimate, limit), simulated, reflected, _FEWEST_AT_A_JUMP)
 
 
 @dataclass(frozen=True)
@@ -206,19 +193,30 @@ _RECIPES: dict[str, _Recipe] = {
     "l_kurtosis": _Recipe(Smooth(_on_panels(smooth.l_kurtosis), IDENTITY, (9.5, 0.0)), 2.0, _EXPANSION),
     "entropy_residual": _Recipe(_counted("entropy_residual", entropy_residual, _negative_divergence), 4.0, _COUNTED),
     "kl_matched_normal": _Recipe(
-        _counted("entropy_residual", partial(divergence, of_core=False), _divergence, lambda n: 0.5 / n), 4.0, _COUNTED
+        _counted(
+            "entropy_residual",
+            partial(divergence, of_core=False),
+            lambda parent: -_negative_divergence(parent),
+            lambda n: 0.5 / n,
+        ),
+        4.0,
+        _COUNTED,
     ),
     "core_sigma": _Recipe(Smooth(_core_sigma), 4.0, _EXPANSION),
     "kl_core_normal": _Recipe(
-        _counted("kl_core_normal", partial(divergence, of_core=True), _core_divergence), 4.0, _COUNTED
+        _counted(
+            "kl_core_normal", partial(divergence, of_core=True), lambda parent: reference_law(parent).core_divergence
+        ),
+        4.0,
+        _COUNTED,
     ),
     "histogram_entropy_residual": _Recipe(
-        Resolved(histogram_residual, _negative_divergence),
+        Estimated(histogram_residual, _negative_divergence),
         4.0,
         "given the range, the counts in its bins and their noise",
     ),
     "kde_entropy_residual": _Recipe(
-        Mended(Resolved(kernel_residual, _negative_divergence), "kde_entropy_residual"),
+        Mended(Estimated(kernel_residual, _negative_divergence), "kde_entropy_residual"),
         4.0,
         f"log-normal law with the cumulants of a quadratic form in the convolved noise; {_MENDED}",
     ),
@@ -239,7 +237,7 @@ _RECIPES: dict[str, _Recipe] = {
     ),
     "weibull_closure": _Recipe(Smooth(std_closure, Logarithm(-1.0), (5.3, 0.0)), 4.0, _EXPANSION),
     "body_tail_gap": _Recipe(
-        Smooth(_gap, IDENTITY, (-10.0, -27.0)),
+        Smooth(lambda parent: body_tail_gap(parent, Fraction(1, 10), Fraction(0)), IDENTITY, (-10.0, -27.0)),
         0.0,
         f"{_EXPANSION}; the bias of order ln n/n, below 0.06 standard deviations, is left out",
     ),
@@ -300,13 +298,9 @@ def product_element_null(
             or a distribution whose tails fall more slowly than those of a normal law.
     """
     entry = require_parent(distribution)
-    shape = tuple(
-        require_positive_integer(name, value)
-        for name, value in (("d_query", d_query), ("d_head", d_head), ("d_key", d_key))
-    )
-    for name, value, least in zip(
-        ("d_query", "d_head", "d_key"), shape, (FEWEST_ROWS, FEWEST_TERMS, FEWEST_ROWS), strict=True
-    ):
+    sizes = {"d_query": d_query, "d_head": d_head, "d_key": d_key}
+    shape = tuple(require_positive_integer(name, value) for name, value in sizes.items())
+    for name, value, least in zip(sizes, shape, (FEWEST_ROWS, FEWEST_TERMS, FEWEST_ROWS), strict=True):
         if value < least:
             raise ParameterError(name, value, f"at least {least} for the null of the elements of W_QK")
     parent = element_of_product(entry, shape[1])

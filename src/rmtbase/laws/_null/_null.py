@@ -174,8 +174,8 @@ def _traces(power: int) -> _Recipe:
     )
 
 
-def _asymptotic(of: Callable[[tuple[int, ...]], accuracy.Known], make: Callable[[Case], Distribution]) -> _Recipe:
-    return _Recipe(make, lambda case: of(case.dims))
+def _asymptotic(of: str, make: Callable[[Case], Distribution]) -> _Recipe:
+    return _Recipe(make, lambda case: accuracy.of_edge(of, case.dims))
 
 
 def _mended(make: Callable[..., Distribution], *arguments: object, stable: bool = False) -> _Recipe:
@@ -187,25 +187,21 @@ def _mended(make: Callable[..., Distribution], *arguments: object, stable: bool 
 
 
 _RECIPES: dict[str, _Recipe] = {
-    "largest_eigenvalue": _asymptotic(accuracy.of_largest_eigenvalue, lambda case: case.of(largest_eigenvalue)),
-    "smallest_eigenvalue": _asymptotic(accuracy.of_smallest_eigenvalue, lambda case: case.of(smallest_eigenvalue)),
+    "largest_eigenvalue": _asymptotic("largest_eigenvalue", lambda case: case.of(largest_eigenvalue)),
+    "smallest_eigenvalue": _asymptotic("smallest_eigenvalue", lambda case: case.of(smallest_eigenvalue)),
     "trace": _traces(1),
     "trace_of_square": _traces(2),
     "participation_ratio": _mended(participation_ratio, "eigenvalue", False),
     "normalized_participation_ratio": _mended(participation_ratio, "eigenvalue", True),
     "spectral_entropy": _mended(entropy, "eigenvalue"),
-    "condition_number": _asymptotic(accuracy.of_condition_number, lambda case: condition_number(case.dims, 1.0)),
+    "condition_number": _asymptotic("condition_number", lambda case: condition_number(case.dims, 1.0)),
     "stable_rank": _mended(stable_rank, "eigenvalue", stable=True),
-    "log_determinant": _Recipe(
-        lambda case: case.of(LogDeterminant), lambda case: accuracy.of_log_determinant(case.dims)
-    ),
+    "log_determinant": _Recipe(lambda case: case.of(LogDeterminant), lambda _: accuracy.ALL_EXACT),
     "effective_rank": _mended(effective_rank),
     "participation_ratio_singular": _mended(participation_ratio, "singular", False),
     "normalized_participation_ratio_singular": _mended(participation_ratio, "singular", True),
     "spectral_entropy_singular": _mended(entropy, "singular"),
-    "condition_number_singular": _asymptotic(
-        accuracy.of_condition_number, lambda case: condition_number(case.dims, 0.5)
-    ),
+    "condition_number_singular": _asymptotic("condition_number", lambda case: condition_number(case.dims, 0.5)),
     "stable_rank_singular": _mended(stable_rank, "singular", stable=True),
 }
 NULL_STATISTICS: tuple[str, ...] = tuple(_RECIPES)

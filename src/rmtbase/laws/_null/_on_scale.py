@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import Distribution, FloatArray, TransformedLaw
 from rmtbase.laws._null._pearson import TwoMoments
 
 
@@ -139,7 +139,7 @@ class Exponential(Scale):
 
 
 @dataclass(frozen=True)
-class OnScale(TwoMoments):
+class OnScale(TwoMoments, TransformedLaw):
     """Law of a statistic T, given by the law of an increasing function of T.
 
     Attributes:
@@ -154,24 +154,13 @@ class OnScale(TwoMoments):
     @property
     def support(self) -> tuple[float, float]:
         """Image of the support of the law of scale(T), within the domain of the function."""
-        low, high = self._from(np.array(self.law.support))
+        low, high = self._to(np.array(self.law.support))
         return float(low), float(high)
 
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        with np.errstate(over="ignore"):
-            return self.law.cdf(self.scale.transform(x))
+    def _from(self, x: FloatArray) -> FloatArray:
+        return self.scale.transform(x)
 
-    def _sf(self, x: FloatArray) -> FloatArray:
-        with np.errstate(over="ignore"):
-            return self.law.sf(self.scale.transform(x))
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self._from(self.law.ppf(q))
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self._from(self.law.isf(q))
-
-    def _from(self, u: FloatArray) -> FloatArray:
+    def _to(self, x: FloatArray) -> FloatArray:
         """T at values of the function; values of an approximate law beyond the image are clipped to its ends."""
         with np.errstate(over="ignore", divide="ignore"):
-            return self.scale.inverse(np.clip(u, *self.scale.image))
+            return self.scale.inverse(np.clip(x, *self.scale.image))

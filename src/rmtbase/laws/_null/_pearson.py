@@ -13,7 +13,7 @@ from scipy.optimize import root
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, ndtr, ndtri
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import Distribution, FloatArray, InvertedScore, KnownSpread, ScoredLaw
 
 _LEAST = 1e-6  # smallest skewness, and smallest gamma variable relative to its mean, in a mixture
 _SYMMETRIC = 5e-3  # skewness below which gammainc loses its tails, and the cube root of the gamma variable is normal
@@ -26,7 +26,7 @@ _WEIGHT = np.exp(-0.5 * _Z * _Z) / np.exp(-0.5 * _Z * _Z).sum()
 
 
 @dataclass(frozen=True)
-class TwoMoments(Distribution):
+class TwoMoments(KnownSpread):
     """Law with known mean and standard deviation.
 
     Attributes:
@@ -41,9 +41,6 @@ class TwoMoments(Distribution):
 
     def std(self) -> float:
         return self.spread
-
-    def var(self) -> float:
-        return self.spread**2
 
 
 @dataclass(frozen=True)
@@ -156,7 +153,7 @@ class Pearson3(ThreeMoments):
 
 
 @dataclass(frozen=True)
-class TailedPearson3(TwoMoments):
+class TailedPearson3(TwoMoments, InvertedScore):
     """Type III with heavier or lighter tails: its value at the normal score sinh(tail arsinh z), z standard normal.
 
     Source: M. C. Jones and A. Pewsey, Biometrika 96, 761 (2009), for the transform.
@@ -182,24 +179,14 @@ class TailedPearson3(TwoMoments):
         return self.body.support
 
     def at_score(self, z: FloatArray) -> FloatArray:
-        """Return x with cdf(x) = Φ(z)."""
         return self.body.at_score(_tailed(z, self.tail))
 
     def scaled(self, unit: float) -> Self:
         """Return the law of a positive multiple."""
         return replace(self, centre=unit * self.centre, spread=unit * self.spread, body=self.body.scaled(unit))
 
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return ndtr(_tailed(self.body.score(x), 1.0 / self.tail))
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return ndtr(-_tailed(self.body.score(x), 1.0 / self.tail))
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self.at_score(ndtri(q))
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self.at_score(-ndtri(q))
+    def _score(self, x: FloatArray) -> FloatArray:
+        return _tailed(self.body.score(x), 1.0 / self.tail)
 
 
 def moments_at_scores(values: FloatArray) -> tuple[float, float, float]:
@@ -276,7 +263,7 @@ class Pearson3Mixture(Distribution):
         return 6.0 / skewness * np.expm1(np.log1p(rise) / 3.0) + skewness / 6.0
 
 
-class ShiftedLogNormal(ThreeMoments):
+class ShiftedLogNormal(ThreeMoments, ScoredLaw):
     """±(e^y − c) with a normal y: the log-normal law with these moments.
 
     Its end on the thin side is at least 3/2 times as far from the mean as that of Pearson's type III. With
@@ -296,12 +283,6 @@ class ShiftedLogNormal(ThreeMoments):
         sigma, median = self._shape
         end = self.centre - math.copysign(median * math.exp(0.5 * sigma**2) * self.spread, self.skewness)
         return (end, math.inf) if self.skewness > 0.0 else (-math.inf, end)
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return ndtr(self._score(x))
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return ndtr(-self._score(x))
 
     def _score(self, x: FloatArray) -> FloatArray:
         sigma, median = self._shape

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 from scipy.interpolate import CubicSpline, PchipInterpolator
 
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import Distribution, FloatArray, InvertedScore
 from rmtbase.laws._element.parents import PARENTS, Parent
 from rmtbase.laws._tabulated import normal_rule
 
@@ -26,7 +26,7 @@ Quantiles = dict[int, FloatArray]
 
 
 @dataclass(frozen=True)
-class MendedLaw(Distribution):
+class MendedLaw(InvertedScore):
     """Law of T whose normal score is a monotone function, given by a table, of the score under another law.
 
     Attributes:
@@ -48,20 +48,10 @@ class MendedLaw(Distribution):
     def _forward(self) -> _Monotone:
         return _Monotone.through(self.given, self.score)
 
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return special.ndtr(self._forward(normal_scores(self.law, x)))
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return special.ndtr(-self._forward(normal_scores(self.law, x)))
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self.at_score(special.ndtri(q))
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self.at_score(-special.ndtri(q))
+    def _score(self, x: FloatArray) -> FloatArray:
+        return self._forward(normal_scores(self.law, x))
 
     def at_score(self, z: FloatArray) -> FloatArray:
-        """Return x with cdf(x) = Φ(z)."""
         given = np.clip(self._forward.inverse(z), -_FAR, _FAR)
         lower = special.ndtr(-np.abs(given))
         return np.where(given < 0.0, self.law.ppf(lower), self.law.isf(lower))

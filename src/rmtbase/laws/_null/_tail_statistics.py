@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 from scipy.interpolate import CubicSpline
 
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import Distribution, FloatArray, KnownSpread
 from rmtbase.laws._element._arithmetic import FLOAT
 from rmtbase.laws._element._dependence import DependentStatistic, SharedNorms
 from rmtbase.laws._element._expansion import Expansion, mean_square
@@ -47,7 +47,7 @@ def beta_rule(a: float, b: float, count: int = 48) -> tuple[FloatArray, FloatArr
 
 
 @dataclass(frozen=True)
-class LargestToQuantile(Distribution):
+class LargestToQuantile(KnownSpread):
     """Law of max |w|/q of n independent weights, with q the 99 % quantile of the magnitudes.
 
     P(max ≤ m) = F(m)^n. Given that the largest is m, the others are independent with the parent's law below m, and
@@ -108,9 +108,6 @@ class LargestToQuantile(Distribution):
         """Return the standard deviation, by quadrature."""
         return self._moments[1]
 
-    def var(self) -> float:
-        return self.std() ** 2
-
 
 Polynomials = Callable[[FloatArray], FloatArray]
 
@@ -138,7 +135,7 @@ def _log_hazard(parent: Parent) -> Polynomials:
 
 
 @dataclass(frozen=True)
-class TailProbability(Distribution):
+class TailProbability(KnownSpread):
     """Law of log₁₀ n − H/ln 10 with H = (max |w|/λ̂)^k̂, from the law of ln H.
 
     Attributes:
@@ -175,9 +172,6 @@ class TailProbability(Distribution):
     def std(self) -> float:
         """Return the standard deviation, by quadrature."""
         return math.sqrt(self._moment(2) - self._moment(1) ** 2) / math.log(10.0)
-
-    def var(self) -> float:
-        return self.std() ** 2
 
 
 def tail_probability(parent: Parent, n: int) -> TailProbability:

@@ -14,7 +14,7 @@ import numpy as np
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import chain_map, chain_scale
 from rmtbase.laws._chain._linear_statistics import linear_statistics_of_map
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import Distribution, FloatArray, KnownSpread, TransformedLaw
 from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._null._linear import EXPANSIONS, POWERS, SECOND, summands, sums
 
@@ -37,7 +37,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MovedLaw(Distribution):
+class MovedLaw(TransformedLaw, KnownSpread):
     """Law of ``centre`` + (T - E T) · ``stretch``, where T has another law; ``centre`` is its mean."""
 
     law: Distribution
@@ -55,23 +55,8 @@ class MovedLaw(Distribution):
     def std(self) -> float:
         return self.stretch * self.law.std()
 
-    def var(self) -> float:
-        return self.std() ** 2
-
-    def _cdf(self, x: FloatArray) -> FloatArray:
-        return self.law.cdf(self._from(x))
-
-    def _sf(self, x: FloatArray) -> FloatArray:
-        return self.law.sf(self._from(x))
-
     def _pdf(self, x: FloatArray) -> FloatArray:
         return self.law.pdf(self._from(x)) / self.stretch
-
-    def _ppf(self, q: FloatArray) -> FloatArray:
-        return self._to(self.law.ppf(q))
-
-    def _isf(self, q: FloatArray) -> FloatArray:
-        return self._to(self.law.isf(q))
 
     def _to(self, x: FloatArray | float) -> FloatArray:
         return self.centre + (x - self.law.mean()) * self.stretch  # type: ignore[return-value]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -11,7 +10,6 @@ from functools import lru_cache
 from rmtbase.laws._exact._zonal import (
     Partition,
     power_sum_in_zonals,
-    sorted_partition,
     zonal_at_identity,
     zonal_binomials,
 )
@@ -39,40 +37,14 @@ class TraceMoments:
     covariance: float
 
 
-def residual_trace_moment(partition: Sequence[int], depth: int, sigma: float, d_model: int) -> Fraction:
-    """Return the exact E[Π_i tr (P Pᵀ)^(μ_i)], P = Π_{l=1..L} (I + σ G_l / √d), with G_l real standard normal.
-
-    In averages of functions that depend only on the eigenvalues, A = I + σ G/√d may be replaced by O_1 A O_2 with Haar
-    O_1, O_2. Therefore E J_kappa(A S Aᵀ) = g_kappa J_kappa(S) for every zonal polynomial J_kappa, and each block
-    multiplies by g_kappa. From the moments of a noncentral Wishart matrix (Muirhead 1982, theorem 10.3.4),
-
-        E p_mu(P Pᵀ) = Σ_kappa a_{μ κ} J_kappa(I) g_kappa^L,    p_mu = Σ_kappa a_{μ κ} J_kappa,
-        g_kappa = Σ_tau binom(κ, τ) (2 σ²/d)^(|κ| - |τ|) (d/2)_kappa / (d/2)_tau.
-
-    For example, g_(1) = 1 + σ². With b = (1 + σ²)² and e = (b - 1)/d, g_(2) = b + 2e and g_(11) = b - e, so
-    3 E (tr P Pᵀ)² = (d² + 2d) g_(2)^L + 2 (d² - d) g_(11)^L and
-    3 E tr (P Pᵀ)² = (d² + 2d) g_(2)^L - (d² - d) g_(11)^L.
-
-    Args:
-        partition: the exponents μ_i, positive integers in any order; () gives 1.
-        depth: L.
-        sigma: σ, taken as the exact binary fraction of the double.
-        d_model: d.
-
-    Raises:
-        ParameterError: for exponents, a depth or a width that are not positive integers, or a σ that
-            is not a number in [1e-100, 1e100].
-    """
-    mu = sorted_partition([require_positive_integer("partition", part) for part in partition])
-    checked_depth, checked_sigma = require_residual(depth, sigma)
-    return _trace_moment(mu, checked_depth, checked_sigma, require_positive_integer("d_model", d_model))
-
-
 def residual_trace_moments(depth: int, sigma: float, d_model: int) -> TraceMoments:
     """Return the moments of tr P Pᵀ = ||P||_F² and tr (P Pᵀ)² at width d_model, exact and rounded once.
 
-    Divide by d_model to get means over eigenvalues: E ||P||_F² / d = (1 + σ²)^L, the same as in the limit. Errors as
-    for :func:`residual_trace_moment`.
+    Divide by d_model to get means over eigenvalues: E ||P||_F² / d = (1 + σ²)^L, the same as in the limit.
+
+    Raises:
+        ParameterError: for a depth or a width that is not a positive integer, or a σ that is not a number in [1e-100,
+            1e100].
     """
     checked_depth, checked_sigma = require_residual(depth, sigma)
     width = require_positive_integer("d_model", d_model)
@@ -92,6 +64,19 @@ def residual_trace_moments(depth: int, sigma: float, d_model: int) -> TraceMomen
 
 @lru_cache(maxsize=1024)
 def _trace_moment(mu: Partition, depth: int, sigma: float, d_model: int) -> Fraction:
+    """Return the exact E[Π_i tr (P Pᵀ)^(μ_i)], P = Π_{l=1..L} (I + σ G_l / √d), with G_l real standard normal.
+
+    In averages of functions that depend only on the eigenvalues, A = I + σ G/√d may be replaced by O_1 A O_2 with Haar
+    O_1, O_2. Therefore E J_kappa(A S Aᵀ) = g_kappa J_kappa(S) for every zonal polynomial J_kappa, and each block
+    multiplies by g_kappa. From the moments of a noncentral Wishart matrix (Muirhead 1982, theorem 10.3.4),
+
+        E p_mu(P Pᵀ) = Σ_kappa a_{μ κ} J_kappa(I) g_kappa^L,    p_mu = Σ_kappa a_{μ κ} J_kappa,
+        g_kappa = Σ_tau binom(κ, τ) (2 σ²/d)^(|κ| - |τ|) (d/2)_kappa / (d/2)_tau.
+
+    For example, g_(1) = 1 + σ². With b = (1 + σ²)² and e = (b - 1)/d, g_(2) = b + 2e and g_(11) = b - e, so
+    3 E (tr P Pᵀ)² = (d² + 2d) g_(2)^L + 2 (d² - d) g_(11)^L and
+    3 E tr (P Pᵀ)² = (d² + 2d) g_(2)^L - (d² - d) g_(11)^L.
+    """
     variance = Fraction(sigma) ** 2
     return sum(
         (

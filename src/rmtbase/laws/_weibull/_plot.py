@@ -166,18 +166,6 @@ def _ends(parent: Parent, trim: Fraction) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def weibull_plot_noise(p: ArrayLike) -> FloatArray:
-    """N Var(Y) = p/((1−p) ln²(1−p)) of the i-th of N order statistics, p = i/N, Y = ln(−ln(1 − F(x_(i)))).
-
-    For a Weibull parent it is also the noise of k X; :func:`weibull_quantile_noise` is the noise of X for any parent.
-    Same shape as ``p``; inf at 0 and 1, nan outside [0, 1]. Asymptotic, with a relative error of O(1/N).
-    """
-    p = require_real_numbers("p", p)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        noise = p / ((1 - p) * np.log1p(-p) ** 2)
-    return np.where((p == 0) | (p == 1), np.inf, np.where((p > 0) & (p < 1), noise, np.nan))
-
-
 def weibull_quantile_noise(p: ArrayLike, distribution: str | Parent = "normal") -> FloatArray:
     """N Var(ln |w|_(i)) = p(1−p)/(x f(x))², x = x(p): the noise of the abscissa, in which a sample scatters.
 
@@ -194,7 +182,9 @@ def weibull_quantile_noise(p: ArrayLike, distribution: str | Parent = "normal") 
 @in_one_line
 @dataclass(frozen=True)
 class NoiseOptimum:
-    """Minimum of :func:`weibull_plot_noise`.
+    """Minimum over p of the noise N Var(Y) = p/((1−p) ln²(1−p)) of the ordinates of a Weibull plot.
+
+    It is that of the i-th of N order statistics, p = i/N, Y = ln(−ln(1 − F(x_(i)))), asymptotically.
 
     Attributes:
         probability: p*, the position of the minimum.

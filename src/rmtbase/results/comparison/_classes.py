@@ -8,7 +8,7 @@ import xarray as xr
 
 from rmtbase.errors import ParameterError
 from rmtbase.results.scores._heads import require_scores
-from rmtbase.results.scores._scores_tree import attention_class
+from rmtbase.results.scores._scores_tree import attention_class as attention_class
 from rmtbase.tables import layer_names
 
 EXPERT = "expert_"
@@ -92,9 +92,6 @@ def significant_class(z_score: float, q_value: float, level: float = 0.05) -> st
 def attention_classes(scores: xr.DataTree) -> dict[str, str]:
     """Return the :func:`attention_class` of each layer that has attention, by the layer's name.
 
-    It is read from the scores. Early rmtbase files lack it; attention is then taken as fused if ``/matrices`` holds a
-    fused projection, and as latent if the null of the heads is that of latent attention.
-
     Raises:
         ParameterError: it is not a scores tree.
     """
@@ -103,14 +100,4 @@ def attention_classes(scores: xr.DataTree) -> dict[str, str]:
     names = layer_names(heads)
     if "attention" in heads.coords:
         return dict(zip(names, heads["attention"].values.tolist(), strict=True))
-    if "attention" in scores.attrs:
-        return dict.fromkeys(names, str(scores.attrs["attention"]))
-    components = scores["matrices"].to_dataset()["component"].values.tolist() if "matrices" in scores.children else []
-    counts = {
-        size: heads[size].values.tolist() if size in heads.coords else [scores.attrs[size]] * len(names)
-        for size in ("n_heads", "n_key_heads")
-    }
-    latent = "latent attention" in str(scores.attrs["null"])
-    fused = bool({*FUSED} & {*components})
-    each = zip(names, counts["n_heads"], counts["n_key_heads"], strict=True)
-    return {name: attention_class(int(n), int(keys), fused, latent) for name, n, keys in each}
+    return dict.fromkeys(names, str(scores.attrs["attention"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from math import factorial, prod
 
 import numpy as np
@@ -87,23 +88,23 @@ def common_origin(
     profiles = sorted((_profiles(one) for one in (first, second)), key=np.ndarray.tobytes)
     heads = [one["heads"].to_dataset().transpose("layer", "head", ...) for one in (first, second)]
     present = [heads_present(one) for one in heads]
+    unknown = partial(CommonOrigin, duplicate, np.nan, np.nan, False)
     if not same_places(first, second):
-        return CommonOrigin(duplicate, np.nan, np.nan, reason="the models differ in layers, heads or their sizes")
+        return unknown("the models differ in layers, heads or their sizes")
     if present[0].sum(axis=1).max() < 2:
-        return CommonOrigin(duplicate, np.nan, np.nan, reason="each layer has only one head, so none can be permuted")
+        return unknown("each layer has only one head, so none can be permuted")
     scales = [np.sqrt((one**2).sum(axis=(0, 1))) for one in profiles]
     x, y = (one / np.where(scale > 0, scale, 1.0) for one, scale in zip(profiles, scales, strict=True))
     features = np.count_nonzero((scales[0] > 0) & (scales[1] > 0))
     if not features:
-        return CommonOrigin(
-            duplicate, np.nan, np.nan, reason="the heads of a layer differ by no statistic in both models"
-        )
+        return unknown("the heads of a layer differ by no statistic in both models")
     similarity = np.einsum("lhf,lgf->lhg", x, y) / features  # of head h of one model with head g of the other
     observed, null, places = 0.0, np.zeros(permutations), 1
     for layer, keys, there in zip(similarity, heads[0]["key_head"].values, present[0], strict=True):
         alike = layer[np.ix_(there, there)]
         observed += float(np.trace(alike))
-        places *= _number_of_places(keys[there])
+        sizes = np.unique(keys[there], return_counts=True)[1].tolist()
+        places *= factorial(len(sizes)) * prod(map(factorial, sizes))  # those that keep heads of one key head together
         null += alike[np.arange(len(alike)), _places(keys[there], permutations, rng)].sum(axis=1)
     p_value = float((null >= observed - 1e-9).sum() + 1) / (permutations + 1)
     reordered = not duplicate and _reordered(heads[0], heads[1], present[0])
@@ -117,12 +118,6 @@ def too_few_ways(ways: int, permutations: int) -> str:
     if (permutations + 1) * LEVEL <= 1:
         return f"{permutations} permutations give no p-value below {1 / (permutations + 1):.2g}"
     return ""
-
-
-def _number_of_places(key_heads: Int[np.ndarray, " head"]) -> int:
-    """Count the permutations of the heads of a layer that keep heads of one key head together."""
-    sizes = np.unique(key_heads, return_counts=True)[1].tolist()
-    return factorial(len(sizes)) * prod(map(factorial, sizes))
 
 
 def fingerprint(scores: xr.DataTree) -> str:

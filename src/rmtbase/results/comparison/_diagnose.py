@@ -73,12 +73,13 @@ def diagnose(scores: xr.DataTree, training: Training | None = None) -> xr.Datase
         at = tuple(place)
         classes[(0, *at)] = published_class(float(k[at]), fused[at[1]])
         classes[(1, *at)] = significant_class(float(z[at]), float(q[at]), _LEVEL)
+    roles = dict.fromkeys(SELECTION, "selection") | dict.fromkeys(TRANSMISSION, "transmission")
     found = found.assign(
         sigma=matrices["sigma"],
         scale=weibull_scales(matrices),
         published_class=(dims, classes[0]),
         significant_class=(dims, classes[1]),
-        role=("component", [_role(name) for name in components]),
+        role=("component", [roles.get(name, "") for name in components]),
     )
     attributes: dict[str, Any] = {
         "model": scores.attrs["model"],
@@ -175,11 +176,6 @@ def shape_drift(first: xr.DataTree, last: xr.DataTree) -> xr.Dataset:
             "q_value": (p.dims, benjamini_hochberg(p.values)),
         }
     )
-
-
-def _role(component: str) -> str:
-    roles = {"transmission": TRANSMISSION, "selection": SELECTION}
-    return next((role for role, names in roles.items() if component in names), "")
 
 
 def _initial_scores(matrices: xr.Dataset, n_layers: int, d_model: int) -> xr.Dataset:

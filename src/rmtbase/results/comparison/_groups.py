@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 from itertools import permutations as orders
 from math import factorial, prod
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from jaxtyping import Float, Int
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
-from rmtbase.results.comparison._measures import measures_of
-from rmtbase.results.comparison._two_models import PERMUTATIONS, permutation_p_values
-from rmtbase.shown import in_one_line
+from rmtbase.results.comparison._two_models import permutation_p_values
 
 _ROUNDING = 1e-13  # relative; numbers closer than this differ only by rounding
 _AT_ONCE = 1 << 21  # permuted statistics held in memory at a time
@@ -27,153 +23,6 @@ Column = Float[np.ndarray, " column"]
 Labels = Int[np.ndarray, "permutation model"]
 Permuted = Float[np.ndarray, "permutation column"]
 Statistic = Callable[[Labels, Columns, Sequence[int]], Permuted]
-
-
-@in_one_line
-@dataclass(frozen=True)
-class TwoGroups:
-    """Means of two groups of models, one group for each recipe, and tests of their differences.
-
-    Attributes:
-        measures: names of the measures, in the order of the arrays below.
-        n_first, n_second: number of models in each group.
-        paired: whether the k-th models of both groups were compared with each other.
-        first_mean, second_mean: means over the models of each group.
-        difference: second mean minus first mean.
-        standard_error: standard error of the difference: √(s₁²/n₁ + s₂²/n₂), where s is the standard deviation from
-            seed to seed; for paired groups s/√n, where s is the standard deviation of the differences.
-        seed_std: pooled standard deviation from seed to seed.
-        effect: difference divided by ``seed_std``.
-        interval_low, interval_high: 95 % confidence interval of the difference, by Student's t (Welch's degrees of
-            freedom; n − 1 if paired). It assumes that seeds are normally distributed. NaN where no two seeds of a
-            group differ.
-        head_error: value of ``seed_std`` that the spread from head to head alone would give, root mean square over the
-            models; NaN for measures that are not means over heads.
-        t_p_value: two-sided p-value by the same t. It can be arbitrarily small, but is valid only for normal numbers.
-        p_value, adjusted_p_value: p-value of each measure by permutation of the models, and the same adjusted for all
-            measures together. Exact for every law, but never below ``smallest_p_value``.
-        smallest_p_value: smallest p-value that permutations of so few models can give.
-    """
-
-    measures: tuple[str, ...]
-    n_first: int
-    n_second: int
-    paired: bool
-    first_mean: Float[np.ndarray, " measure"]
-    second_mean: Float[np.ndarray, " measure"]
-    difference: Float[np.ndarray, " measure"]
-    standard_error: Float[np.ndarray, " measure"]
-    seed_std: Float[np.ndarray, " measure"]
-    effect: Float[np.ndarray, " measure"]
-    interval_low: Float[np.ndarray, " measure"]
-    interval_high: Float[np.ndarray, " measure"]
-    head_error: Float[np.ndarray, " measure"]
-    t_p_value: Float[np.ndarray, " measure"]
-    p_value: Float[np.ndarray, " measure"]
-    adjusted_p_value: Float[np.ndarray, " measure"]
-    smallest_p_value: float
-
-
-@in_one_line
-@dataclass(frozen=True)
-class BetweenGroups:
-    """Analysis of variance of K groups of models, one group for each recipe: spread between recipes and between seeds.
-
-    Attributes:
-        measures: names of the measures, in the order of the arrays below.
-        groups: names of the groups.
-        n_models: number of models in each group.
-        mean: means over the models of each group.
-        seed_std: √MS_w, the standard deviation from seed to seed within a group; for paired groups the standard
-            deviation of the residuals after group and seed.
-        group_std: standard deviation between groups in excess of the seeds, √max(0, (MS_b − MS_w)/n₀).
-        f_ratio: MS_b/MS_w.
-        p_value, adjusted_p_value: p-value of F by permutation of the models, and the same adjusted for all measures
-            together by the largest F.
-        smallest_p_value: smallest p-value that permutations of so few models can give.
-    """
-
-    measures: tuple[str, ...]
-    groups: tuple[str, ...]
-    n_models: tuple[int, ...]
-    mean: Float[np.ndarray, "group measure"]
-    seed_std: Float[np.ndarray, " measure"]
-    group_std: Float[np.ndarray, " measure"]
-    f_ratio: Float[np.ndarray, " measure"]
-    p_value: Float[np.ndarray, " measure"]
-    adjusted_p_value: Float[np.ndarray, " measure"]
-    smallest_p_value: float
-
-
-def compare_groups(
-    first: Sequence[xr.DataTree],
-    second: Sequence[xr.DataTree],
-    permutations: int = PERMUTATIONS,
-    seed: int = 0,
-    paired: bool = False,
-) -> TwoGroups:
-    """Compare models of two recipes, several seeds of each, by their :func:`measures_of`.
-
-    Heads are averaged within each model (the lower level), and models are assigned to groups at random (the upper
-    level). If there are at most ``permutations`` assignments, all are tried and p is the share that is as extreme;
-    otherwise p = (b + 1)/(B + 1) for B random assignments. The test statistic is Welch's t, adjusted for all measures
-    by the largest. If ``paired``, the two models of a pair swap groups at random, and the statistic is t of their
-    differences.
-
-    Null: all models are exchangeable, as independent seeds of one recipe are; if paired, the two models of each pair
-    are. Nothing is assumed about the heads of a model, which may depend on each other in any way.
-
-    Args:
-        first: scores of the models of one recipe, at least 2.
-        second: scores of the models of the other recipe, at least 2.
-        permutations: B, the largest number of permutations.
-        seed: seed of the permutations.
-        paired: whether the k-th models of both groups share all that a seed decides (initial weights, order of the
-            data). Such models are not exchangeable between the groups, and an unpaired test of them loses power.
-
-    Raises:
-        ParameterError: a group has fewer than 2 models, paired groups differ in size, or something is not a scores
-            tree.
-
-    Source: B. L. Welch, Biometrika 34, 28 (1947); P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing
-        (Wiley, 1993).
-    """
-    require_members({"first": first, "second": second}, paired)
-    names, values, errors = as_columns([measures_of(scores) for scores in (*first, *second)])
-    found = contrast_of(values, (len(first), len(second)), paired, permutations, seed)
-    return TwoGroups(
-        measures=names,
-        n_first=len(first),
-        n_second=len(second),
-        paired=paired,
-        head_error=np.sqrt((errors**2).mean(axis=0)),
-        **found,
-    )
-
-
-def between_groups(
-    groups: Mapping[str, Sequence[xr.DataTree]],
-    permutations: int = PERMUTATIONS,
-    seed: int = 0,
-    paired: bool = False,
-) -> BetweenGroups:
-    """Compare models of K recipes at once: does a measure differ between recipes by more than between seeds?
-
-    One-way analysis of variance of each measure; if ``paired``, two-way analysis by recipe and seed without
-    interaction. Under the null of F the labels are assigned to the models at random, within each seed if ``paired``;
-    see :func:`compare_groups`.
-
-    Raises:
-        ParameterError: as for :func:`compare_groups`, or there are fewer than 2 groups.
-
-    Source: R. A. Fisher, Statistical Methods for Research Workers (1925); M. J. Anderson and C. J. F. ter Braak, J.
-        Stat. Comput. Simul. 73, 85 (2003), for the permutations.
-    """
-    require_members(groups, paired)
-    names, values, _ = as_columns([measures_of(scores) for members in groups.values() for scores in members])
-    sizes = tuple(map(len, groups.values()))
-    found = between_of(values, sizes, paired, permutations, seed)
-    return BetweenGroups(measures=names, groups=tuple(groups), n_models=sizes, **found)
 
 
 def require_members(groups: Mapping[str, Sequence[object]], paired: bool) -> None:
@@ -191,17 +40,22 @@ def require_members(groups: Mapping[str, Sequence[object]], paired: bool) -> Non
         raise ParameterError("paired", sizes, "the same number of models in each group, in the same order of seeds")
 
 
-def as_columns(
-    each: Sequence[Mapping[str, tuple[float, float]]],
-) -> tuple[tuple[str, ...], Columns, Columns]:
-    """Names of the measures that all models have, and the values and errors of each model."""
-    names = tuple(name for name in each[0] if all(name in one for one in each))
-    values, errors = (np.array([[one[name][k] for name in names] for one in each]) for k in (0, 1))
-    return names, values, errors
-
-
 def contrast_of(values: Columns, sizes: tuple[int, int], paired: bool, permutations: int, seed: int) -> dict[str, Any]:
-    """Compute the fields of :class:`TwoGroups` for each column; the first ``sizes[0]`` rows are the first group."""
+    """Compare two groups in each column; the first ``sizes[0]`` rows are the models of the first group.
+
+    If there are at most ``permutations`` assignments of the models to the groups, all are tried and p is the share that
+    is as extreme; otherwise p = (b + 1)/(B + 1) for B random assignments. The test statistic is Welch's t, adjusted for
+    all columns by the largest. If ``paired``, the k-th models of both groups share all that a seed decides (initial
+    weights, order of the data): the two models of a pair swap groups at random, and the statistic is t of their
+    differences. An unpaired test of such models, which are not exchangeable, loses power.
+
+    Null: all models are exchangeable, as independent seeds of one recipe are; if paired, the two models of each pair
+    are. The standard error is √(s₁²/n₁ + s₂²/n₂), s the standard deviation from seed to seed, or s/√n of the
+    differences. The interval assumes normal numbers, and is NaN where no two seeds of a group differ.
+
+    Source: B. L. Welch, Biometrika 34, 28 (1947); P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing
+        (Wiley, 1993).
+    """
     from scipy.special import stdtr, stdtrit
 
     first, second = values[: sizes[0]], values[sizes[0] :]
@@ -237,7 +91,15 @@ def contrast_of(values: Columns, sizes: tuple[int, int], paired: bool, permutati
 
 
 def between_of(values: Columns, sizes: Sequence[int], paired: bool, permutations: int, seed: int) -> dict[str, Any]:
-    """Compute the fields of :class:`BetweenGroups` for each column; the rows are sorted by group."""
+    """Compare K groups in each column by one-way analysis of variance; the rows are sorted by group.
+
+    If ``paired``, it is the two-way analysis by group and seed without interaction. The seeds' standard deviation is
+    √MS_w, that between groups √max(0, (MS_b − MS_w)/n₀), F = MS_b/MS_w. Under the null of F the labels are assigned to
+    the models at random, within each seed if ``paired``; see :func:`contrast_of`.
+
+    Source: R. A. Fisher, Statistical Methods for Research Workers (1925); M. J. Anderson and C. J. F. ter Braak, J.
+        Stat. Comput. Simul. 73, 85 (2003), for the permutations.
+    """
     n, k = sum(sizes), len(sizes)
     freedom = (k - 1) * (sizes[0] - 1) if paired else n - k
     effective = (n - sum(size**2 for size in sizes) / n) / (k - 1)

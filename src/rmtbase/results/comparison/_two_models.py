@@ -66,7 +66,7 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
     Null: if paired, the two heads at a position are exchangeable, independently of other positions; if pooled, all
     units of both models are exchangeable. Both hold for untrained models. Heads of trained models depend on each other
     within a layer, so the test asks whether these two sets of heads differ, not whether two ways of training do. To
-    test the latter, compare several seeds of each by :func:`compare_groups`.
+    test the latter, compare several seeds of each by groups of models.
 
     Args:
         first: scores of a model.
@@ -94,7 +94,8 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
         if len(one) < 2:
             of = "both models" if paired else shown(scores.attrs["model"])
             raise ParameterError("scores", f"{len(one)} key heads of {of} that were tested", "2 or more")
-    difference = np.median(held[1] - held[0], axis=0) if paired else _difference_of_medians(*held)
+    medians = [np.median(one, axis=0) for one in held]
+    difference = np.median(held[1] - held[0], axis=0) if paired else medians[1] - medians[0]
     known = np.flatnonzero(np.isfinite(np.concatenate(held)).all(axis=0))
     # Sorted by content, so that the p-values do not depend on which model is given first.
     values = [one[:, known] for one in (held if paired else sorted(held, key=np.ndarray.tobytes))]
@@ -174,12 +175,6 @@ def _units(scores: xr.DataTree, first_alone: bool = False) -> Float[np.ndarray, 
     count = np.einsum("lhk,lhs->lks", members, scored.astype(float))
     with np.errstate(invalid="ignore"):
         return (total / count).reshape(-1, distance.shape[-1])
-
-
-def _difference_of_medians(
-    first: Float[np.ndarray, "unit statistic"], second: Float[np.ndarray, "other_unit statistic"]
-) -> Float[np.ndarray, " statistic"]:
-    return np.median(second, axis=0) - np.median(first, axis=0)
 
 
 def _signed_rank(

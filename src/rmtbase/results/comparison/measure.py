@@ -80,8 +80,13 @@ def compare(
     """
     if not models:
         raise ParameterError("models", 0, "1 at least")
-    runs = {name: tree for name, tree in models.items() if _is_trajectory(tree)}
-    models = {name: _at_the_end(tree) if name in runs else tree for name, tree in models.items()}
+    runs = {
+        name: tree
+        for name, tree in models.items()
+        if isinstance(tree, xr.DataTree) and {"heads", "departures"} <= set(tree.children)
+    }
+    last_steps = {name: int(groups_of(tree)["/heads"][STEP].values[-1]) for name, tree in runs.items()}
+    models = {name: scores_at(tree, last_steps[name]) if name in runs else tree for name, tree in models.items()}
     for name, scores in models.items():
         if name.encode(errors="ignore").decode() != name:
             raise ParameterError("models", name, "names that UTF-8 can hold, so that they can be written")
@@ -97,7 +102,11 @@ def compare(
     warnings: list[str] = []
     compared = []
     for name, scores in models.items():
-        diagnosis = _diagnosis(name, scores, training.get(name), warnings)
+        diagnosis = None
+        try:
+            diagnosis = diagnose(scores, training.get(name))
+        except ParameterError as error:
+            warnings.append(f"{name} has no Weibull fits to compare: {error}")
         untrained = None if initial is None else name in initial
         compared.append(ComparedModel(name, scores, diagnosis, training.get(name), untrained, runs.get(name)))
     tree = {"/models": models_table(compared)}
@@ -138,22 +147,6 @@ def compare(
         "provenance": provenance(call, weights={name: fingerprint(scores) for name, scores in models.items()}),
     }
     return found
-
-
-def _is_trajectory(tree: xr.DataTree) -> bool:
-    return isinstance(tree, xr.DataTree) and {"heads", "departures"} <= set(tree.children)
-
-
-def _at_the_end(trajectory: xr.DataTree) -> xr.DataTree:
-    return scores_at(trajectory, int(groups_of(trajectory)["/heads"][STEP].values[-1]))
-
-
-def _diagnosis(name: str, scores: xr.DataTree, training: Training | None, warnings: list[str]) -> xr.Dataset | None:
-    try:
-        return diagnose(scores, training)
-    except ParameterError as error:
-        warnings.append(f"{name} has no Weibull fits to compare: {error}")
-        return None
 
 
 def _findings(models: Sequence[ComparedModel], table: xr.Dataset, seed: int, warnings: list[str]) -> xr.Dataset:

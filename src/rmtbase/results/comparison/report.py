@@ -30,12 +30,8 @@ def as_json(tree: xr.DataTree) -> dict[str, Any]:
             for one in above:
                 inside = inside.setdefault(one, {})
             inside[name] = _rows(table, [dim for dim in _ORDER if dim in table.sizes])
-    return plain | {"not_testable": _not_testable(tree), "sentences": summarize_comparison(tree)}
-
-
-def _not_testable(tree: xr.DataTree) -> list[dict[str, str]]:
-    """List the tests of models, pairs, groups and measures that could not be made, each with its reason."""
-    return [one._asdict() for one in not_testable_of(tree)]
+    untested = [one._asdict() for one in not_testable_of(tree)]
+    return plain | {"not_testable": untested, "sentences": summarize_comparison(tree)}
 
 
 def _rows(table: xr.Dataset, dims: Sequence[str]) -> Any:
@@ -160,8 +156,9 @@ def _published_rows(tree: xr.DataTree, components: Sequence[str]) -> list[tuple[
             k = fit["shape"].item()
             if not math.isnan(k):
                 more = (_number(fit["r_squared"].item()), _number(fit["scale"].item())) if "scale" in fit else ()
-                label = published_class(k, name in FUSED)
-                rows.append((f"{model} (published)", name, "", _number(k), "", label, *more))
+                rows.append(
+                    (f"{model} (published)", name, "", _number(k), "", published_class(k, name in FUSED), *more)
+                )
     return rows
 
 

@@ -54,7 +54,7 @@ def _of_pairs(pairs: xr.Dataset) -> Iterator[str]:
         yield f"{names}: {_origin(one).words}."
         p, q = one["omnibus_p_value"].item(), one["omnibus_q_value"].item()
         if np.isnan(q):
-            yield f"{names}: whether their heads differ cannot be tested: {_reason(one, 'reason')}."
+            yield f"{names}: whether their heads differ cannot be tested: {recorded(one['reason'].item())}."
             continue
         differ = (
             f"differ ({_farthest(one)[0]})"
@@ -81,7 +81,7 @@ def _of_several_pairs(each: Sequence[xr.Dataset]) -> Iterator[str]:
         f"have heads that differ (q < {_LEVEL:g} over all pairs)": (
             "Most",
             [f"{_names(each[k])} ({_farthest(each[k])[0]})" for k in differ],
-            [(k, _reason(each[k], "reason")) for k in np.flatnonzero(np.isnan(q)).tolist()],
+            [(k, recorded(each[k]["reason"].item())) for k in np.flatnonzero(np.isnan(q)).tolist()],
         ),
         f"are copies or have a common origin (p < {_LEVEL:g}/{len(each)})": (
             "Clearest",
@@ -99,10 +99,6 @@ def _of_several_pairs(each: Sequence[xr.Dataset]) -> Iterator[str]:
 
 def _names(pair: xr.Dataset) -> str:
     return f"{pair['first'].item()} and {pair['second'].item()}"
-
-
-def _reason(pair: xr.Dataset, name: str) -> str:
-    return recorded(pair[name].item())
 
 
 def _origin(pair: xr.Dataset) -> CommonOrigin:
@@ -146,25 +142,22 @@ def _of_all_groups(between: xr.Dataset) -> Iterator[str]:
         return
     further = ", …" if len(differ) > _SHOWN else ""
     names = f" ({', '.join(differ[:_SHOWN])}{further})" if differ else ""
+    lacking = between.sizes["measure"] - known
+    untested = f" {lacking} more cannot be tested: not all models have a value." if lacking else ""
     yield (
         f"{begin}{names} by more than seeds do: F test with models put into groups at random, adjusted for all "
-        f"measures (p < {_LEVEL:g}; the smallest possible is {smallest:.2g}).{_without_values(between, known)}"
+        f"measures (p < {_LEVEL:g}; the smallest possible is {smallest:.2g}).{untested}"
     )
-
-
-def _without_values(between: xr.Dataset, known: int) -> str:
-    """Sentence about the number of measures that some model lacks; "" if there are none."""
-    lacking = between.sizes["measure"] - known
-    return f" {lacking} more cannot be tested: not all models have a value." if lacking else ""
 
 
 def _of_groups(groups: xr.Dataset) -> Iterator[str]:
     """Sentences about the measures that differ between each pair of groups, by t if available and by permutation."""
     by_t = "t_q_value" in groups
     few: dict[float, list[str]] = {}
+    counted = (("first_group", "n_first"), ("second_group", "n_second"))
     for place in range(groups.sizes["contrast"]):
         one = groups.isel(contrast=place)
-        names = " against ".join(f"{one[name].item()} ({one[size].item()})" for name, size in _GROUPS)
+        names = " against ".join(f"{one[name].item()} ({one[size].item()})" for name, size in counted)
         p, floor = one["adjusted_p_value"].values, one["smallest_p_value"].item()
         measures = one["measure"].values
         if not np.isfinite(p).any():
@@ -250,9 +243,6 @@ def _of_components(components: xr.Dataset) -> Iterator[str]:
             f"{one['nearest_distance'].item():.2g}, of untrained matrices {one['nearest_random_median'].item():.2g}; "
             f"{one['nearest_between_published'].item():.0%} of the published models have another one as near."
         )
-
-
-_GROUPS = (("first_group", "n_first"), ("second_group", "n_second"))
 
 
 def _error(value: float) -> str:

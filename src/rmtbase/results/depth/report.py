@@ -119,10 +119,6 @@ def _scope(table: xr.Dataset, components: Sequence[str]) -> str:
     return f"Matrices of {where}: {', '.join(chosen)}{more}."
 
 
-def _layer(row: dict[str, Any]) -> str:
-    return f"{row.get('stack', '')} {row['layer']}".lstrip()
-
-
 def _cells(row: dict[str, Any], floor: float) -> tuple[str, ...]:
     """Format the cells of a fit; a p-value at its floor is only a bound."""
     from rmtbase.results.scores._distance import at_p_value_floor
