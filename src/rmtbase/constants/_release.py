@@ -72,8 +72,6 @@ class ConstantSet:
         Raises:
             ParameterError: there is none; the message lists the nearest names.
         """
-        if not isinstance(name, str):
-            raise ParameterError("name", name, "the name of a constant; `rmtbase constants` lists them")
         if name in self._entries:
             return self._entries[name]
         _, _, bare = name.rpartition("/")
@@ -137,13 +135,15 @@ def constant_set(record: Mapping[str, Any], groups: Groups, before: ConstantSet 
     Raises:
         ParameterError: the record and the groups have different constants.
     """
+    if not {"set", "date"} <= set(record):
+        raise ParameterError("record", list(record), "the record of a set, with its name 'set' and its 'date'")
     release = Release(record["set"], record["date"])
     recorded = {**record.get("constants", {}), **record.get("functions", {})}
     made = {entry.name for entries in groups.values() for entry in entries}
     if release.date and made != set(recorded):
         names = ", ".join(sorted(made ^ set(recorded)))
         raise ParameterError(
-            "constants", names, f"those of the record of {release.name}: it is released; new ones come with a new set"
+            "groups", names, f"those of the record of {release.name}: it is released; new ones come with a new set"
         )
     own = {
         heading: tuple(_released(entry, release, recorded.get(entry.name, {})) for entry in entries)

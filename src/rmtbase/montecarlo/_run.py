@@ -185,7 +185,7 @@ def draw_chunks(
     """
     output, size = Path(output), plan.chunks.size
     if not 0 <= first < min(stop, size):
-        raise ParameterError("chunks", f"{first}:{stop}", f"FIRST:STOP, a range of the plan's chunks 0:{size}")
+        raise ParameterError("first:stop", f"{first}:{stop}", f"FIRST:STOP, a range of the plan's chunks 0:{size}")
     stop = min(stop, size)
     entering, here = _executor(plan, workers, scheduler, progress)
     if finished_table(output, plan)[0] is not None:
