@@ -272,4 +272,5 @@ def _words(declared: Any) -> str:
     if origin is not None:
         return f"{'a sequence' if issubclass(origin, Sequence) else 'a collection'}, each item {_words(args[0])}"
     name = getattr(declared, "__name__", str(declared))
-    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+    opened = ", as rmtbase.open_table opens it" if _module(declared).startswith("xarray") else ""
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}{opened}"

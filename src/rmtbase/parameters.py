@@ -151,20 +151,6 @@ def require_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
     return checked
 
 
-def require_flag(name: str, value: object) -> bool:
-    """Return ``value``; raise :class:`ParameterError` unless it is a bool."""
-    if not isinstance(value, bool):
-        raise ParameterError(name, value, "True or False")
-    return value
-
-
-def require_text(name: str, value: object) -> str:
-    """Return ``value``; raise :class:`ParameterError` unless it is a text."""
-    if not isinstance(value, str):
-        raise ParameterError(name, value, "a text")
-    return value
-
-
 def require_order(k: object) -> int:
     """Return the order of a moment as an int; raise :class:`ParameterError` unless it is a nonnegative integer."""
     return _integer("k", k, 0, "a non-negative integer")

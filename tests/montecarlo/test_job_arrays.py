@@ -183,7 +183,7 @@ def test_jobs_of_unlike_machines_never_mix(plan, output, monkeypatch, watch):
 
 @pytest.mark.parametrize(("first", "stop"), [(-1, 3), (3, 3), (4, 3), (12, 15)])
 def test_numbers_that_are_no_range_of_the_chunks_are_named(first, stop, plan, output):
-    with pytest.raises(ParameterError, match=rf"chunks = '{first}:{stop}': expected FIRST:STOP, .*chunks 0:12"):
+    with pytest.raises(ParameterError, match=rf"first:stop = '{first}:{stop}': expected FIRST:STOP, .*chunks 0:12"):
         draw_chunks(plan, output, first, stop)
     assert list(output.parent.iterdir()) == []
 

@@ -110,8 +110,6 @@ def figure_names(table: xr.Dataset | xr.DataTree) -> dict[str, bool]:
 
 
 def _recipes(table: xr.Dataset | xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
-    if not isinstance(table, xr.Dataset | xr.DataTree):
-        raise ParameterError("table", type(table).__name__, "a table or a scores tree; open a file by open_table")
     plain = "scores" if isinstance(table, xr.DataTree) else "baseline"
     folder = KINDS.get(str(table.attrs.get("kind")), plain)
     return import_module(f"rmtbase.results.{folder}.figures").figure_recipes(table, style)

@@ -21,7 +21,6 @@ from rmtbase.laws._exact._cumulants import classical_cumulants, free_cumulants
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 from rmtbase.laws._scale import as_float
 from rmtbase.parameters import (
-    require_flag,
     require_order,
     require_positive_integer,
     require_positive_number,
@@ -73,7 +72,7 @@ class GaussianChain(ChainParameters, CutLaw):
     @takes(ChainKeywords)
     def __init__(self, *shape: Any, atom: bool = False, **chain: Unpack[ChainKeywords]) -> None:
         super().__init__(*shape, **chain)
-        object.__setattr__(self, "atom", require_flag("atom", atom))
+        object.__setattr__(self, "atom", bool(atom))
         if not 1e-280 < self._scale < 1e280:
             raise ParameterError("sigmas", self.sigmas, "values for which the eigenvalues are finite doubles")
 

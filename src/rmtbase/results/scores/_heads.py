@@ -25,7 +25,7 @@ _NO_LAW = "no statistic has a null that is known for its spectrum"
 
 def require_scores(scores: xr.DataTree, name: str = "scores") -> None:
     """Raise :class:`~rmtbase.errors.ParameterError` unless ``scores`` is a scores tree."""
-    if not isinstance(scores, xr.DataTree) or not {"heads", "null"} <= set(scores.children):
+    if not {"heads", "null"} <= set(scores.children):
         raise ParameterError(
             name,
             type(scores).__name__,
