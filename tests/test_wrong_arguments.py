@@ -53,7 +53,7 @@ def fault_of(call: Call, name: str, what: str) -> str | None:
             call.with_wrong(name, value)
     except ParameterError as error:  # of two arguments that do not go together either may be named
         names = [name, *call.parameters(), *OF_MODEL.get(name, ())]
-        return None if re.match("|".join(names), error.name) else f"named {error.name}: {error}"
+        return None if re.search("|".join(names), error.name) else f"named {error.name}: {error}"
     except (TypeError, ValueError) as error:
         return None if re.search(rf"(?<!\w){name}(?!\w)", str(error)) else f"{type(error).__name__}: {error}"
     except RmtbaseError:

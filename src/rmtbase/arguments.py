@@ -11,6 +11,7 @@ import inspect
 import operator
 import os
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, wraps
 from itertools import chain, islice, repeat
@@ -99,18 +100,26 @@ def _wrapped(function: Callable[..., Any], inner: Callable[..., Any], owner: typ
     return with_checked_arguments
 
 
+class _OfPackage(type):
+    """Class known by its dotted name; nothing is an instance of it while its package is not imported."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        package, _, path = cls.__name__.partition(".")
+        return package in sys.modules and isinstance(value, operator.attrgetter(path)(sys.modules[package]))
+
+
 def _types(function: Callable[..., Any], owner: type | None) -> dict[str, Any]:
     """Evaluate the annotations of a function, or of the fields of a class; one that cannot be is not checked."""
     types: dict[str, Any] = {}
     sources: list[Any] = [*reversed(owner.__mro__), function] if owner else [function]
     for source in sources:
-        names = {**vars(builtins), **vars(sys.modules.get(source.__module__, builtins))}
+        names = ChainMap(vars(sys.modules.get(source.__module__, builtins)), sys.modules)
         for name, annotation in inspect.get_annotations(source).items():
             written = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
             try:
-                types[name] = eval(written, names) if isinstance(written, str) else written
-            except NameError:  # imported for type checkers only
-                types.setdefault(name, Any)
+                types[name] = eval(written, {}, names) if isinstance(written, str) else written
+            except NameError as error:  # imported for type checkers only
+                types.setdefault(name, _OfPackage(written, (), {}) if written.startswith(f"{error.name}.") else Any)
     return types
 
 

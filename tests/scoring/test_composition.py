@@ -199,7 +199,7 @@ def test_the_scale_of_weights_changes_nothing():
 
 @pytest.mark.parametrize("kinds", [(), ("q", "q"), ("x",), "qk"])
 def test_kinds_are_queries_keys_and_values(kinds):
-    with pytest.raises(ParameterError, match="distinct ones of q, k, v|each item a text"):
+    with pytest.raises(ParameterError, match=r"distinct ones of q, k, v|each item a text"):
         composition("demo", kinds)
 
 
