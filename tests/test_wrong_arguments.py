@@ -31,7 +31,8 @@ from rmtbase.watch import Watcher
 from valid_calls import Call, scored, valid_calls, wrong_values
 
 OF_MODEL = dict.fromkeys(("model", "before", "after", "initial", "minus"), ("model", "family", "adapter")) | {
-    "shape": ("dims", "d_model", "d_head", "the pair by position")
+    "shape": ("dims", "d_model", "d_head", "the pair by position"),
+    "table": ("scores",),
 }
 """Names by which an argument is known to the function that reads it."""
 

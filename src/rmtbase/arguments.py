@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import math
 import operator
 import os
 import sys
@@ -71,9 +72,10 @@ def attach_checked(package: str, file: str) -> tuple[Callable[[str], Any], Calla
     load, directory, names = lazy_loader.attach_stub(package, file)
 
     def load_checked(name: str) -> Any:
-        target = load(name)
-        check_public(vars(sys.modules[package]), [name])
-        return vars(sys.modules[package]).get(name, target)
+        module = vars(sys.modules[package])
+        module[name] = load(name)
+        check_public(module, [name])
+        return module[name]
 
     return load_checked, directory, names
 
@@ -204,8 +206,9 @@ def _is_number(value: Any) -> bool:
     if dtype is not None:
         return value.ndim == 0 and getattr(dtype, "kind", "f") not in _NO_NUMBERS
     try:
-        return isinstance(value, SupportsFloat) and not isinstance(value, bool) and float(value) is not None
-    except (TypeError, OverflowError):  # a class, an integer beyond float64
+        number = float(value) if isinstance(value, SupportsFloat) and not isinstance(value, bool) else None
+        return number is not None and (isinstance(value, float) or not math.isnan(number))
+    except (TypeError, OverflowError):  # a class, an integer beyond float64; a decimal NaN cannot be compared
         return False
 
 
