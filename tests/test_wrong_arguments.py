@@ -136,6 +136,11 @@ REFUSED = {
     "ensemble = None: expected a text": lambda: montecarlo.make_plan(None, [{}]),
     "budget = 'all'": lambda: Watcher("a.nc", budget="all"),
     "scoring = 'analytic'": lambda: Watcher("a.nc", "analytic"),
+    "name = 5: expected a text": lambda: list(constants.sets().values())[-1].find(5),
+    "words = None: expected a text": lambda: list(constants.sets().values())[-1].search(None),
+    "digits = '3': expected an integer": lambda: constants.square_product_upper_edge.significant_digits("3"),
+    "f = 2: expected a function": lambda: laws.low_rank_product(12, 4).expect(2),
+    "k = 2147483648: expected at most": lambda: laws.low_rank_product(12, 4).moment(2**31),
     "components[1] = 'normal': expected a Parent": lambda: laws.parents.Mixture(
         (laws.parents.Normal(1.0), "normal"), (0.5, 0.5)
     ),

@@ -127,6 +127,8 @@ def _types(function: Callable[..., Any], owner: type | None) -> dict[str, Any]:
 
 def _require(name: str, value: Any, declared: Any) -> Any:
     """Return the value; an array of items as a list, and an iterator, whose items come once, as one that checks."""
+    if declared is Any:
+        return value
     if not _test(declared)(value):
         raise ParameterError(*_fault(name, value, declared))
     if not isinstance(value, Iterator) and not getattr(value, "ndim", 0):

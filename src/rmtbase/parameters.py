@@ -28,6 +28,7 @@ normal.
 
 _MAX_SEED = 2**63
 _WIDEST = 10**12  # beyond it the laws lose float64 accuracy
+_HIGHEST_ORDER = 10_000  # of a moment
 _ROUNDED_P = 1e-12  # rounding error by which a p-value may exceed 0 or 1
 _SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it or its inverse, squared eigenvalues are out of range of float64
 
@@ -153,7 +154,9 @@ def require_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
 
 def require_order(k: object) -> int:
     """Return the order of a moment as an int; raise :class:`ParameterError` unless it is a nonnegative integer."""
-    return _integer("k", k, 0, "a non-negative integer")
+    if (order := _integer("k", k, 0, "a non-negative integer")) > _HIGHEST_ORDER:
+        raise ParameterError("k", k, f"at most {_HIGHEST_ORDER}")
+    return order
 
 
 def require_moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:

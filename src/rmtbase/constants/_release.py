@@ -15,6 +15,7 @@ from functools import cached_property
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from rmtbase.arguments import checked
 from rmtbase.constants._constant import Constant, ConstantFunction, Release
 from rmtbase.constants._record import digest
 from rmtbase.errors import ParameterError
@@ -66,6 +67,7 @@ class ConstantSet:
         """Return the functions of the shape."""
         return tuple(entry for entry in self._entries.values() if isinstance(entry, ConstantFunction))
 
+    @checked
     def find(self, name: str) -> Entry:
         """Find a constant or function of this set by its name or identifier.
 
@@ -85,6 +87,7 @@ class ConstantSet:
         what = "the identifier of a constant" if bare != name else "the name of a constant"
         raise ParameterError("name", name, f"{what}; {advice}")
 
+    @checked
     def search(self, words: str) -> tuple[Entry, ...]:
         """Return the constants and functions with these words in the name, description or computing function.
 
