@@ -28,13 +28,39 @@ normal.
 
 _MAX_SEED = 2**63
 _WIDEST = 10**12  # beyond it the laws lose float64 accuracy
+_HIGHEST_ORDER = 10_000  # of a moment
 _ROUNDED_P = 1e-12  # rounding error by which a p-value may exceed 0 or 1
 _SMALLEST_PRODUCT = 1e-35  # of the sigmas; beyond it or its inverse, squared eigenvalues are out of range of float64
 
 
-def require_positive_integer(name: str, value: object) -> int:
-    """Return ``value`` as an int; raise :class:`ParameterError` if it is not a positive integer (bool excluded)."""
-    return _integer(name, value, 1, "a positive integer")
+def require_positive_integer(name: str, value: object, most: int = 2**53) -> int:
+    """Return ``value`` as an int; raise :class:`ParameterError` unless it is an integer from 1 to ``most``.
+
+    By default ``most`` is that up to which float64 counts; booleans are no integers.
+    """
+    number = _integer(name, value, 1, "a positive integer")
+    if number > most:
+        raise ParameterError(name, value, f"at most {most}")
+    return number
+
+
+def require_bins(value: object) -> int:
+    """Return a number of bins as an int; raise :class:`ParameterError` unless it is an integer from 1 to a million."""
+    return require_positive_integer("bins", value, 1_000_000)
+
+
+def require_repeats(name: str, value: object) -> int:
+    """Return a number of repetitions that are all made here, as an int from 1 to ten million."""
+    return require_positive_integer(name, value, 10_000_000)
+
+
+def require_integer(name: str, value: object, least: int, most: int, expected: str = "an integer") -> int:
+    """Return ``value`` as an int; raise :class:`ParameterError` unless it is an integer from ``least`` to ``most``."""
+    words = f"{expected} from {least} to {most}"
+    number = _integer(name, value, least, words)
+    if number > most:
+        raise ParameterError(name, value, words)
+    return number
 
 
 def _integer(name: str, value: object, least: int, expected: str) -> int:
@@ -63,6 +89,15 @@ def _number(name: str, value: object, above: float, expected: str) -> float:
     except (TypeError, ValueError, OverflowError):  # arrays of several numbers, integers beyond float64
         number = math.nan
     if not above < number < math.inf:
+        raise ParameterError(name, value, expected)
+    return number
+
+
+def require_probability(name: str, value: object, below: float = 1.0) -> float:
+    """Return ``value`` as a float; raise :class:`ParameterError` unless it is a number between 0 and ``below``."""
+    expected = f"a number between 0 and {Fraction(below)}, both excluded"
+    number = _number(name, value, 0.0, expected)
+    if not number < below:
         raise ParameterError(name, value, expected)
     return number
 
@@ -117,23 +152,11 @@ def require_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
     return checked
 
 
-def require_flag(name: str, value: object) -> bool:
-    """Return ``value``; raise :class:`ParameterError` unless it is a bool."""
-    if not isinstance(value, bool):
-        raise ParameterError(name, value, "True or False")
-    return value
-
-
-def require_text(name: str, value: object) -> str:
-    """Return ``value``; raise :class:`ParameterError` unless it is a text."""
-    if not isinstance(value, str):
-        raise ParameterError(name, value, "a text")
-    return value
-
-
 def require_order(k: object) -> int:
     """Return the order of a moment as an int; raise :class:`ParameterError` unless it is a nonnegative integer."""
-    return _integer("k", k, 0, "a non-negative integer")
+    if (order := _integer("k", k, 0, "a non-negative integer")) > _HIGHEST_ORDER:
+        raise ParameterError("k", k, f"at most {_HIGHEST_ORDER}")
+    return order
 
 
 def require_moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
@@ -148,11 +171,11 @@ def require_moderate_sigmas(sigmas: object, count: int) -> tuple[float, ...]:
     return checked
 
 
-def require_trim(trim: object) -> Fraction:
+def require_trim(trim: object, name: str = "trim") -> Fraction:
     """Return ``trim`` as an exact fraction, 0.1 as 1/10; raise :class:`ParameterError` unless 0 ≤ trim < 1/2."""
     expected = "a number t with 0 <= t < 1/2, the share left out at either end"
-    if not 0 <= _number("trim", trim, -math.inf, expected) < 0.5:
-        raise ParameterError("trim", trim, expected)
+    if not 0 <= _number(name, trim, -math.inf, expected) < 0.5:
+        raise ParameterError(name, trim, expected)
     return trim if isinstance(trim, Fraction) else Fraction(repr(float(trim)))  # type: ignore[arg-type]
 
 
@@ -163,19 +186,19 @@ def require_normalization(normalization: object) -> str:
     return normalization
 
 
-def require_independent_entries(initialization: object, what: str) -> str:
+def require_independent_entries(initialization: object, what: str, name: str = "initialization") -> str:
     """Check as :func:`require_initialization`, and that the entries are independent, as ``what`` needs."""
-    if require_initialization(initialization) == "orthogonal":
+    if require_initialization(initialization, name) == "orthogonal":
         others = ", ".join(repr(one) for one in INITIALIZATIONS if one != "orthogonal")
         expected = f"one of {others}: {what} needs independent entries, and those of an orthogonal matrix are not"
-        raise ParameterError("initialization", initialization, expected)
+        raise ParameterError(name, initialization, expected)
     return str(initialization)
 
 
-def require_initialization(initialization: object) -> str:
+def require_initialization(initialization: object, name: str = "initialization") -> str:
     """Return ``initialization``; raise :class:`ParameterError` unless it is one of :data:`INITIALIZATIONS`."""
     if not isinstance(initialization, str) or initialization not in INITIALIZATIONS:
-        raise ParameterError("initialization", initialization, f"one of {', '.join(INITIALIZATIONS)}")
+        raise ParameterError(name, initialization, f"one of {', '.join(INITIALIZATIONS)}")
     return initialization
 
 
@@ -289,7 +312,7 @@ def require_interval(name: str, value: object) -> tuple[float, float]:
     """Return ``value`` as (low, high); raise :class:`ParameterError` unless both are finite and low < high."""
     expected = "two finite numbers (low, high) with low < high"
     try:
-        low, high = (float(end) for end in value)  # type: ignore[attr-defined]
+        low, high = () if _masked(value) else (float(end) for end in value)  # type: ignore[attr-defined]
     except (TypeError, ValueError, OverflowError):
         raise ParameterError(name, value, expected) from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):

@@ -33,7 +33,7 @@ def models(scored):
 @pytest.fixture(scope="module")
 def comparison(models):
     """Theirs, not to be changed."""
-    return compare(models, {"x": "ab", "y": "cd"}, TRAINING, ["a", "b"], published=True, permutations=99)
+    return compare(models, {"x": ["a", "b"], "y": ["c", "d"]}, TRAINING, ["a", "b"], published=True, permutations=99)
 
 
 def test_a_comparison_holds_what_its_tests_say(comparison, models):
@@ -125,9 +125,9 @@ def test_a_comparison_of_schema_1_5_opens():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"groups": {"x": "ab"}}, "2 groups at least"),
-        ({"groups": {"x": "ab", "y": "bc"}}, "models in only one of x and y"),
-        ({"groups": {"x": "ae", "y": "bc"}}, r"groups\['x'\] = 'e'"),
+        ({"groups": {"x": ["a", "b"]}}, "2 groups at least"),
+        ({"groups": {"x": ["a", "b"], "y": ["b", "c"]}}, "models in only one of x and y"),
+        ({"groups": {"x": ["a", "e"], "y": ["b", "c"]}}, r"groups\['x'\] = 'e'"),
         ({"training": {"e": Training(1.0, 1.0, 1)}}, "training = 'e': expected one of a, b, c, d"),
         ({"initial": ["e"]}, "initial = 'e': expected one of"),
         ({"permutations": 0}, "permutations"),

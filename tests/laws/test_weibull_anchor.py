@@ -49,9 +49,15 @@ def test_a_trim_outside_its_domain_is_refused(trim):
         weibull_anchor(trim)
 
 
-@pytest.mark.parametrize("distribution", ["gauss", "student_t", None, 3, stats.norm()])
+@pytest.mark.parametrize("distribution", ["gauss", "student_t"])
 def test_an_unknown_distribution_is_refused_with_the_known_ones(distribution):
     with pytest.raises(ParameterError, match=r"'normal', 'uniform'.*StudentT\(df=4\)"):
+        weibull_anchor(distribution=distribution)
+
+
+@pytest.mark.parametrize("distribution", [None, 3, stats.norm()])
+def test_what_is_no_distribution_is_refused_by_its_type(distribution):
+    with pytest.raises(ParameterError, match=r"^distribution = .*: expected a text or a Parent"):
         weibull_anchor(distribution=distribution)
 
 

@@ -174,7 +174,7 @@ def test_state_dict_with_its_sites():
     ("sites", "error", "words"),
     [
         ([], ParameterError, "a Site for each layer"),
-        (["W_Q"], ParameterError, "a Site for each layer"),
+        (["W_Q"], ParameterError, "expected a Site"),
         ([site(0), site(0)], ParameterError, r"sites\[1\] at Place"),
         ([site(0, query=None)], ParameterError, "without queries"),
         ([site(0, n_key_heads=4)], ParameterError, "6 heads of 5 on 4 key heads"),

@@ -264,9 +264,9 @@ def test_cases_come_as_shapes_or_ensembles_and_once_each():
     [
         ([], {}, "cases"),
         ((8, 9), {}, "d_head"),
-        ((8, 2.0), {}, "d_head"),
+        ((8, 2.0), {}, "cases"),
         ([low_rank_product(8, 2)], {}, "ensemble"),
-        ("gpt2", {}, "ensemble"),
+        ("gpt2", {}, "cases"),
         ((8, 2), {"draws": 1}, "draws"),
         ((8, 2), {"seed": -1}, "seed"),
         ((8, 2), {"bins": 0}, "bins"),

@@ -108,7 +108,7 @@ def test_more_bytes_than_a_disk_holds(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("workers", [10**6, 10**30])
+@pytest.mark.parametrize("workers", [10**6, 10**15])
 def test_far_more_workers_than_cores(workers, tmp_path):
     plan = make_plan("gaussian_matrix", SMALL, 100)
     most = max(8, 4 * available_cores())

@@ -129,7 +129,7 @@ def test_other_models_and_other_components_are_refused():
     one, other = (model_of(rng, layers(1), d_model=width) for width in (24, 20))
     with pytest.raises(ParameterError, match=r"before = .*d_query = 20.*expected 24"):
         diff(other, one)
-    for bad in (["mlp_in"], [], ["attention_key", "attention_key"], "attention_key"):
+    for bad in (["mlp_in"], [], ["attention_key", "attention_key"]):
         with pytest.raises(ParameterError, match="distinct ones of attention_query"):
             diff(one, one, components=bad)
     with pytest.raises(ParameterError, match="level"):

@@ -199,7 +199,7 @@ def test_the_scale_of_weights_changes_nothing():
 
 @pytest.mark.parametrize("kinds", [(), ("q", "q"), ("x",), "qk"])
 def test_kinds_are_queries_keys_and_values(kinds):
-    with pytest.raises(ParameterError, match="distinct ones of q, k, v"):
+    with pytest.raises(ParameterError, match=r"distinct ones of q, k, v|each item a text"):
         composition("demo", kinds)
 
 
@@ -220,6 +220,6 @@ def test_a_model_must_have_outputs_and_two_layers():
 
 @pytest.mark.parametrize(("table", "level", "found"), [(None, 0.05, "table"), ("right", 1.0, "level")])
 def test_only_compositions_are_summarised(table, level, found):
-    given = composition("demo", "q") if table else table
+    given = composition("demo", ["q"]) if table else table
     with pytest.raises(ParameterError, match=found):
         summarize_composition(given, level)

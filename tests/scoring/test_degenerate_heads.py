@@ -143,7 +143,7 @@ def test_byte_identical_layers_are_recorded(weights, score_model):
 
 @pytest.mark.parametrize("mode", ["all", "", None, True])
 def test_unknown_matrices_mode(mode, weights, score_model):
-    with pytest.raises(ParameterError, match="expected one of none, elements, spectra"):
+    with pytest.raises(ParameterError, match="expected 'none', 'elements' or 'spectra'"):
         score_model(weights, matrices=mode)
 
 

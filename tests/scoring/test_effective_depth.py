@@ -74,7 +74,7 @@ def test_what_is_no_matrix_is_named(bad, fragment):
 def test_argument_outside_its_domain_is_named(name, bad, matrix):
     with pytest.raises(ParameterError) as caught:
         effective_depth(matrix, **{name: bad})
-    assert caught.value.name == name
+    assert caught.value.name.partition("[")[0] == name  # or an item of it
 
 
 @pytest.mark.exhaustive

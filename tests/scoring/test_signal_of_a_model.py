@@ -176,5 +176,5 @@ def test_bad_arguments_are_named(options, name):
 
 
 def test_rows_are_of_signal_alone():
-    with pytest.raises(ParameterError, match="signal and noise"):
+    with pytest.raises(ParameterError, match=r"tree = None: expected a DataTree, as rmtbase.open_table opens it"):
         signal_rows(None)

@@ -22,6 +22,7 @@ a :class:`ConstantFunction`. All are attributes of this module; :func:`constants
 from importlib import import_module
 from typing import Any
 
+from rmtbase.arguments import check_public
 from rmtbase.constants._bibliography import Reference, bibliography, bibtex
 from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import KINDS_OF_ERROR, Constant, ConstantFunction
@@ -61,6 +62,8 @@ __all__ = [
     "sets",
     "software",
 ]
+
+check_public(globals())
 
 
 def __getattr__(name: str) -> Any:

@@ -113,5 +113,5 @@ def bibtex(keys: Iterable[str]) -> str:
     known, wanted = bibliography(), list(keys)
     for key in wanted:
         if key not in known:
-            raise ParameterError("reference", key, "a key of references.bib")
+            raise ParameterError("keys", key, "a key of references.bib")
     return "\n\n".join(reference.bibtex for key, reference in known.items() if key in wanted)

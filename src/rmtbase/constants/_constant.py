@@ -11,6 +11,7 @@ from typing import Any
 
 from mpmath import mp
 
+from rmtbase.arguments import checked
 from rmtbase.constants._bibliography import bibtex
 from rmtbase.constants._conditions import Conditions, Scale
 from rmtbase.constants._digits import Computation, Number, agreed_digits, significant
@@ -200,6 +201,7 @@ class Constant(NamedReal, _Entry):
         value = Decimal(self.significant_digits(_DOUBLE))
         return min(max(value.adjusted() - self._shown_error().adjusted() + 1, 1), self.most_digits)
 
+    @checked
     def significant_digits(self, digits: int) -> str:
         """Return the value to ``digits`` significant digits, or to as many as there are."""
         return self.digits(min(digits, self.most_digits))

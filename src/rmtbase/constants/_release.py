@@ -15,6 +15,7 @@ from functools import cached_property
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from rmtbase.arguments import checked
 from rmtbase.constants._constant import Constant, ConstantFunction, Release
 from rmtbase.constants._record import digest
 from rmtbase.errors import ParameterError
@@ -66,14 +67,13 @@ class ConstantSet:
         """Return the functions of the shape."""
         return tuple(entry for entry in self._entries.values() if isinstance(entry, ConstantFunction))
 
+    @checked
     def find(self, name: str) -> Entry:
         """Find a constant or function of this set by its name or identifier.
 
         Raises:
             ParameterError: there is none; the message lists the nearest names.
         """
-        if not isinstance(name, str):
-            raise ParameterError("name", name, "the name of a constant; `rmtbase constants` lists them")
         if name in self._entries:
             return self._entries[name]
         _, _, bare = name.rpartition("/")
@@ -87,6 +87,7 @@ class ConstantSet:
         what = "the identifier of a constant" if bare != name else "the name of a constant"
         raise ParameterError("name", name, f"{what}; {advice}")
 
+    @checked
     def search(self, words: str) -> tuple[Entry, ...]:
         """Return the constants and functions with these words in the name, description or computing function.
 
@@ -137,13 +138,15 @@ def constant_set(record: Mapping[str, Any], groups: Groups, before: ConstantSet 
     Raises:
         ParameterError: the record and the groups have different constants.
     """
+    if not {"set", "date"} <= set(record):
+        raise ParameterError("record", list(record), "the record of a set, with its name 'set' and its 'date'")
     release = Release(record["set"], record["date"])
     recorded = {**record.get("constants", {}), **record.get("functions", {})}
     made = {entry.name for entries in groups.values() for entry in entries}
     if release.date and made != set(recorded):
         names = ", ".join(sorted(made ^ set(recorded)))
         raise ParameterError(
-            "constants", names, f"those of the record of {release.name}: it is released; new ones come with a new set"
+            "groups", names, f"those of the record of {release.name}: it is released; new ones come with a new set"
         )
     own = {
         heading: tuple(_released(entry, release, recorded.get(entry.name, {})) for entry in entries)

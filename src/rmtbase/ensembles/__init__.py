@@ -1,5 +1,6 @@
 """Ensembles: how to draw. ``sample(key)`` makes one unbatched draw; the caller vmaps."""
 
+from rmtbase.arguments import check_public
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalGaussianMatrix
 from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain
 from rmtbase.ensembles._ensemble import Draw, Ensemble, as_pytree
@@ -63,3 +64,5 @@ __all__ = [
     "sign_flipped_head",
     "student_t_matrix",
 ]
+
+check_public(globals())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -11,6 +11,7 @@ import jax
 from jax import Array
 from jaxtyping import Float, Key
 
+from rmtbase.errors import ParameterError
 from rmtbase.shown import in_one_line
 
 _T = TypeVar("_T")
@@ -70,8 +71,10 @@ def as_pytree(cls: type[_T], data_fields: Sequence[str] = (), meta_fields: Seque
             without ``static`` in their metadata.
         meta_fields: the static fields.
     """
-    if not data_fields and not meta_fields:
-        dataclass: Any = cls
+    dataclass: Any = cls
+    if not is_dataclass(dataclass):
+        raise ParameterError("cls", cls, "a dataclass")
+    if len(data_fields) == len(meta_fields) == 0:
         data_fields = [one.name for one in fields(dataclass) if not one.metadata.get("static")]
         meta_fields = [one.name for one in fields(dataclass) if one.metadata.get("static")]
 

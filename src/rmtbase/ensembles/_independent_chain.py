@@ -72,7 +72,7 @@ def independent_chain(dims: Sequence[int], entries: str = "normal") -> Independe
     """
     checked = gaussian_chain(dims, "dense")
     assert isinstance(checked, DenseGaussianChain)
-    return IndependentChain(checked.dims, require_independent_entries(entries, "independent_chain"))
+    return IndependentChain(checked.dims, require_independent_entries(entries, "independent_chain", "entries"))
 
 
 def _factors(key: Key[Array, ""], of: IndependentChain) -> list[Float[Array, "m n"]]:

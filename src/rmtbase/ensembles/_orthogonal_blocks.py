@@ -16,7 +16,7 @@ from rmtbase.ensembles._orthogonal_matrix import orthonormal_columns
 from rmtbase.ensembles._sum_of_squares import sum_of_squares
 from rmtbase.ensembles._thin_gaussian_chain import gram_triangle
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_flag, require_positive_integer
+from rmtbase.parameters import require_positive_integer
 
 
 @partial(as_pytree, data_fields=[], meta_fields=["dims", "rows", "fused"])
@@ -107,7 +107,7 @@ def orthogonal_blocks(dims: Sequence[int], rows: Sequence[int], fused: bool = Fa
     if h > min(widths):
         raise ParameterError("dims", checked, "no more rows in a block than columns")
     stored = tuple(require_positive_integer("rows", one) for one in rows)
-    if len(stored) != len(widths) or min(stored) < h * (1 + require_flag("fused", fused)):
+    if len(stored) != len(widths) or min(stored) < h * (1 + fused):
         raise ParameterError(
             "rows", stored, f"{len(widths)} numbers of at least {h * (1 + fused)}, the rows of the blocks"
         )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import operator
-from typing import Literal, SupportsIndex
+from typing import Literal
 
 from rmtbase.ensembles._residual_product import ResidualProduct
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_positive_integer, require_positive_number
+from rmtbase.parameters import require_integer, require_positive_integer, require_positive_number
 
 _LARGEST = 1e70  # limit of singular values, and its inverse the lower one: their fourth powers then fit in float64
 
@@ -44,16 +43,10 @@ def residual_path(
         raise ParameterError("part", part, "'path', 'update' or 'order'")
     if part != "order" and order is not None:
         raise ParameterError("order", order, f"none, or part = 'order' (part = {part!r})")
-    order = _require_order(order, depth) if part == "order" else None
+    order = require_integer("order", order, 0, depth) if part == "order" else None
     smallest = _LARGEST ** (-1.0 / max(1 if order is None else order, 1))
     if sigma < smallest:
         raise ParameterError("sigma", sigma, f"at least {smallest:.3g}: below it singular values underflow")
     if depth * math.log1p(2.0 * sigma) > math.log(_LARGEST):  # ‖I + A‖ is about 1 + 2 σ at most
         raise ParameterError("sigma", sigma, f"less at depth {depth}: singular values up to (1 + 2 sigma)^depth = 1e70")
     return ResidualProduct(d_model, depth, sigma, part, order)
-
-
-def _require_order(order: object, depth: int) -> int:
-    if isinstance(order, bool) or not isinstance(order, SupportsIndex) or not 0 <= operator.index(order) <= depth:
-        raise ParameterError("order", order, f"an integer from 0 to depth = {depth}")
-    return operator.index(order)

@@ -4,6 +4,7 @@ Every law of a Gaussian chain takes the same keywords (:class:`ChainKeywords`): 
 ``dims=`` for any chain. The package needs only NumPy, SciPy and the standard library; it does not import jax.
 """
 
+from rmtbase.arguments import check_public
 from rmtbase.laws._chain._fourth_cumulant import eigenvalue_displacement
 from rmtbase.laws._chain._gaussian_chain import (
     GaussianChain,
@@ -134,3 +135,6 @@ __all__ = [
     "weibull_noise_optimum",
     "weibull_null",
 ]
+
+check_public(globals())
+check_public(vars(parents), [name for name, value in vars(parents).items() if isinstance(value, type)])

@@ -178,7 +178,7 @@ def _by_position(shape: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, 
     """Return the positional arguments, (dims), (dims, sigmas) or (d_model, d_head), by name."""
     if not shape:
         return {}
-    is_chain = isinstance(shape[0], Iterable)
+    is_chain = isinstance(shape[0], Iterable) and getattr(shape[0], "ndim", 1) > 0
     names = _OF_CHAIN if is_chain else _OF_PRODUCT[:2]
     if len(shape) > len(names):
         raise TypeError(f"{len(shape)} arguments by position where {' and '.join(names)} may be; give the rest by name")

@@ -1,5 +1,6 @@
 """Factored matrices and their spectra through the small core, in double precision."""
 
+from rmtbase.arguments import check_public
 from rmtbase.linalg._arithmetic import arithmetic
 from rmtbase.linalg._factored import (
     core_of_triangles,
@@ -41,3 +42,5 @@ from rmtbase.linalg._solver_choice import MICROSECONDS, SolverChoice, fastest_so
 from rmtbase.linalg._threads import available_cores, blas_threads, single_threaded_blas
 
 __all__ = ["arithmetic", "available_cores", "product_singular_values", "singular_values"]
+
+check_public(globals())

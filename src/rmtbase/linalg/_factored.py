@@ -29,7 +29,7 @@ def product_core(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float64]:
     Raises:
         ParameterError: as :func:`product_singular_values`.
     """
-    return core_of_triangles(triangle(w_q), triangle(w_k))
+    return core_of_triangles(triangle(w_q, "w_q"), triangle(w_k, "w_k"))
 
 
 def core_of_triangles(r_q: NDArray[np.float64], r_k: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -112,12 +112,12 @@ def without_noise(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(values <= noise, 0.0, values)
 
 
-def triangle(factor: ArrayLike) -> NDArray[np.float64]:
+def triangle(factor: ArrayLike, name: str = "factors") -> NDArray[np.float64]:
     """R (..., d_head, d_head) of the thin factorisation Wᵀ = O R, for W of shape (..., d_head, d_model), in float64.
 
     A key head that several query heads share is factorised only once. See :func:`triangles`, also for errors.
     """
-    return triangles(factor).r
+    return triangles(factor, name).r
 
 
 def equal_rows(factor: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -140,7 +140,7 @@ class Triangles(NamedTuple):
     orthogonal: Bool[np.ndarray, "..."]
 
 
-def triangles(factors: ArrayLike) -> Triangles:
+def triangles(factors: ArrayLike, name: str = "factors") -> Triangles:
     """R of the thin factorisations Wᵀ = O R of a stack of W, (..., d_head, d_model): RᵀR = W Wᵀ, in float64.
 
     R is the Cholesky factor of the Gram matrix G = W Wᵀ wherever orthogonal transformations, which take several times
@@ -158,9 +158,9 @@ def triangles(factors: ArrayLike) -> Triangles:
     Source: J. Demmel and K. Veselić, SIAM J. Matrix Anal. Appl. 13, 1204 (1992), for Cholesky factors up to scaling;
         S. C. Eisenstat and I. C. F. Ipsen, SIAM J. Numer. Anal. 32, 1972 (1995), for multiplicative errors.
     """
-    stack = require_real_array("factors", factors)
+    stack = require_real_array(name, factors)
     if stack.ndim < 2:
-        raise ParameterError("factors", f"shape {stack.shape}", "matrices (..., d_head, d_model)")
+        raise ParameterError(name, f"shape {stack.shape}", "matrices (..., d_head, d_model)")
     *leading, rows, columns = stack.shape
     r = np.empty((*leading, min(rows, columns), rows))
     orthogonal = np.zeros(tuple(leading), dtype=bool)
@@ -169,7 +169,7 @@ def triangles(factors: ArrayLike) -> Triangles:
         wide[...] = stack[place]
         if not _factorise_gram(wide, r[place]):
             orthogonal[place] = True
-            require_finite_numbers("factors", wide)  # the Gram matrix also fails for NaN and infinities
+            require_finite_numbers(name, wide)  # the Gram matrix also fails for NaN and infinities
             r[place] = np.linalg.qr(wide.T, mode="r")
     return Triangles(r, orthogonal)
 

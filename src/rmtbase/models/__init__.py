@@ -3,6 +3,7 @@
 Importing this package imports neither torch nor transformers nor jax.
 """
 
+from rmtbase.arguments import check_public
 from rmtbase.models._array_model import ArrayModel
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._demo import demo_revisions
@@ -42,3 +43,5 @@ __all__ = [
     "supported_architectures",
     "take_rows",
 ]
+
+check_public(globals())

@@ -15,7 +15,7 @@ from rmtbase.errors import ParameterError, RmtbaseError
 from rmtbase.models._layouts import ATTENTION_PARTS
 from rmtbase.models._sites import Place, Site
 from rmtbase.models._weight_matrices import WeightMatrices
-from rmtbase.parameters import require_real_array, require_text
+from rmtbase.parameters import require_real_array
 from rmtbase.shown import in_one_line
 
 
@@ -67,8 +67,8 @@ class ArrayModel(WeightMatrices):
             d_key=d_model,
         )
         return cls(
-            name=require_text("model", name),
-            revision=None if revision is None else require_text("revision", revision),
+            name=name,
+            revision=revision,
             sites=tuple(replace(site, place=place) for place in places),
             layers=places,
             _factors=dict(zip(ATTENTION_PARTS[:2], (q, k), strict=True)),

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_flag, require_positive_integer, require_real_array
+from rmtbase.parameters import require_positive_integer, require_real_array
 
 COMPONENTS = (
     "attention_query",
@@ -124,7 +124,7 @@ def split_qkv(
     shape, parts = tuple(array.shape), heads + 2 * key_heads
     if len(shape) != 2 or 0 in shape:
         raise ParameterError("weight", shape, "a matrix (outputs, inputs)")
-    linear = array.T if require_flag("transposed", transposed) else array
+    linear = array.T if transposed else array
     rows, d_model = linear.shape
     if rows % parts or rows // parts > d_model:
         other = "" if d_model % parts or d_model // parts > rows else f"; transposed={not transposed} would fit"

@@ -32,7 +32,6 @@ from rmtbase.models._sites import Site
 from rmtbase.models._state_dict import weights_in_effect
 from rmtbase.models._torch_route import Network
 from rmtbase.models._weight_matrices import WeightMatrices
-from rmtbase.parameters import require_flag, require_text
 from rmtbase.regular_files import identity
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ def open_model(
         MissingDependencyError: the weights exist only as ``.bin`` files, and torch 2.10 or later is not installed.
     """
     opened = _opened(model, revision, subfolder, family, config, name, adapter, base, inputs, sites, cache).fold(fold)
-    if not require_flag("proof", proof):
+    if not proof:
         opened = opened.without_proof()
     if minus is None:
         return opened
@@ -371,9 +370,6 @@ def _from_memory(
         if error.name == "family" and family is None:
             advise_in_memory(error, model, tensors, config)
         raise
-    for argument, text in (("name", name), ("revision", revision)):
-        if text is not None:
-            require_text(argument, text)
     called = name or (own_name if isinstance(own_name, str) else None) or what
     if sites is not None:
         return Model.of_sites(Checkpoint.of_tensors(tensors, called), sites, called, revision, given)

@@ -16,7 +16,6 @@ from rmtbase.models._folding import require_folds
 from rmtbase.models._hub import HUB_ID, fetch_refs, hub_id
 from rmtbase.models._model import Model
 from rmtbase.models._open import existing_folder, open_model
-from rmtbase.parameters import require_flag
 from rmtbase.shown import in_one_line
 
 ALL = "all"
@@ -105,7 +104,7 @@ def find_series(
     if not isinstance(model, (str, Path)) or not str(model).strip():
         raise ParameterError("model", model, "a folder of checkpoints, the name of a model on the hub, or 'demo'")
     wanted = [revisions] if isinstance(revisions, str) else list(revisions)
-    opening = subfolder, require_folds(fold), require_flag("proof", proof)
+    opening = subfolder, require_folds(fold), proof
     folder = demo_root() if model == "demo" else existing_folder(model)
     if folder is not None:
         name = "demo" if model == "demo" else folder.resolve().name

@@ -1,5 +1,6 @@
 """Monte Carlo: plans and runs, draws of one ensemble, and the resulting tables."""
 
+from rmtbase.arguments import check_public
 from rmtbase.montecarlo._baseline import baseline, baseline_plan, element_baseline
 from rmtbase.montecarlo._cache import (
     CachedTable,
@@ -49,3 +50,5 @@ __all__ = [
     "read_plan",
     "run_plan",
 ]
+
+check_public(globals())

@@ -29,7 +29,7 @@ from rmtbase.montecarlo._memory import (
     require_elements_fit,
     require_workers,
 )
-from rmtbase.parameters import require_interval, require_positive_integer
+from rmtbase.parameters import require_bins, require_interval, require_positive_integer
 from rmtbase.progress import SILENT, Progress
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import (
@@ -169,7 +169,7 @@ def element_edges(
                 "range", None, "(low, high): the elements have no standard deviation to derive it from"
             )
         range = (-reach, reach)
-    return np.linspace(*require_interval("range", range), require_positive_integer("bins", bins) + 1)
+    return np.linspace(*require_interval("range", range), require_bins(bins) + 1)
 
 
 def require_element_ensemble(ensemble: object) -> ElementEnsemble:

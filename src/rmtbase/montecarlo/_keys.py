@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
 import zlib
-from typing import SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,7 @@ from jaxtyping import Key, UInt32
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import PRNG_IMPLEMENTATION, reproducible_jax
-from rmtbase.parameters import require_positive_integer, require_seed
+from rmtbase.parameters import require_integer, require_positive_integer, require_seed
 
 MAX_DRAWS = 2**32 - 2**16
 """Largest number of draws of one case: an index enters the key as 32 bits, and the last batch may exceed the end."""
@@ -39,9 +37,7 @@ def case_key(seed: int, case: str) -> Key[Array, ""]:
 def require_indices(start: object, draws: object) -> tuple[int, int]:
     """Return ``start`` and ``draws`` as ints; raise :class:`~rmtbase.errors.ParameterError` if the draws lack keys."""
     number = require_positive_integer("draws", draws)
-    if isinstance(start, bool) or not isinstance(start, SupportsIndex) or not 0 <= operator.index(start) < 2**32:
-        raise ParameterError("start", start, "an integer from 0 to 2^32 - 1")
-    first = operator.index(start)
+    first = require_integer("start", start, 0, 2**32 - 1)
     if first + number > MAX_DRAWS:
         raise ParameterError("draws", draws, f"at most {MAX_DRAWS - first}: an index has 32 bits")
     return first, number

@@ -23,6 +23,7 @@ from rmtbase.montecarlo._chunks import Chunks
 from rmtbase.montecarlo._elements import BINS, require_element_ensemble
 from rmtbase.montecarlo._keys import MAX_DRAWS
 from rmtbase.parameters import (
+    require_bins,
     require_draws,
     require_interval,
     require_normalization,
@@ -211,7 +212,7 @@ def make_plan(
     if not scaled and normalization == "sqrt_d":
         raise ParameterError("normalization", normalization, "'none', except for spectra of low_rank_product")
     _require_unscaled(scaled, pairs)
-    if not elements and (bins, range) != (BINS, None):
+    if not elements and (bins != BINS or range is not None):
         raise ParameterError("bins", bins, f"{BINS} and no range, unless elements are measured")
     return Plan(
         ensemble=ensemble,
@@ -221,7 +222,7 @@ def make_plan(
         normalization=normalization or ("sqrt_d" if scaled else "none"),
         precision=precision,
         keep_sample=bool(keep_sample),
-        bins=require_positive_integer("bins", bins),
+        bins=require_bins(bins),
         range=None if range is None else require_interval("range", range),
         name=name,
         title=title,

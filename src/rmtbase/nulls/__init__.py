@@ -1,5 +1,6 @@
 """Null distributions that heads are scored against. Reads tables of nulls, and needs no JAX."""
 
+from rmtbase.arguments import check_public
 from rmtbase.nulls._analytic_null import AnalyticNull
 from rmtbase.nulls._atlas_null import RATIO, STEP, AtlasNull, atlas_case, atlas_path, count_bound, kept_ranks
 from rmtbase.nulls._fixed_spectrum import FLAT, FixedSpectrum, OrthogonalNull
@@ -43,3 +44,5 @@ __all__ = [
     "find_null",
     "kurtosis_range",
 ]
+
+check_public(globals())

@@ -149,8 +149,6 @@ class Table(Gaussian):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.table, xr.Dataset | Path | str):
-            raise ParameterError("table", self.table, "a baseline or atlas: a dataset, or the path of a file")
         if self.initialization == "orthogonal":
             expected = "none: heads of orthogonal matrices have a law of their own, which no table holds"
             found = "a dataset" if isinstance(self.table, xr.Dataset) else str(self.table)

@@ -34,8 +34,6 @@ class Kurtosis(Null):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.base, Gaussian | None):
-            raise ParameterError("base", type(self.base).__name__, "nulls.Gaussian, nulls.Table or nulls.Analytic")
         initial = self.initialization if self.base is None else self.base.initialization
         if initial != "normal":
             raise ParameterError("initialization", initial, "none with the null of each head's own kurtosis")

@@ -35,7 +35,7 @@ def kurtosis_range(dims: Sequence[int]) -> tuple[float, float]:
     Measured in studies/calibration (``kurtosis.json``) with 4 000 heads of each law of entries, 16 laws at (64, 12) and
     12 at (256, 32): for the admitted laws the omnibus test rejects 0.6 to 1.3 % at 1 %.
     """
-    return _RANGE[0], min(_RANGE[1], 2.0 * (math.sqrt(1.0 + _ADDED_VARIANCE * min(dims)) - 1.0))
+    return _RANGE[0], min(_RANGE[1], 2.0 * (math.sqrt(1.0 + _ADDED_VARIANCE * min(require_dims(dims))) - 1.0))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rmtbase.arguments import checked
 from rmtbase.drawing.axes import panel_size
 from rmtbase.drawing.layout import WIDTHS, FigureRecipe, FigureStyle, Single, draw_figures, figure_style
 from rmtbase.drawing.theme import Theme
@@ -16,6 +17,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.results import KINDS
 
 
+@checked
 def figures(
     table: xr.Dataset | xr.DataTree,
     *,
@@ -58,6 +60,7 @@ def figures(
     return draw_figures(_recipes(table, figure_style(theme, width)), names)
 
 
+@checked
 def plot(
     table: xr.Dataset | xr.DataTree,
     name: str,
@@ -96,6 +99,7 @@ def plot(
     return draw.on(ax)
 
 
+@checked
 def figure_names(table: xr.Dataset | xr.DataTree) -> dict[str, bool]:
     """Name every figure of a table, with True for the standard ones, which :func:`figures` draws by default.
 
@@ -106,8 +110,6 @@ def figure_names(table: xr.Dataset | xr.DataTree) -> dict[str, bool]:
 
 
 def _recipes(table: xr.Dataset | xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
-    if not isinstance(table, xr.Dataset | xr.DataTree):
-        raise ParameterError("table", type(table).__name__, "a table or a scores tree; open a file by open_table")
     plain = "scores" if isinstance(table, xr.DataTree) else "baseline"
     folder = KINDS.get(str(table.attrs.get("kind")), plain)
     return import_module(f"rmtbase.results.{folder}.figures").figure_recipes(table, style)

@@ -1,5 +1,6 @@
 """Statistics of spectra, of the elements of a matrix, and of samples. One registry; every name has one meaning."""
 
+from rmtbase.arguments import check_public
 from rmtbase.statistics._element_sketch import ElementSketch, element_sketch
 from rmtbase.statistics._element_statistics import (
     ELEMENT_STATISTICS,
@@ -91,3 +92,5 @@ __all__ = [
     "weibull_fit",
     "weibull_likelihood_fit",
 ]
+
+check_public(globals())

@@ -195,7 +195,7 @@ def element_statistics(
     Raises:
         ParameterError: a name is unknown.
     """
-    return np.array([_value(sketch, get_element_statistic(name))[0] for name in names])
+    return np.array([_value(sketch, registered(ELEMENT_STATISTICS, name, "names"))[0] for name in names])
 
 
 def reason_against(sketch: ElementSketch, name: str) -> str:

@@ -11,6 +11,7 @@ from scipy import special
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import (
+    require_bins,
     require_interval,
     require_positive_integer,
     require_positive_number,
@@ -136,7 +137,7 @@ def _histogram(
 ) -> tuple[Int[np.ndarray, " bin"], Float[np.ndarray, " edge"]]:
     """Count the numbers within the range; return the counts and the edges of the bins."""
     low, high = require_interval("range", interval)
-    return np.histogram(x, require_positive_integer("bins", bins), (low, high))
+    return np.histogram(x, require_bins(bins), (low, high))
 
 
 def _shares(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edge"]) -> Float[np.ndarray, " bin"]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_p_values, require_real_numbers
+from rmtbase.parameters import require_integer, require_p_values, require_real_numbers
 
 _NULL_SAMPLE = "a non-empty one-dimensional array without NaN"
 
@@ -107,11 +107,16 @@ def cauchy_combination(p_values: ArrayLike, axis: int = -1) -> Float[np.ndarray,
     # Below 1e-15 the tangent is 1/(π p) to double precision, and π/2 - π p would have lost p.
     smallest = np.clip(np.where(made, p, 0.5), np.finfo(float).tiny, 1.0 - 1e-15)
     terms = np.where(smallest < 1e-15, 1.0 / (np.pi * smallest), np.tan(np.pi * (0.5 - smallest)))
+    axis = _require_axis(axis, p)
     count = made.sum(axis=axis)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         mean = np.where(made, terms / np.expand_dims(count, axis), 0.0).sum(axis=axis)
         combined = np.where(mean > 1e15, 1.0 / (np.pi * mean), 0.5 - np.arctan(mean) / np.pi)
     return np.where(count > 0, combined, np.nan)
+
+
+def _require_axis(axis: int, p: np.ndarray) -> int:
+    return require_integer("axis", axis, -max(p.ndim, 1), max(p.ndim, 1) - 1)
 
 
 def benjamini_hochberg(p_values: ArrayLike, axis: int | None = None) -> Float[np.ndarray, "..."]:
@@ -161,7 +166,7 @@ def _adjusted(
 ) -> np.ndarray:
     """Apply ``adjust`` to ascending p-values, NaN last, and the number of others; put the results in their places."""
     p = require_p_values("p_values", p_values)
-    tests = p.reshape(-1) if axis is None else np.moveaxis(p, axis, -1)
+    tests = p.reshape(-1) if axis is None else np.moveaxis(p, _require_axis(axis, p), -1)
     rising = np.argsort(tests, axis=-1)
     in_order = adjust(np.take_along_axis(tests, rising, axis=-1), (~np.isnan(tests)).sum(axis=-1, keepdims=True))
     adjusted = np.empty(tests.shape)

@@ -195,10 +195,10 @@ def get_statistic(name: str) -> Statistic:
     return registered(SPECTRAL_STATISTICS, name)
 
 
-def registered(registry: Mapping[str, _Registered], name: str) -> _Registered:
+def registered(registry: Mapping[str, _Registered], name: str, argument: str = "statistic") -> _Registered:
     """Look up a name in a registry of statistics; raises as :func:`get_statistic`."""
     if not isinstance(name, str) or name not in registry:
-        raise ParameterError("statistic", name, f"one of {', '.join(registry)}")
+        raise ParameterError(argument, name, f"one of {', '.join(registry)}")
     return registry[name]
 
 
@@ -225,7 +225,7 @@ def spectral_statistics(
     s = require_real_numbers("singular_values", singular_values)
     if s.ndim == 0 or s.shape[-1] == 0:
         raise ParameterError("singular_values", s.shape, "shape (..., h) with at least one of them")
-    chosen = [get_statistic(name) for name in names]
+    chosen = [registered(SPECTRAL_STATISTICS, name, "names") for name in names]
     _require_spectra(s, any(one.scaling == 0 for one in chosen))
     unit = _at_unit_scale(s)
     ordinary = unit is s

@@ -1,5 +1,6 @@
 """Tables: schema, units, provenance and atomic netCDF files. Only this package writes permanent files."""
 
+from rmtbase.arguments import check_public
 from rmtbase.tables._circuits import CIRCUITS, QK, Circuit, Factor, circuit_of
 from rmtbase.tables._digest import with_checksums
 from rmtbase.tables._draws_schema import (
@@ -68,3 +69,5 @@ __all__ = [
     "write_bytes",
     "write_table",
 ]
+
+check_public(globals())

@@ -52,8 +52,6 @@ def export(
         ParameterError: the format, a group, a column or a statistic is unknown, or pyarrow is not installed for
             Parquet.
     """
-    if format not in EXPORT_FORMATS:
-        raise ParameterError("format", format, ", ".join(EXPORT_FORMATS))
     frame = to_pandas(table, group)
     if statistics is not None:
         frame = _of_statistics(frame, statistics)

@@ -65,8 +65,6 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
         ParameterError: the tree does not have that group, or the dataset has no dimension of a row.
     """
     dataset = _group(table, group) if isinstance(table, xr.DataTree) else table
-    if not isinstance(dataset, xr.Dataset):
-        raise ParameterError("table", type(table).__name__, "a table or a scores tree; open a file by open_table")
     if "element_statistic" in dataset.dims:
         dataset = dataset.rename(element_statistic="statistic")
     wanted = _ONE_OF_ALL.get(group or "", _OF_A_ROW)

@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool
 
+from rmtbase.errors import ParameterError
 from rmtbase.tables._circuits import circuit_of
 
 OUTSIDE = "outside the layers"
@@ -36,6 +37,8 @@ def layer_stacks(dataset: xr.Dataset) -> list[str]:
 def heads_present(heads: xr.Dataset) -> Bool[np.ndarray, "layer head"]:
     """Mask of the (layer, head) that are heads of the model and have a σ; the others pad layers with fewer heads."""
     sigma = next((heads[name] for name in map(str, heads.data_vars) if name.startswith("sigma_")), None)
+    if not {"layer", "head"} <= set(heads.sizes):
+        raise ParameterError("heads", dict(heads.sizes), "a table of heads, with the dimensions layer and head")
     if sigma is None:
         return np.ones((heads.sizes["layer"], heads.sizes["head"]), dtype=bool)
     return sigma.notnull().transpose("layer", "head").values

@@ -42,5 +42,5 @@ def provenance(call: Mapping[str, Any], **sections: Mapping[str, Any]) -> str:
 def _version(package: str) -> str | None:
     try:
         return version(package)
-    except PackageNotFoundError:
+    except (PackageNotFoundError, ValueError):  # an empty name is that of no package
         return None

@@ -16,12 +16,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rmtbase.arguments import check_public
 from rmtbase.watch._watcher import BUDGET, Watcher, WatchWarning
 
 if TYPE_CHECKING:
     from rmtbase.watch._callback import WatchCallback as WatchCallback
 
 __all__ = ["WatchWarning", "Watcher"]
+
+check_public(globals())
 
 
 def __getattr__(name: str) -> Any:

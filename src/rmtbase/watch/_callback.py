@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from rmtbase.arguments import checked
 from rmtbase.errors import MissingDependencyError, RmtbaseError
 from rmtbase.parameters import require_positive_integer
 from rmtbase.shown import one_line
@@ -17,6 +18,7 @@ except ImportError as error:
     raise MissingDependencyError("transformers", "watching a run of the Trainer", "hf") from error
 
 
+@checked
 class WatchCallback(TrainerCallback):
     """Callback that scores the weights of a ``Trainer`` run at regular steps, and logs the results with the Trainer.
 

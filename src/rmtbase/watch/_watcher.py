@@ -16,6 +16,7 @@ import xarray as xr
 
 from rmtbase.errors import CheckpointError, ParameterError, RmtbaseWarning
 from rmtbase.models import Model, open_model
+from rmtbase.parameters import require_finite_number
 from rmtbase.results.trajectory import summarize_trajectory
 from rmtbase.results.trajectory._alarm import ALARM_LEVEL, spending_of, with_alarm, without_alarm
 from rmtbase.results.trajectory._along_steps import joined, until
@@ -77,7 +78,7 @@ class Watcher:
         budget: float | None = BUDGET,
         **opening: Any,
     ) -> None:
-        if budget is not None and not 0 < budget <= 1:
+        if budget is not None and not 0 < require_finite_number("budget", budget) <= 1:
             raise ParameterError("budget", budget, "a share of the time above 0 and at most 1, or None")
         self.output, self.scoring = require_writable(output), scoring or Scoring(proof=False)
         self.planned_looks, self.level, self.budget = planned_looks, level, budget

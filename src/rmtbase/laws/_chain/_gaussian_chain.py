@@ -12,6 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rmtbase.arguments import checked
 from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import ChainMap, chain_map, chain_scale, edge_scale
 from rmtbase.laws._chain._chain_profile import ChainProfile, Position, chain_profile
@@ -21,7 +22,6 @@ from rmtbase.laws._exact._cumulants import classical_cumulants, free_cumulants
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 from rmtbase.laws._scale import as_float
 from rmtbase.parameters import (
-    require_flag,
     require_order,
     require_positive_integer,
     require_positive_number,
@@ -73,7 +73,7 @@ class GaussianChain(ChainParameters, CutLaw):
     @takes(ChainKeywords)
     def __init__(self, *shape: Any, atom: bool = False, **chain: Unpack[ChainKeywords]) -> None:
         super().__init__(*shape, **chain)
-        object.__setattr__(self, "atom", require_flag("atom", atom))
+        object.__setattr__(self, "atom", bool(atom))
         if not 1e-280 < self._scale < 1e280:
             raise ParameterError("sigmas", self.sigmas, "values for which the eigenvalues are finite doubles")
 
@@ -165,7 +165,7 @@ class GaussianChain(ChainParameters, CutLaw):
         Raises:
             ParameterError: if k is not a positive integer.
         """
-        return as_float(classical_cumulants(self._rational_moments(require_positive_integer("k", k)))[-1])
+        return as_float(classical_cumulants(self._rational_moments(require_positive_integer("k", k, 1_000)))[-1])
 
     def free_cumulant(self, k: int) -> float:
         """Return the k-th free cumulant of the law, k = 1, 2, ...: exact, rounded once.
@@ -176,7 +176,7 @@ class GaussianChain(ChainParameters, CutLaw):
         Raises:
             ParameterError: if k is not a positive integer.
         """
-        return as_float(free_cumulants(self._rational_moments(require_positive_integer("k", k)))[-1])
+        return as_float(free_cumulants(self._rational_moments(require_positive_integer("k", k, 1_000)))[-1])
 
     def var(self) -> float:
         """Variance of λ, without cancellation: C² (Σ_l c_l - 1), plus the contribution of the atom."""
@@ -186,6 +186,7 @@ class GaussianChain(ChainParameters, CutLaw):
         mass = self._mass
         return self._scale**2 * mass * (spread + self.atom_mass)
 
+    @checked
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
         """E[f(λ)], computed as in :meth:`CutLaw.expect`; it includes the atom.
 

@@ -113,11 +113,9 @@ def _dimensionless(
     law: GaussianChain, functions: Sequence[Callable[[FloatArray], ArrayLike]]
 ) -> tuple[ChainMap, Callable[[FloatArray], FloatArray], float]:
     """Return the map of the law, the functions combined into one function of ln x, and the eigenvalue at x = 1."""
-    if not isinstance(law, GaussianChain):
-        raise ParameterError("law", law, "a GaussianChain")
     chain = chain_map(law.dims)
     unit = chain_scale(chain, variance_factor(law.dims, law.sigmas, law.normalization))
-    if not functions:
+    if len(functions) == 0:
         raise ParameterError("functions", functions, "at least one function")
 
     def evaluate(log_x: FloatArray) -> FloatArray:

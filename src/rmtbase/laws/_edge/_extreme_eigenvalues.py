@@ -23,7 +23,7 @@ from rmtbase.laws._edge._hard_edge_law import HardEdgeLaw
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
 from rmtbase.laws._scale import own_variance_log_cumulants
-from rmtbase.parameters import require_flag, require_moderate_sigmas
+from rmtbase.parameters import require_moderate_sigmas
 
 NEARLY_HARD = 16
 """The lower edge is treated as hard if the second smallest dimension exceeds the smallest by less than this."""
@@ -196,7 +196,7 @@ def smallest_eigenvalue(
 
 def _edge_law(of: ChainParameters, self_normalized: bool, side: Side) -> EdgeLaw:
     factor = _factor(of)
-    own = require_flag("self_normalized", self_normalized)
+    own = self_normalized
     if of.rank < _SMALLEST_RANK:
         raise ParameterError(
             "dims",
@@ -215,7 +215,7 @@ def _edge_law(of: ChainParameters, self_normalized: bool, side: Side) -> EdgeLaw
 
 def _hard_edge_law(of: ChainParameters, self_normalized: bool) -> HardEdgeLaw:
     factor = _factor(of)
-    own = require_flag("self_normalized", self_normalized)
+    own = self_normalized
     coordinate = hard_edge_coordinate(of.dims)
     if of.rank < _SMALLEST_RANK:
         raise ParameterError(

@@ -16,7 +16,6 @@ from rmtbase.laws._distribution import ComplexArray, FloatArray
 from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._parameters import ChainKeywords, takes, variance_factor
 from rmtbase.laws._scale import own_variance_log_cumulants
-from rmtbase.parameters import require_flag
 from rmtbase.shown import in_one_line
 
 # Constant in the number variance of the sine process of β = 1. In an interval of mean number x, which has two ends, it
@@ -69,7 +68,7 @@ def ordered_eigenvalues(
 
     Source: O'Rourke, J. Stat. Phys. 138, 1045 (2010); Mehta, Random Matrices (2004), ch. 16.
     """
-    own = require_flag("self_normalized", self_normalized)
+    own = self_normalized
     law = GaussianChain(*shape, **chain)
     dims, rank = law.dims, law.rank
     of = chain_map(dims)

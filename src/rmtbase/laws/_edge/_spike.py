@@ -36,7 +36,7 @@ from rmtbase.laws._edge._outlier_map import OutlierMap
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf, spiked_tracy_widom_score
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
-from rmtbase.parameters import require_real_numbers
+from rmtbase.parameters import require_integer, require_probability, require_real_numbers
 
 _STRONGEST = 1e150
 _AT_EDGE = 1e-6  # relative distance from ψ_+ below which 0/0 is replaced by its limit
@@ -100,9 +100,8 @@ class RankOneSpike(ChainParameters):
     def __init__(self, *shape: Any, factor: int | None = None, **chain: Unpack[ChainKeywords]) -> None:
         super().__init__(*shape, **chain)
         count = len(self.dims) - 1
-        named = isinstance(factor, int | np.integer) and not isinstance(factor, bool)
-        if factor is not None and not (named and 0 <= factor < count):
-            raise ParameterError("factor", factor, f"None (the product), or a factor from 0 to {count - 1}")
+        if factor is not None:
+            factor = require_integer("factor", factor, 0, count - 1, "None (the product), or a factor")
         object.__setattr__(self, "factor", factor)
 
     @property
@@ -194,7 +193,7 @@ class RankOneSpike(ChainParameters):
         Raises:
             ParameterError: for a level outside (0, 1).
         """
-        half = 0.5 * _require_probability("level", level)
+        half = 0.5 * require_probability("level", level)
         with np.errstate(divide="ignore"):
             log_values = np.log(np.maximum(require_real_numbers("eigenvalue", eigenvalue), 0.0))
 
@@ -213,7 +212,7 @@ class RankOneSpike(ChainParameters):
             ParameterError: for a negative or infinite strength, or q outside (0, 1).
         """
         theta = _require_strength(strength)
-        log_theta, log_quantile = self._quantiles(_require_probability("q", q))
+        log_theta, log_quantile = self._quantiles(require_probability("q", q))
         with np.errstate(divide="ignore"):
             return np.exp(np.interp(np.log(theta), log_theta, log_quantile))[()]
 
@@ -239,7 +238,7 @@ class RankOneSpike(ChainParameters):
             ParameterError: for a negative or infinite strength, or a level outside (0, 1).
         """
         theta = _require_strength(strength)
-        x = float(TracyWidom(1).isf(_require_probability("level", level)))
+        x = float(TracyWidom(1).isf(require_probability("level", level)))
         power = np.full(theta.shape, np.nan)
         known = ~np.isnan(theta)
         power[known] = 1.0 - self._largest_eigenvalue_cdf(theta[known], x)
@@ -253,8 +252,8 @@ class RankOneSpike(ChainParameters):
         Raises:
             ParameterError: for a level outside (0, 1), or a power not between level and 1.
         """
-        size = _require_probability("level", level)
-        goal = _require_probability("power", power)
+        size = require_probability("level", level)
+        goal = require_probability("power", power)
         if goal <= size:
             raise ParameterError("power", power, f"more than level = {level}: no spike is needed for that")
         critical = float(TracyWidom(1).isf(size))
@@ -356,9 +355,3 @@ def _require_strength(strength: ArrayLike) -> FloatArray:
     if (theta < 0.0).any() or (theta > _STRONGEST).any():
         raise ParameterError("strength", strength, f"numbers from 0 to {_STRONGEST:g}, whose squares are doubles")
     return theta
-
-
-def _require_probability(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0.0 < float(value) < 1.0:
-        raise ParameterError(name, value, "a number between 0 and 1, both excluded")
-    return float(value)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray
-from rmtbase.parameters import require_positive_number
+from rmtbase.parameters import require_finite_number, require_positive_number
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,9 @@ class AdamWNoise:
     def __post_init__(self) -> None:
         for name in ("learning_rate", "weight_decay"):
             object.__setattr__(self, name, require_positive_number(name, getattr(self, name)))
-        beta1 = self.beta1
-        if isinstance(beta1, bool) or not isinstance(beta1, int | float | np.number) or not 0.0 <= beta1 < 1.0:
-            raise ParameterError("beta1", beta1, "a number of at least 0 and below 1")
-        object.__setattr__(self, "beta1", float(beta1))
+        if not 0.0 <= require_finite_number("beta1", self.beta1) < 1.0:
+            raise ParameterError("beta1", self.beta1, "a number of at least 0 and below 1")
+        object.__setattr__(self, "beta1", float(self.beta1))
         if self._decay >= 1.0 - self.beta1:
             longest = (1.0 - self.beta1) / self.learning_rate
             raise ParameterError(

@@ -18,6 +18,7 @@ from rmtbase.parameters import require_interval, require_positive_integer, requi
 _METHOD = "second-order delta method on exact covariances; error is an estimate of the neglected terms"
 _FEW = 60.0  # expected count below which the expectation of n ln n is summed exactly
 _MOST = 200  # a count that such a bin never exceeds
+_MOST_BINS = 10_000  # whose covariances take 800 MB
 _NEVER = 1e-9  # expected count below which a bin is taken as empty
 
 
@@ -51,7 +52,7 @@ def histogram_entropy(
     """
     law = product_element(d_model, d_head, **scale)
     low, high = require_interval("range", range)
-    cells = _Cells(law, d_model, np.linspace(low, high, require_positive_integer("bins", bins) + 1))
+    cells = _Cells(law, d_model, np.linspace(low, high, require_positive_integer("bins", bins, _MOST_BINS) + 1))
     # -Σ p ln(p/width) is ln(high - low) minus the divergence of p from the uniform law.
     divergence = cells.divergence(np.full((3, cells.share.size), [[-math.log(bins)], [0.0], [0.0]]))
     return Moments(
@@ -80,7 +81,7 @@ def histogram_kl(
     Accuracy, arguments and errors as for :func:`histogram_entropy`; ``reference_sigma`` must be positive and finite.
     """
     law = product_element(d_model, d_head, **scale)
-    edges = np.linspace(*require_interval("range", range), require_positive_integer("bins", bins) + 1)
+    edges = np.linspace(*require_interval("range", range), require_positive_integer("bins", bins, _MOST_BINS) + 1)
     cells = _Cells(law, d_model, edges)
     if reference_sigma is None:
         return cells.divergence(_log_normal_shares(edges / law.std())[:, cells.kept])

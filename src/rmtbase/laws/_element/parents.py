@@ -336,9 +336,6 @@ class Mixture(Parent):
             require_number(f"weights[{index}]", weight, 1e-15, 1e15) for index, weight in enumerate(self.weights)
         )
         object.__setattr__(self, "weights", tuple(weights))
-        for index, component in enumerate(self.components):
-            if not isinstance(component, Parent):
-                raise ParameterError(f"components[{index}]", component, "a parent distribution")
         if not self.components or len(self.components) != len(self.weights):
             raise ParameterError(
                 "weights", self.weights, f"one share for each of {len(self.components)} >= 1 components"

@@ -18,7 +18,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import FloatArray, InvertedScore
 from rmtbase.laws._exact._log_gamma_sum import LogGammaSum
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
-from rmtbase.parameters import require_flag, require_order, require_positive_integer
+from rmtbase.parameters import require_order, require_positive_integer
 
 _NODES = 10  # of the Gauss rule for one block of a progression
 
@@ -60,7 +60,7 @@ class LogDeterminant(ChainParameters, InvertedScore):
     @takes(ChainKeywords)
     def __init__(self, *shape: Any, self_normalized: bool = False, **chain: Unpack[ChainKeywords]) -> None:
         super().__init__(*shape, **chain)
-        object.__setattr__(self, "self_normalized", require_flag("self_normalized", self_normalized))
+        object.__setattr__(self, "self_normalized", bool(self_normalized))
         if not self._law.weights:
             raise ParameterError(
                 "dims",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Unpack
@@ -14,7 +14,7 @@ from rmtbase.laws._exact._cumulants import Powers, joint_cumulant
 from rmtbase.laws._exact._zonal import Partition, partitions, power_sum_in_zonals, sorted_partition
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
 from rmtbase.laws._scale import as_float, own_variance_moment
-from rmtbase.parameters import require_flag, require_positive_integer
+from rmtbase.parameters import require_positive_integer
 
 
 @takes(ChainKeywords)
@@ -39,7 +39,7 @@ def trace_moment(
     Raises:
         ParameterError: for exponents that are not positive integers, and as :class:`rmtbase.laws.GaussianChain`.
     """
-    powers, own = require_powers("partition", partition), require_flag("self_normalized", self_normalized)
+    powers, own = require_powers("partition", partition), self_normalized
     of = ChainParameters(*shape, **chain)
     return _factor(of, own) ** sum(powers) * unit_trace_moment(powers, of.dims, own)
 
@@ -58,7 +58,7 @@ def trace_cumulant(
         ParameterError: for powers that are not positive integers, for no powers, and as
             :class:`rmtbase.laws.GaussianChain`.
     """
-    checked, own = require_powers("powers", powers), require_flag("self_normalized", self_normalized)
+    checked, own = require_powers("powers", powers), self_normalized
     if not checked:
         raise ParameterError("powers", powers, "at least one positive integer")
     of = ChainParameters(*shape, **chain)
@@ -75,7 +75,7 @@ def trace_cumulants(power: int, *shape: Any, self_normalized: bool = False, **ch
     Raises:
         ParameterError: for a power that is not a positive integer, and as :class:`rmtbase.laws.GaussianChain`.
     """
-    exponent, own = require_positive_integer("power", power), require_flag("self_normalized", self_normalized)
+    exponent, own = require_positive_integer("power", power), self_normalized
     of = ChainParameters(*shape, **chain)
     factor = _factor(of, own) ** exponent
     mean, variance, third, fourth = (unit_trace_cumulant((exponent,) * order, of.dims, own) for order in (1, 2, 3, 4))
@@ -93,10 +93,8 @@ def _factor(of: ChainParameters, self_normalized: bool) -> Fraction:
     return variance_factor(of.dims, () if self_normalized else of.sigmas, of.normalization)
 
 
-def require_powers(name: str, powers: object) -> Partition:
+def require_powers(name: str, powers: Sequence[int]) -> Partition:
     """Return positive integers in descending order."""
-    if not isinstance(powers, Iterable):
-        raise ParameterError(name, powers, "a sequence of positive integers")
     return sorted_partition([require_positive_integer(name, power) for power in powers])
 
 

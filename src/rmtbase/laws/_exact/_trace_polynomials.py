@@ -177,10 +177,8 @@ def _moment(mu: Partition, symbols: tuple[str, ...]) -> DimensionPolynomial:
     return DimensionPolynomial.from_coefficients(names, total)
 
 
-def _require_symbols(symbols: object) -> tuple[str, ...]:
-    if isinstance(symbols, str) or not isinstance(symbols, Iterable):
-        raise ParameterError("symbols", symbols, "a sequence of names, one per dimension")
+def _require_symbols(symbols: Sequence[str]) -> tuple[str, ...]:
     names = tuple(symbols)
-    if len(names) < 2 or not all(isinstance(name, str) and name.isidentifier() for name in names):
+    if len(names) < 2 or not all(name.isidentifier() for name in names):
         raise ParameterError("symbols", names, "two or more names, Python identifiers such as 'd' or 'n_0'")
     return names

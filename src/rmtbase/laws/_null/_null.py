@@ -25,7 +25,7 @@ from rmtbase.laws._null._log_pearson import LogPearson3
 from rmtbase.laws._null._pearson import Pearson3
 from rmtbase.laws._null._with_kurtosis import with_kurtosis
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
-from rmtbase.parameters import require_flag, require_moderate_sigmas
+from rmtbase.parameters import require_moderate_sigmas
 
 _SMALLEST_RANK = 8
 
@@ -136,7 +136,7 @@ def known_nulls(*shape: Any, self_normalized: bool = False, **chain: Unpack[Chai
 def _case(shape: tuple[Any, ...], chain: ChainKeywords, self_normalized: object) -> Case:
     of = ChainParameters(*shape, **chain)
     require_moderate_sigmas(of.sigmas, len(of.sigmas))
-    own = require_flag("self_normalized", self_normalized)
+    own = self_normalized
     return Case(ChainParameters(dims=of.dims, normalization=of.normalization) if own else of, own)
 
 

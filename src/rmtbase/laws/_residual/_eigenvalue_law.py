@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
 from scipy.optimize.elementwise import find_root
 
+from rmtbase.arguments import checked
 from rmtbase.laws._cut import Cut, CutLaw
 from rmtbase.laws._distribution import ComplexArray, Distribution, FloatArray
 from rmtbase.parameters import require_real_numbers
@@ -293,6 +294,7 @@ class EigenvalueLaw(Distribution):
         """P(λ > x) = 1 - cdf(x), without the cancellation."""
         return self.log_eigenvalue.sf(_logarithm(require_real_numbers("x", x)))
 
+    @checked
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
         """E[f(λ)] for a function of an array of eigenvalues, computed as in :meth:`LogEigenvalue.expect`."""
         return self.log_eigenvalue.expect(lambda y: f(_exponentials(y)), rtol)

@@ -16,7 +16,7 @@ from rmtbase.laws._chain._gaussian_chain import GaussianChain
 from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
 from rmtbase.laws._residual._residual_path import ResidualParameters
 from rmtbase.laws._scale import as_float
-from rmtbase.parameters import require_positive_integer, require_real_numbers
+from rmtbase.parameters import require_integer, require_positive_integer, require_real_numbers
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,7 @@ class PathLength(ResidualParameters, DiscreteDistribution):
         return 1.0 / (1.0 + 1.0 / self.sigma**2)
 
     def _length(self, k: object) -> int:
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 0 <= k <= self.depth:
-            raise ParameterError("k", k, f"an integer from 0 to depth = {self.depth}")
-        return int(k)
+        return require_integer("k", k, 0, self.depth)
 
     def _tail(self, x: ArrayLike, from_above: bool) -> FloatArray:
         values = require_real_numbers("x", x)

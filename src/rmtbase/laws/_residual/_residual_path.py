@@ -136,7 +136,7 @@ class ResidualPath(ResidualParameters, EigenvalueLaw):
 
 def require_residual(depth: object, sigma: object) -> tuple[int, float]:
     """Return (depth, σ) of a residual path as int and float, or raise a :class:`ParameterError`."""
-    checked_depth = require_positive_integer("depth", depth)
+    checked_depth = require_positive_integer("depth", depth, 10_000)  # exact moments grow with it
     checked_sigma = require_positive_number("sigma", sigma)
     if not 1e-100 <= checked_sigma <= 1e100:
         raise ParameterError("sigma", sigma, "a number in [1e-100, 1e100], so that sigma^2 is a normal double")

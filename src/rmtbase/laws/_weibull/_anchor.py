@@ -74,7 +74,7 @@ def weibull_anchor(
         trim: t, 0 ≤ t < 1/2; 0.1 keeps the "middle 80 %". A float is taken as a decimal: 0.1 means 1/10.
         distribution: a parent law, or the name of one that needs no parameter: "normal", "uniform",
             "truncated_normal" (at 2 σ), "laplace" or "logistic", each at σ = 1.
-        digits: significant digits of :attr:`WeibullAnchor.decimals`, any number.
+        digits: significant digits of :attr:`WeibullAnchor.decimals`, 1000 at most.
 
     Returns:
         The anchor. Numerical: up to 15 digits the floats come from double-precision panels, with relative errors within
@@ -87,7 +87,7 @@ def weibull_anchor(
     Source: T. Ding, arXiv:2605.18898 (2026), appendix A.1, for the half-normal law at t = 0.1.
     """
     trim, parent = require_trim(trim), require_parent(distribution)
-    digits = require_positive_integer("digits", digits)
+    digits = require_positive_integer("digits", digits, 1_000)
     if digits <= _DOUBLE_DIGITS:
         return WeibullAnchor(trim, parent, digits, *_float_anchor(trim, parent))
     values = _exact_anchor(trim, parent, digits)

@@ -175,7 +175,7 @@ def weibull_body_tail_gap(
     Raises:
         ParameterError: for a trim outside [0, 1/2), body ≤ full, or an unknown distribution.
     """
-    inner, outer, parent = require_trim(body), require_trim(full), require_parent(distribution)
+    inner, outer, parent = require_trim(body, "body"), require_trim(full, "full"), require_parent(distribution)
     if inner <= outer:
         raise ParameterError("body", body, f"a trim above full = {full}")
     return _gap(parent, inner, outer)

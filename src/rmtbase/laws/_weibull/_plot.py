@@ -208,7 +208,7 @@ def weibull_noise_optimum(digits: int = 15) -> NoiseOptimum:
     """
     from mpmath import mp
 
-    digits = require_positive_integer("digits", digits)
+    digits = require_positive_integer("digits", digits, 1_000)
     with mp.workdps(digits + GUARD):
         p = 1 + mp.lambertw(-2 * mp.exp(-2)).real / 2
         noise = 1 / (4 * p * (1 - p))

@@ -1,5 +1,5 @@
 """Comparisons of models: classes, shapes, drifts, and tests of every two."""
 
-import lazy_loader
+from rmtbase.arguments import attach_checked
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_checked(__name__, __file__)

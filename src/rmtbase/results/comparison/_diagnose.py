@@ -95,20 +95,20 @@ def diagnose(scores: xr.DataTree, training: Training | None = None) -> xr.Datase
     return found.assign_attrs(attributes)
 
 
-def require_weibull(scores: xr.DataTree) -> xr.Dataset:
+def require_weibull(scores: xr.DataTree, name: str = "scores") -> xr.Dataset:
     """Return the :func:`weight_matrices` of a scores tree, which must hold the statistics of :data:`WEIBULL`.
 
     Raises:
         ParameterError: it is not a scores tree, or its matrices were not scored, or were scored by a version without
             these statistics.
     """
-    require_scores(scores)
+    require_scores(scores, name)
     matrices = weight_matrices(scores)
     if matrices is None:
-        raise ParameterError("scores", "only scores of heads", "one of which matrices were scored")
+        raise ParameterError(name, "only scores of heads", "one of which matrices were scored")
     missing = [name for name in WEIBULL if name not in matrices["statistic"].values.tolist()]
     if missing:
-        raise ParameterError("scores", f"matrices without {missing[0]}", "scores made by this version")
+        raise ParameterError(name, f"matrices without {missing[0]}", "scores made by this version")
     return matrices
 
 
@@ -141,6 +141,8 @@ def weibull_scales(matrices: xr.Dataset) -> xr.DataArray:
 
     ``matrices`` is the group ``/matrices`` of scores or a trajectory; the result has the dimensions of its ``sigma``.
     """
+    if not {"observed", "sigma", "n_rows", "n_columns"} <= set(matrices):
+        raise ParameterError("matrices", sorted(map(str, matrices)), "the group /matrices of scores or a trajectory")
     of = {name: matrices["observed"].sel(statistic=name, drop=True) for name in ("weibull_scale", "mean")}
     inverse_number = 1.0 / (matrices["n_rows"] * matrices["n_columns"])
     return of["weibull_scale"] * matrices["sigma"] * np.sqrt(1.0 - inverse_number + of["mean"] ** 2)
@@ -159,7 +161,8 @@ def shape_drift(first: xr.DataTree, last: xr.DataTree) -> xr.Dataset:
     Raises:
         ParameterError: one is not a scores tree with these statistics, or their matrices differ in size.
     """
-    both = [require_weibull(one).sel(statistic="weibull_shape", drop=True) for one in (first, last)]
+    trees = {"first": first, "last": last}
+    both = [require_weibull(tree, name).sel(statistic="weibull_shape", drop=True) for name, tree in trees.items()]
     for size in ("n_rows", "n_columns"):
         if not both[0][size].equals(both[1][size]):
             raise ParameterError("last", last.attrs["model"], f"the same matrices as {first.attrs['model']}")

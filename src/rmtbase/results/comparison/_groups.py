@@ -34,7 +34,9 @@ def require_members(groups: Mapping[str, Sequence[object]], paired: bool) -> Non
         raise ParameterError("groups", list(groups), "2 groups at least")
     for name, members in groups.items():
         if len(members) < 2:
-            raise ParameterError(name, len(members), "2 models at least, to know how far seeds are apart")
+            raise ParameterError(
+                f"groups[{name!r}]", len(members), "2 models at least, to know how far seeds are apart"
+            )
     sizes = [len(members) for members in groups.values()]
     if paired and len(set(sizes)) > 1:
         raise ParameterError("paired", sizes, "the same number of models in each group, in the same order of seeds")

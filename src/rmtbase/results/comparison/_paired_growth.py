@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_positive_integer
+from rmtbase.parameters import require_positive_integer, require_repeats, require_seed
 from rmtbase.results.comparison._scale_law import positive_numbers
 from rmtbase.shown import in_one_line
 
@@ -61,13 +61,13 @@ def paired_growth(
     Source: T. Ding, arXiv:2605.18898 (2026), 5.3, whose function F8 gives only r.
     """
     x, y = (np.log(positive_numbers(name, values)) for name, values in (("first", first), ("second", second)))
-    start = np.asarray(initial, dtype=bool)
+    start = _flags(initial)
     if not x.size == y.size == start.size or x.size < 3:
         raise ParameterError("second", (y.size, start.size), f"as many values as first, {x.size}, and at least 3")
-    draws = require_positive_integer("draws", draws)
+    draws = require_repeats("draws", draws)
     later = np.flatnonzero(~start)
     paired = np.tile(y, (draws, 1))
-    paired[:, later] = np.random.default_rng(seed).permuted(paired[:, later], axis=1)
+    paired[:, later] = np.random.default_rng(require_seed(seed)).permuted(paired[:, later], axis=1)
     dx, spread = x - x.mean(), np.sqrt(x.var() * y.var()) * x.size
     with np.errstate(invalid="ignore", divide="ignore"):
         null, observed = paired @ dx / spread, float(y @ dx / spread)
@@ -99,5 +99,14 @@ def built_in_correlation(starts: ArrayLike, ends: ArrayLike, n_later: int) -> fl
     """
     a, b = (np.log(positive_numbers(name, values)) for name, values in (("starts", starts), ("ends", ends)))
     n, later = a.size, require_positive_integer("n_later", n_later)
+    if n == 0 or b.size < 2:
+        raise ParameterError("ends", b.size, "two numbers at least, and a start")
     between = float(((a - a.mean()) ** 2).sum() + (a.mean() - b.mean()) ** 2 * n * later / (n + later))
     return between / (between + (later - 1) * float(b.var(ddof=1)))
+
+
+def _flags(initial: ArrayLike) -> np.ndarray:
+    try:
+        return np.asarray(initial, dtype=bool)
+    except (TypeError, ValueError) as error:
+        raise ParameterError("initial", type(initial).__name__, f"True or False for each point ({error})") from error

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtr
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_real_numbers
+from rmtbase.parameters import require_real_numbers, require_seed
 from rmtbase.shown import in_one_line
 
 _LISTED = 8  # largest number of models for which all orders are tried
@@ -116,6 +116,6 @@ def _order_p_value(x: np.ndarray, y: np.ndarray, seed: int) -> float:
     if n <= _LISTED:
         orders = np.array(list(permutations(range(n))))
         return float((np.abs(dy[orders] @ dx) >= observed).sum()) / factorial(n)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(require_seed(seed))
     orders = rng.permuted(np.tile(np.arange(n), (_DRAWS, 1)), axis=1)
     return float((np.abs(dy[orders] @ dx) >= observed).sum() + 1) / (_DRAWS + 1)

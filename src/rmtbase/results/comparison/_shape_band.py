@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import parents, weibull_null
-from rmtbase.parameters import require_positive_integer
+from rmtbase.parameters import require_real_numbers, require_repeats, require_seed
 from rmtbase.shown import in_one_line
 
 _DRAWS = 4_000
@@ -68,11 +68,11 @@ def shape_band(
 
     Source: T. Ding, arXiv:2605.18898 (2026), 3.1, whose function F4 gives the band and its variation.
     """
-    observed = [np.asarray(one, dtype=float).ravel() for one in shapes]
-    counts = [np.asarray(one, dtype=float).ravel() for one in numbers]
+    observed = [require_real_numbers("shapes", one).ravel() for one in shapes]
+    counts = [require_real_numbers("numbers", one).ravel() for one in numbers]
     if not observed or [one.size for one in observed] != [one.size for one in counts] or not min(map(len, observed)):
         raise ParameterError("numbers", [one.size for one in counts], f"{[one.size for one in observed]}, each above 0")
-    draws, rng = require_positive_integer("draws", draws), np.random.default_rng(seed)
+    draws, rng = require_repeats("draws", draws), np.random.default_rng(require_seed(seed))
     law = weibull_null(0.1, distribution).shape
     drawn = np.stack(
         [

@@ -13,7 +13,7 @@ import xarray as xr
 from scipy.special import ndtr
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_positive_integer
+from rmtbase.parameters import require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.comparison._classes import TRANSMISSION
 from rmtbase.results.comparison._common_origin import common_origin, fingerprint, too_few_ways
@@ -90,7 +90,7 @@ def compare(
     for name, scores in models.items():
         if name.encode(errors="ignore").decode() != name:
             raise ParameterError("models", name, "names that UTF-8 can hold, so that they can be written")
-        require_scores(scores)
+        require_scores(scores, f"models[{name!r}]")
     groups, training = groups or {}, training or {}
     told = {"training": training, "initial": initial or ()}
     for what, named in (*told.items(), *((f"groups[{name!r}]", names) for name, names in groups.items())):
@@ -98,7 +98,7 @@ def compare(
             if name not in models:
                 raise ParameterError(what, name, f"one of {', '.join(models)}")
     require_groups(groups, paired)
-    permutations = require_positive_integer("permutations", permutations)
+    permutations, seed = require_repeats("permutations", permutations), require_seed(seed)
     warnings: list[str] = []
     compared = []
     for name, scores in models.items():

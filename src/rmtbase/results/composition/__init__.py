@@ -1,5 +1,5 @@
 """Composition: which heads read what earlier heads write, against chance."""
 
-import lazy_loader
+from rmtbase.arguments import attach_checked
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_checked(__name__, __file__)

@@ -12,7 +12,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_positive_integer, require_positive_number, require_seed
+from rmtbase.parameters import (
+    require_positive_integer,
+    require_positive_number,
+    require_probability,
+    require_repeats,
+    require_seed,
+)
 from rmtbase.results.depth._path_distance import DISTANCES, PARTS, Law, Nearest, require_law
 
 if TYPE_CHECKING:
@@ -145,10 +151,8 @@ def depth_fitter(
         raise ParameterError("part", part, "'path' or 'update'")
     if distance not in DISTANCES:
         raise ParameterError("distance", distance, "'wasserstein' or 'kolmogorov_smirnov'")
-    level = require_positive_number("level", level)
-    if level >= 1.0:
-        raise ParameterError("level", level, "a number between 0 and 1")
-    draws = require_positive_integer("draws", draws)
+    level = require_probability("level", level)
+    draws = require_repeats("draws", draws)
     if level * (draws + 1) < 1.0 - 1e-9:
         least = max(1.0 / level - 1.0, 1.0)  # infinite below the normal doubles
         raise ParameterError("draws", draws, f"at least {least:.10g}: fewer cannot give a p-value of {level:g}")
@@ -162,7 +166,7 @@ def depth_fitter(
 def _sigmas(sigma: float | Sequence[float] | None) -> tuple[float, ...]:
     if sigma is None:
         return SIGMAS
-    if isinstance(sigma, str) or not isinstance(sigma, Iterable):
+    if not isinstance(sigma, Iterable) or np.ndim(sigma) == 0:
         return (require_positive_number("sigma", sigma),)
     several = tuple(sorted({require_positive_number("sigma", one) for one in sigma}))
     if not several:
@@ -191,12 +195,9 @@ def _candidates(sigmas: tuple[float, ...], depths: Iterable[int] | None, part: s
 
 
 def _depths(depths: Iterable[int]) -> list[int]:
-    expected = "distinct positive integers"
-    if isinstance(depths, str) or not isinstance(depths, Iterable):
-        raise ParameterError("depths", depths, expected)
     found = sorted(require_positive_integer("depths", depth) for depth in depths)
     if not found or len(set(found)) < len(found):
-        raise ParameterError("depths", found, expected)
+        raise ParameterError("depths", found, "distinct positive integers")
     return found
 
 

@@ -1,5 +1,5 @@
 """Differences of two checkpoints: how much changed, of which rank, along old or new directions."""
 
-import lazy_loader
+from rmtbase.arguments import attach_checked
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_checked(__name__, __file__)

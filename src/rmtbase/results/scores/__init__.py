@@ -1,5 +1,5 @@
 """Scores: how far each head and each matrix of a model is from random, with calibrated p-values."""
 
-import lazy_loader
+from rmtbase.arguments import attach_checked
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_checked(__name__, __file__)

@@ -23,11 +23,11 @@ from rmtbase.tables import CIRCUITS, QK, Circuit, describe
 _NO_LAW = "no statistic has a null that is known for its spectrum"
 
 
-def require_scores(scores: xr.DataTree) -> None:
+def require_scores(scores: xr.DataTree, name: str = "scores") -> None:
     """Raise :class:`~rmtbase.errors.ParameterError` unless ``scores`` is a scores tree."""
-    if not isinstance(scores, xr.DataTree) or not {"heads", "null"} <= set(scores.children):
+    if not {"heads", "null"} <= set(scores.children):
         raise ParameterError(
-            "scores",
+            name,
             type(scores).__name__,
             "a scores tree with /heads and /null, as rmtbase.score makes and rmtbase.open_table opens it",
         )

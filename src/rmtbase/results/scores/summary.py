@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
+from rmtbase.parameters import require_probability
 from rmtbase.results.scores._distance import at_p_value_floor, farthest_distance, layer_p_value_floors
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.scores._how_much import HowMuch, Moved, Related, how_much, related_heads, upper_range
@@ -272,7 +273,8 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     Raises:
         ParameterError: ``tree`` is not a scores tree.
     """
-    require_scores(tree)
+    require_scores(tree, "tree")
+    level = require_probability("level", level)
     heads = tree["heads"].to_dataset()
     names = heads["statistic"].values.tolist()
     omnibus = heads["omnibus_q_value"].values

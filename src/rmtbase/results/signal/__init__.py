@@ -1,5 +1,5 @@
 """Signal: the learned directions of each head and matrix, and how strong each is."""
 
-import lazy_loader
+from rmtbase.arguments import attach_checked
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_checked(__name__, __file__)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import matrix_singular_values
-from rmtbase.parameters import require_dims, require_positive_integer, require_real_array, require_seed
+from rmtbase.parameters import require_dims, require_real_array, require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.signal._remaining_noise import noise_left
 from rmtbase.results.signal._spectral_comparison import (
@@ -132,7 +132,7 @@ def heavy_tails(
         for ratios of likelihoods.
     """
     values, shape = _require_values(matrix, dims)
-    count, share = require_positive_integer("draws", draws), require_level(level)
+    count, share = require_repeats("draws", draws), require_level(level)
     if not 1.0 / (count + 1) <= share:
         raise ParameterError("level", level, f"one that {count} draws can reach: at least 1/{count + 1}")
     of = Setting(undirected(shape), count, require_seed(seed), share, progress)

@@ -15,7 +15,7 @@ from rmtbase.heads.read_sites import head_factors, sites_of
 from rmtbase.linalg import product_svd, without_noise
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import Null, find_null
-from rmtbase.parameters import require_real_array
+from rmtbase.parameters import require_dims, require_real_array
 from rmtbase.results.signal._noise import noise_of
 from rmtbase.results.signal._sign_flips import sign_flips, signal_of_counts
 from rmtbase.results.signal._spectral_signal import SpectralSignal, require_level, spectral_signal
@@ -72,7 +72,7 @@ def learned_part(
             raise ParameterError("b", factors[1].shape, f"{len(factors[0])} rows, as a has")
         shape = (factors[0].shape[1], len(factors[0]), factors[1].shape[1])
         left, s, right = product_svd(*factors)
-    dims = shape if dims is None else dims
+    dims = shape if dims is None else require_dims(dims)
     if not _LEAST < s[0] < 1.0 / _LEAST:
         of = "a" if b is None else "aᵀb"
         found = "zeros, of which nothing can be said" if s[0] == 0.0 else f"a largest singular value of {s[0]:.3g}"

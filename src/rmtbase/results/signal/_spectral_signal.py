@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import LARGEST_KURTOSIS, SMALLEST_P_VALUE, without_kurtosis
-from rmtbase.parameters import require_dims, require_real_array
+from rmtbase.parameters import require_dims, require_probability, require_real_array
 from rmtbase.results.signal._remaining_noise import noise_left
 from rmtbase.results.signal._sequential_count import LEAST_REST, CountedDirections, count_directions
 from rmtbase.shown import in_one_line
@@ -181,11 +181,10 @@ def no_law_at(dims: tuple[int, ...]) -> str:
 
 def require_level(level: object) -> float:
     """Return the level of a test; raise ParameterError unless it is at least 1e-12 and below 1/2."""
-    if isinstance(level, bool) or not isinstance(level, int | float | np.number) or not 0.0 < float(level) < 0.5:
-        raise ParameterError("level", level, "a number between 0 and 1/2, both excluded")
-    if float(level) < _LEAST_LEVEL:
+    checked = require_probability("level", level, 0.5)
+    if checked < _LEAST_LEVEL:
         raise ParameterError("level", level, f"at least {_LEAST_LEVEL:g}, to which the laws of noise are known")
-    return float(level)
+    return checked
 
 
 def _require_kurtosis(given: ArrayLike, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:

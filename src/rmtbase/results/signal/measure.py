@@ -16,7 +16,6 @@ from rmtbase.heads.read_sites import SiteSpectra, read_sites, require_circuits, 
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import ONE_WAY, Difference, MatrixName, WeightMatrices, require_model
 from rmtbase.nulls import LARGEST_KURTOSIS, Null, find_null
-from rmtbase.parameters import require_flag
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.scores import layer_coordinates
@@ -105,7 +104,7 @@ def signal(
     noise = noise_of(null, level)
     held = [one for one, circuit in CIRCUITS.items() if sites_of(model, circuit)]
     wanted = require_circuits(model, held if circuits is None else circuits)
-    tails = progress if require_flag("heavy_tails", heavy_tails) else None
+    tails = progress if heavy_tails else None
     whole = MatrixSpectrumTaker(noise) if matrices == "spectra" else None
     heads_of = HeadBounds(wanted)
     taker = heads_of if heads_of.circuits else None

@@ -1,5 +1,5 @@
 """Trajectories: scores of the checkpoints of a training run, and the step from which each head differs."""
 
-import lazy_loader
+from rmtbase.arguments import attach_checked
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_checked(__name__, __file__)

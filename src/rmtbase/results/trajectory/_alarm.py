@@ -41,8 +41,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float, Int
 
-from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_finite_number, require_positive_integer
+from rmtbase.parameters import require_positive_integer, require_probability
 from rmtbase.results.trajectory.schema import ALARM_VARIABLES, DEPARTURES_SCHEMA, STEP
 from rmtbase.tables import describe, groups_of, heads_present, tree_of
 
@@ -159,9 +158,7 @@ def with_alarm(tree: xr.DataTree, planned_looks: int | None = None, level: float
     Raises:
         ParameterError: the level is not between 0 and 1, or the number of looks is not a positive integer.
     """
-    level = require_finite_number("level", level)
-    if not 0 < level < 1:
-        raise ParameterError("level", level, "a number between 0 and 1")
+    level = require_probability("level", level)
     if planned_looks is not None:
         planned_looks = require_positive_integer("planned_looks", planned_looks)
     groups = groups_of(tree)
