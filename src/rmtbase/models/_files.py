@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ _LARGEST = 4 << 20  # bytes of a configuration; those with the names of 20 000 c
 _MOST_VALUES = 1 << 21  # a million tensors in an index
 _LONGEST_NUMBER = 100  # characters
 _DEEPEST = 64  # levels of lists and objects
+_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")  # the escape of half of a surrogate pair, with its other half or without
 
 
 @contextmanager
@@ -93,8 +95,12 @@ def parse_json_object(path: Path, text: bytes, what: str, expected: str) -> dict
             parse_int=_bounded(int),
             parse_float=_bounded(float),
         )
+        if _HALF_PAIR.search(text):
+            json.dumps(parsed, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         reason = error if isinstance(error, ValueError) else f"more than {_DEEPEST} levels"
+        if isinstance(error, UnicodeEncodeError):
+            reason = f"half of a surrogate pair in {quoted(error.object[max(error.start - 20, 0) : error.end + 20])}"
         raise CorruptFileError(path, f"{what} that is not JSON ({reason})", expected) from error
     if not isinstance(parsed, dict):
         # "text" means the whole file, which the message does not name again.
@@ -106,23 +112,12 @@ def parse_json_object(path: Path, text: bytes, what: str, expected: str) -> dict
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    for name, value in pairs:
-        _require_text(name)
-        if isinstance(value, str):
-            _require_text(value)
     members = dict(pairs)
     if len(members) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))
         raise ValueError(f"the name {quoted(twice)} twice in one object")
     return members
-
-
-def _require_text(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"half of a surrogate pair in {quoted(text)}") from error
 
 
 def _bounded(number: Callable[[str], Any]) -> Callable[[str], Any]:
