@@ -279,7 +279,13 @@ def test_updates_of_embeddings_are_merged_where_the_base_stores_them(tied, tmp_p
     assert ("which the base does not store: queries and keys do not depend on it" in note) == tied
     delta = open_model(tmp_path / "adapter")
     assert {site.place.stack for site in delta.sites} == {"self_attn.q_proj", "self_attn.k_proj", "lm_head"}
-    assert any(note.startswith("updates of embeddings, which are not linear maps: ") for note in delta.notes) != tied
+    assert (
+        any(
+            note.startswith("updates of embeddings or convolutions, which are not linear maps: ")
+            for note in delta.notes
+        )
+        != tied
+    )
 
 
 def test_what_changes_embeddings_alone_has_no_updates_of_matrices(tmp_path):
@@ -287,7 +293,7 @@ def test_what_changes_embeddings_alone_has_no_updates_of_matrices(tmp_path):
         "base_model.model.model.embed_tokens.lora_embedding_A": np.ones((4, 11), np.float32),
         "base_model.model.model.embed_tokens.lora_embedding_B": np.ones((D_MODEL, 4), np.float32),
     }
-    with pytest.raises(CheckpointError, match=r"changes only embeddings, 'model.embed_tokens'; expected"):
+    with pytest.raises(CheckpointError, match=r"changes only .*experts, 'model.embed_tokens'; expected"):
         open_model(adapter_in(tmp_path / "adapter", tensors))
 
 
@@ -362,7 +368,7 @@ def test_updates_at_initialisation_are_zero_and_said_to_be(tmp_path):
         ({"alpha_pattern": {r"(q)_proj\1": 3}}, "alpha_pattern: pattern = .* expected one without"),
         ({"target_modules": "("}, "target_modules, or what restricts them: pattern = .* expected a regular expression"),
         ({"lora_alpha": "much"}, "lora_alpha is much; expected a positive number"),
-        ({"use_dora": True}, "expected lora_A and lora_B, and a lora_magnitude_vector"),
+        ({"use_dora": True}, "has lora_A, lora_B; expected lora_A, lora_B, lora_magnitude_vector"),
         ({"r": 5}, r"has shape \(4, 32\); expected \(5, 32\)"),
     ],
 )
@@ -372,10 +378,19 @@ def test_what_is_not_read_is_refused_by_its_name(settings, fragment, tmp_path):
 
 
 def test_tensors_that_belong_to_no_update_are_refused(tmp_path):
-    tensors = updates() | {"base_model.model.model.norm.weight": np.ones(D_MODEL, np.float32)}
-    with pytest.raises(CheckpointError, match=r"model.norm.weight' is not supported in an adapter"):
+    tensors = updates() | {f"base_model.model.{module(0, 'q')}.lora_C.weight": np.ones((4, 4), np.float32)}
+    with pytest.raises(CheckpointError, match=r"q_proj.lora_C.weight' is not supported in an adapter"):
         open_model(adapter_in(tmp_path / "adapter", tensors))
-    assert "model.norm.weight" in open_model(adapter_in(tmp_path / "saved", tensors, modules_to_save=["norm"])).notes[1]
+
+
+def test_a_tensor_that_the_settings_do_not_name_replaces_that_of_the_base_as_in_peft(base, tmp_path):
+    tensors = {f"base_model.model.{module(1, 'k')}.weight": np.ones((ROWS["k"], D_MODEL), np.float32)}
+    folder = adapter_in(tmp_path / "adapter", updates(parts="q") | tensors, target_modules=["q_proj"])
+    assert any(module(1, "k") in note for note in open_model(folder).notes)
+    assert (open_model(folder, base=base).stored(f"{module(1, 'k')}.weight") == 1).all()
+    unknown = {f"base_model.model.{module(1, 'k')}.gate": np.ones(4, np.float32)}
+    with pytest.raises(CheckpointError, match=r"no tensor 'model.layers.1.self_attn.k_proj.gate', which the adapter"):
+        open_model(adapter_in(tmp_path / "other", updates() | unknown), base=base)
 
 
 def test_dora_has_no_low_rank_update_by_itself(base, tmp_path):
