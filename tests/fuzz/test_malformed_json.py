@@ -109,7 +109,8 @@ def folder_of_a_model(folder: Path) -> Path:
     """A Llama in two shards, with an adapter of it in a folder of its own."""
     rng, module = np.random.default_rng(1), "model.layers.0.self_attn.{}_proj"
     weights = {f"{module.format(part)}.weight": rng.standard_normal((8, 8)).astype(np.float32) for part in "qkvo"}
-    shards = {name: f"model-0000{1 + number // 2}-of-00002.safetensors" for number, name in enumerate(weights)}
+    weights["model.embed_tokens.weight"] = rng.standard_normal((4, 8)).astype(np.float32)
+    shards = {name: f"model-0000{1 + number // 2}-of-00003.safetensors" for number, name in enumerate(weights)}
     for shard in set(shards.values()):
         save_file({name: one for name, one in weights.items() if shards[name] == shard}, folder / shard)
     written(folder, "model.safetensors.index.json", {"metadata": {"total_size": 1024}, "weight_map": shards})
@@ -122,9 +123,12 @@ def folder_of_a_model(folder: Path) -> Path:
         for part in "qk"
         for side, shape in sides.items()
     }
+    embedding = "model.embed_tokens"
+    tensors[f"base_model.model.{embedding}.token_adapter.trainable_tokens_delta"] = np.ones((2, 8), np.float32)
     save_file(tensors, folder / "adapter" / "adapter_model.safetensors")
     settings = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "k_proj"], "bias": "none"}
     patterns = {"rank_pattern": {}, "alpha_pattern": {"k_proj": 2}, "modules_to_save": None, "layers_to_transform": [0]}
+    patterns |= {"trainable_token_indices": {"embed_tokens": [3, 1]}, "target_parameters": ["mlp.experts.down_proj"]}
     written(folder / "adapter", "adapter_config.json", settings | patterns)
     return folder
 

@@ -6,14 +6,14 @@ Source: ``peft/tuners/lora/config.py``; what becomes of each setting is in docs/
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import prod, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rmtbase.errors import CheckpointError, ParameterError, ShapeError
 from rmtbase.models._checkpoint import Checkpoint
-from rmtbase.models._module_patterns import first_match
+from rmtbase.models._module_patterns import first_match, is_targeted
 from rmtbase.models._other_formats import MERGED, adapter_in_words
 from rmtbase.shown import quoted, shown
 
@@ -63,6 +63,7 @@ class Update(NamedTuple):
         of_parameter: whether the weight was targeted as a parameter, so that ΔW has the shape in which it is stored.
         of_map: whether the module is a linear map, neither a convolution nor an embedding (the last has lora_embedding
             in the names of A and B).
+        is_targeted: whether the settings target the module or the parameter.
     """
 
     weight: str
@@ -73,6 +74,7 @@ class Update(NamedTuple):
     bias: str | None
     of_parameter: bool
     of_map: bool
+    is_targeted: bool
 
     @property
     def may_lack(self) -> bool:
@@ -136,7 +138,7 @@ def rows_of_tokens(config: Mapping[str, Any], module: str, shape: tuple[int, ...
     return listed
 
 
-def parameters_of(config: Mapping[str, Any], module: str) -> list[str]:
+def _parameters(config: Mapping[str, Any], module: str) -> list[str]:
     """Return the parameters of a module that the settings may target, by the last parts of their names."""
     targets, owner = config.get("target_parameters"), f".{module.replace('.base_layer', '')}"
     names = [str(target).rpartition(".") for target in targets] if isinstance(targets, list) else []
@@ -145,23 +147,15 @@ def parameters_of(config: Mapping[str, Any], module: str) -> list[str]:
 
 
 def update_of(
-    module: str,
-    parts: Mapping[str, str],
-    parameters: Sequence[str],
-    checkpoint: Checkpoint,
-    config: Mapping[str, Any],
-    path: Path,
+    module: str, parts: Mapping[str, str], checkpoint: Checkpoint, config: Mapping[str, Any], path: Path
 ) -> Update | None:
-    """Check the tensors of one update against each other and the settings; None if it is of several experts.
-
-    Args:
-        module: the module's name.
-        parts: names of its tensors.
-        parameters: parameters of the module, one of which was targeted instead of the module; or none.
-        checkpoint: the adapter's tensors.
-        config: the settings.
-        path: their file.
-    """
+    """Check the tensors of one update against each other and the settings; None if it is of several experts."""
+    try:
+        is_plain = is_targeted(config, module)
+    except ParameterError as error:
+        raise CheckpointError(path, f"target_modules, or what restricts them: {error}, or {MERGED}") from error
+    parameters = [] if is_plain else _parameters(config, module)
+    is_tied = bool(config.get("ensure_weight_tying")) and is_outside(module)
     of_embedding = any(part.startswith("lora_embedding") for part in parts)
     name_a, name_b = ("lora_embedding_A", "lora_embedding_B") if of_embedding else ("lora_A", "lora_B")
     expected = {name_a, name_b}
@@ -188,7 +182,8 @@ def update_of(
             raise ShapeError(checkpoint.file(name), name, checkpoint.shape(name), shape_b[:1], "one for each output")
     scale = alpha / (sqrt(rank) if config.get("use_rslora") else rank)
     of_map = len(shape_a) == 2 and not of_embedding
-    return Update(weight, a, b, scale, magnitude, bias, bool(parameters), of_map)
+    targeted = is_plain or is_tied or bool(parameters)
+    return Update(weight, a, b, scale, magnitude, bias, bool(parameters), of_map, targeted)
 
 
 def _of_pattern(config: Mapping[str, Any], pattern: str, otherwise: str, module: str, path: Path) -> float:

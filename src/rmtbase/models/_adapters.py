@@ -21,11 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmtbase.errors import CheckpointError, ParameterError, ShapeError
+from rmtbase.errors import CheckpointError, ShapeError
 from rmtbase.models._adapter_settings import (
     Update,
     is_outside,
-    parameters_of,
     require_plain,
     rows_of_tokens,
     saved_module,
@@ -34,7 +33,6 @@ from rmtbase.models._adapter_settings import (
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._expressions import Expression, Rows, Scaled, Tensor, Turned
 from rmtbase.models._files import read_json_object
-from rmtbase.models._module_patterns import is_targeted
 from rmtbase.models._other_formats import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MERGED, adapter_in_words, adapters_within
 from rmtbase.models._sites import Place, Site
 from rmtbase.models._stored_tensor import CheckpointTensor, DerivedTensor
@@ -81,7 +79,6 @@ class Adapter:
         outside: names of those in ``saved`` that belong to no layer.
         tokens: tensors that replace rows of embeddings, with the numbers of the rows, by the model's name.
         transposed: whether its settings say that modules store (d_in, d_out).
-        untargeted: modules with an update that the settings do not target; PEFT does not load these updates.
         unread: modules with updates that are not read: of parameters with the weights of several experts.
         beside: names of subfolders that hold further adapters.
     """
@@ -93,9 +90,8 @@ class Adapter:
     outside: frozenset[str]
     tokens: Mapping[str, tuple[str, list[int]]] = field(repr=False)
     transposed: bool
-    untargeted: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    unread: tuple[str, ...]
+    beside: tuple[str, ...]
 
     @classmethod
     def open(cls, folder: Path) -> Adapter:
@@ -139,37 +135,23 @@ class Adapter:
                 saved[re.sub(r"\.(modules_to_save|base_layer|token_adapter)(?=\.)", "", of_model)] = name
         if not modules:
             raise CheckpointError(weights, f"holds no tensor lora_A.weight; expected some, or {MERGED}")
-        updates: dict[str, Update] = {}
-        untargeted: list[str] = []
-        for module, parts in modules.items():
-            try:
-                is_plain = is_targeted(config, module)
-            except ParameterError as error:
-                raise CheckpointError(path, f"target_modules, or what restricts them: {error}, or {MERGED}") from error
-            parameters = [] if is_plain else parameters_of(config, module)
-            is_tied = bool(config.get("ensure_weight_tying")) and is_outside(module)
-            if not is_plain and not parameters and not is_tied:
-                untargeted.append(module)
-            update = update_of(module, parts, parameters, checkpoint, config, path)
-            if update is not None:
-                updates[module] = update
+        updates = {module: update_of(module, parts, checkpoint, config, path) for module, parts in modules.items()}
         return cls(
-            folder,
-            checkpoint,
-            updates,
-            saved,
-            frozenset(name for name in saved if is_outside(saved_module(config, name))),
-            tokens,
-            config.get("fan_in_fan_out") is True,
-            tuple(untargeted),
-            tuple(module for module in modules if module not in updates),
-            tuple(adapters_within(folder)),
+            folder=folder,
+            checkpoint=checkpoint,
+            updates={module: update for module, update in updates.items() if update is not None},
+            saved=saved,
+            outside=frozenset(name for name in saved if is_outside(saved_module(config, name))),
+            tokens=tokens,
+            transposed=config.get("fan_in_fan_out") is True,
+            unread=tuple(module for module, update in updates.items() if update is None),
+            beside=tuple(adapters_within(folder)),
         )
 
     @property
-    def is_dora(self) -> bool:
-        """True if some rows are rescaled to a learned norm."""
-        return any(update.magnitude is not None for update in self.updates.values())
+    def untargeted(self) -> list[str]:
+        """Modules with an update that the settings do not target; PEFT does not load these updates."""
+        return [module for module, update in self.updates.items() if not update.is_targeted]
 
     def delta(
         self, base: Checkpoint | None = None, of_base: Sequence[Site] = ()
@@ -187,7 +169,7 @@ class Adapter:
             CheckpointError: it is a DoRA adapter, whose change of the weights is not of low rank; or it changes only
                 embeddings.
         """
-        if self.is_dora:
+        if any(update.magnitude is not None for update in self.updates.values()):
             raise CheckpointError(
                 self.folder,
                 "is a DoRA adapter, which rescales whole rows of its base: its change is not a product B A; "
@@ -196,7 +178,7 @@ class Adapter:
         sites: list[Site] = []
         wide: list[str] = []
         others = [module for module, update in self.updates.items() if not update.of_map]
-        maps = [module for module in self.updates if module not in others]
+        maps = [module for module, update in self.updates.items() if update.of_map]
         if not maps:
             raise CheckpointError(
                 self.folder,
@@ -250,6 +232,7 @@ class Adapter:
                 f"hold updates: PEFT does not load these; expected settings that target them, or {MERGED}",
             )
         saved: dict[str, CheckpointTensor] = {}
+        changed: dict[str, CheckpointTensor] = {}
         left: list[str] = []
         for name, own in self.saved.items():
             of_base, shape = self._in_base(base, name, name in self.outside), self.checkpoint.shape(own)
@@ -261,21 +244,19 @@ class Adapter:
                 raise ShapeError(self.folder, own, shape, base.shape(of_base), f"of {base.path}")
             saved[of_base] = self.checkpoint.tensor(own)
         before = base.replaced((), saved, "")
-        changed: dict[str, CheckpointTensor] = {}
         for name, (own, rows) in self.tokens.items():
-            of_base, shape = self._in_base(before, name, True), self.checkpoint.shape(own)
+            of_base, least = self._in_base(before, name, True), (max(rows) + 1, *self.checkpoint.shape(own)[1:])
             if of_base is None:
                 left.append(name)
                 continue
-            if before.shape(of_base)[1:] != shape[1:] or max(rows, default=0) >= before.shape(of_base)[0]:
-                expected = (max(rows, default=0) + 1, *shape[1:])
-                raise ShapeError(base.file(of_base), of_base, before.shape(of_base), expected, "or more rows")
-            changed[of_base] = _changed(before, of_base, self.checkpoint, (own,), partial(_with_rows, rows))
+            if before.shape(of_base)[1:] != least[1:] or before.shape(of_base)[0] < least[0]:
+                raise ShapeError(base.file(of_base), of_base, before.shape(of_base), least, "or more rows")
+            changed[of_base] = self._changed(before, of_base, (own,), partial(_with_rows, rows))
         replaced = [*saved, *changed]
         names = {module: self._in_base(before, one.weight, one.may_lack) for module, one in self.updates.items()}
-        left += [module for module, name in names.items() if name is None and not self.updates[module].of_parameter]
-        renamed = [module for module, name in names.items() if name is None and module not in left]
         updates = {module: (self.updates[module], name) for module, name in names.items() if name is not None}
+        renamed = [module for module in names if module not in updates and self.updates[module].of_parameter]
+        left += [module for module in names if module not in updates and module not in renamed]
         turned = {module: self._is_turned(before, update, name) for module, (update, name) in updates.items()}
         of_maps = [turned[module] for module, (update, _) in updates.items() if update.of_map]
         for module, (update, name) in updates.items():
@@ -287,12 +268,10 @@ class Adapter:
                 )
             is_turned = self.transposed if turned[module] is None else turned[module]
             parts = tuple(part for part in (update.a, update.b, update.magnitude) if part is not None)
-            merge = partial(_merged, update.scale, bool(is_turned))
-            changed[name] = _changed(before, name, self.checkpoint, parts, merge)
-            if update.bias is not None:
-                name = self._in_base(before, f"{module}.bias", False)
-                assert name is not None
-                changed[name] = _changed(before, name, self.checkpoint, (update.bias,), partial(_plus, update.scale))
+            changed[name] = self._changed(before, name, parts, partial(_merged, update.scale, bool(is_turned)))
+            if update.bias is not None and (name := self._in_base(before, f"{module}.bias", False)) is not None:
+                scale = update.scale
+                changed[name] = self._changed(before, name, (update.bias,), lambda stored, b, s=scale: stored + s * b)
         note = f"adapter {self.folder.resolve().name} merged in: {len(updates)} updates" + (
             f", and in place of the base's {_some(replaced)}" if replaced else ""
         )
@@ -331,6 +310,20 @@ class Adapter:
             notes.append(f"not read: other adapters within the folder, each opened by its own path: {each}{more}")
         return notes
 
+    def _changed(
+        self, base: Checkpoint, name: str, parts: Sequence[str], change: Callable[..., np.ndarray]
+    ) -> DerivedTensor:
+        """Return a tensor of the base that is changed by tensors of the adapter, in float64 rounded to float32."""
+        tensors = [base.tensor(name), *map(self.checkpoint.tensor, parts)]
+
+        def make(*_: int) -> np.ndarray:
+            arrays = (base.read(name), *map(self.checkpoint.read, parts))
+            return np.ascontiguousarray(change(*(array.astype(np.float64) for array in arrays))).astype(np.float32)
+
+        return DerivedTensor(
+            TensorEntry("F32", base.shape(name)), tuple(one for tensor in tensors for one in tensor.stored), make
+        )
+
     def _in_base(self, base: Checkpoint, name: str, may_lack: bool) -> str | None:
         """Find the base's name for a tensor: the base or the adapter may have been saved without the model's head.
 
@@ -353,10 +346,9 @@ class Adapter:
 
     def _is_turned(self, base: Checkpoint, update: Update, name: str) -> bool | None:
         """Return whether the base stores (d_in, d_out), judged by the shape; None for a square weight."""
-        shapes = (self.checkpoint.shape(part) for part in (update.b, update.a))
-        (d_out, _), (_, d_in) = ((shape[0], prod(shape[1:])) for shape in shapes)
+        d_out, d_in = self.checkpoint.shape(update.b)[0], prod(self.checkpoint.shape(update.a)[1:])
         shape = base.shape(name)
-        flat = shape[:1] + ((prod(shape[1:]),) if len(shape) > 1 else ())
+        flat = (*shape[:1], prod(shape[1:]))
         if flat not in (((d_out, d_in),) if update.of_parameter else ((d_out, d_in), (d_in, d_out))):
             raise ShapeError(base.file(name), name, shape, (d_out, d_in), f"of the adapter {self.folder.name}")
         if update.of_embedding or update.of_parameter:
@@ -370,20 +362,6 @@ def _parts_in_order(name: str) -> tuple[list[str], str]:
     return sorted(before.split(".")), f"{number}{rest}"
 
 
-def _changed(
-    base: Checkpoint, name: str, adapter: Checkpoint, parts: Sequence[str], change: Callable[..., np.ndarray]
-) -> DerivedTensor:
-    """Return a tensor of the base that is changed by tensors of an adapter, in float64 rounded to float32."""
-
-    def make(*_: int) -> np.ndarray:
-        arrays = (base.read(name), *(adapter.read(part) for part in parts))
-        return np.ascontiguousarray(change(*(array.astype(np.float64) for array in arrays))).astype(np.float32)
-
-    used = (base.tensor(name), *(adapter.tensor(part) for part in parts))
-    stored = tuple(one for tensor in used for one in tensor.stored)
-    return DerivedTensor(TensorEntry("F32", base.shape(name)), stored, make)
-
-
 def _merged(
     scale: float, turned: bool, stored: np.ndarray, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray | None = None
 ) -> np.ndarray:
@@ -393,10 +371,6 @@ def _merged(
     if magnitude is not None:
         total *= (magnitude.ravel() / np.linalg.norm(total, axis=1))[:, None]
     return (total.T if turned else total).reshape(stored.shape)
-
-
-def _plus(scale: float, stored: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    return stored + scale * bias
 
 
 def _with_rows(rows: list[int], stored: np.ndarray, new: np.ndarray) -> np.ndarray:
