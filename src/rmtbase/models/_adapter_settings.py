@@ -96,7 +96,7 @@ def require_plain(config: Mapping[str, Any], path: Path) -> None:
         raise CheckpointError(path.parent, f"holds {adapter_in_words(config)}{why} {_BASE}")
     for key, value in config.items():
         if value and key not in _KNOWN:
-            reason = {**_UNMERGED, **_MERGED_BY_PEFT}.get(key, "is not supported here")
+            reason = {**_UNMERGED, **_MERGED_BY_PEFT}.get(key, "is not known here")
             advice = _BASE if key in _UNMERGED else f"{MERGED}, or {_BASE}"
             raise CheckpointError(path, f"{shown(key, 60)} is set: the adapter {reason}; expected {advice}")
     start = shown(config.get("init_lora_weights", True), 60)
@@ -140,7 +140,7 @@ def rows_of_tokens(config: Mapping[str, Any], module: str, shape: tuple[int, ...
 
 def _parameters(config: Mapping[str, Any], module: str) -> list[str]:
     """Return the parameters of a module that the settings may target, by the last parts of their names."""
-    targets, owner = config.get("target_parameters"), f".{module.replace('.base_layer', '')}"
+    targets, owner = config.get("target_parameters"), f".{module}"
     names = [str(target).rpartition(".") for target in targets] if isinstance(targets, list) else []
     of_module = [parameter for ending, _, parameter in names if ending and owner.endswith(f".{ending}")]
     return of_module or [parameter for ending, _, parameter in names if not ending]
@@ -150,11 +150,12 @@ def update_of(
     module: str, parts: Mapping[str, str], checkpoint: Checkpoint, config: Mapping[str, Any], path: Path
 ) -> Update | None:
     """Check the tensors of one update against each other and the settings; None if it is of several experts."""
+    owner, *_ = module.split(".base_layer")  # the module that was targeted: torch's attention has its output inside
     try:
-        is_plain = is_targeted(config, module)
+        is_plain = is_targeted(config, owner)
     except ParameterError as error:
         raise CheckpointError(path, f"target_modules, or what restricts them: {error}, or {MERGED}") from error
-    parameters = [] if is_plain else _parameters(config, module)
+    parameters = [] if is_plain else _parameters(config, owner)
     is_tied = bool(config.get("ensure_weight_tying")) and is_outside(module)
     of_embedding = any(part.startswith("lora_embedding") for part in parts)
     name_a, name_b = ("lora_embedding_A", "lora_embedding_B") if of_embedding else ("lora_A", "lora_B")
@@ -167,9 +168,9 @@ def update_of(
         )
     a, b = parts[name_a], parts[name_b]
     magnitude, bias = parts.get("lora_magnitude_vector"), parts.get("lora_B.bias")
-    weight = f"{module}.{parameters[0] if parameters else 'weight'}"
-    rank = _of_pattern(config, "rank_pattern", "r", weight if parameters else module, path)
-    alpha = _of_pattern(config, "alpha_pattern", "lora_alpha", weight if parameters else module, path)
+    weight = f"{module.replace('.base_layer', '')}.{parameters[0] if parameters else 'weight'}"
+    rank = _of_pattern(config, "rank_pattern", "r", weight if parameters else owner, path)
+    alpha = _of_pattern(config, "alpha_pattern", "lora_alpha", weight if parameters else owner, path)
     shape_a, shape_b = checkpoint.shape(a), checkpoint.shape(b)
     if len(parameters) > 1 or (parameters and shape_a[:1] != (rank,)):
         return None
@@ -181,6 +182,8 @@ def update_of(
         if name is not None and prod(checkpoint.shape(name)) != shape_b[0]:
             raise ShapeError(checkpoint.file(name), name, checkpoint.shape(name), shape_b[:1], "one for each output")
     scale = alpha / (sqrt(rank) if config.get("use_rslora") else rank)
+    if module.endswith(".base_layer.out_proj"):
+        scale *= 2  # the output of torch's attention: PEFT's forward pass and its merge add this update twice
     of_map = len(shape_a) == 2 and not of_embedding
     targeted = is_plain or is_tied or bool(parameters)
     return Update(weight, a, b, scale, magnitude, bias, bool(parameters), of_map, targeted)

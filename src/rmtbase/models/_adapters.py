@@ -212,8 +212,8 @@ class Adapter:
             notes.append(f"of a rank above the rows of a head, so left whole: {_some(wide)}")
         if others:
             notes.append(f"updates of embeddings or convolutions, which are not linear maps: {_some(others)}")
-        if self.saved:
-            notes.append(f"also trained, but not as low-rank updates: {_some(self.saved)}")
+        if self.saved or self.tokens:
+            notes.append(f"also trained, but not as low-rank updates: {_some([*self.saved, *self.tokens])}")
         if self.untargeted:
             notes.append(f"read, though the settings do not target it and PEFT leaves it out: {_some(self.untargeted)}")
         notes += [*self._unread_notes(), _SHARES]
@@ -327,12 +327,13 @@ class Adapter:
     def _in_base(self, base: Checkpoint, name: str, may_lack: bool) -> str | None:
         """Find the base's name for a tensor: the base or the adapter may have been saved without the model's head.
 
-        The parts of a name before the layer may come in another order, as transformers renames them between versions.
+        The parts of a name before the layer may come in another order, as transformers renames them between versions,
+        and torch's own attention has one weight of another name.
         """
-        parts = name.split(".")
-        for start in range(len(parts) - 1):
-            if (shorter := ".".join(parts[start:])) in base:
-                return shorter
+        for parts in (name.split("."), re.sub(r"\.weight$", ".in_proj_weight", name).split(".")):
+            for start in range(len(parts) - 1):
+                if (shorter := ".".join(parts[start:])) in base:
+                    return shorter
         in_order = _parts_in_order(name)
         others = [other for other in base.names if other.endswith(f".{name}")]
         others = others or [other for other in base.names if _parts_in_order(other) == in_order]
