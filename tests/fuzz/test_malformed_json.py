@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 
 from rmtbase.errors import CheckpointError, CorruptFileError
 from rmtbase.models import open_model, token_names
+from rmtbase.models._head_shape import head_shape
 
 SHARE = 40  # malformed files of each kind by default
 WHOLE = 800
@@ -142,6 +143,7 @@ FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
     **{f"tokenizer.json of {kind}": ("tokenizer.json", read_tokens) for kind in TOKENIZERS},
     "vocab.json": ("vocab.json", read_tokens),
     "config.json": ("config.json", open_model),
+    "the sizes in config.json": ("config.json", head_shape),
     "index": ("model.safetensors.index.json", open_model),
     "adapter_config.json": ("adapter/adapter_config.json", lambda folder: open_model(folder / "adapter", base=folder)),
 }
@@ -176,7 +178,7 @@ def tried(kind: str, count: int, folder: Path, monkeypatch) -> dict[str, int]:
     return outcomes
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FILES if kind != "config.json"])  # which imports transformers
+@pytest.mark.parametrize("kind", [kind for kind, (name, _) in FILES.items() if name != "config.json"])
 def test_each_malformed_file_is_read_or_refused(kind, tmp_path, monkeypatch):
     outcomes = tried(kind, SHARE, tmp_path, monkeypatch)
     assert min(outcomes.values()) > 0
@@ -186,3 +188,18 @@ def test_each_malformed_file_is_read_or_refused(kind, tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", FILES)
 def test_each_of_many_malformed_files_is_read_or_refused(kind, tmp_path, monkeypatch):
     tried(kind, WHOLE, tmp_path, monkeypatch)
+
+
+def test_a_number_of_layers_beyond_any_model_takes_no_memory(tmp_path):
+    folder = folder_of_a_model(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    written(folder, "config.json", config | {"num_hidden_layers": 10**12})
+    with pytest.raises(CheckpointError, match="1000000000000 layers, but tensors of only 1"):
+        open_model(folder)
+    assert head_shape(folder).n_layers is None
+
+
+def test_the_parts_of_a_pipeline_may_have_any_names(tmp_path):
+    written(tmp_path, "model_index.json", {"unet": ["diffusers", "UNet"], "x" * 9000: ["a", "b"], "\x00": ["a", "b"]})
+    with pytest.raises(CheckpointError, match="a pipeline of diffusers"):
+        open_model(tmp_path)

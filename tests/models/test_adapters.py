@@ -426,3 +426,26 @@ def test_arguments_that_fit_no_adapter_are_refused(base, tmp_path):
             open_model(folder, **arguments)
     with pytest.raises(ParameterError, match="expected the folder of an adapter"):
         open_model(base, adapter="merged")
+
+
+def test_a_head_of_several_layers_that_the_base_lacks_is_left_out(base, tmp_path):
+    head = {f"base_model.model.score.{layer}.weight": np.ones((3, D_MODEL), np.float32) for layer in (0, 2)}
+    folder = adapter_in(tmp_path / "adapter", updates() | head, modules_to_save=["classifier", "score"])
+    found = open_model(folder, base=base)
+    assert any("not 'score.0.weight', 'score.2.weight', which the base does not store" in note for note in found.notes)
+    missing = {"base_model.model.model.layers.0.mlp.gate_proj.weight": np.ones((40, D_MODEL), np.float32)}
+    with pytest.raises(CheckpointError, match=r"no tensor 'model.layers.0.mlp.gate_proj.weight', which the adapter"):
+        open_model(adapter_in(tmp_path / "other", updates() | missing, modules_to_save=["gate_proj"]), base=base)
+
+
+@pytest.mark.parametrize("rows", [None, [1], [1, -1], [1, True], [1, 99], {"wte": [1, 2]}, {"embed_tokens": "12"}])
+def test_rows_of_tokens_that_do_not_fit_are_named(rows, base, tmp_path):
+    embeddings = {"model.embed_tokens.weight": np.zeros((11, D_MODEL), np.float32)}
+    save_file(load_file(base / "model.safetensors") | embeddings, base / "model.safetensors")
+    new = {
+        "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta": np.ones((2, D_MODEL), np.float32)
+    }
+    with pytest.raises(CheckpointError, match=r"trainable_token_indices has|has shape .11, 32.; expected .100, 32."):
+        open_model(adapter_in(tmp_path / "bad", updates() | new, trainable_token_indices=rows), base=base)
+    whole = open_model(adapter_in(tmp_path / "good", updates() | new, trainable_token_indices=[4, 2]), base=base)
+    np.testing.assert_array_equal(np.flatnonzero(whole.stored("model.embed_tokens.weight").any(axis=1)), [2, 4])
