@@ -16,8 +16,7 @@ from mutations_json import CHANGES, changed
 from safetensors.numpy import save_file
 
 from rmtbase.errors import CheckpointError, CorruptFileError
-from rmtbase.models import open_model, token_names
-from rmtbase.models._head_shape import head_shape
+from rmtbase.models import head_shape, open_model, token_names
 
 SHARE = 40  # malformed files of each kind by default
 WHOLE = 800
