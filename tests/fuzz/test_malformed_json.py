@@ -145,6 +145,10 @@ FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "the sizes in config.json": ("config.json", head_shape),
     "index": ("model.safetensors.index.json", open_model),
     "adapter_config.json": ("adapter/adapter_config.json", lambda folder: open_model(folder / "adapter", base=folder)),
+    "adapter_config.json, without its base": (
+        "adapter/adapter_config.json",
+        lambda folder: open_model(folder / "adapter"),
+    ),
 }
 
 

@@ -449,3 +449,13 @@ def test_rows_of_tokens_that_do_not_fit_are_named(rows, base, tmp_path):
         open_model(adapter_in(tmp_path / "bad", updates() | new, trainable_token_indices=rows), base=base)
     whole = open_model(adapter_in(tmp_path / "good", updates() | new, trainable_token_indices=[4, 2]), base=base)
     np.testing.assert_array_equal(np.flatnonzero(whole.stored("model.embed_tokens.weight").any(axis=1)), [2, 4])
+
+
+def test_a_targeted_parameter_that_the_base_lacks_is_named(base, tmp_path):
+    settings = {"target_modules": [], "target_parameters": ["gate_proj.weight"]}
+    tensors = {
+        f"base_model.model.model.layers.0.mlp.gate_proj.lora_{side}.weight": np.ones(shape, np.float32)
+        for side, shape in (("A", (4, D_MODEL)), ("B", (40, 4)))
+    }
+    with pytest.raises(CheckpointError, match=r"no tensor 'model.layers.0.mlp.gate_proj.weight', which the adapter"):
+        open_model(adapter_in(tmp_path / "adapter", tensors, **settings), base=base)

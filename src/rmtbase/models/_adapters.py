@@ -248,15 +248,17 @@ class Adapter:
             of_base, least = self._in_base(before, name, True), (max(rows) + 1, *self.checkpoint.shape(own)[1:])
             if of_base is None:
                 left.append(name)
-                continue
-            if before.shape(of_base)[1:] != least[1:] or before.shape(of_base)[0] < least[0]:
+            elif before.shape(of_base)[1:] != least[1:] or before.shape(of_base)[0] < least[0]:
                 raise ShapeError(base.file(of_base), of_base, before.shape(of_base), least, "or more rows")
-            changed[of_base] = self._changed(before, of_base, (own,), partial(_with_rows, rows))
+            else:
+                changed[of_base] = self._changed(before, of_base, (own,), partial(_with_rows, rows))
         replaced = [*saved, *changed]
         names = {module: self._in_base(before, one.weight, one.may_lack) for module, one in self.updates.items()}
         updates = {module: (self.updates[module], name) for module, name in names.items() if name is not None}
         renamed = [module for module in names if module not in updates and self.updates[module].of_parameter]
         left += [module for module in names if module not in updates and module not in renamed]
+        if renamed and not updates:
+            self._in_base(before, self.updates[renamed[0]].weight, False)  # raises: it is another model
         turned = {module: self._is_turned(before, update, name) for module, (update, name) in updates.items()}
         of_maps = [turned[module] for module, (update, _) in updates.items() if update.of_map]
         for module, (update, name) in updates.items():
