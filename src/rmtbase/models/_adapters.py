@@ -316,15 +316,14 @@ class Adapter:
         self, base: Checkpoint, name: str, parts: Sequence[str], change: Callable[..., np.ndarray]
     ) -> DerivedTensor:
         """Return a tensor of the base that is changed by tensors of the adapter, in float64 rounded to float32."""
-        tensors = [base.tensor(name), *map(self.checkpoint.tensor, parts)]
+        tensors = (base.tensor(name), *map(self.checkpoint.tensor, parts))
 
         def make(*_: int) -> np.ndarray:
             arrays = (base.read(name), *map(self.checkpoint.read, parts))
             return np.ascontiguousarray(change(*(array.astype(np.float64) for array in arrays))).astype(np.float32)
 
-        return DerivedTensor(
-            TensorEntry("F32", base.shape(name)), tuple(one for tensor in tensors for one in tensor.stored), make
-        )
+        stored = tuple(file for tensor in tensors for file in tensor.stored)
+        return DerivedTensor(TensorEntry("F32", base.shape(name)), stored, make)
 
     def _in_base(self, base: Checkpoint, name: str, may_lack: bool) -> str | None:
         """Find the base's name for a tensor: the base or the adapter may have been saved without the model's head.
