@@ -55,6 +55,16 @@ def test_a_word_of_a_vocabulary_may_be_model(tmp_path):
     assert token_names(written(tmp_path, "vocab.json", vocabulary)) == {0: "model", 1: "vocab", 2: "added_tokens"}
 
 
+@pytest.mark.exhaustive
+def test_a_large_tokenizer_is_read(tmp_path):
+    """A quarter of a million tokens, twice as many merges as pairs, and thousands of added tokens."""
+    vocabulary = {f"t{number}": number for number in range(262_144)}
+    merges = [["a", "b"]] * 514_906
+    added = [SPECIAL | {"id": number, "content": f"t{number}"} for number in range(6_414)]
+    whole = {"model": {"type": "BPE", "vocab": vocabulary, "merges": merges}, "added_tokens": added}
+    assert len(token_names(written(tmp_path, "tokenizer.json", whole))) == 262_144
+
+
 @pytest.mark.parametrize(
     ("vocabulary", "found"),
     [

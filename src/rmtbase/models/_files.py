@@ -24,7 +24,7 @@ LFS_POINTER = b"version https://git-lfs"
 LFS_WORDS = ("a Git LFS pointer", "the file it points to: run git lfs pull, or download it")
 """The found and the expected part of the message about a placeholder."""
 _LARGEST = 4 << 20  # bytes of a configuration; those with the names of 20 000 classes take one million
-_MOST_VALUES = 1 << 21  # a million tensors in an index
+_MOST_VALUES = 1 << 21  # a million tensors in an index; files that may be larger may hold more
 _LONGEST_NUMBER = 100  # characters
 _DEEPEST = 64  # levels of lists and objects
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")  # the escape of half of a surrogate pair, with its other half or without
@@ -67,10 +67,12 @@ def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
         raise CorruptFileError(path, "an empty file", "a JSON object")
     if text.startswith(LFS_POINTER):
         raise CorruptFileError(path, *LFS_WORDS)
-    return parse_json_object(path, text, "text", "a JSON object")
+    return parse_json_object(path, text, "text", "a JSON object", max(_MOST_VALUES, largest >> 5))
 
 
-def parse_json_object(path: Path, text: bytes, what: str, expected: str) -> dict[str, Any]:
+def parse_json_object(
+    path: Path, text: bytes, what: str, expected: str, most_values: int = _MOST_VALUES
+) -> dict[str, Any]:
     """Parse a JSON object in UTF-8, with or without a byte order mark.
 
     Args:
@@ -78,15 +80,16 @@ def parse_json_object(path: Path, text: bytes, what: str, expected: str) -> dict
         text: the text, whose length the caller has limited.
         what: name of the text in messages.
         expected: what should be there according to messages.
+        most_values: the largest number of values.
 
     Raises:
         CorruptFileError: it is not a JSON object; an object has a name twice; a name or a string is not valid text
             (half of a surrogate pair); or there are more values, digits or levels than the limits of this module.
     """
     values = sum(map(text.count, (b",", b":", b"[", b"{")))
-    if values > _MOST_VALUES:
+    if values > most_values:
         raise CorruptFileError(
-            path, f"{what} with {values:,} commas, colons and brackets", f"{expected} with at most {_MOST_VALUES:,}"
+            path, f"{what} with {values:,} commas, colons and brackets", f"{expected} with at most {most_values:,}"
         )
     try:
         parsed = json.loads(
