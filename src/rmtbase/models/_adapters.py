@@ -14,14 +14,14 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from rmtbase.errors import CheckpointError, ShapeError
+from rmtbase.errors import CheckpointError, MissingDependencyError, ShapeError
 from rmtbase.models._adapter_settings import (
     Update,
     is_outside,
@@ -37,6 +37,7 @@ from rmtbase.models._other_formats import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MERGE
 from rmtbase.models._sites import Place, Site
 from rmtbase.models._stored_tensor import CheckpointTensor, DerivedTensor
 from rmtbase.models._tensor_file import TensorEntry
+from rmtbase.models._torch_route import Network
 from rmtbase.shown import quoted
 
 WAYS = ("delta", "merged", "base")
@@ -328,16 +329,18 @@ class Adapter:
     def _in_base(self, base: Checkpoint, name: str, may_lack: bool) -> str | None:
         """Find the base's name for a tensor: the base or the adapter may have been saved without the model's head.
 
-        The parts of a name before the layer may come in another order, as transformers renames them between versions,
-        and torch's own attention has one weight of another name.
+        Torch's own attention has one weight of another name, and transformers may store a type under other names than
+        those of its modules.
         """
-        for parts in (name.split("."), re.sub(r"\.weight$", ".in_proj_weight", name).split(".")):
-            for start in range(len(parts) - 1):
-                if (shorter := ".".join(parts[start:])) in base:
-                    return shorter
-        in_order = _parts_in_order(name)
+        both = (name.split("."), re.sub(r"\.weight$", ".in_proj_weight", name).split("."))
+        shorter = [".".join(parts[start:]) for parts in both for start in range(len(parts) - 1)]
+        if own := next((one for one in shorter if one in base), None):
+            return own
         others = [other for other in base.names if other.endswith(f".{name}")]
-        others = others or [other for other in base.names if _parts_in_order(other) == in_order]
+        if not others:
+            renamed = _by_module(base.config_path, base.names)
+            others = [renamed[one] for one in shorter if one in renamed][:1]
+            others = others or [stored for other, stored in renamed.items() if other.endswith(f".{name}")]
         if len(others) != 1 and (others or not may_lack):
             raise CheckpointError(
                 base.path,
@@ -358,10 +361,16 @@ class Adapter:
         return None if d_out == d_in else flat != (d_out, d_in)
 
 
-def _parts_in_order(name: str) -> tuple[list[str], str]:
-    """Return the parts of a tensor's name before the layer's number, sorted, and the rest of the name."""
-    before, number, rest = re.split(r"((?:^|\.)\d+\.|$)", name, maxsplit=1)
-    return sorted(before.split(".")), f"{number}{rest}"
+@lru_cache(maxsize=2)
+def _by_module(config_path: Path, stored: tuple[str, ...]) -> dict[str, str]:
+    """Return the stored names by those in the modules of transformers; none without transformers."""
+    try:
+        network = Network.of_config(read_json_object(config_path), config_path).network
+    except (MissingDependencyError, CheckpointError):
+        return {}
+    from rmtbase.models._stored_names import names_in_modules
+
+    return names_in_modules(network, stored)
 
 
 def _merged(
