@@ -279,7 +279,13 @@ def test_updates_of_embeddings_are_merged_where_the_base_stores_them(tied, tmp_p
     assert ("which the base does not store: queries and keys do not depend on it" in note) == tied
     delta = open_model(tmp_path / "adapter")
     assert {site.place.stack for site in delta.sites} == {"self_attn.q_proj", "self_attn.k_proj", "lm_head"}
-    assert any(note.startswith("updates of embeddings, which are not linear maps: ") for note in delta.notes) != tied
+    assert (
+        any(
+            note.startswith("updates of embeddings or convolutions, which are not linear maps: ")
+            for note in delta.notes
+        )
+        != tied
+    )
 
 
 def test_what_changes_embeddings_alone_has_no_updates_of_matrices(tmp_path):
@@ -287,7 +293,7 @@ def test_what_changes_embeddings_alone_has_no_updates_of_matrices(tmp_path):
         "base_model.model.model.embed_tokens.lora_embedding_A": np.ones((4, 11), np.float32),
         "base_model.model.model.embed_tokens.lora_embedding_B": np.ones((D_MODEL, 4), np.float32),
     }
-    with pytest.raises(CheckpointError, match=r"changes only embeddings, 'model.embed_tokens'; expected"):
+    with pytest.raises(CheckpointError, match=r"changes only .*experts, 'model.embed_tokens'; expected"):
         open_model(adapter_in(tmp_path / "adapter", tensors))
 
 
@@ -362,7 +368,7 @@ def test_updates_at_initialisation_are_zero_and_said_to_be(tmp_path):
         ({"alpha_pattern": {r"(q)_proj\1": 3}}, "alpha_pattern: pattern = .* expected one without"),
         ({"target_modules": "("}, "target_modules, or what restricts them: pattern = .* expected a regular expression"),
         ({"lora_alpha": "much"}, "lora_alpha is much; expected a positive number"),
-        ({"use_dora": True}, "expected lora_A and lora_B, and a lora_magnitude_vector"),
+        ({"use_dora": True}, "has lora_A, lora_B; expected lora_A, lora_B, lora_magnitude_vector"),
         ({"r": 5}, r"has shape \(4, 32\); expected \(5, 32\)"),
     ],
 )
@@ -372,10 +378,19 @@ def test_what_is_not_read_is_refused_by_its_name(settings, fragment, tmp_path):
 
 
 def test_tensors_that_belong_to_no_update_are_refused(tmp_path):
-    tensors = updates() | {"base_model.model.model.norm.weight": np.ones(D_MODEL, np.float32)}
-    with pytest.raises(CheckpointError, match=r"model.norm.weight' is not supported in an adapter"):
+    tensors = updates() | {f"base_model.model.{module(0, 'q')}.lora_C.weight": np.ones((4, 4), np.float32)}
+    with pytest.raises(CheckpointError, match=r"q_proj.lora_C.weight' is not supported in an adapter"):
         open_model(adapter_in(tmp_path / "adapter", tensors))
-    assert "model.norm.weight" in open_model(adapter_in(tmp_path / "saved", tensors, modules_to_save=["norm"])).notes[1]
+
+
+def test_a_tensor_that_the_settings_do_not_name_replaces_that_of_the_base_as_in_peft(base, tmp_path):
+    tensors = {f"base_model.model.{module(1, 'k')}.weight": np.ones((ROWS["k"], D_MODEL), np.float32)}
+    folder = adapter_in(tmp_path / "adapter", updates(parts="q") | tensors, target_modules=["q_proj"])
+    assert any(module(1, "k") in note for note in open_model(folder).notes)
+    assert (open_model(folder, base=base).stored(f"{module(1, 'k')}.weight") == 1).all()
+    unknown = {f"base_model.model.{module(1, 'k')}.gate": np.ones(4, np.float32)}
+    with pytest.raises(CheckpointError, match=r"no tensor 'model.layers.1.self_attn.k_proj.gate', which the adapter"):
+        open_model(adapter_in(tmp_path / "other", updates() | unknown), base=base)
 
 
 def test_dora_has_no_low_rank_update_by_itself(base, tmp_path):
@@ -411,3 +426,36 @@ def test_arguments_that_fit_no_adapter_are_refused(base, tmp_path):
             open_model(folder, **arguments)
     with pytest.raises(ParameterError, match="expected the folder of an adapter"):
         open_model(base, adapter="merged")
+
+
+def test_a_head_of_several_layers_that_the_base_lacks_is_left_out(base, tmp_path):
+    head = {f"base_model.model.score.{layer}.weight": np.ones((3, D_MODEL), np.float32) for layer in (0, 2)}
+    folder = adapter_in(tmp_path / "adapter", updates() | head, modules_to_save=["classifier", "score"])
+    found = open_model(folder, base=base)
+    assert any("not 'score.0.weight', 'score.2.weight', which the base does not store" in note for note in found.notes)
+    missing = {"base_model.model.model.layers.0.mlp.gate_proj.weight": np.ones((40, D_MODEL), np.float32)}
+    with pytest.raises(CheckpointError, match=r"no tensor 'model.layers.0.mlp.gate_proj.weight', which the adapter"):
+        open_model(adapter_in(tmp_path / "other", updates() | missing, modules_to_save=["gate_proj"]), base=base)
+
+
+@pytest.mark.parametrize("rows", [None, [1], [1, -1], [1, True], [1, 99], {"wte": [1, 2]}, {"embed_tokens": "12"}])
+def test_rows_of_tokens_that_do_not_fit_are_named(rows, base, tmp_path):
+    embeddings = {"model.embed_tokens.weight": np.zeros((11, D_MODEL), np.float32)}
+    save_file(load_file(base / "model.safetensors") | embeddings, base / "model.safetensors")
+    new = {
+        "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta": np.ones((2, D_MODEL), np.float32)
+    }
+    with pytest.raises(CheckpointError, match=r"trainable_token_indices has|has shape .11, 32.; expected .100, 32."):
+        open_model(adapter_in(tmp_path / "bad", updates() | new, trainable_token_indices=rows), base=base)
+    whole = open_model(adapter_in(tmp_path / "good", updates() | new, trainable_token_indices=[4, 2]), base=base)
+    np.testing.assert_array_equal(np.flatnonzero(whole.stored("model.embed_tokens.weight").any(axis=1)), [2, 4])
+
+
+def test_a_targeted_parameter_that_the_base_lacks_is_named(base, tmp_path):
+    settings = {"target_modules": [], "target_parameters": ["gate_proj.weight"]}
+    tensors = {
+        f"base_model.model.model.layers.0.mlp.gate_proj.lora_{side}.weight": np.ones(shape, np.float32)
+        for side, shape in (("A", (4, D_MODEL)), ("B", (40, 4)))
+    }
+    with pytest.raises(CheckpointError, match=r"no tensor 'model.layers.0.mlp.gate_proj.weight', which the adapter"):
+        open_model(adapter_in(tmp_path / "adapter", tensors, **settings), base=base)

@@ -12,68 +12,51 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from functools import lru_cache, partial
+from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32
 
-from rmtbase.errors import CheckpointError, ParameterError, ShapeError
+from rmtbase.errors import CheckpointError, MissingDependencyError, ShapeError
+from rmtbase.models._adapter_settings import (
+    Update,
+    is_outside,
+    require_plain,
+    rows_of_tokens,
+    saved_module,
+    update_of,
+)
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._expressions import Expression, Rows, Scaled, Tensor, Turned
 from rmtbase.models._files import read_json_object
-from rmtbase.models._module_patterns import first_match, is_targeted
 from rmtbase.models._other_formats import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MERGED, adapter_in_words, adapters_within
 from rmtbase.models._sites import Place, Site
 from rmtbase.models._stored_tensor import CheckpointTensor, DerivedTensor
 from rmtbase.models._tensor_file import TensorEntry
-from rmtbase.shown import quoted, shown
+from rmtbase.models._torch_route import Network
+from rmtbase.shown import quoted
 
 WAYS = ("delta", "merged", "base")
 """Ways to open an adapter: only its updates, its base with the updates, its base without them."""
 
 _PREFIX = "base_model.model."
 _PART = re.compile(
-    r"(?P<module>.+)\.(?P<part>lora_embedding_[AB]|lora_[AB](?=\.)|lora_magnitude_vector)(\.weight)?", re.DOTALL
+    r"(?P<module>.+)\.(?P<part>lora_embedding_[AB]|lora_A|lora_B(\.bias)?|lora_magnitude_vector)(\.weight)?",
+    re.DOTALL,
 )
+_OF_TRAINING = re.compile(r"\.lora_(velora_embed|monteclora_sampler)(\.|$)")  # not used after training
 _LAYER = re.compile(r"(?P<before>.*?)(?P<layer>\d{1,9})\.(?P<name>.+)", re.DOTALL)
-# Settings that are read, or that do not affect the formula; all others must be unset.
-_KNOWN = {
-    *("peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "fan_in_fan_out"),
-    *("init_lora_weights", "modules_to_save", "bias", "target_modules", "exclude_modules", "layers_to_transform"),
-    *("layers_pattern", "task_type", "auto_mapping", "base_model_name_or_path", "revision", "inference_mode"),
-    *("peft_version", "lora_dropout", "megatron_core", "qalora_group_size", "runtime_config", "eva_config"),
-    *("ensure_weight_tying",),
-}
-_INITIALISED = (True, False, None, "gaussian", "eva")  # initializations that do not change the base
 _WHOLE = "updates of an adapter, without its base: W_QK is ΔW = s B A of a module, W_Q = s Bᵀ and W_K = A"
 _BY_HEADS = (
     "updates of an adapter, by the heads of its base: W_QK is ΔW_i = s B_i A of head i of queries, keys or values, "
     "W_Q = s B_iᵀ and W_K = A; other modules are whole"
 )
 _SHARES = "which heads the updates prefer is tested by rmtbase diff BASE ADAPTER, at every rank"
-_EMBEDDINGS = ("embed_tokens", "lm_head")  # PEFT saves the whole weight of these where it is changed
 _SHOWN = 3
-
-
-class Update(NamedTuple):
-    """Update of one module by an adapter.
-
-    Attributes:
-        a, b: the names of A (r, d_in) and B (d_out, r) in the adapter's file.
-        scale: s.
-        magnitude: for DoRA, the name of m (d_out); otherwise None.
-        of_embedding: whether the module is an embedding, whose inputs are the tokens of a vocabulary.
-    """
-
-    a: str
-    b: str
-    scale: float
-    magnitude: str | None
-    of_embedding: bool = False
 
 
 class _Rows(NamedTuple):
@@ -93,9 +76,11 @@ class Adapter:
         folder: its folder.
         checkpoint: its tensors.
         updates: the update of each module, in the order of the modules' names.
-        saved: tensors that replace tensors of the base (``modules_to_save``, biases, embeddings), by the base's name.
+        saved: tensors that replace tensors of the base (``modules_to_save``, biases, embeddings), by the model's name.
+        outside: names of those in ``saved`` that belong to no layer.
+        tokens: tensors that replace rows of embeddings, with the numbers of the rows, by the model's name.
         transposed: whether its settings say that modules store (d_in, d_out).
-        untargeted: modules with an update that the settings do not target; PEFT does not load these updates.
+        unread: modules with updates that are not read: of parameters with the weights of several experts.
         beside: names of subfolders that hold further adapters.
     """
 
@@ -103,9 +88,11 @@ class Adapter:
     checkpoint: Checkpoint = field(repr=False)
     updates: Mapping[str, Update] = field(repr=False)
     saved: Mapping[str, str] = field(repr=False)
+    outside: frozenset[str]
+    tokens: Mapping[str, tuple[str, list[int]]] = field(repr=False)
     transposed: bool
-    untargeted: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    unread: tuple[str, ...]
+    beside: tuple[str, ...]
 
     @classmethod
     def open(cls, folder: Path) -> Adapter:
@@ -117,7 +104,7 @@ class Adapter:
         """
         path = folder / ADAPTER_CONFIG
         config = read_json_object(path)
-        _require_plain(config, path)
+        require_plain(config, path)
         weights = next((folder / name for name in ADAPTER_WEIGHTS if os.path.lexists(folder / name)), None)
         if weights is None:
             raise CheckpointError(
@@ -127,35 +114,45 @@ class Adapter:
             )
         checkpoint = Checkpoint.open(weights)
         modules: dict[str, dict[str, str]] = {}
-        saved = {}
+        saved: dict[str, str] = {}
+        tokens: dict[str, tuple[str, list[int]]] = {}
         for name in checkpoint.names:
+            if _OF_TRAINING.search(name):
+                continue
             checkpoint.require_supported(name)
-            found = _PART.fullmatch(name.removeprefix(_PREFIX))
-            of_base = re.sub(r"\.(modules_to_save|base_layer)\.", ".", name.removeprefix(_PREFIX))
-            if found:
-                modules.setdefault(found["module"], {})[found["part"]] = name
-            elif _is_saved(name, config) or of_base.split(".")[-2:] in [[one, "weight"] for one in _EMBEDDINGS]:
-                saved[of_base] = name
-            else:
+            of_model = name.removeprefix(_PREFIX)
+            if match := _PART.fullmatch(of_model):
+                modules.setdefault(match["module"], {})[match["part"]] = name
+            elif module := re.fullmatch(r"(.+)\.token_adapter\.trainable_tokens_delta", of_model):
+                rows = rows_of_tokens(config, module[1], checkpoint.shape(name), path)
+                tokens[f"{module[1]}.weight"] = name, rows
+            elif ".lora_" in of_model:
                 raise CheckpointError(
                     weights,
                     f"tensor {quoted(name)} is not supported in an adapter; expected lora_A and lora_B of modules "
-                    f"with a weight (d_out, d_in), and what modules_to_save and bias name, or {MERGED}",
+                    f"with a weight (d_out, d_in), and tensors that replace those of its base, or {MERGED}",
                 )
+            else:
+                saved[re.sub(r"\.(modules_to_save|base_layer|token_adapter)(?=\.)", "", of_model)] = name
         if not modules:
             raise CheckpointError(weights, f"holds no tensor lora_A.weight; expected some, or {MERGED}")
-        updates = {module: _update(module, parts, checkpoint, config, path) for module, parts in modules.items()}
-        try:
-            untargeted = tuple(module for module in updates if not is_targeted(config, module))
-        except ParameterError as error:
-            raise CheckpointError(path, f"target_modules, or what restricts them: {error}, or {MERGED}") from error
-        turned = config.get("fan_in_fan_out") is True
-        return cls(folder, checkpoint, updates, saved, turned, untargeted, tuple(adapters_within(folder)))
+        updates = {module: update_of(module, parts, checkpoint, config, path) for module, parts in modules.items()}
+        return cls(
+            folder=folder,
+            checkpoint=checkpoint,
+            updates={module: update for module, update in updates.items() if update is not None},
+            saved=saved,
+            outside=frozenset(name for name in saved if is_outside(saved_module(config, name))),
+            tokens=tokens,
+            transposed=config.get("fan_in_fan_out") is True,
+            unread=tuple(module for module, update in updates.items() if update is None),
+            beside=tuple(adapters_within(folder)),
+        )
 
     @property
-    def is_dora(self) -> bool:
-        """True if some rows are rescaled to a learned norm."""
-        return any(update.magnitude is not None for update in self.updates.values())
+    def untargeted(self) -> list[str]:
+        """Modules with an update that the settings do not target; PEFT does not load these updates."""
+        return [module for module, update in self.updates.items() if not update.is_targeted]
 
     def delta(
         self, base: Checkpoint | None = None, of_base: Sequence[Site] = ()
@@ -173,7 +170,7 @@ class Adapter:
             CheckpointError: it is a DoRA adapter, whose change of the weights is not of low rank; or it changes only
                 embeddings.
         """
-        if self.is_dora:
+        if any(update.magnitude is not None for update in self.updates.values()):
             raise CheckpointError(
                 self.folder,
                 "is a DoRA adapter, which rescales whole rows of its base: its change is not a product B A; "
@@ -181,11 +178,13 @@ class Adapter:
             )
         sites: list[Site] = []
         wide: list[str] = []
-        embeddings = {module: update for module, update in self.updates.items() if update.of_embedding}
-        maps = {module: update for module, update in self.updates.items() if not update.of_embedding}
+        others = [module for module, update in self.updates.items() if not update.of_map]
+        maps = [module for module, update in self.updates.items() if update.of_map]
         if not maps:
             raise CheckpointError(
-                self.folder, f"changes only embeddings, {_some(embeddings)}; expected updates of matrices, or {MERGED}"
+                self.folder,
+                f"changes only embeddings, convolutions or experts, {_some([*others, *self.unread])}; expected updates "
+                f"of matrices, or {MERGED}",
             )
         for place, module in sorted(_places(maps).items()):
             update = self.updates[module]
@@ -212,13 +211,13 @@ class Adapter:
         notes = [_WHOLE if base is None else _BY_HEADS]
         if wide:
             notes.append(f"of a rank above the rows of a head, so left whole: {_some(wide)}")
-        if embeddings:
-            notes.append(f"updates of embeddings, which are not linear maps: {_some(embeddings)}")
-        if self.saved:
-            notes.append(f"also trained, but not as low-rank updates: {_some(self.saved)}")
+        if others:
+            notes.append(f"updates of embeddings or convolutions, which are not linear maps: {_some(others)}")
+        if self.saved or self.tokens:
+            notes.append(f"also trained, but not as low-rank updates: {_some([*self.saved, *self.tokens])}")
         if self.untargeted:
             notes.append(f"read, though the settings do not target it and PEFT leaves it out: {_some(self.untargeted)}")
-        notes += [*self._notes_beside(), _SHARES]
+        notes += [*self._unread_notes(), _SHARES]
         return tuple(sorted(sites, key=lambda site: site.place)), tuple(notes)
 
     def merged(self, base: Checkpoint) -> Checkpoint:
@@ -234,22 +233,36 @@ class Adapter:
                 f"hold updates: PEFT does not load these; expected settings that target them, or {MERGED}",
             )
         saved: dict[str, CheckpointTensor] = {}
-        left = {one for one in (*self.saved, *self.updates) if self._is_tied(base, one)}
+        changed: dict[str, CheckpointTensor] = {}
+        left: list[str] = []
         for name, own in self.saved.items():
-            if name in left:
+            of_base, shape = self._in_base(base, name, name in self.outside), self.checkpoint.shape(own)
+            if of_base is None:
+                left.append(name)
                 continue
-            of_base, shape = self._in_base(base, name), self.checkpoint.shape(own)
-            is_resized = _is_outside(name) and base.shape(of_base)[1:] == shape[1:]  # a vocabulary that has grown
+            is_resized = name in self.outside and base.shape(of_base)[1:] == shape[1:]  # a vocabulary that has grown
             if base.shape(of_base) != shape and not is_resized:
                 raise ShapeError(self.folder, own, shape, base.shape(of_base), f"of {base.path}")
             saved[of_base] = self.checkpoint.tensor(own)
         before = base.replaced((), saved, "")
-        updates = {module: update for module, update in self.updates.items() if module not in left}
-        turned = {module: self._is_turned(before, module) for module in updates}
-        of_maps = [turned[module] for module, update in updates.items() if not update.of_embedding]
-        changed: dict[str, CheckpointTensor] = {}
-        for module, update in updates.items():
-            name = self._in_base(before, f"{module}.weight")
+        for name, (own, rows) in self.tokens.items():
+            of_base, least = self._in_base(before, name, True), (max(rows) + 1, *self.checkpoint.shape(own)[1:])
+            if of_base is None:
+                left.append(name)
+            elif before.shape(of_base)[1:] != least[1:] or before.shape(of_base)[0] < least[0]:
+                raise ShapeError(base.file(of_base), of_base, before.shape(of_base), least, "or more rows")
+            else:
+                changed[of_base] = self._changed(before, of_base, (own,), partial(_with_rows, rows))
+        replaced = [*saved, *changed]
+        names = {module: self._in_base(before, one.weight, one.may_lack) for module, one in self.updates.items()}
+        updates = {module: (self.updates[module], name) for module, name in names.items() if name is not None}
+        renamed = [module for module in names if module not in updates and self.updates[module].of_parameter]
+        left += [module for module in names if module not in updates and module not in renamed]
+        if renamed and not updates:
+            self._in_base(before, self.updates[renamed[0]].weight, False)  # raises: it is another model
+        turned = {module: self._is_turned(before, update, name) for module, (update, name) in updates.items()}
+        of_maps = [turned[module] for module, (update, _) in updates.items() if update.of_map]
+        for module, (update, name) in updates.items():
             if turned[module] is None and any(one == (not self.transposed) for one in of_maps):
                 raise CheckpointError(
                     self.folder,
@@ -257,13 +270,17 @@ class Adapter:
                     f"square {quoted(module)} may be either; expected {MERGED}",
                 )
             is_turned = self.transposed if turned[module] is None else turned[module]
-            changed[name] = _merged(before, name, self.checkpoint, update, bool(is_turned))
+            parts = tuple(part for part in (update.a, update.b, update.magnitude) if part is not None)
+            changed[name] = self._changed(before, name, parts, partial(_merged, update.scale, bool(is_turned)))
+            if update.bias is not None and (name := self._in_base(before, f"{module}.bias", False)) is not None:
+                scale = update.scale
+                changed[name] = self._changed(before, name, (update.bias,), lambda stored, b, s=scale: stored + s * b)
         note = f"adapter {self.folder.resolve().name} merged in: {len(updates)} updates" + (
-            f", and in place of the base's {_some(saved)}" if saved else ""
+            f", and in place of the base's {_some(replaced)}" if replaced else ""
         )
         if left:
             note += f"; not {_some(sorted(left))}, which the base does not store: queries and keys do not depend on it"
-        return base.replaced((), {**saved, **changed}, "; ".join([note, *self._notes_beside()]))
+        return base.replaced((), {**saved, **changed}, "; ".join([note, *self._unread_notes(renamed)]))
 
     def _rows_of_heads(self, base: Checkpoint, of_base: Iterable[Site], module: str) -> list[_Rows]:
         """Find the rows of B that are those of heads of the base, whose matrices are rows of the module's weight.
@@ -271,10 +288,11 @@ class Adapter:
         Raises:
             CheckpointError: the base lacks that weight, or it has another shape.
         """
-        if self._is_tied(base, module):
+        update = self.updates[module]
+        weight, b = self._in_base(base, update.weight, update.may_lack), Tensor(update.b)
+        if weight is None:
             return []
-        self._is_turned(base, module)  # checks the shape
-        weight, b = self._in_base(base, f"{module}.weight"), Tensor(self.updates[module].b)
+        self._is_turned(base, update, weight)  # checks the shape
         found = []
         for site in of_base:
             for name, n_heads in (("query", site.n_heads), ("key", site.n_key_heads), ("value", site.n_key_heads)):
@@ -284,142 +302,94 @@ class Adapter:
                     found.append(_Rows(name, n_heads, size, Rows(b, of.runs) if isinstance(of, Rows) else b))
         return found
 
-    def _notes_beside(self) -> list[str]:
-        """Return a note that names the adapters in subfolders, which are not read."""
-        if not self.beside:
-            return []
-        each = ", ".join(quoted(name) for name in self.beside[:_SHOWN])
-        more = f" and {len(self.beside) - _SHOWN} more" if len(self.beside) > _SHOWN else ""
-        return [f"not read: other adapters within the folder, each opened by its own path: {each}{more}"]
+    def _unread_notes(self, renamed: Sequence[str] = ()) -> list[str]:
+        """Return notes on what is not read: updates of experts and routers, and adapters in subfolders."""
+        notes = []
+        if unread := [*self.unread, *renamed]:
+            notes.append(f"not read, so left as in the base: updates of experts or routers, {_some(unread)}")
+        if self.beside:
+            each = ", ".join(quoted(name) for name in self.beside[:_SHOWN])
+            more = f" and {len(self.beside) - _SHOWN} more" if len(self.beside) > _SHOWN else ""
+            notes.append(f"not read: other adapters within the folder, each opened by its own path: {each}{more}")
+        return notes
 
-    def _is_tied(self, base: Checkpoint, name: str) -> bool:
-        """Return True if it is an output embedding that the base does not store because it is tied to the input."""
-        module = name.removesuffix(".weight").rpartition(".")[2]
-        return module == "lm_head" and not any(f".{one}".endswith(".lm_head.weight") for one in base.names)
+    def _changed(
+        self, base: Checkpoint, name: str, parts: Sequence[str], change: Callable[..., np.ndarray]
+    ) -> DerivedTensor:
+        """Return a tensor of the base that is changed by tensors of the adapter, in float64 rounded to float32."""
+        tensors = (base.tensor(name), *map(self.checkpoint.tensor, parts))
 
-    def _in_base(self, base: Checkpoint, name: str) -> str:
-        """Find the base's name for a tensor: the base or the adapter may have been saved without the model's head."""
-        parts = name.split(".")
-        shorter = (".".join(parts[start:]) for start in range(len(parts) - 1))
-        found = next((one for one in shorter if one in base), None)
-        longer = [] if found else [one for one in base.names if one.endswith(f".{name}")]
-        if found is None and len(longer) != 1:
+        def make(*_: int) -> np.ndarray:
+            arrays = (base.read(name), *map(self.checkpoint.read, parts))
+            return np.ascontiguousarray(change(*(array.astype(np.float64) for array in arrays))).astype(np.float32)
+
+        stored = tuple(file for tensor in tensors for file in tensor.stored)
+        return DerivedTensor(TensorEntry("F32", base.shape(name)), stored, make)
+
+    def _in_base(self, base: Checkpoint, name: str, may_lack: bool) -> str | None:
+        """Find the base's name for a tensor: the base or the adapter may have been saved without the model's head.
+
+        Torch's own attention has one weight of another name, and transformers may store a type under other names than
+        those of its modules.
+        """
+        both = (name.split("."), re.sub(r"\.weight$", ".in_proj_weight", name).split("."))
+        shorter = [".".join(parts[start:]) for parts in both for start in range(len(parts) - 1)]
+        if own := next((one for one in shorter if one in base), None):
+            return own
+        others = [other for other in base.names if other.endswith(f".{name}")]
+        if not others:
+            renamed = _by_module(base.config_path, base.names)
+            others = [renamed[one] for one in shorter if one in renamed][:1]
+            others = others or [stored for other, stored in renamed.items() if other.endswith(f".{name}")]
+        if len(others) != 1 and (others or not may_lack):
             raise CheckpointError(
                 base.path,
                 f"no tensor {quoted(name)}, which the adapter {self.folder.name} changes; expected the model that it "
                 "was made for",
             )
-        return found or longer[0]
+        return others[0] if others else None
 
-    def _is_turned(self, base: Checkpoint, module: str) -> bool | None:
+    def _is_turned(self, base: Checkpoint, update: Update, name: str) -> bool | None:
         """Return whether the base stores (d_in, d_out), judged by the shape; None for a square weight."""
-        update, name = self.updates[module], self._in_base(base, f"{module}.weight")
-        expected = self.checkpoint.shape(update.b)[0], self.checkpoint.shape(update.a)[1]
-        found = base.shape(name)
-        if found not in (expected, expected[::-1]):
-            raise ShapeError(base.file(name), name, found, expected, f"of the adapter {self.folder.name}")
-        if update.of_embedding:
-            return True
-        return None if expected[0] == expected[1] else found != expected
+        d_out, d_in = self.checkpoint.shape(update.b)[0], prod(self.checkpoint.shape(update.a)[1:])
+        shape = base.shape(name)
+        flat = (*shape[:1], prod(shape[1:]))
+        if flat not in (((d_out, d_in),) if update.of_parameter else ((d_out, d_in), (d_in, d_out))):
+            raise ShapeError(base.file(name), name, shape, (d_out, d_in), f"of the adapter {self.folder.name}")
+        if update.of_embedding or update.of_parameter:
+            return update.of_embedding
+        return None if d_out == d_in else flat != (d_out, d_in)
 
 
-def _is_outside(name: str) -> bool:
-    """Return True if a tensor, by its name, belongs to no layer."""
-    return _LAYER.fullmatch(name) is None
-
-
-def _merged(base: Checkpoint, name: str, adapter: Checkpoint, update: Update, turned: bool) -> DerivedTensor:
-    def make(*_: int) -> Float32[np.ndarray, "d_out d_in"]:
-        a, b = (adapter.read(one).astype(np.float64) for one in (update.a, update.b))
-        stored = base.read(name).astype(np.float64)
-        total = (stored.T if turned else stored) + update.scale * (b @ a)
-        if update.magnitude is not None:
-            norms = np.linalg.norm(total, axis=1)
-            total *= (adapter.read(update.magnitude).astype(np.float64).ravel() / norms)[:, None]
-        return np.ascontiguousarray(total.T if turned else total).astype(np.float32)
-
-    used = [adapter.tensor(one) for one in (update.a, update.b, update.magnitude) if one is not None]
-    stored = tuple(one for tensor in (base.tensor(name), *used) for one in tensor.stored)
-    return DerivedTensor(TensorEntry("F32", base.shape(name)), stored, make)
-
-
-def _require_plain(config: Mapping[str, Any], path: Path) -> None:
-    if config.get("peft_type") != "LORA":
-        raise CheckpointError(
-            path.parent,
-            f"holds {adapter_in_words(config)}; only adapters of peft_type LORA are read; expected one, {MERGED}, "
-            "or the base model alone",
-        )
-    for key, value in config.items():
-        if value and key not in _KNOWN:
-            raise CheckpointError(
-                path,
-                f"{shown(key, 60)} is set, which is not supported here; expected {MERGED}, or the base model alone",
-            )
-    start = config.get("init_lora_weights", True)
-    if not any(start is one or (isinstance(one, str) and start == one) for one in _INITIALISED):
-        raise CheckpointError(
-            path,
-            f"init_lora_weights is {shown(start, 60)}, which changes the base as well; expected an adapter that was "
-            f"saved with path_initial_model_for_weight_conversion, or {MERGED}",
-        )
-
-
-def _is_saved(name: str, config: Mapping[str, Any]) -> bool:
-    """Return True if a tensor replaces one of the base according to the settings."""
-    module, _, kind = name.removeprefix(_PREFIX).rpartition(".")
-    if kind == "bias" and config.get("bias") in ("all", "lora_only"):
-        return ".lora_" not in name
-    listed = config.get("modules_to_save")
-    modules = [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
-    return any(f".{one}." in f".{module}." for one in modules)
-
-
-def _update(
-    module: str, parts: Mapping[str, str], checkpoint: Checkpoint, config: Mapping[str, Any], path: Path
-) -> Update:
-    of_embedding = any(part.startswith("lora_embedding") for part in parts)
-    if of_embedding and config.get("use_dora"):
-        raise CheckpointError(path, f"use_dora is set, and {quoted(module)} is an embedding; expected {MERGED}")
-    name_a, name_b = ("lora_embedding_A", "lora_embedding_B") if of_embedding else ("lora_A", "lora_B")
-    missing = {name_a, name_b, *(["lora_magnitude_vector"] if config.get("use_dora") else [])} - parts.keys()
-    if missing or ("lora_magnitude_vector" in parts) != bool(config.get("use_dora")):
-        found = ", ".join(sorted(parts))
-        raise CheckpointError(
-            path,
-            f"module {quoted(module)} has only {found}; expected lora_A and lora_B, and a "
-            "lora_magnitude_vector where use_dora is set",
-        )
-    a, b, magnitude = parts[name_a], parts[name_b], parts.get("lora_magnitude_vector")
-    rank = _of_pattern(config, "rank_pattern", "r", module, path)
-    alpha = _of_pattern(config, "alpha_pattern", "lora_alpha", module, path)
-    shape_a, shape_b = checkpoint.shape(a), checkpoint.shape(b)
-    if len(shape_a) != 2 or shape_a[0] != rank:
-        raise ShapeError(checkpoint.file(a), a, shape_a, (int(rank), *shape_a[1:2]), f"{path.name}: r = {rank:g}")
-    if len(shape_b) != 2 or shape_b[1] != rank:
-        raise ShapeError(checkpoint.file(b), b, shape_b, (*shape_b[:1], int(rank)), f"{path.name}: r = {rank:g}")
-    if magnitude is not None and np.prod(checkpoint.shape(magnitude)) != shape_b[0]:
-        found = checkpoint.shape(magnitude)
-        raise ShapeError(checkpoint.file(magnitude), magnitude, found, shape_b[:1], "one for each output")
-    return Update(a, b, alpha / (sqrt(rank) if config.get("use_rslora") else rank), magnitude, of_embedding)
-
-
-def _of_pattern(config: Mapping[str, Any], pattern: str, otherwise: str, module: str, path: Path) -> float:
-    """Return the value of the first pattern that matches the end of the module's name, or else the common setting."""
-    patterns = config.get(pattern) or {}
-    if not isinstance(patterns, Mapping):
-        raise CheckpointError(path, f"{pattern} is no table of names of modules; expected one, or {MERGED}")
+@lru_cache(maxsize=2)
+def _by_module(config_path: Path, stored: tuple[str, ...]) -> dict[str, str]:
+    """Return the stored names by those in the modules of transformers; none without transformers."""
     try:
-        key = first_match(patterns, module)
-    except ParameterError as error:
-        raise CheckpointError(path, f"{pattern}: {error}, or {MERGED}") from error
-    value = config.get(otherwise) if key is None else patterns[key]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
-        raise CheckpointError(path, f"{otherwise} is {shown(value, 60)}; expected a positive number")
-    return value
+        network = Network.of_config(read_json_object(config_path), config_path).network
+    except (MissingDependencyError, CheckpointError):
+        return {}
+    from rmtbase.models._stored_names import names_in_modules
+
+    return names_in_modules(network, stored)
 
 
-def _places(modules: Mapping[str, Update]) -> dict[Place, str]:
+def _merged(
+    scale: float, turned: bool, stored: np.ndarray, a: np.ndarray, b: np.ndarray, magnitude: np.ndarray | None = None
+) -> np.ndarray:
+    """Add s B A to a weight, and rescale its rows to the magnitude if there is one."""
+    flat = stored.reshape(len(stored), -1)
+    total = (flat.T if turned else flat) + scale * (b.reshape(len(b), -1) @ a.reshape(len(a), -1))
+    if magnitude is not None:
+        total *= (magnitude.ravel() / np.linalg.norm(total, axis=1))[:, None]
+    return (total.T if turned else total).reshape(stored.shape)
+
+
+def _with_rows(rows: list[int], stored: np.ndarray, new: np.ndarray) -> np.ndarray:
+    stored[rows] = new
+    return stored
+
+
+def _places(modules: Iterable[str]) -> dict[Place, str]:
     """Return a place for each module: the part of its name after the layer's number, or all of it to tell two apart."""
     found: dict[Place, str] = {}
     parts = {module: _LAYER.fullmatch(module) for module in modules}

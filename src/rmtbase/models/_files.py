@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,9 +24,10 @@ LFS_POINTER = b"version https://git-lfs"
 LFS_WORDS = ("a Git LFS pointer", "the file it points to: run git lfs pull, or download it")
 """The found and the expected part of the message about a placeholder."""
 _LARGEST = 4 << 20  # bytes of a configuration; those with the names of 20 000 classes take one million
-_MOST_VALUES = 1 << 21  # a million tensors in an index
+_MOST_VALUES = 1 << 21  # a million tensors in an index; files that may be larger may hold more
 _LONGEST_NUMBER = 100  # characters
 _DEEPEST = 64  # levels of lists and objects
+_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")  # the escape of half of a surrogate pair, with its other half or without
 
 
 @contextmanager
@@ -65,10 +67,12 @@ def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
         raise CorruptFileError(path, "an empty file", "a JSON object")
     if text.startswith(LFS_POINTER):
         raise CorruptFileError(path, *LFS_WORDS)
-    return parse_json_object(path, text, "text", "a JSON object")
+    return parse_json_object(path, text, "text", "a JSON object", max(_MOST_VALUES, largest >> 5))
 
 
-def parse_json_object(path: Path, text: bytes, what: str, expected: str) -> dict[str, Any]:
+def parse_json_object(
+    path: Path, text: bytes, what: str, expected: str, most_values: int = _MOST_VALUES
+) -> dict[str, Any]:
     """Parse a JSON object in UTF-8, with or without a byte order mark.
 
     Args:
@@ -76,15 +80,16 @@ def parse_json_object(path: Path, text: bytes, what: str, expected: str) -> dict
         text: the text, whose length the caller has limited.
         what: name of the text in messages.
         expected: what should be there according to messages.
+        most_values: the largest number of values.
 
     Raises:
         CorruptFileError: it is not a JSON object; an object has a name twice; a name or a string is not valid text
             (half of a surrogate pair); or there are more values, digits or levels than the limits of this module.
     """
     values = sum(map(text.count, (b",", b":", b"[", b"{")))
-    if values > _MOST_VALUES:
+    if values > most_values:
         raise CorruptFileError(
-            path, f"{what} with {values:,} commas, colons and brackets", f"{expected} with at most {_MOST_VALUES:,}"
+            path, f"{what} with {values:,} commas, colons and brackets", f"{expected} with at most {most_values:,}"
         )
     try:
         parsed = json.loads(
@@ -93,8 +98,12 @@ def parse_json_object(path: Path, text: bytes, what: str, expected: str) -> dict
             parse_int=_bounded(int),
             parse_float=_bounded(float),
         )
+        if _HALF_PAIR.search(text):
+            json.dumps(parsed, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         reason = error if isinstance(error, ValueError) else f"more than {_DEEPEST} levels"
+        if isinstance(error, UnicodeEncodeError):
+            reason = f"half of a surrogate pair in {quoted(error.object[max(error.start - 20, 0) : error.end + 20])}"
         raise CorruptFileError(path, f"{what} that is not JSON ({reason})", expected) from error
     if not isinstance(parsed, dict):
         # "text" means the whole file, which the message does not name again.
@@ -106,23 +115,12 @@ def parse_json_object(path: Path, text: bytes, what: str, expected: str) -> dict
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    for name, value in pairs:
-        _require_text(name)
-        if isinstance(value, str):
-            _require_text(value)
     members = dict(pairs)
     if len(members) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))
         raise ValueError(f"the name {quoted(twice)} twice in one object")
     return members
-
-
-def _require_text(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"half of a surrogate pair in {quoted(text)}") from error
 
 
 def _bounded(number: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -168,8 +168,10 @@ class Entry:
         """Return the layers with attention.
 
         Raises:
-            CheckpointError: the configuration does not give the kind of each layer.
+            CheckpointError: the configuration does not give the kind of each layer, or gives more layers than 100 000.
         """
+        if n_layers > 100_000:  # a list of a billion takes the memory of the machine
+            raise CheckpointError(path, f"{n_layers:,} layers; expected at most 100,000")
         for key, kinds in self.attends.items():
             said = kinds_of_layers(self.config, key, n_layers)
             if not _is_of_each(said, n_layers):

@@ -49,7 +49,7 @@ def first_match(patterns: Iterable[str], module: str) -> str | None:
 def is_targeted(settings: Mapping[str, Any], module: str) -> bool:
     """Return True if the settings of an adapter select a module, by name or because all linear maps are selected.
 
-    Without a list or pattern of targets, every module that is not excluded is selected.
+    Without a list or pattern of targets, every module that is not excluded is selected, unless parameters are targeted.
 
     Raises:
         ParameterError: a pattern is not a regular expression, or is not supported.
@@ -65,7 +65,7 @@ def is_targeted(settings: Mapping[str, Any], module: str) -> bool:
     if isinstance(targets, str):
         return targets.lower() == "all-linear" or matches(targets, module)
     if not isinstance(targets, list):
-        return True
+        return targets is not None or settings.get("target_parameters") is None
     if module in targets:
         return True
     return _ends_with(module, targets) and _is_of_layers(settings, module)

@@ -178,12 +178,13 @@ def _parts_of_pipeline(folder: Path) -> dict[str, str]:
     """Return the parts of a diffusers pipeline that exist as folders, each with its library."""
     try:
         index = read_json_object(folder / "model_index.json")
-    except CheckpointError:
+        folders = {path.name for path in folder.iterdir() if path.is_dir()}
+    except (CheckpointError, OSError):
         return {}
     return {
         part: str(value[0])
         for part, value in index.items()
-        if isinstance(value, list) and value and not part.startswith("_") and (folder / part).is_dir()
+        if isinstance(value, list) and value and not part.startswith("_") and part in folders
     }
 
 

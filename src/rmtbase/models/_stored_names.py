@@ -67,6 +67,15 @@ def stored_parameters(
     return result
 
 
+def names_in_modules(network: nn.Module, stored: Iterable[str]) -> dict[str, str]:
+    """Return the stored names by those of the network's parameters, where loading only renames."""
+    if not isinstance(network, transformers.PreTrainedModel):
+        return {}
+    renamings = [one for one in get_model_conversion_mapping(network) if isinstance(one, WeightRenaming)]
+    prefix, state = network.base_model_prefix, network.state_dict()
+    return {rename_source_key(name, renamings, [], prefix, state)[0]: name for name in stored}
+
+
 def parameters_of(
     network: nn.Module, stored: Mapping[str, tuple[int, ...]], sites: Iterable[frozenset[str]]
 ) -> dict[str, Expression]:
