@@ -360,7 +360,7 @@ class Reading:
     ) -> Expression | None:
         """Return the first map whose input is the outputs of all heads, head after head."""
         n_tokens = met.shape[1 if weights_left else 2]
-        head = np.pad(head, ((0, 0), (0, n_tokens - head.shape[1])), mode="edge")  # all tokens belong to the same heads
+        head = head[:, np.minimum(np.arange(n_tokens), head.shape[1] - 1)]  # all tokens belong to the same heads
         for key, linear in self.plain.linears.items():
             if linear.weight.n_inputs != n_heads * d_value or key not in self.tagged.linears:
                 continue

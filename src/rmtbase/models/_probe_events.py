@@ -180,8 +180,14 @@ class RealMaps(Protocol):
         """Return True if the map with this weight is to be computed."""
         ...
 
-    def apply(self, name: str, given: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin) -> Tensor:
-        """Apply the map to an input (tokens, inputs); ``laid`` arranges a flat parameter as (inputs, outputs)."""
+    def apply(
+        self, name: str, given: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
+    ) -> Tensor:
+        """Apply the map to an input (tokens, inputs).
+
+        ``starts`` are the positions of the outputs' first weights in the flat parameter, which ``laid`` arranges as
+        (inputs, outputs).
+        """
         ...
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:

@@ -257,12 +257,14 @@ class ForwardPass(TorchDispatchMode):
             raise ValueError(f"{given.shape[-1]} inputs of {held or 'a map'} of {weight.shape[-2]}")
         if held is None:
             return self.declare(noise(key, shape), Origin(content=origin.content, born=self._clock))
-        if self._real is not None and self._real.holds(held):
-            result = self._real.apply(held, given, lambda flat: self._laid(flat, weight), origin)
-            return self.declare(result, Origin(origin.content, True, marks, born=self._clock, maps=frozenset({held})))
         lies = self._lies(held, weight)
         if lies is None:
             return self.declare(noise(key, shape), Origin(content=origin.content, born=self._clock))
+        made = Origin(origin.content, True, marks, born=self._clock, maps=frozenset({held}))
+        if self._real is not None and self._real.holds(held):
+            starts = lies.starts.reshape(-1, 1, weight.shape[-1]) if weight.ndim == 3 else lies.starts
+            result = self._real.apply(held, given, starts, lambda flat: self._laid(flat, weight), origin)
+            return self.declare(result, made)
         n_rows = len(lies.starts)
         first = self._numbers.first_of(key, n_rows)
         rows = row_values(key, n_rows)
@@ -271,8 +273,7 @@ class ForwardPass(TorchDispatchMode):
         if weight.ndim == 3:
             sent = sent.reshape(-1, 1, weight.shape[-1])
         result = (tokens(given.shape[-2])[:, None] * sent).expand(shape).clone()
-        maps = frozenset({held})
-        return self.declare(result, Origin(origin.content, True, marks, born=self._clock, maps=maps))
+        return self.declare(result, made)
 
     def _lies(self, name: str, weight: Tensor) -> Weight | None:
         """Return where one or several (inputs, outputs) are in their parameter, or None if steps are not constant."""
@@ -337,15 +338,15 @@ class ForwardPass(TorchDispatchMode):
         key = self._key("product")
         if self._real is not None:
             self._real.met(key, *both)
+            result = torch.matmul(left, right)
         else:
             self.products[key] = Contraction(sampled(both[0]), sampled(both[1]), origins)
-        n, m = both[0].shape[:2]
-        seen = torch.arange(1, m + 1, dtype=torch.float64)[:, None] + (
-            torch.arange(n, dtype=torch.float64)[:, None, None] / (2 * n)
-        )
-        if self._tagged is not None and key in self._tagged:
-            seen = 2 * seen
-        result = seen.expand(n, m, shape[-1]).clone().reshape(shape)
+            n, m = both[0].shape[:2]
+            batch = torch.arange(n, dtype=torch.float64)[:, None, None] / (2 * n)
+            seen = torch.arange(1, m + 1, dtype=torch.float64)[:, None] + batch
+            if self._tagged is not None and key in self._tagged:
+                seen = 2 * seen
+            result = seen.expand(n, m, shape[-1]).clone().reshape(shape)
         content = any(one.content for one in origins)
         return self.declare(result, Origin(content, True, products=frozenset({key}), born=self._clock))
 
