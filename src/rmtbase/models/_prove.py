@@ -101,6 +101,7 @@ def _require_sides(path: Path, site: Site, traced: Site, moves_rows: bool | None
         )
 
 
+_MOST_TOKENS = 2**62
 _TOKENS = (5, 2, 1, 0)
 """Tokens that get another query, one after the other until a row shows it: with a causal mask the first sees one key."""
 
@@ -125,12 +126,12 @@ def _queries_move_rows(part: Part, mets: Mapping[str, Met]) -> dict[str, bool | 
         for met in left.values():
             for name, starts in _outermost(met.site.query, part):
                 rows[name] = np.union1d(rows.get(name, starts), starts)
-        before, everywhere = (_OtherQueries.in_pass(part, rows, tokens) for tokens in (slice(0), slice(None)))
+        before, everywhere = (_OtherQueries.in_pass(part, rows, tokens) for tokens in (range(0), range(_MOST_TOKENS)))
         decided |= dict.fromkeys(left)
         for token in _TOKENS:
             unknown = [key for key in left if decided[key] is None]
             if unknown:
-                passes = before, everywhere, _OtherQueries.in_pass(part, rows, slice(token, token + 1))
+                passes = before, everywhere, _OtherQueries.in_pass(part, rows, range(token, token + 1))
                 decided |= {key: _moves_rows(key, left[key], *passes) for key in unknown}
     return decided
 
@@ -159,13 +160,13 @@ class _OtherQueries:
         operands: sums of the left and the right operand of each product.
     """
 
-    def __init__(self, rows: Mapping[str, Int[np.ndarray, " row"]], tokens: slice) -> None:
+    def __init__(self, rows: Mapping[str, Int[np.ndarray, " row"]], tokens: range) -> None:
         self.scores: dict[str, Float[np.ndarray, "*row key"]] = {}
         self.operands: dict[str, tuple[float, float]] = {}
         self._rows, self._tokens = rows, tokens
 
     @classmethod
-    def in_pass(cls, part: Part, rows: Mapping[str, Int[np.ndarray, " row"]], tokens: slice) -> _OtherQueries:
+    def in_pass(cls, part: Part, rows: Mapping[str, Int[np.ndarray, " row"]], tokens: range) -> _OtherQueries:
         """Run a part with other queries at these tokens."""
         own = cls(rows, tokens)
         softmaxes = run(part.module, part.inputs, Numbers(), real=own, prefix=part.prefix).softmaxes
@@ -182,9 +183,9 @@ class _OtherQueries:
     ) -> Tensor:
         """Make up the outputs of a map."""
         result, other = (noise(key, (*given.shape[:-1], starts.shape[-1])) for key in (name, f"other {name}"))
-        is_query = torch.isin(starts, torch.from_numpy(self._rows[name])).expand(other[..., self._tokens, :].shape)
-        result[..., self._tokens, :][is_query] = other[..., self._tokens, :][is_query]
-        return result
+        is_other = torch.isin(starts, torch.from_numpy(self._rows[name])).expand(result.shape).clone().flatten(0, -2)
+        is_other[: self._tokens.start], is_other[self._tokens.stop :] = False, False
+        return torch.where(is_other.view(result.shape), other, result)
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
         """Record which operands are changed."""
@@ -242,8 +243,7 @@ class _Proof:
             width = given.shape[-1]
             two = torch.randn(2, width, generator=torch.Generator().manual_seed(width), dtype=torch.float64)
             self._leaves[name] = two.numpy()
-            chosen = [token.bit_count() % 2 for token in range(given.shape[-2])]
-            given = two[chosen].expand(given.shape)
+            given = two[[token.bit_count() % 2 for token in range(given[..., 0].numel())]].view(given.shape)
         return given @ laid(self._values(name).flatten())
 
     def _values(self, name: str) -> Tensor:
