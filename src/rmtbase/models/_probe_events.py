@@ -21,9 +21,13 @@ TAG = 2.0**-36
 """Relative step between the tags of consecutive outputs."""
 
 
+CONVOLUTION = "convolution"
+"""Kind of the mark of a convolution, which is neither neutral nor a linear map of each token."""
+
+
 @dataclass(frozen=True)
 class Mark:
-    """Neutral operation that a tensor has passed since the last linear map: its kind and its name."""
+    """Neutral operation, or convolution, that a tensor has passed since the last linear map: its kind and its name."""
 
     kind: str
     name: str

@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from rmtbase.models._probe_events import (
+    CONVOLUTION,
     KEPT,
     TAG,
     Contraction,
@@ -156,6 +157,8 @@ class ForwardPass(TorchDispatchMode):
                 self._names[_storage(result)] = self._names[_storage(given[0])]
                 one = given[0]
                 self._copies[_storage(result)] = Copy(tuple(one.shape), one.stride(), int(one.storage_offset()))
+        elif name == "convolution" and any(stored):
+            return self._convolve(func, args, kwargs)
         elif any(stored):
             marks = frozenset(
                 Mark("gain" if name.startswith(("mul", "div")) else "bias", self._names[_storage(tensor)])
@@ -179,8 +182,6 @@ class ForwardPass(TorchDispatchMode):
 
     def _mixed(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run an operation on parameters and activations together: biases and gains are neutral, all else is noise."""
-        if name == "convolution":
-            return self._convolve(func, args, kwargs)
         if name in _NORMS:
             return contiguous(self.norms.output("", args[0], "")), args[0].new_zeros(1), args[0].new_ones(1)
         if name in ("add", "mul") or (name.rstrip("_") in ("add", "mul", "sub", "div") and not args[0].is_meta):
@@ -314,7 +315,9 @@ class ForwardPass(TorchDispatchMode):
             origin = self.origin(result)
             result = result.reshape(given.shape[0], *given.shape[2:], -1).movedim(-1, 1)
             return self.declare(result.contiguous(), origin)
-        return noise(self._key("convolution"), shape)
+        origin, held = self.origin(given), self._names.get(_storage(weight), "")
+        marks = origin.marks | {Mark(CONVOLUTION, held)}
+        return self.declare(noise(self._key(CONVOLUTION), shape), replace(origin, marks=marks, born=self._clock))
 
     def _product(self, left: Tensor, right: Tensor) -> Tensor:
         origins = self.origin(left), self.origin(right)

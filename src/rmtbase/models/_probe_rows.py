@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import groupby
 from math import prod
@@ -95,15 +95,23 @@ def scale_of(plain: Softmax, tagged: Softmax | None) -> tuple[float, bool]:
     raise NoReading("neither rows nor columns of its scores belong to one token each: queries are not told from keys")
 
 
-def pairs(queries: np.ndarray, keys: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return the query heads in order, each with its key head, as the numbers of their rows."""
+def pairs(
+    queries: np.ndarray, keys: np.ndarray, stored: Callable[[tuple[int, ...]], tuple[tuple[str, int], ...]]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return the query heads in order, each with its key head, as the numbers of their rows.
+
+    ``stored`` returns the weights that rows belong to, and where they start in these.
+    """
     met: dict[tuple[int, ...], tuple[int, ...]] = {}
     for of_queries, of_keys in zip(queries, keys, strict=True):
         known = {row for row in _distinct(of_keys) if min(row) > 0}
         if not known:
             raise NoReading("keys are no outputs of linear maps")
+        if len(maps := {stored(row) for row in known}) < len(known):
+            names = ", ".join(sorted({name for each in maps for name, _ in each}))
+            raise NoReading(f"{names} is applied to {len(known) // len(maps)} inputs, which are joined as keys")
         if len(known) > 1:
-            raise NoReading("keys differ from token to token")
+            raise NoReading("keys of different maps are joined")
         (key,) = known
         for row in _distinct(of_queries):
             if min(row) <= 0:
