@@ -19,7 +19,8 @@ _SOFT_CAP = "soft cap on q·k: not in W_QK"
 _POSITIONS = "products with positions are added to q·k: not in W_QK"
 _CONVOLVED = "convolutions before queries or keys: not in W_QK, which acts on their outputs"
 _OTHER_AXIS = (
-    "the softmax runs over the other axis of the scores: a token's weights over these sum to 1, and so it is the query"
+    "the softmax runs over another axis than the last: queries are the tokens whose weights sum to 1, whatever the "
+    "names of their maps"
 )
 
 
@@ -81,7 +82,13 @@ def is_within(name: str, module: str) -> bool:
 
 
 def notes_of(
-    operands: frozenset[Mark], maps: frozenset[Mark], scores: frozenset[Mark], *, summed: bool, rotated: bool, other: bool
+    operands: frozenset[Mark],
+    maps: frozenset[Mark],
+    scores: frozenset[Mark],
+    *,
+    summed: bool,
+    rotated: bool,
+    other: bool,
 ) -> tuple[str, ...]:
     """Return the notes of a site.
 

@@ -84,15 +84,21 @@ def scale_of(plain: Softmax, tagged: Softmax | None) -> tuple[float, bool]:
         scale = float(np.nanmin(np.abs(seen)))
         index = np.floor(seen / scale + 1e-6)
         batch = seen / scale - index
-        along = {True: set(), False: set()}  # whether the index changes along rows, and across them
+        along: dict[bool, set[bool]] = {True: set(), False: set()}  # whether the index changes along and across rows
         for axis in range(seen.ndim):
-            same_batch = np.abs(np.diff(batch, axis=axis)) < 1e-6
-            along[axis == plain.axis % seen.ndim] |= {*np.unique(np.diff(index, axis=axis)[same_batch] != 0).tolist()}
+            of_same_batch = np.abs(np.diff(batch, axis=axis)) < 1e-6
+            along[axis == plain.axis % seen.ndim] |= {*(np.diff(index, axis=axis)[of_same_batch] != 0).tolist()}
     if along[True] == {False} or (not along[True] and along[False] == {True}):
         return scale, True
-    if along[False] <= {False} and along[True] <= {True} and (along[True] or along[False]):
+    if along[True] <= {True} and along[False] <= {False} and (along[True] or along[False]):
         return scale, False
+    if not along[True] and not along[False]:
+        raise NoReading(ONE_TOKEN)
     raise NoReading("neither rows nor columns of its scores belong to one token each: queries are not told from keys")
+
+
+ONE_TOKEN = "one query meets one key: they are not told from each other"
+"""Reason why a softmax is not read if the inputs are too short."""
 
 
 def pairs(

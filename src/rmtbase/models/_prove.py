@@ -6,7 +6,8 @@ token changes whole rows of the logits, while another key changes one entry of m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models import _expressions
 from rmtbase.models._expressions import Expression, Product, Read, Rows, Scaled, Stacked
 from rmtbase.models._probe_events import Numbers, Origin, noise
 from rmtbase.models._probe_network import Part, written_out
@@ -57,155 +57,154 @@ def prove_parts(
         Disproved: they differ, or queries and keys are exchanged; the message names the site.
         CheckpointError: the two sides of a site cannot be told apart.
     """
-    wanted = {frozenset(site.query_key_tensors()): site for site in sites}
-    proved: set[frozenset[str]] = set()
+    proved: set[Site] = set()
     for part in parts:
-        by_product: dict[str, tuple[Met, Site]] = {}
-        of_softmax: dict[str, Met] = {}
+        chosen: dict[str, tuple[Met, Site]] = {}
         for softmax, met in part.met.items():
-            names = frozenset(
-                name for one in met.site.query_key_tensors() if one in stored for name in stored[one].tensors()
+            queries, both = (
+                {name for one in names if one in stored for name in stored[one].tensors()}
+                for names in (met.site.query.tensors() if met.site.query else (), met.site.query_key_tensors())
             )
-            if names in wanted and names not in proved:
-                proved.add(names)
-                by_product[met.product] = met, wanted[names]
-                of_softmax[softmax] = met
-        if not by_product:
+            left = [site for site in sites if site not in proved and {*site.query_key_tensors()} == both]
+            left.sort(key=lambda site: site.query is not None and {*site.query.tensors()} != queries)
+            if left:  # two sites have the same tensors if each attends to the other
+                proved.add(left[0])
+                chosen[softmax] = met, left[0]
+        if not chosen:
             continue
-        proof = _Proof(by_product, stored, read, path, own)
+        proof = _Proof(chosen.values(), stored, read, path, own)
         with written_out(part.module):
-            for softmax, moves_rows in _queries_move_rows(part, of_softmax).items():
-                met, site = by_product[of_softmax[softmax].product]
-                _require_sides(path, site, met.site, moves_rows)
+            sides = _queries_move_rows(part, {softmax: met for softmax, (met, _) in chosen.items()})
+            for softmax, (met, site) in chosen.items():
+                _require_sides(path, site, met.site, sides[softmax])
             run(part.module, part.inputs, Numbers(), real=proof, prefix=part.prefix)
-        if proof.left:
-            met, site = next(iter(proof.left.values()))
-            raise Disproved(path, f"{site.place}: {met.site.module} was not run again; expected its proof")
-    return tuple(site for site in sites if frozenset(site.query_key_tensors()) in proved)
+        for left in proof.left.values():
+            raise CheckpointError(path, f"{left[0][1].place}: its product of queries and keys was not met again")
+    return tuple(site for site in sites if site in proved)
 
 
 def _require_sides(path: Path, site: Site, traced: Site, moves_rows: bool | None) -> None:
-    """Raise unless the traced queries are those of the logits."""
-    queries, keys = (", ".join(sorted({*one.tensors()})) for one in (traced.query, traced.key) if one is not None)
-    if moves_rows is None and traced.query != traced.key:
-        raise CheckpointError(
-            path,
-            f"{site.place}: it cannot be told which of {queries} and {keys} makes the queries: no row of the logits has "
-            "two entries that depend on them",
-        )
-    if moves_rows is False and traced.query != traced.key:
-        raise Disproved(
-            path,
-            f"{site.place}: {queries} at one token changes parts of rows of the logits, as keys do; expected whole rows, "
-            f"as of queries: they are exchanged with {keys}",
-        )
+    """Raise unless the traced queries are those of the logits, or are the keys as well."""
+    if moves_rows or traced.query == traced.key:
+        return
+    queries, keys = (", ".join(dict.fromkeys(one.tensors())) for one in (traced.query, traced.key) if one is not None)
+    if moves_rows is None:
+        what = f"one query meets one key, so that those of {queries} and {keys} are not told from each other"
+        raise CheckpointError(path, f"{site.place}: {what}")
+    what = f"one token of {queries} changes parts of rows of the logits; expected whole rows, as of queries"
+    raise Disproved(path, f"{site.place}: {what}; they may be exchanged with {keys}")
 
 
 _MOST_TOKENS = 2**62
 _TOKENS = (5, 2, 1, 0)
-"""Tokens that get another query, one after the other until a row shows it: with a causal mask the first sees one key."""
+"""Tokens that are changed, until one shows the sides: behind a causal mask, the first sees only one key."""
 
 
 def _queries_move_rows(part: Part, mets: Mapping[str, Met]) -> dict[str, bool | None]:
     """Decide for each site, by the key of its softmax, whether its traced queries are the queries of its logits.
 
-    In passes with made-up queries and keys, whose products are computed, the queries are replaced by others at no
-    token, at one token and at all tokens. Those of all sites are replaced together, then those of each site alone that
-    is not decided, since the queries of one site may be the keys of another.
+    In passes with made-up queries and keys, whose products are computed, traced queries are replaced by others at no
+    token, at all tokens and at one token, and traced keys at one token. Those of all sites are replaced together, then
+    those of each site alone that is not decided, since the queries of one site may be the keys of another.
 
     Returns:
-        True if each row of logits changes as a whole or not at all; False if parts of rows change, or another operand
-        of the product than the traced one; None if no row has two entries that depend on the queries.
+        True if one token of the queries changes each row of logits as a whole or not at all; where rows have one entry,
+        if it changes fewer rows than one token of the keys. False if not; None if both change one row or none.
     """
+    of_sides = attrgetter("query"), attrgetter("key")
+    sides = [{key: _starts(of_side(met.site), part) for key, met in mets.items()} for of_side in of_sides]
+    maps = frozenset(name for side in sides for starts in side.values() for name, _ in starts)
+    before = _MadeUp.in_pass(part, maps, [], range(0))
     decided: dict[str, bool | None] = dict.fromkeys(mets)
     for together in ([*mets], *([key] for key in mets)):
-        left = {key: mets[key] for key in together if not decided[key]}
-        if not left:
-            continue
-        rows: dict[str, Int[np.ndarray, " row"]] = {}
-        for met in left.values():
-            for name, starts in _outermost(met.site.query, part):
-                rows[name] = np.union1d(rows.get(name, starts), starts)
-        before, everywhere = (_OtherQueries.in_pass(part, rows, tokens) for tokens in (range(0), range(_MOST_TOKENS)))
+        left = [key for key in together if not decided[key]]
         decided |= dict.fromkeys(left)
+        queries, keys = ([starts for key in left for starts in side[key]] for side in sides)
+        everywhere = _MadeUp.in_pass(part, maps, queries, range(_MOST_TOKENS)) if left else before
         for token in _TOKENS:
-            unknown = [key for key in left if decided[key] is None]
-            if unknown:
-                passes = before, everywhere, _OtherQueries.in_pass(part, rows, range(token, token + 1))
-                decided |= {key: _moves_rows(key, left[key], *passes) for key in unknown}
+            left = [key for key in left if decided[key] is None]
+            if left:
+                others = [_MadeUp.in_pass(part, maps, side, range(token, token + 1)) for side in (queries, keys)]
+                decided |= {key: _moves_rows(key, mets[key], before, everywhere, *others) for key in left}
     return decided
 
 
-def _outermost(matrix: Expression | None, part: Part) -> Iterator[tuple[str, Int[np.ndarray, " row"]]]:
-    """Yield the maps that compute a matrix's outputs: the name of each weight, and where its rows start in it."""
+def _starts(matrix: Expression | None, part: Part) -> list[tuple[str, Int[np.ndarray, " row"]]]:
+    """List the weights of the maps that compute a matrix's outputs, and where the rows start in each of them."""
     match matrix:
-        case Product(factors):
-            yield from _outermost(factors[0], part)
+        case Product((outermost, *_)) | Scaled(outermost, _) | Rows(Product() | Stacked() | Scaled() as outermost, _):
+            return _starts(outermost, part)
         case Stacked(parts):
-            for one in parts:
-                yield from _outermost(one, part)
-        case Scaled(whole, _) | Rows(Product() | Stacked() | Scaled() as whole, _):
-            yield from _outermost(whole, part)
-        case Rows() | _expressions.Tensor():
+            return [starts for one in parts for starts in _starts(one, part)]
+        case Expression():
             (name,) = matrix.tensors()
             shape = part.module.get_parameter(name.removeprefix(part.prefix)).shape
-            yield name, matrix.evaluate(lambda _: np.arange(shape.numel()).reshape(shape))[:, 0]
+            return [(name, matrix.evaluate(lambda _: np.arange(shape.numel()).reshape(shape))[:, 0])]
+    return []
 
 
-class _OtherQueries:
-    """Made-up outputs of maps with queries, replaced by others at some tokens, and a record of what this changes.
+class _MadeUp:
+    """Made-up outputs of maps, some of which are other ones at some tokens, and what becomes of them.
 
     Attributes:
         scores: the logits of each softmax, the axis of the softmax last.
         operands: sums of the left and the right operand of each product.
     """
 
-    def __init__(self, rows: Mapping[str, Int[np.ndarray, " row"]], tokens: range) -> None:
+    def __init__(
+        self, maps: frozenset[str], others: Sequence[tuple[str, Int[np.ndarray, " row"]]], tokens: range
+    ) -> None:
         self.scores: dict[str, Float[np.ndarray, "*row key"]] = {}
         self.operands: dict[str, tuple[float, float]] = {}
-        self._rows, self._tokens = rows, tokens
+        self._maps, self._others, self._tokens = maps, others, tokens
 
     @classmethod
-    def in_pass(cls, part: Part, rows: Mapping[str, Int[np.ndarray, " row"]], tokens: range) -> _OtherQueries:
-        """Run a part with other queries at these tokens."""
-        own = cls(rows, tokens)
-        softmaxes = run(part.module, part.inputs, Numbers(), real=own, prefix=part.prefix).softmaxes
+    def in_pass(
+        cls, part: Part, maps: frozenset[str], others: Sequence[tuple[str, Int[np.ndarray, " row"]]], tokens: range
+    ) -> _MadeUp:
+        """Run a part with other outputs at these tokens of the rows that start there in the weights."""
+        made_up = cls(maps, others, tokens)
+        softmaxes = run(part.module, part.inputs, Numbers(), real=made_up, prefix=part.prefix).softmaxes
         for key, softmax in softmaxes.items():
-            own.scores[key] = np.moveaxis(softmax.scores.nan_to_num().numpy(), softmax.axis, -1)
-        return own
+            made_up.scores[key] = np.moveaxis(softmax.scores.nan_to_num().numpy(), softmax.axis, -1)
+        return made_up
 
     def holds(self, name: str) -> bool:
-        """Return True for maps with queries."""
-        return name in self._rows
+        """Return True for the maps whose outputs are made up here."""
+        return name in self._maps
 
     def apply(
         self, name: str, given: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
     ) -> Tensor:
         """Make up the outputs of a map."""
         result, other = (noise(key, (*given.shape[:-1], starts.shape[-1])) for key in (name, f"other {name}"))
-        is_other = torch.isin(starts, torch.from_numpy(self._rows[name])).expand(result.shape).clone().flatten(0, -2)
+        rows = np.concatenate([np.zeros(0, int), *(rows for weight, rows in self._others if weight == name)])
+        is_other = torch.isin(starts, torch.from_numpy(rows)).expand(result.shape).flatten(0, -2).clone()
         is_other[: self._tokens.start], is_other[self._tokens.stop :] = False, False
         return torch.where(is_other.view(result.shape), other, result)
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
-        """Record which operands are changed."""
+        """Record both operands."""
         self.operands[product] = float(left.sum()), float(right.sum())
 
 
 def _moves_rows(
-    key: str, met: Met, before: _OtherQueries, everywhere: _OtherQueries, other: _OtherQueries
+    key: str, met: Met, before: _MadeUp, everywhere: _MadeUp, other_query: _MadeUp, other_key: _MadeUp
 ) -> bool | None:
-    """Return the decision for one site, given the passes with other queries at no token, at all and at one."""
-    if not all(key in one.scores for one in (before, everywhere, other)):
+    """Decide for one site, given the passes without other queries, with others at all tokens, and at one token."""
+    passes = (everywhere, other_query, other_key)
+    if any(key not in one.scores for one in (before, *passes)):
         return None
-    depends = np.abs(everywhere.scores[key] - before.scores[key])
-    changed = np.abs(other.scores[key] - before.scores[key])
-    depends, changed = (one > 1e-9 * depends.max() for one in (depends, changed))
-    shown = changed.any(axis=-1) & (depends.sum(axis=-1) > 1)
-    if not shown.any():
+    changes = [np.abs(one.scores[key] - before.scores[key]) for one in passes]
+    depends, by_query, by_key = (change > 1e-9 * changes[0].max() for change in changes)
+    shown = by_query.any(axis=-1) & (depends.sum(axis=-1) > 1)
+    n_rows, n_rows_of_key = (int(changed.any(axis=-1).sum()) for changed in (by_query, by_key))
+    if not shown.any() and (n_rows == n_rows_of_key or not n_rows or not n_rows_of_key):
         return None
-    left, right = (one != another for one, another in zip(before.operands[met.product], everywhere.operands[met.product]))
-    return (left, right) == (met.queries_left, not met.queries_left) and np.array_equal(changed[shown], depends[shown])
+    sums = zip(before.operands[met.product], everywhere.operands[met.product], strict=True)
+    if [one != other for one, other in sums] != [met.queries_left, not met.queries_left]:
+        return False
+    return np.array_equal(by_query[shown], depends[shown]) if shown.any() else n_rows < n_rows_of_key
 
 
 class _Proof:
@@ -213,16 +212,17 @@ class _Proof:
 
     def __init__(
         self,
-        by_product: Mapping[str, tuple[Met, Site]],
+        sites: Collection[tuple[Met, Site]],
         stored: Mapping[str, Expression],
         read: Read,
         path: Path,
         own: Mapping[str, nn.Parameter] | None,
     ) -> None:
-        self.left = dict(by_product)
+        self.left: dict[str, list[tuple[Met, Site]]] = {}
         self._stored, self._read, self._path, self._own = stored, read, path, own
         self._of_site: dict[str, frozenset[str]] = {}
-        for met, _ in by_product.values():
+        for met, site in sites:
+            self.left.setdefault(met.product, []).append((met, site))
             names = frozenset(met.site.query_key_tensors())
             for name in names:
                 self._of_site[name] = self._of_site.get(name, frozenset()) | names
@@ -254,10 +254,11 @@ class _Proof:
         return torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float64))
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
-        """Compare the site that the product belongs to."""
-        if product not in self.left:
-            return
-        met, site = self.left.pop(product)
+        """Compare the sites that the product belongs to."""
+        for met, site in self.left.pop(product, ()):
+            self._compare(met, site, left, right)
+
+    def _compare(self, met: Met, site: Site, left: Tensor, right: Tensor) -> None:
         queries, keys = (left.numpy(), right.numpy()) if met.queries_left else (right.numpy(), left.numpy())
         queries = queries[:, : met.heads.shape[1]]
         of_queries = self._leaf(met.site.query)
@@ -265,12 +266,14 @@ class _Proof:
         found = queries @ keys.swapaxes(1, 2) / met.factor  # (n, query token, key token)
         expected = self._expected(site, met.site, of_queries, of_keys)[met.heads]  # (n, query token, 2, 2)
         present = np.any(keys != 0, axis=-1)[:, None, :, None, None]  # without the padding of a window
-        off = np.where(present, np.abs(found[..., None, None] - expected[:, :, None]), 0.0)
-        off = off.min(axis=-1).max(axis=2)  # nearest key token of the noise, worst key; (n, query token, 2)
-        nearest = off.argmin(axis=-1)
         size = np.abs(expected).max(axis=(-1, -2))
+        off = np.where(present, np.abs(found[..., None, None] - expected[:, :, None]), 0.0)
+        equal = (present & (off <= TOLERANCE * size[..., None, None, None])).any(axis=(0, 1, 2))  # pairs of the noise
+        off = off.min(axis=-1).max(axis=2)  # nearest key token of the noise, worst key; (n, query token, 2)
         wrong = off.min(axis=-1) / np.maximum(size, np.finfo(float).tiny)
-        if np.all(wrong < TOLERANCE) and (len(np.unique(nearest)) == 2 or not size.any()):  # or all weights are zero
+        if np.all(wrong < TOLERANCE):
+            if not (equal[0, 1] and equal[1, 0]):  # these alone show that queries and keys are exchanged
+                raise CheckpointError(self._path, f"{site.place}: no query meets the key of another token of the noise")
             return
         n, token = np.unravel_index(np.argmax(wrong), wrong.shape)
         head = int(met.heads[n, token])
