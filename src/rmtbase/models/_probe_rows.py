@@ -121,7 +121,7 @@ def pairs(
         (key,) = known
         for row in _distinct(of_queries):
             if min(row) <= 0:
-                raise NoReading("queries are no outputs of linear maps")
+                raise NoReading("some queries are no outputs of linear maps")
             if met.setdefault(row, key) != key:
                 raise NoReading("a query head meets several key heads")
     return list(met.items())
