@@ -64,11 +64,10 @@ def pegasus_x(block):
 WINDOWS = [
     (longformer, 4, None),
     (longformer, 8, None),
-    (longformer, 10, 24),
     (led, 4, None),
     (big_bird, 4, None),
     *((longformer, window, None) for window in (6, 10, 12)),
-    *((longformer, window, 24) for window in (4, 6, 8, 12)),
+    *((longformer, window, 24) for window in (4, 6, 8, 10, 12)),
     *((led, window, n_tokens) for window in (4, 8, 12) for n_tokens in (16, 24)),
     (big_bird, 4, 64),
     *((pegasus_x, 4, n_tokens) for n_tokens in (None, 24)),
@@ -81,7 +80,7 @@ def q_and_k(site):
     return [name.replace("query", "q").replace("key", "k").removesuffix("_proj") for name in each]
 
 
-@pytest.mark.parametrize(("make", "window", "n_tokens"), mostly_exhaustive(WINDOWS, always=5))
+@pytest.mark.parametrize(("make", "window", "n_tokens"), mostly_exhaustive(WINDOWS, always=4))
 def test_queries_are_queries_in_windows_that_overlap(make, window, n_tokens):
     torch.manual_seed(1)
     model = open_model(make(window), inputs=None if n_tokens is None else text(n_tokens)).prove()
@@ -118,13 +117,13 @@ def own_expressions(network):
     return {name: Tensor(name) for name, _ in network.network.named_parameters(remove_duplicate=False)}
 
 
-KINDS = ["phi3", "gpt2", "deepseek_v3", "longformer", "bart", "vit", "t5", "falcon", "albert", "swin", "grounding-dino"]
+KINDS = ["phi3", "gpt2", "longformer", "deepseek_v3", "bart", "vit", "t5", "falcon", "albert", "swin", "grounding-dino"]
 
 
-@pytest.mark.parametrize("model_type", mostly_exhaustive(KINDS, always=4))
+@pytest.mark.parametrize("model_type", mostly_exhaustive(KINDS, always=3))
 def test_a_trace_that_takes_keys_for_queries_proves_nothing(model_type):
     """Fused, transposed, latent, grouped, cross-attended, windowed: the sites are those of the same wrong trace."""
-    network = Network.of_module(tiny_models.make_model(model_type))
+    network = Network.of_module(tiny_models.make_model(model_type, replace(tiny_models.PROFILES[0], n_layers=1)))
     parts = exchanged(network)
     assert {*decided(network.parts)} == {True}
     assert {*decided(parts)} == {False}
@@ -190,7 +189,7 @@ def test_one_query_and_one_key_are_not_told_from_each_other():
     (part,) = network.parts
     short = replace(part, inputs={"x": part.inputs["x"][:1, :1]})
     assert decided([short]) == decided(exchanged(SimpleNamespace(parts=[short]))) == [None]
-    with pytest.raises(CheckpointError, match="one query meets one key, so that those of"):
+    with pytest.raises(CheckpointError, match="are not told from the keys of wk.weight, as each query meets one key"):
         prove_parts(sites, [short], own_expressions(network), stored_of(network.network)[1], network.path)
 
 

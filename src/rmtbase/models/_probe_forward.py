@@ -226,8 +226,7 @@ class ForwardPass(TorchDispatchMode):
         left, right = self._operands(name, args)
         added = args[0] if name in ("addmm", "baddbmm", "addmv") else None
         vector = right.ndim == 1
-        if vector:
-            right = right.unsqueeze(-1)
+        right = right.unsqueeze(-1) if vector else right
         marks: frozenset[Mark] = frozenset()
         if added is not None and added.is_meta and _storage(added) in self._names:
             marks = frozenset({Mark("bias", self._names[_storage(added)])})
@@ -243,10 +242,7 @@ class ForwardPass(TorchDispatchMode):
             origin = self.origin(result, added)
             result = kwargs.get("beta", 1) * added + kwargs.get("alpha", 1) * result
             self.declare(result, replace(origin, born=self._clock))
-        if vector:
-            origin = self.origin(result)
-            result = self.declare(result.squeeze(-1), origin)
-        return result
+        return self.declare(result.squeeze(-1), self.origin(result)) if vector else result
 
     def _linear(self, given: Tensor, weight: Tensor, marks: frozenset[Mark]) -> Tensor:
         """Make up the output for (tokens, inputs) and (inputs, outputs), both possibly with a leading batch axis."""
@@ -256,10 +252,8 @@ class ForwardPass(TorchDispatchMode):
         origin = self.origin(given)
         if given.shape[-1] != weight.shape[-2]:
             raise ValueError(f"{given.shape[-1]} inputs of {held or 'a map'} of {weight.shape[-2]}")
-        if held is None:
-            return self.declare(noise(key, shape), Origin(content=origin.content, born=self._clock))
-        lies = self._lies(held, weight)
-        if lies is None:
+        lies = self._lies(held, weight) if held is not None else None
+        if held is None or lies is None:
             return self.declare(noise(key, shape), Origin(content=origin.content, born=self._clock))
         made = Origin(origin.content, True, marks, born=self._clock, maps=frozenset({held}))
         if self._real is not None and self._real.holds(held):

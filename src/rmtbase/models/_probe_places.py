@@ -90,16 +90,7 @@ def notes_of(
     rotated: bool,
     other: bool,
 ) -> tuple[str, ...]:
-    """Return the notes of a site.
-
-    Args:
-        operands: marks of queries and keys.
-        maps: marks of the maps of queries and keys, and of the convolutions before them.
-        scores: marks of the scores.
-        summed: whether the scores are a sum of products.
-        rotated: whether queries and keys are rotated.
-        other: whether the softmax runs over another axis than the last one of the scores.
-    """
+    """Return the notes of a site; ``other`` if its softmax runs over another axis than the last one of the scores."""
     kinds = {mark.kind for mark in operands}
     added = sorted(mark.name for mark in scores if mark.kind in ("bias", "gain"))
     found = {

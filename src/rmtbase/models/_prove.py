@@ -74,25 +74,23 @@ def prove_parts(
             continue
         proof = _Proof(chosen.values(), stored, read, path, own)
         with written_out(part.module):
-            sides = _queries_move_rows(part, {softmax: met for softmax, (met, _) in chosen.items()})
+            decided = _queries_move_rows(part, {softmax: met for softmax, (met, _) in chosen.items()})
             for softmax, (met, site) in chosen.items():
-                _require_sides(path, site, met.site, sides[softmax])
+                if softmax not in decided:
+                    raise CheckpointError(path, f"{site.place}: its softmax was not met again")
+                moves = decided[softmax]
+                if moves or met.site.query == met.site.key:
+                    continue
+                names = [", ".join(dict.fromkeys(side.tensors())) for side in (met.site.query, met.site.key) if side]
+                if moves is None:
+                    what = f"{site.place}: the queries of {names[0]} are not told from the keys of {names[1]}"
+                    raise CheckpointError(path, f"{what}, as each query meets one key")
+                what = f"{site.place}: one token of {names[0]} changes parts of rows of the logits"
+                raise Disproved(path, f"{what}; expected whole rows, as of queries: those may be of {names[1]}")
             run(part.module, part.inputs, Numbers(), real=proof, prefix=part.prefix)
-        for left in proof.left.values():
-            raise CheckpointError(path, f"{left[0][1].place}: its product of queries and keys was not met again")
+        for (_, site), *_ in proof.left.values():
+            raise CheckpointError(path, f"{site.place}: its product of queries and keys was not met again")
     return tuple(site for site in sites if site in proved)
-
-
-def _require_sides(path: Path, site: Site, traced: Site, moves_rows: bool | None) -> None:
-    """Raise unless the traced queries are those of the logits, or are the keys as well."""
-    if moves_rows or traced.query == traced.key:
-        return
-    queries, keys = (", ".join(dict.fromkeys(one.tensors())) for one in (traced.query, traced.key) if one is not None)
-    if moves_rows is None:
-        what = f"one query meets one key, so that those of {queries} and {keys} are not told from each other"
-        raise CheckpointError(path, f"{site.place}: {what}")
-    what = f"one token of {queries} changes parts of rows of the logits; expected whole rows, as of queries"
-    raise Disproved(path, f"{site.place}: {what}; they may be exchanged with {keys}")
 
 
 _MOST_TOKENS = 2**62
@@ -103,28 +101,24 @@ _TOKENS = (5, 2, 1, 0)
 def _queries_move_rows(part: Part, mets: Mapping[str, Met]) -> dict[str, bool | None]:
     """Decide for each site, by the key of its softmax, whether its traced queries are the queries of its logits.
 
-    In passes with made-up queries and keys, whose products are computed, traced queries are replaced by others at no
-    token, at all tokens and at one token, and traced keys at one token. Those of all sites are replaced together, then
-    those of each site alone that is not decided, since the queries of one site may be the keys of another.
-
-    Returns:
-        True if one token of the queries changes each row of logits as a whole or not at all; where rows have one entry,
-        if it changes fewer rows than one token of the keys. False if not; None if both change one row or none.
+    In passes with made-up queries and keys, whose products are computed, those of all sites are replaced at one token;
+    then those of each site alone that is not decided, since the queries of one site may be the keys of another.
     """
     of_sides = attrgetter("query"), attrgetter("key")
     sides = [{key: _starts(of_side(met.site), part) for key, met in mets.items()} for of_side in of_sides]
     maps = frozenset(name for side in sides for starts in side.values() for name, _ in starts)
-    before = _MadeUp.in_pass(part, maps, [], range(0))
-    decided: dict[str, bool | None] = dict.fromkeys(mets)
-    for together in ([*mets], *([key] for key in mets)):
+    before = _MadeUp(part, maps, [], range(0))
+    met_again = [key for key in mets if key in before.scores]
+    decided: dict[str, bool | None] = dict.fromkeys(met_again)
+    for together in (met_again, *([key] for key in met_again)):
         left = [key for key in together if not decided[key]]
         decided |= dict.fromkeys(left)
         queries, keys = ([starts for key in left for starts in side[key]] for side in sides)
-        everywhere = _MadeUp.in_pass(part, maps, queries, range(_MOST_TOKENS)) if left else before
+        everywhere = _MadeUp(part, maps, queries, range(_MOST_TOKENS)) if left else before
         for token in _TOKENS:
             left = [key for key in left if decided[key] is None]
             if left:
-                others = [_MadeUp.in_pass(part, maps, side, range(token, token + 1)) for side in (queries, keys)]
+                others = [_MadeUp(part, maps, side, range(token, token + 1)) for side in (queries, keys)]
                 decided |= {key: _moves_rows(key, mets[key], before, everywhere, *others) for key in left}
     return decided
 
@@ -144,30 +138,17 @@ def _starts(matrix: Expression | None, part: Part) -> list[tuple[str, Int[np.nda
 
 
 class _MadeUp:
-    """Made-up outputs of maps, some of which are other ones at some tokens, and what becomes of them.
-
-    Attributes:
-        scores: the logits of each softmax, the axis of the softmax last.
-        operands: sums of the left and the right operand of each product.
-    """
+    """Pass of a part with made-up outputs of maps, and with others at some tokens of the rows that start somewhere."""
 
     def __init__(
-        self, maps: frozenset[str], others: Sequence[tuple[str, Int[np.ndarray, " row"]]], tokens: range
+        self, part: Part, maps: frozenset[str], others: Sequence[tuple[str, Int[np.ndarray, " row"]]], tokens: range
     ) -> None:
-        self.scores: dict[str, Float[np.ndarray, "*row key"]] = {}
-        self.operands: dict[str, tuple[float, float]] = {}
+        self.operands: dict[str, tuple[float, float]] = {}  # sums of the left and the right one of each product
         self._maps, self._others, self._tokens = maps, others, tokens
-
-    @classmethod
-    def in_pass(
-        cls, part: Part, maps: frozenset[str], others: Sequence[tuple[str, Int[np.ndarray, " row"]]], tokens: range
-    ) -> _MadeUp:
-        """Run a part with other outputs at these tokens of the rows that start there in the weights."""
-        made_up = cls(maps, others, tokens)
-        softmaxes = run(part.module, part.inputs, Numbers(), real=made_up, prefix=part.prefix).softmaxes
-        for key, softmax in softmaxes.items():
-            made_up.scores[key] = np.moveaxis(softmax.scores.nan_to_num().numpy(), softmax.axis, -1)
-        return made_up
+        softmaxes = run(part.module, part.inputs, Numbers(), real=self, prefix=part.prefix).softmaxes
+        self.scores = {  # the axis of the softmax last
+            key: np.moveaxis(one.scores.nan_to_num().numpy(), one.axis, -1) for key, one in softmaxes.items()
+        }
 
     def holds(self, name: str) -> bool:
         """Return True for the maps whose outputs are made up here."""
@@ -191,11 +172,11 @@ class _MadeUp:
 def _moves_rows(
     key: str, met: Met, before: _MadeUp, everywhere: _MadeUp, other_query: _MadeUp, other_key: _MadeUp
 ) -> bool | None:
-    """Decide for one site, given the passes without other queries, with others at all tokens, and at one token."""
-    passes = (everywhere, other_query, other_key)
-    if any(key not in one.scores for one in (before, *passes)):
-        return None
-    changes = [np.abs(one.scores[key] - before.scores[key]) for one in passes]
+    """Return True if one query changes rows as a whole; or fewer rows, each of one entry, than one key does.
+
+    None if both change one row, or none. The passes are without other queries, with others at all tokens, and at one.
+    """
+    changes = [np.abs(one.scores[key] - before.scores[key]) for one in (everywhere, other_query, other_key)]
     depends, by_query, by_key = (change > 1e-9 * changes[0].max() for change in changes)
     shown = by_query.any(axis=-1) & (depends.sum(axis=-1) > 1)
     n_rows, n_rows_of_key = (int(changed.any(axis=-1).sum()) for changed in (by_query, by_key))
