@@ -280,7 +280,7 @@ def test_what_is_no_product_of_stored_queries_and_keys_is_refused_with_the_reaso
     inputs = {"x": torch.randn(2, 5, 20)}
     with pytest.raises(CheckpointError, match="mixed over tokens"):
         Network.of_module(Own(mixed=True), inputs).inventory()
-    with pytest.raises(CheckpointError, match="sum of 2 products"):
+    with pytest.raises(CheckpointError, match="made of 2 products"):
         Network.of_module(Own(doubled=True), inputs).inventory()
 
 

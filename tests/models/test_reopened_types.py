@@ -1,15 +1,17 @@
 """Tiny models of unusual types, saved and opened as a user does: what is read is proved, and the notes say the rest."""
 
 import json
+from functools import partial
 
 import pytest
+import torch
 import transformers
 from prove_architectures import contradictions, prove_type, reopened
 from safetensors.torch import load_file, save_file
 from tiny_models import PROFILES, config_class, make_model, saved_classes
 
 from exhaustive import mostly_exhaustive
-from rmtbase.errors import MissingDependencyError, MissingTensorError, ParameterError
+from rmtbase.errors import CheckpointError, MissingDependencyError, MissingTensorError, ParameterError
 from rmtbase.models import open_model
 from rmtbase.models._torch_route import Network
 
@@ -81,6 +83,101 @@ def test_no_note_says_otherwise_than_what_is_read(model_type, options, beginning
     model = reopened(make_model(model_type, **options))
     assert contradictions(model) == []
     assert any(named in note for note in notes_with(model, beginning))
+
+
+JOINED = "is applied to 2 inputs, which are joined as keys"
+CONVOLVED = "convolutions before queries or keys: not in W_QK, which acts on their outputs"
+
+
+@pytest.mark.parametrize(
+    ("model_type", "module", "options"),
+    mostly_exhaustive(
+        [
+            ("pegasus_x", "encoder.layers.1.self_attn", {}),
+            ("t5gemma2", "decoder.layers.2.self_attn", {}),
+            (
+                "longt5",
+                "encoder.block.0.layer.0.TransientGlobalSelfAttention",
+                {"encoder_attention_type": "transient-global", "local_radius": 3, "global_block_size": 4},
+            ),
+        ],
+        always=1,
+    ),
+)
+def test_keys_of_two_inputs_of_one_map_are_the_reason_why_a_softmax_is_not_read(model_type, module, options):
+    notes = Network.of_module(make_model(model_type, **options)).inventory().notes
+    (reason,) = {note for note in notes if note.startswith(f"not read: {module}: ")}
+    assert reason.endswith(JOINED) and f"{module}.k" in reason
+
+
+@pytest.mark.parametrize(("model_type", "n_sites"), mostly_exhaustive([("pvt", 6), ("cvt", 13), ("segformer", 6)], 1))
+def test_convolutions_before_queries_or_keys_are_noted(model_type, n_sites):
+    """PVT and SegFormer shorten the keys of all stages but the last, CvT convolves queries and keys of all layers."""
+    sites = Network.of_module(make_model(model_type)).inventory().sites
+    assert [CONVOLVED in site.notes for site in sites] == [True] * n_sites + [False] * (len(sites) - n_sites)
+
+
+def test_a_convolution_elsewhere_is_none_before_queries_or_keys():
+    assert not any(CONVOLVED in site.notes for site in Network.of_module(make_model("vit")).inventory().sites)
+
+
+class Spoken(torch.nn.Module):
+    """A model with sound in its name, and parts that have names of their own or have none."""
+
+    def __init__(self, *names):
+        super().__init__()
+        make = partial(torch.nn.MultiheadAttention, 24, 4, batch_first=True)
+        self.speech = torch.nn.ModuleDict({name: torch.nn.ModuleList(make() for _ in range(2)) for name in names})
+
+    def forward(self, x):
+        for layer in (layer for layers in self.speech.values() for layer in layers):
+            x = layer(x, x, x)[0]
+        return x
+
+
+@pytest.mark.parametrize(
+    ("names", "stacks"),
+    [
+        (("encoder", "decoder"), ["encoder", "encoder", "decoder", "decoder"]),
+        (("text", "vision"), ["text", "text", "vision", "vision"]),
+        (("first", "decoder"), ["", "", "", ""]),
+    ],
+)
+def test_stacks_are_called_by_the_names_of_parts_if_each_has_one(names, stacks):
+    sites = Network.of_module(Spoken(*names), {"x": torch.randn(2, 5, 24)}).inventory().sites
+    assert [site.place.stack for site in sites] == stacks
+
+
+def test_self_attention_of_a_speech_decoder_is_that_of_a_decoder():
+    model = make_model("speecht5", of=transformers.SpeechT5ForSpeechToText)
+    places = [str(site.place) for site in Network.of_module(model).inventory().sites]
+    stacks = {"encoder": 2, "decoder": 3, "cross": 3}
+    assert places == [f"{stack} layer {layer}" for stack, count in stacks.items() for layer in range(count)]
+
+
+@pytest.mark.parametrize("model_type", mostly_exhaustive(["mlcd", "pixtral", "sam3_vit_model"], always=1))
+def test_rotation_by_two_axes_adds_no_factor_to_the_logits(model_type):
+    model = make_model(model_type)
+    assert {site.logit_scale for site in open_model(model).sites} == {0.25}
+    shown = Network.of_module(model).inventory().sites
+    assert [site.logit_scale for site in shown] == pytest.approx([0.25] * len(shown))
+
+
+WITHOUT_ATTENTION = {
+    "jamba": ({"attn_layer_period": 8, "attn_layer_offset": 4}, "attn_layer_period"),
+    "lfm2": ({"layer_types": ["conv", "conv"]}, "layer_types"),
+    "recurrent_gemma": ({"block_types": ["recurrent"]}, "block_types"),
+}
+
+
+@pytest.mark.parametrize("model_type", WITHOUT_ATTENTION)
+def test_a_model_none_of_whose_layers_attends_is_refused_for_that_reason(model_type, tmp_path):
+    options, key = WITHOUT_ATTENTION[model_type]
+    model = make_model(model_type, **options)
+    with pytest.raises(CheckpointError, match=f"no layer of this {model_type} model has attention, by {key}; expected"):
+        saved(model, tmp_path)
+    with pytest.raises(CheckpointError, match="no softmax of a product of queries and keys; expected attention"):
+        open_model(model)
 
 
 def test_every_attention_of_an_inner_group_is_read(tmp_path, monkeypatch):

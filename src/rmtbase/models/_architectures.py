@@ -108,6 +108,9 @@ class _Stack:
         matches = (of_any.fullmatch(name) for name in self.checkpoint.names)
         stacks = {match["prefix"]: match[0] for match in matches if match}
         stacks = {prefix: stacks[prefix] for prefix in own_prefixes(stacks, self.entry.inside, others, left)}
+        if not stacks and not self._attending():
+            what = f"no layer of this {self.architecture} model has attention, by {', '.join(self.entry.attends)}"
+            raise CheckpointError(self.path, f"{what}; expected a layer that has")
         if not stacks:
             raise MissingTensorError(self.checkpoint.path, query.format(0), self.architecture)
         if len(stacks) > 1:

@@ -10,7 +10,7 @@ are not sites.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
@@ -24,10 +24,10 @@ from torch import nn
 
 from rmtbase.models import _expressions
 from rmtbase.models._expressions import Expression, Scaled, Stacked, take_rows
-from rmtbase.models._probe_events import Contraction, Linear, Mark, NormOutputs, Numbers, Softmax
+from rmtbase.models._probe_events import CONVOLUTION, Contraction, Linear, Mark, NormOutputs, Numbers, Softmax
 from rmtbase.models._probe_forward import ForwardPass
 from rmtbase.models._probe_norms import Norms
-from rmtbase.models._probe_places import NORM_KINDS, Met, module_of, notes_of
+from rmtbase.models._probe_places import NORM_KINDS, Met, is_within, module_of, notes_of
 from rmtbase.models._probe_rows import (
     Heads,
     NoReading,
@@ -137,14 +137,14 @@ class Reading:
         softmax = self.plain.softmaxes[key]
         if product is None:
             n_products = len(softmax.origin.products)
-            raise NoReading(f"scores are the sum of {n_products} products" if n_products else "scores are no product")
+            raise NoReading(f"scores are made of {n_products} products" if n_products else "scores are no product")
         scale, keys_right = scale_of(softmax, self.tagged.softmaxes.get(key))
         q_side, k_side = ("left", "right") if keys_right else ("right", "left")
         queries, key_heads = self._operand(product, q_side), self._operand(product, k_side)
         for mark in sorted((queries.marks | key_heads.marks), key=str):
             if mark.kind in ("tanh", "sigmoid"):  # treated as neutral, which is right only in gates and caps
                 raise NoReading(f"queries or keys go through {mark.kind}")
-        heads = pairs(queries.numbers, key_heads.numbers)
+        heads = pairs(queries.numbers, key_heads.numbers, self._stored)
         query_rows = np.array([query for query, _ in heads])
         served = [one for _, one in heads]
         key_rows, n_key_heads = grouped(served)
@@ -196,8 +196,9 @@ class Reading:
                 queries.marks | key_heads.marks,
                 q_marks | k_marks,
                 softmax.origin.marks,
-                len(softmax.origin.products) > 1,
-                bool(rotated),
+                summed=len(softmax.origin.products) > 1,
+                rotated=bool(rotated),
+                other=softmax.axis < softmax.scores.ndim - 1,
             ),
         )
         return Met(site, crossed, product, head, keys_right, q_factor * k_factor)
@@ -235,10 +236,13 @@ class Reading:
     def _module(self, softmax: Softmax, *rows: np.ndarray) -> str:
         """Return the innermost running module that contains the maps of queries and keys."""
         names = {self._linears[self._index(number)][1].weight.name for each in rows for number in each[0]}
-        holding = [
-            path for path, _ in softmax.modules if all(name.startswith(f"{path}." if path else "") for name in names)
-        ]
-        return holding[-1]
+        return [path for path, _ in softmax.modules if all(is_within(name, path) for name in names)][-1]
+
+    def _stored(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
+        """Return the weight of each output, and where its row starts in it."""
+        linears = [self._linears[self._index(number)][1] for number in numbers]
+        each = zip(numbers, linears, strict=True)
+        return tuple((one.weight.name, int(one.weight.starts[number - one.first])) for number, one in each)
 
     def _index(self, number: int) -> int:
         return int(np.searchsorted(self._firsts, number, side="right")) - 1
@@ -288,7 +292,8 @@ class Reading:
         marks = linear.marks
         if before is None:
             values = linear.given.numpy().tobytes()
-            return part, _Leaf(values, linear.origin.born, self.norms.before(key)), marks
+            convolved = {one for one in linear.origin.marks if one.kind == CONVOLUTION and is_within(one.name, module)}
+            return part, _Leaf(values, linear.origin.born, self.norms.before(key)), marks | convolved
         numbers, factor = before
         part = part if factor == 1.0 else Scaled(part, factor)
         inner, leaf, stepped = self._expression(numbers, module)
@@ -306,7 +311,7 @@ class Reading:
         if np.any(numbers == 0) or np.any(numbers != numbers[:1]):
             return None
         names = {self._linears[index][1].weight.name for index in map(self._index, numbers[0])}
-        if not all(name.startswith(f"{module}.") for name in names):
+        if not all(is_within(name, module) for name in names):
             return None
         factors = given / values
         if np.ptp(factors, axis=1).max() > 1e-12 * np.abs(factors).max():
@@ -360,7 +365,7 @@ class Reading:
     ) -> Expression | None:
         """Return the first map whose input is the outputs of all heads, head after head."""
         n_tokens = met.shape[1 if weights_left else 2]
-        head = np.pad(head, ((0, 0), (0, n_tokens - head.shape[1])), mode="edge")  # all tokens belong to the same heads
+        head = head[:, np.minimum(np.arange(n_tokens), head.shape[1] - 1)]  # all tokens belong to the same heads
         for key, linear in self.plain.linears.items():
             if linear.weight.n_inputs != n_heads * d_value or key not in self.tagged.linears:
                 continue

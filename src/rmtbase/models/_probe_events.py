@@ -21,9 +21,13 @@ TAG = 2.0**-36
 """Relative step between the tags of consecutive outputs."""
 
 
+CONVOLUTION = "convolution"
+"""Kind of the mark of a convolution, which is neither neutral nor a linear map of each token."""
+
+
 @dataclass(frozen=True)
 class Mark:
-    """Neutral operation that a tensor has passed since the last linear map: its kind and its name."""
+    """Neutral operation, or convolution, that a tensor has passed since the last linear map: its kind and its name."""
 
     kind: str
     name: str
@@ -180,8 +184,14 @@ class RealMaps(Protocol):
         """Return True if the map with this weight is to be computed."""
         ...
 
-    def apply(self, name: str, given: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin) -> Tensor:
-        """Apply the map to an input (tokens, inputs); ``laid`` arranges a flat parameter as (inputs, outputs)."""
+    def apply(
+        self, name: str, given: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
+    ) -> Tensor:
+        """Apply the map to an input (tokens, inputs).
+
+        ``starts`` are the positions of the outputs' first weights in the flat parameter, which ``laid`` arranges as
+        (inputs, outputs).
+        """
         ...
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:

@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from rmtbase.models._probe_events import (
+    CONVOLUTION,
     KEPT,
     TAG,
     Contraction,
@@ -156,6 +157,8 @@ class ForwardPass(TorchDispatchMode):
                 self._names[_storage(result)] = self._names[_storage(given[0])]
                 one = given[0]
                 self._copies[_storage(result)] = Copy(tuple(one.shape), one.stride(), int(one.storage_offset()))
+        elif name == "convolution" and any(stored):
+            return self._convolve(func, args, kwargs)
         elif any(stored):
             marks = frozenset(
                 Mark("gain" if name.startswith(("mul", "div")) else "bias", self._names[_storage(tensor)])
@@ -179,8 +182,6 @@ class ForwardPass(TorchDispatchMode):
 
     def _mixed(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run an operation on parameters and activations together: biases and gains are neutral, all else is noise."""
-        if name == "convolution":
-            return self._convolve(func, args, kwargs)
         if name in _NORMS:
             return contiguous(self.norms.output("", args[0], "")), args[0].new_zeros(1), args[0].new_ones(1)
         if name in ("add", "mul") or (name.rstrip("_") in ("add", "mul", "sub", "div") and not args[0].is_meta):
@@ -225,8 +226,7 @@ class ForwardPass(TorchDispatchMode):
         left, right = self._operands(name, args)
         added = args[0] if name in ("addmm", "baddbmm", "addmv") else None
         vector = right.ndim == 1
-        if vector:
-            right = right.unsqueeze(-1)
+        right = right.unsqueeze(-1) if vector else right
         marks: frozenset[Mark] = frozenset()
         if added is not None and added.is_meta and _storage(added) in self._names:
             marks = frozenset({Mark("bias", self._names[_storage(added)])})
@@ -242,10 +242,7 @@ class ForwardPass(TorchDispatchMode):
             origin = self.origin(result, added)
             result = kwargs.get("beta", 1) * added + kwargs.get("alpha", 1) * result
             self.declare(result, replace(origin, born=self._clock))
-        if vector:
-            origin = self.origin(result)
-            result = self.declare(result.squeeze(-1), origin)
-        return result
+        return self.declare(result.squeeze(-1), self.origin(result)) if vector else result
 
     def _linear(self, given: Tensor, weight: Tensor, marks: frozenset[Mark]) -> Tensor:
         """Make up the output for (tokens, inputs) and (inputs, outputs), both possibly with a leading batch axis."""
@@ -255,14 +252,14 @@ class ForwardPass(TorchDispatchMode):
         origin = self.origin(given)
         if given.shape[-1] != weight.shape[-2]:
             raise ValueError(f"{given.shape[-1]} inputs of {held or 'a map'} of {weight.shape[-2]}")
-        if held is None:
+        lies = self._lies(held, weight) if held is not None else None
+        if held is None or lies is None:
             return self.declare(noise(key, shape), Origin(content=origin.content, born=self._clock))
+        made = Origin(origin.content, True, marks, born=self._clock, maps=frozenset({held}))
         if self._real is not None and self._real.holds(held):
-            result = self._real.apply(held, given, lambda flat: self._laid(flat, weight), origin)
-            return self.declare(result, Origin(origin.content, True, marks, born=self._clock, maps=frozenset({held})))
-        lies = self._lies(held, weight)
-        if lies is None:
-            return self.declare(noise(key, shape), Origin(content=origin.content, born=self._clock))
+            starts = lies.starts.reshape(-1, 1, weight.shape[-1]) if weight.ndim == 3 else lies.starts
+            result = self._real.apply(held, given, starts, lambda flat: self._laid(flat, weight), origin)
+            return self.declare(result, made)
         n_rows = len(lies.starts)
         first = self._numbers.first_of(key, n_rows)
         rows = row_values(key, n_rows)
@@ -271,8 +268,7 @@ class ForwardPass(TorchDispatchMode):
         if weight.ndim == 3:
             sent = sent.reshape(-1, 1, weight.shape[-1])
         result = (tokens(given.shape[-2])[:, None] * sent).expand(shape).clone()
-        maps = frozenset({held})
-        return self.declare(result, Origin(origin.content, True, marks, born=self._clock, maps=maps))
+        return self.declare(result, made)
 
     def _lies(self, name: str, weight: Tensor) -> Weight | None:
         """Return where one or several (inputs, outputs) are in their parameter, or None if steps are not constant."""
@@ -313,7 +309,9 @@ class ForwardPass(TorchDispatchMode):
             origin = self.origin(result)
             result = result.reshape(given.shape[0], *given.shape[2:], -1).movedim(-1, 1)
             return self.declare(result.contiguous(), origin)
-        return noise(self._key("convolution"), shape)
+        origin, held = self.origin(given), self._names.get(_storage(weight), "")
+        marks = origin.marks | {Mark(CONVOLUTION, held)}
+        return self.declare(noise(self._key(CONVOLUTION), shape), replace(origin, marks=marks, born=self._clock))
 
     def _product(self, left: Tensor, right: Tensor) -> Tensor:
         origins = self.origin(left), self.origin(right)
@@ -337,15 +335,15 @@ class ForwardPass(TorchDispatchMode):
         key = self._key("product")
         if self._real is not None:
             self._real.met(key, *both)
+            result = torch.matmul(left, right)
         else:
             self.products[key] = Contraction(sampled(both[0]), sampled(both[1]), origins)
-        n, m = both[0].shape[:2]
-        seen = torch.arange(1, m + 1, dtype=torch.float64)[:, None] + (
-            torch.arange(n, dtype=torch.float64)[:, None, None] / (2 * n)
-        )
-        if self._tagged is not None and key in self._tagged:
-            seen = 2 * seen
-        result = seen.expand(n, m, shape[-1]).clone().reshape(shape)
+            n, m = both[0].shape[:2]
+            batch = torch.arange(n, dtype=torch.float64)[:, None, None] / (2 * n)
+            seen = torch.arange(1, m + 1, dtype=torch.float64)[:, None] + batch
+            if self._tagged is not None and key in self._tagged:
+                seen = 2 * seen
+            result = seen.expand(n, m, shape[-1]).clone().reshape(shape)
         content = any(one.content for one in origins)
         return self.declare(result, Origin(content, True, products=frozenset({key}), born=self._clock))
 

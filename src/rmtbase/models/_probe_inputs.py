@@ -14,6 +14,7 @@ from torch import Tensor, nn
 _TOKENS, _BATCH = 7, 2
 _GRID = 4  # patches in height and width
 _ENCODED = 9  # tokens that a decoder reads from an encoder
+_LARGER = 8  # times as high and as wide, an image has several tokens where a small one has one
 
 
 def possible_inputs(module: nn.Module) -> Iterator[dict[str, Any]]:
@@ -122,6 +123,7 @@ def _seen(
             yield {name: values, **decoded}
             yield {name: values, **written}
             yield {name: given["video"]}
+            yield {name: values.repeat(*[1] * (values.ndim - 2), _LARGER, _LARGER), **decoded}
     patch = _patch(sight)
     if patch and (("grid_thw" in words) or "image_grid_thw" in words):
         grid = next(one for one in words if one.endswith("grid_thw"))

@@ -27,6 +27,7 @@ from rmtbase.models._probe import Reading
 from rmtbase.models._probe_inputs import possible_inputs
 from rmtbase.models._probe_layers import like_layers
 from rmtbase.models._probe_places import Met
+from rmtbase.models._probe_rows import ONE_TOKEN
 from rmtbase.shown import quoted
 
 _CHUNK = 16  # tokens
@@ -235,14 +236,20 @@ def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> l
             if path and (path in entered or not isinstance(module, transformers.PreTrainedModel)):
                 continue
             prefix = f"{path}." if path else ""
+            best: Part | None = None
             for given in [inputs] if inputs is not None and not path else possible_inputs(module):
                 try:
-                    parts.append(Part.read(module, given, prefix))
+                    part = Part.read(module, given, prefix)
                 except Exception as error:  # other inputs may work
                     first = first or error
-                else:
-                    entered.update(parts[-1].entered)
+                    continue
+                if best is None or len(part.unresolved) < len(best.unresolved):
+                    best = part
+                if ONE_TOKEN not in part.unresolved.values():  # a larger image has more tokens
                     break
+            if best is not None:
+                parts.append(best)
+                entered.update(best.entered)
     if not parts:
         raise first or ValueError(f"no inputs are known for {type(network).__name__}")
     return parts

@@ -10,13 +10,18 @@ import numpy as np
 from jaxtyping import Int
 
 from rmtbase.models._expressions import Expression
-from rmtbase.models._probe_events import Mark
+from rmtbase.models._probe_events import CONVOLUTION, Mark
 from rmtbase.models._sites import BIASES, CONTENT_PART, NORM_FIELDS, NORMS, STACKS, Place, Site
 
 _INNER_NORMS = "norm between the factors of queries or keys: recorded, not folded in"
 _GAINS = "gains of queries or keys: recorded, not folded in"
 _SOFT_CAP = "soft cap on q·k: not in W_QK"
 _POSITIONS = "products with positions are added to q·k: not in W_QK"
+_CONVOLVED = "convolutions before queries or keys: not in W_QK, which acts on their outputs"
+_OTHER_AXIS = (
+    "the softmax runs over another axis than the last: queries are the tokens whose weights sum to 1, whatever the "
+    "names of their maps"
+)
 
 
 NORM_KINDS = ("norm", "rsqrt", "linalg_vector_norm", "native_layer_norm", "native_group_norm", "_fused_rms_norm")
@@ -71,9 +76,21 @@ def other_layer(queries: Iterable[str], keys: Iterable[str]) -> str | None:
     return of_keys if all(part.isdigit() for part in parted) else None
 
 
+def is_within(name: str, module: str) -> bool:
+    """Return True if a tensor or a module is inside a module, by their names."""
+    return name.startswith(f"{module}." if module else "")
+
+
 def notes_of(
-    operands: frozenset[Mark], maps: frozenset[Mark], scores: frozenset[Mark], summed: bool, rotated: bool
+    operands: frozenset[Mark],
+    maps: frozenset[Mark],
+    scores: frozenset[Mark],
+    *,
+    summed: bool,
+    rotated: bool,
+    other: bool,
 ) -> tuple[str, ...]:
+    """Return the notes of a site; ``other`` if its softmax runs over another axis than the last one of the scores."""
     kinds = {mark.kind for mark in operands}
     added = sorted(mark.name for mark in scores if mark.kind in ("bias", "gain"))
     found = {
@@ -84,6 +101,8 @@ def notes_of(
         _GAINS: "gain" in kinds,
         _SOFT_CAP: any(mark.kind == "tanh" for mark in scores),
         _POSITIONS: summed,
+        _CONVOLVED: any(mark.kind == CONVOLUTION for mark in maps),
+        _OTHER_AXIS: other,
         f"{', '.join(added)} in the scores: not in W_QK": bool(added),
     }
     return tuple(note for note, holds in found.items() if holds)
@@ -105,7 +124,11 @@ def in_places(each: Iterable[Met]) -> tuple[Site, ...]:
         of = one.site.query, one.site.key
         found[of] = found[of].again(one) if of in found else one
     met = [*found.values()]
-    labels = [_label(one) for one in met]
+    modules = [one.site.module for one in met]
+    shared = len(common_module([f"{module}." for module in modules]))
+    names = [[_label(module[start:]) for module in modules] for start in (shared, 0)]
+    # The name of the whole model, such as speecht5, says nothing about its parts if each of these has a name itself.
+    labels = ["cross" if one.crossed else label for one, label in zip(met, names[not all(names[0])], strict=True)]
     if len(set(labels)) == 1 and labels[0] != "cross":
         labels = [""] * len(met)
     elif "" in labels:
@@ -122,9 +145,8 @@ def in_places(each: Iterable[Met]) -> tuple[Site, ...]:
     return tuple(sorted(placed, key=lambda site: (STACKS.index(site.place.stack), site.place.layer)))
 
 
-def _label(met: Met) -> str:
-    if met.crossed:
-        return "cross"
-    words = met.site.module.lower().replace("_", ".").split(".")
+def _label(module: str) -> str:
+    """Return the first stack that a word in a module's name stands for, or an empty string."""
+    words = module.lower().replace("_", ".").split(".")
     found = (name for name, each in _WORDS.items() if any(word.startswith(each) for word in words))
     return next(found, "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import groupby
 from math import prod
@@ -67,35 +67,61 @@ def content_product(products: Mapping[str, Contraction], softmax: Softmax) -> st
 
 
 def scale_of(plain: Softmax, tagged: Softmax | None) -> tuple[float, bool]:
-    """Return the factor of q·k before a softmax, and whether the keys are the right operand."""
+    """Return the factor of q·k before a softmax, and whether the keys are the right operand.
+
+    The scores show the index of the left operand. If this is the query's, it is the same along each row of scores and
+    differs from row to row; if it is the key's, the same along each column. Only entries of the same batch of the
+    product are compared, since a row may be put together from several, as in overlapping windows.
+    """
     if tagged is None or tagged.scores.shape != plain.scores.shape:
         raise NoReading("its control flow depends on the values")
-    scores = np.moveaxis(plain.scores.numpy(), plain.axis, -1)
+    scores = plain.scores.numpy()
     with np.errstate(invalid="ignore", over="ignore"):
-        seen = np.moveaxis(tagged.scores.numpy(), plain.axis, -1) - scores
-    seen = np.where(np.abs(scores) < 1e30, seen, np.nan)
-    seen = np.where(np.abs(seen) > 1e-12, seen, np.nan)  # entries that are no product, such as sinks
-    if np.all(np.isnan(seen)):
-        raise NoReading("scores do not depend on the product of queries and keys")
-    scale = float(np.nanmin(np.abs(seen)))
-    rows = seen[~np.isnan(seen).all(axis=-1)]
-    rows = np.where(np.isnan(rows), np.nanmax(rows, axis=-1, keepdims=True), rows)
-    return scale, bool(np.ptp(rows, axis=-1).max() < 0.9 * scale)
+        seen = tagged.scores.numpy() - scores
+        seen = np.where((np.abs(scores) < 1e30) & (np.abs(seen) > 1e-12), seen, np.nan)  # without masks and sinks
+        if np.all(np.isnan(seen)):
+            raise NoReading("scores do not depend on the product of queries and keys")
+        scale = float(np.nanmin(np.abs(seen)))
+        index = np.floor(seen / scale + 1e-6)
+        batch = seen / scale - index
+        along: dict[bool, set[bool]] = {True: set(), False: set()}  # whether the index changes along and across rows
+        for axis in range(seen.ndim):
+            of_same_batch = np.abs(np.diff(batch, axis=axis)) < 1e-6
+            along[axis == plain.axis % seen.ndim] |= {*(np.diff(index, axis=axis)[of_same_batch] != 0).tolist()}
+    if along[True] == {False} or (not along[True] and along[False] == {True}):
+        return scale, True
+    if along[True] <= {True} and along[False] <= {False} and (along[True] or along[False]):
+        return scale, False
+    if not along[True] and not along[False]:
+        raise NoReading(ONE_TOKEN)
+    raise NoReading("neither rows nor columns of its scores belong to one token each: queries are not told from keys")
 
 
-def pairs(queries: np.ndarray, keys: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return the query heads in order, each with its key head, as the numbers of their rows."""
+ONE_TOKEN = "one query meets one key: they are not told from each other"
+"""Reason why a softmax is not read if the inputs are too short."""
+
+
+def pairs(
+    queries: np.ndarray, keys: np.ndarray, stored: Callable[[tuple[int, ...]], tuple[tuple[str, int], ...]]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return the query heads in order, each with its key head, as the numbers of their rows.
+
+    ``stored`` returns the weights that rows belong to, and where they start in these.
+    """
     met: dict[tuple[int, ...], tuple[int, ...]] = {}
     for of_queries, of_keys in zip(queries, keys, strict=True):
         known = {row for row in _distinct(of_keys) if min(row) > 0}
         if not known:
             raise NoReading("keys are no outputs of linear maps")
+        if len(maps := {stored(row) for row in known}) < len(known):
+            names = ", ".join(sorted({name for each in maps for name, _ in each}))
+            raise NoReading(f"{names} is applied to {len(known) // len(maps)} inputs, which are joined as keys")
         if len(known) > 1:
-            raise NoReading("keys differ from token to token")
+            raise NoReading("keys of different maps are joined")
         (key,) = known
         for row in _distinct(of_queries):
             if min(row) <= 0:
-                raise NoReading("queries are no outputs of linear maps")
+                raise NoReading("some queries are no outputs of linear maps")
             if met.setdefault(row, key) != key:
                 raise NoReading("a query head meets several key heads")
     return list(met.items())

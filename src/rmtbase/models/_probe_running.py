@@ -52,11 +52,15 @@ def _attention(
 @contextmanager
 def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator[None]:
     """Prepare a module for a forward pass: its norms are neutral, and the pass knows which module is running."""
-    paths = {id(one): (prefix + path).rstrip(".") for path, one in module.named_modules()}
+    paths: dict[int, str] = {}
     thread = threading.get_ident()  # other threads may run the same module at the same time
 
     def enter(one: nn.Module, _: Any) -> None:
-        if id(one) in paths and threading.get_ident() == thread:
+        if threading.get_ident() != thread:
+            return
+        if id(one) not in paths:  # the pass itself may put a module in the place of another, as BigBird does
+            paths.update({id(each): (prefix + path).rstrip(".") for path, each in module.named_modules()})
+        if id(one) in paths:
             taken.modules.append((paths[id(one)], taken._clock))
             taken.entered[paths[id(one)]] = None
 

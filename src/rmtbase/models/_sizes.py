@@ -14,7 +14,15 @@ from rmtbase.shown import quoted
 
 # If an architecture has no key of its own for a size, these common keys may only repeat its defined value.
 _USUAL_WORDS = {"d_head": ("head_dim", "head_size", "attention_head_size"), "n_key_heads": ("num_key_value_heads",)}
-_WITHOUT_FACTOR = {"default", "linear", "dynamic", "llama3", "mrope", "proportional"}  # these add no factor to q·k
+_WITHOUT_FACTOR = {  # these kinds of rotation add no factor to q·k
+    "default",
+    "axial",
+    "linear",
+    "dynamic",
+    "llama3",
+    "mrope",
+    "proportional",
+}
 SIZES = (
     *("n_layers", "n_heads", "d_model", "n_key_heads", "d_rotary", "d_head", "d_value", "d_mlp", "d_latent"),
     "d_query_latent",
