@@ -377,12 +377,15 @@ def _from_memory(
     called = name or (own_name if isinstance(own_name, str) else None) or what
     if sites is not None:
         return Model.of_sites(Checkpoint.of_tensors(tensors, called), sites, called, revision, given)
+    if network is None and of_transformers is not None and "transformers" in sys.modules:
+        from rmtbase.models._stored_names import as_saved
+
+        tensors = as_saved(wrapped, tensors)  # the table has the names of files
     try:
         return Model.from_state_dict(tensors, settings, called, revision, network, network or given)
     except MissingTensorError:
-        if network is not None or isinstance(model, Mapping) or of_transformers is None:
+        if network is not None or of_transformers is None or isinstance(model, Mapping):
             raise
-    # transformers stores some types under names that differ from those of the modules; the table has the stored names.
     network = Network.of_module(wrapped, given=model)
     return Model.from_state_dict(tensors, settings, called, revision, network)
 

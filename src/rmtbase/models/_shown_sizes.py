@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rmtbase.errors import CheckpointError, MissingTensorError
+from rmtbase.errors import CheckpointError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._layout_table import entries
 from rmtbase.models._layout_table import known_types as supported_architectures
@@ -22,7 +22,7 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
     head size and the number of key heads follow. Nothing is added for a model with several stacks.
 
     Raises:
-        MissingTensorError, CheckpointError: there is no stack of layers of the type, or there are several.
+        CheckpointError: there are several stacks of layers of the type.
     """
     completed, architecture = dict(config), config.get("model_type")
     if architecture not in supported_architectures():
@@ -38,16 +38,18 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
     matches = [match for name in checkpoint.names if (match := re.fullmatch(rf"(?P<prefix>|.*\.){pattern}", name))]
     stacks = {match["prefix"]: match[0] for match in matches}
     if not stacks:
-        raise MissingTensorError(checkpoint.path, query.format(0), str(architecture))
+        return completed
     if len(stacks) > 1:
         named = ", ".join(map(quoted, list(stacks.values())[:_SHOWN]))
         raise CheckpointError(checkpoint.path, f"tensors {named}; expected one stack of layers, not {len(stacks)}")
     prefix = next(iter(stacks))
+    attending = min(int(match["layer"]) for match in matches)
+    of_layers = re.compile(re.escape(prefix + layout.layer).replace(re.escape("{}"), r"(\d+)"))
 
     def linear(symbol: str) -> tuple[int, ...]:
-        """Return (outputs, inputs) of the tensor that holds a symbol in the first layer, or zeros."""
+        """Return (outputs, inputs) of the tensor that holds a symbol in the first layer with attention, or zeros."""
         for tensor in layout.holding(symbol):
-            name = prefix + layout.layer.format(0) + tensor
+            name = prefix + layout.layer.format(attending) + tensor
             shape = checkpoint.shape(name) if name in checkpoint else ()
             if len(shape) == 2:
                 return shape[::-1] if layout.tensors[tensor].transposed else shape
@@ -65,7 +67,7 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
     query_rows, d_model = linear("q")
     if first in layout.holding("k"):
         query_rows = 0  # unknown: the rows include those of the keys
-    size("n_layers", len({match["layer"] for match in matches}))
+    size("n_layers", len({match[1] for name in checkpoint.names if (match := of_layers.match(name))}))
     size("d_model", d_model)
     size("d_mlp", linear("up")[0])
     n_heads = size("n_heads", None)

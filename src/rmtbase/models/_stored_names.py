@@ -19,7 +19,13 @@ import transformers
 from torch import Tensor as TorchTensor
 from torch import nn
 from transformers.conversion_mapping import get_model_conversion_mapping
-from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
+from transformers.core_model_loading import (
+    WeightConverter,
+    WeightRenaming,
+    dot_natural_key,
+    rename_source_key,
+    revert_weight_conversion,
+)
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models._expressions import Expression, Stacked, Tensor, take_rows
@@ -65,6 +71,19 @@ def stored_parameters(
         if found is not None:
             result[name] = found
     return result
+
+
+def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a module's tensors under the names with which ``transformers`` saves them.
+
+    No tensor is copied: those that are saved in other pieces than the module holds keep their names.
+    """
+    if not isinstance(network, transformers.PreTrainedModel):
+        return dict(tensors)
+    shapes = {name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in tensors.items()}
+    name_of = {id(shape): name for name, shape in shapes.items()}
+    saved = {id(shape): name for name, shape in revert_weight_conversion(network, dict(shapes)).items()}
+    return {saved.get(key, name): tensors[name] for key, name in name_of.items()}
 
 
 def parameters_of(
