@@ -182,14 +182,22 @@ class Sizes:
         return self.number(self._entry.scale, optional=True) if kinds <= _WITHOUT_FACTOR else None
 
     def number(self, text: str | None, optional: bool = False) -> float | None:
-        """Evaluate a product in the table's notation; ``^-0.5`` after a factor means its inverse square root."""
+        """Evaluate a product in the table's notation, or what follows ``or`` where the configuration has no such key.
+
+        ``^-0.5`` after a factor means its inverse square root, ``1+`` before a list one more than its length.
+        """
         if text is None:
             return None
+        first, _, instead = text.partition(" or ")
+        if instead:
+            text = first if _held(self._config, first.partition("^")[0]) is not None else instead
         total = 1.0
         for term in text.split(" * "):
             name, root, _ = term.partition("^-0.5")
             keys, _, otherwise = name.partition(" else ")
-            value = self.sizes.get(keys, _held(self._config, keys))
+            value = self.sizes.get(keys, _held(self._config, keys.removeprefix("1+")))
+            if keys.startswith("1+") and isinstance(value, (str, list)):
+                value = 1 + len(value.split("|") if isinstance(value, str) else value)
             value = (float(otherwise or keys) if value is None else value) if (otherwise or _is_number(keys)) else value
             if value is None and optional:
                 return None
@@ -202,7 +210,11 @@ class Sizes:
 
 
 def _held(config: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key in a configuration; its rotary parameters take precedence."""
+    """Return the value of a key in a configuration, ``a.b`` in a part; its rotary parameters take precedence."""
+    part, _, within = key.partition(".")
+    if within:
+        inner = config.get(part)
+        return _held(inner, within) if isinstance(inner, Mapping) else None
     parameters = config.get("rope_parameters")
     inner = parameters.get(key) if isinstance(parameters, Mapping) else None
     return config.get(key) if inner is None else inner
