@@ -377,7 +377,7 @@ def _from_memory(
     called = name or (own_name if isinstance(own_name, str) else None) or what
     if sites is not None:
         return Model.of_sites(Checkpoint.of_tensors(tensors, called), sites, called, revision, given)
-    if network is None and of_transformers is not None and "transformers" in sys.modules:
+    if wrapped is not None and "transformers" in sys.modules:
         from rmtbase.models._stored_names import as_saved
 
         tensors = as_saved(wrapped, tensors)  # the table has the names of files

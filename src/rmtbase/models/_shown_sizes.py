@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rmtbase.errors import CheckpointError
+from rmtbase.errors import CheckpointError, MissingTensorError, UnprovedConfigurationError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._layout_table import entries
 from rmtbase.models._layout_table import known_types as supported_architectures
@@ -22,12 +22,15 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
     head size and the number of key heads follow. Nothing is added for a model with several stacks.
 
     Raises:
-        CheckpointError: there are several stacks of layers of the type.
+        MissingTensorError, CheckpointError: there is no stack of layers of the type, or there are several.
     """
     completed, architecture = dict(config), config.get("model_type")
     if architecture not in supported_architectures():
         return completed
-    each = list(entries(config, str(architecture), checkpoint.config_path))
+    try:
+        each = list(entries(config, str(architecture), checkpoint.config_path))
+    except UnprovedConfigurationError:  # its network may be run
+        return completed
     if len(each) != 1 or each[0].inside:
         return completed
     (entry,) = each
@@ -37,7 +40,9 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
     pattern = re.escape(query).replace(re.escape("{}"), r"(?P<layer>\d+)")
     matches = [match for name in checkpoint.names if (match := re.fullmatch(rf"(?P<prefix>|.*\.){pattern}", name))]
     stacks = {match["prefix"]: match[0] for match in matches}
-    if not stacks:
+    if not stacks and not entry.attends:
+        raise MissingTensorError(checkpoint.path, query.format(0), str(architecture))
+    if not stacks:  # perhaps no layer attends
         return completed
     if len(stacks) > 1:
         named = ", ".join(map(quoted, list(stacks.values())[:_SHOWN]))

@@ -74,16 +74,19 @@ def stored_parameters(
 
 
 def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a module's tensors under the names with which ``transformers`` saves them.
+    """Return a module's tensors as ``transformers`` saves them: under other names or, of some types, in other pieces.
 
-    No tensor is copied: those that are saved in other pieces than the module holds keep their names.
+    Only matrices that are saved in other pieces are copied. Stacks of matrices, such as those of experts, are left as
+    they are.
     """
     if not isinstance(network, transformers.PreTrainedModel):
         return dict(tensors)
     shapes = {name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in tensors.items()}
-    name_of = {id(shape): name for name, shape in shapes.items()}
     saved = {id(shape): name for name, shape in revert_weight_conversion(network, dict(shapes)).items()}
-    return {saved.get(key, name): tensors[name] for key, name in name_of.items()}
+    renamed = {name: saved[id(shape)] for name, shape in shapes.items() if id(shape) in saved}
+    in_pieces = {name: one for name, one in tensors.items() if name not in renamed and one.ndim < 3}
+    others = revert_weight_conversion(network, in_pieces) if in_pieces else {}
+    return others | {renamed.get(name, name): one for name, one in tensors.items() if name not in in_pieces}
 
 
 def parameters_of(
