@@ -9,11 +9,14 @@ from tiny_models import PROFILES, key_head_options, make_model
 from exhaustive import mostly_exhaustive
 from rmtbase.models import open_model
 
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 16}
+LONG = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
 SCALES = [
     ("falcon_h1", {"key_multiplier": 0.37, "attention_in_multiplier": 0.8}),
     ("mpt", {"attn_config": {"softmax_scale": 0.31}}),
     ("deberta", {"pos_att_type": "c2p|p2c"}),
     ("hyperclovax", {"attention_multiplier": ...}),
+    ("gpt_oss", {"rope_parameters": YARN}),
     ("bloom", {}),
     ("deberta", {"pos_att_type": ["c2p"]}),
     ("deberta-v2", {}),
@@ -30,9 +33,14 @@ SCALES = [
     ("hy_v4", {}),
     ("hyperclovax", {"attention_multiplier": 0.4}),
     ("layoutlmv3", {}),
+    ("llama", {"rope_parameters": YARN | {"attention_factor": 1.7}}),
+    ("ministral3", {"rope_parameters": YARN | {"llama_4_scaling_beta": 0.1}}),
     ("mpt", {}),
     ("muse_glimmer_text", {"qk_scale_factor": 2.5}),
     ("muse_spark_text", {"qk_scale_factor": 2.5}),
+    ("openai_privacy_filter", {"rope_parameters": YARN}),
+    ("phi3", {"rope_parameters": LONG, "original_max_position_embeddings": 16}),
+    ("qwen2", {"rope_parameters": YARN | {"mscale": 2.0, "mscale_all_dim": 1.0}}),
     ("sam_vision_model", {}),
     ("sew-d", {}),
     ("sew-d", {"pos_att_type": ["c2p"]}),
@@ -53,12 +61,18 @@ def made(model_type, options):
     raise errors[0]
 
 
-@pytest.mark.parametrize(("model_type", "options"), mostly_exhaustive(SCALES, always=4))
+@pytest.mark.parametrize(("model_type", "options"), mostly_exhaustive(SCALES, always=5))
 def test_the_logit_scale_of_the_table_is_that_of_the_forward_pass(model_type, options):
     table, forward = inventories(made(model_type, options))
     scales = [{(site.place, site.n_heads): site.logit_scale for site in one.sites} for one in (table, forward)]
     assert scales[0] == pytest.approx(scales[1], rel=1e-7)
     assert scales[0]
+
+
+def test_a_scale_that_only_a_part_of_a_head_has_is_not_said():
+    for model_type, more in (("stablelm", {"partial_rotary_factor": 0.5}), ("deepseek_v3", {"mscale_all_dim": 1.0})):
+        table, _ = inventories(made(model_type, {"rope_parameters": YARN | more}))
+        assert {site.logit_scale for site in table.sites} == {None}
 
 
 def test_multipliers_that_are_left_out_or_null_are_those_of_the_class(tmp_path):
