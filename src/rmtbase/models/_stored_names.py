@@ -82,10 +82,13 @@ def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(network, transformers.PreTrainedModel):
         return dict(tensors)
     shapes = {name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in tensors.items()}
-    saved = {id(shape): name for name, shape in revert_weight_conversion(network, dict(shapes)).items()}
-    renamed = {name: saved[id(shape)] for name, shape in shapes.items() if id(shape) in saved}
-    in_pieces = {name: one for name, one in tensors.items() if name not in renamed and one.ndim < 3}
-    others = revert_weight_conversion(network, in_pieces) if in_pieces else {}
+    try:
+        saved = {id(shape): name for name, shape in revert_weight_conversion(network, dict(shapes)).items()}
+        renamed = {name: saved[id(shape)] for name, shape in shapes.items() if id(shape) in saved}
+        in_pieces = {name: one for name, one in tensors.items() if name not in renamed and one.ndim < 3}
+        others = revert_weight_conversion(network, in_pieces) if in_pieces else {}
+    except Exception:  # a quantiser's conversion may have no inverse, or need values
+        return dict(tensors)
     return others | {renamed.get(name, name): one for name, one in tensors.items() if name not in in_pieces}
 
 
