@@ -38,12 +38,12 @@ _WORDS: Mapping[str, str] = {
 _LAYERS = ("num_hidden_layers", *_WORDS["n_layers"].split())
 _SCALES = ("query_pre_attn_scalar^-0.5", "attention_multiplier", "d_head^-0.5", "d_model^-0.5", "1")
 _WITHOUT_SCALE = (
-    *("bloom", "deepseek_ocr2_sam_vision_model", "eomt", "eomt_dinov3", "flint", "got_ocr2_vision"),
+    *("bloom", "deepseek_ocr2_sam_vision_model", "eomt", "eomt_dinov3", "falcon", "flint", "got_ocr2_vision"),
     *("gpt_neox_japanese", "gpt_oss", "hy_v4", "layoutlmv3", "openai_privacy_filter", "pp_formulanet_vision"),
     *("sam_hq_vision_model", "sam_vision_model", "slanext_vision", "unlimited_ocr_sam_vision_model"),
     *("videoprism_text_model", "vits"),
 )
-_OWN_SCALES = {
+OWN_SCALES = {
     **dict.fromkeys(_WITHOUT_SCALE, "d_head^-0.5"),
     **dict.fromkeys(("deberta", "deberta-v2"), "d_head^-0.5 * 1+pos_att_type else 1^-0.5"),
     "falcon_h1": "d_head^-0.5 * key_multiplier else 1",
@@ -249,7 +249,7 @@ def entry(
         found["attends"] = kinds
     if any(group.sizes.get("mixed") for group in groups):
         found["mixed"] = True
-    scale = _OWN_SCALES.get(model_type) or next((text for text in _SCALES if _is_scale(text, same, width)), None)
+    scale = OWN_SCALES.get(model_type) or next((text for text in _SCALES if _is_scale(text, same, width)), None)
     if scale:
         found["scale"] = scale
     rotated = observed("rotated")

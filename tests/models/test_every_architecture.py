@@ -216,7 +216,7 @@ def test_layers_that_are_not_rotated_are_told_from_those_that_are():
     [
         ("gpt2", "scale_attn_weights", False),
         ("gpt2", "scale_attn_by_inverse_layer_idx", True),
-        ("falcon", "alibi", True),
+        ("gpt_bigcode", "scale_attn_weights", False),
     ],
 )
 def test_a_logit_scale_that_an_option_changes_is_not_said(model_type, option, value):

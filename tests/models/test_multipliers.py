@@ -22,6 +22,8 @@ SCALES = [
     ("deberta-v2", {}),
     ("deepseek_ocr2_sam_vision_model", {}),
     ("eomt", {}),
+    ("falcon", {"alibi": True}),
+    ("falcon", {"alibi": True, "new_decoder_architecture": True}),
     ("falcon_h1", {}),
     ("flint", {}),
     ("gemma2", {"query_pre_attn_scalar": 31}),
