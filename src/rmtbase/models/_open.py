@@ -378,7 +378,8 @@ def _from_memory(
 
         tensors = as_saved(wrapped, tensors)  # the table has the names of files
     try:
-        return Model.from_state_dict(tensors, settings, called, revision, network, network or given)
+        complete = of_transformers is not None
+        return Model.from_state_dict(tensors, settings, called, revision, network, network or given, complete)
     except MissingTensorError:
         if network is not None or of_transformers is None or isinstance(model, Mapping):
             raise
