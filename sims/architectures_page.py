@@ -55,7 +55,9 @@ def page(content: Mapping[str, Any], others: Mapping[str, str], proved: Collecti
         "other gains, and `--fold norms` takes them in. Of the others it is refused.",
         "",
         "Made by `python sims/make_architectures.py`; `--check` proves every entry of the table again, `--page` makes "
-        "this page alone, and `--check --norms` proves the norms.",
+        "this page alone, and `--check --norms` proves the norms, `--check --scales` the scales of the logits, and "
+        "`--check --either` that a model in memory and its folder give the same sites, names and bits, or the same "
+        "refusal.",
         "",
         f"## The {len(WIDEST)} in widest use",
         "",

@@ -9,7 +9,7 @@ from typing import Any
 import tiny_models
 import torch
 from attention_trace import Refused
-from infer_stacks import infer, rotation
+from infer_stacks import OWN_SCALES, infer, rotation
 from observe_attention import Group, Probe, probe
 from tiny_models import PROFILES, key_head_options, make_config, make_model
 from transformers import PreTrainedModel
@@ -97,7 +97,8 @@ def infer_type(model_type: str) -> dict[str, Any]:
                 stack["rotates"] = {key: turning}
                 seen = make_config(model_type, PROFILES[0], **{key: turning[0]}).to_dict()
                 stack.setdefault("rotated", rotation([(seen, _as(group, alike_with[turning[0]]))]))
-            if "scale" in stack and not all(_is_scaled_as(group, groups) for groups in alike_with.values()):
+            shown = "scale" in stack and model_type not in OWN_SCALES
+            if shown and not all(_is_scaled_as(group, groups) for groups in alike_with.values()):
                 stack.setdefault("scale_if", {})[key] = value
     base_when = [{"when": guards, **base}] if guards else [base]
     deciding = {one["stack"]: {key: one[key] for key in ("rotates", "scale_if") if key in one} for one in stacks}

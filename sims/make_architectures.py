@@ -6,7 +6,9 @@ over. A layout with only one possible description is written down, read back by 
 
     python sims/make_architectures.py                 probe all types and write the table and the page
     python sims/make_architectures.py --only bert t5  these anew, the others as they stand in the table
-    python sims/make_architectures.py --check         prove every entry of the table; with --norms the norms in it
+    python sims/make_architectures.py --check         prove every entry of the table; with --norms the norms in it, with
+                                                      --scales its scales, with --either that the folder and the memory
+                                                      of every type give the same
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ from attention_trace import Refused
 from infer_types import infer_type
 from observe_biases import biases_of, with_biases
 from observe_norms import norms_of, with_norms
-from prove_architectures import Disproved, contradictions, prove_norms, prove_type
-from tiny_models import PROFILES, saved_classes
+from prove_architectures import Disproved, contradictions, either_way, prove_norms, prove_scales, prove_type
+from tiny_models import PROFILES, key_head_options, make_model, model_classes, saved_classes
 from work_files import kept
 
 from rmtbase.models import _layout_table, open_model
@@ -265,6 +267,31 @@ def prove_all_norms(content: Mapping[str, Any], stride: slice = slice(None)) -> 
     return failures
 
 
+def differences(model_type: str) -> str:
+    """Describe what the memory and the folder of a type's classes give differently; empty if they give the same."""
+    found = []
+    for of in model_classes(model_type)[:2]:
+        for more in key_head_options(model_type, PROFILES[0]):
+            try:
+                model = make_model(model_type, PROFILES[0], of=of, **more)
+            except Exception:
+                continue  # it cannot be built with these sizes
+            found += [f"{of.__name__}: {one}" for one in either_way(model)]
+            break
+    return "; ".join(found)
+
+
+def wrong_scales(model_type: str) -> str:
+    """Describe the scales in the table that do not hold for a type; empty if they hold, or if it cannot be run."""
+    try:
+        prove_scales(make_model(model_type, PROFILES[0]))
+    except Disproved as error:
+        return str(error)
+    except Exception:
+        return ""
+    return ""
+
+
 def prove_all(content: Mapping[str, Any], stride: slice = slice(None)) -> dict[str, str]:
     """List the types that the table reads wrongly or not at all: type -> what is wrong."""
     found = {name: failure(content, name) for name in list(content["types"])[stride]}
@@ -316,15 +343,20 @@ def main() -> None:
         "--keep", action="store_true", help="with --check: go on from --work, and keep what is found there"
     )
     parser.add_argument("--norms", action="store_true", help="with --check: its norms instead")
+    parser.add_argument("--scales", action="store_true", help="with --check: its scales instead")
+    parser.add_argument("--either", action="store_true", help="with --check: folder and memory of all types instead")
     parser.add_argument("--page", action="store_true", help="make the page alone, of the table as it is")
     options = parser.parse_args()
     stride = slice(options.part[0], None, options.part[1])
     if options.check:
         content = read_table()
-        if options.keep:
-            types = [*content["types"]][stride]
-            checked = options.work.with_suffix(".checked.json")
-            held = kept(types, checked, 120, partial(failure, content), "proving it takes more than 120 s")
+        each = {"either": (tiny_models.all_types(), differences), "scales": ([*content["types"]], wrong_scales)}
+        chosen = next((name for name in each if getattr(options, name)), None)
+        if options.keep or chosen:
+            known, find = each[chosen] if chosen else ([*content["types"]], partial(failure, content))
+            types = known[stride]
+            checked = options.work.with_suffix(f".{chosen or 'checked'}.json")
+            held = kept(types, checked, 120, find, "it takes more than 120 s")
             failures = {name: held[name] for name in types if held[name]}
         else:
             failures = (prove_all_norms if options.norms else prove_all)(content, stride)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -15,6 +17,7 @@ from tiny_models import Profile, make_model, saved_classes
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
+from rmtbase.errors import CheckpointError
 from rmtbase.models import Model, open_model
 from rmtbase.models._sites import NORM_FIELDS, Place, Site
 
@@ -140,6 +143,60 @@ def prove(model: torch.nn.Module, opened: Model | None = None) -> dict[str, floa
     if left:
         raise Refused(f"{min(left)[1]} was not seen to attend")
     return worst
+
+
+def prove_scales(model: torch.nn.Module) -> None:
+    """Compare the table's scales of the logits with those of the forward pass.
+
+    Raises:
+        Disproved: one is another.
+    """
+    read, shown = inventories(model)
+    by_tensors = {tensors_of(site): site.logit_scale for site in shown.sites}
+    for site in read.sites:
+        seen = by_tensors.get(tensors_of(site))
+        if None not in (site.logit_scale, seen) and abs(site.logit_scale - seen) > TOLERANCE * seen:
+            raise Disproved(f"{site.module}: logits are {seen} times q·k, not {site.logit_scale}")
+
+
+def either_way(model: torch.nn.Module) -> list[str]:
+    """List what is read of the model itself otherwise than of its folder: sites, their sizes, names and bits.
+
+    Where one is refused, so must be the other, by the same kind of error and for the same reason.
+    """
+    with TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        from_folder, from_memory = _content(folder), _content(model)
+    if isinstance(from_folder, str) or isinstance(from_memory, str) or [*from_folder] != [*from_memory]:
+        same = from_folder == from_memory
+        return [] if same else [f"folder: {_shown(from_folder)}; memory: {_shown(from_memory)}"]
+    return [
+        f"{place}: {name} of the folder is {value}, of the memory {from_memory[place][name]}"
+        for place, content in from_folder.items()
+        for name, value in content.items()
+        if value != from_memory[place][name]
+    ]
+
+
+def _content(given: str | torch.nn.Module) -> dict[str, dict[str, Any]] | str:
+    """Describe each site as it is read, by its place, or the refusal."""
+    try:
+        opened = open_model(given)
+    except CheckpointError as error:
+        return f"{type(error).__name__}{str(error).removeprefix(str(error.path))}"
+    return {str(site.place): _of_site(site, opened) for site in opened.sites}
+
+
+def _of_site(site: Site, opened: Model) -> dict[str, Any]:
+    content = {field.name: getattr(site, field.name) for field in fields(Site)}
+    for name, matrix in site.expressions().items():
+        values = np.ascontiguousarray(matrix.evaluate(opened.stored), np.float32)
+        content[f"{name}, its bits"] = values.shape, hashlib.sha256(values.tobytes()).hexdigest()[:8]
+    return content
+
+
+def _shown(content: dict[str, Any] | str) -> str:
+    return content if isinstance(content, str) else ", ".join(content) or "no sites"
 
 
 def prove_norms(model: torch.nn.Module) -> int:

@@ -153,6 +153,8 @@ _CONSTANTS: Mapping[str, Any] = {
     "rotary_dim": 6,
     "attention_multiplier": 0.3,
     "query_pre_attn_scalar": 27,
+    "key_multiplier": 0.37,
+    "qk_scale_factor": 2.5,
     "max_target_positions": 64,
     "prediction_length": 6,
     "mamba_n_heads": 8,

@@ -35,7 +35,9 @@ def packed(codes: np.ndarray, bits: int) -> torch.Tensor:
     return torch.from_numpy(np.packbits(each.reshape(*codes.shape[:-1], -1), -1, bitorder="little").view("<i4").copy())
 
 
-def gptq(bits: int, group_size: int, order: bool = False, version: int = 1, dtype=torch.float16) -> Example:
+def gptq(
+    bits: int, group_size: int, order: bool = False, version: int = 1, dtype=torch.float16, sym: bool = False
+) -> Example:
     def make(weight):
         size = D_IN if group_size == -1 else group_size
         group = np.arange(D_IN) // size
@@ -44,6 +46,8 @@ def gptq(bits: int, group_size: int, order: bool = False, version: int = 1, dtyp
         rng = np.random.default_rng(2)
         codes = rng.integers(0, 2**bits, (D_IN, D_OUT))
         zeros = rng.integers(1, 2**bits, (group.max() + 1, D_OUT))
+        if sym:
+            zeros[:] = 2 ** (bits - 1)
         scales = torch.rand(zeros.shape).mul(0.1).add(0.01).to(dtype)
         index = torch.from_numpy(group.astype(np.int32))
         reference = scales[index.long()] * (torch.from_numpy(codes) - torch.from_numpy(zeros)[index.long()])
@@ -55,7 +59,7 @@ def gptq(bits: int, group_size: int, order: bool = False, version: int = 1, dtyp
         }
         return tensors, reference.T
 
-    config = {"quant_method": "gptq", "bits": bits, "group_size": group_size, "desc_act": order, "sym": False}
+    config = {"quant_method": "gptq", "bits": bits, "group_size": group_size, "desc_act": order, "sym": sym}
     if version == 2:
         config["checkpoint_format"] = "gptq_v2"
     return Example(config, make, f"GPTQ ({bits} bit)")
@@ -130,6 +134,26 @@ def compressed(stored: str, dtype=torch.bfloat16, **scheme) -> Example:
     return Example(config, make, f"compressed-tensors {stored} ({scheme['num_bits']} bit)")
 
 
+def in_act_order(stored: str, **scheme) -> Example:
+    """Groups are of inputs in another order, as older versions of the library wrote them: its own, rearranged."""
+    plain = compressed(stored, num_bits=scheme.pop("num_bits"), strategy="group", group_size=32, type="int", **scheme)
+
+    def make(weight):
+        from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32, unpack_from_int32
+
+        bits = plain.config["config_groups"]["group_0"]["weights"]["num_bits"]
+        tensors, reference = plain.make(weight)
+        order = torch.randperm(D_IN)
+        codes = unpack_from_int32(tensors[".weight_packed"], bits, torch.Size((D_OUT, D_IN)))
+        tensors[".weight_packed"] = pack_to_int32(codes[:, order].contiguous(), bits)
+        tensors[".weight_g_idx"] = (order // 32).int()
+        return tensors, reference[:, order]
+
+    weights = plain.config["config_groups"]["group_0"]["weights"] | {"actorder": "group"}
+    group = plain.config["config_groups"]["group_0"] | {"weights": weights}
+    return plain._replace(config=plain.config | {"config_groups": {"group_0": group}}, make=make)
+
+
 def int8() -> Example:
     def make(weight):
         from bitsandbytes.functional import int8_vectorwise_dequant, int8_vectorwise_quant
@@ -163,6 +187,10 @@ EXAMPLES = {
     "gptq of one group": gptq(8, -1),
     "gptq in two words": gptq(3, 32),
     "gptq of 2 bits in version 2": gptq(2, 32, version=2, dtype=torch.bfloat16),
+    "gptq, symmetric": gptq(4, 32, sym=True),
+    "gptq, symmetric, of 3 bits": gptq(3, 32, sym=True),
+    "gptq, symmetric, of 2 bits in version 2": gptq(2, 32, version=2, sym=True),
+    "gptq, symmetric, of 8 bits by order": gptq(8, 16, order=True, sym=True),
     "awq": awq(32),
     "awq of one group": awq(-1),
     "fp8": fp8(),
@@ -182,6 +210,8 @@ EXAMPLES = {
     "pack-quantized by outputs": compressed(
         "pack-quantized", num_bits=8, strategy="channel", type="int", symmetric=False
     ),
+    "pack-quantized in act-order": in_act_order("pack-quantized", num_bits=4, symmetric=True),
+    "pack-quantized in act-order with zeros": in_act_order("pack-quantized", num_bits=8, symmetric=False),
     "int8": int8(),
     "nf4": four_bit("nf4", nested=False),
     "nf4, nested": four_bit("nf4", nested=True, dtype=torch.float16),

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from prove_architectures import prove
+from prove_architectures import either_way, prove
 from tiny_models import PROFILES, make_model
 
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import CheckpointError, MissingTensorError, UnknownArchitectureError
-from rmtbase.models import Checkpoint
+from rmtbase.models import Checkpoint, open_model
 from rmtbase.models._architectures import find_inventory, known_types
 from rmtbase.models._sites import NORMS
 
@@ -65,6 +65,66 @@ def test_q_dot_k_is_that_of_the_module(model_type, options, stacks):
     errors = prove(make_model(model_type, PROFILES[0], **options))
     assert set(errors) == stacks
     assert max(errors.values()) < 1e-6
+
+
+HYBRID = replace(PROFILES[0], n_layers=4)
+LINEAR, FULL = "linear_attention", "full_attention"
+EITHER_WAY = [
+    ("nemotron_h", {"layers_block_type": ["mlp", FULL, LINEAR, FULL]}),
+    ("cohere_asr", {}),
+    ("vit", {}),
+    ("big_bird", {"add_cross_attention": True}),
+    ("jamba", {"attn_layer_period": 9, "attn_layer_offset": 8}),
+    ("bailing_hybrid", {"layer_types": [LINEAR, FULL, FULL, LINEAR]}),
+    ("bamba", {"attn_layer_indices": [1, 3]}),
+    ("bamba", {"attn_layer_indices": None}),
+    ("bert", {"add_cross_attention": True}),
+    ("granitemoehybrid", {"layer_types": [LINEAR, FULL, FULL, LINEAR]}),
+    ("kimi_linear", {"layer_types": [LINEAR] * 4}),
+    ("lfm2", {"layer_types": ["conv", FULL, FULL, "conv"]}),
+    ("minimax", {"layer_types": [LINEAR] * 4}),
+    ("nemotron_h", {"layers_block_type": [LINEAR, "mlp"] * 2}),
+    ("qwen3_next", {"layer_types": [LINEAR, FULL, FULL, LINEAR]}),
+    ("recurrent_gemma", {"block_types": ["recurrent"] * 4}),
+    ("zamba2", {}),
+    *(
+        (name, {})
+        for name in ("beit", "deit", "dinov2", "longformer", "mixtral", "llava", "squeezebert", "t5", "yolos")
+    ),
+]
+
+
+@pytest.mark.parametrize(("model_type", "options"), mostly_exhaustive(EITHER_WAY, always=5))
+def test_memory_and_folder_give_the_same_sites_names_and_bits_or_the_same_refusal(model_type, options):
+    """All types: ``python sims/make_architectures.py --check --either``."""
+    assert not either_way(make_model(model_type, HYBRID, **options))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "options"),
+    [
+        ("jamba", {"attn_layer_period": 9, "attn_layer_offset": 8}),
+        ("nemotron_h", {"layers_block_type": [LINEAR, "mlp"] * 2}),
+        ("bamba", {"attn_layer_indices": []}),
+    ],
+)
+def test_a_model_none_of_whose_layers_attends_is_refused_for_that_reason(model_type, options):
+    ((key, *_), *_) = options.items()
+    with pytest.raises(CheckpointError, match=rf"{key} = .*: no layer has attention; expected at least one"):
+        open_model(make_model(model_type, HYBRID, **options))
+
+
+@pytest.mark.parametrize(
+    "model_type", mostly_exhaustive(["big_bird", "decision_transformer", "kosmos_2_text_model"], 1)
+)
+def test_keys_of_cross_attention_are_its_own_and_not_those_of_a_cache(model_type):
+    """BigBird keeps one cache for both; in this version of it both attend to the encoder's states."""
+    sites = open_model(make_model(model_type, PROFILES[0], add_cross_attention=True)).sites
+    for site in sites:
+        query, key = (next(one.tensors()).rpartition(".")[0].rpartition(".")[0] for one in (site.query, site.key))
+        assert query == key
+    crossed = [next(site.key.tensors()) for site in sites if site.place.stack == "cross"]
+    assert any("crossattention" in name or "encoder_attn" in name for name in crossed)
 
 
 def test_the_table_has_the_types_of_old():
@@ -156,7 +216,7 @@ def test_layers_that_are_not_rotated_are_told_from_those_that_are():
     [
         ("gpt2", "scale_attn_weights", False),
         ("gpt2", "scale_attn_by_inverse_layer_idx", True),
-        ("falcon", "alibi", True),
+        ("gpt_bigcode", "scale_attn_weights", False),
     ],
 )
 def test_a_logit_scale_that_an_option_changes_is_not_said(model_type, option, value):

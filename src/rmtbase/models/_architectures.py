@@ -51,8 +51,8 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
         MissingTensorError, ShapeError: a tensor is missing, or its shape is not the one that the configuration implies.
         UnprovedConfigurationError: the layout was not proved for this configuration.
         SeveralStacks: there are several stacks where one is expected.
-        CheckpointError: the configuration does not give a size; there are more layers than in the configuration; or an
-            attention module has an unknown tensor.
+        CheckpointError: the configuration does not give a size; no layer has attention; there are more layers than in
+            the configuration; or an attention module has an unknown tensor.
     """
     found = list(entries(config, model_type, path))
     words = {word for entry in found for word in entry.inside}
@@ -61,8 +61,12 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
     others: dict[Place, dict[str, Expression]] = {}
     held: set[Expression] = set()
     notes: dict[str, None] = {}
+    silent: list[str] = []  # reasons why stacks have no sites
     for entry in found:
         stack = _Stack(checkpoint, model_type, entry, Sizes(entry, path), path)
+        if not stack.attending():
+            silent += [f"{key} = {quoted(entry.config.get(key))}: no layer has attention" for key in entry.attends]
+            continue
         stack.find(words - set(entry.inside), left)
         sites += stack.sites()
         of_stack = stack.others()
@@ -73,11 +77,13 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
         held.update(matrix for matrices in of_stack.values() for matrix in matrices.values())
         stack.require_known_attention()
         notes |= dict.fromkeys(stack.notes())
+    if silent and not sites:
+        raise CheckpointError(path, f"{'; '.join(silent)}; expected at least one")
+    notes |= dict.fromkeys(silent)
     if left:
         notes[f"parts that are not read: {', '.join(left)}"] = None
-    return Inventory(
-        sites=tuple(sites), others={place: own for place, own in others.items() if own}, notes=tuple(notes)
-    )
+    others = {place: own for place, own in others.items() if own}
+    return Inventory(sites=tuple(sites), others=others, notes=tuple(notes))
 
 
 @dataclass
@@ -122,7 +128,7 @@ class _Stack:
 
     def sites(self) -> list[Site]:
         """Return the attention of each layer that has one, with the shapes of its tensors checked."""
-        sizes, layers = self.given.sizes, self._attending()
+        sizes, layers = self.given.sizes, self.attending()
         present = [part for part in _PARTS if self._has(part, layers)]
         return [self._site(layer, present, sizes) for layer in layers]
 
@@ -131,7 +137,7 @@ class _Stack:
         layers = range(self.given.sizes["n_layers"])
         present = [symbol for symbol in MLP if self._has(symbol, [] if self.entry.mixed else list(layers))]
         return {
-            self._place(layer): {
+            Place(self.entry.stack, layer): {
                 MLP[symbol]: self._expression(layer, symbol)
                 for symbol in present
                 if self._tensor(layer, symbol) in self.checkpoint
@@ -141,7 +147,7 @@ class _Stack:
 
     def notes(self) -> tuple[str, ...]:
         """Return notes on what exists beside the matrices of the heads. Raises if a declared bias is not stored."""
-        held, layers = self.checkpoint, self._attending()
+        held, layers = self.checkpoint, self.attending()
         names = [
             self._tensor(layer, symbol) for layer in layers for symbol in ("q", "k", "n") if self.layout.holding(symbol)
         ]
@@ -178,7 +184,7 @@ class _Stack:
             ShapeError: a tensor shows another size than the configuration's.
             MissingTensorError: a layer lacks the norms that another layer has.
         """
-        rotated, layers = self.given.rotated(), self._attending()
+        rotated, layers = self.given.rotated(), self.attending()
         sizes = {name: (self.rows[size],) for name, size in self.layout.norms.items() if size}
         norms = {self._name(layer, name): shape for layer in layers for name, shape in sizes.items()}
         expected = dict(norms)
@@ -198,7 +204,7 @@ class _Stack:
         query, key = (parts[part].shape(self.checkpoint.shape) for part in "qk")
         turns = self.entry.turns(layer, sizes["n_layers"])
         return Site(
-            place=self._place(layer),
+            place=Place(self.entry.stack, layer),
             module=self._tensor(layer, "q").rsplit(".", 2)[0],
             n_heads=sizes["n_heads"],
             n_key_heads=sizes["n_key_heads"],
@@ -280,11 +286,9 @@ class _Stack:
             raise MissingTensorError(self.checkpoint.path, missing[0], self.architecture)
         return not missing
 
-    def _attending(self) -> list[int]:
+    def attending(self) -> list[int]:
+        """Return the layers with attention."""
         return self.entry.attending(self.given.sizes["n_layers"], self.path)
-
-    def _place(self, layer: int) -> Place:
-        return Place(self.entry.stack, layer)
 
     def _name(self, layer: int, tensor: str) -> str:
         return f"{self.prefix}{self.layout.layer.format(layer)}{tensor}"
@@ -333,7 +337,7 @@ class _Stack:
         of_heads = {_any_number(name) for name in self.layout.norms_of_heads}
         for new, old in _OLDER_NAMES:
             known |= {name.removesuffix(new) + old for name in known if name.endswith(new)}
-        attending = set(self._attending())
+        attending = set(self.attending())
         for tensor in self.layout.tensors:
             known |= {tensor, tensor.removesuffix("weight") + "bias"}
         inside = re.compile(

@@ -6,7 +6,8 @@
     pack-quantized    codes of 2, 4 or 8 bits in words of 32 bits, each with half its range added
 
 There is one scale, and unless the codes are symmetric one zero point, for the matrix, for each output, for each group
-of inputs or for each block. The matrix has the type of the scales.
+of inputs or for each block. The matrix has the type of the scales. ``weight_g_idx`` is the group of each input where
+groups are of inputs in the order of their activations (act-order); older versions of the library wrote it.
 
 Reference: the code of the library, whose results are reproduced to the last bit.
 """
@@ -22,13 +23,23 @@ import numpy as np
 from jaxtyping import Float32
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models._dequantise import Format, Parts, matrix_shape, number_of_groups, of_blocks, require, unpacked
+from rmtbase.models._dequantise import (
+    Format,
+    Parts,
+    groups_of_inputs,
+    matrix_shape,
+    number_of_groups,
+    of_blocks,
+    require,
+    unpacked,
+)
 from rmtbase.models._quantised_settings import Settings
 from rmtbase.models._stored_tensor import DerivedTensor, StoredTensor
 from rmtbase.shown import quoted
 
 _PLAIN = {"float-quantized": ("F8_E4M3",), "int-quantized": ("I8",), "naive-quantized": ("F8_E4M3", "I8")}
 _PACKED = "pack-quantized"
+_BY_GROUP = (True, "group", "dynamic")  # values of actorder with which groups are of inputs in another order
 
 
 def compressed_tensors(settings: Settings) -> Format:
@@ -36,7 +47,7 @@ def compressed_tensors(settings: Settings) -> Format:
     scheme = _Scheme.of(settings)
     needed = (scheme.codes, ".weight_scale", ".weight_shape") if scheme.packs else (scheme.codes, ".weight_scale")
     marker = scheme.codes if scheme.packs else ".weight_scale"
-    return Format(scheme.called, marker, ".weight", needed, scheme.derive, (".weight_zero_point",))
+    return Format(scheme.called, marker, ".weight", needed, scheme.derive, (".weight_zero_point", ".weight_g_idx"))
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,7 @@ class _Scheme:
         strategy: what shares a scale: "tensor", "channel", "group" or "block".
         symmetric: whether there are no zero points.
         group_size: inputs in a group.
+        ordered: whether groups are of inputs in the order of their activations.
         block: (outputs, inputs) of a block.
     """
 
@@ -57,6 +69,7 @@ class _Scheme:
     strategy: str
     symmetric: bool
     group_size: int
+    ordered: bool
     block: tuple[int, int] | None
 
     @classmethod
@@ -84,6 +97,7 @@ class _Scheme:
             strategy,
             words.one_of("symmetric", (True, False), True),
             words.group_size("group_size") if strategy == "group" else -1,
+            words.one_of("actorder", (True, False, "group", "dynamic", "weight", "static"), False) in _BY_GROUP,
             block,
         )
 
@@ -116,8 +130,30 @@ class _Scheme:
                 "weight_zero_point beside it",
             )
         offsets = None if zeros is None else self._offsets(codes, zeros, shape, block)
-        values = partial(self._values, codes, shape[1])
-        return of_blocks(parts, shape, block, values, parts[".weight_scale"], offsets, called=self.called)
+        values, scales = partial(self._values, codes, shape[1]), parts[".weight_scale"]
+        groups = self._groups(codes, parts.get(".weight_g_idx"), scales, shape[1])
+        return of_blocks(parts, shape, block, values, scales, offsets, groups, called=self.called)
+
+    def _groups(
+        self, codes: StoredTensor, index: StoredTensor | None, scales: StoredTensor, inputs: int
+    ) -> Callable[[], np.ndarray | None] | None:
+        """Return a function that reads the group of each input, or None where groups are of consecutive inputs."""
+        if index is None and not self.ordered:
+            return None
+        if index is None or self.strategy != "group":
+            lacking = "scales of groups of inputs" if index else "weight_g_idx beside it, the group of each input"
+            raise CheckpointError(
+                codes.path,
+                f"tensor {quoted((index or codes).name)} is quantised with {self.called} in act-order (actorder); "
+                f"expected {lacking}",
+            )
+        require(index, (inputs,), ("I32", "I64"), self.called)
+        n_groups = number_of_groups(codes, inputs, self.group_size, self.called)
+
+        def groups() -> np.ndarray | None:  # the library leaves −1 where there is no order
+            return None if (index.array() == -1).any() else groups_of_inputs(index, scales, n_groups)
+
+        return groups
 
     def _block(self, codes: StoredTensor, inputs: int) -> tuple[int, int] | None:
         """Return the (outputs, inputs) that share a scale, or None if there is only one scale."""

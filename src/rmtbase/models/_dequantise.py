@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
-from jaxtyping import Float32, Shaped, UInt8
+from jaxtyping import Float32, Integer, Shaped, UInt8
 
 from rmtbase.errors import CheckpointError, ShapeError
 from rmtbase.models._stored_tensor import DerivedTensor, StoredTensor
@@ -39,6 +39,7 @@ class Format:
         weight: the ending of the matrix's own name.
         needed: the endings of the tensors that it is made of, that of its codes first.
         optional: the endings of tensors that may be missing.
+        look: function that looks at the values of one matrix, and returns what is to be noted of all.
         derive: function that makes the matrix. It checks types and shapes, and reads only what describes them.
     """
 
@@ -48,6 +49,7 @@ class Format:
     needed: tuple[str, ...]
     derive: Callable[[Parts], DerivedTensor]
     optional: tuple[str, ...] = ()
+    look: Callable[[Parts], str] = lambda _: ""
 
 
 def unpacked(words: Shaped[np.ndarray, "... word"], bits: int, count: int) -> UInt8[np.ndarray, "... count"]:
@@ -116,6 +118,7 @@ def of_blocks(
     codes: Callable[[int, int], Float32[np.ndarray, "..."]],
     scales: StoredTensor,
     zeros: Callable[[int, int], Float32[np.ndarray, "..."]] | None = None,
+    groups: Callable[[], Integer[np.ndarray, " inputs"] | None] | None = None,
     *,
     called: str,
     types: tuple[str, ...] = SCALES,
@@ -124,7 +127,8 @@ def of_blocks(
 
     If ``block`` is None, there is only one block. Blocks at the edges may be smaller. Scales that are numbers give the
     matrix their type; with exponents it is bfloat16. The functions ``codes`` and ``zeros`` return rows of the codes and
-    of the zero points, of which there are as many as scales.
+    of the zero points, of which there are as many as scales. The function ``groups`` returns the block of each input
+    where blocks of a row are not of consecutive inputs.
 
     Raises:
         ShapeError: there are not as many scales as blocks.
@@ -147,6 +151,10 @@ def of_blocks(
         height, width = block
         rows = start // together, ceil(stop / together)
         each, offsets = factors(scales, *rows), None if zeros is None else zeros(*rows)
+        order = None if groups is None else groups()
+        if order is not None:
+            values -= 0 if offsets is None else offsets[:, order]
+            return times(values, each[:, order], scales)
         if height == 1 and inputs % width == 0:
             grouped = values.reshape(*values.shape[:-1], -1, width)
             if offsets is not None:
@@ -204,6 +212,22 @@ def number_of_groups(codes: StoredTensor, inputs: int, group_size: int, called: 
             f"scale of {called}",
         )
     return inputs // group_size
+
+
+def groups_of_inputs(index: StoredTensor, scales: StoredTensor, n_groups: int) -> Integer[np.ndarray, " inputs"]:
+    """Read the group of each input, and require that each group of the scales occurs and no other.
+
+    Raises:
+        CheckpointError: it does not, or there is another.
+    """
+    groups = index.array()
+    if not np.array_equal(np.unique(groups), np.arange(n_groups)):
+        raise CheckpointError(
+            index.path,
+            f"tensor {quoted(index.name)} holds groups from {groups.min()} to {groups.max()}; expected 0 to "
+            f"{n_groups - 1}, all of them, as {quoted(scales.name)} has them",
+        )
+    return groups
 
 
 def require(tensor: StoredTensor, shape: tuple[int, ...], dtypes: tuple[str, ...], called: str) -> None:

@@ -14,6 +14,7 @@ must not run just for a proof, is a reason not to prove the module:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -59,15 +60,18 @@ def reason_not_proved(
         Disproved: q·k, or the number or sizes of the heads, differ.
     """
     assert network.given is not None
-    places = {_attention_of(network.network, site) for site in sites}
-    weights = sorted({name for site in sites for name in site.query_key_tensors()})
-    reason = next(_reasons(network.given, network.network, places, weights), None)
+    names = [frozenset(site.query_key_tensors()) for site in sites]
+    parameters = parameters_of(network.network, stored, names)
+    weights = [  # by their names in the module
+        sorted({own for own, one in parameters.items() if not stored_names.isdisjoint(one.tensors())} or stored_names)
+        for stored_names in names
+    ]
+    places = [_attention_of(network.network, *each) for each in zip(sites, weights, strict=True)]
+    reason = next(_reasons(network.given, network.network, {*places}, sorted({*chain(*weights)})), None)
     if reason is not None:
         return reason
     try:
         traced = {frozenset(site.query_key_tensors()): site for site in network.inventory(stored).sites}
-        names = [frozenset(site.query_key_tensors()) for site in sites]
-        parameters = parameters_of(network.network, stored, names)
         own = dict(network.network.named_parameters(remove_duplicate=False))
         proved = prove_parts(sites, network.parts, parameters, read, network.path, own)
     except Disproved:
@@ -78,10 +82,9 @@ def reason_not_proved(
         name = type(network.network).__name__
         return f"{name} does not run with its own queries and keys ({type(error).__name__}: {one_line(str(error))})"
     unresolved = {name: reason for part in network.parts for name, reason in part.unresolved.items()}
-    for site, name in zip(sites, names, strict=True):
+    for site, name, place in zip(sites, names, places, strict=True):
         found = traced.get(name)
         if found is None or site not in proved:
-            place = _attention_of(network.network, site)
             why = next((one for path, one in unresolved.items() if path.startswith(place)), "they do not occur in it")
             return f"the forward pass shows no queries and keys of {site.place}: {why}"
         for what in _differences(site, found, (*noted, *site.notes)):
@@ -100,14 +103,15 @@ def _differences(site: Site, found: Site, noted: Collection[str]) -> Iterator[st
         yield "norms of queries or keys"
 
 
-def _attention_of(network: nn.Module, site: Site) -> str:
-    """Return the name of the module that contains a site's query and key maps."""
-    place = site.module or common_module([name for one in site.expressions().values() for name in one.tensors()])
-    try:
-        is_a_map = next(network.get_submodule(place).children(), None) is None
-    except AttributeError:
-        return place
-    return place.rpartition(".")[0] if is_a_map else place
+def _attention_of(network: nn.Module, site: Site, weights: Sequence[str]) -> str:
+    """Return the name of the module that contains a site's query and key maps, whose weights have these names there."""
+    for place in (site.module or common_module(weights), common_module(weights)):
+        try:
+            is_a_map = next(network.get_submodule(place).children(), None) is None
+        except AttributeError:  # the site has the names of stored tensors
+            continue
+        return place.rpartition(".")[0] if is_a_map else place
+    return site.module
 
 
 def _reasons(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from rmtbase.models._expressions import Expression, Product
 from rmtbase.models._files import read_json_object
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
-from rmtbase.models._layout_table import Entry, entries, read_architecture, unread
+from rmtbase.models._layout_table import entries, read_architecture, unread
 from rmtbase.models._open import existing_folder, require_checkpoint, split_name
 from rmtbase.models._other_programs import refuse_other_formats
 from rmtbase.models._sites import Site
@@ -137,7 +138,9 @@ def _of_config(config: Mapping[str, Any], path: Path, source: str) -> HeadShape:
     if "d_model" not in sizes:
         refused = CheckpointError(path, f"a {model_type} model, whose heads have no width in its configuration")
         return _of_network(config, path, source, refused)
-    layers = _attending(entry, sizes.get("n_layers"), path)
+    layers = None
+    with suppress(CheckpointError):  # the configuration does not say which layers attend
+        layers = entry.attending(sizes["n_layers"], path) if "n_layers" in sizes else None
     stack = entry.stack or "".join(inside)
     left = unread(own, model_type, path, sizes_alone=True)
     said = [source, *([f"its {stack}"] if stack else []), *([f"not read: {', '.join(left)}"] if left else [])]
@@ -149,14 +152,6 @@ def _of_config(config: Mapping[str, Any], path: Path, source: str) -> HeadShape:
         n_layers=None if layers is None else len(layers),
         source=": ".join(said),
     )
-
-
-def _attending(entry: Entry, n_layers: int | None, path: Path) -> list[int] | None:
-    """Return the layers with attention, or None if the configuration does not say which."""
-    try:
-        return None if n_layers is None else entry.attending(n_layers, path)
-    except CheckpointError:
-        return None
 
 
 def _refuse_latent(config: Mapping[str, Any], path: Path) -> None:

@@ -209,7 +209,7 @@ def kinds_of_layers(config: Mapping[str, Any], key: str, n_layers: int) -> Any:
     said, pattern = config.get(key), config.get("hybrid_override_pattern")
     interval = config.get("full_attention_interval", config.get("layer_group_size"))
     offset, linear = config.get("attn_layer_offset"), config.get("linear_attn_config")
-    indices = said if key == "attn_layer_indices" else config.get("full_attn_idxs") if said is None else None
+    indices = said or [] if key == "attn_layer_indices" else config.get("full_attn_idxs") if said is None else None
     layers = range(n_layers)
     if said is None and isinstance(linear, Mapping) and isinstance(linear.get("full_attn_layers"), list):
         indices = [layer for layer in layers if layer + 1 in linear["full_attn_layers"]]

@@ -1,19 +1,8 @@
-"""Names of the weight matrices in a layer, and the layouts in which queries, keys and values share a tensor.
-
-Each function of ``KINDS`` takes the stored tensor in the orientation of ``torch.nn.Linear`` (rows are outputs) and
-returns the rows of one part, head after head: part 0 is the queries, 1 the keys, 2 the values. ``rows`` holds the
-number of rows of each part. A wrong layout often gives the right shape and is silently wrong, so each architecture is
-proved against the queries and keys that its own module computes.
-"""
+"""Names of the weight matrices in a layer, and the layouts in which queries, keys and values share a tensor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
-
-import numpy as np
-from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer, require_real_array
@@ -48,40 +37,6 @@ components."""
 ATTENTION_PARTS = COMPONENTS[:3]
 
 
-def separate(
-    stored: Float[np.ndarray, "stored d_model"], part: int, rows: tuple[int, ...], d_head: int
-) -> Float[np.ndarray, "row d_model"]:
-    """Return the whole tensor, which holds only one part."""
-    return stored
-
-
-def concatenated(
-    stored: Float[np.ndarray, "stored d_model"], part: int, rows: tuple[int, ...], d_head: int
-) -> Float[np.ndarray, "row d_model"]:
-    """Take one part where all queries come first, then all keys, then all values: GPT-2."""
-    start = sum(rows[:part])
-    return stored[start : start + rows[part]]
-
-
-def interleaved(
-    stored: Float[np.ndarray, "stored d_model"], part: int, rows: tuple[int, ...], d_head: int
-) -> Float[np.ndarray, "row d_model"]:
-    """Take one part where rows run over (key head, its query heads followed by its key and its value, d_head).
-
-    With as many key heads as heads, rows run over (head, part, d_head): the three parts of the first head come first,
-    as in GPT-NeoX.
-    """
-    d_model, group = stored.shape[-1], rows[0] // rows[1]
-    heads = slice(group) if part == 0 else slice(group + part - 1, group + part)
-    return stored.reshape(-1, group + 2, d_head, d_model)[:, heads].reshape(-1, d_model)
-
-
-KINDS: Mapping[str, Callable[[np.ndarray, int, tuple[int, ...], int], np.ndarray]] = MappingProxyType(
-    {"separate": separate, "concatenated": concatenated, "interleaved": interleaved}
-)
-"""Layouts by name."""
-
-
 def split_qkv(
     weight: Any, n_heads: int, kind: str, *, n_key_heads: int | None = None, transposed: bool = False
 ) -> tuple[Any, Any, Any]:
@@ -113,9 +68,8 @@ def split_qkv(
     Raises:
         ParameterError: the kind is unknown, the key heads do not divide the heads, or the weight has another shape.
     """
-    fused = [name for name in KINDS if name != "separate"]
-    if kind not in fused:
-        raise ParameterError("kind", kind, " or ".join(map(repr, fused)))
+    if kind not in ("concatenated", "interleaved"):
+        raise ParameterError("kind", kind, "'concatenated' or 'interleaved'")
     heads = require_positive_integer("n_heads", n_heads)
     key_heads = heads if n_key_heads is None else require_positive_integer("n_key_heads", n_key_heads)
     if heads % key_heads:
@@ -135,6 +89,11 @@ def split_qkv(
             f"d_head ≤ d_model{other}",
         )
     d_head = rows // parts
-    sizes = heads * d_head, key_heads * d_head, key_heads * d_head
-    q, k, v = (KINDS[kind](linear, part, sizes, d_head) for part in range(len(ATTENTION_PARTS)))
-    return tuple(one.reshape(-1, d_head, d_model) for one in (q, k, v))  # type: ignore[return-value]  # three of them
+    if kind == "concatenated":
+        each = linear.reshape(parts, d_head, d_model)
+        q, k, v = each[:heads], each[heads : heads + key_heads], each[heads + key_heads :]
+    else:
+        group = heads // key_heads
+        each = linear.reshape(key_heads, group + 2, d_head, d_model)
+        q, k, v = each[:, :group], each[:, group], each[:, group + 1]
+    return q.reshape(-1, d_head, d_model), k, v

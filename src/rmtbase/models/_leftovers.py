@@ -2,7 +2,8 @@
 
 A low-rank update beside a weight is part of that weight, and a norm of the queries that the layout does not have
 changes the queries. No such tensor is ignored silently. Layers that predict several tokens ahead are left out with a
-note. A note is also made of the initializer that the configuration names, where its name is misleading.
+note. Notes are also made of the configuration's multipliers that are in no matrix, and of the initializer that it
+names, where that name is misleading.
 """
 
 from __future__ import annotations
@@ -39,6 +40,25 @@ _LAYER = re.compile(r"(?:model\.|language_model\.)*layers\.(\d{1,9})\..+", re.DO
 _CUTOFF = "initializer_cutoff_factor"  # ModernBERT's, in units of σ
 _INITIALIZER = ("init", "initialization", "initialisation")
 _DEPTH = 3  # levels of nested settings
+_EMBEDDINGS, _ADDED = "multiplies the embeddings", "multiplies what a layer adds to the residual stream"
+_LOGITS, _CUT = "multiplies the logits of tokens", "where queries, keys and values are cut off"
+_POSITIONS = "queries at far positions are multiplied by a factor that grows with the position"
+_BESIDE_MATRICES = {
+    "attention_in_multiplier": "multiplies the input of queries, keys and values",
+    "attention_out_multiplier": "multiplies the output of attention",
+    "attention_value_scale": "multiplies values",
+    "attn_logit_softcapping": "where q·k is capped",
+    "clip_qkv": _CUT,
+    **dict.fromkeys(("attn_scale", "llama_4_scaling_beta", "log_scaling_alpha"), _POSITIONS),
+    **dict.fromkeys(("embedding_multiplier", "embedding_scale", "scale_emb"), _EMBEDDINGS),
+    **dict.fromkeys(("scale_embedding", "rescale_embeddings", "mup_enabled"), f"√d {_EMBEDDINGS}"),
+    **dict.fromkeys(("residual_multiplier", "residual_scale"), _ADDED),
+    "scale_depth": f"over the root of the number of layers, {_ADDED}",
+    "mlp_multipliers": "multiply the gate and the output of the MLP",
+    **dict.fromkeys(("lm_head_multiplier", "logit_scale", "output_multiplier"), _LOGITS),
+    **dict.fromkeys(("logits_scaling", "logits_mup_width_multiplier"), "divides the logits of tokens"),
+}
+"""Keys of configurations that change what the matrices around them do: what they do."""
 
 
 def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
@@ -67,7 +87,8 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
 def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory: Inventory) -> tuple[str, ...]:
     """Return notes on whatever else exists and does not affect the scores."""
     notes = (_CUSTOM_CODE,) if config.get("auto_map") else ()
-    return (*notes, *_unread_attention(checkpoint, inventory.sites, inventory.used_tensors()))
+    unread = _unread_attention(checkpoint, inventory.sites, inventory.used_tensors())
+    return (*notes, *unread, *_multiplier_notes(config))
 
 
 def _unread_attention(checkpoint: Checkpoint, sites: Sequence[Site], used: Collection[str]) -> tuple[str, ...]:
@@ -177,6 +198,25 @@ def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> C
     return checkpoint.replaced(beyond | beside, {}, f"drafts of further tokens are left out: {', '.join(called[:6])}")
 
 
+def _multiplier_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a note on the multipliers and caps of a configuration that are in no matrix, if it has any."""
+    each = [
+        f"{key} = {quoted(value)} ({_BESIDE_MATRICES[name]})"
+        for key, name, value in _settings(config, _DEPTH)
+        if name in _BESIDE_MATRICES and (value is True or value not in (None, False, 0, 1, [1, 1]))
+    ]
+    return (f"in no matrix that is read: {', '.join(each)}",) if each else ()
+
+
+def _settings(config: Mapping[str, Any], depth: int, inside: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Yield the settings, including nested ones: the key with those around it, the key alone, and the value."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and depth > 1:
+            yield from _settings(value, depth - 1, f"{inside}{key}.")
+        else:
+            yield f"{inside}{key}", str(key), value
+
+
 def initializer_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return notes on the law that a configuration's truncated normal or orthogonal initializer corresponds to."""
     notes = []
@@ -188,7 +228,11 @@ def initializer_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
             else "none of --initialization has this cut; from 4 on they are as good as normal"
         )
         notes.append(f"configuration: {_CUTOFF} = {cutoff:g}: weights are cut at {cutoff:g} standard deviations: {law}")
-    for key, value in _initializers(config, _DEPTH):
+    for key, name, value in _settings(config, _DEPTH):
+        about = (key if name == "name" else name).lower()
+        if not isinstance(value, str) or len(value) >= 100 or not any(word in about for word in _INITIALIZER):
+            continue
+        key = key.removesuffix(".name")
         if "trunc" in value.lower() and "normal" in value.lower():
             notes.append(
                 f"configuration: {quoted(key)} is {quoted(value)}: trunc_normal_ of torch and transformers cuts at "
@@ -198,17 +242,3 @@ def initializer_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
         elif "orthogonal" in value.lower():
             notes.append(f"configuration: {quoted(key)} is {quoted(value)}: --initialization orthogonal has its null")
     return tuple(notes)
-
-
-def _initializers(config: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
-    """Yield the string entries about initialization, including those of nested settings."""
-    for key, value in config.items():
-        name = str(key)
-        if isinstance(value, Mapping) and depth > 1:
-            inside = _initializers(value, depth - 1)
-            about = any(word in name.lower() for word in _INITIALIZER)
-            yield from ((f"{name}.{inner}", text) for inner, text in inside)
-            if about and isinstance(value.get("name"), str):
-                yield name, value["name"]
-        elif isinstance(value, str) and len(value) < 100 and any(word in name.lower() for word in _INITIALIZER):
-            yield name, value

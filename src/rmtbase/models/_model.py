@@ -131,12 +131,13 @@ class Model(WeightMatrices):
         revision: str | None = None,
         network: Network | None = None,
         given: Network | None = None,
+        complete: bool = False,
     ) -> Model:
         """Check the tensors of a state dict, by name, against a configuration. The tensors are not copied.
 
-        Sizes that the configuration leaves out are taken from the tensors, except the number of heads, which no tensor
-        shows. With ``network``, the sites are found by running that network. ``given`` is the module that holds the
-        tensors; it is run for the proof.
+        Sizes that the configuration leaves out, unless it is ``complete``, are taken from the tensors, except the
+        number of heads, which no tensor shows. With ``network``, the sites are found by running that network. ``given``
+        is the module that holds the tensors; it is run for the proof.
 
         Raises:
             ParameterError: ``tensors`` is not a state dict.
@@ -145,7 +146,7 @@ class Model(WeightMatrices):
         stored = Checkpoint.of_tensors(tensors, name)
         require_plain_tensors(stored)  # before any tensor is looked up by name
         checkpoint = without_draft_layers(dequantised(stored, config, stored.config_path), config)
-        sized = dict(config) if network is not None else with_sizes(config, checkpoint)
+        sized = dict(config) if complete or network is not None else with_sizes(config, checkpoint)
         opened = cls._checked(lambda: checkpoint, sized, checkpoint.config_path, name, revision, network=network)
         return opened if given is None else replace(opened, _network=given)
 

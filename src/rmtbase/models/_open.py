@@ -304,7 +304,7 @@ def _open_adapter(
     if base is None and is_adapter_alone(folder):
         base, named = _named_base(folder)
         revision, subfolder = (named, None) if is_fetched else (revision or named, subfolder)
-    change = Adapter.open(folder).merged if way == "merged" else _unchanged
+    change = Adapter.open(folder).merged if way == "merged" else lambda checkpoint: checkpoint
     opened = _open_stored(folder if base is None else base, revision, subfolder, cache, change)
     return opened if way == "base" or base is None else replace(opened, name=f"{opened.name} + {called}")
 
@@ -316,10 +316,6 @@ def _named_base(folder: Path) -> tuple[str, str | None]:
     if not isinstance(base, str) or not HUB_ID.fullmatch(base):
         raise ParameterError("base", None, f"the base model of the adapter, which {folder.name} does not hold")
     return base, own if isinstance(own, str) else None
-
-
-def _unchanged(checkpoint: Checkpoint) -> Checkpoint:
-    return checkpoint
 
 
 def require_model(model: Any) -> WeightMatrices:
@@ -373,12 +369,16 @@ def _from_memory(
     called = name or (own_name if isinstance(own_name, str) else None) or what
     if sites is not None:
         return Model.of_sites(Checkpoint.of_tensors(tensors, called), sites, called, revision, given)
+    if given is not None and "transformers" in sys.modules:
+        from rmtbase.models._stored_names import as_saved
+
+        tensors = as_saved(wrapped, tensors)  # the table has the names of files
     try:
-        return Model.from_state_dict(tensors, settings, called, revision, network, network or given)
+        complete = of_transformers is not None
+        return Model.from_state_dict(tensors, settings, called, revision, network, network or given, complete)
     except MissingTensorError:
-        if network is not None or isinstance(model, Mapping) or of_transformers is None:
+        if network is not None or of_transformers is None or isinstance(model, Mapping):
             raise
-    # transformers stores some types under names that differ from those of the modules; the table has the stored names.
     network = Network.of_module(wrapped, given=model)
     return Model.from_state_dict(tensors, settings, called, revision, network)
 
@@ -472,14 +472,10 @@ def _open_folder(
 
 def _is_whole_model(path: Path) -> bool:
     """Return True if a file, by its name, holds all weights of a model and its configuration is available."""
-    if path.suffix == ".safetensors" or (path.suffix == ".bin" and _is_model(path)):
+    of_model = path.name.startswith(("pytorch_model", "model")) or format_of(path.name) is None  # no training state
+    if path.suffix == ".safetensors" or (path.suffix == ".bin" and of_model):
         return _SHARD.search(path.name) is None and (path.parent / "config.json").exists()
     return path.suffix.lower() == ".gguf"
-
-
-def _is_model(path: Path) -> bool:
-    """Return True if a ``.bin`` file, by its name, holds a model's weights rather than training state."""
-    return path.name.startswith(("pytorch_model", "model")) or format_of(path.name) is None
 
 
 def _expand(path: Path) -> Path:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,7 @@ class Part:
         alike = [*like_layers(module)]
         if alike:
             try:
-                with without_caches(module), ExitStack() as left_out:
+                with ExitStack() as left_out:
                     for layers in alike:
                         left_out.enter_context(layers.left_out())
                     reading = Reading.from_module(module, inputs, prefix)
@@ -74,12 +73,7 @@ class Part:
                 return cls(module, prefix, reading.inputs, met, unresolved, entered)
             except Exception:  # a network without some of its layers may raise anything
                 pass
-        try:
-            reading = Reading.from_module(module, inputs, prefix)
-        except Exception:  # its cache may have fewer entries than it has layers
-            if not _keeps_cache(module) or "use_cache" in inputs:
-                raise
-            reading = Reading.from_module(module, {**inputs, "use_cache": False}, prefix)
+        reading = Reading.from_module(module, inputs, prefix)
         return cls(module, prefix, reading.inputs, reading.met, reading.unresolved, reading.plain.entered)
 
 
@@ -166,7 +160,8 @@ def written_out(network: nn.Module) -> Iterator[None]:
     """Use explicit attention and experts in torch instead of kernels, as a context manager; all changes are undone.
 
     State-space mixers pad their tokens to chunks and form arrays of (chunk, chunk, heads, state), which take gigabytes
-    for a few tokens. Their chunks are made small meanwhile, which does not change their results.
+    for a few tokens. Their chunks are made small meanwhile, which does not change their results. Caches of keys and
+    values are off: they are indexed by the layer's number, and some classes give cross-attention the layer's own.
 
     Changes that forward passes make to the network's modules and configurations are undone, and the states of the
     random generators of torch, NumPy and Python are restored. Only one thread at a time may enter, because the default
@@ -183,6 +178,7 @@ def written_out(network: nn.Module) -> Iterator[None]:
                 undone.callback(_put_back, held[name], dict(held[name]))
         for held in configs:
             held.update({name: "eager" for name in names if name in held})
+            held.update({name: False for name in ("use_cache",) if name in held})
         for held in modules:
             if "A_log" in held["_parameters"] and isinstance(held.get("chunk_size"), int):
                 held["chunk_size"] = _CHUNK
@@ -194,26 +190,6 @@ def _put_back(held: dict[str, Any], before: Mapping[str, Any]) -> None:
     for name in held.keys() - before.keys():
         del held[name]
     held.update(before)
-
-
-@contextmanager
-def without_caches(network: nn.Module) -> Iterator[None]:
-    """Disable caches of keys and values, which are indexed by the layer's number, as a context manager."""
-    before = [(held, held["use_cache"]) for held in _configs(network) if "use_cache" in held]
-    try:
-        for held, _ in before:
-            held["use_cache"] = False
-        yield
-    finally:
-        for held, value in before:
-            held["use_cache"] = value
-
-
-def _keeps_cache(module: nn.Module) -> bool:
-    """Return True if a module caches keys and values of earlier tokens, and has an argument to disable this."""
-    return bool(getattr(getattr(module, "config", None), "use_cache", False)) and (
-        "use_cache" in signature(module.forward).parameters
-    )
 
 
 def _configs(network: nn.Module) -> list[dict[str, Any]]:

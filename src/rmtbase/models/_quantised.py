@@ -142,6 +142,7 @@ def _replaced(checkpoint: Checkpoint, settings: Settings, found: Format) -> Chec
     """
     names, used = checkpoint.names, set[str]()
     made: dict[str, CheckpointTensor] = {}
+    noted = ""
     for name in names:
         if not name.endswith(found.marker) or name == found.marker:
             continue
@@ -157,6 +158,7 @@ def _replaced(checkpoint: Checkpoint, settings: Settings, found: Format) -> Chec
                     f"{quoted(base + ending)} beside it",
                 )
         made[base + found.weight] = found.derive(parts)
+        noted = found.look(parts) if len(made) == 1 else noted
         used.update(base + ending for ending in parts)
     twice = next((name for name in made if name in checkpoint and name not in used), None)
     if twice is not None:
@@ -174,4 +176,5 @@ def _replaced(checkpoint: Checkpoint, settings: Settings, found: Format) -> Chec
     used.update(name for name in names if _OF_ACTIVATIONS.fullmatch(name))
     matrices = f"{len(made)} matrices are" if len(made) > 1 else "one matrix is"
     note = f"quantised with {found.called}: {matrices} dequantised, and W_QK carries the rounding of its factors"
+    note += f"; {noted}" if noted else ""
     return checkpoint.replaced(used, made, note)

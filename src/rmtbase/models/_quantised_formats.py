@@ -29,6 +29,7 @@ from rmtbase.models._dequantise import (
     Parts,
     derived,
     factors,
+    groups_of_inputs,
     matrix_shape,
     nibbles,
     number_of_groups,
@@ -56,7 +57,25 @@ def gptq(settings: Settings) -> Format:
     version = settings.one_of("checkpoint_format", versions, settings.one_of("format", versions, "gptq"))
     settings.one_of("pack_dtype", ("int32",), "int32")
     settings.require_none("dynamic", "is_marlin_format")
-    less_one, called = np.float32(version == "gptq"), f"GPTQ ({bits} bit)"
+    ordered = settings.one_of("desc_act", (True, False), False) and group_size != -1
+    symmetric = settings.one_of("sym", (True, False), True)
+    called, middle = f"GPTQ ({bits} bit)", 2 ** (bits - 1)
+    stated = int(version == "gptq")
+
+    def less_one(zero_points: UInt8[np.ndarray, "..."]) -> int:
+        """Return 1 for version 1 and 0 for version 2: symmetric zero points, all in the middle, show it themselves."""
+        first = int(zero_points.flat[0])
+        alike = symmetric and bool((zero_points == first).all())
+        return {middle - 1: 1, middle: 0}.get(first, stated) if alike else stated
+
+    def look(parts: Parts) -> str:
+        zero_points = unpacked(parts[".qzeros"].array(), bits, parts[".scales"].entry.shape[1])
+        version_less_one = less_one(zero_points)
+        if version_less_one != stated:
+            read = f"version {2 - version_less_one}, though the settings say {version}"
+            return f"zero points are all {zero_points.flat[0]}: {read}"
+        certain = symmetric and (zero_points == middle - stated).all()
+        return "" if certain else f"zero points are read as those of version {2 - stated}, which they do not show"
 
     def derive(parts: Parts) -> DerivedTensor:
         codes, zeros, scales = parts[".qweight"], parts[".qzeros"], parts[".scales"]
@@ -69,28 +88,24 @@ def gptq(settings: Settings) -> Format:
         index = parts.get(".g_idx")
         if index is not None:
             require(index, (inputs,), ("I32", "I64"), called)
+        elif ordered:
+            raise settings.refused("desc_act", True, f"a g_idx beside {quoted(codes.name)}, the group of each input")
 
         def groups() -> np.ndarray:
-            if index is None:
+            if index is None or not (ordered or index.array().any()):  # all zero: GPTQ-for-LLaMa, without an order
                 return np.arange(inputs) // size
-            found = index.array()
-            if found.min() < 0 or found.max() >= n_groups:
-                raise CheckpointError(
-                    index.path,
-                    f"tensor {quoted(index.name)} holds groups from {found.min()} to {found.max()}; expected 0 to "
-                    f"{n_groups - 1}, as {quoted(scales.name)} has them",
-                )
-            return found
+            return groups_of_inputs(index, scales, n_groups)
 
         def offsets() -> Float32[np.ndarray, "outputs group"]:
-            found = unpacked(zeros.array(), bits, outputs)
-            if less_one and (found == 2**bits - 1).any():
+            zero_points = unpacked(zeros.array(), bits, outputs)
+            more = less_one(zero_points)
+            if more and (zero_points == 2**bits - 1).any():
                 raise CheckpointError(
                     zeros.path,
                     f"tensor {quoted(zeros.name)} holds {2**bits - 1}, a zero point less one of {2**bits}, which some "
                     f"libraries read as 0; expected at most {2**bits - 2}, or checkpoint_format gptq_v2",
                 )
-            return np.ascontiguousarray(found.T) + less_one
+            return np.ascontiguousarray(zero_points.T) + np.float32(more)
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             group = groups()
@@ -100,7 +115,7 @@ def gptq(settings: Settings) -> Format:
 
         return derived(scales.entry.dtype, (outputs, inputs), parts, make)
 
-    return Format(called, ".qweight", ".weight", (".qweight", ".qzeros", ".scales"), derive, (".g_idx",))
+    return Format(called, ".qweight", ".weight", (".qweight", ".qzeros", ".scales"), derive, (".g_idx",), look)
 
 
 def awq(settings: Settings) -> Format:

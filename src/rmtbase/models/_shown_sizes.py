@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from rmtbase.errors import CheckpointError, MissingTensorError
+from rmtbase.errors import CheckpointError, MissingTensorError, UnprovedConfigurationError
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._layout_table import entries
 from rmtbase.models._layout_table import known_types as supported_architectures
@@ -27,7 +27,10 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
     completed, architecture = dict(config), config.get("model_type")
     if architecture not in supported_architectures():
         return completed
-    each = list(entries(config, str(architecture), checkpoint.config_path))
+    try:
+        each = list(entries(config, str(architecture), checkpoint.config_path))
+    except UnprovedConfigurationError:  # its network may be run
+        return completed
     if len(each) != 1 or each[0].inside:
         return completed
     (entry,) = each
@@ -37,17 +40,21 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
     pattern = re.escape(query).replace(re.escape("{}"), r"(?P<layer>\d+)")
     matches = [match for name in checkpoint.names if (match := re.fullmatch(rf"(?P<prefix>|.*\.){pattern}", name))]
     stacks = {match["prefix"]: match[0] for match in matches}
-    if not stacks:
+    if not stacks and not entry.attends:
         raise MissingTensorError(checkpoint.path, query.format(0), str(architecture))
+    if not stacks:  # perhaps no layer attends
+        return completed
     if len(stacks) > 1:
         named = ", ".join(map(quoted, list(stacks.values())[:_SHOWN]))
         raise CheckpointError(checkpoint.path, f"tensors {named}; expected one stack of layers, not {len(stacks)}")
     prefix = next(iter(stacks))
+    attending = min(int(match["layer"]) for match in matches)
+    of_layers = re.compile(re.escape(prefix + layout.layer).replace(re.escape("{}"), r"(\d+)"))
 
     def linear(symbol: str) -> tuple[int, ...]:
-        """Return (outputs, inputs) of the tensor that holds a symbol in the first layer, or zeros."""
+        """Return (outputs, inputs) of the tensor that holds a symbol in the first layer with attention, or zeros."""
         for tensor in layout.holding(symbol):
-            name = prefix + layout.layer.format(0) + tensor
+            name = prefix + layout.layer.format(attending) + tensor
             shape = checkpoint.shape(name) if name in checkpoint else ()
             if len(shape) == 2:
                 return shape[::-1] if layout.tensors[tensor].transposed else shape
@@ -65,7 +72,7 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
     query_rows, d_model = linear("q")
     if first in layout.holding("k"):
         query_rows = 0  # unknown: the rows include those of the keys
-    size("n_layers", len({match["layer"] for match in matches}))
+    size("n_layers", len({match[1] for name in checkpoint.names if (match := of_layers.match(name))}))
     size("d_model", d_model)
     size("d_mlp", linear("up")[0])
     n_heads = size("n_heads", None)

@@ -183,21 +183,54 @@ class Sizes:
         return int(self.sizes["d_head"] * found)
 
     def scale(self) -> float | None:
-        """Return the factor of q·k before the softmax, or None if it is unknown because rotation may add a factor."""
+        """Return the factor of q·k before the softmax, or None if it is unknown."""
         rotary = self._config.get("rope_parameters") or self._config.get("rope_scaling")
-        each = (rotary, *rotary.values()) if isinstance(rotary, Mapping) else ()
-        kinds = {str(one.get("rope_type", one.get("type", "default"))) for one in each if isinstance(one, Mapping)}
-        return self.number(self._entry.scale, optional=True) if kinds <= _WITHOUT_FACTOR else None
+        rotary = rotary if isinstance(rotary, Mapping) else {}
+        each = [one for one in (rotary, *rotary.values()) if isinstance(one, Mapping)]
+        kinds = {str(one.get("rope_type", one.get("type", "default"))) for one in each}
+        turned = 1.0 if kinds <= _WITHOUT_FACTOR else self._factor_of_rotation(kinds, rotary)
+        scale = None if turned is None else self.number(self._entry.scale, optional=True)
+        return None if scale is None or turned is None else scale * turned
+
+    def _factor_of_rotation(self, kinds: set[str], rotary: Mapping[Any, Any]) -> float | None:
+        """Return the factor of q·k by YaRN (arXiv:2309.00071) or LongRoPE; None if only a part of a head has it."""
+        if kinds not in ({"yarn"}, {"longrope"}) or self.rotated() != self.sizes["d_head"]:
+            return None
+        said: Any = rotary.get("attention_factor")
+        factor: Any = rotary.get("factor")
+        one, other = rotary.get("mscale"), rotary.get("mscale_all_dim")
+        original: Any = rotary.get(
+            "original_max_position_embeddings", self._config.get("original_max_position_embeddings")
+        )
+        try:
+            if said is None and factor is None:
+                factor = self._config["max_position_embeddings"] / original
+            if said is not None or factor <= 1:
+                return float(1 if said is None else said) ** 2
+            if kinds == {"longrope"}:
+                return 1 + math.log(factor) / math.log(original)
+            gains = [0.1 * gain * math.log(factor) + 1 for gain in ((one, other) if one and other else (1, 0))]
+            return (gains[0] / gains[1]) ** 2
+        except (KeyError, TypeError, ValueError, ZeroDivisionError):  # one of them is not a number that can be
+            return None
 
     def number(self, text: str | None, optional: bool = False) -> float | None:
-        """Evaluate a product in the table's notation; ``^-0.5`` after a factor means its inverse square root."""
+        """Evaluate a product in the table's notation, or what follows ``or`` where the configuration has no such key.
+
+        ``^-0.5`` after a factor means its inverse square root, ``1+`` before a list one more than its length.
+        """
         if text is None:
             return None
+        first, _, instead = text.partition(" or ")
+        if instead:
+            text = first if _held(self._config, first.partition("^")[0]) is not None else instead
         total = 1.0
         for term in text.split(" * "):
             name, root, _ = term.partition("^-0.5")
             keys, _, otherwise = name.partition(" else ")
-            value = self.sizes.get(keys, _held(self._config, keys))
+            value = self.sizes.get(keys, _held(self._config, keys.removeprefix("1+")))
+            if keys.startswith("1+") and isinstance(value, (str, list)):
+                value = 1 + len(value.split("|") if isinstance(value, str) else value)
             value = (float(otherwise or keys) if value is None else value) if (otherwise or _is_number(keys)) else value
             if value is None and optional:
                 return None
@@ -210,7 +243,11 @@ class Sizes:
 
 
 def _held(config: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key in a configuration; its rotary parameters take precedence."""
+    """Return the value of a key in a configuration, ``a.b`` in a part; its rotary parameters take precedence."""
+    part, _, within = key.partition(".")
+    if within:
+        inner = config.get(part)
+        return _held(inner, within) if isinstance(inner, Mapping) else None
     parameters = config.get("rope_parameters")
     inner = parameters.get(key) if isinstance(parameters, Mapping) else None
     return config.get(key) if inner is None else inner

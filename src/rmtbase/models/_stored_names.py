@@ -19,7 +19,13 @@ import transformers
 from torch import Tensor as TorchTensor
 from torch import nn
 from transformers.conversion_mapping import get_model_conversion_mapping
-from transformers.core_model_loading import WeightConverter, WeightRenaming, dot_natural_key, rename_source_key
+from transformers.core_model_loading import (
+    WeightConverter,
+    WeightRenaming,
+    dot_natural_key,
+    rename_source_key,
+    revert_weight_conversion,
+)
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models._expressions import Expression, Stacked, Tensor, take_rows
@@ -74,6 +80,25 @@ def names_in_modules(network: nn.Module, stored: Iterable[str]) -> dict[str, str
     renamings = [one for one in get_model_conversion_mapping(network) if isinstance(one, WeightRenaming)]
     prefix, state = network.base_model_prefix, network.state_dict()
     return {rename_source_key(name, renamings, [], prefix, state)[0]: name for name in stored}
+
+
+def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a module's tensors as ``transformers`` saves them: under other names or, of some types, in other pieces.
+
+    Only matrices that are saved in other pieces are copied. Stacks of matrices, such as those of experts, are left as
+    they are.
+    """
+    if not isinstance(network, transformers.PreTrainedModel):
+        return dict(tensors)
+    shapes = {name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in tensors.items()}
+    try:
+        saved = {id(shape): name for name, shape in revert_weight_conversion(network, dict(shapes)).items()}
+        renamed = {name: saved[id(shape)] for name, shape in shapes.items() if id(shape) in saved}
+        in_pieces = {name: one for name, one in tensors.items() if name not in renamed and one.ndim < 3}
+        others = revert_weight_conversion(network, in_pieces) if in_pieces else {}
+    except Exception:  # a quantiser's conversion may have no inverse, or need values
+        return dict(tensors)
+    return others | {renamed.get(name, name): one for name, one in tensors.items() if name not in in_pieces}
 
 
 def parameters_of(
