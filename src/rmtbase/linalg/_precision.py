@@ -34,6 +34,7 @@ def reproducible_jax(precision: str = DTYPE) -> Iterator[None]:
         ForkedProcessError: this process was forked from a process that had used JAX.
     """
     require_jax_threads()
+    import rmtbase.jax_import  # noqa: F401
     import jax
 
     with (
@@ -42,5 +43,8 @@ def reproducible_jax(precision: str = DTYPE) -> Iterator[None]:
         jax.numpy_rank_promotion("allow"),
         jax.default_matmul_precision(MATMUL_PRECISION),
         jax.threefry_partitionable(True),
+        jax.transfer_guard("allow"),
+        jax.no_tracing(False),
+        jax.check_tracer_leaks(False),
     ):
         yield
