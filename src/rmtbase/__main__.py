@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,13 +20,10 @@ def main() -> NoReturn:
 
         run()
     except KeyboardInterrupt:  # in the few milliseconds before or after those in which run() reports it
-        from signal import SIGINT
-
-        from rmtbase.terminal.signals import received, words_of
-
-        number = received() or SIGINT
-        os.write(2, f"rmtbase: {words_of(number)}\n".encode())
-        os._exit(128 + number)
+        signals = sys.modules.get("rmtbase.terminal.signals")  # without it, only Ctrl-C raises
+        number = signals and signals.received()
+        os.write(2, f"rmtbase: {signals.words_of(number) if number else 'interrupted'}\n".encode())
+        os._exit(128 + (number or 2))
 
 
 if __name__ == "__main__":

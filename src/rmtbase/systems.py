@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _MEMINFO = Path("/proc/meminfo")
+_STATM = Path("/proc/self/statm")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
 _OPEN_FOLDERS = Path("/proc/self/fd")
 _VM_STAT = Path("/usr/bin/vm_stat")
@@ -134,7 +135,20 @@ def available_memory() -> int | None:
     """Return the bytes of memory that the system can give; None if it does not report them."""
     for ask in (_meminfo, _memory_status, _vm_stat, _free_pages):
         with suppress(OSError, KeyError, ValueError, AttributeError):
-            return ask()
+            free, left = ask(), address_space_left()
+            return free if left is None else min(free, left)
+    return None
+
+
+def address_space_left() -> int | None:
+    """Return the bytes that a limit (``ulimit -v``) lets this process map in addition; None without a limit."""
+    with suppress(ImportError, AttributeError, OSError):  # Windows has no such limits
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            pages = int(_STATM.read_text(encoding="utf-8").split()[0]) if _STATM.exists() else 0
+            return max(limit - pages * resource.getpagesize(), 0)
     return None
 
 

@@ -28,7 +28,7 @@ _SETTINGS = {
 _STARTS = ("xla_bridge.py", "config.py", "rcsetup.py")  # files that run at the start, in addition to code at import
 _COUNT = re.compile(r"\s*--xla_force_host_platform_device_count=(\d+)\s*")
 _MOST_DEVICES = 1024  # with 4096 JAX does not compute, and millions take hours to start
-_XLA_ERROR = re.compile(r"[EF]\d{4} [\d:.]+ +\d+ \S+\] (.+)")  # line of XLA's log: kind, date, time, thread, place
+_XLA_MESSAGE = re.compile(r"[EFW]\d{4} [\d:.]+ +\d+ \S+\] (.+)")  # of its log: kind, date, time, thread, place, text
 TRIED = "RMTBASE_XLA_FLAGS_TRIED"
 """Environment variable that holds the XLA_FLAGS with which JAX is known to start."""
 
@@ -46,6 +46,9 @@ def require_settings() -> None:
     """
     _GIVEN.clear()
     _GIVEN.update(os.environ)
+    if sys.flags.optimize > 1:
+        expected = "0 or 1 (-O): without docstrings commands have no help and transformers does not start"
+        raise ParameterError("PYTHONOPTIMIZE", sys.flags.optimize, expected)
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if epoch:
         try:
@@ -71,12 +74,21 @@ def _require_settings_of_xla() -> None:
     if count := _COUNT.fullmatch(given):
         _require_devices("XLA_FLAGS", given, count[1])
         return
-    start = [sys.executable, "-c", "import jax; jax.devices()"]
-    ended = subprocess.run(start, capture_output=True, encoding="utf-8", errors="replace", check=False)
-    if ended.returncode < 0 or _XLA_ERROR.search(ended.stderr):
-        reason = next((match[1] for match in _XLA_ERROR.finditer(ended.stderr)), "it ends the process without a reason")
-        raise ParameterError("XLA_FLAGS", given, f"options that this XLA knows ({shown(reason, _LONGEST)}), or none")
+    status, messages = _compile_with(given)
+    if status < 0 or (messages and (messages := [one for one in messages if one not in _compile_with("")[1]])):
+        reason = shown((messages or ["it ends the process without a reason"])[0], _LONGEST)
+        raise ParameterError("XLA_FLAGS", given, f"options that this XLA knows and can follow ({reason}), or none")
     os.environ[TRIED] = given
+
+
+def _compile_with(flags: str) -> tuple[int, list[str]]:
+    """Start JAX and compile in another process; return its status, and XLA's warnings and errors."""
+    command = [sys.executable, "-c", "import jax; jax.jit(lambda x: x + 1)(1.0)"]
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    ended = subprocess.run(
+        command, env=environment, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
+    return ended.returncode, [match[1] for match in _XLA_MESSAGE.finditer(ended.stderr)]
 
 
 def _require_devices(name: str, given: str, count: str) -> None:
