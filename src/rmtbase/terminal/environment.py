@@ -109,7 +109,9 @@ def settings_to_blame(error: BaseException) -> str:
             given = ", ".join(f"{name}={quoted(value)}" for name, value in settings.items())
             silent = "it finds no such device" if devices else type(error).__name__
             reason = shown(str(error).partition("\n")[0], _LONGEST) or silent
-            return f"{package} does not start ({reason}) with {given} in the environment: correct or unset what is wrong"
+            return (
+                f"{package} does not start ({reason}) with {given} in the environment: correct or unset what is wrong"
+            )
     return ""
 
 
