@@ -5,9 +5,9 @@
 Each run starts one command in a folder of its own, waits until its signal handlers stand, and sends SIGINT, SIGTERM or
 SIGHUP (sometimes twice, to the process alone or to its whole group as a terminal does) at a moment drawn over the
 processor time that the command takes (which is the same however busy the machine is), its first seconds above all.
-Then it must end with status 130 (143, 129), with one last line ``rmtbase: interrupted`` (``terminated``, ``hung up``) on
-stderr, without a traceback, a temporary file or a process left behind; every table that is there is whole, and the interrupted
-``baseline`` run again gives the table of an uninterrupted run, to the bit.
+Then it must end with status 130 (143, 129), with one last line ``rmtbase: interrupted`` (``terminated``, ``hung up``)
+on stderr, without a traceback, a temporary file or a process left behind; every table that is there is whole, and the
+interrupted ``baseline`` run again gives the table of an uninterrupted run, to the bit.
 
 The time from the first signal to the end is recorded (``--record FILE``, one JSON object a line). Of a command that is
 there ``SLOW`` seconds after the signal the stacks are printed, by py-spy where it is installed and by faulthandler.

@@ -82,7 +82,11 @@ main()
 
 def hooked(code, module="rmtbase.constants"):
     return subprocess.run(
-        [sys.executable, "-c", HOOKED.format(code=code, module=module)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", HOOKED.format(code=code, module=module)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 

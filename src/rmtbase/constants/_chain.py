@@ -108,7 +108,8 @@ def chain_constants(
 
 
 def _of_side(chain: _Chain, side: int) -> list[Constant]:
-    which, extreme, sign, index = ("upper", "largest", "+", r"\max") if side > 0 else ("lower", "smallest", "-", r"\min")
+    sides = {+1: ("upper", "largest", "+", r"\max"), -1: ("lower", "smallest", "-", r"\min")}
+    which, extreme, sign, index = sides[side]
     eigenvalue, convention = rf"\lambda_{sign}", f"λ: eigenvalues of WᵀW, the {chain.rank} that are not zero"
     limit = partial(_constant, chain, convention, "limit of large matrices at these ratios", references=LAW)
     made = [

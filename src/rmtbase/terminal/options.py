@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rmtbase.terminal.command_line import COUNT, INTEGER, count, number_or_pair
+from rmtbase.terminal.command_line import COUNT, INTEGER, count, integer, number_or_pair
 from rmtbase.terminal.completion import circuits, components, models, one_of, parts
 
 ModelArgument = Annotated[

@@ -11,7 +11,7 @@ import typer
 
 from rmtbase.terminal.command_line import COUNT, INTEGER
 from rmtbase.terminal.completion import models_and_plans
-from rmtbase.terminal.options import SIGMA, Normalization, Workers, dask_keywords
+from rmtbase.terminal.options import DIMS, SIGMA, Normalization, Workers, dask_keywords
 
 if TYPE_CHECKING:
     from rmtbase.montecarlo import Plan
@@ -34,6 +34,7 @@ def baseline(
         list[int] | None,
         typer.Option(help="Head dimension; one, one for each --d-model, or several of one --d-model.", **INTEGER),
     ] = None,
+    dims: Annotated[list[Any] | None, typer.Option(**DIMS | {"help": f"{DIMS['help']} Repeat for more."})] = None,
     sigma: Annotated[
         list[Any] | None,
         typer.Option(
@@ -76,6 +77,8 @@ def baseline(
 
     Example: rmtbase baseline --d-model 768 --d-head 64 --draws 10000 -o gpt2.nc
 
+    Example: rmtbase baseline --dims 512,64,512,64 -o chain.nc
+
     Example: rmtbase baseline sims/residual-paths.toml --workers 8
     """
     from rmtbase.montecarlo import draw_chunks, plan_status, run_plan
@@ -88,6 +91,7 @@ def baseline(
     options = {
         "d_model": d_model,
         "d_head": d_head,
+        "dims": dims,
         "sigma": sigma,
         "draws": draws,
         "seed": seed,
@@ -122,13 +126,18 @@ def _range(chunks: str) -> tuple[int, int]:
 def _plan(source: str | None, options: dict[str, Any]) -> Plan:
     """Read a plan from a TOML file, or make it from the options and the shape of a model."""
     from rmtbase.errors import ParameterError
-    from rmtbase.montecarlo import baseline_plan, read_plan
+    from rmtbase.montecarlo import baseline_plan, make_plan, read_plan
 
     if source is not None and source.endswith(".toml"):
         if options:
             given = ", ".join(f"--{name.replace('_', '-')}" for name in options)
             raise ParameterError("PLAN", source, f"no {given} beside it: the plan states what is drawn")
         return read_plan(Path(source))
+    if chains := options.pop("dims", None):
+        if source is not None or {"d_model", "d_head"} & set(options):
+            raise ParameterError("dims", chains, "no MODEL, --d-model or --d-head beside it")
+        name = f"chain-{'x'.join(map(str, chains[0]))}"
+        return make_plan("gaussian_chain", [{"dims": dims} for dims in chains], name=name, **options)
     if source is not None:
         from rmtbase.models import head_shape
         from rmtbase.shown import one_line
