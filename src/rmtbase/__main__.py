@@ -21,8 +21,8 @@ def main() -> NoReturn:
         run()
     except KeyboardInterrupt:  # in the few milliseconds before or after those in which run() reports it
         signals = sys.modules.get("rmtbase.terminal.signals")  # without it, only Ctrl-C raises
-        number = signals and signals.received()
-        os.write(2, f"rmtbase: {signals.words_of(number) if number else 'interrupted'}\n".encode())
+        number = signals.received() if signals else None
+        os.write(2, f"rmtbase: {signals.words_of(number) if signals and number else 'interrupted'}\n".encode())
         os._exit(128 + (number or 2))
 
 

@@ -54,7 +54,7 @@ def test_every_variable_is_described(table):
 PRODUCTS = [("gaussian_chain", {}), ("independent_chain", {"entries": "uniform"})]
 
 
-@pytest.mark.parametrize(("ensemble", "more"), mostly_exhaustive(PRODUCTS, always={"gaussian_chain"}))
+@pytest.mark.parametrize(("ensemble", "more"), mostly_exhaustive(PRODUCTS, always=["gaussian_chain"]))
 def test_a_chain_has_the_normalization_that_laws_have(ensemble, more):
     """The default divides the eigenvalues by n_0, which is a power of two here, so that the division is exact."""
     cases = [{"dims": [32, 4, 16, 32], **more}, {"dims": [8, 5], **more}]

@@ -89,8 +89,8 @@ def _constant_of(fields: Mapping[str, Any]) -> Constant:
     """Restore a constant from its fields; its computation is that of its name."""
     one = object.__new__(Constant)
     vars(one).update(fields)
-    if "dims" in (one.arguments or {}):
-        vars(one)["compute"] = chain_constants(**one.arguments)[one.name].compute
+    if one.arguments and "dims" in one.arguments:
+        vars(one)["compute"] = chain_constants(**dict(one.arguments))[one.name].compute
         return one
     entry = find(one.id or one.name)
     at_shape = entry(**(one.arguments or {})) if isinstance(entry, ConstantFunction) else entry

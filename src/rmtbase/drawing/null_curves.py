@@ -67,10 +67,9 @@ def null_spectrum(
     found = _of_tree(table, case) if is_tree else _of_case(require_case(table, case), table.attrs)
     ax, theme = themed_axes(ax, theme, table)
     edges, density, error = found.bin_edge, found.density, found.error
-    of_law = np.asarray
+    of_law, wider = np.asarray, np.ones(density.shape)
     if singular_values:
-        of_law = np.sqrt
-        wider = np.diff(edges) / np.diff(np.sqrt(edges))
+        of_law, wider = np.sqrt, np.diff(edges) / np.diff(np.sqrt(edges))
         edges, density, error = np.sqrt(edges), density * wider, None if error is None else error * wider
     places = np.flatnonzero(density > 0)
     first, last = float(edges[places[0]]), float(edges[places[-1] + 1])
@@ -97,7 +96,7 @@ def null_spectrum(
         ax.axvline(lower, color=theme.free_law, linewidth=1.2, linestyle=":", label=label)
         ax.axvline(upper, color=theme.free_law, linewidth=1.2, linestyle=":")
     elif not isinstance(found.limit, GaussianChain) and np.isfinite(found.limit).all():
-        limit = found.limit * wider if singular_values else found.limit
+        limit = found.limit * wider
         highest = max(highest, float(np.max(limit)))
         ax.stairs(limit, edges, color=theme.free_law, linewidth=1.8, label="free-product law", baseline=None)
     margin = 0.04 * (last - first)

@@ -34,8 +34,9 @@ def reproducible_jax(precision: str = DTYPE) -> Iterator[None]:
         ForkedProcessError: this process was forked from a process that had used JAX.
     """
     require_jax_threads()
-    import rmtbase.jax_import  # noqa: F401
     import jax
+
+    import rmtbase.jax_import  # noqa: F401
 
     with (
         jax.enable_x64(precision == DTYPE),

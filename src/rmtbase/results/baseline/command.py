@@ -34,7 +34,12 @@ def baseline(
         list[int] | None,
         typer.Option(help="Head dimension; one, one for each --d-model, or several of one --d-model.", **INTEGER),
     ] = None,
-    dims: Annotated[list[Any] | None, typer.Option(**DIMS | {"help": f"{DIMS['help']} Repeat for more."})] = None,
+    dims: Annotated[
+        list[Any] | None,
+        typer.Option(
+            help="Dimensions of a chain of Gaussian factors, in place of --d-model, --d-head; repeat.", **DIMS
+        ),
+    ] = None,
     sigma: Annotated[
         list[Any] | None,
         typer.Option(
