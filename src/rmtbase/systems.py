@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _MEMINFO = Path("/proc/meminfo")
-_STATM = Path("/proc/self/statm")
+_LIMITS, _STATM = Path("/proc/self/limits"), Path("/proc/self/statm")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
 _OPEN_FOLDERS = Path("/proc/self/fd")
 _VM_STAT = Path("/usr/bin/vm_stat")
@@ -141,14 +141,13 @@ def available_memory() -> int | None:
 
 
 def address_space_left() -> int | None:
-    """Return the bytes that a limit (``ulimit -v``) lets this process map in addition; None without a limit."""
-    with suppress(ImportError, AttributeError, OSError):  # Windows has no such limits
-        import resource
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit != resource.RLIM_INFINITY:
-            pages = int(_STATM.read_text(encoding="utf-8").split()[0]) if _STATM.exists() else 0
-            return max(limit - pages * resource.getpagesize(), 0)
+    """Return the bytes that a limit (``ulimit -v``) lets this process map; None without one, as off Linux."""
+    with suppress(OSError, StopIteration):
+        lines = _LIMITS.read_text(encoding="utf-8").splitlines()
+        limit = next(line.split()[3] for line in lines if line.startswith("Max address space"))
+        if limit.isdecimal():  # else unlimited
+            pages = int(_STATM.read_text(encoding="utf-8").split()[0])
+            return max(int(limit) - pages * os.sysconf("SC_PAGE_SIZE"), 0)
     return None
 
 
