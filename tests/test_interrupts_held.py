@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -63,3 +65,59 @@ def test_every_signal_that_came_reaches_its_handler_and_none_is_raised_again():
         signal.signal(signal.SIGINT, before)
         receiver.close()
         sender.close()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no alarm")
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGALRM])
+def test_a_closed_terminal_and_the_alarm_of_an_earlier_interrupt_are_held_too(number):
+    seen: list[int] = []
+    before = signal.signal(number, lambda found, frame: seen.append(found))
+    try:
+        with interrupts_held():
+            os.kill(os.getpid(), number)
+            assert seen == []
+        assert seen == [number]
+    finally:
+        signal.signal(number, before)
+
+
+def test_an_interrupt_while_handlers_are_put_back_leaves_none_that_swallows_the_next():
+    """The handler of SIGINT raises as soon as it is back, before that of SIGTERM is."""
+    seen: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda found, frame: seen.append(found))
+    put_back, raised = signal.signal, False
+
+    def interrupted(number, handler):
+        nonlocal raised
+        done = put_back(number, handler)
+        if handler is signal.default_int_handler and not raised:
+            raised = True
+            raise KeyboardInterrupt
+        return done
+
+    try:
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt), interrupts_held():
+            patch.setattr(signal, "signal", interrupted)
+        assert raised
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert seen == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("package", ["ensembles", "linalg"])
+def test_jax_is_imported_with_interrupts_held(package):
+    """Its C++ code ends the process if Python raises in it: no handler of ours or of Python is in place meanwhile."""
+    use = "import rmtbase.ensembles" if package == "ensembles" else "linalg.reproducible_jax().__enter__()"
+    code = f"""
+import signal, sys
+from rmtbase import linalg
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name in ("jax", "jaxlib", "jax.numpy"):
+            print(name, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+sys.meta_path.insert(0, Finder())
+{use}
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.splitlines() == ["jax False", "jaxlib False", "jax.numpy False"]

@@ -241,3 +241,13 @@ def test_no_text_is_read_or_written_in_the_system_s_own_encoding():
             opens = name in ("open", "fdopen") and modes and set(modes[-1]) <= set("rwxa+t")
             if name in texts or opens or (name in ("run", "Popen") and "text" in keywords):
                 assert "encoding" in keywords, f"{path}:{call.lineno}"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems do not say it")
+def test_a_limit_on_the_address_space_is_a_limit_on_memory():
+    code = "from rmtbase.systems import address_space_left as left, available_memory; print(left(), available_memory())"
+    limited = f"ulimit -v 600000; exec {sys.executable} -c '{code}'"
+    left, free = map(int, subprocess.run(["bash", "-c", limited], capture_output=True, check=True).stdout.split())
+    assert 0 < left < 600_000 * 1024
+    assert free <= left
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.startswith(b"None ")

@@ -1,4 +1,4 @@
-"""Blocks that Ctrl-C and SIGTERM do not interrupt."""
+"""Blocks that Ctrl-C, SIGTERM and SIGHUP do not interrupt."""
 
 from __future__ import annotations
 
@@ -6,37 +6,55 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
-_HELD = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTS = tuple(number for number in signal.Signals if number.name in ("SIGINT", "SIGTERM", "SIGHUP"))
+"""Signals that interrupt a command; Windows has no SIGHUP."""
+
+# The alarm raises an interrupt again that a library has swallowed.
+_HELD = tuple(number for number in signal.Signals if number in INTERRUPTS or number.name == "SIGALRM")
 
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Hold back Ctrl-C and SIGTERM until the block is left, for code that must not be interrupted.
+    """Hold back signals until the block is left, for code that must not be interrupted.
 
-    Examples are the import of torch, whose C++ code ends the process if Python raises in it, and netCDF4, whose lock is
-    never released if its holder is interrupted. Other threads than the main one receive no signals; there it does
-    nothing.
+    Examples are the import of JAX or torch, whose C++ code ends the process if Python raises in it, and netCDF4, whose
+    lock is never released if its holder is interrupted. Other threads than the main one receive no signals; there it
+    does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[signal.Signals] = []
-    # Other threads of this process may still receive the signals, and pass them to these handlers.
-    handlers = {
-        number: signal.signal(number, lambda found, frame: came.append(signal.Signals(found))) for number in _HELD
-    }
+    handlers = {int(number): signal.getsignal(number) or signal.SIG_DFL for number in _HELD}
+    came: list[int] = []
+    holding = True
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        handler = handlers[number]
+        if callable(handler):  # called directly: raised again, the signal would be counted twice
+            handler(number, frame)
+        else:
+            signal.signal(number, handler)
+            signal.raise_signal(number)
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if holding:
+            came.append(number)
+        else:  # it comes while handlers are put back: what it raises leaves this one in place of the rest
+            pass_on(number, frame)
+
     try:
+        # Other threads of this process may still receive the signals, and pass them to this handler.
+        for number in handlers:
+            signal.signal(number, hold)
         yield
     finally:
+        holding = False
         for number, handler in handlers.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            signal.signal(number, handler)
         for number in came:
-            handler = handlers[number]
-            if callable(handler):  # called directly: raised again, the signal would be counted twice
-                handler(number, None)
-            else:
-                signal.raise_signal(number)
+            pass_on(number, None)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the constants also use these checks, and do not import NumP
     from numpy.typing import NDArray
 
 NORMALIZATIONS = ("none", "sqrt_d")
+DEFAULT_NORMALIZATION = "sqrt_d"  # of products, in laws, tables and commands
 """``"none"``: the raw product; ``"sqrt_d"``: the product divided by √d_model."""
 
 INITIALIZATIONS = ("normal", "uniform", "truncated_normal", "orthogonal")

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _MEMINFO = Path("/proc/meminfo")
+_LIMITS, _STATM = Path("/proc/self/limits"), Path("/proc/self/statm")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
 _OPEN_FOLDERS = Path("/proc/self/fd")
 _VM_STAT = Path("/usr/bin/vm_stat")
@@ -134,7 +135,19 @@ def available_memory() -> int | None:
     """Return the bytes of memory that the system can give; None if it does not report them."""
     for ask in (_meminfo, _memory_status, _vm_stat, _free_pages):
         with suppress(OSError, KeyError, ValueError, AttributeError):
-            return ask()
+            free, left = ask(), address_space_left()
+            return free if left is None else min(free, left)
+    return None
+
+
+def address_space_left() -> int | None:
+    """Return the bytes that a limit (``ulimit -v``) lets this process map; None without one, as off Linux."""
+    with suppress(OSError, StopIteration):
+        lines = _LIMITS.read_text(encoding="utf-8").splitlines()
+        limit = next(line.split()[3] for line in lines if line.startswith("Max address space"))
+        if limit.isdecimal():  # else unlimited
+            pages = int(_STATM.read_text(encoding="utf-8").split()[0])
+            return max(int(limit) - pages * os.sysconf("SC_PAGE_SIZE"), 0)
     return None
 
 

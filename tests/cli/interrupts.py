@@ -2,12 +2,12 @@
 
     python tests/cli/interrupts.py --runs 100 --seed 0
 
-Each run starts one command in a folder of its own, waits until its signal handlers stand, and sends SIGINT (sometimes
-SIGTERM, sometimes twice, to the process alone or to its whole group as a terminal does) at a moment drawn over the
+Each run starts one command in a folder of its own, waits until its signal handlers stand, and sends SIGINT, SIGTERM or
+SIGHUP (sometimes twice, to the process alone or to its whole group as a terminal does) at a moment drawn over the
 processor time that the command takes (which is the same however busy the machine is), its first seconds above all.
-Then it must end with status 130 (143), with one last line ``rmtbase: interrupted`` (``terminated``) on stderr, without
-a traceback, a temporary file or a process left behind; every table that is there is whole, and the interrupted
-``baseline`` run again gives the table of an uninterrupted run, to the bit.
+Then it must end with status 130 (143, 129), with one last line ``rmtbase: interrupted`` (``terminated``, ``hung up``)
+on stderr, without a traceback, a temporary file or a process left behind; every table that is there is whole, and the
+interrupted ``baseline`` run again gives the table of an uninterrupted run, to the bit.
 
 The time from the first signal to the end is recorded (``--record FILE``, one JSON object a line). Of a command that is
 there ``SLOW`` seconds after the signal the stacks are printed, by py-spy where it is installed and by faulthandler.
@@ -76,7 +76,11 @@ COMMANDS = {
 }
 WEIGHTS = {"demo": 8, "score": 8, "baseline": 3, "signal": 3, "trajectory": 3, "depth": 2, "baseline --workers 2": 2}
 """How often a command is drawn; 1 for those that are not named."""
-ENDING = {signal.SIGINT: (130, "rmtbase: interrupted"), signal.SIGTERM: (143, "rmtbase: terminated")}
+ENDING = {
+    signal.SIGINT: (130, "rmtbase: interrupted"),
+    signal.SIGTERM: (143, "rmtbase: terminated"),
+    signal.SIGHUP: (129, "rmtbase: hung up"),
+}
 TOO_LATE = 0.2  # seconds: a command that ends of itself so soon after the signal was ending when it came
 EARLY = 6.0  # seconds: most interrupts come before, where there is most to import, to compile and to start
 SLOW = 10.0  # seconds after the signal: of what is still there the stacks are printed
@@ -121,7 +125,7 @@ class Moment:
     def drawn(cls, seconds: float, chance: random.Random) -> Moment:
         return cls(
             after=chance.uniform(0.0, chance.choices((0.3, min(seconds, EARLY), seconds), (0.15, 0.6, 0.25))[0]),
-            signal=signal.SIGTERM if chance.random() < 0.15 else signal.SIGINT,
+            signal=chance.choices(list(ENDING), (0.5, 0.4, 0.1))[0],
             again=chance.uniform(0.0, 0.3) if chance.random() < 0.25 else None,
             group=chance.random() < 0.5,
             terminal=chance.random() < 0.4,

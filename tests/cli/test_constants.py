@@ -11,7 +11,7 @@ import pytest
 
 import rmtbase
 from exhaustive import mostly_exhaustive
-from rmtbase import constants
+from rmtbase import constants, laws
 
 ENTRIES = [*constants.constants(), *constants.functions()]
 
@@ -343,3 +343,39 @@ def test_bad_input_is_one_line_and_status_two(command, fragments, run):
     assert line.startswith("rmtbase: error: ")
     for fragment in fragments:
         assert fragment in line
+
+
+def test_dimensions_of_a_chain_give_the_constants_of_its_edges(run):
+    ran = run("--json", "constants", "chain_upper_edge", "--dims", "512,64,512,64", "--sigma", 0.02)
+    page = json.loads(ran.out)
+    (edge,) = page["constants"]
+    support = laws.GaussianChain(dims=(512, 64, 512, 64), sigma=0.02).support
+    assert float(edge["value"]) == pytest.approx(support[1], rel=1e-12)
+    assert edge["conditions"]["shape"] == "dimensions 512 × 64 × 512 × 64"
+    assert set(edge["references"]) <= set(page["references"])
+    assert "chain_lower_singular_edge" in run("constants", "--dims", "3072,768").out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--dims", "8,4", "--d-model", 8], "dims = (8, 4): expected no --d-model and --d-head"),
+        (["product_upper_edge", "--dims", "8,4"], "constant = 'product_upper_edge': expected one of those of a chain"),
+        (["--dims", "8,x"], "'x' is no integer"),
+    ],
+)
+def test_dimensions_that_fit_nothing_are_refused(options, said, run):
+    ran = run("constants", *options)
+    assert ran.status == 2 and said in ran.err
+
+
+def test_baseline_of_a_chain_has_the_largest_eigenvalue_of_its_law(run, tmp_path):
+    file = tmp_path / "chain.nc"
+    ran = run("--json", "baseline", "--dims", "64,8,32,64", "--draws", 400, "-o", file)
+    (case,) = json.loads(ran.out)["cases"]
+    of_law = json.loads(run("--json", "law", "--dims", "64,8,32,64").out)["extreme_eigenvalues"]["largest_eigenvalue"]
+    largest = case["statistics"]["largest_eigenvalue"]
+    assert largest["analytic_mean"] == pytest.approx(of_law["mean"], rel=1e-9)
+    assert abs(largest["mean"] - of_law["mean"]) < 5 * largest["standard_error"] + 0.05 * of_law["std"]
+    refused = run("baseline", "demo", "--dims", "8,4")
+    assert refused.status == 2 and "no MODEL, --d-model or --d-head" in refused.err

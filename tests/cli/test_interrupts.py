@@ -71,7 +71,7 @@ def interrupt(number=signal.SIGINT):
 {code}
 class Finder:
     def find_spec(self, name, path, target=None):
-        if name == "rmtbase.constants":
+        if name == {module!r}:
             there()
 sys.meta_path.insert(0, Finder())
 sys.argv = ["rmtbase", "constants"]
@@ -80,9 +80,13 @@ main()
 """
 
 
-def hooked(code):
+def hooked(code, module="rmtbase.constants"):
     return subprocess.run(
-        [sys.executable, "-c", HOOKED.format(code=code)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", HOOKED.format(code=code, module=module)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -176,6 +180,22 @@ import atexit
 def there():
     atexit.register(interrupt)
 """
+
+
+BEFORE_ANY_COMMAND = [
+    (signal.SIGTERM, "rmtbase.cli._process", "terminated"),
+    (signal.SIGHUP, "rmtbase.cli._process", "hung up"),
+    (signal.SIGINT, "rmtbase.terminal.signals", "interrupted"),
+    (signal.SIGTERM, "socket", "terminated"),
+]
+
+
+@pytest.mark.parametrize(
+    ("number", "module", "word"), mostly_exhaustive(BEFORE_ANY_COMMAND, always={signal.SIGTERM, signal.SIGHUP})
+)
+def test_a_signal_before_the_command_line_is_there_ends_with_its_own_status(number, module, word):
+    ran = hooked(f"def there():\n    interrupt(signal.{number.name})", module)
+    assert (ran.returncode, ran.stderr) == (128 + number, f"rmtbase: {word}\n")
 
 
 @pytest.mark.parametrize("how", mostly_exhaustive(SWALLOWED, always={"by one that goes on while it handles another"}))

@@ -103,14 +103,21 @@ def test_nonsense_where_a_shell_asks_for_completion_is_named(value, run, monkeyp
 
 
 UNSUITABLE = [
-    ("JAX_PLATFORMS", "cuda", "jax does not start"),
+    ("JAX_PLATFORMS", "cuda", "jax does not start (it finds no such device) with JAX_PLATFORMS='cuda' in"),
+    ("JAX_NUM_CPU_DEVICES", "99999999", "expected from 1 to 1024 devices"),
+    ("XLA_FLAGS", "--xla_force_host_platform_device_count=99999999999", "expected from 1 to 1024 devices"),
+    ("XLA_FLAGS", "--xla_force_host_platform_device_count=0", "expected from 1 to 1024 devices"),
+    ("XLA_FLAGS", "--xla_cpu_max_isa=FOO", "Unknown CPU ISA: FOO"),
+    ("PYTHONOPTIMIZE", "2", "expected 0 or 1 (-O)"),
     ("JAX_ENABLE_X64", "maybe", "jax does not start"),
-    ("XLA_FLAGS", "--bogus", "XLA_FLAGS = '--bogus': expected options that this XLA knows"),
+    ("XLA_FLAGS", "--bogus", "XLA_FLAGS = '--bogus': expected options that this XLA knows and can follow"),
     ("MPLBACKEND", "nonsense", "matplotlib does not start"),
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "said"), mostly_exhaustive(UNSUITABLE, always={"XLA_FLAGS"}))
+@pytest.mark.parametrize(
+    ("name", "value", "said"), mostly_exhaustive(UNSUITABLE, always=[*UNSUITABLE[1:3], UNSUITABLE[5]])
+)
 def test_environment_with_which_a_library_does_not_start_is_named(name, value, said, tmp_path, null_file):
     command = ["plot", str(null_file), "-o", "figures"] if name == "MPLBACKEND" else ["doctor"]
     environment = {key: one for key, one in os.environ.items() if key not in ("JAX_PLATFORMS", "MPLBACKEND")}
@@ -125,6 +132,56 @@ def test_environment_with_which_a_library_does_not_start_is_named(name, value, s
     assert ran.returncode == 2, ran.stderr
     assert said in ran.stderr and value in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
+
+
+GUARDS = [
+    ("JAX_TRANSFER_GUARD", "disallow"),
+    ("JAX_TRANSFER_GUARD", "disallow_explicit"),
+    ("JAX_NO_TRACING", "1"),
+    ("JAX_CHECK_TRACER_LEAKS", "1"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), mostly_exhaustive(GUARDS, always=1))
+def test_a_guard_of_jax_against_what_a_command_does_is_lifted_for_its_draws(name, value, tmp_path):
+    command = ["baseline", "--d-model", "8", "--d-head", "2", "--draws", "4", "-o", "made.nc"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "rmtbase", *command],
+        env=os.environ | {name: value}, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "rmtbase: wrote made.nc\n")
+
+
+BASELINE = "baseline --d-model 8 --d-head 2 --draws 4 -o made.nc"
+LIMITED = [
+    ("ulimit -v 1500000", BASELINE, "address space = '"),
+    ("ulimit -v 400000", BASELINE, "a library cannot be loaded ("),
+    (
+        "mkdir gone; cd gone; rmdir ../gone",
+        "score demo",
+        "the working directory cannot be used (No such file or directory)",
+    ),
+    (
+        "mkdir gone; cd gone; rmdir ../gone",
+        "signal demo",
+        "the working directory cannot be used (No such file or directory)",
+    ),
+    ("ulimit -n 12", "score demo", "Too many open files"),
+]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have other limits")
+@pytest.mark.parametrize(("before", "command", "said"), mostly_exhaustive(LIMITED, always=[LIMITED[0], LIMITED[2]]))
+def test_what_a_process_may_not_have_is_one_line(before, command, said, tmp_path):
+    line = f"{before}; exec {sys.executable} -m rmtbase {command}"
+    environment = {name: value for name, value in os.environ.items() if name != "RMTBASE_PROOF"}
+    ran = subprocess.run(
+        ["bash", "-c", line], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 2, ran.stderr
+    assert ran.stderr.startswith("rmtbase: error: ") and said in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+    assert not (tmp_path / "made.nc").exists()
 
 
 @pytest.mark.exhaustive

@@ -12,6 +12,7 @@ import xarray as xr
 
 from exhaustive import mostly_exhaustive
 from rmtbase import laws
+from rmtbase.errors import ParameterError
 from rmtbase.montecarlo import make_plan, run_in_memory, run_plan
 from rmtbase.results import open_table
 from rmtbase.results.figures import figures
@@ -48,6 +49,42 @@ def test_every_variable_is_described(table):
     for name, variable in {**table.data_vars, **table.coords}.items():
         assert variable.attrs["long_name"], name
         assert variable.attrs.get("units") == ("1/lambda" if str(name).startswith("density") else None), name
+
+
+PRODUCTS = [("gaussian_chain", {}), ("independent_chain", {"entries": "uniform"})]
+
+
+@pytest.mark.parametrize(("ensemble", "more"), mostly_exhaustive(PRODUCTS, always=["gaussian_chain"]))
+def test_a_chain_has_the_normalization_that_laws_have(ensemble, more):
+    """The default divides the eigenvalues by n_0, which is a power of two here, so that the division is exact."""
+    cases = [{"dims": [32, 4, 16, 32], **more}, {"dims": [8, 5], **more}]
+    default, raw = (
+        run_in_memory(make_plan(ensemble, cases, 200, seed=3, **keyword)) for keyword in ({}, {"normalization": "none"})
+    )
+    assert (default.attrs["normalization"], raw.attrs["normalization"]) == ("sqrt_d", "none")
+    law = laws.GaussianChain(dims=(32, 4, 16, 32))
+    edges = default.isel(case=0)[["edge_lower", "edge_upper"]].to_array().values
+    np.testing.assert_allclose(edges, law.support, rtol=1e-12)
+    largest = {"statistic": "largest_eigenvalue"}
+    for name in ("mean", "std", "analytic_mean", "quantile", "standard_error"):
+        divided, undivided = (one[name].sel(largest).values for one in (default, raw))
+        np.testing.assert_array_equal(32 * divided[0], undivided[0])
+        np.testing.assert_array_equal(divided[1], undivided[1])  # one matrix is taken as it is
+    np.testing.assert_array_equal(32 * default["eigenvalue_mean"][0], raw["eigenvalue_mean"][0])
+    np.testing.assert_array_equal(default["density_law"][0], 32 * raw["density_law"][0])
+    shares = (default["density"] * np.diff(default["bin_edge"])).isel(case=0).sum()
+    assert float(shares) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("ensemble", ["gaussian_matrix", "residual_path", "orthogonal_blocks"])
+def test_what_is_no_product_is_not_divided(ensemble):
+    cases = {
+        "gaussian_matrix": {"n_rows": 4, "n_columns": 4},
+        "residual_path": paths((1,))[0],
+        "orthogonal_blocks": {"dims": [8, 2, 8], "rows": [2, 2], "fused": False},
+    }
+    with pytest.raises(ParameterError, match=r"normalization = 'sqrt_d': expected 'none', except for spectra"):
+        make_plan(ensemble, [cases[ensemble]], 10, normalization="sqrt_d")
 
 
 @pytest.mark.parametrize("statistic", EXACT)

@@ -4,16 +4,18 @@ import base64
 import re
 
 import matplotlib
+import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from exhaustive import mostly_exhaustive
+from rmtbase.drawing.axes import rounded
 from rmtbase.drawing.figure import save
 from rmtbase.drawing.null_curves import null_spectrum
 from rmtbase.drawing.theme import LIGHT
-from rmtbase.errors import MissingFileError, OutputError, ParameterError
+from rmtbase.errors import MissingFileError, OutputError, ParameterError, RmtbaseWarning
 from rmtbase.results.figures import figures
 
 STYLE = """
@@ -142,3 +144,56 @@ def test_what_is_no_style_is_refused(content, style, tmp_path):
 
 def test_figures_are_figures(drawn):
     assert all(isinstance(figure, Figure) for figure in drawn.values())
+
+
+VAIN = [
+    ("text.usetex: True", "text.usetex and text.latex have no effect"),
+    (r"text.latex.preamble: \usepackage{stix}", "text.usetex and text.latex have no effect"),
+    ("font.family: No Such Font", "font.family: No Such Font not installed; the default is used"),
+    ("font.family: No Such Font, STIXGeneral", "font.family: No Such Font not installed; STIXGeneral is used"),
+    ("font.serif: No Such, No Other", "font.serif: No Such, No Other not installed; the default is used"),
+    ("mathtext.rm: No Such Font:italic", "mathtext.rm: No Such Font:italic not installed; the default is used"),
+    ("no.such.key: 3", "no.such.key"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), VAIN)
+def test_what_has_no_effect_in_a_style_is_a_warning(line, said, style):
+    style.write_text(f"font.size: 9\n{line}\n")
+    with pytest.warns(RmtbaseWarning, match=re.escape(said)) as warned:
+        theme = LIGHT.with_style(style)
+    assert len(warned) == 1
+    assert theme.settings["font.size"] == 9.0
+    assert theme.settings.get("font.family") in (None, ["STIXGeneral"])
+
+
+@pytest.mark.parametrize("line", ["text.usetex: False", "font.sans-serif: No Such, DejaVu Sans", "font.family: serif"])
+def test_a_style_with_a_font_that_is_there_says_nothing(line, style):
+    style.write_text(f"{line}\n")
+    LIGHT.with_style(style)
+
+
+def test_a_baseline_has_a_figure_of_singular_values(baseline):
+    ax = null_spectrum(baseline, singular_values=True)
+    of_eigenvalues = null_spectrum(baseline)
+    for line, squared in zip(ax.get_lines(), of_eigenvalues.get_lines(), strict=True):
+        s, x = (np.asarray(one.get_xdata(), float) for one in (line, squared))
+        np.testing.assert_allclose(s**2, x, rtol=1e-12)
+        if len(s) > 2:  # a density, not an edge
+            np.testing.assert_allclose(line.get_ydata(), 2 * s * squared.get_ydata(), rtol=1e-9)
+    assert "singular value $s$" in ax.get_xlabel()
+    assert "null-singular-values-32x8" in figures(baseline, names=["null-singular-values-32x8"])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((2.351e-5, 1.912e-4), (r"$2.351 \times 10^{-5}$", r"$1.912 \times 10^{-4}$")),
+        ((0.2, 2e6), (r"$2 \times 10^{-1}$", r"$2 \times 10^{6}$")),
+        ((0.0, 3e-7), ("0", r"$3 \times 10^{-7}$")),
+        ((0.3072, 2.765), ("0.3072", "2.765")),
+        ((41.5, 159965.2), ("41.5", "159965")),
+    ],
+)
+def test_numbers_beside_each_other_have_one_format(values, expected):
+    assert tuple(rounded(value, 4, values) for value in values) == expected

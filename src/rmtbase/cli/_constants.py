@@ -13,7 +13,7 @@ from rich.text import Text
 
 from rmtbase.terminal import completion as _completion
 from rmtbase.terminal.command_line import INTEGER
-from rmtbase.terminal.options import DHead, DModel, Normalization, Sigma, sigma_keywords
+from rmtbase.terminal.options import DHead, Dims, DModel, Normalization, Sigma, sigma_keywords
 
 if TYPE_CHECKING:
     from rmtbase.constants import Constant, ConstantFunction
@@ -51,15 +51,20 @@ def constants(
     ] = "text",
     d_model: DModel = None,
     d_head: DHead = None,
+    dims: Dims = None,
     sigma: Sigma = None,
     normalization: Normalization = None,
 ) -> None:
     """Print the constants of the null: value, conditions, definition, uncertainty, references, a sentence to cite it.
 
+    With --dims: those of the edges of a chain.
+
     Example: rmtbase constants product_upper_edge --d-model 768 --d-head 64 --sigma 0.02 --format latex
+
+    Example: rmtbase constants chain_upper_edge --dims 512,64,512,64
     """
     import rmtbase
-    from rmtbase.constants import as_json, as_latex, bibliography, current_set, software
+    from rmtbase.constants import as_json, as_latex, bibliography, chain_constants, current_set, software
     from rmtbase.errors import ParameterError
     from rmtbase.parameters import require_head_shape, require_positive_integer
     from rmtbase.terminal.output import JSON
@@ -69,15 +74,20 @@ def constants(
         raise ParameterError("format", output, f"one of {', '.join(FORMATS)}; see 'rmtbase cite' for references")
     if JSON.get() and output != "text":
         raise ParameterError("format", output, "none with --json")
-    shape = _given(d_model=d_model, d_head=d_head)
+    shape = _given(d_model=d_model, d_head=d_head, dims=dims)
     scale = {**sigma_keywords(sigma), **_given(normalization=normalization)}
+    if dims is not None and len(shape) > 1:
+        raise ParameterError("dims", dims, "no --d-model and --d-head beside it")
     if len(shape) == 2:
         require_head_shape(**shape)
-    elif scale and not names:
+    elif scale and not names and dims is None:
         raise ParameterError(next(iter(scale)), next(iter(scale.values())), "--d-model and --d-head beside it")
     chosen = current_set()
     found, named = chosen.groups(), False
-    if names:
+    if dims is not None:
+        chain = chain_constants(dims, sigma, normalization)
+        found, named = {f"Edges of the chain {' × '.join(map(str, dims))}": _chosen(chain, names)}, bool(names)
+    elif names:
         matches = [_matching(name) for name in names]
         named = all(len(one) == 1 for one in matches)
         found = {"": tuple({entry.name: entry for one in matches for entry in one}.values())}
@@ -109,6 +119,15 @@ def constants(
             _print_one(entry, count, digits or _SENTENCE_DIGITS, out())
     else:
         _print_all(sections, count, shape, out())
+
+
+def _chosen(chain: dict[str, Constant], names: list[str] | None) -> tuple[Constant, ...]:
+    from rmtbase.errors import ParameterError
+
+    for name in names or ():
+        if name not in chain:
+            raise ParameterError("constant", name, f"one of those of a chain: {', '.join(chain)}")
+    return tuple(chain[name] for name in names or chain)
 
 
 def _matching(word: str) -> tuple[Constant | ConstantFunction, ...]:

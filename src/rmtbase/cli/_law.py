@@ -15,8 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rmtbase.terminal.command_line import INTEGER, integer
-from rmtbase.terminal.options import DHead, DModel, Normalization, Sigma, sigma_keywords
+from rmtbase.terminal.command_line import INTEGER
+from rmtbase.terminal.options import DHead, Dims, DModel, Normalization, Sigma, sigma_keywords
 
 _DIGITS = 6
 _WIDEST_NOTE = 100
@@ -27,22 +27,10 @@ _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def _dims(text: str) -> tuple[int, ...]:
-    return tuple(integer(part.strip()) for part in str(text).split(","))
-
-
 def law(
     d_model: DModel = None,
     d_head: DHead = None,
-    dims: Annotated[
-        Any,
-        typer.Option(
-            help="Dimensions of any chain of Gaussian factors, in place of --d-model and --d-head: 3072,768 is one "
-            "matrix, 512,64,512,64 a product of three.",
-            parser=_dims,
-            metavar="N,N[,N...]",
-        ),
-    ] = None,
+    dims: Dims = None,
     depth: Annotated[
         int | None,
         typer.Option(

@@ -8,7 +8,7 @@ import sys
 import warnings
 from contextlib import suppress
 
-from rmtbase.terminal.signals import catch_signals, raise_no_more, received
+from rmtbase.terminal.signals import raise_no_more, received
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 def run() -> NoReturn:
     """Run the command line of this process, and end the process with its status."""
-    catch_signals()
     try:
         _prepare_streams()
         warnings.showwarning = _show_warning

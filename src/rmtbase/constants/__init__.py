@@ -24,6 +24,7 @@ from typing import Any
 
 from rmtbase.arguments import check_public
 from rmtbase.constants._bibliography import Reference, bibliography, bibtex
+from rmtbase.constants._chain import chain_constants
 from rmtbase.constants._conditions import Conditions
 from rmtbase.constants._constant import KINDS_OF_ERROR, Constant, ConstantFunction
 from rmtbase.constants._digits import PrecisionError
@@ -54,6 +55,7 @@ __all__ = [
     "as_sentence",
     "bibliography",
     "bibtex",
+    "chain_constants",
     "constant_set",
     "constants",
     "find",

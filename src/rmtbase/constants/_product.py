@@ -24,14 +24,14 @@ from rmtbase.constants._digits import Number
 from rmtbase.errors import ParameterError
 
 _DOUBLE_DIGITS = 15
-_EDGE_DIGITS = 12
-_LAW = ("burda_2010_rectangular", "dupic_perez_castillo_2014")
-_FLUCTUATIONS = ("johnstone_2001", "ma_2012", "tracy_widom_1996")
+EDGE_DIGITS = 12
+LAW = ("burda_2010_rectangular", "dupic_perez_castillo_2014")
+FLUCTUATIONS = ("johnstone_2001", "ma_2012", "tracy_widom_1996")
 _EDGES = (
     r"F(\psi) = g^2 d\,\frac{(1+\psi)(1+\gamma\psi)^2}{\psi}, \quad"
     r" \psi_\pm = \frac14\bigl(-1 \pm \sqrt{1 + 8/\gamma}\bigr), \quad " + GAIN
 )
-_LIMIT = "exact for the limiting law"
+LIMIT = "exact for the limiting law"
 
 
 def _conditions(convention: str, holds: str) -> Conditions:
@@ -113,19 +113,19 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
     edge = partial(
         ConstantFunction,
         method="closed form",
-        references=_LAW,
+        references=LAW,
         conditions=_conditions(_EIGENVALUES, _LARGE),
         rescaled=power(2),
-        uncertainty=f"{_LIMIT}; one draw's fluctuates about it by the Tracy-Widom scale",
+        uncertainty=f"{LIMIT}; one draw's fluctuates about it by the Tracy-Widom scale",
     )
     eigenvalue = partial(
         ConstantFunction,
         method=f"rmtbase.laws.{extreme}_eigenvalue, to second order at the edge",
-        references=_FLUCTUATIONS,
+        references=FLUCTUATIONS,
         conditions=_conditions(_EIGENVALUES, "this size, to second order at the edge"),
         rescaled=power(2),
         uncertainty=f"asymptotic: neglects {neglected} of the standard deviation",
-        most_digits=_EDGE_DIGITS,
+        most_digits=EDGE_DIGITS,
     )
     return (
         edge(
@@ -133,7 +133,7 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
             symbol=rf"\lambda_{sign}",
             description=f"{which} edge of the squared singular values of W_QK",
             definition=rf"F(\psi_{sign}), \quad {_EDGES}",
-            references=(*_LAW, *_FLUCTUATIONS),
+            references=(*LAW, *FLUCTUATIONS),
             one_draw=(f"{extreme}_eigenvalue_mean", f"{extreme}_eigenvalue_std"),
             compute=lambda d, h: _edge(d, h, side),
         ),
@@ -152,9 +152,9 @@ def _sides(side: int) -> tuple[ConstantFunction, ...]:
             symbol=rf"\delta_{sign}",
             description=f"scale of the Tracy-Widom fluctuations at the {which} edge of W_QK",
             definition=rf"\Bigl(\frac{{\lambda_{sign}}}{{h}} \sqrt{{|F''(\psi_{sign})|/2}}\Bigr)^{{2/3}}",
-            references=("el_karoui_2007", *_LAW),
+            references=("el_karoui_2007", *LAW),
             compute=lambda d, h: _edge_scale(d, h, side),
-            uncertainty=_LIMIT,
+            uncertainty=LIMIT,
         ),
         eigenvalue(
             name=f"{extreme}_eigenvalue_mean",
@@ -222,7 +222,7 @@ _exact = partial(
     method="exact rational arithmetic",
     references=("muirhead_1982",),
 )
-_limiting = partial(ConstantFunction, method="closed form", rescaled=power(1), uncertainty=_LIMIT)
+_limiting = partial(ConstantFunction, method="closed form", rescaled=power(1), uncertainty=LIMIT)
 _ratio = partial(
     ConstantFunction,
     conditions=_without_scale(_EIGENVALUES, "this size, to fifth order"),
@@ -341,7 +341,7 @@ FUNCTIONS = (
         description="strength at which a planted rank-one spike θuvᵀ leaves the bulk of W_QK",
         definition=rf"\frac{{\sqrt{{\lambda_+}}}}{{1 + \gamma\psi_+}} = g \sqrt{{d\,(1 + 1/\psi_+)}}, \quad {GAIN}",
         conditions=_conditions(_SINGULAR_VALUES, _LARGE),
-        references=("benaych_georges_nadakuditi_2012", *_LAW),
+        references=("benaych_georges_nadakuditi_2012", *LAW),
         compute=lambda d, h: mp.sqrt(d * (1 + 1 / _critical_point(d, h, +1))),
     ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rmtbase.constants import _element, _product, _residual_path, _square, _tracy_widom, _weibull
+from rmtbase.constants._chain import chain_constants
 from rmtbase.constants._constant import IDENTIFIER, Constant, ConstantFunction
 from rmtbase.constants._record import NEWEST, read_record
 from rmtbase.constants._release import ConstantSet, constant_set
@@ -88,6 +89,9 @@ def _constant_of(fields: Mapping[str, Any]) -> Constant:
     """Restore a constant from its fields; its computation is that of its name."""
     one = object.__new__(Constant)
     vars(one).update(fields)
+    if one.arguments and "dims" in one.arguments:
+        vars(one)["compute"] = chain_constants(**dict(one.arguments))[one.name].compute
+        return one
     entry = find(one.id or one.name)
     at_shape = entry(**(one.arguments or {})) if isinstance(entry, ConstantFunction) else entry
     vars(one)["compute"] = at_shape.compute

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -207,13 +207,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def rounded(value: float, digits: int) -> str:
-    """Format a positive number to so many digits: whole up to a million, with a power of ten far from one."""
-    if math.isinf(value):
-        return "∞"
-    text = f"{value:.0f}" if 10**digits <= value < 1e6 else f"{value:.{digits}g}"
-    mantissa, _, exponent = text.partition("e")
-    return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if exponent else text
+def rounded(value: float, digits: int, beside: Iterable[float] = ()) -> str:
+    """Format a number ≥ 0 to so many digits: whole up to a million, with a power of ten far from one.
+
+    It has a power of ten, too, if one of the numbers ``beside`` it has one, so that all have one format.
+    """
+    if math.isinf(value) or not value:
+        return "∞" if value else "0"
+    if all(1e-4 <= number < 1e6 for number in (value, *beside) if number and not math.isinf(number)):
+        return f"{value:.0f}" if 10**digits <= value else f"{value:.{digits}g}"
+    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+    return rf"${float(mantissa):g} \times 10^{{{int(exponent)}}}$"
 
 
 def case_name(row: xr.Dataset) -> str:

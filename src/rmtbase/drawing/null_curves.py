@@ -29,17 +29,19 @@ class _Spectrum(NamedTuple):
     naive: GaussianChain | None
     title: str
     unit: str
+    unit_of_s: str
 
 
 def null_spectrum(
     table: xr.Dataset | xr.DataTree,
     case: int = 0,
     *,
+    singular_values: bool = False,
     ax: Axes | None = None,
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the density of the null's nonzero eigenvalues: Monte Carlo with its standard error, and two laws.
+    """Draw the density of the null's nonzero eigenvalues λ, or of s = √λ: Monte Carlo ± standard error, and two laws.
 
     An analytic null has no draws; then only the laws are drawn. The free-product law is the limit of W_QK's spectrum,
     and the vertical lines are its edges λ₋ and λ₊. The Marchenko–Pastur law is that of a single factor. For W_QK it is
@@ -50,12 +52,13 @@ def null_spectrum(
     Args:
         table: a baseline table, or a scores tree (whose null is at σ = 1, raw product).
         case: row of a baseline table, or shape of a scores tree that has several.
+        singular_values: whether to draw the singular values s = √λ in place of the eigenvalues.
         ax: axes to draw on; new axes if None.
         theme: theme, or its name.
         legend: whether to draw a legend below the axes.
 
     Returns:
-        The axes: eigenvalue λ (dimensionless) against density (1/λ).
+        The axes: eigenvalue λ or singular value s (dimensionless) against density (1/λ or 1/s).
 
     Raises:
         ParameterError: there is no such case, the table has no null, or each head has its own null.
@@ -63,34 +66,39 @@ def null_spectrum(
     is_tree = isinstance(table, xr.DataTree)
     found = _of_tree(table, case) if is_tree else _of_case(require_case(table, case), table.attrs)
     ax, theme = themed_axes(ax, theme, table)
-    edges, density = found.bin_edge, found.density
+    edges, density, error = found.bin_edge, found.density, found.error
+    of_law, wider = np.asarray, np.ones(density.shape)
+    if singular_values:
+        of_law, wider = np.sqrt, np.diff(edges) / np.diff(np.sqrt(edges))
+        edges, density, error = np.sqrt(edges), density * wider, None if error is None else error * wider
     places = np.flatnonzero(density > 0)
     first, last = float(edges[places[0]]), float(edges[places[-1] + 1])
     law = found.limit if isinstance(found.limit, GaussianChain) else None
-    lower, upper = (first, last) if law is None else law.support
+    lower, upper = (first, last) if law is None else map(float, of_law(law.support))
     # If the smallest eigenvalues reach zero, the density is so steep that it hides all the rest on a linear axis.
     floor = 0.0 if lower > 0 else _SEEN * float(np.nanmax(density))
-    if found.error is not None:
-        add_density(ax, edges, (edges[1:] + edges[:-1]) / 2, density, found.error, theme, lowest=floor)
+    if error is not None:
+        add_density(ax, edges, (edges[1:] + edges[:-1]) / 2, density, error, theme, lowest=floor)
     highest = 0.0
     if found.naive is not None:
-        naive_x, naive_y = _curve(found.naive)
+        naive_x, naive_y = _curve(found.naive, singular_values)
         highest = float(naive_y.max())
         ax.plot(
             naive_x, naive_y, color=theme.naive, linewidth=1.6, linestyle=(0, (5, 2)),
             label="Marchenko–Pastur (one factor)",
         )  # fmt: skip
     if law is not None:
-        x, y = _curve(law)
+        x, y = _curve(law, singular_values)
         highest = max(highest, float(y.max()))
         name = "free-product law" if len(law.dims) > 2 else "Marchenko–Pastur law"
         ax.plot(x, y, color=theme.free_law, linewidth=1.8, label=name)
-        label = f"its edges, {rounded(lower, 4)} and {rounded(upper, 4)}"
+        label = f"its edges, {rounded(lower, 4, [upper])} and {rounded(upper, 4, [lower])}"
         ax.axvline(lower, color=theme.free_law, linewidth=1.2, linestyle=":", label=label)
         ax.axvline(upper, color=theme.free_law, linewidth=1.2, linestyle=":")
     elif not isinstance(found.limit, GaussianChain) and np.isfinite(found.limit).all():
-        highest = max(highest, float(np.max(found.limit)))
-        ax.stairs(found.limit, edges, color=theme.free_law, linewidth=1.8, label="free-product law", baseline=None)
+        limit = found.limit * wider
+        highest = max(highest, float(np.max(limit)))
+        ax.stairs(limit, edges, color=theme.free_law, linewidth=1.8, label="free-product law", baseline=None)
     margin = 0.04 * (last - first)
     ax.set_xlim(max(0.0, min(first, lower) - margin), max(last, upper) + margin)
     top = float(np.nanmax(density))
@@ -99,15 +107,20 @@ def null_spectrum(
         ax.set_ylim(floor, 2.0 * top)
     else:
         ax.set_ylim(0.0, 1.05 * max(top, highest))
-    ax.set(xlabel=found.unit, ylabel=r"density of $\lambda$")
+    ax.set(xlabel=found.unit_of_s if singular_values else found.unit)
+    ax.set_ylabel("density of $s$" if singular_values else r"density of $\lambda$")
     return finished(ax, theme, found.title, legend)
 
 
-def _curve(law: GaussianChain) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, " point"]]:
+def _curve(
+    law: GaussianChain, singular_values: bool
+) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, " point"]]:
     """Return a law's density from edge to edge, with more points near the edges, where it is a square root."""
     lower, upper = law.support
     x = lower + (upper - lower) * 0.5 * (1.0 - np.cos(np.linspace(0.0, np.pi, _POINTS)))
-    y = np.asarray(law.pdf(x))
+    if singular_values:
+        x = np.sqrt(x)
+    y = np.asarray(law.pdf_singular_values(x) if singular_values else law.pdf(x))
     known = np.isfinite(y)
     return x[known], y[known]
 
@@ -138,6 +151,12 @@ def eigenvalue_label(normalization: str, matrix: str = CIRCUITS["qk"].latex) -> 
     return rf"eigenvalue $\lambda$ of ${product}{over}$ (dimensionless)"
 
 
+def singular_value_label(normalization: str, matrix: str = CIRCUITS["qk"].latex) -> str:
+    """Return the label of a singular value's axis, with normalization and unit."""
+    over = r" / \sqrt{d}" if normalization == "sqrt_d" else ""
+    return rf"singular value $s$ of ${matrix}{over}$ (dimensionless)"
+
+
 def _of_case(row: xr.Dataset, attributes: dict) -> _Spectrum:
     d_model, d_head, sigma_q, sigma_k = (row[name].item() for name in ("d_model", "d_head", "sigma_q", "sigma_k"))
     normalization = str(attributes["normalization"])
@@ -153,6 +172,7 @@ def _of_case(row: xr.Dataset, attributes: dict) -> _Spectrum:
         naive,
         case_title(d_model, d_head, sigma_q, sigma_k),
         eigenvalue_label(normalization),
+        singular_value_label(normalization),
     )
 
 
@@ -178,4 +198,5 @@ def _of_tree(tree: xr.DataTree, place: int) -> _Spectrum:
         naive_marchenko_pastur(d_model=dims[0], d_head=dims[1], normalization="none") if is_square else None,
         case_title(dims[0], dims[1], 1.0, 1.0) if circuit.name == "qk" and is_square else title,
         eigenvalue_label("none", circuit.latex),
+        singular_value_label("none", circuit.latex),
     )

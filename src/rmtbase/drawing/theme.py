@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-from matplotlib.font_manager import font_scalings
+from matplotlib import font_manager
 
 from rmtbase.errors import MissingFileError, ParameterError, RmtbaseWarning
 from rmtbase.regular_files import require_regular
@@ -52,6 +52,10 @@ _ROLES = {
     "patch.facecolor": "null",
 }
 _CYCLED = (("free_law", "observed"), ("naive", "flagged"))  # roles of the first and second colour of a cycle
+_MATH_FONTS = ("rm", "it", "bf", "bfit", "sf", "tt", "cal")
+_GENERIC = ("serif", "sans-serif", "sans", "monospace", "cursive", "fantasy")
+_FONTS = ("font.family", *(f"font.{one}" for one in _GENERIC), *(f"mathtext.{one}" for one in _MATH_FONTS))
+_TEX = ("text.usetex", "text.latex.")
 _NO_STYLE = ("backend", "interactive", "toolbar", "savefig.directory", "tk.", "webagg.", "keymap.", "date.epoch")
 
 
@@ -92,7 +96,7 @@ class Theme:
         """Return the size in points of a kind of text, by Matplotlib's name, such as ``axes.labelsize``."""
         medium = float(self.settings.get("font.size", 10.0))
         size = self.settings.get(name, _SIZES[name] * medium)
-        return medium * font_scalings[size] if isinstance(size, str) else float(size)
+        return medium * font_manager.font_scalings[size] if isinstance(size, str) else float(size)
 
     def with_style(self, path: Path | str) -> Theme:
         """Return the theme with the fonts and colours that a Matplotlib style file sets.
@@ -119,15 +123,39 @@ class Theme:
             raise ParameterError("style", str(path), f"a Matplotlib style file ({error})") from error
         if in_vain and not found:
             raise ParameterError("style", str(path), f"a Matplotlib style file ({in_vain[0]})")
-        for line in in_vain:
-            warnings.warn(f"{path.name}: {line}", RmtbaseWarning, stacklevel=2)
         settings = {name: value for name, value in found.items() if not name.startswith(_NO_STYLE)}
+        for line in [*in_vain, *_drop_what_has_no_effect(settings)]:
+            warnings.warn(f"{path.name}: {line}", RmtbaseWarning, stacklevel=2)
         colours: dict[str, Any] = {role: settings[name] for name, role in _ROLES.items() if name in settings}
         if "axes.prop_cycle" in settings:
             cycle = tuple(settings["axes.prop_cycle"].by_key().get("color", ()))
             colours |= {role: colour for roles, colour in zip(_CYCLED, cycle, strict=False) for role in roles}
             colours |= {"series": cycle} if cycle else {}
         return replace(self, **colours, settings={**self.settings, **settings})
+
+
+def _drop_what_has_no_effect(settings: dict[str, Any]) -> Iterator[str]:
+    """Remove TeX and fonts that are not installed from settings, and yield a line for each.
+
+    Text is set by Matplotlib itself, and looking for a missing font would log a line for each text.
+    """
+    if any([settings.pop(name) for name in list(settings) if name.startswith(_TEX)]):
+        yield "text.usetex and text.latex have no effect: Matplotlib sets all text itself, without TeX"
+    installed = {font.name.lower() for font in font_manager.fontManager.ttflist}
+    for name in [name for name in settings if name in _FONTS]:
+        fonts = [settings[name]] if isinstance(settings[name], str) else list(settings[name])
+        is_pattern = name.startswith("mathtext")  # such as "DejaVu Serif:italic"
+        families = [font_manager.FontProperties(font).get_family()[0] if is_pattern else font for font in fonts]
+        known = [
+            font for font, family in zip(fonts, families, strict=True) if family.lower() in {*installed, *_GENERIC}
+        ]
+        if len(known) < len(fonts) and (name == "font.family" or not known):
+            missing = ", ".join(font for font in fonts if font not in known)
+            yield f"{name}: {missing} not installed; {', '.join(known) or 'the default'} is used"
+        if known:
+            settings[name] = known if not isinstance(settings[name], str) else known[0]
+        else:
+            del settings[name]
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Ensembles: how to draw. ``sample(key)`` makes one unbatched draw; the caller vmaps."""
 
+import rmtbase.jax_import  # before the modules that import JAX, none of which holds interrupts back
 from rmtbase.arguments import check_public
 from rmtbase.ensembles._bidiagonal_gaussian_matrix import BidiagonalGaussianMatrix
 from rmtbase.ensembles._dense_gaussian_chain import DenseGaussianChain

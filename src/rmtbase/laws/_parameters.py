@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import (
+    DEFAULT_NORMALIZATION,
     require_dims,
     require_head_shape,
     require_normalization,
@@ -23,8 +24,6 @@ from rmtbase.shown import quoted
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-DEFAULT_NORMALIZATION = "sqrt_d"
 
 
 class ProductKeywords(TypedDict, total=False):

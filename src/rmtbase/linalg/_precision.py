@@ -36,11 +36,16 @@ def reproducible_jax(precision: str = DTYPE) -> Iterator[None]:
     require_jax_threads()
     import jax
 
+    import rmtbase.jax_import  # noqa: F401
+
     with (
         jax.enable_x64(precision == DTYPE),
         jax.numpy_dtype_promotion("standard"),
         jax.numpy_rank_promotion("allow"),
         jax.default_matmul_precision(MATMUL_PRECISION),
         jax.threefry_partitionable(True),
+        jax.transfer_guard("allow"),
+        jax.no_tracing(False),
+        jax.check_tracer_leaks(False),
     ):
         yield

@@ -245,5 +245,6 @@ def require_transformers(purpose: str) -> None:
             version(package)
         except PackageNotFoundError:
             raise MissingDependencyError(package, purpose, "hf") from None
+    Path.cwd()  # in a folder that was deleted torch's oneMKL ends the process
     with interrupts_held():
         import_module("torch")

@@ -161,7 +161,7 @@ def baseline_file(d_model: int, d_head: int, draws: int, seed: int) -> CachedTab
 
 
 def spectra_file(ensemble: str, parameters: Mapping[str, object], draws: int, seed: int) -> CachedTable:
-    plan = make_plan(ensemble, [parameters], draws, seed)
+    plan = make_plan(ensemble, [parameters], draws, seed, normalization="none")
     name = plan.cases[0].ensemble.name
 
     def require_call(table: xr.Dataset, path: Path) -> None:

@@ -23,6 +23,7 @@ from rmtbase.montecarlo._chunks import Chunks
 from rmtbase.montecarlo._elements import BINS, require_element_ensemble
 from rmtbase.montecarlo._keys import MAX_DRAWS
 from rmtbase.parameters import (
+    DEFAULT_NORMALIZATION,
     require_bins,
     require_draws,
     require_interval,
@@ -35,6 +36,7 @@ from rmtbase.regular_files import open_regular
 from rmtbase.shown import in_one_line
 
 MEASURES = ("spectrum", "elements")
+_PRODUCTS = ("low_rank_product", "gaussian_chain", "independent_chain")
 
 DRAWS_VERSION = 2
 """Version of the draws: changed whenever a sampler gives other bits for the same key, so that runs never mix them."""
@@ -175,7 +177,8 @@ def make_plan(
         seed: from 0 to 2^63 - 1; with the case's name and a draw's index it determines the draw.
         measure: ``"spectrum"`` for the statistics and eigenvalues of each matrix, ``"elements"`` for the statistics of
             its elements.
-        normalization: of a W_QK table, ``"sqrt_d"`` (its default) or ``"none"``; ``"none"`` for every other ensemble.
+        normalization: of W_QK and of chains, ``"sqrt_d"`` (the default, as of laws) or ``"none"``; one matrix of a
+            chain is never divided. ``"none"`` for elements and for every other ensemble.
         sigma: standard deviation of the factors of a W_QK table: a number, a pair (σ_Q, σ_K), or a list of either.
         precision: ``"float64"``, or ``"float32"`` with the error that :func:`draw_spectra` states.
         keep_sample: whether the table holds the statistics of every draw, which scoring needs.
@@ -209,8 +212,9 @@ def make_plan(
         raise ParameterError("draws", counts, "the same for every case of a table that keeps the sample")
     if elements and precision != "float64":
         raise ParameterError("precision", precision, "'float64' where elements are measured")
-    if not scaled and normalization == "sqrt_d":
-        raise ParameterError("normalization", normalization, "'none', except for spectra of low_rank_product")
+    divided = ensemble in _PRODUCTS and not elements and any(product_width(case.ensemble) for case in chosen)
+    if not divided and normalization == "sqrt_d":
+        raise ParameterError("normalization", normalization, f"'none', except for spectra of {', '.join(_PRODUCTS)}")
     _require_unscaled(scaled, pairs)
     if not elements and (bins != BINS or range is not None):
         raise ParameterError("bins", bins, f"{BINS} and no range, unless elements are measured")
@@ -219,7 +223,7 @@ def make_plan(
         cases=chosen,
         seed=seed,
         measure=measure,
-        normalization=normalization or ("sqrt_d" if scaled else "none"),
+        normalization=normalization or (DEFAULT_NORMALIZATION if divided else "none"),
         precision=precision,
         keep_sample=bool(keep_sample),
         bins=require_bins(bins),
@@ -228,6 +232,12 @@ def make_plan(
         title=title,
         description=description,
     )
+
+
+def product_width(ensemble: Ensemble) -> int | None:
+    """Return the n_0 by which normalization ``sqrt_d`` divides the eigenvalues of a product; None for one matrix."""
+    dims = getattr(ensemble, "dims", ())
+    return int(dims[0]) if len(dims) > 2 else None
 
 
 def _cases(

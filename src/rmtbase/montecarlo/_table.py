@@ -28,7 +28,7 @@ from rmtbase.montecarlo._analytic import (
 )
 from rmtbase.montecarlo._elements import require_element_ensemble
 from rmtbase.montecarlo._machine import numerics_record
-from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan
+from rmtbase.montecarlo._plan import DRAWS_VERSION, Plan, product_width
 from rmtbase.montecarlo._summary import CaseSummary, DrawSource, SpectrumSummary, summarize_elements, summarize_spectra
 from rmtbase.statistics import (
     SPECTRAL_STATISTICS,
@@ -172,10 +172,7 @@ def _baseline_rows(source: DrawSource) -> list[xr.Dataset]:
             summary = _rescaled(raw, scale, h)
             edges, shape = summary.bin_edge, (d, h, sigma_q, sigma_k, plan.normalization)
             law, naive = low_rank_product_law(*shape), naive_marchenko_pastur(*shape)
-            analytic = known | {
-                "analytic_mean": _moved(known["analytic_mean"], scale, h),
-                **{name: _moved(known[name], scale) for name in ("analytic_std", *_TOLERANCES)},
-            }
+            analytic = _moved_analytic(known, scale, h)
             variables = _spectrum_variables(summary, case.ensemble, analytic, longest) | {
                 **_self_normalized(raw.own_scaled, longest, scale),
                 "density_marchenko_pastur": np.diff(naive.cdf(edges)) / np.diff(edges),
@@ -201,13 +198,17 @@ def _spectra_rows(source: DrawSource, self_normalize: bool) -> list[xr.Dataset]:
         edges = summary.bin_edge
         known = _analytic(spectral_values(case.ensemble), SPECTRAL_STATISTICS)
         lower, upper = (np.nan, np.nan) if law is None else law.support
+        width, rank = product_width(case.ensemble), case.ensemble.rank
+        scale = 1 / width if width and source.plan.normalization == "sqrt_d" else 1.0
+        if scale != 1.0:
+            summary, known = _rescaled(summary, scale, rank), _moved_analytic(known, scale, rank)
         variables = _spectrum_variables(summary, case.ensemble, known, longest) | {
-            "density_law": np.full(BINS, np.nan) if law is None else np.diff(law.cdf(edges)) / np.diff(edges),
-            "edge_lower": np.float64(lower),
-            "edge_upper": np.float64(upper),
+            "density_law": np.full(BINS, np.nan) if law is None else np.diff(law.cdf(edges)) / np.diff(edges) / scale,
+            "edge_lower": np.float64(lower * scale),
+            "edge_upper": np.float64(upper * scale),
         }
         if summary.own_scaled is not None and summary.sigma_estimate is not None:
-            variables |= _self_normalized(summary.own_scaled, longest)
+            variables |= _self_normalized(summary.own_scaled, longest, scale)
             variables["scale_estimate"] = np.prod(summary.sigma_estimate**2, axis=0)
         rows.append(_row(variables, coordinates, SPECTRA_SCHEMA))
     return rows
@@ -310,6 +311,12 @@ def _rescaled(summary: SpectrumSummary, scale: float, rank: int) -> SpectrumSumm
         sample=None if summary.sample is None else _moved(summary.sample, scale, rank),
         eigenvalue=SampleSummary(*(field * scale for field in summary.eigenvalue)),
     )
+
+
+def _moved_analytic(known: Variables, scale: float, rank: int) -> Variables:
+    """Rescale analytic means, standard deviations and tolerances as :func:`_rescaled` does the simulated ones."""
+    moved = {name: _moved(known[name], scale) for name in ("analytic_std", *_TOLERANCES)}
+    return known | moved | {"analytic_mean": _moved(known["analytic_mean"], scale, rank)}
 
 
 def _moved(values: ByStatistic, scale: float, rank: int = 0) -> ByStatistic:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rmtbase.errors import RmtbaseError
 from rmtbase.shown import one_line, shown
-from rmtbase.systems import is_broken_pipe
+from rmtbase.systems import address_space_left, is_broken_pipe
 from rmtbase.terminal.signals import raise_no_more, received, words_of
 
 REFUSED = 2
@@ -136,6 +136,9 @@ def _explained(error: Exception) -> tuple[int, str]:
         return REFUSED, f"error: text that is not {error.encoding} cannot be used here ({said}): use other names"
     if isinstance(error, OSError):
         return REFUSED, f"error: {_of_the_system(error)}"
+    if isinstance(error, ImportError) and (left := address_space_left()) is not None:
+        expected = f"libraries and what they need fit in {left >> 20:,} MiB that ulimit -v leaves: raise the limit"
+        return REFUSED, f"error: a library cannot be loaded ({said}): expected that {expected}"
     from rmtbase.terminal.environment import settings_to_blame
 
     blamed = settings_to_blame(error)

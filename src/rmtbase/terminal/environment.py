@@ -13,8 +13,10 @@ from types import TracebackType
 from rmtbase.errors import ParameterError
 from rmtbase.shown import quoted, shown
 
+_DEVICES = ("XLA_", "CUDA_", "TPU_", "LIBTPU_", "ROCR_", "HIP_")
+_PLATFORMS = ("JAX_PLATFORM", "JAX_NUM_CPU_DEVICES", "JAX_CPU_", "JAX_CUDA_", "JAX_ROCM_", *_DEVICES)
 _SETTINGS = {
-    "jax": ("JAX_", "XLA_", "CUDA_", "TPU_", "LIBTPU_", "ROCR_", "HIP_"),
+    "jax": ("JAX_", *_DEVICES),
     "matplotlib": ("MPL", "MATPLOTLIB"),
     "torch": ("TORCH", "PYTORCH", "CUDA_"),
     "transformers": ("TRANSFORMERS_", "HF_"),
@@ -24,18 +26,29 @@ _SETTINGS = {
 """Package -> prefixes of the environment variables that it reads as it starts."""
 
 _STARTS = ("xla_bridge.py", "config.py", "rcsetup.py")  # files that run at the start, in addition to code at import
-_KNOWN = re.compile(r"(\s*--xla_force_host_platform_device_count=\d+)+\s*")
+_COUNT = re.compile(r"\s*--xla_force_host_platform_device_count=(\d+)\s*")
+_MOST_DEVICES = 1024  # with 4096 JAX does not compute, and millions take hours to start
+_XLA_MESSAGE = re.compile(r"[EFW]\d{4} [\d:.]+ +\d+ \S+\] (.+)")  # of its log: kind, date, time, thread, place, text
 TRIED = "RMTBASE_XLA_FLAGS_TRIED"
 """Environment variable that holds the XLA_FLAGS with which JAX is known to start."""
 
 _LONGEST = 300  # characters of a library's message
 
 
+_GIVEN: dict[str, str] = {}  # settings at the start of the command; JAX adds to the environment
+
+
 def require_settings() -> None:
     """Raise a ParameterError for a wrong setting that libraries read during their work without checking it.
 
-    These are the date of a reproducible build, which Matplotlib reads, and the options of XLA.
+    These are the date of a reproducible build, which Matplotlib reads, the number of JAX's devices, and the options of
+    XLA.
     """
+    _GIVEN.clear()
+    _GIVEN.update(os.environ)
+    if sys.flags.optimize > 1:
+        expected = "0 or 1 (-O): without docstrings commands have no help and transformers does not start"
+        raise ParameterError("PYTHONOPTIMIZE", sys.flags.optimize, expected)
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if epoch:
         try:
@@ -43,37 +56,62 @@ def require_settings() -> None:
         except (ValueError, OverflowError, OSError):
             expected = "seconds since 1970 as an integer, or none in the environment"
             raise ParameterError("SOURCE_DATE_EPOCH", epoch, expected) from None
-    require_settings_of_xla()
+    devices = os.environ.get("JAX_NUM_CPU_DEVICES", "")
+    if devices.isdecimal():
+        _require_devices("JAX_NUM_CPU_DEVICES", devices, devices)
+    _require_settings_of_xla()
 
 
-def require_settings_of_xla() -> None:
+def _require_settings_of_xla() -> None:
     """Raise a ParameterError if XLA does not know its options: it would end the process with pages of text.
 
     If XLA_FLAGS holds more than a number of devices, JAX is started on trial in a separate process, once for this
     process and its child processes.
     """
     given = os.environ.get("XLA_FLAGS", "")
-    if not given.strip() or _KNOWN.fullmatch(given) or os.environ.get(TRIED) == given:
+    if not given.strip() or os.environ.get(TRIED) == given:
         return
-    start = [sys.executable, "-c", "import jax; jax.devices()"]
-    ended = subprocess.run(start, capture_output=True, encoding="utf-8", errors="replace", check=False)
-    said = next((line for line in ended.stderr.splitlines() if "XLA_FLAGS" in line), "")
-    if ended.returncode != 0 and said:
-        reason = said.rpartition("] ")[2]
-        raise ParameterError("XLA_FLAGS", given, f"options that this XLA knows ({shown(reason, _LONGEST)}), or none")
+    if count := _COUNT.fullmatch(given):
+        _require_devices("XLA_FLAGS", given, count[1])
+        return
+    status, messages = _compile_with(given)
+    if status < 0 or (messages and (messages := [one for one in messages if one not in _compile_with("")[1]])):
+        reason = shown((messages or ["it ends the process without a reason"])[0], _LONGEST)
+        raise ParameterError("XLA_FLAGS", given, f"options that this XLA knows and can follow ({reason}), or none")
     os.environ[TRIED] = given
+
+
+def _compile_with(flags: str) -> tuple[int, list[str]]:
+    """Start JAX and compile in another process; return its status, and XLA's warnings and errors."""
+    command = [sys.executable, "-c", "import jax; jax.jit(lambda x: x + 1)(1.0)"]
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    ended = subprocess.run(
+        command, env=environment, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
+    return ended.returncode, [match[1] for match in _XLA_MESSAGE.finditer(ended.stderr)]
+
+
+def _require_devices(name: str, given: str, count: str) -> None:
+    if len(count) > len(str(_MOST_DEVICES)) or not 1 <= int(count) <= _MOST_DEVICES:
+        raise ParameterError(name, given, f"from 1 to {_MOST_DEVICES} devices, or none in the environment")
 
 
 def settings_to_blame(error: BaseException) -> str:
     """Explain that a library did not start with the settings in the environment; "" for any other error."""
     for package, path, function in reversed(_frames(error.__traceback__)):
-        if package not in _SETTINGS or not (function == "<module>" or Path(path).name in _STARTS):
+        file = Path(path).name
+        if package not in _SETTINGS or not (function == "<module>" or file in _STARTS):
             continue
-        names = sorted(name for name in os.environ if name.startswith(_SETTINGS[package]))
-        if names:
-            given = ", ".join(f"{name}={quoted(os.environ[name])}" for name in names)
-            said = shown(str(error).partition("\n")[0], _LONGEST) or type(error).__name__
-            return f"{package} does not start ({said}) with {given} in the environment: correct or unset what is wrong"
+        devices = file == "xla_bridge.py"
+        prefixes = _PLATFORMS if devices else _SETTINGS[package]
+        settings = {name: value for name, value in sorted(_GIVEN.items()) if name.startswith(prefixes)}
+        if settings:
+            given = ", ".join(f"{name}={quoted(value)}" for name, value in settings.items())
+            silent = "it finds no such device" if devices else type(error).__name__
+            reason = shown(str(error).partition("\n")[0], _LONGEST) or silent
+            return (
+                f"{package} does not start ({reason}) with {given} in the environment: correct or unset what is wrong"
+            )
     return ""
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rmtbase.terminal.command_line import COUNT, INTEGER, count, number_or_pair
+from rmtbase.terminal.command_line import COUNT, INTEGER, count, integer, number_or_pair
 from rmtbase.terminal.completion import circuits, components, models, one_of, parts
 
 ModelArgument = Annotated[
@@ -120,6 +120,18 @@ Normalization = Annotated[
 ]
 DModel = Annotated[int | None, typer.Option(help="Width of the residual stream.", **INTEGER)]
 DHead = Annotated[int | None, typer.Option(help="Head dimension, at most d_model.", **INTEGER)]
+DIMS: dict[str, Any] = {
+    "parser": lambda text: tuple(integer(part.strip()) for part in str(text).split(",")),
+    "metavar": "N,N[,N...]",
+}
+Dims = Annotated[
+    Any,
+    typer.Option(
+        help="Dimensions of any chain of Gaussian factors, in place of --d-model and --d-head: 3072,768 is one matrix, "
+        "512,64,512,64 a product of three.",
+        **DIMS,
+    ),
+]
 FailIf = Annotated[
     str | None,
     typer.Option(

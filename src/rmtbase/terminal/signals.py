@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: an interrupt of the running command, and the end of the process within a bounded time.
+"""Ctrl-C, SIGTERM and SIGHUP: an interrupt of the running command, and the end of the process within a bounded time.
 
 Python raises KeyboardInterrupt at any place of the main thread. It can be swallowed: by a library that catches all
 errors, or by a finalizer or a callback from C, which cannot pass it on. Then a timer finds that no interrupt is being
@@ -17,13 +17,14 @@ import os
 import signal
 import sys
 
+from rmtbase.interrupts import INTERRUPTS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from socket import socket
     from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hung up"}
 _IMPATIENT = 3
 _AGAIN = 0.05  # seconds after which an interrupt that has been swallowed is raised again
 _PATIENCE = 30.0  # seconds from the first signal to the end
@@ -33,8 +34,8 @@ _ended: list[int] = []  # not empty once the command has ended: from then on not
 
 
 def catch_signals() -> None:
-    """Handle SIGINT and SIGTERM, except a signal that the process was started to ignore, as by nohup."""
-    for number in _SIGNALS:
+    """Handle every interrupt, except a signal that the process was started to ignore, as by nohup."""
+    for number in INTERRUPTS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _on_signal)
     if hasattr(signal, "setitimer"):  # everywhere except on Windows
@@ -51,7 +52,7 @@ def catch_signals() -> None:
 
 def words_of(number: int) -> str:
     """Return the word for a command that a signal ended."""
-    return _WORDS[signal.Signals(number)]
+    return _WORDS[signal.Signals(number).name]
 
 
 def received() -> int | None:
@@ -90,7 +91,7 @@ def _end_in_time(told: socket) -> None:
     end = 0.0
     while len(came) < _IMPATIENT:
         try:
-            came += [number for number in told.recv(64) if number in _SIGNALS]
+            came += [number for number in told.recv(64) if number in INTERRUPTS]
         except TimeoutError:
             break
         if came:

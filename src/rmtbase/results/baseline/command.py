@@ -10,7 +10,7 @@ import typer
 
 from rmtbase.terminal.command_line import COUNT, INTEGER
 from rmtbase.terminal.completion import models_and_plans
-from rmtbase.terminal.options import SIGMA, Normalization, Workers, dask_keywords
+from rmtbase.terminal.options import DIMS, SIGMA, Normalization, Workers, dask_keywords
 
 if TYPE_CHECKING:
     from rmtbase.montecarlo import Plan
@@ -32,6 +32,12 @@ def baseline(
     d_head: Annotated[
         list[int] | None,
         typer.Option(help="Head dimension; one, one for each --d-model, or several of one --d-model.", **INTEGER),
+    ] = None,
+    dims: Annotated[
+        list[Any] | None,
+        typer.Option(
+            help="Dimensions of a chain of Gaussian factors, in place of --d-model, --d-head; repeat.", **DIMS
+        ),
     ] = None,
     sigma: Annotated[
         list[Any] | None,
@@ -69,6 +75,8 @@ def baseline(
 
     Example: rmtbase baseline --d-model 768 --d-head 64 --draws 10000 -o gpt2.nc
 
+    Example: rmtbase baseline --dims 512,64,512,64 -o chain.nc
+
     Example: rmtbase baseline sims/residual-paths.toml --workers 8
     """
     from rmtbase.montecarlo import plan_status, run_plan
@@ -81,6 +89,7 @@ def baseline(
     options = {
         "d_model": d_model,
         "d_head": d_head,
+        "dims": dims,
         "sigma": sigma,
         "draws": draws,
         "seed": seed,
@@ -102,13 +111,18 @@ def baseline(
 def _plan(source: str | None, options: dict[str, Any]) -> Plan:
     """Read a plan from a TOML file, or make it from the options and the shape of a model."""
     from rmtbase.errors import ParameterError
-    from rmtbase.montecarlo import baseline_plan, read_plan
+    from rmtbase.montecarlo import baseline_plan, make_plan, read_plan
 
     if source is not None and source.endswith(".toml"):
         if options:
             given = ", ".join(f"--{name.replace('_', '-')}" for name in options)
             raise ParameterError("PLAN", source, f"no {given} beside it: the plan states what is drawn")
         return read_plan(Path(source))
+    if chains := options.pop("dims", None):
+        if source is not None or {"d_model", "d_head"} & set(options):
+            raise ParameterError("dims", chains, "no MODEL, --d-model or --d-head beside it")
+        name = f"chain-{'x'.join(map(str, chains[0]))}"
+        return make_plan("gaussian_chain", [{"dims": dims} for dims in chains], name=name, **options)
     if source is not None:
         from rmtbase.models import head_shape
         from rmtbase.shown import one_line

@@ -97,7 +97,8 @@ def _quantile(case: xr.Dataset, statistic: str, probability: float) -> str:
 def _title(case: xr.Dataset) -> str:
     facts, draws = _case(case), case["draws"].item() if "draws" in case else case.attrs["draws"]
     if "name" in facts:
-        return f"{facts['name']}; {draws} draws"
+        divided = f"normalization {case.attrs['normalization']}; " if "normalization" in case.attrs else ""
+        return f"{facts['name']}; {divided}{draws} draws"
     return (
         f"W_QK at d_model {facts['d_model']}, d_head {facts['d_head']}, sigma {facts['sigma_q']:g}, "
         f"{facts['sigma_k']:g}; normalization {case.attrs['normalization']}; {draws} draws"

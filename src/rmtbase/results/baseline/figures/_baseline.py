@@ -122,12 +122,19 @@ def figure_recipes(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRec
     first: dict[tuple[int, int], int] = {}
     for case, shape in enumerate(zip(table["d_model"].values.tolist(), table["d_head"].values.tolist(), strict=True)):
         first.setdefault(shape, case)
-    named = {}
+    named, more = {}, {}
     for (d_model, d_head), case in first.items():
         for name, plot in (("null-spectrum", null_spectrum), ("ordered-eigenvalues", ordered_eigenvalues)):
             named[f"{name}-{d_model}x{d_head}"] = FigureRecipe(Single(plot, style, table, case=case))
+        of_s = Single(null_spectrum, style, table, case=case, singular_values=True)
+        more[f"null-singular-values-{d_model}x{d_head}"] = FigureRecipe(of_s, standard=False)
     full_rank = FigureRecipe(partial(baseline_panels, table, style, with_full_rank=True), standard=False)
-    return {**named, "baseline": FigureRecipe(partial(baseline_panels, table, style)), "baseline-full-rank": full_rank}
+    return {
+        **named,
+        "baseline": FigureRecipe(partial(baseline_panels, table, style)),
+        "baseline-full-rank": full_rank,
+        **more,
+    }
 
 
 def _of_spectra(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRecipe]:

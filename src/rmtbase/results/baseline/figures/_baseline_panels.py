@@ -125,7 +125,6 @@ def eigenvalues_by_rank(
         low, high = (case.row["eigenvalue_quantile"].values[:d_head, place] for place in places)
         ax.fill_between(rank, low, high, color=case.drawn["color"], alpha=0.25, linewidth=0)
         ax.plot(rank, mean, **case.drawn)
-        ax.plot(d_head, mean[-1], color=case.drawn["color"], marker="|", markersize=9)
         means.append(mean)
         largest = max(largest, d_head)
     if prefer_log(*means) and not full_rank:

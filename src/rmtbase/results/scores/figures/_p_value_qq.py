@@ -113,7 +113,7 @@ def _floors(
     ):
         for floor in floors:
             if floor and drawn:
-                yield floor, f"floor of {name}, {rounded(floor, 2)}", style
+                yield floor, f"floor of {name}, {rounded(floor, 2, [*single, *joint])}", style
 
 
 def expected_p_values(n: int, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
