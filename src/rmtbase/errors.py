@@ -262,7 +262,7 @@ class MissingTensorError(CheckpointError):
     Attributes:
         tensor: name of the tensor.
         architecture: the architecture that has it.
-        because: the reason for expecting it, if it comes from the configuration.
+        because: the reason for expecting it in any case, from the configuration or from the other tensors.
     """
 
     def __init__(self, path: Path | str, tensor: str, architecture: str, because: str = "") -> None:

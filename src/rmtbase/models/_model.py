@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,20 @@ class Model(WeightMatrices):
         proved = replace(self, notes=(*self.notes, words), _to_prove=False)
         proved.take_digests(self)
         return proved
+
+    def require_finite(self, components: Iterable[str] | None = None, parts: Iterable[str] = ()) -> None:
+        """Raise the error of :meth:`stored` if a stored weight is NaN or infinite; weights are checked only once."""
+        wanted = frozenset(self.components if components is None else components)
+        layers = (one for held in self._matrices.values() for name, one in held.items() if name in wanted)
+        others = (one for part in parts if part in self._parts for one in self._parts[part].matrices.values())
+        names = dict.fromkeys(name for one in (*layers, *others) for name in one.tensors())
+        self._checkpoint.require_finite(name for name in names if name not in self._finite)
+        self._finite.update(names)
+
+    @cached_property
+    def _finite(self) -> set[str]:
+        """The tensors that :meth:`require_finite` has checked."""
+        return set()
 
     def without_proof(self, reason: str | None = None) -> Model:
         """Return a copy that :meth:`prove` leaves unchanged; if a reason is given, it notes that reason instead."""

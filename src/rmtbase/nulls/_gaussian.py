@@ -23,7 +23,7 @@ from rmtbase.nulls._kurtosis_null import KurtosisNull
 from rmtbase.nulls._latent_null import LatentNull
 from rmtbase.nulls._null import HeadShape, Null, draws_for, tell_if_coarse
 from rmtbase.nulls._null_of_file import null_of_file
-from rmtbase.progress import Progress
+from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import LatentShape
 from rmtbase.tables import baseline_shapes, digest_of, open_table, validate
 
@@ -50,6 +50,15 @@ class Gaussian(Null):
     def entry_law(self) -> str | None:
         """The initialization, if its entries are independent."""
         return None if self.initialization == "orthogonal" else self.initialization
+
+    def require_shape(self, shape: HeadShape) -> None:
+        """Judge as :meth:`Null.require_shape`; orthogonal matrices have heads of their own rows only."""
+        super().require_shape(shape)
+        if self.initialization == "orthogonal" and shape.is_of_products:
+            expected = (
+                "another: W_Q and W_K are products of matrices, whose rows are not orthonormal even if theirs are"
+            )
+            raise ParameterError("initialization", self.initialization, expected)
 
     def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
         if self.initialization == "orthogonal":
@@ -109,12 +118,7 @@ class Gaussian(Null):
 
     def _orthogonal(self, shape: HeadShape, progress: Progress) -> SharedNull:
         """Make the null of rows of orthogonal matrices: fixed if all rows are orthonormal, else drawn."""
-        if isinstance(shape.dims, LatentShape) or len(shape.dims) > 3:
-            expected = (
-                "another: W_Q and W_K are products of matrices, whose rows are not orthonormal even if theirs are"
-            )
-            raise ParameterError("initialization", self.initialization, expected)
-        assert shape.stored is not None  # because needs_stored_rows is True
+        assert shape.stored is not None and not isinstance(shape.dims, LatentShape)  # by needs_stored_rows, and judged
         dims = shape.dims if len(shape.dims) == 3 else (min(shape.dims), max(shape.dims))
         widths = dims[::2] if len(dims) == 3 else dims[1:]
         rows, fused = shape.stored
@@ -156,6 +160,11 @@ class Table(Gaussian):
         """Return everything that determines the null, with the digest of the table."""
         table = self.table if isinstance(self.table, xr.Dataset) else open_table(self.table, *_TABLES)
         return {**super().options(), "table": digest_of(table)}
+
+    def require_shape(self, shape: HeadShape) -> None:
+        """Judge as :meth:`Null.require_shape`, and read the table."""
+        super().require_shape(shape)
+        self._given(shape, SILENT)
 
     def _of_initialization(self, shape: HeadShape, progress: Progress) -> NullModel:
         return self._moved(shape, progress)
@@ -206,13 +215,19 @@ class Analytic(Gaussian):
     def _of_initialization(self, shape: HeadShape, progress: Progress) -> NullModel:
         return self._moved(shape, progress)
 
-    def of_normal_entries(self, shape: HeadShape, progress: Progress) -> AnalyticNull:
-        """Make the null of normal entries from the laws."""
+    def require_shape(self, shape: HeadShape) -> None:
+        """Judge as :meth:`Null.require_shape`; a shape without a law cannot be compared."""
+        super().require_shape(shape)
         if isinstance(shape.dims, LatentShape):
             expected = (
                 "another: latent attention with a separately rotated part of the key has no law, and is simulated"
             )
             raise ParameterError("null", self.name, expected)
+        AnalyticNull(dims=shape.dims)
+
+    def of_normal_entries(self, shape: HeadShape, progress: Progress) -> AnalyticNull:
+        """Make the null of normal entries from the laws."""
+        assert not isinstance(shape.dims, LatentShape)  # judged
         found = AnalyticNull(dims=shape.dims)
         shape.detail(progress, "analytic, no draws")
         if found.unknown:

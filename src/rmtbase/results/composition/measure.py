@@ -89,13 +89,14 @@ def composition(
     Source: N. Elhage et al., A Mathematical Framework for Transformer Circuits (2021), for the scores.
     """
     names = _require_kinds(kinds)
-    model = require_model(model)
-    earlier = {(site, kind): earlier_sites(model, site, kind) for site in range(len(model.sites)) for kind in names}
-    warnings = [*unknown_streams(model), *_without_other_widths(model, earlier)]
-    if not any(earlier.values()):
-        found = "; ".join(warnings) or f"{len(model.sites)} layers of attention"
-        expected = "two layers whose heads share a residual stream, and whose values and outputs are known"
-        raise ParameterError("model", f"{shown(model.name)}: {found}", expected)
+
+    def reads(opened: WeightMatrices) -> tuple[set[str], tuple[()]]:
+        _readers(opened, names)
+        circuits = {"ov", *(READINGS[kind].circuit for kind in names)}
+        return {f"attention_{factor.name}" for name in circuits for factor in CIRCUITS[name].factors}, ()
+
+    model = require_model(model, reads)
+    earlier, warnings = _readers(model, names)
     for line in model.notes:
         progress.detail(line)
     for line in warnings:
@@ -106,6 +107,21 @@ def composition(
         pairs.judge(earlier, progress)
     table = describe(pairs.dataset(), COMPOSITION_SCHEMA)
     return table.assign_attrs(_attributes(model, names, warnings))
+
+
+def _readers(model: WeightMatrices, kinds: Sequence[str]) -> tuple[dict[tuple[int, str], list[int]], list[str]]:
+    """Find the earlier sites that each site reads by each kind, with warnings.
+
+    Raises:
+        ParameterError: no two heads share a stream, or outputs are not known.
+    """
+    earlier = {(site, kind): earlier_sites(model, site, kind) for site in range(len(model.sites)) for kind in kinds}
+    warnings = [*unknown_streams(model), *_without_other_widths(model, earlier)]
+    if not any(earlier.values()):
+        found = "; ".join(warnings) or f"{len(model.sites)} layers of attention"
+        expected = "two layers whose heads share a residual stream, and whose values and outputs are known"
+        raise ParameterError("model", f"{shown(model.name)}: {found}", expected)
+    return earlier, warnings
 
 
 def _require_kinds(kinds: Sequence[str]) -> tuple[str, ...]:

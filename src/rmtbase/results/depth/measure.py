@@ -72,6 +72,7 @@ def depth(
     fitter = depth_fitter(sigma, depths, part, distance, draws, level, width, seed)
     model = open_model(model)
     names = _require_components(model, components)
+    model.require_finite(names)
     for line in model.notes:
         progress.detail(line)
     fitted = progress.bar("fitting", model.n_layers * len(names))

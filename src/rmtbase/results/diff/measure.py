@@ -101,6 +101,7 @@ def diff(
     except ParameterError as error:  # other architecture or shape; ``difference`` names the wrong argument
         raise ParameterError("before", error.found, error.expected) from None
     names = _require_components(of, components)
+    of.require_finite(names)
     signs = sign_flips(level)
     notes = tuple(dict.fromkeys((*of.less.notes, *of.of.notes)))
     notes = notes if is_adapter else (*notes, _NOTE.format(signs.draws))

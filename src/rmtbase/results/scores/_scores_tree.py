@@ -96,6 +96,15 @@ def scores_tree(
     return tree
 
 
+def factors_read(model: WeightMatrices, circuits: Sequence[str], null: Null, elements: ElementMode) -> Sequence[str]:
+    """Judge circuits of a model before its weights are read, and name the matrices of heads that scoring them reads."""
+    wanted = require_circuits(model, circuits)
+    for shape in dict.fromkeys((one.null, one.stored) for circuit in wanted for one in _blocks(model, circuit, null)):
+        null.require_shape(HeadShape(shape[0], 1, shape[1]))
+    read = wanted if elements == "matrices" else [one for one in CIRCUITS.values() if len(one.factors) == 1]
+    return [f"attention_{factor.name}" for circuit in read for factor in circuit.factors]
+
+
 class _Shape(NamedTuple):
     """Common properties of the heads of a block of sites: the shape of their null, and their number."""
 
