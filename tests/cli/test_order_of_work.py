@@ -1,6 +1,7 @@
 """What can be judged before the work is judged before it: no weight is measured or proved, and nothing is drawn."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,9 @@ from safetensors.numpy import load_file, save_file
 from rmtbase.models import Difference, Model, demo_revisions
 from rmtbase.models._demo import demo_checkpoint
 from rmtbase.montecarlo import _cache, _compute
+
+DATA = Path(__file__).parents[1] / "data"
+SCORES = DATA / "scores.nc"
 
 
 @pytest.fixture
@@ -198,3 +202,49 @@ def test_a_tokenizer_that_cannot_be_read_is_found_before_the_work(run, demo_with
         "2",
     )
     assert "'model.embed_tokens.weight' holds 1 NaN" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--format", "x"), "format = 'x'"),
+        (("--dpi", "1"), "dpi = 1.0"),
+        (("--width", "-1"), "width = -1.0"),
+        (("--theme", "x"), "theme = 'x'"),
+        (("--style", "missing.mplstyle"), "missing.mplstyle"),
+        (("--only", "x"), "--only = 'x'"),
+        (("-o", "figures.txt"), "expected a name that ends in"),
+        (("-o", "missing/figures.pdf"), "the folder missing does not exist"),
+        (("-o", "taken.pdf"), "a file that is no PDF of rmtbase is there"),
+        (("-o", "taken.pdf/figures"), "cannot write taken.pdf/figures"),
+        (("-o", "figures.svg"), "one figure for a file of format svg"),
+        (("-o", "-"), "one figure for a file of format png"),
+        (("-o", "x.pdf", "--format", "png"), "format = 'png'"),
+    ],
+    ids=str,
+)
+def test_where_figures_go_is_judged_before_they_are_drawn(options, words, run, monkeypatch):
+    from rmtbase.results import figures
+
+    Path("taken.pdf").write_text("not a figure")
+    monkeypatch.setattr(figures, "draw_figures", lambda *arguments: pytest.fail("a figure is drawn"))
+    ran = run("plot", DATA / "scores.nc", *options)
+    assert ran.status == 2
+    assert words in ran.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (DATA / "missing.nc",), (DATA / "baseline.nc",), (SCORES, "--permutations", "0"), (SCORES, "--seed", "-1"),
+        (SCORES, "--group", "a"), (SCORES, "--training", "x=1,2,3"), (SCORES, "--initial", "x.nc"),
+        (SCORES, "-o", "missing/c.nc"), (SCORES, "--paired"), ("--group", f"a={SCORES}"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_comparison_is_judged_before_it_is_made(options, run, monkeypatch):
+    from rmtbase.results.comparison import measure
+
+    for name in ("diagnose", "common_origin", "compare_two", "grouped_tables"):
+        monkeypatch.setattr(measure, name, lambda *arguments, **keywords: pytest.fail("models are compared"))
+    assert run("compare", *options).status == 2

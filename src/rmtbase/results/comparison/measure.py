@@ -13,7 +13,7 @@ import xarray as xr
 from scipy.special import ndtr
 
 from rmtbase.errors import ParameterError
-from rmtbase.parameters import require_positive_integer
+from rmtbase.parameters import require_positive_integer, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.comparison._classes import TRANSMISSION
 from rmtbase.results.comparison._common_origin import common_origin, fingerprint, too_few_ways
@@ -93,7 +93,7 @@ def compare(
             if name not in models:
                 raise ParameterError(what, name, f"one of {', '.join(models)}")
     require_groups(groups, paired)
-    permutations = require_positive_integer("permutations", permutations)
+    permutations, seed = require_positive_integer("permutations", permutations), require_seed(seed)
     warnings: list[str] = []
     compared = []
     for name, scores in models.items():
