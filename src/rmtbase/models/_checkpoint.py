@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import CorruptFileError, ParameterError
-from rmtbase.linalg import available_cores
 from rmtbase.models._attention_names import own_names
 from rmtbase.models._files import read_json_object, reading
 from rmtbase.models._other_programs import missing_file
@@ -209,6 +208,7 @@ class Checkpoint:
 
         Each tensor is read once, and nothing is dequantised.
         """
+        from rmtbase.linalg import available_cores  # which imports SciPy
 
         def check(name: str) -> None:
             self.require_supported(name)

@@ -78,7 +78,7 @@ class Outputs:
             heads: the places that the heads will have, as far as they are known.
 
         Raises:
-            ParameterError: see :func:`require_no_head`.
+            ParameterError: not a condition on the fields of heads, or one on a layer, head or step that no head has.
         """
         self._gate = command, condition
         if condition is not None:
@@ -118,10 +118,12 @@ class Outputs:
             content = _page_of(table, items()) if page is None else page()
             files.append(write_bytes(content.encode(), self.page))
         say_written(*files)
-        show(data, lambda console: print_report(items(), console))
         command, condition = self._gate
-        if condition is not None and gated:
-            require_no_head(command, cast("dict[str, Any]", data())["heads"], condition)
+        heads = cast("dict[str, Any]", data())["heads"] if condition is not None and gated else []
+        met = None if condition is None or not gated else _met(command, heads, condition)
+        show(data, lambda console: print_report(items(), console))
+        if met is not None:
+            _end_if(met, heads, condition)
 
 
 def _version(path: Path | None) -> tuple[int, int] | None:
@@ -156,20 +158,8 @@ def places_of(model: WeightMatrices, circuits: Sequence[str] = ("qk",)) -> list[
     ]
 
 
-def require_no_head(command: str, heads: Sequence[Mapping[str, Any]], condition: str) -> None:
-    """End the command with a status if a head meets a condition.
-
-    Args:
-        command: name of the JSON schema that describes ``heads``.
-        heads: every head as plain data; what is None or NaN is not known.
-        condition: condition on the names in ``heads``, as ``pandas.DataFrame.eval`` reads it. With unknown values it is
-            true or false only if it is so whatever they are.
-
-    Raises:
-        ParameterError: not a condition on these names, or one on a layer, head or step that no head has.
-        typer.Exit: a head meets the condition (status 3), or none does but some could (status 4).
-    """
-    met = _met(command, heads, condition)
+def _end_if(met: pd.Series, heads: Sequence[Mapping[str, Any]], condition: str | None) -> None:
+    """End the command with status 3 if a head has met the condition, or 4 if none has but some could have."""
     for kind, which, status in (
         ("meet", met.fillna(False), FOUND),
         ("cannot be told to meet or not", met.isna(), UNDECIDED),
@@ -182,10 +172,16 @@ def require_no_head(command: str, heads: Sequence[Mapping[str, Any]], condition:
 
 
 def _met(command: str, heads: Sequence[Mapping[str, Any]], condition: str) -> pd.Series:
-    """Evaluate a condition on each head; fields that a head lacks are not known.
+    """Evaluate a condition on each head.
+
+    Args:
+        command: name of the JSON schema that describes ``heads``.
+        heads: heads as plain data; what is missing, None or NaN is not known.
+        condition: condition on the names in ``heads``, as ``pandas.DataFrame.eval`` reads it. With unknown values it is
+            true or false only if it is so whatever they are.
 
     Raises:
-        ParameterError: see :func:`require_no_head`.
+        ParameterError: not a condition on these names, or one on a layer, head or step that no head has.
     """
     schema = json.loads((files("rmtbase.results") / "schemas" / f"{command}.json").read_text(encoding="utf-8"))
     fields = schema["properties"]["heads"]["items"]
