@@ -69,6 +69,11 @@ class WeightMatrices(ABC):
         """
 
     @property
+    def notes_now(self) -> tuple[str, ...]:
+        """The notes as they are told while the model is read; results record ``notes``, which are always the same."""
+        return self.notes
+
+    @property
     def n_layers(self) -> int:
         """Number of layers."""
         return len(self.layers)

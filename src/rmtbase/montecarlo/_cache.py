@@ -6,7 +6,6 @@ attention also depend on a ratio and take hours: they have one file for each rat
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ from typing import cast
 
 import numpy as np
 import xarray as xr
-from platformdirs import user_cache_dir
 
 from rmtbase.ensembles import LatentAttention
 from rmtbase.errors import MissingFileError, OutputError, RmtbaseWarning, TableError
@@ -33,6 +31,7 @@ from rmtbase.montecarlo._store_files import Arrays, pack, read_rows, require_sou
 from rmtbase.parameters import require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.systems import cache_folder
 from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_table, write_bytes, write_table
 
 _LATENT_DRAWS = 2**11  # draws of a file: a multiple of every tile, and a minute or two of work at twenty ratios
@@ -40,11 +39,6 @@ _LATENT_DRAWS = 2**11  # draws of a file: a multiple of every tile, and a minute
 
 class CacheWarning(RmtbaseWarning):
     """Warning that a simulated null could not be cached, or that a cached one was damaged and is made again."""
-
-
-def cache_folder() -> Path:
-    """``$RMTBASE_CACHE``, or ``rmtbase`` in the user's cache folder, on Linux ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    return Path(os.environ.get("RMTBASE_CACHE") or user_cache_dir("rmtbase", appauthor=False))
 
 
 def cached_baseline(

@@ -97,7 +97,7 @@ def composition(
 
     model = require_model(model, reads)
     earlier, warnings = _readers(model, names)
-    for line in model.notes:
+    for line in model.notes_now:
         progress.detail(line)
     for line in warnings:
         progress.note(line)

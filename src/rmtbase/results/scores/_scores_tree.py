@@ -61,8 +61,9 @@ def scores_tree(
         told = null.entry_law is not None and whole.layers
         drawn = initialization_note(of_matrices["/matrices"], str(null.entry_law)) if told else None
         flat = None if null.needs_stored_rows else equal_values_note(spectra[wanted[0]])
-        notes = (*model.notes, *whole.notes, *filter(None, (drawn, flat)))
-        for line in notes:
+        more = (*whole.notes, *filter(None, (drawn, flat)))
+        notes = (*model.notes, *more)
+        for line in (*model.notes_now, *more):
             progress.detail(line)
         for line in warnings:
             progress.note(line)

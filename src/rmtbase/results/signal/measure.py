@@ -124,8 +124,9 @@ def signal(
         read_sites(model, wanted, whole, taker, progress, noise.preparation, joint=True) as reading,
     ):
         spectra, _ = reading.result()
-    notes = (*model.notes, *([] if noise.flips is None else [noise.flips.note]))
-    for line in notes:
+    more = () if noise.flips is None else (noise.flips.note,)
+    notes = (*model.notes, *more)
+    for line in (*model.notes_now, *more):
         progress.detail(line)
     for line in model.warnings:
         progress.note(line)
