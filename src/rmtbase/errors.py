@@ -135,6 +135,10 @@ class TableError(_ContentError):
     """A file is not a table of the kind and version that was expected."""
 
 
+class UnreadableTableError(TableError):
+    """A table's file is there, but the system does not let it be read."""
+
+
 class RecordError(_ContentError):
     """The installation is damaged: the record of a set of constants differs from the released one."""
 

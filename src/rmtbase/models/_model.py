@@ -306,6 +306,12 @@ class Model(WeightMatrices):
         self._checkpoint.require_finite(name for name in names if name not in self._finite)
         self._finite.update(names)
 
+    def layer_shapes(self, components: Iterable[str] | None = None) -> list[tuple[int, int]]:
+        """List the shapes (d_out, d_in) of the matrices of the layers, by their headers; of all components if None."""
+        wanted = frozenset(self.components if components is None else components)
+        held = (one for matrices in self._matrices.values() for name, one in matrices.items() if name in wanted)
+        return [one.shape(self._checkpoint.shape) for one in held]
+
     @cached_property
     def _finite(self) -> set[str]:
         """The tensors that :meth:`require_finite` has checked."""

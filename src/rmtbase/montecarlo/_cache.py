@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.ensembles import LatentAttention
-from rmtbase.errors import MissingFileError, OutputError, RmtbaseWarning, TableError
+from rmtbase.errors import MissingFileError, OutputError, RmtbaseWarning, TableError, UnreadableTableError
 from rmtbase.montecarlo._baseline import baseline
 from rmtbase.montecarlo._latent_attention import (
     LatentAttentionSample,
@@ -108,15 +108,15 @@ class CachedTable:
         return table
 
     def read(self) -> xr.Dataset | None:
-        """Read the table; None if it is not cached, or damaged (with a warning)."""
+        """Read the table; None if it is not cached, or damaged or not readable (with a warning)."""
         path = self.path
-        if not path.is_file():
-            return None
         try:
+            if not path.is_file():
+                return None
             table = cast(xr.Dataset, open_table(path, self.kind))
             self.require_call(table, path)
-        except TableError as error:
-            _warn_damaged(error)
+        except (TableError, PermissionError) as error:
+            _warn_unused(error)
             return None
         return table
 
@@ -241,13 +241,13 @@ class _LatentFiles:
             "statistic": (number, (len(draws), len(SPECTRAL_STATISTICS))),
             "eigenvalue": (number, (spectra_among(draws), self.at_one.rank)),
         }
-        if not path.is_file():
-            return None
         try:
+            if not path.is_file():
+                return None
             require_sound(path, self._identity(ratio, draws), layout)
             return {name: read_rows(path, layout, name) for name in layout}
-        except (TableError, MissingFileError) as error:
-            _warn_damaged(error)
+        except (TableError, MissingFileError, PermissionError) as error:
+            _warn_unused(error)
             return None
 
     def write(self, drawn: LatentAttentionSample, draws: range) -> bool:
@@ -273,8 +273,11 @@ class _LatentFiles:
         }
 
 
-def _warn_damaged(error: Exception) -> None:
-    warnings.warn(f"damaged cache file, made again: {error}", CacheWarning, stacklevel=4)
+def _warn_unused(error: Exception) -> None:
+    what = (
+        "cache file that cannot be read" if isinstance(error, UnreadableTableError | OSError) else "damaged cache file"
+    )
+    warnings.warn(f"{what}, made again: {error}", CacheWarning, stacklevel=4)
 
 
 def _warn_not_kept(path: Path, error: OSError) -> None:

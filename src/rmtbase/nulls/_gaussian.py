@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import xarray as xr
 
-from rmtbase.errors import ParameterError, TableError
+from rmtbase.errors import ParameterError, TableError, UnreadableTableError
 from rmtbase.nulls._analytic_null import AnalyticNull
 from rmtbase.nulls._atlas_null import AtlasNull, atlas_case
 from rmtbase.nulls._fixed_spectrum import FixedSpectrum
@@ -102,7 +102,8 @@ class Gaussian(Null):
         except TableError as error:
             from rmtbase.montecarlo import CacheWarning
 
-            warnings.warn(f"damaged atlas, not used; install rmtbase again: {error}", CacheWarning, stacklevel=2)
+            what = "an atlas that cannot be read" if isinstance(error, UnreadableTableError) else "damaged atlas"
+            warnings.warn(f"{what}, not used; install rmtbase again: {error}", CacheWarning, stacklevel=2)
             return None
         shape.detail(progress, f"from {found.source} ({found.draws} draws)")
         return found

@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 import xarray as xr
 
-from rmtbase.errors import MissingFileError, TableError
+from rmtbase.errors import MissingFileError, TableError, UnreadableTableError
 from rmtbase.regular_files import require_regular
 from rmtbase.tables._digest import verify, without_digest
 from rmtbase.tables._kinds import KINDS, require_outline, require_values
@@ -108,9 +108,9 @@ def _reading(path: Path | str) -> Iterator[None]:
         raise TableError(path, f"no readable netCDF4 file ({error})", "a file written by rmtbase") from error
 
 
-def _unreadable(path: Path | str, error: OSError) -> TableError:
+def _unreadable(path: Path | str, error: OSError) -> UnreadableTableError:
     reason = os.strerror(error.errno) if isinstance(error.errno, int) and error.filename is None else error.strerror
-    return TableError(path, f"a file that cannot be read ({reason})", "a file written by rmtbase")
+    return UnreadableTableError(path, f"a file that cannot be read ({reason})", "a file written by rmtbase")
 
 
 def baseline_shapes(dataset: xr.Dataset) -> list[tuple[int, int]]:

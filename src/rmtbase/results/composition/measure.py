@@ -20,6 +20,7 @@ from rmtbase.nulls import SMALLEST_P_VALUE
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.composition.schema import COMPOSITION_SCHEMA, KINDS_OF_COMPOSITION
+from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.shown import shown
 from rmtbase.statistics import benjamini_hochberg, benjamini_yekutieli, holm
 from rmtbase.tables import CIRCUITS, describe
@@ -93,7 +94,9 @@ def composition(
     def reads(opened: WeightMatrices) -> tuple[set[str], tuple[()]]:
         _readers(opened, names)
         circuits = {"ov", *(READINGS[kind].circuit for kind in names)}
-        return {f"attention_{factor.name}" for name in circuits for factor in CIRCUITS[name].factors}, ()
+        read = {f"attention_{factor.name}" for name in circuits for factor in CIRCUITS[name].factors}
+        tell_of_large(opened, read, progress, 0, np.square)
+        return read, ()
 
     model = require_model(model, reads)
     earlier, warnings = _readers(model, names)

@@ -13,6 +13,8 @@ from rmtbase.models import ArrayModel, WeightMatrices, require_model
 from rmtbase.nulls import Null, find_null
 from rmtbase.parameters import require_independent_entries
 from rmtbase.progress import SILENT, Progress
+from rmtbase.results.large_matrices import tell_of_large
+from rmtbase.results.scores._element_scores import summarized
 from rmtbase.results.scores._head_elements import ElementMode, require_element_mode
 from rmtbase.results.scores._matrices import MATRIX_MODES
 from rmtbase.results.scores._read_matrices import LAYERS, require_components
@@ -77,14 +79,19 @@ def score(
     null = find_null(null)
     tests = _require_why(null, why)
 
-    model = require_model(model, reads_of(null, matrices, circuits, components, elements))
+    model = require_model(model, reads_of(null, matrices, circuits, components, elements, progress))
     wanted = require_components(model, components, matrices != "none")
     tree = scores_tree(model, "rmtbase.score", null, matrices, circuits, wanted, elements, progress)
     return _with_why(tree, model, tests, null, elements, progress)
 
 
 def reads_of(
-    null: Null, matrices: str, circuits: Sequence[str], components: Sequence[str], elements: ElementMode
+    null: Null,
+    matrices: str,
+    circuits: Sequence[str],
+    components: Sequence[str],
+    elements: ElementMode,
+    progress: Progress,
 ) -> Callable[[WeightMatrices], tuple[Sequence[str] | None, Sequence[str]]]:
     """Judge the options of a score, and return what judges them for an opened model: ``reads`` of ``require_model``."""
     _require_modes(null, matrices, elements)
@@ -92,7 +99,10 @@ def reads_of(
     def reads(opened: WeightMatrices) -> tuple[Sequence[str] | None, Sequence[str]]:
         parts = require_components(opened, components, matrices != "none")
         of_heads = factors_read(opened, circuits, null, elements)
-        return None if LAYERS in parts else of_heads, parts
+        read = None if LAYERS in parts else of_heads
+        spectra = matrices == "spectra" and LAYERS in parts
+        tell_of_large(opened, read, progress, int(spectra), summarized)
+        return read, parts
 
     return reads
 

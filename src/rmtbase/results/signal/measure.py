@@ -19,6 +19,7 @@ from rmtbase.nulls import LARGEST_KURTOSIS, Null, find_null
 from rmtbase.parameters import require_flag
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
+from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.scores._heads import sizes_of
 from rmtbase.results.scores._read_matrices import products_of
@@ -112,7 +113,9 @@ def signal(
     def reads(opened: WeightMatrices) -> tuple[Sequence[str] | None, tuple[()]]:
         noise_for(opened)
         of_heads = [f"attention_{factor.name}" for circuit in wanted_of(opened) for factor in circuit.factors]
-        return None if matrices == "spectra" else of_heads, ()
+        read = None if matrices == "spectra" else of_heads
+        tell_of_large(opened, read, progress, int(matrices == "spectra"), np.square)
+        return read, ()
 
     model = require_model(model, reads)
     wanted, (null, noise) = wanted_of(model), noise_for(model)

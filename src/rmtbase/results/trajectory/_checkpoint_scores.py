@@ -80,10 +80,12 @@ class Scoring:
             json.dumps(options | {"nulls": {name: null.options() for name, null in self.by_name.items()}})
         )
 
-    def reads(self) -> Callable[[WeightMatrices], tuple[Iterable[str] | None, Iterable[str]]]:
+    def reads(
+        self, progress: Progress = SILENT
+    ) -> Callable[[WeightMatrices], tuple[Iterable[str] | None, Iterable[str]]]:
         """Judge the options, and return what judges them for an opened model: see :func:`reads_of`."""
         first = next(iter(self.by_name.values()))
-        return reads_of(first, self.matrices, self.circuits, self.components, self.elements)
+        return reads_of(first, self.matrices, self.circuits, self.components, self.elements, progress)
 
     def key(self) -> str:
         """Digest that differs whenever the scores of the same weights could differ.
@@ -108,7 +110,7 @@ class Scoring:
         Raises:
             ParameterError, CheckpointError, TableError: as :func:`rmtbase.score`.
         """
-        proved, found = require_model(model, self.reads()), {}
+        proved, found = require_model(model, self.reads(progress)), {}
         for name, null in self.by_name.items():
             beside: dict[str, Any] = {"matrices": "none"}
             if not found:
