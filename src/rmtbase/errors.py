@@ -135,6 +135,10 @@ class TableError(_ContentError):
     """A file is not a table of the kind and version that was expected."""
 
 
+class UnreadableTableError(TableError):
+    """A table's file is there, but the system does not let it be read."""
+
+
 class RecordError(_ContentError):
     """The installation is damaged: the record of a set of constants differs from the released one."""
 
@@ -262,7 +266,7 @@ class MissingTensorError(CheckpointError):
     Attributes:
         tensor: name of the tensor.
         architecture: the architecture that has it.
-        because: the reason for expecting it, if it comes from the configuration.
+        because: the reason for expecting it in any case, from the configuration or from the other tensors.
     """
 
     def __init__(self, path: Path | str, tensor: str, architecture: str, because: str = "") -> None:

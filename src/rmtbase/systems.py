@@ -103,6 +103,13 @@ def utf8_path(path: Path) -> Iterator[Path]:
         yield path
 
 
+def cache_folder() -> Path:
+    """``$RMTBASE_CACHE``, or ``rmtbase`` in the user's cache folder, on Linux ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    from platformdirs import user_cache_dir
+
+    return Path(os.environ.get("RMTBASE_CACHE") or user_cache_dir("rmtbase", appauthor=False))
+
+
 def process_namespace() -> str:
     """Identify the namespace that distinguishes processes with the same number; empty except on Linux."""
     with suppress(OSError):

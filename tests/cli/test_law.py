@@ -61,9 +61,11 @@ DIMS = (768, 64, 768)
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_bad_input_is_one_line_and_status_two(options, fragments, form, run):
     ran = run("law", *options, *form)
-    assert (ran.status, ran.out) == (2, "")
     (line,) = ran.err.splitlines()
     assert line.startswith("rmtbase: error: ")
+    if form:
+        assert line == f"rmtbase: error: {strict_json(ran.out)['error']['message']}"
+    assert (ran.status, bool(ran.out)) == (2, bool(form))
     for fragment in fragments:
         assert fragment in line
 

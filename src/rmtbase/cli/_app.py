@@ -28,7 +28,7 @@ from rmtbase.terminal.command_line import Command, Commands
 from rmtbase.terminal.endings import VERBOSITY, Verbosity, detail, ended_by
 from rmtbase.terminal.environment import require_settings
 from rmtbase.terminal.output import JSON
-from rmtbase.terminal.streams import warnings_as_notes
+from rmtbase.terminal.streams import PRINTED, warnings_as_notes
 
 _COMPLETION = "_RMTBASE_COMPLETE"  # set by the shell's script when it asks for completions
 _built = cache(typer.main.get_command)
@@ -78,7 +78,7 @@ def options(
     verbose: bool = typer.Option(
         False, "--verbose", "-v", help="Print more: versions, where a null comes from, times.", callback=_set_verbosity
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print the result as JSON.", callback=_set_json),
+    as_json: bool = typer.Option(False, "--json", help="Print the result, or the error, as JSON.", callback=_set_json),
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; allowed anywhere on the line."),
 ) -> None:
     """How would this weight matrix look if it had learned nothing?
@@ -95,7 +95,7 @@ def run(given: list[str]) -> int:
         The exit status.
     """
     debug, begin = "--debug" in given, time.monotonic()
-    before, format_before = VERBOSITY.set(Verbosity.NORMAL), JSON.set(False)
+    before, format_before, printed_before = VERBOSITY.set(Verbosity.NORMAL), JSON.set(False), PRINTED.set(False)
     try:
         with warnings_as_notes():
             status = _command([argument for argument in given if argument != "--debug"])
@@ -103,10 +103,11 @@ def run(given: list[str]) -> int:
         versions = f"rmtbase {rmtbase.__version__}, Python {python_version()}"
         detail(f"took {time.monotonic() - begin:.1f} s; {versions}")
     except BaseException as error:
-        return ended_by(error, debug)
+        return ended_by(error, debug, "--json" in given)
     finally:
         VERBOSITY.reset(before)
         JSON.reset(format_before)
+        PRINTED.reset(printed_before)
     return status
 
 

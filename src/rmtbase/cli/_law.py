@@ -353,7 +353,7 @@ def _title(title: str, of_what: str, console: Console) -> None:
 
 
 def _note(text: str, console: Console, hang: int = 0) -> None:
-    width, indent = min(console.width, _WIDEST_NOTE), "  "
+    width, indent = min(console.width, _WIDEST_NOTE) if console.is_terminal else console.width, "  "
     bound = text.replace(" %", "\u00a0%")  # a number and its per cent sign stay on one line
     lines = textwrap.wrap(bound, width, initial_indent=indent, subsequent_indent=indent + hang * " ")
     console.print(Text("\n".join(lines).replace("\u00a0", " "), "dim"))

@@ -64,10 +64,11 @@ def plot(
 
     A training run: rmtbase plot run.nc --animate spectra -o spectra.gif
     """
-    from rmtbase.drawing.figure import content, save
+    from rmtbase.drawing.figure import content, require_dpi, require_one_file, require_target, save
     from rmtbase.drawing.theme import as_theme
     from rmtbase.errors import OutputError, ParameterError
     from rmtbase.results import open_table
+    from rmtbase.results.figures import figures
     from rmtbase.results.trajectory.figures._animation import animation, save_animation
     from rmtbase.terminal.output import JSON, is_standard_output, write_to_standard_output
     from rmtbase.terminal.streams import print_json, say_written
@@ -84,33 +85,38 @@ def plot(
         path = output / f"{file.stem}-{animate}.{file_format or 'gif'}" if output.is_dir() else output
         moving = animation(table, animate, theme=chosen, width=width)
         written = [save_animation(moving, path, format=file_format, dpi=100 if dpi is None else dpi, inputs=[file])]
-    elif is_standard_output(output):
-        figures = _figures(table, only, theme=chosen, width=width)
-        write_to_standard_output(content(figures, file_format or "png", 150 if dpi is None else dpi))
-        return
     else:
-        figures = _figures(table, only, theme=chosen, width=width)
-        dots = 150 if dpi is None else dpi
-        written = save(figures, output, format=file_format, dpi=dots, prefix=f"{file.stem}-", inputs=[file])
+        names, dots = _names(table, only), 150 if dpi is None else dpi
+        require_dpi(dots)
+        if is_standard_output(output):
+            require_one_file(names, file_format or "png")
+        else:
+            require_target(names, output, file_format, inputs=[file])
+        drawn = figures(table, names=names, theme=chosen, width=width)
+        if is_standard_output(output):
+            write_to_standard_output(content(drawn, file_format or "png", dots))
+            return
+        written = save(drawn, output, format=file_format, dpi=dots, prefix=f"{file.stem}-", inputs=[file])
     for path in written:
         say_written(path)
     if JSON.get():
         print_json([str(path) for path in written])
 
 
-def _figures(table: Any, only: list[str] | None, **look: Any) -> Any:
-    """Draw the figures of a table: the standard figures, or the requested ones."""
+def _names(table: Any, only: list[str] | None) -> list[str]:
+    """Name the figures of a table to draw: the standard figures, or the requested ones."""
     import re
     from fnmatch import fnmatchcase
 
     from rmtbase.errors import ParameterError
-    from rmtbase.results.figures import figure_names, figures
+    from rmtbase.results.figures import figure_names
 
+    known = figure_names(table)
     if only is None:
-        return figures(table, **look)
-    patterns, names = [name for given in only for name in words(given)], figure_names(table)
+        return [name for name, standard in known.items() if standard]
+    patterns = [name for given in only for name in words(given)]
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            kinds = dict.fromkeys(re.sub(r"-\d+(?=-|$)", "-N", name) for name in names)  # one name for all layers
+        if not any(fnmatchcase(name, pattern) for name in known):
+            kinds = dict.fromkeys(re.sub(r"-\d+(?=-|$)", "-N", name) for name in known)  # one name for all layers
             raise ParameterError("--only", pattern, f"one of {', '.join(kinds)}")
-    return figures(table, names=patterns, **look)
+    return [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]

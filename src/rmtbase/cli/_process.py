@@ -26,7 +26,7 @@ def run() -> NoReturn:
     except BaseException as error:  # raised while the command line itself was being imported
         from rmtbase.terminal.endings import ended_by
 
-        status = ended_by(error, "--debug" in sys.argv)
+        status = ended_by(error, "--debug" in sys.argv, "--json" in sys.argv)
     raise_no_more()
     _leave(status)
 

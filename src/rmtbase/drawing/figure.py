@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -101,17 +101,8 @@ def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> byt
         ParameterError: there are no figures, or several for an SVG or PNG; the format is unknown; or the dpi are out of
             range.
     """
-    if format not in FORMATS:
-        raise ParameterError("format", format, ", ".join(FORMATS))
-    if len(figures) != 1 and (format != "pdf" or not figures):
-        held = ", ".join(figures) or "none"
-        raise ParameterError(
-            "figures", held, f"one figure for a file of format {format}; pick one (--only), or write a PDF"
-        )
-    longest = max(float(side) for figure in figures.values() for side in figure.get_size_inches())
-    if not FEWEST_DPI <= dpi <= _MOST_PIXELS / longest:
-        most = f"{_MOST_PIXELS / longest:.0f} for so large a figure"
-        raise ParameterError("dpi", dpi, f"a number from {FEWEST_DPI}, below which no text can be drawn, to {most}")
+    require_one_file(figures, format)
+    require_dpi(dpi, max(float(side) for figure in figures.values() for side in figure.get_size_inches()))
     stream = io.BytesIO()
     # TrueType, so that text in a PDF can be selected and typeset by journals; the salt makes files reproducible.
     with matplotlib.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "rmtbase"}):
@@ -123,6 +114,61 @@ def content(figures: Mapping[str, Figure], format: str, dpi: float = 150) -> byt
             (figure,) = figures.values()
             figure.savefig(stream, format=format, dpi=dpi, metadata=_UNDATED[format])
     return stream.getvalue()
+
+
+def require_one_file(names: Collection[str], format: str) -> None:
+    """Raise :class:`~rmtbase.errors.ParameterError` unless figures of these names fit into one file of the format."""
+    if format not in FORMATS:
+        raise ParameterError("format", format, ", ".join(FORMATS))
+    if len(names) != 1 and (format != "pdf" or not names):
+        held = ", ".join(names) or "none"
+        raise ParameterError(
+            "figures", held, f"one figure for a file of format {format}; pick one (--only), or write a PDF"
+        )
+
+
+def require_dpi(dpi: float, longest: float = 1.0) -> None:
+    """Raise :class:`~rmtbase.errors.ParameterError` unless a figure of that size, in inches, can have these dpi."""
+    if not FEWEST_DPI <= dpi <= _MOST_PIXELS / longest:
+        most = f"{_MOST_PIXELS / longest:.0f} for so large a figure"
+        raise ParameterError("dpi", dpi, f"a number from {FEWEST_DPI}, below which no text can be drawn, to {most}")
+
+
+def require_target(
+    names: Collection[str],
+    path: Path,
+    format: str | None = None,
+    overwrite: bool = False,
+    inputs: Iterable[Path] = (),
+) -> tuple[str, bool]:
+    """Judge, before anything is drawn, where figures of these names go; raises as :func:`save`.
+
+    Returns:
+        The format, and whether the path is a folder of one file for each figure.
+    """
+    suffix = path.suffix.lower().removeprefix(".")
+    if path.name in [f".{one}" for one in FORMATS]:  # such a name has no suffix
+        raise ParameterError("output", str(path), "a name before the suffix, or a folder with another name")
+    if format is not None and format not in FORMATS:
+        raise ParameterError("format", format, ", ".join(FORMATS))
+    if path.is_dir() and suffix in FORMATS:
+        raise OutputError(path, "a folder of that name is there; name another file, or a folder within it")
+    if path.is_dir() or not suffix:
+        nearest = next(folder for folder in (path, *path.parents) if folder.exists())
+        try:
+            require_writable(nearest / "figure")
+        except OutputError as error:
+            raise OutputError(path, error.reason) from error
+        return format or "png", True
+    if suffix not in FORMATS:
+        endings = ", ".join(f".{one}" for one in FORMATS)
+        raise ParameterError("output", str(path), f"a name that ends in {endings}, or a folder's, without a suffix")
+    if format not in (None, suffix):
+        raise ParameterError("format", format, f"{suffix}, as {path.name} ends, or another name")
+    require_one_file(names, suffix)
+    require_writable(path)
+    require_replaceable(path, suffix, overwrite, inputs)
+    return suffix, False
 
 
 def save(
@@ -158,27 +204,14 @@ def save(
         OutputError: a path cannot be written, or another kind of file exists there.
     """
     path, named = Path(path), _named(figures)
-    suffix = path.suffix.lower().removeprefix(".")
-    if path.name in [f".{one}" for one in FORMATS]:  # such a name has no suffix
-        raise ParameterError("output", str(path), "a name before the suffix, or a folder with another name")
-    if format is not None and format not in FORMATS:
-        raise ParameterError("format", format, ", ".join(FORMATS))
-    if path.is_dir() and suffix in FORMATS:
-        raise OutputError(path, "a folder of that name is there; name another file, or a folder within it")
-    if path.is_dir() or not suffix:
-        kind = format or "png"
+    kind, in_folder = require_target(named, path, format, overwrite, inputs)
+    targets = {path: named}
+    if in_folder:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(path, error.strerror or str(error)) from error
         targets = {path / f"{prefix}{name or 'figure'}.{kind}": {name: figure} for name, figure in named.items()}
-    else:
-        if suffix not in FORMATS:
-            endings = ", ".join(f".{one}" for one in FORMATS)
-            raise ParameterError("output", str(path), f"a name that ends in {endings}, or a folder's, without a suffix")
-        if format not in (None, suffix):
-            raise ParameterError("format", format, f"{suffix}, as {path.name} ends, or another name")
-        kind, targets = suffix, {path: named}
     for target in targets:
         require_writable(target)
         require_replaceable(target, kind, overwrite, inputs)

@@ -114,7 +114,7 @@ class _Stack:
         matches = (of_any.fullmatch(name) for name in self.checkpoint.names)
         stacks = {match["prefix"]: match[0] for match in matches if match}
         stacks = {prefix: stacks[prefix] for prefix in own_prefixes(stacks, self.entry.inside, others, left)}
-        if not stacks and not self._attending():
+        if not stacks and not self.attending():
             what = f"no layer of this {self.architecture} model has attention, by {', '.join(self.entry.attends)}"
             raise CheckpointError(self.path, f"{what}; expected a layer that has")
         if not stacks:
@@ -281,10 +281,21 @@ class _Stack:
             symbol = "n"
         if not self.layout.holding(symbol):
             return False
-        missing = [name for name in (self._tensor(layer, symbol) for layer in layers) if name not in self.checkpoint]
+        missing = [layer for layer in layers if self._tensor(layer, symbol) not in self.checkpoint]
         if missing and (needed or len(missing) < len(layers)):
-            raise MissingTensorError(self.checkpoint.path, missing[0], self.architecture)
+            name, because = self._tensor(missing[0], symbol), self._alone(missing[0], symbol)
+            raise MissingTensorError(self.checkpoint.path, name, self.architecture, because)
         return not missing
+
+    def _alone(self, layer: int, symbol: str) -> str:
+        """Say that a matrix is the only one that a layer lacks of its kind, which no network does; else return "".
+
+        Values may be missing by themselves: those of some types are their keys.
+        """
+        kind = next((kind for kind in (_PARTS, MLP) if symbol in kind and symbol != "v"), {})
+        names = {self._tensor(layer, one) for one in kind if self.layout.holding(one)} - {self._tensor(layer, symbol)}
+        there = bool(names) and all(name in self.checkpoint for name in names)
+        return f"layer {layer} has the other tensors of its {'MLP' if kind is MLP else 'attention'}" if there else ""
 
     def attending(self) -> list[int]:
         """Return the layers with attention."""

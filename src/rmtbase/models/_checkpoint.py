@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -21,7 +22,16 @@ from rmtbase.models._other_programs import missing_file
 from rmtbase.models._safetensors import SafetensorsFile
 from rmtbase.models._state_dict import StateDict
 from rmtbase.models._stored_tensor import CheckpointTensor, StoredTensor
-from rmtbase.models._tensor_file import TensorEntry, TensorFile, numbers_of, require_finite, require_supported, widened
+from rmtbase.models._tensor_file import (
+    TensorEntry,
+    TensorFile,
+    is_float,
+    largest_magnitude,
+    numbers_of,
+    require_finite,
+    require_supported,
+    widened,
+)
 from rmtbase.models._torch_file import TorchFile
 from rmtbase.shown import quoted, shown
 
@@ -192,6 +202,28 @@ class Checkpoint:
                     bits = stored.read_bits(start, min(start + _CHUNK, stored.entry.size))
                     total.update(np.ascontiguousarray(bits).view(np.uint8).data)
         return total.digest()
+
+    def require_finite(self, names: Iterable[str]) -> None:
+        """Raise what :meth:`read_stored` raises if a stored number of these tensors is NaN or infinite, or no number.
+
+        Each tensor is read once, and nothing is dequantised.
+        """
+        from rmtbase.linalg import available_cores  # which imports SciPy
+
+        def check(name: str) -> None:
+            self.require_supported(name)
+            for stored in self.tensor(name).stored:
+                for start in range(0, stored.entry.size if is_float(stored.entry) else 0, _CHUNK):
+                    bits = stored.read_bits(start, min(start + _CHUNK, stored.entry.size))
+                    if not np.isfinite(largest_magnitude(numbers_of(bits, stored.entry.dtype))):
+                        self.read_stored(name)
+
+        with ThreadPoolExecutor(available_cores()) as pool:
+            try:
+                for _ in pool.map(check, names):  # errors come in the order of the names
+                    pass
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def require_supported(self, name: str) -> None:
         """Raise CheckpointError unless the tensor has elements of a type that can be read."""

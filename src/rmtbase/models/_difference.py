@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -83,6 +83,11 @@ class Difference(WeightMatrices):
         matrix -= self.less.matrix(layer, component)
         matrix.flags.writeable = False
         return matrix
+
+    def require_finite(self, components: Iterable[str] | None = None, parts: Iterable[str] = ()) -> None:
+        """Raise the error of either model whose stored weights are NaN or infinite."""
+        for model in (self.of, self.less):
+            model.require_finite(self.components if components is None else components, parts)
 
     def part_notes(self, part: str) -> tuple[str, ...]:
         """Return the notes of both models on a part."""

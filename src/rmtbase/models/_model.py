@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from rmtbase.models._files import read_json_object
 from rmtbase.models._folding import fold_site, has_biases, require_folds
 from rmtbase.models._gguf_model import find_gguf, open_gguf
 from rmtbase.models._given_sites import require_sites
+from rmtbase.models._kept_proofs import kept_proof, subject
 from rmtbase.models._leftovers import (
     initializer_notes,
     leftover_notes,
@@ -67,6 +69,7 @@ class Model(WeightMatrices):
     _network: Network | None = field(repr=False, compare=False)
     _not_run: str | None = field(default=None, repr=False, compare=False)
     _to_prove: bool = field(default=True, repr=False, compare=False)
+    _proved_before: bool = field(default=False, repr=False, compare=False)
     _adapter: Adapter | None = field(default=None, repr=False, compare=False)
     _matrices: Mapping[Place, Mapping[str, Expression]] = field(repr=False, compare=False)
     _parts: Mapping[str, Part] = field(repr=False, compare=False)
@@ -270,15 +273,50 @@ class Model(WeightMatrices):
         """
         if not (self._to_prove and proof_is_wanted()):
             return self
-        if self._not_run is None:
-            stored = self._checkpoint.shapes()
-            noted = (*self.notes, *((NORMS,) if "norms" in self.folded else ()))
-            words = proof_of(self._raw, self.config, self.path, stored, self.stored, self._network, noted)
+        if self._not_run is not None:
+            note, before = f"{NOT_PROVED}: {self._not_run}", False
+        elif self._network is None and self.files:
+            note, before = kept_proof(self.proof_subject(), self.proved_now)
         else:
-            words = f"{NOT_PROVED}: {self._not_run}"
-        proved = replace(self, notes=(*self.notes, words), _to_prove=False)
+            note, before = self.proved_now(), False
+        proved = replace(self, notes=(*self.notes, note), _to_prove=False, _proved_before=before)
         proved.take_digests(self)
         return proved
+
+    def proved_now(self) -> str:
+        """Prove the sites anew, and return the note about it; raises as :meth:`prove`."""
+        noted = (*self.notes, *((NORMS,) if "norms" in self.folded else ()))
+        stored = self._checkpoint.shapes()
+        return proof_of(self._raw, self.config, self.path, stored, self.stored, self._network, noted)
+
+    def proof_subject(self) -> str:
+        """Digest of what a proof of the sites is about: see ``_kept_proofs.subject``."""
+        return subject(self.fingerprint(), self._raw, self.config, self._checkpoint.shapes())
+
+    @property
+    def notes_now(self) -> tuple[str, ...]:
+        """The notes as they are told while the model is read: the last one says whether it was proved before."""
+        return (*self.notes[:-1], f"proved before: {self.notes[-1]}") if self._proved_before else self.notes
+
+    def require_finite(self, components: Iterable[str] | None = None, parts: Iterable[str] = ()) -> None:
+        """Raise the error of :meth:`stored` if a stored weight is NaN or infinite; weights are checked only once."""
+        wanted = frozenset(self.components if components is None else components)
+        layers = (one for held in self._matrices.values() for name, one in held.items() if name in wanted)
+        others = (one for part in parts if part in self._parts for one in self._parts[part].matrices.values())
+        names = dict.fromkeys(name for one in (*layers, *others) for name in one.tensors())
+        self._checkpoint.require_finite(name for name in names if name not in self._finite)
+        self._finite.update(names)
+
+    def layer_shapes(self, components: Iterable[str] | None = None) -> list[tuple[int, int]]:
+        """List the shapes (d_out, d_in) of the matrices of the layers, by their headers; of all components if None."""
+        wanted = frozenset(self.components if components is None else components)
+        held = (one for matrices in self._matrices.values() for name, one in matrices.items() if name in wanted)
+        return [one.shape(self._checkpoint.shape) for one in held]
+
+    @cached_property
+    def _finite(self) -> set[str]:
+        """The tensors that :meth:`require_finite` has checked."""
+        return set()
 
     def without_proof(self, reason: str | None = None) -> Model:
         """Return a copy that :meth:`prove` leaves unchanged; if a reason is given, it notes that reason instead."""

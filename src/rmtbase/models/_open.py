@@ -318,16 +318,22 @@ def _named_base(folder: Path) -> tuple[str, str | None]:
     return base, own if isinstance(own, str) else None
 
 
-def require_model(model: Any) -> WeightMatrices:
-    """Return a model to read heads from, proved unless it was opened with ``proof=False``.
+def require_model(
+    model: Any, reads: Callable[[WeightMatrices], tuple[Iterable[str] | None, Iterable[str]]] | None = None
+) -> WeightMatrices:
+    """Return a model to read heads from: finite, and proved unless it was opened with ``proof=False``.
 
     Args:
         model: an opened model, a difference of two, or whatever :func:`open_model` opens without options.
+        reads: judges all options for the opened model, before its weights are read and proved, and returns the
+            arguments of :meth:`WeightMatrices.require_finite`; all matrices of the layers are read if None.
 
     Raises:
-        ParameterError, CheckpointError: as :func:`open_model` and :meth:`Model.prove`.
+        ParameterError, CheckpointError: as :func:`open_model`, ``reads`` and :meth:`Model.prove`.
     """
-    return (model if isinstance(model, WeightMatrices) else open_model(model)).prove()
+    opened = model if isinstance(model, WeightMatrices) else open_model(model)
+    opened.require_finite(*((None, ()) if reads is None else reads(opened)))
+    return opened.prove()
 
 
 def _is_in_memory(model: object) -> TypeGuard[Mapping[Any, Any] | torch.nn.Module]:

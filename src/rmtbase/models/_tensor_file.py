@@ -92,9 +92,14 @@ def element_type(name: str) -> str:
     return _TORCH_NAMES.get(name, name)
 
 
+def is_float(entry: TensorEntry) -> bool:
+    """Return True for the element types of weights; others are codes of quantised weights."""
+    return entry.dtype in _WEIGHTS
+
+
 def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
     """Raise CheckpointError unless the tensor has elements, and their type is that of weights."""
-    if entry.dtype not in _WEIGHTS:
+    if not is_float(entry):
         raise CheckpointError(
             path,
             f"tensor {quoted(name)} has element type {shown(entry.dtype)}; expected one of {', '.join(_WEIGHTS)} "

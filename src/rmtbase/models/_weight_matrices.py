@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -57,6 +57,21 @@ class WeightMatrices(ABC):
     def prove(self) -> WeightMatrices:
         """Return the matrices as they are: only a :class:`Model` can be compared with its own forward pass."""
         return self
+
+    def require_finite(  # noqa: B027  # arrays were judged when they were given
+        self, components: Iterable[str] | None = None, parts: Iterable[str] = ()
+    ) -> None:
+        """Raise, before any long work, the error of reading a weight that is NaN or infinite.
+
+        Args:
+            components: matrices of the layers that will be read; all if None.
+            parts: further matrices that will be read, see :attr:`parts`.
+        """
+
+    @property
+    def notes_now(self) -> tuple[str, ...]:
+        """The notes as they are told while the model is read; results record ``notes``, which are always the same."""
+        return self.notes
 
     @property
     def n_layers(self) -> int:
@@ -254,9 +269,8 @@ class WeightMatrices(ABC):
             begun.given_up.set()
 
     def take_digests(self, same: WeightMatrices) -> None:
-        """Take over the digests, finished or in progress, of a model with the same weights."""
-        if "_hashing" in vars(same):
-            vars(self)["_hashing"] = same._hashing
+        """Take over the digests, finished or in progress, and the checks of a model with the same weights."""
+        vars(self).update({name: vars(same)[name] for name in ("_hashing", "_finite") if name in vars(same)})
 
     @cached_property
     def _hashing(self) -> _Hashing:

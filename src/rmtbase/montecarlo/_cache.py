@@ -6,7 +6,6 @@ attention also depend on a ratio and take hours: they have one file for each rat
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +14,9 @@ from typing import cast
 
 import numpy as np
 import xarray as xr
-from platformdirs import user_cache_dir
 
 from rmtbase.ensembles import LatentAttention
-from rmtbase.errors import MissingFileError, OutputError, RmtbaseWarning, TableError
+from rmtbase.errors import MissingFileError, OutputError, RmtbaseWarning, TableError, UnreadableTableError
 from rmtbase.montecarlo._baseline import baseline
 from rmtbase.montecarlo._latent_attention import (
     LatentAttentionSample,
@@ -33,6 +31,7 @@ from rmtbase.montecarlo._store_files import Arrays, pack, read_rows, require_sou
 from rmtbase.parameters import require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import SPECTRAL_STATISTICS
+from rmtbase.systems import cache_folder
 from rmtbase.tables import SCHEMA_VERSION, baseline_shapes, open_table, write_bytes, write_table
 
 _LATENT_DRAWS = 2**11  # draws of a file: a multiple of every tile, and a minute or two of work at twenty ratios
@@ -40,11 +39,6 @@ _LATENT_DRAWS = 2**11  # draws of a file: a multiple of every tile, and a minute
 
 class CacheWarning(RmtbaseWarning):
     """Warning that a simulated null could not be cached, or that a cached one was damaged and is made again."""
-
-
-def cache_folder() -> Path:
-    """``$RMTBASE_CACHE``, or ``rmtbase`` in the user's cache folder, on Linux ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    return Path(os.environ.get("RMTBASE_CACHE") or user_cache_dir("rmtbase", appauthor=False))
 
 
 def cached_baseline(
@@ -114,15 +108,15 @@ class CachedTable:
         return table
 
     def read(self) -> xr.Dataset | None:
-        """Read the table; None if it is not cached, or damaged (with a warning)."""
+        """Read the table; None if it is not cached, or damaged or not readable (with a warning)."""
         path = self.path
-        if not path.is_file():
-            return None
         try:
+            if not path.is_file():
+                return None
             table = cast(xr.Dataset, open_table(path, self.kind))
             self.require_call(table, path)
-        except TableError as error:
-            _warn_damaged(error)
+        except (TableError, PermissionError) as error:
+            _warn_unused(error)
             return None
         return table
 
@@ -247,13 +241,13 @@ class _LatentFiles:
             "statistic": (number, (len(draws), len(SPECTRAL_STATISTICS))),
             "eigenvalue": (number, (spectra_among(draws), self.at_one.rank)),
         }
-        if not path.is_file():
-            return None
         try:
+            if not path.is_file():
+                return None
             require_sound(path, self._identity(ratio, draws), layout)
             return {name: read_rows(path, layout, name) for name in layout}
-        except (TableError, MissingFileError) as error:
-            _warn_damaged(error)
+        except (TableError, MissingFileError, PermissionError) as error:
+            _warn_unused(error)
             return None
 
     def write(self, drawn: LatentAttentionSample, draws: range) -> bool:
@@ -279,8 +273,11 @@ class _LatentFiles:
         }
 
 
-def _warn_damaged(error: Exception) -> None:
-    warnings.warn(f"damaged cache file, made again: {error}", CacheWarning, stacklevel=4)
+def _warn_unused(error: Exception) -> None:
+    what = (
+        "cache file that cannot be read" if isinstance(error, UnreadableTableError | OSError) else "damaged cache file"
+    )
+    warnings.warn(f"{what}, made again: {error}", CacheWarning, stacklevel=4)
 
 
 def _warn_not_kept(path: Path, error: OSError) -> None:

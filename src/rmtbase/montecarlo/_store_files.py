@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from rmtbase.errors import MissingFileError, StoreError, TableError
+from rmtbase.errors import MissingFileError, StoreError, TableError, UnreadableTableError
 from rmtbase.linalg import SOLVERS
 from rmtbase.montecarlo._compute import Layout
 from rmtbase.montecarlo._plan import Plan
@@ -112,7 +112,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     except FileNotFoundError as error:
         raise MissingFileError(path, advice="run the plan again, and it is drawn again") from error
     except OSError as error:
-        raise TableError(path, f"a file that cannot be read ({error.strerror})", "a readable one") from error
+        raise UnreadableTableError(path, f"a file that cannot be read ({error.strerror})", "a readable one") from error
 
 
 def _header(file: BinaryIO, path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import xarray as xr
 
-from rmtbase.errors import ParameterError, TableError
+from rmtbase.errors import ParameterError, TableError, UnreadableTableError
 from rmtbase.nulls._analytic_null import AnalyticNull
 from rmtbase.nulls._atlas_null import AtlasNull, atlas_case
 from rmtbase.nulls._fixed_spectrum import FixedSpectrum
@@ -23,7 +23,7 @@ from rmtbase.nulls._kurtosis_null import KurtosisNull
 from rmtbase.nulls._latent_null import LatentNull
 from rmtbase.nulls._null import HeadShape, Null, draws_for, tell_if_coarse
 from rmtbase.nulls._null_of_file import null_of_file
-from rmtbase.progress import Progress
+from rmtbase.progress import SILENT, Progress
 from rmtbase.statistics import LatentShape
 from rmtbase.tables import baseline_shapes, digest_of, open_table, validate
 
@@ -52,6 +52,15 @@ class Gaussian(Null):
     def entry_law(self) -> str | None:
         """The initialization, if its entries are independent."""
         return None if self.initialization == "orthogonal" else self.initialization
+
+    def require_shape(self, shape: HeadShape) -> None:
+        """Judge as :meth:`Null.require_shape`; orthogonal matrices have heads of their own rows only."""
+        super().require_shape(shape)
+        if self.initialization == "orthogonal" and shape.is_of_products:
+            expected = (
+                "another: W_Q and W_K are products of matrices, whose rows are not orthonormal even if theirs are"
+            )
+            raise ParameterError("initialization", self.initialization, expected)
 
     def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
         if self.initialization == "orthogonal":
@@ -95,7 +104,8 @@ class Gaussian(Null):
         except TableError as error:
             from rmtbase.montecarlo import CacheWarning
 
-            warnings.warn(f"damaged atlas, not used; install rmtbase again: {error}", CacheWarning, stacklevel=2)
+            what = "an atlas that cannot be read" if isinstance(error, UnreadableTableError) else "damaged atlas"
+            warnings.warn(f"{what}, not used; install rmtbase again: {error}", CacheWarning, stacklevel=2)
             return None
         shape.detail(progress, f"from {found.source} ({found.draws} draws)")
         return found
@@ -111,12 +121,7 @@ class Gaussian(Null):
 
     def _orthogonal(self, shape: HeadShape, progress: Progress) -> SharedNull:
         """Make the null of rows of orthogonal matrices: fixed if all rows are orthonormal, else drawn."""
-        if isinstance(shape.dims, LatentShape) or len(shape.dims) > 3:
-            expected = (
-                "another: W_Q and W_K are products of matrices, whose rows are not orthonormal even if theirs are"
-            )
-            raise ParameterError("initialization", self.initialization, expected)
-        assert shape.stored is not None  # because needs_stored_rows is True
+        assert shape.stored is not None and not isinstance(shape.dims, LatentShape)  # by needs_stored_rows, and judged
         dims = shape.dims if len(shape.dims) == 3 else (min(shape.dims), max(shape.dims))
         widths = dims[::2] if len(dims) == 3 else dims[1:]
         rows, fused = shape.stored
@@ -158,6 +163,11 @@ class Table(Gaussian):
         """Return everything that determines the null, with the digest of the table."""
         table = self.table if isinstance(self.table, xr.Dataset) else open_table(self.table, *_TABLES)
         return {**super().options(), "table": digest_of(table)}
+
+    def require_shape(self, shape: HeadShape) -> None:
+        """Judge as :meth:`Null.require_shape`, and read the table."""
+        super().require_shape(shape)
+        self._given(shape, SILENT)
 
     def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
         return self._given(shape, progress) or super()._held(shape, progress)
@@ -203,13 +213,19 @@ class Analytic(Gaussian):
             expected = "one of independent entries: the laws are not those of orthogonal matrices"
             raise ParameterError("initialization", self.initialization, expected)
 
-    def of_normal_entries(self, shape: HeadShape, progress: Progress) -> AnalyticNull:
-        """Make the null of normal entries from the laws."""
+    def require_shape(self, shape: HeadShape) -> None:
+        """Judge as :meth:`Null.require_shape`; a shape without a law cannot be compared."""
+        super().require_shape(shape)
         if isinstance(shape.dims, LatentShape):
             expected = (
                 "another: latent attention with a separately rotated part of the key has no law, and is simulated"
             )
             raise ParameterError("null", self.name, expected)
+        AnalyticNull(dims=shape.dims)
+
+    def of_normal_entries(self, shape: HeadShape, progress: Progress) -> AnalyticNull:
+        """Make the null of normal entries from the laws."""
+        assert not isinstance(shape.dims, LatentShape)  # judged
         found = AnalyticNull(dims=shape.dims)
         shape.detail(progress, "analytic, no draws")
         if found.unknown:

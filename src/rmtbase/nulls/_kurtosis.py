@@ -75,10 +75,15 @@ class Kurtosis(Null):
         """Return the options of the base, under this name."""
         return {**self.independent.options(), "name": self.name}
 
-    def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
+    def require_shape(self, shape: HeadShape) -> None:
+        """Judge as :meth:`Null.require_shape`, and as the base; products have no independent elements."""
+        super().require_shape(shape)
         if shape.is_of_products:
             what = "W_Q and W_K are products of matrices, whose elements are not independent"
             raise ParameterError("null", self.name, f"'gaussian' or 'axes': {what}")
+        self.independent.require_shape(shape)
+
+    def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
         base = self.independent.of_normal_entries(shape, progress)
         assert isinstance(base, SharedNull)  # latent attention is refused above
         return KurtosisNull(base)

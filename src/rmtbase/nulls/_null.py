@@ -120,13 +120,11 @@ class Null(ABC):
         """Return everything that determines the null draws, as plain JSON values."""
         return {"name": self.name, "initialization": self.initialization, "draws": self.draws, "seed": self.seed}
 
-    def for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
-        """Make the null for heads of one shape.
-
-        ``progress`` shows the draws, and receives notes on the source of the null and on too few draws for the heads.
+    def require_shape(self, shape: HeadShape) -> None:
+        """Judge, before anything is read or drawn, whether this null applies to heads of one shape.
 
         Raises:
-            ParameterError: this null does not apply to heads of that shape.
+            ParameterError: it does not.
             TableError, MissingFileError: a table cannot be read.
         """
         dims = shape.dims.dims if isinstance(shape.dims, LatentShape) else shape.dims
@@ -136,6 +134,13 @@ class Null(ABC):
             raise ParameterError(
                 name, rank, f"at least 2: at {name} = 1 a head has only its scale, and that is {scale}"
             )
+
+    def for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
+        """Make the null for heads of one shape; raises as :meth:`require_shape`.
+
+        ``progress`` shows the draws, and receives notes on the source of the null and on too few draws for the heads.
+        """
+        self.require_shape(shape)
         return self._for_heads(shape, progress)
 
     @abstractmethod

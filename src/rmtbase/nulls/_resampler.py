@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -61,7 +60,6 @@ class Resampling(Null):
         return getattr(ensembles, self.ensembles[len(own)])(*own)
 
     def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
-        self._require_shape(shape)
         found = Resampler(self, draws=self.draws or _DRAWS, seed=self.seed)
         progress.detail(
             f"null of each head: {found.draws} draws from its own matrices ({self.name}), seed {found.seed}"
@@ -69,10 +67,6 @@ class Resampling(Null):
         both = " by one statistic, nor below {:.2g} by all together (k heads at once: 1/k of that)"
         tell_if_coarse(found, DRAWS_PER_TEST * shape.n_heads, shape, progress, both)
         return found
-
-    @abstractmethod
-    def _require_shape(self, shape: HeadShape) -> None:
-        """Raise :class:`ParameterError` unless heads of that shape can be resampled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +86,9 @@ class Signs(Resampling):
     words: ClassVar[str] = "the head's own W_Q and W_K, each element with a random sign"
     ensembles: ClassVar[Mapping[int, str]] = MappingProxyType({1: "sign_flipped_matrix", 2: "sign_flipped_head"})
 
-    def _require_shape(self, shape: HeadShape) -> None:
+    def require_shape(self, shape: HeadShape) -> None:
+        """Judge as :meth:`Null.require_shape`; products have no independent signs."""
+        super().require_shape(shape)
         if shape.is_of_products:
             what = "W_Q and W_K are products of matrices, whose elements have no independent signs"
             raise ParameterError("null", self.name, f"'gaussian' or 'axes': {what}")
@@ -115,7 +111,9 @@ class Axes(Resampling):
     words: ClassVar[str] = "the head's own W_Q and W_K, the head axes of one in random order and sign"
     ensembles: ClassVar[Mapping[int, str]] = MappingProxyType({2: "axis_permuted_head"})
 
-    def _require_shape(self, shape: HeadShape) -> None:
+    def require_shape(self, shape: HeadShape) -> None:
+        """Judge as :meth:`Null.require_shape`; the singular values of one factor have no order of axes."""
+        super().require_shape(shape)
         if not isinstance(shape.dims, LatentShape) and len(shape.dims) == 2:
             what = "no permutation of its rows changes the singular values of one factor"
             raise ParameterError("null", self.name, f"'gaussian' or 'signs': {what}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +16,7 @@ import typer
 import xarray as xr
 
 from rmtbase.errors import OutputError, ParameterError
+from rmtbase.heads.read_sites import require_circuits, sites_of
 from rmtbase.models import WeightMatrices, opened_from, require_other_files
 from rmtbase.report import Item, print_report
 from rmtbase.results import KINDS
@@ -51,7 +54,7 @@ class Outputs:
             if path == Path("-"):
                 raise OutputError("-", "this file cannot be written to stdout; name a file")
             require_writable(path)
-        self._kind = kind
+        self._kind, self._gate = kind, ("", None)
         self.table, self.page = (next(iter(some), None) for some in (tables, pages))
         self._before = _version(self.table)
 
@@ -66,6 +69,21 @@ class Outputs:
         for what, path in paths.items():
             require_replaceable(path, what, inputs=inputs)
 
+    def gate(self, command: str, condition: str | None, heads: Sequence[Mapping[str, Any]]) -> None:
+        """Judge the condition of ``--fail-if`` before long work, and have :meth:`finish` apply it.
+
+        Args:
+            command: name of the JSON schema of what the command prints.
+            condition: the condition, or None.
+            heads: the places that the heads will have, as far as they are known.
+
+        Raises:
+            ParameterError: not a condition on the fields of heads, or one on a layer, head or step that no head has.
+        """
+        self._gate = command, condition
+        if condition is not None:
+            _met(command, heads, condition)
+
     def finish(
         self,
         table: xr.Dataset | xr.DataTree,
@@ -74,7 +92,7 @@ class Outputs:
         page: Callable[[], str] | None = None,
         *,
         written: bool = False,
-        fail_if: str | None = None,
+        gated: bool = True,
     ) -> None:
         """Write the files, name each on stderr, and print the result.
 
@@ -84,7 +102,7 @@ class Outputs:
             report: returns the sentences and tables for the terminal, and for the page.
             page: returns the page; if None, the page has the report and the standard figures of the table.
             written: whether the caller has seen to the table's file.
-            fail_if: condition on each of the ``heads`` in the JSON; see :func:`require_no_head`.
+            gated: whether to apply the condition of :meth:`gate` to the ``heads`` in the JSON.
 
         Raises:
             typer.Exit: a head meets the condition, or none does but some could.
@@ -100,9 +118,12 @@ class Outputs:
             content = _page_of(table, items()) if page is None else page()
             files.append(write_bytes(content.encode(), self.page))
         say_written(*files)
+        command, condition = self._gate
+        heads = cast("dict[str, Any]", data())["heads"] if condition is not None and gated else []
+        met = None if condition is None or not gated else _met(command, heads, condition)
         show(data, lambda console: print_report(items(), console))
-        if fail_if is not None:
-            require_no_head(cast("dict[str, Any]", data())["heads"], fail_if)
+        if met is not None:
+            _end_if(met, heads, condition)
 
 
 def _version(path: Path | None) -> tuple[int, int] | None:
@@ -122,33 +143,23 @@ UNDECIDED = 4
 _NAMED = 5  # heads
 _MOST_VALUES = 12  # of a name of a place
 _PLACE = ("stack", "step", "layer", "what", "head")  # names that identify a head in a record
+_TYPES: dict[str, Any] = {"boolean": "boolean", "integer": "Int64", "number": "Float64", "string": "string"}
+"""JSON type → type of pandas that also has values that are not known."""
 
 
-def require_no_head(heads: Sequence[Mapping[str, Any]], condition: str) -> None:
-    """End the command with a status if a head meets a condition.
+def places_of(model: WeightMatrices, circuits: Sequence[str] = ("qk",)) -> list[dict[str, Any]]:
+    """List the places of all heads of a model by some circuits, as the JSON of its scores or signal names them."""
+    return [
+        ({"stack": site.place.stack} if site.place.stack else {})
+        | {"layer": site.place.layer, "what": circuit.name, "head": head}
+        for circuit in require_circuits(model, circuits)
+        for site in (model.sites[index] for index in sites_of(model, circuit))
+        for head in range(getattr(site, circuit.heads))
+    ]
 
-    Args:
-        heads: every head as plain data; what is None or NaN is not known.
-        condition: condition on the names in ``heads``, as ``pandas.DataFrame.eval`` reads it. With unknown values it is
-            true or false only if it is so whatever they are.
 
-    Raises:
-        ParameterError: not a condition on these names, or one on a layer, head or step that no head has.
-        typer.Exit: a head meets the condition (status 3), or none does but some could (status 4).
-    """
-    table = pd.DataFrame([{name: one for name, one in head.items() if name != "directions"} for head in heads])
-    try:
-        met = table.convert_dtypes().eval(condition, engine="python", local_dict={}, global_dict={})
-    except Exception as error:  # pandas raises errors of many kinds for text that it cannot read
-        expected = f"a condition on {', '.join(table)}, such as 'layer == 3 and not differs' ({error})"
-        raise ParameterError("fail_if", condition, expected) from None
-    if not isinstance(met, pd.Series) or met.dtype.kind != "b":
-        raise ParameterError("fail_if", condition, f"a condition, true or false, on {', '.join(table)}")
-    for name, values in _places_named(condition):
-        if name in table and not bool(table[name].isin(values).any()):
-            raise ParameterError(
-                "fail_if", condition, f"a {name} that is there: {_listed(table[name].unique().tolist())}"
-            )
+def _end_if(met: pd.Series, heads: Sequence[Mapping[str, Any]], condition: str | None) -> None:
+    """End the command with status 3 if a head has met the condition, or 4 if none has but some could have."""
     for kind, which, status in (
         ("meet", met.fillna(False), FOUND),
         ("cannot be told to meet or not", met.isna(), UNDECIDED),
@@ -158,6 +169,47 @@ def require_no_head(heads: Sequence[Mapping[str, Any]], condition: str) -> None:
             more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
             say(f"{len(places)} of {len(heads)} {kind} --fail-if {condition!r}: {', '.join(places[:_NAMED])}{more}")
             raise typer.Exit(status)
+
+
+def _met(command: str, heads: Sequence[Mapping[str, Any]], condition: str) -> pd.Series:
+    """Evaluate a condition on each head.
+
+    Args:
+        command: name of the JSON schema that describes ``heads``.
+        heads: heads as plain data; what is missing, None or NaN is not known.
+        condition: condition on the names in ``heads``, as ``pandas.DataFrame.eval`` reads it. With unknown values it is
+            true or false only if it is so whatever they are.
+
+    Raises:
+        ParameterError: not a condition on these names, or one on a layer, head or step that no head has.
+    """
+    schema = json.loads((files("rmtbase.results") / "schemas" / f"{command}.json").read_text(encoding="utf-8"))
+    fields = schema["properties"]["heads"]["items"]
+    names = [name for name in fields["properties"] if name in fields["required"] or any(name in head for head in heads)]
+    table = pd.DataFrame(
+        {
+            name: pd.array([head.get(name) for head in heads], dtype=_TYPES[_json_type(fields["properties"][name])])
+            for name in names
+        }
+    )
+    try:
+        met = table.eval(condition, engine="python", local_dict={}, global_dict={})
+    except Exception as error:  # pandas raises errors of many kinds for text that it cannot read
+        expected = f"a condition on {', '.join(table)}, such as 'layer == 3 and not differs' ({error})"
+        raise ParameterError("fail_if", condition, expected) from None
+    if not isinstance(met, pd.Series) or met.dtype.kind != "b":
+        raise ParameterError("fail_if", condition, f"a condition, true or false, on {', '.join(table)}")
+    for name, values in _places_named(condition):
+        known = table[name].dropna() if name in table else pd.Series(dtype=object)
+        if len(known) and not bool(known.isin(values).any()):
+            raise ParameterError("fail_if", condition, f"a {name} that is there: {_listed(known.unique().tolist())}")
+    return met
+
+
+def _json_type(field: Mapping[str, Any]) -> str:
+    """Return the type of a field that may also be null."""
+    types = [field["type"]] if isinstance(field["type"], str) else field["type"]
+    return next(name for name in types if name != "null")
 
 
 def _place(head: Mapping[str, Any]) -> str:

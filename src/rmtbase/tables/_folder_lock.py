@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from rmtbase.errors import OutputError, StoreError
+from rmtbase.systems import is_alive
+from rmtbase.tables._writing import here, temporary_name
 
 LOCK = "lock"
 """Name of the lock file."""
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+_PAUSE = 0.05  # seconds in which a process writes its mark
 
 
 @contextmanager
 def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Iterator[None]:
     """Lock a folder for the duration of a ``with`` block; make the folder if it is missing.
 
-    The operating system releases the lock when its process ends, in whatever way. At the end the folder is removed with
+    The operating system releases the lock when its process ends, in whatever way; on a file system without locks it is
+    a file that names its process. At the end the folder is removed with
     the lock if it is empty otherwise and ``is_done`` returns True: nothing was begun, or all is finished.
 
     Args:
@@ -39,13 +49,16 @@ def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Itera
         reason = f"the folder of the {what} cannot be made: {error.strerror or error}"
         raise OutputError(folder, reason) from error
     lock = folder / LOCK
-    guard = FileLock(lock, timeout=0)
+    has_locks = True
     try:
         if os.path.lexists(lock) and not stat.S_ISREG(lock.lstat().st_mode):
             raise OSError(errno.EINVAL, f"{LOCK} is no regular file")
-        guard.acquire()
+        has_locks = has_file_locks(folder)
+        release = _locked(lock) if has_locks else _marked(lock)
     except Timeout as error:
-        raise StoreError(folder, "another run at work on it", "one at a time; wait for it, or stop it") from error
+        by_hand = "" if has_locks else f"; if there is none, on any machine, remove its file {LOCK}"
+        expected = f"one at a time; wait for it, or stop it{by_hand}"
+        raise StoreError(folder, "another run at work on it", expected) from error
     except (OSError, NotImplementedError) as error:
         raise OutputError(folder, f"it cannot be locked: {getattr(error, 'strerror', None) or error}") from error
     try:
@@ -60,8 +73,68 @@ def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Itera
                 held = True
             except OSError:  # the folder holds foreign files, which stay
                 pass
-        guard.release()
+        release()
         if held:
             with suppress(OSError):
                 lock.unlink(missing_ok=True)
                 folder.rmdir()
+
+
+def has_file_locks(folder: Path) -> bool:
+    """Return False on a file system without locks, such as some that are mounted from a network."""
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    probe = temporary_name(folder, LOCK)
+    try:
+        with probe.open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return False
+    finally:
+        probe.unlink(missing_ok=True)
+    return True
+
+
+def _locked(lock: Path) -> Callable[[], None]:
+    """Take a lock of the operating system, and return what releases it; raises Timeout if another run holds it."""
+    guard = FileLock(lock, timeout=0)
+    guard.acquire()
+    return guard.release
+
+
+def _marked(lock: Path) -> Callable[[], None]:
+    """Take a lock that is a file with the number of its process, and return what removes it.
+
+    Raises:
+        Timeout: the file is that of another process, which is alive or on another machine.
+    """
+    own = f"{here()}{os.getpid()}"
+    while True:
+        try:
+            with lock.open("x", encoding="utf-8") as file:
+                file.write(own)
+        except FileExistsError:
+            machine, _, process = _content(lock).rpartition("-")
+            if machine and (f"{machine}-" != here() or is_alive(int(process))):
+                raise Timeout(str(lock)) from None
+            lock.unlink(missing_ok=True)  # left by a killed run, or by one on a file system that had locks
+            time.sleep(_PAUSE)
+        else:
+            time.sleep(_PAUSE)
+            if _content(lock) == own:  # and no other process has taken the file for one that was left
+                return partial(lock.unlink, missing_ok=True)
+
+
+def _content(lock: Path) -> str:
+    """Read the mark of a process; "" if there is none. An empty file is read again: its process may be writing it."""
+    for _ in range(2):
+        with suppress(FileNotFoundError):
+            text = lock.read_text(encoding="utf-8", errors="replace")
+            if re.fullmatch(r"[0-9a-f]{8}-\d+", text, re.ASCII):
+                return text
+        time.sleep(_PAUSE)
+    return ""

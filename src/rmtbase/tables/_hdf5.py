@@ -304,7 +304,8 @@ def looked_into(path: Path | str) -> Iterator[TableFile]:
     """
     if (fault := heap_fault(path)) is not None:
         raise TableError(path, fault, _WHOLE)
-    with h5py.File(os.fsencode(path), "r", locking="best-effort") as file:
+    # No lock is needed: a file is replaced whole, and never changed in place.
+    with h5py.File(os.fsencode(path), "r", locking=False) as file:
         yield TableFile(path, file)
 
 

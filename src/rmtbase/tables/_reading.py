@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import cast
 import numpy as np
 import xarray as xr
 
-from rmtbase.errors import MissingFileError, TableError
+from rmtbase.errors import MissingFileError, TableError, UnreadableTableError
 from rmtbase.regular_files import require_regular
 from rmtbase.tables._digest import verify, without_digest
 from rmtbase.tables._kinds import KINDS, require_outline, require_values
@@ -94,13 +95,22 @@ def _reading(path: Path | str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise MissingFileError(path, advice="check the name, or make the table first") from error
     except OSError as error:
-        raise TableError(path, f"a file that cannot be read ({error.strerror})", "a file written by rmtbase") from error
+        raise _unreadable(path, error) from error
     try:
         yield
     except TableError:
         raise
+    except OSError as error:
+        if error.errno is not None:  # of the system, and not of HDF5
+            raise _unreadable(path, error) from error
+        raise TableError(path, f"no readable netCDF4 file ({error})", "a file written by rmtbase") from error
     except Exception as error:  # a damaged file can make HDF5, netCDF4 and xarray raise anything
         raise TableError(path, f"no readable netCDF4 file ({error})", "a file written by rmtbase") from error
+
+
+def _unreadable(path: Path | str, error: OSError) -> UnreadableTableError:
+    reason = os.strerror(error.errno) if isinstance(error.errno, int) and error.filename is None else error.strerror
+    return UnreadableTableError(path, f"a file that cannot be read ({reason})", "a file written by rmtbase")
 
 
 def baseline_shapes(dataset: xr.Dataset) -> list[tuple[int, int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import secrets
-import shutil
 import stat
 import zlib
 from collections.abc import Callable
@@ -49,7 +48,7 @@ def require_writable(path: Path | str) -> Path:
         if not folder.is_dir():
             link = f"it is a link to {path.resolve()}: " if path.is_symlink() else ""
             raise OutputError(path, f"{link}the folder {folder if link else path.parent} does not exist; make it first")
-        probe = _temporary(folder, path.name)
+        probe = temporary_name(folder, path.name)
         try:
             _create(probe)
         finally:
@@ -113,12 +112,33 @@ def _write_netcdf(whole: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset]
         encoding = {name or "/": _encoding(dataset, compress) for name, dataset in groups.items()}
         how: dict[str, Any] = {"engine": "netcdf4", "format": "NETCDF4"}
         with interrupts_held():
-            if isinstance(whole, xr.DataTree):  # with inherited coordinates, so that each group can be read by itself
-                whole.to_netcdf(target, encoding=encoding, write_inherited_coords=True, **how)
-            else:
-                whole.to_netcdf(target, encoding=encoding["/"], **how)
+            try:
+                if isinstance(whole, xr.DataTree):  # with inherited coordinates: each group can be read by itself
+                    whole.to_netcdf(target, encoding=encoding, write_inherited_coords=True, **how)
+                else:
+                    whole.to_netcdf(target, encoding=encoding["/"], **how)
+            except (OSError, RuntimeError):
+                # netCDF-C has no words for a full disk, for a limit of file size, and for a file system without locks,
+                # which it would lock, although no other process knows this file. Python has.
+                target.write_bytes(_netcdf_in_memory(groups, encoding))
         if sum(map(_content, groups.values())) <= largest_content(target.stat().st_size):
             return  # else, compressed, it would exceed the limit for reading: it is then written uncompressed
+
+
+def _netcdf_in_memory(groups: dict[str, xr.Dataset], encoding: dict[str, dict]) -> memoryview:
+    """Return the content of a file that has these groups."""
+    import netCDF4
+    from xarray.backends import NetCDF4DataStore
+
+    file = netCDF4.Dataset("in memory", "w", format="NETCDF4", memory=1)
+    try:
+        for name, dataset in groups.items():
+            group = file.createGroup(name) if name else file
+            store = NetCDF4DataStore(group)
+            _fixed_width(dataset).dump_to_store(store, encoding=encoding[name or "/"])
+    finally:
+        content = file.close()
+    return content
 
 
 def _content(dataset: xr.Dataset) -> int:
@@ -169,7 +189,7 @@ def _replace(path: Path | str, write: Callable[[Path], object], swept: bool = Fa
     target = path.resolve()  # a link stays, and its target is replaced
     if not swept:
         _sweep_dead(target.parent, path.name)
-    temporary = _temporary(target.parent, path.name)  # named before it exists, so that any interrupt removes it
+    temporary = temporary_name(target.parent, path.name)  # named before it exists, so that any interrupt removes it
     try:
         _create(temporary)
         with utf8_path(temporary) as writable:
@@ -181,9 +201,8 @@ def _replace(path: Path | str, write: Callable[[Path], object], swept: bool = Fa
         sync_folder(target.parent)
     except OSError as error:
         raise OutputError(path, error.strerror or str(error)) from error
-    except RuntimeError as error:  # netCDF4's error for a full disk
-        free = shutil.disk_usage(target.parent).free / 2**20
-        raise OutputError(path, f"{error} ({free:,.1f} MiB are free on that disk)") from error
+    except RuntimeError as error:  # of netCDF4
+        raise OutputError(path, str(error)) from error
     finally:
         _remove(temporary)
     return path
@@ -194,14 +213,14 @@ def _prefix(name: str) -> str:
     return f"{_PREFIX}{zlib.crc32(os.fsencode(name)):08x}-"
 
 
-def _here() -> str:
+def here() -> str:
     """Digest of this machine and namespace, whose processes can check whether a process number is alive."""
     return f"{zlib.crc32(f'{platform.node()} {process_namespace()}'.encode()):08x}-"
 
 
-def _temporary(folder: Path, name: str) -> Path:
+def temporary_name(folder: Path, name: str) -> Path:
     """Make a new temporary name for a file that is to get that name."""
-    return folder / f"{_prefix(name)}{_here()}{os.getpid()}-{secrets.token_hex(8)}{_SUFFIX}"
+    return folder / f"{_prefix(name)}{here()}{os.getpid()}-{secrets.token_hex(8)}{_SUFFIX}"
 
 
 def _create(path: Path) -> None:
@@ -243,7 +262,7 @@ def sweep(folder: Path, name: str | None = None) -> None:
 
 def _sweep_dead(folder: Path, name: str) -> None:
     """Remove temporary files for that name whose writers are dead; other writers may be at work."""
-    prefix = f"{_prefix(name)}{_here()}"
+    prefix = f"{_prefix(name)}{here()}"
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX):

@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from enum import IntEnum
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from rmtbase.errors import RmtbaseError
 from rmtbase.shown import one_line, shown
@@ -22,6 +24,7 @@ REFUSED = 2
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 UNREAD = 141  # 128 + SIGPIPE, which not every system defines
 _LONGEST = 1000  # characters of another library's message
+_LONGEST_LINE = 1900  # characters of a message, of which stderr and JSON then show the same
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -38,12 +41,29 @@ VERBOSITY = ContextVar("verbosity", default=Verbosity.NORMAL)
 """Verbosity of the running command."""
 
 
-def ended_by(error: BaseException, debug: bool = False) -> int:
+class Ending(NamedTuple):
+    """End of a command that failed.
+
+    Attributes:
+        status: the exit status.
+        kind: name of the exception's class.
+        message: what happened, in one line; empty if it has been printed already.
+        facts: the values that explain it, by name.
+    """
+
+    status: int
+    kind: str
+    message: str
+    facts: Mapping[str, object] = MappingProxyType({})
+
+
+def ended_by(error: BaseException, debug: bool = False, as_json: bool = False) -> int:
     """Print in one line what ended a command, and return the exit status.
 
     Args:
         error: the exception that the command raised.
         debug: whether to also show its traceback.
+        as_json: whether to also print it on stdout as JSON, by the schema ``results/schemas/error.json``.
 
     Raises:
         BaseException: an exception that is neither an error nor an interrupt is raised again.
@@ -53,22 +73,36 @@ def ended_by(error: BaseException, debug: bool = False) -> int:
         traceback.print_exception(error)
     # A library may have turned an interrupt into another error: it is still an interrupt.
     if received() is not None or isinstance(error, KeyboardInterrupt):
-        return _stopped("".join(f"; {note}" for note in _notes(error)))
-    if is_broken_pipe(error):
+        ending = _stopped("".join(f"; {note}" for note in _notes(error)))
+    elif is_broken_pipe(error):
         return _unread()
-    if not isinstance(error, Exception):
+    elif isinstance(error, Exception):
+        ending = _explained(error)
+        if ending.message:
+            say(f"{'internal ' * (ending.status == INTERNAL)}error: {ending.message}")
+        if isinstance(error, RmtbaseError):
+            _show_code(getattr(error, "__notes__", ()))
+    else:
         raise error
-    status, line = _explained(error)
-    if line:
-        say(line)
-    if isinstance(error, RmtbaseError):
-        _show_code(getattr(error, "__notes__", ()))
-    return status
+    if as_json and ending.message:
+        from rmtbase.terminal.streams import print_json_once
+
+        with suppress(OSError, ValueError):  # stdout is closed or full, which stderr tells
+            print_json_once({"error": {**ending._asdict(), "facts": _plain(ending.facts)}})
+    return ending.status
+
+
+def _plain(facts: Mapping[str, object]) -> dict[str, object]:
+    """Convert facts to numbers and harmless texts."""
+    return {
+        name: value if value is None or isinstance(value, bool | int | float) else shown(value, _LONGEST)
+        for name, value in facts.items()
+    }
 
 
 def finished_all_the_same() -> int:
     """Say that an interrupt came after the work was done, and return the exit status."""
-    return _stopped("; too late to stop anything: the command had done its work")
+    return _stopped("; too late to stop anything: the command had done its work").status
 
 
 def note(line: str) -> None:
@@ -96,10 +130,11 @@ def _show_code(notes: Iterable[str]) -> None:
             print(f"    {shown(line, _LONGEST)}".rstrip(), file=sys.stderr)
 
 
-def _stopped(what_else: str) -> int:
+def _stopped(what_else: str) -> Ending:
     number = received() or signal.SIGINT
-    say(f"{words_of(number)}{what_else}")
-    return 128 + number
+    message = f"{words_of(number)}{what_else}"
+    say(message)
+    return Ending(128 + number, "KeyboardInterrupt", message)
 
 
 def _notes(error: BaseException | None) -> list[str]:
@@ -118,34 +153,32 @@ def _unread() -> int:
     return UNREAD
 
 
-def _explained(error: Exception) -> tuple[int, str]:
-    """Return the status and the line of an error; the line is empty if the message has been printed already."""
+def _explained(error: Exception) -> Ending:
+    kind, words = type(error).__name__, shown(str(error), _LONGEST)
     if isinstance(error, RmtbaseError):
-        return REFUSED, f"error: {error}"
+        return Ending(REFUSED, kind, one_line(str(error), _LONGEST_LINE), vars(error))
     # A wrong command line: click's UsageError, which typer ships as its own copy in some versions.
     usage = getattr(error, "format_message", None)
     if usage is not None:
-        said = shown(usage(), _LONGEST)
-        where = getattr(getattr(error, "ctx", None), "command_path", "rmtbase")
+        words, where = shown(usage(), _LONGEST), getattr(getattr(error, "ctx", None), "command_path", "rmtbase")
         # Without any arguments there is no message: the help is printed.
-        return REFUSED, f"error: {said.rstrip('.')} (try '{where} --help')" if said else ""
-    said = shown(str(error), _LONGEST)
+        return Ending(REFUSED, kind, f"{words.rstrip('.')} (try '{where} --help')" if words else "")
     if isinstance(error, MemoryError):
-        return REFUSED, f"error: out of memory ({said or 'no more is said'}): ask for less, or use a larger machine"
+        more = f"out of memory ({words or 'no more is said'}): ask for less, or use a larger machine"
+        return Ending(REFUSED, kind, more)
     if isinstance(error, UnicodeEncodeError):  # of a file name, or of the output stream
-        return REFUSED, f"error: text that is not {error.encoding} cannot be used here ({said}): use other names"
+        more = f"text that is not {error.encoding} cannot be used here ({words}): use other names"
+        return Ending(REFUSED, kind, more)
     if isinstance(error, OSError):
-        return REFUSED, f"error: {_of_the_system(error)}"
+        return Ending(REFUSED, kind, _of_the_system(error))
     if isinstance(error, ImportError) and (left := address_space_left()) is not None:
         expected = f"libraries and what they need fit in {left >> 20:,} MiB that ulimit -v leaves: raise the limit"
-        return REFUSED, f"error: a library cannot be loaded ({said}): expected that {expected}"
+        return Ending(REFUSED, kind, f"a library cannot be loaded ({words}): expected that {expected}")
     from rmtbase.terminal.environment import settings_to_blame
 
-    blamed = settings_to_blame(error)
-    if blamed:
-        return REFUSED, f"error: {blamed}"
-    kind = type(error).__name__
-    return INTERNAL, f"internal error: {kind}: {said} (rmtbase --debug shows where; please report it)"
+    if blamed := settings_to_blame(error):
+        return Ending(REFUSED, kind, blamed)
+    return Ending(INTERNAL, kind, f"{kind}: {words} (rmtbase --debug shows where; please report it)")
 
 
 def _of_the_system(error: OSError) -> str:

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,7 +29,9 @@ from rmtbase.shown import json_safe, one_line, shown
 from rmtbase.terminal.endings import VERBOSITY, Verbosity, detail, note, say
 from rmtbase.terminal.signals import raise_received
 
-_WIDTH = 160  # if stdout is no terminal
+_WIDTH = 100_000  # if stdout is no terminal, so that no line is broken
+PRINTED = ContextVar("printed", default=False)
+"""True if the running command has printed its result as JSON."""
 _FIRST_LINE, _NEXT_LINES = 30.0, 60.0  # seconds between lines about long work if stderr is no terminal
 _EVERY = "RMTBASE_PROGRESS_SECONDS"
 
@@ -54,7 +57,7 @@ class _Plain(Console):
 
 
 def out() -> Console:
-    """Make the console for results: stdout; if it is not a terminal, ``COLUMNS`` wide, or 160 without it."""
+    """Make the console for results: stdout; if it is not a terminal, ``COLUMNS`` wide, or without it never wrapped."""
     console = _Plain()
     given = os.environ.get("COLUMNS", "")
     return console if console.is_terminal else _Plain(width=int(given) if given.isdecimal() and int(given) else _WIDTH)
@@ -67,7 +70,16 @@ def cell(value: object, style: str = "", longest: int = 300) -> Text:
 
 def print_json(value: object) -> None:
     """Print a result as JSON on stdout, in ASCII, which is valid in every encoding of stdout."""
-    print(json.dumps(json_safe(value), indent=1, allow_nan=False))
+    text = json.dumps(json_safe(value), indent=1, allow_nan=False)
+    PRINTED.set(True)
+    print(text)
+
+
+def print_json_once(value: object) -> None:
+    """Print a value as JSON unless a result has been printed: stdout holds one object."""
+    if not PRINTED.get():
+        print_json(value)
+        sys.stdout.flush()
 
 
 def say_written(*paths: Path) -> None:

@@ -35,9 +35,11 @@ def composition(
     from rmtbase.models import open_model
     from rmtbase.results.composition.measure import composition
     from rmtbase.results.composition.report import as_json, report
+    from rmtbase.results.composition.summary import require_level
     from rmtbase.results.outputs import Outputs
     from rmtbase.terminal.streams import bars
 
+    level = require_level(level)
     files = Outputs(output, "composition")
     opened = open_model(model, fold=fold or ())
     files.require_replaceable(opened)

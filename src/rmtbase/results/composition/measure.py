@@ -20,6 +20,7 @@ from rmtbase.nulls import SMALLEST_P_VALUE
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.composition.schema import COMPOSITION_SCHEMA, KINDS_OF_COMPOSITION
+from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.shown import shown
 from rmtbase.statistics import benjamini_hochberg, benjamini_yekutieli, holm
 from rmtbase.tables import CIRCUITS, describe
@@ -89,14 +90,17 @@ def composition(
     Source: N. Elhage et al., A Mathematical Framework for Transformer Circuits (2021), for the scores.
     """
     names = _require_kinds(kinds)
-    model = require_model(model)
-    earlier = {(site, kind): earlier_sites(model, site, kind) for site in range(len(model.sites)) for kind in names}
-    warnings = [*unknown_streams(model), *_without_other_widths(model, earlier)]
-    if not any(earlier.values()):
-        found = "; ".join(warnings) or f"{len(model.sites)} layers of attention"
-        expected = "two layers whose heads share a residual stream, and whose values and outputs are known"
-        raise ParameterError("model", f"{shown(model.name)}: {found}", expected)
-    for line in model.notes:
+
+    def reads(opened: WeightMatrices) -> tuple[set[str], tuple[()]]:
+        _readers(opened, names)
+        circuits = {"ov", *(READINGS[kind].circuit for kind in names)}
+        read = {f"attention_{factor.name}" for name in circuits for factor in CIRCUITS[name].factors}
+        tell_of_large(opened, read, progress, 0, np.square)
+        return read, ()
+
+    model = require_model(model, reads)
+    earlier, warnings = _readers(model, names)
+    for line in model.notes_now:
         progress.detail(line)
     for line in warnings:
         progress.note(line)
@@ -106,6 +110,21 @@ def composition(
         pairs.judge(earlier, progress)
     table = describe(pairs.dataset(), COMPOSITION_SCHEMA)
     return table.assign_attrs(_attributes(model, names, warnings))
+
+
+def _readers(model: WeightMatrices, kinds: Sequence[str]) -> tuple[dict[tuple[int, str], list[int]], list[str]]:
+    """Find the earlier sites that each site reads by each kind, with warnings.
+
+    Raises:
+        ParameterError: no two heads share a stream, or outputs are not known.
+    """
+    earlier = {(site, kind): earlier_sites(model, site, kind) for site in range(len(model.sites)) for kind in kinds}
+    warnings = [*unknown_streams(model), *_without_other_widths(model, earlier)]
+    if not any(earlier.values()):
+        found = "; ".join(warnings) or f"{len(model.sites)} layers of attention"
+        expected = "two layers whose heads share a residual stream, and whose values and outputs are known"
+        raise ParameterError("model", f"{shown(model.name)}: {found}", expected)
+    return earlier, warnings
 
 
 def _require_kinds(kinds: Sequence[str]) -> tuple[str, ...]:

@@ -101,6 +101,13 @@ class CompositionSummary:
         return headline(len(self.surviving), tested, self.not_testable, "pair", found)
 
 
+def require_level(level: float) -> float:
+    """Return a level; raise :class:`~rmtbase.errors.ParameterError` unless it is between 0 and 1."""
+    if not 0.0 < level < 1.0:
+        raise ParameterError("level", level, "a number between 0 and 1")
+    return level
+
+
 def summarize_composition(table: xr.Dataset, level: float = 0.05) -> CompositionSummary:
     """Count the pairs of each kind that compose beyond chance, and list them.
 
@@ -115,8 +122,7 @@ def summarize_composition(table: xr.Dataset, level: float = 0.05) -> Composition
         raise ParameterError(
             "table", type(table).__name__, "compositions, as rmtbase.results.composition.composition makes them"
         )
-    if not 0.0 < level < 1.0:
-        raise ParameterError("level", level, "a number between 0 and 1")
+    level = require_level(level)
     below = {name: table[name].values < level for name in _COUNTED.values()}
     untested = {
         name: table[name].values if name in table else np.zeros(table["score"].shape, dtype=int)

@@ -17,6 +17,7 @@ from rmtbase.results.attributes import file_attributes
 from rmtbase.results.depth._depth_fitter import Advance, DepthFitter, depth_fitter
 from rmtbase.results.depth._effective_depth import DRAWING, EffectiveDepth, depth_of_spectrum
 from rmtbase.results.depth.schema import EFFECTIVE_DEPTH_SCHEMA
+from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.tables import describe
 
@@ -72,6 +73,8 @@ def depth(
     fitter = depth_fitter(sigma, depths, part, distance, draws, level, width, seed)
     model = open_model(model)
     names = _require_components(model, components)
+    tell_of_large(model, names, progress, 1, np.square)
+    model.require_finite(names)
     for line in model.notes:
         progress.detail(line)
     fitted = progress.bar("fitting", model.n_layers * len(names))

@@ -20,6 +20,7 @@ from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.diff._head_shares import share_p_values
 from rmtbase.results.diff.schema import CHANGES_SCHEMA, UNCHANGED
+from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.signal._sign_flips import SignFlips, sign_flips
 from rmtbase.results.signal._spectral_signal import require_level
@@ -101,6 +102,8 @@ def diff(
     except ParameterError as error:  # other architecture or shape; ``difference`` names the wrong argument
         raise ParameterError("before", error.found, error.expected) from None
     names = _require_components(of, components)
+    tell_of_large(of, names, progress, 2, np.square)
+    of.require_finite(names)
     signs = sign_flips(level)
     notes = tuple(dict.fromkeys((*of.less.notes, *of.of.notes)))
     notes = notes if is_adapter else (*notes, _NOTE.format(signs.draws))

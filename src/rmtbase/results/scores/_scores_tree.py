@@ -61,8 +61,9 @@ def scores_tree(
         told = null.entry_law is not None and whole.layers
         drawn = initialization_note(of_matrices["/matrices"], str(null.entry_law)) if told else None
         flat = None if null.needs_stored_rows else equal_values_note(spectra[wanted[0]])
-        notes = (*model.notes, *whole.notes, *filter(None, (drawn, flat)))
-        for line in notes:
+        more = (*whole.notes, *filter(None, (drawn, flat)))
+        notes = (*model.notes, *more)
+        for line in (*model.notes_now, *more):
             progress.detail(line)
         for line in warnings:
             progress.note(line)
@@ -94,6 +95,15 @@ def scores_tree(
         facts = circuit_attributes(circuit, model.sites, scored[circuit])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **facts}
     return tree
+
+
+def factors_read(model: WeightMatrices, circuits: Sequence[str], null: Null, elements: ElementMode) -> Sequence[str]:
+    """Judge circuits of a model before its weights are read, and name the matrices of heads that scoring them reads."""
+    wanted = require_circuits(model, circuits)
+    for shape in dict.fromkeys((one.null, one.stored) for circuit in wanted for one in _blocks(model, circuit, null)):
+        null.require_shape(HeadShape(shape[0], 1, shape[1]))
+    read = wanted if elements == "matrices" else [one for one in CIRCUITS.values() if len(one.factors) == 1]
+    return [f"attention_{factor.name}" for circuit in read for factor in circuit.factors]
 
 
 class _Shape(NamedTuple):

@@ -88,13 +88,14 @@ def score(
     """
     from rmtbase.models import open_model
     from rmtbase.nulls import Table, find_null
-    from rmtbase.results.outputs import Outputs
+    from rmtbase.results.outputs import Outputs, places_of
     from rmtbase.terminal.streams import bars
 
     files = Outputs(output, "scores")
     against = find_null(null, initialization=initialization, draws=draws, seed=seed)
     opened = open_model(model, adapter=adapter, base=base, fold=fold or (), minus=minus)
     files.require_replaceable(opened, *([Path(null)] if isinstance(against, Table) else []))
+    files.gate("score", fail_if, places_of(opened))
     opened.hash_ahead()  # during the imports below, which take about as long
 
     from rmtbase.results.scores.measure import score
@@ -111,7 +112,7 @@ def score(
             why=words(why or ""),
             progress=progress,
         )
-    files.finish(tree, partial(as_json, tree), partial(report, tree), partial(_page, tree, opened), fail_if=fail_if)
+    files.finish(tree, partial(as_json, tree), partial(report, tree), partial(_page, tree, opened))
 
 
 def _page(tree: "xr.DataTree", model: "WeightMatrices") -> str:

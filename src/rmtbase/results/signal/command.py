@@ -96,9 +96,9 @@ def signal(
     What an adapter learned: rmtbase signal ADAPTER; what fine-tuning changed: rmtbase signal TUNED --minus BASE
     """
     from rmtbase.errors import OutputError, ParameterError
-    from rmtbase.models import open_model, opened_from
+    from rmtbase.models import open_model, opened_from, token_names
     from rmtbase.nulls import find_null
-    from rmtbase.results.outputs import Outputs
+    from rmtbase.results.outputs import Outputs, places_of
     from rmtbase.terminal.output import JSON
     from rmtbase.terminal.streams import bars
 
@@ -114,15 +114,20 @@ def signal(
 
     from rmtbase.heads.direction_tokens import embedding_of
     from rmtbase.results.signal._decisions import FORMATS
-    from rmtbase.results.signal.measure import signal
+    from rmtbase.results.signal.measure import circuits_of, signal
     from rmtbase.results.signal.report import as_json, decisions, report, strongest_readings
 
     if form is not None and form not in FORMATS:
         raise ParameterError("format", form, f"one of {', '.join(FORMATS)}")
     if form is not None and matrices == "none":
         raise ParameterError("matrices", matrices, "'spectra' with --format, which is of whole matrices")
-    if directions:
-        embedding_of(opened_from(opened)[0])  # before long work
+    if fail_if is not None:
+        files.gate("signal", fail_if, places_of(opened, circuits_of(opened) if circuits is None else words(circuits)))
+    if directions:  # judged before long work
+        source = opened_from(opened)[0]
+        embedding_of(source)
+        source.require_finite((), ("embeddings",))
+        token_names(source.path)
     with bars() as progress:
         tree = signal(
             opened,
@@ -135,7 +140,7 @@ def signal(
         )
     readings = strongest_readings(opened, tree, directions, noise) if directions and form is None else None
     text = partial(report, tree, readings) if form is None else partial(decisions, tree, opened, form)
-    files.finish(tree, partial(as_json, tree, readings), text, fail_if=fail_if)
+    files.finish(tree, partial(as_json, tree, readings), text)
 
 
 COMMAND = signal

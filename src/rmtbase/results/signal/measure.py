@@ -18,6 +18,7 @@ from rmtbase.models import ONE_WAY, Difference, MatrixName, WeightMatrices, requ
 from rmtbase.nulls import LARGEST_KURTOSIS, Null, find_null
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
+from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.scores._heads import sizes_of
 from rmtbase.results.scores._read_matrices import products_of
@@ -99,12 +100,24 @@ def signal(
     """
     if matrices not in ("none", "spectra"):
         raise ParameterError("matrices", matrices, "'none' or 'spectra'")
-    level, model = require_level(level), require_model(model)
-    null = find_null(null or ("signs" if isinstance(model, Difference) else "gaussian"))
-    noise = noise_of(null, level)
-    held = [one for one, circuit in CIRCUITS.items() if sites_of(model, circuit)]
-    wanted = require_circuits(model, held if circuits is None else circuits)
-    tails = progress if heavy_tails else None
+    level, tails = require_level(level), progress if heavy_tails else None
+
+    def wanted_of(opened: WeightMatrices) -> tuple[Circuit, ...]:
+        return require_circuits(opened, circuits_of(opened) if circuits is None else circuits)
+
+    def noise_for(opened: WeightMatrices) -> tuple[Null, Noise]:
+        found = find_null(null or ("signs" if isinstance(opened, Difference) else "gaussian"))
+        return found, noise_of(found, level)
+
+    def reads(opened: WeightMatrices) -> tuple[Sequence[str] | None, tuple[()]]:
+        noise_for(opened)
+        of_heads = [f"attention_{factor.name}" for circuit in wanted_of(opened) for factor in circuit.factors]
+        read = None if matrices == "spectra" else of_heads
+        tell_of_large(opened, read, progress, int(matrices == "spectra"), np.square)
+        return read, ()
+
+    model = require_model(model, reads)
+    wanted, (null, noise) = wanted_of(model), noise_for(model)
     whole = MatrixSpectrumTaker(noise) if matrices == "spectra" else None
     heads_of = HeadBounds(wanted)
     taker = heads_of if heads_of.circuits else None
@@ -113,8 +126,9 @@ def signal(
         read_sites(model, wanted, whole, taker, progress, noise.preparation, joint=True) as reading,
     ):
         spectra, _ = reading.result()
-    notes = (*model.notes, *([] if noise.flips is None else [noise.flips.note]))
-    for line in notes:
+    more = () if noise.flips is None else (noise.flips.note,)
+    notes = (*model.notes, *more)
+    for line in (*model.notes_now, *more):
         progress.detail(line)
     for line in model.warnings:
         progress.note(line)
@@ -144,6 +158,11 @@ def signal(
         sizes, _ = sizes_of(circuit, [model.sites[site] for site in spectra[circuit]])
         tree["circuits"][circuit.name].attrs = {"circuit": circuit.name, **sizes}
     return tree
+
+
+def circuits_of(model: WeightMatrices) -> list[str]:
+    """List the circuits that heads of a model have."""
+    return [name for name, circuit in CIRCUITS.items() if sites_of(model, circuit)]
 
 
 class _Spectrum(NamedTuple):

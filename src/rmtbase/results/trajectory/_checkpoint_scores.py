@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, TypeVar
 import xarray as xr
 
 from rmtbase.errors import CheckpointError, ParameterError
-from rmtbase.models import Model, Revision, Series
+from rmtbase.models import Model, Revision, Series, WeightMatrices, require_model
 from rmtbase.nulls import NULLS, Null, find_null
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.scores import score
 from rmtbase.results.scores._head_elements import ElementMode
 from rmtbase.results.scores._read_matrices import LAYERS
-from rmtbase.results.scores.measure import MatrixMode
+from rmtbase.results.scores.measure import MatrixMode, reads_of
 from rmtbase.results.trajectory._along_steps import one_step
 from rmtbase.results.trajectory._attributes import COMMIT, StepName
 from rmtbase.shown import in_one_line
@@ -80,6 +80,13 @@ class Scoring:
             json.dumps(options | {"nulls": {name: null.options() for name, null in self.by_name.items()}})
         )
 
+    def reads(
+        self, progress: Progress = SILENT
+    ) -> Callable[[WeightMatrices], tuple[Iterable[str] | None, Iterable[str]]]:
+        """Judge the options, and return what judges them for an opened model: see :func:`reads_of`."""
+        first = next(iter(self.by_name.values()))
+        return reads_of(first, self.matrices, self.circuits, self.components, self.elements, progress)
+
     def key(self) -> str:
         """Digest that differs whenever the scores of the same weights could differ.
 
@@ -103,12 +110,12 @@ class Scoring:
         Raises:
             ParameterError, CheckpointError, TableError: as :func:`rmtbase.score`.
         """
-        model, found = model.prove(), {}
+        proved, found = require_model(model, self.reads(progress)), {}
         for name, null in self.by_name.items():
             beside: dict[str, Any] = {"matrices": "none"}
             if not found:
                 beside = {"matrices": self.matrices, "circuits": self.circuits, "elements": self.elements}
-            found[name] = score(model, null, components=self.components, progress=progress, **beside)
+            found[name] = score(proved, null, components=self.components, progress=progress, **beside)
         return found
 
 

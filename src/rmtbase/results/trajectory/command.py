@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -23,6 +24,9 @@ from rmtbase.terminal.options import (
     Workers,
     dask_keywords,
 )
+
+if TYPE_CHECKING:
+    from rmtbase.models import Series
 
 _LEFT_OUT = 1
 """Exit status if the file is written without some of the checkpoints."""
@@ -93,6 +97,8 @@ def trajectory(
     files.require_replaceable(*(Path(one) for one in (model, *words(null))))
     against = [find_null(one, initialization=initialization, draws=draws, seed=seed) for one in words(null)]
     series = find_series(model, words(revisions), fold=words(fold or ""))
+    if fail_if is not None:
+        files.gate("trajectory", fail_if, _heads_of(series, path))
     with bars() as progress:
         tree = trajectory(
             series,
@@ -106,10 +112,26 @@ def trajectory(
             **dask_keywords(workers),
         )
     failed = failures(tree)
-    condition = None if failed else fail_if
-    files.finish(tree, partial(as_json, tree, path), partial(report, tree), written=True, fail_if=condition)
+    files.finish(tree, partial(as_json, tree, path), partial(report, tree), written=True, gated=not failed)
     if failed:
         raise typer.Exit(_LEFT_OUT)
+
+
+def _heads_of(series: Series, path: Path) -> list[dict[str, Any]]:
+    """List the places of all heads as far as they are known before long work.
+
+    Nothing is fetched from the hub for that, and a file that is there may hold further steps.
+    """
+    from rmtbase.errors import CheckpointError
+    from rmtbase.results.outputs import places_of
+
+    places: list[dict[str, Any]] = [{}]
+    for revision in series.revisions if series.folder is not None else ():
+        with suppress(CheckpointError):  # it will be left out
+            places = places_of(series.open(revision))
+            break
+    steps: list[dict[str, Any]] = [{}] if path.exists() else [{"step": revision.step} for revision in series.revisions]
+    return [step | place for step in steps for place in places]
 
 
 COMMAND = trajectory

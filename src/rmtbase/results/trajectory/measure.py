@@ -114,6 +114,7 @@ def trajectory(
         fold=series.fold,
         proof=series.proof,
     )
+    scoring.reads()  # judges the options before anything is fetched
     entering = _dask(workers, scheduler, progress)
     if output is None:
         return _gone_on_with(None, None, series, scoring, entering, keep, progress)
