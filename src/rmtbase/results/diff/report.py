@@ -10,6 +10,7 @@ import numpy as np
 
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
 from rmtbase.results.diff.schema import UNCHANGED
+from rmtbase.terminal.command_line import next_command
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -182,7 +183,7 @@ def _untold_sentence(untested: dict[str, dict[str, list[NotTestable]]]) -> Itera
             f"{' and '.join(questions)}, for {number}{f' ({why})' if why else ''}"
             for (number, why), questions in alike.items()
         )
-        details = "" if all(why for _, why in alike) else " (why: --verbose)"
+        details = "" if all(why for _, why in alike) else f" (why: {next_command('--verbose')})"
         yield f"Cannot be told: {'; '.join(parts)}{details}."
 
 

@@ -15,6 +15,7 @@ from rmtbase.results.signal._learned_bound import NO_BOUND
 from rmtbase.results.signal._sequential_count import NO_NUMBER
 from rmtbase.shown import percent, shown
 from rmtbase.tables import plural
+from rmtbase.terminal.command_line import next_command
 from rmtbase.terminal.endings import VERBOSITY, Verbosity, note
 
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ def _reading_items(readings: Sequence[DirectionReading], level: float) -> Iterat
     listed = readings if VERBOSITY.get() >= Verbosity.VERBOSE else nearer_than_chance(readings, level)
     if not listed:
         if readings:
-            yield "rmtbase --verbose signal ... lists all of them, and --json holds them."
+            yield f"All of them: {next_command('--verbose')}"
         return
     columns = [Column("layer"), Column("what", "left"), Column("head"), Column("direction"), Column("side", "left")]
     columns += [Column("tokens at one end, z", "left"), Column("at the other", "left"), Column("nearest by chance, p")]
@@ -306,7 +307,7 @@ def _reading_items(readings: Sequence[DirectionReading], level: float) -> Iterat
     chance = "p bounds the probability that any token is as near to a random direction."
     yield f"{nearest_words(readings)} {chance} A direction and its opposite are the same.".lstrip()
     if len(listed) < len(readings):
-        yield f"The other {len(readings) - len(listed)} are listed with --verbose, and --json holds them."
+        yield f"The other {len(readings) - len(listed)}: {next_command('--verbose')}"
 
 
 def as_json(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import ENTRIES_IN_WORDS
 from rmtbase.report.page import environment, frame
+from rmtbase.results.attributes import command_about
 from rmtbase.results.scores import figures
 from rmtbase.results.scores._distance import layer_p_value_floors
 from rmtbase.results.scores._element_summary import summarize_elements
@@ -119,7 +120,7 @@ def render(
             answer=" ".join([summary.verdict(), *moved[:1]]),
             how=[*moved[1:], *summary.kind(), *summary.related.sentences()],
             sentences=[*summary.details(), *summary.reasons()],
-            caveats=_caveats(scores, why is not None, tokens is not None),
+            caveats=_caveats(scores, why is not None, tokens is not None, model),
             notes=json.loads(scores.attrs.get("notes", "[]")),
             not_testable=[f"{one.place}: {one.reason}" for one in summary.not_testable],
             captions=caption,
@@ -141,8 +142,13 @@ def render(
     )
 
 
-def _caveats(scores: xr.DataTree, asked: bool, read: bool) -> list[str]:
-    """List what the finding does not show, and which command asks further."""
+def _caveats(scores: xr.DataTree, asked: bool, read: bool, model: WeightMatrices | None) -> list[str]:
+    """List what the finding does not show, and which command asks further, or which function if there is no file."""
+    if scores.attrs["model"] in _UNNAMED:
+        causes, directions = 'rmtbase.score with why="all"', "rmtbase.results.signal.signal"
+    else:
+        causes = command_about(scores.attrs, "score", "--why", "all", model=model)
+        directions = command_about(scores.attrs, "signal", "--directions", "2", model=model)
     what = "what those of further heads read and write," if read else "what they read,"
     law = ENTRIES_IN_WORDS.get(null_entries(scores.attrs), "independent")
     named = "" if scores.attrs["null_method"] == "resampled" else f" The null assumes {law} entries before training."
@@ -151,8 +157,8 @@ def _caveats(scores: xr.DataTree, asked: bool, read: bool) -> list[str]:
         "directions it has learned: a spectrum cannot tell a direction from an unequal axis.",
         "p and q say how sure a difference is, not how large. A head that does not differ may still have learned "
         f"something: not rejecting is no evidence.{named}",
-        *([] if asked else ["Why heads differ was not asked; rmtbase score --why all asks it."]),
-        f"How many directions a head has learned, and {what} is asked by rmtbase signal --directions 2.",
+        *([] if asked else [f"Why heads differ was not asked. To ask: {causes}"]),
+        f"How many directions a head has learned, and {what} is another question. To ask: {directions}",
     ]
 
 
