@@ -16,8 +16,9 @@ from _generate._outside import link_to_copies, write_outside
 from _generate._schemas import write_schemas
 from rmtbase.report import glossary
 
-_GLOSSARY = """Every page that a command writes ends with those of these terms that it uses, and links to them where it first
-uses them; `rmtbase --verbose` prints them below a result. [Concepts](../concepts.md) has the mathematics.
+_GLOSSARY = """Every page that a command writes ends with those of these terms that it uses, and links to
+them where it first uses them; `rmtbase --verbose` prints them below a result.
+[Concepts](../concepts.md) has the mathematics.
 """
 
 

@@ -30,7 +30,8 @@ def test_maps_hold_the_size_the_shares_of_heads_and_z(tree):
     assert ax.get_title() == "size of the change", "nothing is tested in it, so there are no dots to explain"
     shares = tree["heads"]["share_head"].sel(component="attention_value").transpose("layer", "head")
     ax = change_heatmap(tree, "share", "attention_value")
-    np.testing.assert_array_equal(cells(ax)[:, : shares.sizes["head"]], 100 * shares)
+    expected = tree["heads"]["expected_share_head"].sel(component="attention_value").transpose("layer", "head")
+    np.testing.assert_array_equal(cells(ax)[:, : shares.sizes["head"]], np.log(shares / expected))
     named = tree["heads"]["q_value_head"].sel(component="attention_value").transpose("layer", "head").values < 0.05
     (dots,) = [line for line in ax.lines if line.get_label() == "q < 0.05"]
     assert sorted(zip(dots.get_ydata(), dots.get_xdata(), strict=True)) == [(y, x) for y, x in np.argwhere(named)] != []

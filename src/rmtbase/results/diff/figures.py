@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -11,7 +12,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import LEVEL, literal, model_title, themed_axes
-from rmtbase.drawing.color_scales import CHANGE, SHARE_OF_CHANGE, ColorScale, Z
+from rmtbase.drawing.color_scales import CHANGE, RATIO, ColorScale, Z
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.heatmaps import draw_layers, finished_map
 from rmtbase.drawing.layout import FigureRecipe, FigureStyle, panels
@@ -25,22 +26,24 @@ class _Map(NamedTuple):
     """Quantity of a heat map of changes.
 
     Attributes:
-        values: variable of the cells; multiplied by ``factor``.
+        values: variable of the cells.
         q_value: variable of the q-values that dots mark; empty if nothing is tested.
         words: what the cells are, in the title.
         scale: colour scale.
+        over: variable that the values are divided by.
     """
 
     values: str
     q_value: str
     words: str
     scale: ColorScale
-    factor: float = 1.0
+    over: str = ""
 
 
+_SHARE = replace(RATIO, label="share of the change over that by chance")
 _MAPS = {
     "size": _Map("relative_change", "", "size of the change", CHANGE),
-    "share": _Map("share_head", "q_value_head", "share of each head", SHARE_OF_CHANGE, 100.0),
+    "share": _Map("share_head", "q_value_head", "share of each head", _SHARE, "expected_share_head"),
     "in": _Map("z_score_in", "q_value_in", "old directions of the inputs", Z),
     "out": _Map("z_score_out", "q_value_out", "old directions of the outputs", Z),
 }
@@ -61,8 +64,8 @@ def change_heatmap(
     Args:
         tree: the tree of ``rmtbase.results.diff.diff``.
         quantity: ``"size"``, the norm of the change over that of the earlier matrix; ``"share"``, each head's share of
-            the squared change of its matrix, in per cent; ``"in"`` or ``"out"``, how far the share of the change along
-            the old directions of inputs or outputs is above that of a random rotation, as a z-score.
+            the squared change of its matrix, over that by chance; ``"in"`` or ``"out"``, how far the share of
+            the change along the old directions of inputs or outputs is above that of a random rotation, as a z-score.
         component: a matrix of heads, for example ``"attention_query"``, drawn by head; whole matrices if None.
         level: changes with a q-value below it carry a dot.
         ax: where to draw; new axes if None.
@@ -94,7 +97,8 @@ def change_heatmap(
         raise ParameterError(
             "quantity", quantity, "one that the tree has: shares are of heads, and of files that have them"
         )
-    values = drawn.factor * table[drawn.values].transpose("layer", across).values
+    cells = table[drawn.values] / table[drawn.over] if drawn.over else table[drawn.values]
+    values = cells.transpose("layer", across).values
     tested = bool(drawn.q_value)
     flagged = table[drawn.q_value].transpose("layer", across).values < level if tested else np.zeros_like(there)
     marks = draw_layers(ax, values, flagged, there, drawn.scale, table, across, level if tested else None, theme)

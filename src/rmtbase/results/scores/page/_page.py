@@ -16,6 +16,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from rmtbase.drawing.axes import counted, statistic_words
+from rmtbase.drawing.layout import figure_style
 from rmtbase.drawing.svg import inline_figures
 from rmtbase.errors import ParameterError
 from rmtbase.models import WeightMatrices
@@ -145,7 +146,7 @@ def render(
 def _caveats(scores: xr.DataTree, asked: bool, read: bool, model: WeightMatrices | None) -> list[str]:
     """List what the finding does not show, and which command asks further, or which function if there is no file."""
     if scores.attrs["model"] in _UNNAMED:
-        causes, directions = 'rmtbase.score with why="all"', "rmtbase.results.signal.signal"
+        causes, directions = 'rmtbase.score(…, why="all")', "rmtbase.results.signal.signal(…)"
     else:
         causes = command_about(scores.attrs, "score", "--why", "all", model=model)
         directions = command_about(scores.attrs, "signal", "--directions", "2", model=model)
@@ -157,8 +158,10 @@ def _caveats(scores: xr.DataTree, asked: bool, read: bool, model: WeightMatrices
         "directions it has learned: a spectrum cannot tell a direction from an unequal axis.",
         "p and q say how sure a difference is, not how large. A head that does not differ may still have learned "
         f"something: not rejecting is no evidence.{named}",
-        *([] if asked else [f"Why heads differ was not asked. To ask: {causes}"]),
-        f"How many directions a head has learned, and {what} is another question. To ask: {directions}",
+        *([] if asked else [Markup("Why heads differ was not asked. To ask: <code>{}</code>").format(causes)]),
+        Markup("How many directions a head has learned, and {} is another question. To ask: <code>{}</code>").format(
+            what, directions
+        ),
     ]
 
 
@@ -186,7 +189,8 @@ def _svgs(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Mark
     maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
     captioned = {**caption, **maps}
     recipes = partial(figures.figure_recipes, scores)
-    return inline_figures(recipes, lambda name: captioned[name].description, captioned)
+    informative = {name for name, recipe in recipes(figure_style("light", None)).items() if recipe.standard}
+    return inline_figures(recipes, lambda name: captioned[name].description, informative & captioned.keys())
 
 
 def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict[str, Any]:
