@@ -145,7 +145,7 @@ LOG_DENSITY = ColorScale(
 )
 CHANGE = ColorScale(
     "norm of the change over the earlier norm",
-    (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+    (3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
     lambda theme: theme.sequential,
     np.log,
 )

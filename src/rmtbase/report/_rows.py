@@ -14,7 +14,7 @@ from rich.text import Text
 from rmtbase.report._glossary import Glossary
 from rmtbase.shown import shown
 from rmtbase.terminal.command_line import next_command
-from rmtbase.terminal.endings import VERBOSITY, Verbosity
+from rmtbase.terminal.endings import VERBOSITY, Verbosity, note
 
 UNTESTED = "?"
 """Text of a cell whose number is not known because there is no test: never 0, and not empty."""
@@ -79,9 +79,7 @@ def print_report(items: Iterable[Item], console: Console) -> None:
     texts = []
     for item in items:
         if item is DETAILS and VERBOSITY.get() < Verbosity.VERBOSE:
-            if VERBOSITY.get() == Verbosity.NORMAL:
-                line = f"More, and what the words mean: {next_command('--verbose')}"
-                console.print(Text(shown(line), "dim"), soft_wrap=True)  # to paste
+            note(f"more, and what the words mean: {next_command('--verbose')}")
             return
         texts += [column.name for column in item.columns] if isinstance(item, Rows) else [item]
         if isinstance(item, Rows):
