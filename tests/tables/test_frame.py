@@ -97,8 +97,10 @@ def test_by_head_of_changes_has_what_is_known_of_a_whole_head():
     assert {"layer", "head", "similarity_qk"} <= {*frame} and "component" not in frame
 
 
-def test_by_head_of_a_further_circuit_is_a_group_of_its_own(tmp_path):
-    tree = rmtbase.score(model_of(np.random.default_rng(1), layers(1), heads=2), "analytic", circuits=["qk", "ov"])
+def test_by_head_of_a_further_circuit_is_a_group_of_its_own():
+    tree = rmtbase.score(
+        model_of(np.random.default_rng(1), layers(1), heads=2, d_head=8), "analytic", circuits=["qk", "ov"]
+    )
     assert [name for name in frame_groups(tree) if name.endswith("by_head")] == ["by_head", "ov_by_head"]
     frame = to_pandas(tree, "ov_by_head")
     expected = tree["circuits/ov/heads"]["moved_share"].values.ravel()

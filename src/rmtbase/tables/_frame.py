@@ -54,11 +54,12 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
     * for a comparison: entry of ``"models"``; (model, component) of ``"components"``; (pair, statistic) of ``"pairs"``;
       (pair, component) of ``"drifts"``; (model, measure) of ``"members"``; measure of ``"between"``; (contrast,
       measure) of ``"groups"``; and the same along the steps, such as ``"groups_along"``.
+
     If other circuits were scored, the heads of each are a group, such as ``"ov"`` or ``"ov_by_head"``. The first
-    columns give the place of the row. Then come all coordinates and variables with a single value for the row, or for a part of its place:
-    ``d_model``, ``stack`` and ``omnibus_p_value`` are repeated in each row. A quantile has a column for each
-    probability, such as ``quantile_0.5``. Draws, densities and eigenvalues have other dimensions and are left out, and
-    so are heads and matrices that the model does not have.
+    columns give the place of the row. Then come all coordinates and variables with a single value for the row, or for a
+    part of its place: ``d_model``, ``stack`` and ``omnibus_p_value`` are repeated in each row. A quantile has a column
+    for each probability, such as ``quantile_0.5``. Draws, densities and eigenvalues have other dimensions and are left
+    out, and so are heads and matrices that the model does not have.
 
     Args:
         table: a table of any kind, as made or opened.

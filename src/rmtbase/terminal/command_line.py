@@ -116,7 +116,7 @@ def next_command(*options: str, name: str = "", model: str = "") -> str:
     Args:
         options: options to add.
         name: name of the command; the running one if empty.
-        model: the model's argument, if no command is running that has one.
+        model: the model's argument, if no command is running that has one. Without it there are only the options.
     """
     context = _RUNNING.get()
     if context is not None and name in ("", context.info_name):
@@ -126,7 +126,8 @@ def next_command(*options: str, name: str = "", model: str = "") -> str:
         words = [name, context.params["model"], *of_model]
     else:
         words = [name, *([model] if model or context is None else context.meta["given"])]
-    return shlex.join(["rmtbase", *filter(None, words), *options])
+    words = list(filter(None, words))
+    return shlex.join(["rmtbase", *words, *options] if words else options)
 
 
 def count(text: str) -> int:
