@@ -14,11 +14,11 @@ _APART = "svg|script|pre|code|a|select|button|summary|caption|h1|h2|h3|dt"  # el
 
 
 class Term(NamedTuple):
-    """Term with its other spellings, which a page may use, and its explanation."""
+    """Term with its explanation, and other spellings that a page may use."""
 
     name: str
-    also: tuple[str, ...]
     text: str
+    also: tuple[str, ...]
 
     @property
     def anchor(self) -> str:
@@ -30,7 +30,7 @@ class Term(NamedTuple):
 def glossary() -> tuple[Term, ...]:
     """Return all terms, in the order in which a reader meets them."""
     content = tomllib.loads(files("rmtbase.report").joinpath("glossary.toml").read_text(encoding="utf-8"))
-    return tuple(Term(one["name"], tuple(one.get("also", ())), one["text"]) for one in content["term"])
+    return tuple(Term(name, text, tuple(also)) for name, (text, *also) in content.items())
 
 
 class Glossary:

@@ -168,8 +168,8 @@ class _Filled:
     def __init__(self, group: str, shape: tuple[int, ...], signs: SignFlips) -> None:
         self.schema = CHANGES_SCHEMA[group]
         self.values: dict[str, np.ndarray] = {
-            name: np.full(shape[: len(variable.dims)], *(("", object) if name.startswith("reason") else (np.nan,)))
-            for name, variable in self.schema.items()
+            name: np.full(shape[: len(one.dims)], "" if name.startswith("reason") else np.nan, dtype=object)
+            for name, one in self.schema.items()
         }
         self.signs = signs
 
@@ -241,8 +241,7 @@ class _Filled:
     def dataset(self, coords: dict[str, object]) -> xr.Dataset:
         """Make a dataset of all variables, with q-values."""
         for name in self.schema:
-            if name.startswith("reason"):
-                self.values[name] = self.values[name].astype(str)
+            self.values[name] = self.values[name].astype(str if name.startswith("reason") else np.float64)
         for side in (name.removeprefix("p_value_") for name in self.schema if name.startswith("p_value_")):
             self.values[f"q_value_{side}"] = benjamini_yekutieli(self.values[f"p_value_{side}"])
         variables = {name: (variable.dims, self.values[name]) for name, variable in self.schema.items()}
@@ -253,7 +252,7 @@ def _product_norms(
     a: Float64[np.ndarray, "head rank width"], b: Float64[np.ndarray, "head rank other_width"]
 ) -> Float64[np.ndarray, " head"]:
     """Compute ‖AᵀB‖_F of every head from the triangles of Aᵀ and Bᵀ, which have their own rounding, not its root."""
-    r_a, r_b = (np.linalg.qr(one.swapaxes(1, 2), mode="r") for one in (a, b))
+    r_a, r_b = (np.linalg.qr(one.swapaxes(1, 2))[1] for one in (a, b))
     return np.linalg.norm(r_a @ r_b.swapaxes(1, 2), axis=(1, 2))
 
 

@@ -36,10 +36,10 @@ def most_changed(tree: xr.DataTree, circuit: Circuit = PRODUCTS[0]) -> list[dict
     """List all heads by the change of their W_QK, or of another product, over its norm before; the largest first."""
     from rmtbase.tables import layer_names
 
-    group = tree["heads"].to_dataset() if "heads" in tree else {}
-    known = [one.name for one in PRODUCTS if f"relative_change_{one.name}" in group]
-    if circuit.name not in known:
+    if "heads" not in tree or f"relative_change_{circuit.name}" not in tree["heads"]:
         return []
+    group = tree["heads"].to_dataset()
+    known = [one.name for one in PRODUCTS if f"relative_change_{one.name}" in group]
     layers, heads = layer_names(group), group["head"].values.tolist()
     numbers = {
         f"{name}_{one}": group[f"{name}_{one}"].values for one in known for name in ("relative_change", "similarity")
