@@ -7,18 +7,26 @@ from typing import Any
 
 from docutils import nodes
 
-from _generate import HERE, write_page
+from _generate import HERE, as_plain, write_page
 from _generate._api import as_restructured_text, resolve_by_full_name, write_api
 from _generate._commands import write_commands
 from _generate._constants import write_constants
 from _generate._gallery import write_gallery
 from _generate._outside import link_to_copies, write_outside
 from _generate._schemas import write_schemas
+from rmtbase.report import glossary
+
+_GLOSSARY = """Every page that a command writes ends with those of these terms that it uses, and links to
+them where it first uses them; `rmtbase --verbose` prints them below a result.
+[Concepts](../concepts.md) has the mathematics.
+"""
 
 
 def _write_pages(app: Any) -> None:
     for write in (write_api, write_commands, write_schemas, write_constants, write_gallery, write_outside):
         write()
+    terms = (f"({term.anchor})=\n{as_plain(term.name)}\n: {as_plain(term.text)}\n" for term in glossary())
+    write_page("glossary.md", "\n".join(["# What the words mean", _GLOSSARY, *terms]))
     for notebook in (HERE.parent / "examples").glob("*.ipynb"):
         write_page(f"tutorials/{notebook.name}", notebook.read_text(encoding="utf-8"))
 

@@ -71,4 +71,34 @@ def test_plot_draws_the_map_and_the_graph(run, tmp_path):
     run("composition", "demo", "-o", path)
     assert run("plot", path, "-o", tmp_path / "figures").status == 0
     drawn = {one.name for one in (tmp_path / "figures").iterdir()}
-    assert drawn == {"pairs-composition.png", "pairs-composition-graph.png"}
+    assert drawn == {f"pairs-composition{end}.png" for end in ("", "-by-layer", "-graph")}
+
+
+def test_a_layer_or_a_head_is_asked_for_and_every_pair_is_tested_and_written(run, tmp_path):
+    nc, page = tmp_path / "pairs.nc", tmp_path / "pairs.html"
+    ran = run("composition", "demo", "--layer", 2, "--head", 5, "--json", "-o", nc, "-o", page)
+    printed, whole = json.loads(ran.out), composition("demo")
+    assert open_table(nc, "composition").identical(whole)
+    everything = summarize_composition(whole).surviving
+    expected = [one for one in everything if "L2H5" in (one.earlier, one.later)]
+    assert [(one["earlier"], one["later"], one["q_value"]) for one in printed["surviving"]] == [
+        (one.earlier, one.later, one.q_value) for one in expected
+    ]
+    assert 0 < len(expected) < len(everything)
+    assert f"{len(expected)} of 72 pairs with a head of layer 2 head 5" in printed["sentences"][0]
+    assert "pairs with a" in page.read_text() and "L2H4" not in page.read_text().partition("<script")[0]
+
+
+@pytest.mark.parametrize("chosen", [["--layer", 4], ["--head", 8], ["--layer", -1]])
+def test_a_layer_or_head_that_is_not_there_is_refused_before_the_work(chosen, run, monkeypatch):
+    monkeypatch.setattr("rmtbase.results.composition.measure.composition", lambda *_, **__: pytest.fail("long work"))
+    ran = run("composition", "demo", *chosen)
+    assert ran.status == 2
+    assert f"{chosen[0][2:]} = {chosen[1]}: expected from 0 to {7 if 'head' in chosen[0] else 3}" in ran.err
+
+
+def test_the_words_of_the_table_are_explained(run):
+    said = " ".join(run("composition", "demo", "-v").out.split())
+    assert "survive" not in said and "avoid" not in said
+    for words in ("family-wise sure, so that even one false pair", "reads less of what the earlier one writes"):
+        assert words in said

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rmtbase.cli import main
-from rmtbase.models import demo_revisions
+from rmtbase.models import demo_revisions, open_model
 from rmtbase.results import open_table
-from rmtbase.results.scores import summarize_scores
+from rmtbase.results.scores import score, summarize_scores
 from rmtbase.tables import open_baseline
 
 DATA = Path(__file__).parents[1] / "data"
@@ -45,6 +45,28 @@ def test_demo_writes_its_parts_to_its_folder(tmp_path, monkeypatch, run):
     assert {path.name for path in (tmp_path / "results").iterdir()} == names_of_files()
     for name in names_of_files():
         assert f"rmtbase: wrote {tmp_path / 'results' / name}" in ran.err
+    assert ran.out.splitlines()[-1].startswith(f"Open {tmp_path / 'results' / 'report-final.html'} in a browser")
+
+
+def test_demo_and_score_compare_with_as_many_random_heads(tmp_path, monkeypatch, run):
+    stopped = RuntimeError("enough is known")
+    asked = []
+
+    def baseline(*sizes, **options):
+        asked.append(sizes)
+        raise stopped
+
+    monkeypatch.setattr("rmtbase.montecarlo.baseline", baseline)
+    run("demo", "-o", tmp_path / "results")
+    ((d_model, d_head, _, draws),) = asked
+    model = open_model("demo")
+    assert draws == score(model, matrices="none").attrs["null_draws"]
+    assert (d_model, d_head) == (model.sites[0].d_query, model.sites[0].d_head)
+
+
+def test_demo_promises_no_time(run):
+    said = " ".join(run("demo", "--help").out.split())
+    assert "minute" not in said and "seconds" not in said
 
 
 @pytest.mark.exhaustive

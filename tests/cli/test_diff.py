@@ -47,10 +47,18 @@ def test_the_table_is_printed_written_and_drawn(run, weights, tmp_path):
     median = expected["matrices"]["relative_change"].sel(component="attention_key").median().item()
     assert any("attention_key" in line and f"{median:.3g}" in line for line in ran.out.splitlines())
     assert "2 are the same in both" in ran.out
+    change = expected["heads"]["relative_change_qk"]
+    first = {name: int(place) for name, place in change.argmax(...).items()}
+    assert ran.out.splitlines()[1].startswith(
+        "Heads whose W_QK changed most, by the norm of its change over its norm before: "
+        f"layer {first['layer']} head {first['head']} ({change.max().item():.2g})"
+    )
+    assert "W_OV" not in ran.out.partition("What the words mean")[0], "the model has no values"
     assert run("plot", path, "-o", tmp_path / "figures").status == 0
     drawn = {one.name for one in (tmp_path / "figures").iterdir()}
     assert drawn == {
-        f"changes-{name}.png" for name in ("changes", "old-directions", "old-directions-of-heads", "shares-of-heads")
+        f"changes-{name}.png"
+        for name in ("changes", "changes-of-heads", "old-directions", "old-directions-of-heads", "shares-of-heads")
     }
 
 

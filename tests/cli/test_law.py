@@ -336,7 +336,7 @@ def test_few_dimensions_keep_what_is_exact_and_say_why_the_rest_is_absent(d_head
     ran = run("law", *options)
     assert (ran.status, ran.err) == (0, "")
     assert "no law here, it needs a rank of at least 8: " in " ".join(ran.out.split())
-    assert ("rmtbase baseline simulates" in ran.out) == (not own)
+    assert ("to simulate what has no law here: rmtbase baseline" in ran.out) == (not own)
 
 
 def test_a_width_of_a_million(values):

@@ -107,7 +107,7 @@ def test_directions_that_point_at_no_tokens_are_told_in_one_line_and_listed_on_r
     readings = [DirectionReading("", 0, "qk", 0, k, "left", False, *ends, p_value=1.0) for k in range(75)]
 
     def printed(found):
-        print_report(_reading_items(found, 0.05), out())
+        print_report(_reading_items(found, 0.05, "rmtbase signal demo --verbose"), out())
         return capsys.readouterr().out
 
     said = printed(readings)
@@ -120,5 +120,5 @@ def test_directions_that_point_at_no_tokens_are_told_in_one_line_and_listed_on_r
         VERBOSITY.reset(before)
     said = printed([readings[0]._replace(p_value=1e-9), *readings[1:]])
     assert said.startswith("1 of 75 directions points at tokens beyond chance") and said.count("left, read") == 1
-    assert "The other 74 are listed with --verbose" in said
+    assert "The other 74: rmtbase signal demo --verbose" in said
     assert printed([]).startswith("No direction was read as tokens")

@@ -10,8 +10,8 @@ from rmtbase.drawing.theme import THEMES
 from rmtbase.errors import ParameterError
 from rmtbase.models import open_model
 from rmtbase.results.composition import composition
-from rmtbase.results.composition.figures import composition_graph, composition_heatmap
-from rmtbase.results.composition.summary import summarize_composition
+from rmtbase.results.composition.figures import composition_by_layer, composition_graph, composition_heatmap
+from rmtbase.results.composition.summary import pairs_with, summarize_composition
 from rmtbase.results.figures import figure_names, figures
 
 
@@ -20,7 +20,7 @@ def table():
     return composition(open_model("demo", "step-200"))
 
 
-@pytest.mark.parametrize("plot", [composition_heatmap, composition_graph])
+@pytest.mark.parametrize("plot", [composition_heatmap, composition_by_layer, composition_graph])
 def test_what_is_no_table_of_compositions_is_refused(plot, table):
     for bad in (xr.Dataset({"temperature": ("day", [1.0])}), xr.DataTree(), None):
         with pytest.raises(ParameterError, match="compositions"):
@@ -37,12 +37,12 @@ def test_pairs_that_cannot_be_tested_are_hatched(table):
     ax = composition_heatmap(changed, "k", colorbar=False)
     (hatch,) = [one for one in ax.collections if one.get_label() == "not testable"]
     assert {tuple(np.round(of.mean(axis=0)).astype(int).tolist()) for of in hatch.get_segments()} == {(3, 10)}
-    assert "of 383 pairs survive" in ax.get_title() and "hatched: not testable" in " ".join(ax.get_title().split())
+    assert "of 383 pairs compose" in ax.get_title() and "hatched: not testable" in " ".join(ax.get_title().split())
     assert "1 more not testable" in " ".join(composition_graph(changed).get_title().split())
     assert "hatched" not in composition_heatmap(table, "k", colorbar=False).get_title()
 
 
-def test_the_map_has_a_cell_for_each_pair_and_a_dot_for_each_that_survives(table):
+def test_the_map_has_a_cell_for_each_pair_and_a_dot_for_each_that_composes(table):
     ax = composition_heatmap(table, "k", colorbar=False)
     (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
     drawn = np.ma.filled(mesh.get_array(), np.nan)
@@ -50,14 +50,15 @@ def test_the_map_has_a_cell_for_each_pair_and_a_dot_for_each_that_survives(table
     (dots,) = [one for one in ax.lines if one.get_label() == "q < 0.05"]
     q = table["q_value"].sel(kind="k").values
     assert {*zip(dots.get_xdata(), dots.get_ydata(), strict=True)} == {*zip(*np.nonzero(q < 0.05), strict=True)}
-    assert f"{(q < 0.05).sum()} of 384 pairs survive" in ax.get_title()
+    assert f"{(q < 0.05).sum()} of 384 pairs compose" in ax.get_title()
     with pytest.raises(ParameterError, match="kind = 'x'"):
         composition_heatmap(table, "x")
 
 
-def test_the_graph_has_a_line_for_each_pair_that_survives(table):
-    ax = composition_graph(table)
-    surviving = summarize_composition(table).surviving
+def test_the_graph_has_a_line_for_each_pair_that_composes(table):
+    ax = composition_graph(table, level=0.001)
+    surviving = summarize_composition(table, 0.001).surviving
+    assert 0 < len(surviving) <= 30
     lines = [one for one in ax.collections if isinstance(one, LineCollection)]
     assert [len(one.get_paths()) for one in lines] == [
         sum(pair.kind == kind for pair in surviving) for kind in ("q", "k", "v")
@@ -73,9 +74,12 @@ def test_the_graph_has_a_line_for_each_pair_that_survives(table):
 def test_of_many_pairs_those_with_the_largest_scores_are_drawn_the_thicker_the_larger(table):
     ax = composition_graph(table, level=0.5)
     lines = [one for one in ax.collections if isinstance(one, LineCollection)]
-    assert sum(len(one.get_paths()) for one in lines) == 120
-    score = np.sort(table["score"].values[table["q_value"].values < 0.5])[::-1][:120]
-    assert f"only the 120 largest scores; the thicker a line, the larger the score ({score[-1]:.2g}" in ax.get_title()
+    score = np.sort(table["score"].values[table["q_value"].values < 0.5])[::-1]
+    said = " ".join(ax.get_title().split())
+    assert f"drawn: the 30 of these {score.size} with the largest scores" in said
+    score = score[:30]
+    assert sum(len(one.get_paths()) for one in lines) == score.size
+    assert f"the thicker a line, the larger the score ({score[-1]:.2g}" in said
     width = np.sort(np.concatenate([one.get_linewidths() for one in lines]))[::-1]
     np.testing.assert_allclose((width - width[-1]) / np.ptp(width), (score - score[-1]) / np.ptp(score), atol=1e-9)
 
@@ -87,8 +91,63 @@ def test_a_model_without_any_has_nodes_alone():
 
 
 def test_both_are_figures_of_the_table_in_every_theme(table):
-    assert figure_names(table) == {"composition": True, "composition-graph": True}
+    assert figure_names(table) == dict.fromkeys(["composition-graph", "composition-by-layer", "composition"], True)
     for figure in figures(table, theme="print", width=3.4).values():
         figure.draw_without_rendering()
     for theme in THEMES.values():
         assert to_rgb(composition_graph(table, theme=theme).lines[0].get_color()) == to_rgb(theme.series[0])
+
+
+def test_the_map_of_layers_counts_the_pairs_of_every_two_layers(table):
+    ax = composition_by_layer(table, "k", colorbar=False)
+    (mesh,) = [one for one in ax.collections if isinstance(one, QuadMesh)]
+    share = np.ma.filled(mesh.get_array(), np.nan)
+    printed = {tuple(map(int, one.get_position())): one.get_text() for one in ax.texts}
+    of_kind = table.sel(kind="k")
+    for earlier in range(4):
+        for later in range(4):
+            q = of_kind["q_value"].values[
+                np.ix_(of_kind["earlier_layer"].values == earlier, of_kind["later_layer"].values == later)
+            ]
+            if earlier >= later:
+                assert np.isnan(share[later, earlier])
+                continue
+            np.testing.assert_allclose(share[later, earlier], 100 * (q < 0.05).mean())
+            assert printed.get((earlier, later), "0") == str((q < 0.05).sum())
+    assert printed
+
+
+def test_layer_0_is_on_top_in_every_figure_as_in_the_maps_of_scores(table):
+    for plot in (composition_heatmap, composition_by_layer, composition_graph):
+        ax = plot(table)
+        bottom, top = ax.get_ylim()
+        assert bottom > top, plot
+    for plot in (composition_heatmap, composition_by_layer):
+        left, right = plot(table).get_xlim()
+        assert left < right, plot
+
+
+def test_pairs_of_a_layer_or_a_head_are_what_is_left_of_the_table_and_its_figures(table):
+    whole = summarize_composition(table, 0.5)
+    for layer, head in ((2, None), (None, 5), (2, 5)):
+        here = pairs_with(table, layer, head)
+        sides = []
+        for side in ("earlier", "later"):
+            chosen = np.ones(table.sizes[side], dtype=bool)
+            for name, number in (("layer", layer), ("head", head)):
+                chosen &= (table[f"{side}_{name}"].values == number) | (number is None)
+            sides.append(chosen)
+        kept = sides[0][:, None] | sides[1][None, :]
+        for name in ("score", "q_value", "z_score"):
+            np.testing.assert_array_equal(here[name].values, np.where(kept, table[name].values, np.nan))
+        assert here["q_value"].notnull().sum() < table["q_value"].notnull().sum()
+        names = table["earlier"].values.tolist()
+        expected = [one for one in whole.surviving if kept[names.index(one.earlier), names.index(one.later)]]
+        assert list(summarize_composition(table, 0.5, layer, head).surviving) == expected
+        assert 0 < len(expected) < len(whole.surviving)
+        drawn = composition_graph(here, 0.5)
+        lines = [path for one in drawn.collections if isinstance(one, LineCollection) for path in one.get_paths()]
+        assert len(lines) == min(30, len(expected))
+    for wrong in ({"layer": 4}, {"head": -1}):
+        with pytest.raises(ParameterError, match=r"expected one of 0, 1, 2, 3"):
+            pairs_with(table, **wrong)

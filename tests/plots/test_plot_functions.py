@@ -390,7 +390,7 @@ def test_colours_are_symmetric_and_the_same_for_every_statistic(learned):
 
 
 @pytest.mark.parametrize(
-    ("z", "colour"), [(0.0, 7), (0.99, 7), (-0.99, 7), (1.5, 8), (-1.5, 6), (99, 13), (101, 14), (1e9, 14), (-1e9, 0)]
+    ("z", "colour"), [(0.0, 7), (1.96, 7), (-1.96, 7), (2.5, 8), (-2.5, 6), (299, 13), (301, 14), (1e9, 14), (-1e9, 0)]
 )
 def test_a_z_has_its_colour_and_beyond_the_last_level_the_last(z, colour, learned):
     mesh = mesh_of(z_heatmap(learned))

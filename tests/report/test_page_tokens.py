@@ -17,6 +17,12 @@ from rmtbase.results import open_table
 from rmtbase.results.scores import render, score
 
 LAYER, HEAD = PLANTED[0]
+
+
+def without_links_to_terms(page):
+    return re.sub(r'<a class="term"[^>]*>(.*?)</a>', r"\1", page)
+
+
 QUERY, KEY = 17, 40  # tokens that the planted head reads
 NAMED = "<script>"
 EMBEDDING = "model.embed_tokens.weight"
@@ -54,7 +60,7 @@ def scores(planted):
 
 def section(page):
     """Text of the section, and the cells of its table."""
-    found = re.search(r'<section id="tokens".*?</section>', page, re.DOTALL)
+    found = re.search(r'<section id="tokens".*?</section>', without_links_to_terms(page), re.DOTALL)
     if found is None:
         return None
     rows = re.findall(r"<tr>(.*?)</tr>", found[0], re.DOTALL)
@@ -76,7 +82,7 @@ def test_a_head_that_reads_a_token_is_shown_with_its_name(planted, scores):
     )
     assert 'href="#tokens"' in page and "those of further heads read and write" in page
     bare = render(scores, pictures=False)
-    assert section(bare) is None and "and what they read, is asked" in bare
+    assert section(bare) is None and "and what they read, is another question" in bare
 
 
 def test_random_heads_are_seldom_said_to_read_tokens():

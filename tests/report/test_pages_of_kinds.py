@@ -28,6 +28,7 @@ def result(request):
 
 
 def text_of(page):
+    page = re.sub(r'<a class="term"[^>]*>(.*?)</a>', r"\1", page)
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", re.sub(r"<(style|script).*?</\1>", "", page, flags=re.S))).split())
 
 

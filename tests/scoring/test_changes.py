@@ -7,10 +7,14 @@ import pytest
 from made_models import layers, model_of
 
 from rmtbase.errors import ParameterError
+from rmtbase.heads.read_sites import head_factors
 from rmtbase.models import Tensor
 from rmtbase.results.diff import diff
+from rmtbase.results.diff.report import most_changed, report
+from rmtbase.tables import CIRCUITS
 
 QUERY = ["attention_query"]
+ATTENTION = [f"attention_{name}" for name in ("query", "key", "value", "output")]
 
 
 def pair_of(rng, change, count=1, **sizes):
@@ -135,3 +139,58 @@ def test_other_models_and_other_components_are_refused():
     with pytest.raises(ParameterError, match="level"):
         diff(one, one, level=0.0)
     assert isinstance(one.sites[0].query, Tensor)
+
+
+def test_the_change_of_a_heads_products_is_that_of_the_products_themselves():
+    """Four heads on two key heads: W_QK and W_OV of each are multiplied out, before and after."""
+    before, after = noisy_pair()
+    heads = diff(before, after, components=ATTENTION)["heads"].to_dataset()
+    for circuit in ("qk", "ov"):
+        for layer, head in np.ndindex(2, 4):
+            factors = (head_factors(model, layer, CIRCUITS[circuit], head) for model in (before, after))
+            old, new = (left.T.astype(float) @ right.astype(float) for left, right in factors)
+            there = {name: heads[f"{name}_{circuit}"].values[layer, head] for name in ("relative_change", "similarity")}
+            size = np.linalg.norm(old)
+            np.testing.assert_allclose(there["relative_change"], np.linalg.norm(new - old) / size, rtol=1e-10)
+            np.testing.assert_allclose(there["similarity"], np.vdot(old, new) / size / np.linalg.norm(new), rtol=1e-9)
+
+
+def noisy_pair():
+    """A model of four heads on two key heads in each of two layers, and the same with noise."""
+    sizes = {"heads": 4, "key_heads": 2, "d_head": 3, "d_value": 5, "d_model": 16}
+    before = model_of(np.random.default_rng(11), layers(2), **sizes)
+    noise = np.random.default_rng(12)
+
+    def draw(rng, shape):
+        return rng.standard_normal(shape) + 0.3 * noise.standard_normal(shape)
+
+    return before, model_of(np.random.default_rng(11), layers(2), **sizes, draw=draw)
+
+
+def test_heads_are_listed_by_the_change_of_their_w_qk_the_largest_first():
+    tree = diff(*noisy_pair(), components=ATTENTION)
+    listed = most_changed(tree)
+    change = tree["heads"]["relative_change_qk"].values
+    assert [one["relative_change_qk"] for one in listed] == sorted(change.ravel().tolist(), reverse=True)
+    assert all(change[int(one["layer"].split()[-1]), one["head"]] == one["relative_change_qk"] for one in listed)
+    first = next(item for item in report(tree) if type(item) is str)
+    assert (
+        first.startswith("Heads whose W_QK changed most") and f"{listed[0]['layer']} head {listed[0]['head']}" in first
+    )
+
+
+def test_a_head_that_is_turned_without_a_change_of_w_qk_has_not_changed_by_it():
+    """W_Q → M W_Q and W_K → M⁻ᵀ W_K leave W_QK as it is: the parts have changed, the product has not."""
+    rng = np.random.default_rng(12)
+    sizes = {"heads": 1, "d_head": 3, "d_model": 8}
+    query, key = (rng.standard_normal((3, 8)) for _ in range(2))
+    m = rng.standard_normal((3, 3)) + 3 * np.eye(3)
+    before, after = (
+        model_of(np.random.default_rng(0), layers(1), **sizes, t0_query=q, t0_key=k)
+        for q, k in ((query, key), (m @ query, np.linalg.inv(m).T @ key))
+    )
+    heads = diff(before, after, components=["attention_query", "attention_key"])["heads"].to_dataset()
+    assert (heads["relative_change"] > 0.1).all()
+    assert heads["relative_change_qk"].max() < 1e-6, "weights are stored in float32"
+    np.testing.assert_allclose(heads["similarity_qk"], 1.0)
+    assert "relative_change_ov" not in heads, "its matrices were not asked for"

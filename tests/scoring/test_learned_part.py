@@ -147,7 +147,7 @@ def test_what_is_printed_of_tokens_names_the_null_of_the_nearest_one(demo):
         f"The token nearest to an end of a random direction has a z of {nearest.mean:.1f} on average and below "
         f"{nearest.upper:.1f} for 95 %, among 256 tokens of the embedding."
     )
-    assert words in list(_reading_items([reading], 0.05))[-1] and nearest_words([]) == ""
+    assert words in list(_reading_items([reading], 0.05, ""))[-1] and nearest_words([]) == ""
     assert 1.5 < nearest.mean < 2.82 < nearest.upper  # tokens of a learned embedding lie together: fewer than 256
 
 

@@ -88,7 +88,7 @@ def test_rows_and_columns_can_be_chosen(stored):
     for options, words in (
         ({"columns": ["alpha"]}, "z_score"),
         ({"statistics": ["alpha"]}, "stable_rank"),
-        ({"group": "alpha"}, "heads, elements, matrices"),
+        ({"group": "alpha"}, "heads, by_head, elements, matrices"),
         ({"format": "xlsx"}, "csv, parquet, latex"),
     ):
         with pytest.raises(ParameterError, match=words):

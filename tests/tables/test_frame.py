@@ -1,9 +1,18 @@
 """A table as a pandas frame: one row for each thing measured."""
 
+import sys
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+import rmtbase
 from rmtbase.errors import ParameterError
-from rmtbase.tables import KINDS, to_pandas
+from rmtbase.results.diff import diff
+from rmtbase.tables import KINDS, frame_groups, to_pandas
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scoring"))  # models are made there
+from made_models import layers, model_of
 
 ROWS = {
     "baseline": ("case", "statistic"),
@@ -59,8 +68,47 @@ def test_scores_frame_has_heads_or_matrices(stored_tables):
     assert one["p_value"] == there["p_value"].sel(statistic="trace").item()
     assert one["omnibus_q_value"] == there["omnibus_q_value"].item()
     assert matrices.columns[:3].tolist() == ["layer", "component", "statistic"]
-    with pytest.raises(ParameterError, match=r"group = 'head'.*heads, elements, matrices"):
+    with pytest.raises(ParameterError, match=r"group = 'head'.*heads, by_head, elements, matrices"):
         to_pandas(tree, "head")
+
+
+def test_by_head_has_one_row_for_each_head_with_what_is_said_of_it(stored_tables):
+    tree = stored_tables["scores"]
+    frame, heads = to_pandas(tree, "by_head"), tree["heads"].to_dataset()
+    assert len(frame) == heads.sizes["layer"] * heads.sizes["head"]
+    assert not frame.duplicated(["layer", "head"]).any() and "statistic" not in frame
+    one = frame.set_index(["layer", "head"]).loc[(1, 2)]
+    for name in ("moved_share", "omnibus_q_value", "relation", "sigma_q", "farthest_statistic", "key_head"):
+        assert one[name] == heads[name].sel(layer=1, head=2).item()
+
+
+def test_by_head_of_a_training_run_has_a_row_for_each_step_and_head(stored_tables):
+    tree = stored_tables["trajectory"]
+    frame, heads = to_pandas(tree, "by_head"), tree["heads"].to_dataset()
+    assert frame.columns[:3].tolist() == ["step", "layer", "head"]
+    assert len(frame) == heads.sizes["step"] * heads.sizes["layer"] * heads.sizes["head"]
+
+
+def test_by_head_of_changes_has_what_is_known_of_a_whole_head():
+    before, after = (model_of(np.random.default_rng(seed), layers(2), heads=3) for seed in (1, 2))
+    tree = diff(before, after, components=["attention_query", "attention_key"])
+    frame = to_pandas(tree, "by_head")
+    assert frame["relative_change_qk"].tolist() == tree["heads"]["relative_change_qk"].values.ravel().tolist()
+    assert {"layer", "head", "similarity_qk"} <= {*frame} and "component" not in frame
+
+
+def test_by_head_of_a_further_circuit_is_a_group_of_its_own():
+    tree = rmtbase.score(
+        model_of(np.random.default_rng(1), layers(1), heads=2, d_head=8), "analytic", circuits=["qk", "ov"]
+    )
+    assert [name for name in frame_groups(tree) if name.endswith("by_head")] == ["by_head", "ov_by_head"]
+    frame = to_pandas(tree, "ov_by_head")
+    expected = tree["circuits/ov/heads"]["moved_share"].values.ravel()
+    np.testing.assert_array_equal(frame["moved_share"], expected)
+
+
+def test_by_head_is_no_group_where_every_row_is_a_head_already(stored_tables):
+    assert "by_head" not in {name[-7:] for name in frame_groups(stored_tables["signal"])}
 
 
 def test_variables_that_share_their_dimensions_are_a_frame_as_the_file_itself_says(table):

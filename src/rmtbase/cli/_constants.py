@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rmtbase.terminal import completion as _completion
-from rmtbase.terminal.command_line import INTEGER
+from rmtbase.terminal.command_line import INTEGER, next_command
 from rmtbase.terminal.options import DHead, Dims, DModel, Normalization, Sigma, sigma_keywords
 
 if TYPE_CHECKING:
@@ -223,9 +223,9 @@ def _print_all(
                 below = Padding(Text(entry.description, "dim"), (0, 0, 0, 2))
                 shown.add_row(Group(entry.name, below), value)
         console.print(shown)
-    console.print(
-        "rmtbase constants NAME shows conditions, definition, uncertainty and references of one.", style="dim"
-    )
+    first = next(entry.name for entries in sections.values() for entry in entries)
+    line = f"Conditions, definition, uncertainty and references of one: {next_command(first)}"
+    console.print(line, style="dim")
 
 
 def _errors(entry: Constant, digits: int) -> list[tuple[str, str]]:

@@ -11,14 +11,14 @@ import typer
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")] = Path("rmtbase-demo"),
 ) -> None:
-    """Make a baseline table, scores and pages for the bundled trained model, offline, in under a minute.
+    """Make a baseline table, scores and pages for the bundled model, before and after its training, offline.
 
     Example: rmtbase demo -o results
     """
     from rmtbase.errors import OutputError
     from rmtbase.models import demo_revisions, open_model
     from rmtbase.montecarlo import baseline
-    from rmtbase.nulls import Table, draws_for
+    from rmtbase.nulls import Table, atlas_case, draws_for
     from rmtbase.report import print_report
     from rmtbase.results.outputs import Outputs
     from rmtbase.results.scores import render, score
@@ -50,7 +50,8 @@ def demo(
     site = final.sites[0]  # all sites have the same shape
     found = {}
     with bars() as progress:
-        draws = draws_for(final.n_layers * site.n_heads)
+        case = atlas_case(site.d_query, site.d_head)
+        draws = draws_for(final.n_layers * site.n_heads) if case is None else int(case["draws"])  # as rmtbase score
         sigmas = [1.0, float(final.config["initializer_range"])]
         table = baseline(site.d_query, site.d_head, sigmas, draws, normalization="none", progress=progress)
         say_written(write_table(table, table_path))
@@ -69,3 +70,6 @@ def demo(
             found[revision] = as_json(tree) if JSON.get() else print_report(report(tree), out())
     if JSON.get():
         print_json(found)
+    else:
+        pages = [page for _, page in files.values()]
+        out().print(f"Open {pages[-1]} in a browser, and {pages[0]} to see the same before training.", soft_wrap=True)

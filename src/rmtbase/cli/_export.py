@@ -26,8 +26,9 @@ def export(
     group: Annotated[
         str | None,
         typer.Option(
-            help="Kind of row: heads, elements, matrices, experts, super_weights, departures, models, components, "
-            "pairs, drifts, groups, or a further circuit; an unknown name lists them. Default: the first."
+            help="Kind of row: heads (a row for each statistic), by_head (a row for each head), elements, matrices, "
+            "experts, super_weights, departures, models, components, pairs, drifts, groups, or a further circuit; an "
+            "unknown name lists them. Default: the first."
         ),
     ] = None,
     statistics: Annotated[
@@ -43,7 +44,7 @@ def export(
 ) -> None:
     r"""Write a table for other programs: one row for each thing measured, as CSV, Parquet or LaTeX (booktabs).
 
-    Example: rmtbase export scores.nc --group matrices -o matrices.csv
+    Example: rmtbase export scores.nc --group by_head -o heads.csv
 
     For a paper: rmtbase export gpt2.nc -o gpt2.tex; a few rows: rmtbase export scores.nc --statistic effective_rank
     """

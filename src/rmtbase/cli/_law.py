@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rmtbase.terminal.command_line import INTEGER
+from rmtbase.terminal.command_line import INTEGER, next_command
 from rmtbase.terminal.options import DHead, Dims, DModel, Normalization, Sigma, sigma_keywords
 
 _DIGITS = 6
@@ -256,7 +256,7 @@ def _print_statistics(statistics: dict[str, Any], self_normalized: bool, console
     for condition, names in missing.items():
         _note(f"no law here, {condition}: {', '.join(names)}", console)
     if missing and not self_normalized:
-        _note("rmtbase baseline simulates what has no law here", console)
+        _note(f"to simulate what has no law here: {next_command(name='baseline')}", console)
 
 
 def _print_missing_moments(dims: Sequence[int], statistics: dict[str, Any], console: Console) -> None:
@@ -274,7 +274,7 @@ def _print_missing_moments(dims: Sequence[int], statistics: dict[str, Any], cons
         lacks = missing_moment(name, moment_order(statistic, extremes, min(dims)))
         if lacks is not None:
             known = statistics[name]["reason"] is None
-            where = "its quantiles are those of its law" if known else "rmtbase baseline has its median and quantiles"
+            where = "its quantiles are those of its law" if known else "a simulation has its median and quantiles"
             _note(f"{lacks}; {where}", console)
 
 

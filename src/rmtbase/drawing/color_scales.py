@@ -16,11 +16,12 @@ from rmtbase.drawing.theme import Theme, as_theme
 from rmtbase.errors import ParameterError
 from rmtbase.shown import in_one_line
 
-__all__ = ["Q_LEVELS", "Z_LEVELS", "z_colorbar"]
+__all__ = ["Q_LEVELS", "Z_LEVELS"]
 
-Z_LEVELS = (1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+Z_LEVELS = (2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 300.0)
 """Values of |z| at which the colour changes, the same in all figures, so that colours can be compared across statistics
-and models. Values beyond the last level have the last colour."""
+and models. Values beyond the last level have the last colour; those below the first, as 95 % of random ones are, the
+palest."""
 
 Q_LEVELS = (0.05, 0.01, 1e-3, 1e-4)
 """q-values at which the colour of the omnibus map changes, the same in all figures."""
@@ -98,15 +99,6 @@ class ColorScale:
         return bar
 
 
-def z_colorbar(axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Colorbar:
-    """Draw the colour scale of heat maps of z beside the given axes, once for all of them.
-
-    Raises:
-        ParameterError: no axes are given.
-    """
-    return Z.bar(axes, theme)
-
-
 def _level(level: float) -> str:
     return (f"{level:g}" if 1e-4 <= abs(level) < 1e5 else rf"$10^{{{np.log10(level):.0f}}}$").replace("-", "−")
 
@@ -153,14 +145,9 @@ LOG_DENSITY = ColorScale(
 )
 CHANGE = ColorScale(
     "norm of the change over the earlier norm",
-    (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+    (3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
     lambda theme: theme.sequential,
     np.log,
-)
-SHARE_OF_CHANGE = ColorScale(
-    "share of the matrix's change (%)",
-    (2.0, 5.0, 10.0, 20.0, 35.0, 50.0, 70.0, 90.0),
-    lambda theme: theme.sequential,
 )
 SHARE = ColorScale(
     "eigenvalue over the model's mean",

@@ -11,8 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rmtbase.report._glossary import Glossary
 from rmtbase.shown import shown
-from rmtbase.terminal.endings import VERBOSITY, Verbosity
+from rmtbase.terminal.command_line import next_command
+from rmtbase.terminal.endings import VERBOSITY, Verbosity, note
 
 UNTESTED = "?"
 """Text of a cell whose number is not known because there is no test: never 0, and not empty."""
@@ -73,16 +75,23 @@ DETAILS = Verbatim("")
 
 
 def print_report(items: Iterable[Item], console: Console) -> None:
-    """Print the items of a report in their order, without its details unless ``--verbose`` is given."""
+    """Print the items of a report in their order; its details, and its terms, only if ``--verbose`` is given."""
+    texts = []
     for item in items:
         if item is DETAILS and VERBOSITY.get() < Verbosity.VERBOSE:
+            note(f"more, and what the words mean: {next_command('--verbose')}")
             return
+        texts += [column.name for column in item.columns] if isinstance(item, Rows) else [item]
         if isinstance(item, Rows):
             _print_rows(console, item)
         elif isinstance(item, Verbatim):
             print(item, end="")
         else:
             console.print(Text(shown(item, _LONGEST), "bold" if isinstance(item, Heading) else ""))
+    if VERBOSITY.get() >= Verbosity.VERBOSE:
+        console.print(Text("What the words mean", "bold"))
+        for term in Glossary().explained(*texts):
+            console.print(Text(f"{term.name}: {term.text}"))
 
 
 def _print_rows(console: Console, item: Rows) -> None:

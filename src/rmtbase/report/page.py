@@ -24,6 +24,7 @@ from rmtbase.drawing.layout import FigureRecipe, FigureStyle
 from rmtbase.drawing.svg import css_values, inline_figures
 from rmtbase.drawing.theme import DARK, LIGHT
 from rmtbase.errors import ParameterError
+from rmtbase.report._glossary import Glossary
 from rmtbase.report._rows import DETAILS, Heading, Item, Rows, Verbatim
 from rmtbase.shown import shown
 
@@ -109,6 +110,8 @@ def environment(package: str | None = None) -> Environment:
     )
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False, "ensure_ascii": False}
     made.filters["shown"] = shown
+    made.globals["glossary"] = glossary = Glossary()
+    made.filters["terms"] = glossary.link
     return made
 
 

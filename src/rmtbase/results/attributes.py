@@ -6,9 +6,20 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rmtbase.models import WeightMatrices
+from rmtbase.models import WeightMatrices, opened_from
 from rmtbase.shown import shown
 from rmtbase.tables import SCHEMA_VERSION, provenance, software_version
+from rmtbase.terminal.command_line import next_command
+
+_LONGEST = 4000  # characters of a command
+
+
+def command_about(attributes: Mapping[Any, Any], name: str, *options: str, model: WeightMatrices | None = None) -> str:
+    """Return a command about the model that a file's attributes name, to paste; ``model`` is that model, if opened."""
+    revision = attributes.get("revision")
+    argument = f"{attributes['model']}@{revision}" if revision else str(attributes["model"])
+    folders = [one.path for one in ([] if model is None else opened_from(model)) if one.path.name == one.name]
+    return shown(next_command(*options, name=name, model=str(folders[0]) if folders else argument), _LONGEST)
 
 
 def file_attributes(

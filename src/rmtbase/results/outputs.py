@@ -91,6 +91,7 @@ class Outputs:
         report: Callable[[], Iterable[Item]],
         page: Callable[[], str] | None = None,
         *,
+        drawn: xr.Dataset | xr.DataTree | None = None,
         written: bool = False,
         gated: bool = True,
     ) -> None:
@@ -101,6 +102,7 @@ class Outputs:
             as_json: returns what ``--json`` prints.
             report: returns the sentences and tables for the terminal, and for the page.
             page: returns the page; if None, the page has the report and the standard figures of the table.
+            drawn: what the figures of that page show; ``table`` if None.
             written: whether the caller has seen to the table's file.
             gated: whether to apply the condition of :meth:`gate` to the ``heads`` in the JSON.
 
@@ -115,7 +117,7 @@ class Outputs:
         elif self.table is not None:
             write_table(table, self.table)
         if self.page is not None:
-            content = _page_of(table, items()) if page is None else page()
+            content = _page_of(table if drawn is None else drawn, items()) if page is None else page()
             files.append(write_bytes(content.encode(), self.page))
         say_written(*files)
         command, condition = self._gate

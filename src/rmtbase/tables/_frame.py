@@ -22,6 +22,7 @@ _WORDS = ("symbol", "formula", "convention", "scaling")  # they depend only on t
 _OF_COMPARISONS = ("models", "components", "pairs", "drifts", "members", "between", "groups", "published")
 _GROUPS = {
     "heads": "heads",
+    "by_head": "heads",
     "elements": "heads/elements",
     "matrices": "matrices",
     "experts": "experts",
@@ -33,7 +34,9 @@ _GROUPS = {
 }
 """Groups of a tree from which frames can be made: name and path."""
 
-_ONE_OF_ALL = {"departures": ("null", "layer", "head")}  # dimensions of a row in groups that also have others
+_BY_HEAD = "by_head"
+_ROWS = {"departures": ("null", "layer", "head"), _BY_HEAD: ("step", "layer", "head")}
+"""Dimensions of a row in groups that also have others."""
 
 
 def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.DataFrame:
@@ -43,19 +46,20 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
 
     * (case, statistic) of a baseline, of spectra, of elements or of the atlas; (layer, component) of effective depths;
     * (kind, earlier, later) of compositions;
-    * for scores: (layer, head, statistic) of ``"heads"``; (layer, head, component, statistic) of their ``"elements"``;
-      (layer, component, statistic) of ``"matrices"``, and with the expert of ``"experts"``; entry of
-      ``"super_weights"``; (layer, head, test) of ``"why"``;
+    * for scores: (layer, head, statistic) of ``"heads"``, or (layer, head) of ``"by_head"``; (layer, head, component,
+      statistic) of their ``"elements"``; (layer, component, statistic) of ``"matrices"``, and with the expert of
+      ``"experts"``; entry of ``"super_weights"``; (layer, head, test) of ``"why"``;
+    * for changes: (layer, head, component) of ``"heads"``, or (layer, head) of ``"by_head"``;
     * for a trajectory, the same at each step, which comes first; (null, layer, head) of its ``"departures"``;
     * for a comparison: entry of ``"models"``; (model, component) of ``"components"``; (pair, statistic) of ``"pairs"``;
       (pair, component) of ``"drifts"``; (model, measure) of ``"members"``; measure of ``"between"``; (contrast,
       measure) of ``"groups"``; and the same along the steps, such as ``"groups_along"``.
 
-    If other circuits were scored, the heads of each are a group, such as ``"ov"``. The first columns give the place of
-    the row. Then come all coordinates and variables with a single value for the row, or for a part of its place:
-    ``d_model``, ``stack`` and ``omnibus_p_value`` are repeated in each row. A quantile has a column for each
-    probability, such as ``quantile_0.5``. Draws, densities and eigenvalues have other dimensions and are left out, and
-    so are heads and matrices that the model does not have.
+    If other circuits were scored, the heads of each are a group, such as ``"ov"`` or ``"ov_by_head"``. The first
+    columns give the place of the row. Then come all coordinates and variables with a single value for the row, or for a
+    part of its place: ``d_model``, ``stack`` and ``omnibus_p_value`` are repeated in each row. A quantile has a column
+    for each probability, such as ``quantile_0.5``. Draws, densities and eigenvalues have other dimensions and are left
+    out, and so are heads and matrices that the model does not have.
 
     Args:
         table: a table of any kind, as made or opened.
@@ -67,7 +71,8 @@ def to_pandas(table: xr.Dataset | xr.DataTree, group: str | None = None) -> pd.D
     dataset = _group(table, group) if isinstance(table, xr.DataTree) else table
     if "element_statistic" in dataset.dims:
         dataset = dataset.rename(element_statistic="statistic")
-    wanted = _ONE_OF_ALL.get(group or "", _OF_A_ROW)
+    by_head = group is not None and group.endswith(_BY_HEAD)
+    wanted = _ROWS.get(_BY_HEAD if by_head else group or "", _OF_A_ROW)
     rows = [dim for dim in wanted if dim in dataset.sizes]
     if not rows:
         raise ParameterError("table", tuple(dataset.sizes), f"a dimension among {', '.join(_OF_A_ROW)}")
@@ -103,9 +108,14 @@ def frame_groups(table: xr.Dataset | xr.DataTree) -> list[str]:
     """List the groups of a tree from which a frame can be made, the default first; empty for a dataset."""
     if not isinstance(table, xr.DataTree):
         return []
-    held = {path for path, node in table.subtree_with_keys if node.data_vars}
-    circuits = [circuit for circuit in CIRCUITS if f"circuits/{circuit}/heads" in held]
-    return [name for name, path in _GROUPS.items() if path in held] + circuits
+    sizes = {path: {*node.sizes} for path, node in table.subtree_with_keys if node.data_vars}
+    paths = _GROUPS | {
+        f"{circuit}{end}": f"circuits/{circuit}/heads" for circuit in CIRCUITS for end in ("", f"_{_BY_HEAD}")
+    }
+    finer = {*_OF_A_ROW} - {*_ROWS[_BY_HEAD]}  # a group without these has a row for each head anyway
+    return [
+        name for name, path in paths.items() if path in sizes and (not name.endswith(_BY_HEAD) or sizes[path] & finer)
+    ]
 
 
 def _present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:
@@ -115,7 +125,7 @@ def _present(dataset: xr.Dataset, rows: list[str]) -> Bool[np.ndarray, " row"]:
     known = "n_rows" if "n_rows" in dataset and "layer" in rows else next(iter(spreads), None)
     if known is not None and "layer" in rows:
         held = dataset[known].notnull()
-        held = held.any([dim for dim in held.dims if dim not in rows]).drop_vars(list(held.coords))
+        held = held.any([dim for dim in held.dims if dim not in rows]).reset_coords(drop=True)
         there = (there & held).transpose(*rows)
     if "earlier" in rows:
         there = dataset["score"].notnull().transpose(*rows)
@@ -127,7 +137,7 @@ def _group(tree: xr.DataTree, name: str | None) -> xr.Dataset:
     name = there[0] if name is None and there else name
     if name is None or name not in there:
         raise ParameterError("group", name, f"one of {', '.join(there) or 'heads and matrices, of a scores tree'}")
-    path = _GROUPS.get(name, f"circuits/{name}/heads")
+    path = _GROUPS.get(name, f"circuits/{name.removesuffix(f'_{_BY_HEAD}')}/heads")
     return without_foreign_coordinates(tree[path].to_dataset())
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import shlex
 from collections.abc import Sequence
+from contextvars import ContextVar
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from typing import Any
@@ -34,6 +36,8 @@ _MEANT = {
 }
 """Other names for each command, which users may type."""
 
+_RUNNING: ContextVar[Any] = ContextVar("running", default=None)  # context of the running command
+_OF_MODEL = ("adapter", "base", "minus", "fold")  # options that say which weights of a model are read
 _MOST_DIGITS = 30  # of a whole number
 _THOUSANDS = {"k": 3, "M": 6}
 
@@ -50,6 +54,7 @@ class Command(TyperCommand):
         """Refuse a repeated option, which would silently overwrite its first value."""
         if not ctx.resilient_parsing:
             self._refuse_repeated(ctx, args)
+        ctx.meta["given"] = [word for word in args if word not in ("-q", "--quiet")]
         left = super().parse_args(ctx, args)
         for name in SHARED:  # their callbacks have already been called
             ctx.params.pop(name, None)
@@ -57,11 +62,14 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Invoke the command; an error about the command line then names the command whose help to read."""
+        before = _RUNNING.set(ctx)
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
             error.ctx = error.ctx or ctx
             raise
+        finally:
+            _RUNNING.reset(before)
 
     def _refuse_repeated(self, ctx: Any, args: Sequence[str]) -> None:
         listing = copy.copy(self)
@@ -100,6 +108,26 @@ def commands_meant(name: str, commands: Sequence[str]) -> list[str]:
     if name in words:
         return [words[name]]
     return list(dict.fromkeys(words[word] for word in get_close_matches(name, words, cutoff=0.7)))
+
+
+def next_command(*options: str, name: str = "", model: str = "") -> str:
+    """Return a command to paste: the running one with further options, or another one about the same model.
+
+    Args:
+        options: options to add.
+        name: name of the command; the running one if empty.
+        model: the model's argument, if no command is running that has one. Without it there are only the options.
+    """
+    context = _RUNNING.get()
+    if context is not None and name in ("", context.info_name):
+        words = [context.info_name, *context.meta["given"]]
+    elif context is not None and "model" in context.params:
+        of_model = (f"--{one}={context.params[one]}" for one in _OF_MODEL if context.params.get(one))
+        words = [name, context.params["model"], *of_model]
+    else:
+        words = [name, *([model] if model or context is None else context.meta["given"])]
+    words = list(filter(None, words))
+    return shlex.join(["rmtbase", *words, *options] if words else options)
 
 
 def count(text: str) -> int:

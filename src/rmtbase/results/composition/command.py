@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rmtbase.terminal.command_line import NUMBER, words
+from rmtbase.terminal.command_line import INTEGER, NUMBER, words
 from rmtbase.terminal.completion import some_of
 from rmtbase.terminal.options import Fold, ModelArgument, Output
 
@@ -20,6 +20,15 @@ def composition(
         ),
     ] = "q,k,v",
     level: Annotated[float, typer.Option(help="False discovery rate of the pairs found to compose.", **NUMBER)] = 0.05,
+    layer: Annotated[
+        int | None, typer.Option(help="Print, and draw, only pairs with a head of that layer.", **INTEGER)
+    ] = None,
+    head: Annotated[
+        int | None,
+        typer.Option(
+            help="Only pairs with a head of that number in its layer, or in --layer. All are tested.", **INTEGER
+        ),
+    ] = None,
     fold: Fold = None,
     output: Output = None,
 ) -> None:
@@ -31,11 +40,14 @@ def composition(
     Example: rmtbase composition demo -o composition.nc, then rmtbase plot composition.nc
 
     Only keys, as induction heads use them: rmtbase composition MODEL --kinds k
+
+    What one head reads and what reads it: rmtbase composition demo --layer 2 --head 5
     """
+    from rmtbase.errors import ParameterError
     from rmtbase.models import open_model
     from rmtbase.results.composition.measure import composition
     from rmtbase.results.composition.report import as_json, report
-    from rmtbase.results.composition.summary import require_level
+    from rmtbase.results.composition.summary import pairs_with, require_level
     from rmtbase.results.outputs import Outputs
     from rmtbase.terminal.streams import bars
 
@@ -43,9 +55,16 @@ def composition(
     files = Outputs(output, "composition")
     opened = open_model(model, fold=fold or ())
     files.require_replaceable(opened)
+    for name, number, held in (
+        ("layer", layer, sorted({site.place.layer for site in opened.sites})),
+        ("head", head, range(max(site.n_heads for site in opened.sites))),
+    ):
+        if number is not None and number not in held:
+            raise ParameterError(name, number, f"from {held[0]} to {held[-1]}")
     with bars() as progress:
         table = composition(opened, words(kinds), progress=progress)
-    files.finish(table, partial(as_json, table, level), partial(report, table, level))
+    chosen = (table, level, layer, head)
+    files.finish(table, partial(as_json, *chosen), partial(report, *chosen), drawn=pairs_with(table, layer, head))
 
 
 COMMAND = composition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import groupby
 
@@ -22,7 +23,7 @@ from rmtbase.drawing.axes import (
     titled,
     without_frame,
 )
-from rmtbase.drawing.color_scales import Z, z_colorbar
+from rmtbase.drawing.color_scales import ColorScale, Z
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.heatmaps import draw_cells, finished_map
 from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, panels
@@ -31,14 +32,18 @@ from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
 from rmtbase.results.composition.summary import ComposedPair, summarize_composition
 
-_MOST_EDGES = 120
-"""Largest number of pairs in a graph: those with the largest scores of the pairs that survive."""
+_MOST_EDGES = 30
+"""Largest number of pairs in a graph: those with the largest scores of the pairs that compose."""
 
 _READS = {"q": "queries", "k": "keys", "v": "values"}
 _BEND = {"q": -0.12, "k": 0.0, "v": 0.12}  # sideways bend of an edge, so that three between two heads stay apart
 _POINTS = 24  # points of an edge
 _NAMED = 48  # nodes beyond which their numbers would not be legible
 _MOST_TICKS = 13
+_STRONG = 20.0  # percent: colours from here on are nearer to the surface's than to the text's
+COMPOSING_SHARE = ColorScale(
+    "pairs that compose (%)", (0.1, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 70.0), lambda theme: theme.sequential
+)
 
 
 def composition_heatmap(
@@ -50,7 +55,7 @@ def composition_heatmap(
     theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
-    """Draw z of the squared composition score of every two heads, with a dot for pairs that survive.
+    """Draw z of the squared composition score of every two heads, with a dot for pairs that compose.
 
     Args:
         table: the dataset of ``rmtbase.results.composition.composition``.
@@ -61,18 +66,13 @@ def composition_heatmap(
         colorbar: whether to draw one beside the axes.
 
     Returns:
-        The axes: earlier head against later head, the first layer at the bottom and to the left.
+        The axes: earlier head against later head, the first layer on top and to the left.
 
     Raises:
         ParameterError: the table is not of compositions, or has no such kind.
     """
-    summarize_composition(table, level)
-    held = table["kind"].values.tolist()
-    kind = str(held[0]) if kind is None else kind
-    if kind not in held:
-        raise ParameterError("kind", kind, f"one of {', '.join(held)}")
+    chosen = _of_kind(table, kind, level)
     ax, theme = themed_axes(ax, theme, table)
-    chosen = table.sel(kind=kind).transpose("later", "earlier")
     z, q = chosen["z_score"].values, chosen["q_value"].values
     untested = (
         np.isnan(z) & (chosen["not_testable"].values > 0) if "not_testable" in chosen else np.zeros(z.shape, bool)
@@ -82,10 +82,66 @@ def composition_heatmap(
     for which in ("x", "y"):
         _layers_along(ax, which, table, theme)
     ends = (-0.5, len(z) - 0.5)
-    ax.set(xlabel="earlier head, by layer", ylabel="later head, by layer", xlim=ends, ylim=ends)
+    ax.set(xlabel="earlier head, by layer", ylabel="later head, by layer", xlim=ends, ylim=ends[::-1])
+    return finished_map(ax, theme, f"{_composing(chosen, level)}; {marks}", Z, colorbar)
+
+
+def composition_by_layer(
+    table: xr.Dataset,
+    kind: str | None = None,
+    level: float = LEVEL,
+    *,
+    ax: Axes | None = None,
+    theme: Theme | str = "light",
+    colorbar: bool = True,
+) -> Axes:
+    """Draw how many pairs of heads of every two layers compose: their number, and as a colour their share.
+
+    Arguments and errors as in :func:`composition_heatmap`.
+
+    Returns:
+        The axes: layer of the earlier head against layer of the later one, the first layer on top and to the left.
+    """
+    chosen = _of_kind(table, kind, level)
+    ax, theme = themed_axes(ax, theme, table)
+    layers = list(dict.fromkeys(_places(table)))
+    of_layer = np.array([[place == layer for layer in layers] for place in _places(table)], dtype=int)
+    composing, tested = (
+        of_layer.T @ pairs.astype(int) @ of_layer
+        for pairs in (chosen["q_value"].values < level, chosen["p_value"].notnull().values)
+    )
+    share = 100.0 * composing / np.where(tested > 0, tested, np.nan)
+    nowhere = np.zeros(share.shape, dtype=bool)
+    draw_cells(ax, share, nowhere, nowhere, COMPOSING_SHARE, None, theme)
+    if len(layers) <= _MOST_TICKS:
+        for row, column in np.argwhere(composing > 0).tolist():
+            colour = theme.text if share[row, column] < _STRONG else theme.surface
+            ax.text(column, row, str(composing[row, column]), ha="center", va="center", color=colour)
+    step = -(-len(layers) // _MOST_TICKS)
+    names = [literal(f"{stack} {layer}".lstrip(), 20) for stack, layer in layers][::step]
+    ends = (-0.5, len(layers) - 0.5)
+    ax.set_xticks(range(0, len(layers), step), names)
+    ax.set_yticks(range(0, len(layers), step), names)
+    ax.set(xlabel="layer of the earlier head", ylabel="layer of the later head", xlim=ends, ylim=ends[::-1])
+    title = f"{_composing(chosen, level)};\nin each cell those of two layers"
+    return finished_map(ax, theme, title, COMPOSING_SHARE, colorbar)
+
+
+def _of_kind(table: xr.Dataset, kind: str | None, level: float) -> xr.Dataset:
+    """Return the pairs of one kind, later head by earlier head."""
+    summarize_composition(table, level)
+    held = table["kind"].values.tolist()
+    kind = str(held[0]) if kind is None else kind
+    if kind not in held:
+        raise ParameterError("kind", kind, f"one of {', '.join(held)}")
+    return table.sel(kind=kind).transpose("later", "earlier")
+
+
+def _composing(chosen: xr.Dataset, level: float) -> str:
+    """Say of which kind the pairs are, and how many of them compose."""
     tested = int(chosen["p_value"].notnull().sum())
-    found = f"{(q < level).sum()} of {tested} pairs survive" if tested else "no pair can be tested"
-    return finished_map(ax, theme, f"the later head's {_READS[kind]}\n{found}; {marks}", Z, colorbar)
+    found = f"{(chosen['q_value'] < level).sum():d} of {tested} pairs compose" if tested else "no pair can be tested"
+    return f"the later head's {_READS[str(chosen['kind'].values)]}\n{found}"
 
 
 def composition_graph(
@@ -96,10 +152,10 @@ def composition_graph(
     theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
-    """Draw the pairs of heads that compose beyond chance as lines from the earlier head up to the later one.
+    """Draw the pairs of heads that compose beyond chance as lines from the earlier head down to the later one.
 
     Each kind has its own colour and line style, and bends to its own side; the larger the score, the thicker the line.
-    Of more than 120 pairs only those with the largest scores are drawn, and the title says so.
+    Of more than 30 pairs only those with the largest scores are drawn, and the title says so.
 
     Args:
         table: the dataset of ``rmtbase.results.composition.composition``.
@@ -109,7 +165,7 @@ def composition_graph(
         legend: whether to draw one.
 
     Returns:
-        The axes: head against layer, the first layer at the bottom.
+        The axes: head against layer, the first layer on top.
 
     Raises:
         ParameterError: the table is not of compositions, or the level is no probability.
@@ -161,7 +217,9 @@ def composition_graph(
         said += f"; {len(summary.not_testable)} more {NOT_TESTABLE}"
     if drawn:
         widths = f"the thicker a line, the larger the score ({drawn[-1].score:.2g} to {drawn[0].score:.2g})"
-        few = f"only the {len(drawn)} largest scores; " if len(drawn) < len(summary.surviving) else ""
+        few = ""
+        if len(drawn) < len(summary.surviving):
+            few = f"drawn: the {len(drawn)} of these {len(summary.surviving)} with the largest scores; "
         said += f"\n{few}{widths}"
     titled(ax, said, theme)
     if legend:
@@ -212,7 +270,7 @@ def _rows_up(ax: Axes, table: xr.Dataset, rows: list[int]) -> None:
     step = -(-len(names) // (2 * _MOST_TICKS))
     ticks = list(names)[::step]
     ax.set_yticks(ticks, [literal(names[row], 20) for row in ticks])
-    ax.set_ylim(-0.5, len(names) - 0.5)
+    ax.set_ylim(len(names) - 0.5, -0.5)
 
 
 def _heads_along(ax: Axes, table: xr.Dataset, rows: tuple[list[float], list[int]]) -> None:
@@ -242,15 +300,16 @@ def figure_recipes(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRec
     rows = len(dict.fromkeys(table["later_layer"].values.tolist()))
     height = min(max(3.2, 1.6 + 0.62 * rows), 12.0)
     return {
-        "composition": FigureRecipe(partial(_composition_maps, table, style)),
         "composition-graph": FigureRecipe(Single(composition_graph, style, table, 8.5, height)),
+        "composition-by-layer": FigureRecipe(partial(_maps, composition_by_layer, COMPOSING_SHARE, table, style)),
+        "composition": FigureRecipe(partial(_maps, composition_heatmap, Z, table, style)),
     }
 
 
-def _composition_maps(table: xr.Dataset, style: FigureStyle) -> ThemedFigure:
+def _maps(plot: Callable[..., Axes], scale: ColorScale, table: xr.Dataset, style: FigureStyle) -> ThemedFigure:
     """Draw a map for each kind, with a common colour scale."""
     options = {kind: {"table": table, "kind": kind} for kind in table["kind"].values.tolist()}
-    plot = partial(composition_heatmap, colorbar=False)
-    figure = panels(plot, options, style, len(options), share_y=True, height=4.4, title=model_title(table), panel=4.2)
-    z_colorbar(figure.axes, style.theme)
+    plain = partial(plot, colorbar=False)
+    figure = panels(plain, options, style, len(options), share_y=True, height=4.4, title=model_title(table), panel=4.2)
+    scale.bar(figure.axes, style.theme)
     return figure

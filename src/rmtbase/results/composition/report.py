@@ -23,11 +23,13 @@ _LONGEST_LINE = 10_000
 _NAMES = {"q": "queries", "k": "keys", "v": "values"}
 
 
-def as_json(table: xr.Dataset, level: float = 0.05) -> dict[str, Any]:
+def as_json(
+    table: xr.Dataset, level: float = 0.05, layer: int | None = None, head: int | None = None
+) -> dict[str, Any]:
     """Return the summary of the compositions of a model's heads as plain data."""
     from rmtbase.tables import not_testable_json
 
-    summary, lists = summarize_composition(table, level), ("not_testable", "overlaps_not_testable")
+    summary, lists = summarize_composition(table, level, layer, head), ("not_testable", "overlaps_not_testable")
     return {
         **{name: table.attrs[name] for name in ("model", "revision", "null")},
         "warnings": json.loads(table.attrs["warnings"]),
@@ -50,16 +52,17 @@ def _kind_json(kind: KindSummary) -> dict[str, Any]:
     }
 
 
-def report(table: xr.Dataset, level: float = 0.05) -> Iterator[Item]:
+def report(table: xr.Dataset, level: float = 0.05, layer: int | None = None, head: int | None = None) -> Iterator[Item]:
     """Print how many pairs compose beyond chance, which most and which most surely, and the numbers of each kind."""
     from rmtbase.tables import not_testable_words
 
-    summary, said = summarize_composition(table, level), f"{level:g}"
+    summary, said = summarize_composition(table, level, layer, head), f"{level:g}"
     pairs, surviving = sum(one.pairs for one in summary.kinds), len(summary.surviving)
     untested = bool(summary.not_testable)
     yield Heading.of_model(table.attrs)
-    chance = f" In a model with unrelated heads any pair would with a probability of {said} at most."
-    yield f"{summary.headline()}.{chance if pairs else ''}"
+    reads = "A pair composes if the later head reads more of what the earlier one writes than unrelated heads would."
+    chance = f" In a model of unrelated heads, that any pair does has a probability of {level:.0%} at most."
+    yield f"{summary.headline()}. {reads}{chance if pairs else ''}"
     yield from _leading(summary)
     overlaps = summary.overlaps_not_testable
     if overlaps and [one.place for one in overlaps] != [one.place for one in summary.not_testable]:
@@ -67,10 +70,17 @@ def report(table: xr.Dataset, level: float = 0.05) -> Iterator[Item]:
         words = not_testable_words(overlaps, total, "overlap of subspaces")
         yield f"{words}."
     yield DETAILS
+    yield (
+        f"In the first table: the pairs with p < {said} by themselves, and how many chance gives; those that compose, "
+        f"q < {said} over all pairs however they depend on each other; those that would if pairs were independent, "
+        "a milder test; those that are family-wise sure, so that even one false pair among them has a probability of "
+        f"{level:.0%} at most; those whose later head reads less of what the earlier one writes than by chance; those "
+        "that use the same directions, whatever their strengths."
+    )
     columns = [Column("the later head's", "left"), *map(Column, ("testable pairs",) if untested else ("pairs",))]
     columns += map(Column, ("not testable",) if untested else ())
-    columns += map(Column, (f"p < {said}", "by chance", "survive"))
-    columns += map(Column, ("if independent", "family-wise", "avoid", "subspaces overlap"))
+    columns += map(Column, (f"p < {said}", "by chance", "compose"))
+    columns += map(Column, ("if independent", "family-wise", "read less", "subspaces overlap"))
     rows = [
         (
             _NAMES[one.kind],

@@ -81,6 +81,7 @@ class CompositionSummary:
             floor of what a law can tell, the largest score first.
         not_testable: the pairs whose score could not be tested, each with its reason.
         overlaps_not_testable: the pairs whose overlap could not be tested, each with its reason.
+        layer, head: if not None, only pairs with a head of that layer or of that number in its layer are counted.
     """
 
     level: float
@@ -88,6 +89,8 @@ class CompositionSummary:
     surviving: tuple[ComposedPair, ...]
     not_testable: tuple[NotTestable, ...] = ()
     overlaps_not_testable: tuple[NotTestable, ...] = ()
+    layer: int | None = None
+    head: int | None = None
 
     @property
     def largest(self) -> list[ComposedPair]:
@@ -97,7 +100,11 @@ class CompositionSummary:
     def headline(self) -> str:
         """Say how many of the testable pairs compose beyond chance, and why others could not be tested."""
         tested = sum(one.pairs for one in self.kinds)
-        found = f"of heads compose beyond chance, at a false discovery rate of {self.level:g} whatever their dependence"
+        places = [
+            f"{name} {number}" for name, number in (("layer", self.layer), ("head", self.head)) if number is not None
+        ]
+        chosen = f"with a head of {' '.join(places)} " if places else "of heads "
+        found = f"{chosen}compose beyond chance (false discovery rate {self.level:.0%} over all pairs)"
         return headline(len(self.surviving), tested, self.not_testable, "pair", found)
 
 
@@ -108,20 +115,52 @@ def require_level(level: float) -> float:
     return level
 
 
-def summarize_composition(table: xr.Dataset, level: float = 0.05) -> CompositionSummary:
-    """Count the pairs of each kind that compose beyond chance, and list them.
+def pairs_with(table: xr.Dataset, layer: int | None = None, head: int | None = None) -> xr.Dataset:
+    """Keep the pairs with a head of a layer, of a number in its layer, or of both: those of all others become NaN.
 
-    Args:
-        table: the dataset of :func:`composition`.
-        level: false discovery rate.
+    No q-value changes: each stays over all pairs.
 
     Raises:
-        ParameterError: ``table`` is another table, or ``level`` is not between 0 and 1.
+        ParameterError: ``table`` is no table of compositions, or no head has that layer or number.
     """
     if not isinstance(table, xr.Dataset) or table.attrs.get("kind") != "composition":
         raise ParameterError(
             "table", type(table).__name__, "compositions, as rmtbase.results.composition.composition makes them"
         )
+    asked = {name: number for name, number in (("layer", layer), ("head", head)) if number is not None}
+    chosen = dict.fromkeys(("earlier", "later"), np.True_)
+    for name, number in asked.items():
+        held = sorted({*table[f"earlier_{name}"].values.tolist()})
+        if number not in held:
+            raise ParameterError(name, number, f"one of {', '.join(map(str, held))}")
+        chosen = {side: one & (table[f"{side}_{name}"] == number) for side, one in chosen.items()}
+    if not asked:
+        return table
+    kept = chosen["earlier"] | chosen["later"]
+    pairs = {name: one for name, one in table.data_vars.items() if {"earlier", "later"} <= {*one.dims}}
+    return table.assign(
+        {
+            name: one.where(kept, 0 if one.dtype.kind in "iu" else np.nan).astype(one.dtype).transpose(*one.dims)
+            for name, one in pairs.items()
+        }
+    )
+
+
+def summarize_composition(
+    table: xr.Dataset, level: float = 0.05, layer: int | None = None, head: int | None = None
+) -> CompositionSummary:
+    """Count the pairs of each kind that compose beyond chance, and list them.
+
+    Args:
+        table: the dataset of :func:`composition`.
+        level: false discovery rate.
+        layer: if not None, only of the pairs with a head of that layer.
+        head: if not None, only of those with a head of that number in its layer, or in ``layer``.
+
+    Raises:
+        ParameterError: ``table`` is another table, ``level`` is not between 0 and 1, or no head is chosen.
+    """
+    table = pairs_with(table, layer, head)
     level = require_level(level)
     below = {name: table[name].values < level for name in _COUNTED.values()}
     untested = {
@@ -149,7 +188,7 @@ def summarize_composition(table: xr.Dataset, level: float = 0.05) -> Composition
         for place in map(tuple, places[order].tolist())
     )
     lists = (_pairs_of(names, codes) for codes in untested.values())
-    return CompositionSummary(level, kinds, surviving, *lists)
+    return CompositionSummary(level, kinds, surviving, *lists, layer=layer, head=head)
 
 
 def _pairs_of(names: Sequence[Sequence[str]], codes: Int[np.ndarray, "kind earlier later"]) -> tuple[NotTestable, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -11,36 +12,39 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from rmtbase.drawing.axes import LEVEL, literal, model_title, themed_axes
-from rmtbase.drawing.color_scales import CHANGE, SHARE_OF_CHANGE, ColorScale, Z
+from rmtbase.drawing.color_scales import CHANGE, RATIO, ColorScale, Z
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.heatmaps import draw_layers, finished_map
 from rmtbase.drawing.layout import FigureRecipe, FigureStyle, panels
 from rmtbase.drawing.theme import Theme
 from rmtbase.errors import ParameterError
-from rmtbase.results.diff.report import larger_shares
-from rmtbase.tables import matrices_present
+from rmtbase.results.diff.schema import PRODUCTS
+from rmtbase.tables import CIRCUITS, matrices_present
 
 
 class _Map(NamedTuple):
     """Quantity of a heat map of changes.
 
     Attributes:
-        values: variable of the cells; multiplied by ``factor``.
+        values: variable of the cells.
         q_value: variable of the q-values that dots mark; empty if nothing is tested.
         words: what the cells are, in the title.
         scale: colour scale.
+        over: variable that the values are divided by.
     """
 
     values: str
     q_value: str
     words: str
     scale: ColorScale
-    factor: float = 1.0
+    over: str = ""
 
 
+_SHARE = replace(RATIO, label="share of the change over that by chance")
 _MAPS = {
     "size": _Map("relative_change", "", "size of the change", CHANGE),
-    "share": _Map("share_head", "q_value_head", "share of each head", SHARE_OF_CHANGE, 100.0),
+    "share": _Map("share_head", "q_value_head", "share of each head", _SHARE, "expected_share_head"),
+    **{one.name: _Map(f"relative_change_{one.name}", "", f"change of ${one.latex}$", CHANGE) for one in PRODUCTS},
     "in": _Map("z_score_in", "q_value_in", "old directions of the inputs", Z),
     "out": _Map("z_score_out", "q_value_out", "old directions of the outputs", Z),
 }
@@ -48,7 +52,7 @@ _MAPS = {
 
 def change_heatmap(
     tree: xr.DataTree,
-    quantity: Literal["size", "share", "in", "out"] = "size",
+    quantity: Literal["size", "share", "in", "out", "qk", "ov"] = "size",
     component: str | None = None,
     level: float = LEVEL,
     *,
@@ -61,8 +65,9 @@ def change_heatmap(
     Args:
         tree: the tree of ``rmtbase.results.diff.diff``.
         quantity: ``"size"``, the norm of the change over that of the earlier matrix; ``"share"``, each head's share of
-            the squared change of its matrix, in per cent; ``"in"`` or ``"out"``, how far the share of the change along
-            the old directions of inputs or outputs is above that of a random rotation, as a z-score.
+            the squared change of its matrix, over that by chance; ``"in"`` or ``"out"``, how far the share of
+            the change along the old directions of inputs or outputs is above that of a random rotation, as a z-score;
+            ``"qk"`` or ``"ov"``, the change of each head's W_QK or W_OV over its norm before.
         component: a matrix of heads, for example ``"attention_query"``, drawn by head; whole matrices if None.
         level: changes with a q-value below it carry a dot.
         ax: where to draw; new axes if None.
@@ -81,7 +86,10 @@ def change_heatmap(
         raise ParameterError("quantity", quantity, f"one of {', '.join(_MAPS)}")
     drawn = _MAPS[quantity]
     ax, theme = themed_axes(ax, theme, tree)
-    if component is None:
+    if quantity in CIRCUITS:
+        table, across = tree["heads"].to_dataset() if "heads" in tree.children else xr.Dataset(), "head"
+        there = np.asarray(table.get(drawn.values, np.zeros(()))) >= 0.0
+    elif component is None:
         table, across = tree["matrices"].to_dataset(), "component"
         there = matrices_present(table)
     else:
@@ -92,9 +100,10 @@ def change_heatmap(
         there = table["n_rows"].notnull().transpose("layer", "head").values
     if drawn.values not in table:
         raise ParameterError(
-            "quantity", quantity, "one that the tree has: shares are of heads, and of files that have them"
+            "quantity", quantity, "one that the tree has: shares and products are of heads, and of files that have them"
         )
-    values = drawn.factor * table[drawn.values].transpose("layer", across).values
+    cells = table[drawn.values] / table[drawn.over] if drawn.over else table[drawn.values]
+    values = cells.transpose("layer", across).values
     tested = bool(drawn.q_value)
     flagged = table[drawn.q_value].transpose("layer", across).values < level if tested else np.zeros_like(there)
     marks = draw_layers(ax, values, flagged, there, drawn.scale, table, across, level if tested else None, theme)
@@ -108,14 +117,14 @@ def figure_recipes(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRec
     sides: dict[str, Any] = {name: "out" if name.endswith("output") else "in" for name in of_heads}
     shares = tree["heads"]["share_head"] if of_heads and "share_head" in tree["heads"] else None
     changed = [] if shares is None else [name for name in of_heads if shares.sel(component=name).notnull().any()]
+    products = [one.name for one in PRODUCTS if of_heads and f"relative_change_{one.name}" in tree["heads"]]
     found = {
+        "changes-of-heads": [{"quantity": name} for name in products],
         "shares-of-heads": [{"quantity": "share", "component": name} for name in changed],
         "changes": [{"quantity": "size"}],
         "old-directions": [{"quantity": side} for side in ("in", "out")],
         "old-directions-of-heads": [{"quantity": side, "component": name} for name, side in sides.items()],
     }
-    if not larger_shares(tree, LEVEL):
-        found["shares-of-heads"] = found.pop("shares-of-heads")
     return {name: FigureRecipe(partial(_maps, tree, each, style)) for name, each in found.items() if each}
 
 

@@ -13,13 +13,14 @@ from jaxtyping import Float, Float64
 from scipy.special import betaincc
 
 from rmtbase.errors import ParameterError
+from rmtbase.heads.read_sites import read_factors, sites_of
 from rmtbase.laws import HaarTrace
 from rmtbase.linalg import available_cores, without_noise
 from rmtbase.models import ONE_WAY, Difference, Model, Site, difference, open_model
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.diff._head_shares import share_p_values
-from rmtbase.results.diff.schema import CHANGES_SCHEMA, UNCHANGED
+from rmtbase.results.diff.schema import CHANGES_SCHEMA, PRODUCTS, UNCHANGED
 from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.signal._sign_flips import SignFlips, sign_flips
@@ -68,6 +69,9 @@ def diff(
     for each of the d_head positions within a head, which head has which row (of W_O, column) is random, independently
     of the other positions. This holds for rows of any law and of any scales along the positions, such as those of
     rotary frequencies, and needs no more than two heads: see :func:`rmtbase.results.diff._head_shares.share_p_values`.
+
+    For W_QK and W_OV of every head, ‖ΔW‖_F / ‖W‖_F and the cosine between W' and W say which heads changed most; unlike
+    the parts, these products do not depend on how a head splits them into two matrices.
 
     ``after`` may be a low-rank adapter as PEFT saves it: its updates are added to ``before``, and its layers and heads
     are those of the base. ΔW = s B A has as many directions as its rank r, whatever was learned, so directions are not
@@ -128,6 +132,13 @@ def diff(
                             parts.put((at, head, factors.index(name)), own, own_change, rounding, reason)
                         parts.put_shares(at, factors.index(name), by_head[1])
             advance(1)
+    for circuit in PRODUCTS:
+        wanted = {f"attention_{factor.name}" for factor in circuit.factors} <= {*names}
+        known = set(sites_of(of.of, circuit)) & set(sites_of(of.less, circuit)) if wanted else ()
+        for at in sorted(known):
+            parts.put_product(at, circuit.name, *(read_factors(model, at, circuit) for model in (of.less, of.of)))
+        if not known:
+            parts.leave_out(circuit.name)
     groups = {"/matrices": whole.dataset({**layer_coordinates(of.layers), "component": names})}
     if factors:
         coords = {**layer_coordinates([site.place for site in of.sites]), "head": np.arange(n_heads)}
@@ -160,8 +171,8 @@ class _Filled:
     def __init__(self, group: str, shape: tuple[int, ...], signs: SignFlips) -> None:
         self.schema = CHANGES_SCHEMA[group]
         self.values: dict[str, np.ndarray] = {
-            name: np.full(shape, "", dtype=object) if name.startswith("reason") else np.full(shape, np.nan)
-            for name in self.schema
+            name: np.full(shape[: len(one.dims)], "" if name.startswith("reason") else np.nan, dtype=object)
+            for name, one in self.schema.items()
         }
         self.signs = signs
 
@@ -205,15 +216,47 @@ class _Filled:
         if np.isnan(p_value).any():
             self.values["reason_head"][place] = _ONE_HEAD if heads == 1 else _ALL_ALIKE
 
+    def put_product(
+        self,
+        site: int,
+        circuit: str,
+        before: Sequence[Float64[np.ndarray, "factor_head rank width"]],
+        after: Sequence[Float64[np.ndarray, "factor_head rank width"]],
+    ) -> None:
+        """Fill in the change of AᵀB of every head: A'ᵀB' - AᵀB = ΔAᵀB + A'ᵀΔB."""
+        heads = max(len(one) for one in before)
+        (a, b), (new_a, new_b) = (
+            [np.repeat(one.astype(np.float64), heads // len(one), axis=0) for one in factors]
+            for factors in (before, after)
+        )
+        change = np.concatenate([new_a - a, new_a], axis=1), np.concatenate([b, new_b - b], axis=1)
+        old, new, moved = (_product_norms(*pair) for pair in ((a, b), (new_a, new_b), change))
+        common = ((a @ new_a.swapaxes(1, 2)) * (b @ new_b.swapaxes(1, 2))).sum(axis=(1, 2))  # tr (AᵀB)ᵀ A'ᵀB'
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = {"relative_change": moved / old, "similarity": np.clip(common / old / new, -1.0, 1.0)}
+        for name, value in values.items():
+            self.values[f"{name}_{circuit}"][site, :heads] = np.where((old > 0) & np.isfinite(value), value, np.nan)
+
+    def leave_out(self, part: str) -> None:
+        """Leave out the variables of an optional part of the table."""
+        self.schema = {name: variable for name, variable in self.schema.items() if variable.part != part}
+
     def dataset(self, coords: dict[str, object]) -> xr.Dataset:
         """Make a dataset of all variables, with q-values."""
         for name in self.schema:
-            if name.startswith("reason"):
-                self.values[name] = self.values[name].astype(str)
+            self.values[name] = self.values[name].astype(str if name.startswith("reason") else np.float64)
         for side in (name.removeprefix("p_value_") for name in self.schema if name.startswith("p_value_")):
             self.values[f"q_value_{side}"] = benjamini_yekutieli(self.values[f"p_value_{side}"])
         variables = {name: (variable.dims, self.values[name]) for name, variable in self.schema.items()}
         return describe(xr.Dataset(variables, coords), self.schema)
+
+
+def _product_norms(
+    a: Float64[np.ndarray, "head rank width"], b: Float64[np.ndarray, "head rank other_width"]
+) -> Float64[np.ndarray, " head"]:
+    """Compute ‖AᵀB‖_F of every head from the triangles of Aᵀ and Bᵀ, which have their own rounding, not its root."""
+    r_a, r_b = (np.linalg.qr(one.swapaxes(1, 2))[1] for one in (a, b))
+    return np.linalg.norm(r_a @ r_b.swapaxes(1, 2), axis=(1, 2))
 
 
 def _nothing_to_test(old: Float64[np.ndarray, "row column"], change: Float64[np.ndarray, "row column"]) -> str:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
-from rmtbase.results.diff.schema import UNCHANGED
+from rmtbase.results.diff.schema import PRODUCTS, UNCHANGED
+from rmtbase.terminal.command_line import next_command
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from rmtbase.tables import NotTestable
+    from rmtbase.tables import Circuit, NotTestable
 
 _SIDES = ("in", "out")
 _BOTH = ("before", "after")
@@ -27,8 +28,28 @@ def as_json(tree: xr.DataTree, level: float = 0.05) -> dict[str, Any]:
     left_out = [
         {"test": test, **one._asdict()} for tests in untested.values() for test, each in tests.items() for one in each
     ]
-    named = {"heads_with_larger_shares": larger_shares(tree, level)}
+    named = {"heads": most_changed(tree), "heads_with_larger_shares": larger_shares(tree, level)}
     return {"models": tree.attrs["model"], "level": level, **summaries, **named, "not_testable": left_out}
+
+
+def most_changed(tree: xr.DataTree, circuit: Circuit = PRODUCTS[0]) -> list[dict[str, Any]]:
+    """List all heads by the change of their W_QK, or of another product, over its norm before; the largest first."""
+    from rmtbase.tables import layer_names
+
+    if "heads" not in tree or f"relative_change_{circuit.name}" not in tree["heads"]:
+        return []
+    group = tree["heads"].to_dataset()
+    known = [one.name for one in PRODUCTS if f"relative_change_{one.name}" in group]
+    layers, heads = layer_names(group), group["head"].values.tolist()
+    numbers = {
+        f"{name}_{one}": group[f"{name}_{one}"].values for one in known for name in ("relative_change", "similarity")
+    }
+    change = numbers[f"relative_change_{circuit.name}"]
+    places = np.argwhere(np.isfinite(change)).tolist()
+    return [
+        {"layer": layers[layer], "head": heads[head]} | {name: float(of[layer, head]) for name, of in numbers.items()}
+        for layer, head in sorted(places, key=lambda place: -change[tuple(place)])
+    ]
 
 
 def larger_shares(tree: xr.DataTree, level: float) -> list[dict[str, Any]]:
@@ -107,13 +128,15 @@ def _not_testable(group: xr.Dataset) -> dict[str, list[NotTestable]]:
 
 
 def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
-    """Print the change of each component, over whole matrices and over heads."""
+    """Print which heads changed most, then the change of each component, over whole matrices and over heads."""
     from rmtbase.tables import not_testable_words
 
     summaries, untested = _all_summaries(tree, level)
     yield _heading(tree)
-    shares, answer = list(_shares_sentence(tree, level)), list(_answer(summaries, level))
-    yield from shares + answer if larger_shares(tree, level) else answer + shares
+    for circuit in PRODUCTS:
+        yield from _most_changed_sentence(tree, circuit)
+    yield from _answer(summaries, level)
+    yield from _shares_sentence(tree, level)
     yield from _untold_sentence(untested)
     yield DETAILS
     for group, rows in summaries.items():
@@ -182,7 +205,7 @@ def _untold_sentence(untested: dict[str, dict[str, list[NotTestable]]]) -> Itera
             f"{' and '.join(questions)}, for {number}{f' ({why})' if why else ''}"
             for (number, why), questions in alike.items()
         )
-        details = "" if all(why for _, why in alike) else " (why: --verbose)"
+        details = "" if all(why for _, why in alike) else f" (why: {next_command('--verbose')})"
         yield f"Cannot be told: {'; '.join(parts)}{details}."
 
 
@@ -192,6 +215,23 @@ _QUESTIONS = {
     "old directions of the outputs": "whether it lies along the old outputs",
     "shares of heads": "whether a head has more than its share of it",
 }
+
+
+def _most_changed_sentence(tree: xr.DataTree, circuit: Circuit) -> Iterator[Item]:
+    """Name the heads whose product changed most, with the median and the least of all."""
+    heads, name = most_changed(tree, circuit), f"relative_change_{circuit.name}"
+    if not heads or not (tree["matrices"]["relative_change"] > 0.0).any():
+        return
+    if not heads[0][name]:
+        yield f"{circuit.symbol} is the same in both in all {len(heads)} heads."
+        return
+    named = [f"{head['layer']} head {head['head']} ({head[name]:.2g})" for head in heads]
+    median = np.median([head[name] for head in heads])
+    rest = f"; of the {len(heads)} the median is {median:.2g}, the least {named[-1]}" if len(heads) > _FIRST else ""
+    yield (
+        f"Heads whose {circuit.symbol} changed most, by the norm of its change over its norm before: "
+        f"{', '.join(named[:_FIRST])}{rest}."
+    )
 
 
 def _answer(summaries: dict[str, list[dict[str, Any]]], level: float) -> Iterator[Item]:

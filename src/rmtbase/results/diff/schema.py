@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmtbase.tables import EVERY_FILE, Kind, Schema, Variable, register
+from rmtbase.tables import CIRCUITS, EVERY_FILE, Kind, Schema, Variable, register
 from rmtbase.tables.domain import (
     ANY,
     COUNT_OR_NAN,
@@ -64,6 +64,8 @@ def _schema(dims: tuple[str, ...]) -> Schema:
 
 
 _OF_HEADS = ("layer", "head", "component")
+PRODUCTS = (CIRCUITS["qk"], CIRCUITS["ov"])
+"""Products of matrices whose change is given for every head."""
 
 CHANGES_SCHEMA: dict[str, Schema] = {
     "/matrices": _schema(("layer", "component")),
@@ -90,6 +92,14 @@ CHANGES_SCHEMA: dict[str, Schema] = {
         "reason_head": Variable(
             _OF_HEADS, "why the share of the head cannot be tested; empty where it was", TEXT, part="shares"
         ),
+        **{
+            f"{name}_{one.name}": Variable(_OF_HEADS[:2], words.format(one.symbol), domain, part=one.name)
+            for one in PRODUCTS
+            for name, words, domain in (
+                ("relative_change", "norm of the change of {} over its norm before", NON_NEGATIVE_OR_NAN),
+                ("similarity", "cosine between {} after and before; 1 if only its size changed", _COSINE),
+            )
+        },
     },
 }
 """Variables of each group of a file of changes: whole matrices, and the parts of each head."""

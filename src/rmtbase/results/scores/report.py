@@ -9,6 +9,7 @@ from typing import Any
 import xarray as xr
 
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows
+from rmtbase.results.attributes import command_about
 from rmtbase.results.scores._cause_families import LEVEL
 from rmtbase.results.scores._element_summary import ElementsSummary, summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of
@@ -31,7 +32,9 @@ def report(tree: xr.DataTree) -> Iterator[Item]:
             yield Heading(CIRCUITS[name].symbol)
         cause = ""
         if name == "qk" and (why is not None or summary.findings):
-            cause = "For the cause: --why all." if why is None else why.answer()
+            cause = (
+                f"For the cause: {command_about(tree.attrs, 'score', '--why', 'all')}" if why is None else why.answer()
+            )
         yield from summary.answer(cause)
     if elements is not None:
         yield elements.answer()

@@ -200,6 +200,11 @@ class Summary:
             )
         return f"{none} be told from {self.against} {at}.{few}"
 
+    @property
+    def at_floor(self) -> int:
+        """Number of heads with the smallest p-value that the null can show."""
+        return sum(finding.at_floor for finding in self.findings)
+
     def leading(self) -> list[HeadFinding]:
         """Return the heads that differ, by decreasing moved share."""
         return sorted(self.findings, key=lambda finding: -finding.how_much.moved_share)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmtbase.report import DETAILS, UNTESTED, Column, Heading, Item, Rows, Verbatim
+from rmtbase.results.attributes import command_about
 from rmtbase.results.signal._learned_bound import NO_BOUND
 from rmtbase.results.signal._sequential_count import NO_NUMBER
 from rmtbase.shown import percent, shown
@@ -68,7 +69,7 @@ def report(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None
     yield Heading.of_model(tree.attrs)
     yield from _answer(rows, summaries, strongest, level)
     if readings is not None:
-        yield from _reading_items(readings, level)
+        yield from _reading_items(readings, level, command_about(tree.attrs, "signal", "--verbose"))
     if any(row.tails for row in rows):
         yield from _tail_items(rows, level)
     yield DETAILS
@@ -277,7 +278,7 @@ def _reasons(lacking: str, reasons: Sequence[str]) -> Iterator[Item]:
         yield f"{count} {'spectrum' if count == 1 else 'spectra'} without {lacking}: {reason}"
 
 
-def _reading_items(readings: Sequence[DirectionReading], level: float) -> Iterator[Item]:
+def _reading_items(readings: Sequence[DirectionReading], level: float, command: str) -> Iterator[Item]:
     """Say how many directions point at tokens beyond chance, and list these; with ``--verbose`` all directions."""
     from rmtbase.heads.direction_tokens import nearer_than_chance, nearest_words, readings_headline
 
@@ -285,7 +286,7 @@ def _reading_items(readings: Sequence[DirectionReading], level: float) -> Iterat
     listed = readings if VERBOSITY.get() >= Verbosity.VERBOSE else nearer_than_chance(readings, level)
     if not listed:
         if readings:
-            yield "rmtbase --verbose signal ... lists all of them, and --json holds them."
+            yield f"All of them: {command}"
         return
     columns = [Column("layer"), Column("what", "left"), Column("head"), Column("direction"), Column("side", "left")]
     columns += [Column("tokens at one end, z", "left"), Column("at the other", "left"), Column("nearest by chance, p")]
@@ -306,7 +307,7 @@ def _reading_items(readings: Sequence[DirectionReading], level: float) -> Iterat
     chance = "p bounds the probability that any token is as near to a random direction."
     yield f"{nearest_words(readings)} {chance} A direction and its opposite are the same.".lstrip()
     if len(listed) < len(readings):
-        yield f"The other {len(readings) - len(listed)} are listed with --verbose, and --json holds them."
+        yield f"The other {len(readings) - len(listed)}: {command}"
 
 
 def as_json(tree: xr.DataTree, readings: Sequence[DirectionReading] | None = None) -> dict[str, Any]:

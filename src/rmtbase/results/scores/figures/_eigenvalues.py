@@ -149,6 +149,7 @@ def farthest_middle_nearest(heads: xr.Dataset) -> dict[tuple[int, int], str]:
     return {(int(pairs[k][0]), int(pairs[k][1])): picks[k] for k in reversed(picks)}
 
 
+_BAND = (0.01, 0.99)
 EIGENVALUE_SCALES = {"null": RATIO, "mean": SHARE}
 """Colour scales of the map, by the denominator of the eigenvalues."""
 
@@ -166,8 +167,8 @@ def eigenvalue_heatmap(
     Args:
         scores: a scores tree.
         over: ``"null"``: λ_k over its median under the null at the head's own σ̂, which makes all ranks equally
-            visible; ``"mean"``: λ_k over the mean eigenvalue of all heads, which shows scales and decay, with a row for
-            the null (the median of the heads' medians) on top.
+            visible, and as 1 if it lies within 1–99 % of the null; ``"mean"``: λ_k over the mean eigenvalue of all
+            heads, which shows scales and decay, with a row for the null (the median of the heads' medians) on top.
         ax: where to draw; new axes if None.
         theme: colours, or their name.
         colorbar: whether to draw one beside the axes.
@@ -187,7 +188,8 @@ def eigenvalue_heatmap(
     ax, theme = themed_axes(ax, theme, scores)
     scale = EIGENVALUE_SCALES[over]
     if over == "null":
-        cells = values / np.where(medians > 0, medians, np.nan)
+        low, high = (null_medians(scores, heads, end)[layer, head] for end in _BAND)
+        cells = np.where((low <= values) & (values <= high), 1.0, values / np.where(medians > 0, medians, np.nan))
     else:
         null = np.nanmedian(medians, axis=0)
         cells = np.vstack([null, np.full_like(null, np.nan), values]) / np.nanmean(values)
@@ -198,7 +200,7 @@ def eigenvalue_heatmap(
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.set(xlabel="rank $k$ of the eigenvalue, largest first", xlim=(0.5, ranks[-1]))
     ax.set_ylabel(f"layer, a row for each {noun_of(scores)}")
-    of = "its median under the null" if over == "null" else "the mean of all"
+    of = "its median under the null,\nthe palest within 1–99 % of the null" if over == "null" else "the mean of all"
     return finished_map(ax, theme, rf"eigenvalues of ${circuit_of(scores.attrs).latex}$ over {of}", scale, colorbar)
 
 
@@ -267,10 +269,10 @@ def null_scales(tree: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "laye
     return np.prod([heads[factor.sigma].values for factor in circuit_of(tree.attrs).factors], axis=0) ** 2
 
 
-def null_medians(tree: xr.DataTree, heads: xr.Dataset) -> Float[np.ndarray, "layer head index"]:
-    """Return the median of each ordered eigenvalue under each head's null, at the head's own σ̂."""
+def null_medians(tree: xr.DataTree, heads: xr.Dataset, at: float = 0.5) -> Float[np.ndarray, "layer head index"]:
+    """Return the median, or another quantile, of each ordered eigenvalue under each head's null, at its own σ̂."""
     scales, probability = null_scales(tree, heads), null_of(tree)["probability"].values
-    middle = int(np.argmin(np.abs(probability - 0.5)))
+    middle = int(np.argmin(np.abs(probability - at)))
     n_index = heads.sizes["index"]
     medians = np.full((*scales.shape, n_index), np.nan)
     for place in np.ndindex(scales.shape):

@@ -105,7 +105,9 @@ def moved_share_heatmap(
     numbered = max(percent.shape) <= _NUMBERED and text_width("(99+)", size) * percent.shape[1] < width - BESIDE
     colorbar = colorbar and not (numbered and width < _NARROW)  # the numbers need the room, and say the same
     marked = np.zeros_like(differs) if numbered else differs
-    draw_layers(ax, percent, marked, there, MOVED_SHARE, heads, "head", level, theme)
+    upper = 100.0 * upper_points(scores) if isinstance(scores, xr.DataTree) else np.array(np.nan)
+    coloured = np.where(percent < upper, 0.0, percent)  # what 95 % of random heads have is pale at every size
+    draw_layers(ax, coloured, marked, there, MOVED_SHARE, heads, "head", level, theme)
     if numbered:
         for row, column in np.argwhere(np.isfinite(percent)).tolist():
             number = f"{round(percent[row, column])}{signs.get((row, column), '')}"
@@ -115,15 +117,14 @@ def moved_share_heatmap(
                 number if differs[row, column] else f"({number})",
                 ha="center",
                 va="center",
-                color=theme.text if percent[row, column] < _STRONG else theme.surface,
+                color=theme.text if coloured[row, column] < _STRONG else theme.surface,
                 fontsize=size,
             )
     ax.set_xlabel(noun_of(scores))
     symbol = circuit_of(scores.attrs).latex if isinstance(scores, xr.DataTree) else "W"
     known = np.isfinite(percent)
-    upper = upper_points(scores) if isinstance(scores, xr.DataTree) else np.array(np.nan)
     marks = [
-        *([bound(f"95 % of {_random(scores)} below {100 * np.nanmax(upper):.2g}")] if np.isfinite(upper).any() else []),
+        *([bound(f"95 % of {_random(scores)} below {np.nanmax(upper):.2g}")] if np.isfinite(upper).any() else []),
         *([bound(f"dot: q < {level:g}")] if not numbered and differs.any() else []),
         *([bound(f"in brackets: q ≥ {level:g}")] if numbered and (known & ~differs).any() else []),
         *([bound("+: towards more directions")] if numbered and "+" in signs.values() else []),

@@ -84,6 +84,7 @@ def _of_heads(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
     summary = summarize_scores(tree)
     unequal = len(set(summary.flagged.values())) > 1
     all_differ = 0 < summary.n_heads == len(summary.findings)  # then a map of q, or bars of equal length, show nothing
+    at_floor = 2 * summary.at_floor > summary.n_heads  # then most points would lie on one line
     map_of = Single(eigenvalue_heatmap, style, tree, 6.8, height)
     map_over_mean = Single(eigenvalue_heatmap, style, tree, 6.8, height, over="mean")
     density_of = Single(eigenvalue_density_heatmap, style, tree, 6.8, height)
@@ -100,7 +101,7 @@ def _of_heads(tree: xr.DataTree, style: FigureStyle) -> dict[str, FigureRecipe]:
         ),
         "ordered-eigenvalues": FigureRecipe(Single(ordered_eigenvalues, style, tree, 8.0)),
         "statistics-by-layer": FigureRecipe(partial(_by_layer, tree, style)),
-        "p-value-qq": FigureRecipe(Single(p_value_qq, style, tree, 8.0)),
+        "p-value-qq": FigureRecipe(Single(p_value_qq, style, tree, 8.0), standard=not at_floor),
     }
     if str(tree.attrs["null_method"]) != "resampled":
         recipes["null-spectrum"] = FigureRecipe(partial(_null_spectra, tree, style))

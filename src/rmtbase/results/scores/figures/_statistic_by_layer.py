@@ -21,6 +21,7 @@ from rmtbase.drawing.axes import (
     finished,
     layer_axis,
     noun_of,
+    panel_size,
     statistic_label,
     symbol_of,
     themed_axes,
@@ -146,20 +147,25 @@ def _name_outliers(
     noun: str,
     theme: Theme,
 ) -> None:
-    """Name the largest and the smallest value beside their points if they are far from those of the other heads."""
+    """Name the largest and the smallest value if they are far from those of the other heads, beyond all points."""
     if np.isfinite(value).sum() < _FEWEST:
         return
     low, high = np.nanquantile(value, [0.25, 0.75])
-    for place, is_far in (
-        (np.nanargmax(value), np.nanmax(value) > high + _FAR * (high - low)),
-        (np.nanargmin(value), np.nanmin(value) < low - _FAR * (high - low)),
+    size, on_scale = theme.points("xtick.labelsize"), ax.yaxis.get_transform()
+    room = 1.8 * size / 72 / panel_size(ax)[1]
+    for place, is_far, side in (
+        (np.nanargmax(value), np.nanmax(value) > high + _FAR * (high - low), 1),
+        (np.nanargmin(value), np.nanmin(value) < low - _FAR * (high - low), -1),
     ):
         if is_far:
             layer, head = map(int, np.unravel_index(place, value.shape))
             ax.annotate(
-                f"{noun} {heads[head]}", (x[layer, head], value[layer, head]), xytext=(4, 0),
-                textcoords="offset points", va="center", fontsize=theme.points("xtick.labelsize"), color=theme.muted,
+                f"{noun} {heads[head]}", (x[layer, head], value[layer, head]), xytext=(0, 4 * side), ha="center",
+                textcoords="offset points", va="bottom" if side > 0 else "top", fontsize=size, color=theme.muted,
             )  # fmt: skip
+            ends = on_scale.transform(ax.get_ylim())
+            ends[(side + 1) // 2] += side * room * np.ptp(ends)
+            ax.set_ylim(*on_scale.inverted().transform(ends))
 
 
 class _OfHeads(NamedTuple):

@@ -16,11 +16,13 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from rmtbase.drawing.axes import counted, statistic_words
+from rmtbase.drawing.layout import figure_style
 from rmtbase.drawing.svg import inline_figures
 from rmtbase.errors import ParameterError
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import ENTRIES_IN_WORDS
 from rmtbase.report.page import environment, frame
+from rmtbase.results.attributes import command_about
 from rmtbase.results.scores import figures
 from rmtbase.results.scores._distance import layer_p_value_floors
 from rmtbase.results.scores._element_summary import summarize_elements
@@ -119,7 +121,7 @@ def render(
             answer=" ".join([summary.verdict(), *moved[:1]]),
             how=[*moved[1:], *summary.kind(), *summary.related.sentences()],
             sentences=[*summary.details(), *summary.reasons()],
-            caveats=_caveats(scores, why is not None, tokens is not None),
+            caveats=_caveats(scores, why is not None, tokens is not None, model),
             notes=json.loads(scores.attrs.get("notes", "[]")),
             not_testable=[f"{one.place}: {one.reason}" for one in summary.not_testable],
             captions=caption,
@@ -141,8 +143,13 @@ def render(
     )
 
 
-def _caveats(scores: xr.DataTree, asked: bool, read: bool) -> list[str]:
-    """List what the finding does not show, and which command asks further."""
+def _caveats(scores: xr.DataTree, asked: bool, read: bool, model: WeightMatrices | None) -> list[str]:
+    """List what the finding does not show, and which command asks further, or which function if there is no file."""
+    if scores.attrs["model"] in _UNNAMED:
+        causes, directions = 'rmtbase.score(…, why="all")', "rmtbase.results.signal.signal(…)"
+    else:
+        causes = command_about(scores.attrs, "score", "--why", "all", model=model)
+        directions = command_about(scores.attrs, "signal", "--directions", "2", model=model)
     what = "what those of further heads read and write," if read else "what they read,"
     law = ENTRIES_IN_WORDS.get(null_entries(scores.attrs), "independent")
     named = "" if scores.attrs["null_method"] == "resampled" else f" The null assumes {law} entries before training."
@@ -151,8 +158,10 @@ def _caveats(scores: xr.DataTree, asked: bool, read: bool) -> list[str]:
         "directions it has learned: a spectrum cannot tell a direction from an unequal axis.",
         "p and q say how sure a difference is, not how large. A head that does not differ may still have learned "
         f"something: not rejecting is no evidence.{named}",
-        *([] if asked else ["Why heads differ was not asked; rmtbase score --why all asks it."]),
-        f"How many directions a head has learned, and {what} is asked by rmtbase signal --directions 2.",
+        *([] if asked else [Markup("Why heads differ was not asked. To ask: <code>{}</code>").format(causes)]),
+        Markup("How many directions a head has learned, and {} is another question. To ask: <code>{}</code>").format(
+            what, directions
+        ),
     ]
 
 
@@ -180,7 +189,8 @@ def _svgs(scores: xr.DataTree, caption: Mapping[str, Caption]) -> dict[str, Mark
     maps = {f"{circuit}-omnibus-map": of_circuit(CIRCUITS[circuit]) for circuit in circuits_of(scores)[1:]}
     captioned = {**caption, **maps}
     recipes = partial(figures.figure_recipes, scores)
-    return inline_figures(recipes, lambda name: captioned[name].description, captioned)
+    informative = {name for name, recipe in recipes(figure_style("light", None)).items() if recipe.standard}
+    return inline_figures(recipes, lambda name: captioned[name].description, informative & captioned.keys())
 
 
 def _circuit(scores: xr.DataTree, name: str, svgs: Mapping[str, Markup]) -> dict[str, Any]:
