@@ -89,6 +89,16 @@ def vit(head: str = "Model") -> torch.nn.Module:
     return getattr(transformers, f"ViT{head}")(transformers.ViTConfig(**SIZES, image_size=16, patch_size=4))
 
 
+def qwen2_vl() -> torch.nn.Module:
+    rope = {"rope_type": "default", "mrope_section": [1, 1, 2]}
+    text = SIZES | WORDS | {"num_key_value_heads": 2, "rope_scaling": rope}
+    vision = {"depth": 2, "embed_dim": 32, "num_heads": 4, "hidden_size": 32, "patch_size": 4}
+    special = {"image_token_id": 58, "video_token_id": 57, "vision_start_token_id": 55, "vision_end_token_id": 56}
+    return transformers.Qwen2VLForConditionalGeneration(
+        transformers.Qwen2VLConfig(text_config=text, vision_config=vision, **special)
+    )
+
+
 def siglip() -> torch.nn.Module:
     return transformers.SiglipVisionModel(transformers.SiglipVisionConfig(**SIZES, image_size=16, patch_size=4))
 
@@ -181,7 +191,7 @@ READ: dict[str, Case] = {
     "alpha_pattern": Case(QUERIES | {"alpha_pattern": {r"layers\.1\..*": 3}}),
     "use_rslora": Case(QUERIES | {"use_rslora": True}),
     "use_dora": Case({"target_modules": ["q_proj", "embed_tokens"], "use_dora": True}),
-    "use_dora of convolutions": Case({"target_modules": ["query", "projection"], "use_dora": True}, vit),
+    "use_dora of convolutions": Case({"target_modules": ["q_proj", "projection"], "use_dora": True}, vit),
     "lora_dropout": Case(QUERIES | {"lora_dropout": 0.1}),
     "fan_in_fan_out": Case({"target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True}, gpt2),
     "bias = 'all'": Case({"target_modules": ["query", "key"], "bias": "all"}, bert),
@@ -192,8 +202,14 @@ READ: dict[str, Case] = {
     "target_modules": Case({"target_modules": r".*layers\.1.*_proj"}),
     "target_modules = 'all-linear'": Case({"target_modules": "all-linear"}),
     "target_modules of embeddings": Case({"target_modules": ["q_proj", "embed_tokens"]}),
-    "target_modules of convolutions": Case({"target_modules": ["query", "projection"]}, vit),
+    "target_modules of convolutions": Case({"target_modules": ["q_proj", "projection"]}, vit),
     "target_modules of convolutions in one dimension": Case({"target_modules": ["q_proj", "conv1", "conv2"]}, whisper),
+    "target_modules of renamed layers in two stacks": Case({"target_modules": ["q_proj", "qkv"]}, qwen2_vl),
+    "task_type of images, in renamed layers": Case(
+        {"target_modules": ["q_proj", "k_proj"], "modules_to_save": ["classifier"]},
+        lambda: vit("ForImageClassification"),
+        vit,
+    ),
     "target_modules of torch's own attention": Case({"target_modules": ["q_proj", "head.attention"]}, siglip),
     "target_modules of an output that is tied": Case(
         {"target_modules": ["q_proj", "proj_out"]}, whisper, unread=r".*\.decoder\.embed_tokens\.weight"

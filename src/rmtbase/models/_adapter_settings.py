@@ -86,6 +86,17 @@ class Update(NamedTuple):
         """True if the module is an embedding, whose inputs are the tokens of a vocabulary."""
         return ".lora_embedding_" in self.a
 
+    def is_turned(self, adapter: Checkpoint, base: Checkpoint, name: str) -> bool | None:
+        """Return whether the base stores (d_in, d_out), judged by the shape; None for a square weight."""
+        d_out, d_in = adapter.shape(self.b)[0], prod(adapter.shape(self.a)[1:])
+        shape = base.shape(name)
+        flat = (*shape[:1], prod(shape[1:]))
+        if flat not in (((d_out, d_in),) if self.of_parameter else ((d_out, d_in), (d_in, d_out))):
+            raise ShapeError(base.file(name), name, shape, (d_out, d_in), f"of the adapter {adapter.path.name}")
+        if self.of_embedding or self.of_parameter:
+            return self.of_embedding
+        return None if d_out == d_in else flat != (d_out, d_in)
+
 
 def require_plain(config: Mapping[str, Any], path: Path) -> None:
     """Raise CheckpointError, with the reason, unless the settings are those of an adapter that is read."""

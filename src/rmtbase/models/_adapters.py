@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
@@ -260,7 +259,7 @@ class Adapter:
         left += [module for module in names if module not in updates and module not in renamed]
         if renamed and not updates:
             self._in_base(before, self.updates[renamed[0]].weight, False)  # raises: it is another model
-        turned = {module: self._is_turned(before, update, name) for module, (update, name) in updates.items()}
+        turned = {module: update.is_turned(self.checkpoint, before, name) for module, (update, name) in updates.items()}
         of_maps = [turned[module] for module, (update, _) in updates.items() if update.of_map]
         for module, (update, name) in updates.items():
             if turned[module] is None and any(one == (not self.transposed) for one in of_maps):
@@ -292,7 +291,7 @@ class Adapter:
         weight, b = self._in_base(base, update.weight, update.may_lack), Tensor(update.b)
         if weight is None:
             return []
-        self._is_turned(base, update, weight)  # checks the shape
+        update.is_turned(self.checkpoint, base, weight)  # checks the shape
         found = []
         for site in of_base:
             for name, n_heads in (("query", site.n_heads), ("key", site.n_key_heads), ("value", site.n_key_heads)):
@@ -348,17 +347,6 @@ class Adapter:
                 "was made for",
             )
         return others[0] if others else None
-
-    def _is_turned(self, base: Checkpoint, update: Update, name: str) -> bool | None:
-        """Return whether the base stores (d_in, d_out), judged by the shape; None for a square weight."""
-        d_out, d_in = self.checkpoint.shape(update.b)[0], prod(self.checkpoint.shape(update.a)[1:])
-        shape = base.shape(name)
-        flat = (*shape[:1], prod(shape[1:]))
-        if flat not in (((d_out, d_in),) if update.of_parameter else ((d_out, d_in), (d_in, d_out))):
-            raise ShapeError(base.file(name), name, shape, (d_out, d_in), f"of the adapter {self.folder.name}")
-        if update.of_embedding or update.of_parameter:
-            return update.of_embedding
-        return None if d_out == d_in else flat != (d_out, d_in)
 
 
 @lru_cache(maxsize=2)
