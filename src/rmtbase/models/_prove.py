@@ -84,9 +84,9 @@ def prove_parts(
                 names = [", ".join(dict.fromkeys(side.tensors())) for side in (met.site.query, met.site.key) if side]
                 if moves is None:
                     what = f"{site.place}: the queries of {names[0]} are not told from the keys of {names[1]}"
-                    raise CheckpointError(path, f"{what}, as each query meets one key")
-                what = f"{site.place}: one token of {names[0]} changes parts of rows of the logits"
-                raise Disproved(path, f"{what}; expected whole rows, as of queries: those may be of {names[1]}")
+                    raise CheckpointError(path, f"{what}: not just one of them changes rows of the logits as a whole")
+                what = f"{site.place}: one token of {names[1]} changes rows of the logits as a whole, as queries do"
+                raise Disproved(path, f"{what}; expected that of {names[0]}")
             run(part.module, part.inputs, Numbers(), real=proof, prefix=part.prefix)
         for (_, site), *_ in proof.left.values():
             raise CheckpointError(path, f"{site.place}: its product of queries and keys was not met again")
@@ -145,6 +145,7 @@ class _MadeUp:
     ) -> None:
         self.operands: dict[str, tuple[float, float]] = {}  # sums of the left and the right one of each product
         self._maps, self._others, self._tokens = maps, others, tokens
+        torch.manual_seed(0)  # the same choices of tokens in each pass, as Informer draws them
         softmaxes = run(part.module, part.inputs, Numbers(), real=self, prefix=part.prefix).softmaxes
         self.scores = {  # the axis of the softmax last
             key: np.moveaxis(one.scores.nan_to_num().numpy(), one.axis, -1) for key, one in softmaxes.items()
@@ -158,11 +159,13 @@ class _MadeUp:
         self, name: str, given: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
     ) -> Tensor:
         """Make up the outputs of a map."""
-        result, other = (noise(key, (*given.shape[:-1], starts.shape[-1])) for key in (name, f"other {name}"))
+        result, change = (noise(key, (*given.shape[:-1], starts.shape[-1])) for key in (name, f"other {name}"))
         rows = np.concatenate([np.zeros(0, int), *(rows for weight, rows in self._others if weight == name)])
         is_other = torch.isin(starts, torch.from_numpy(rows)).expand(result.shape).flatten(0, -2).clone()
         is_other[: self._tokens.start], is_other[self._tokens.stop :] = False, False
-        return torch.where(is_other.view(result.shape), other, result)
+        return result + 2.0**-10 * change * is_other.view(
+            result.shape
+        )  # a small one, which changes no choice of tokens
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
         """Record both operands."""
@@ -172,20 +175,25 @@ class _MadeUp:
 def _moves_rows(
     key: str, met: Met, before: _MadeUp, everywhere: _MadeUp, other_query: _MadeUp, other_key: _MadeUp
 ) -> bool | None:
-    """Return True if one query changes rows as a whole; or fewer rows, each of one entry, than one key does.
+    """Return True if another query changes rows of logits as a whole, False if another key does, and None otherwise.
 
-    None if both change one row, or none. The passes are without other queries, with others at all tokens, and at one.
+    Where rows have one entry, the query changes fewer of them. The passes are without other queries, with others at all
+    tokens, with one other query and with one other key.
     """
     changes = [np.abs(one.scores[key] - before.scores[key]) for one in (everywhere, other_query, other_key)]
-    depends, by_query, by_key = (change > 1e-9 * changes[0].max() for change in changes)
-    shown = by_query.any(axis=-1) & (depends.sum(axis=-1) > 1)
-    n_rows, n_rows_of_key = (int(changed.any(axis=-1).sum()) for changed in (by_query, by_key))
-    if not shown.any() and (n_rows == n_rows_of_key or not n_rows or not n_rows_of_key):
+    depends, *by_side = (change > 1e-9 * changes[0].max() for change in changes)
+    rows = [changed.any(axis=-1) for changed in by_side]
+    several = depends.sum(axis=-1) > 1
+    whole = [
+        bool((one & several).any()) and np.array_equal(changed[one & several], depends[one & several])
+        for one, changed in zip(rows, by_side, strict=True)
+    ]
+    if not any((one & several).any() for one in rows) and all(one.any() for one in rows):
+        whole = [bool(rows[i].sum() < rows[1 - i].sum()) for i in range(2)]
+    if whole[0] == whole[1]:
         return None
     sums = zip(before.operands[met.product], everywhere.operands[met.product], strict=True)
-    if [one != other for one, other in sums] != [met.queries_left, not met.queries_left]:
-        return False
-    return np.array_equal(by_query[shown], depends[shown]) if shown.any() else n_rows < n_rows_of_key
+    return whole[0] and [one != other for one, other in sums] == [met.queries_left, not met.queries_left]
 
 
 class _Proof:
