@@ -131,6 +131,8 @@ def _require(name: str, value: Any, declared: Any) -> Any:
         return value
     if not _test(declared)(value):
         raise ParameterError(*_fault(name, value, declared))
+    if declared is bool:
+        return bool(value)
     if not isinstance(value, Iterator) and not getattr(value, "ndim", 0):
         return value
     kinds = _alternatives(declared)

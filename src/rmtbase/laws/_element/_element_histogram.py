@@ -85,7 +85,11 @@ def histogram_kl(
     cells = _Cells(law, d_model, edges)
     if reference_sigma is None:
         return cells.divergence(_log_normal_shares(edges / law.std())[:, cells.kept])
-    reference = _log_normal_shares(edges / require_positive_number("reference_sigma", reference_sigma))[:, cells.kept]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = require_positive_number("reference_sigma", reference_sigma)
+        reference = _log_normal_shares(edges / spread)[:, cells.kept]
+    if not np.isfinite(reference).all():
+        raise ParameterError("reference_sigma", reference_sigma, "less: the normal law is flat over a bin")
     return cells.divergence(reference * [[1.0], [0.0], [0.0]])
 
 
