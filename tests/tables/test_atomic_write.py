@@ -42,6 +42,11 @@ def test_write_that_fails_midway_leaves_the_old_file_and_nothing_else(
     write_table(what, tmp_path / "kept.nc")
     before = watch(tmp_path)
     monkeypatch.setattr(type(what), "to_netcdf", half_then(error))
+
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr("rmtbase.tables._writing._netcdf_in_memory", fail)  # netCDF cannot write in memory either
     with pytest.raises(OutputError, match=r"cannot write .*kept\.nc: ") as caught:
         write_table(what, tmp_path / "kept.nc")
     assert str(error.args[-1]) in str(caught.value)

@@ -117,7 +117,7 @@ def _write_netcdf(whole: xr.Dataset | xr.DataTree, groups: dict[str, xr.Dataset]
                     whole.to_netcdf(target, encoding=encoding, write_inherited_coords=True, **how)
                 else:
                     whole.to_netcdf(target, encoding=encoding["/"], **how)
-            except (OSError, RuntimeError):
+            except (PermissionError, RuntimeError):
                 # netCDF-C has no words for a full disk, for a limit of file size, and for a file system without locks,
                 # which it would lock, although no other process knows this file. Python has.
                 target.write_bytes(_netcdf_in_memory(groups, encoding))
