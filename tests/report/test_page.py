@@ -369,7 +369,7 @@ def test_a_null_of_the_heads_own_is_explained_as_what_it_is(resampled_tree):
     outline = Outline(page)
     assert outline.open == []
     assert len(outline.identifiers) == len(set(outline.identifiers))
-    text = " ".join("".join(outline.text).split()).partition("What the words mean")[0]
+    text = " ".join("".join(outline.text).split()).rpartition("What the words mean")[0]
     for words in ("Marchenko", "free-product", "random head", "Gaussian factors"):
         assert words not in text, words
     name = resampled_tree.attrs["null"].partition(":")[0]
