@@ -43,9 +43,6 @@ def checked(target: Any) -> Any:
     ``int`` and ``float`` include NumPy's and JAX's scalars, and exclude booleans and bytes; ``tuple``, ``Sequence``
     and ``Collection`` include arrays and exclude a text. Arrays are checked where they are converted, and fields of
     JAX arrays never, as JAX fills them with placeholders.
-
-    Raises:
-        ParameterError: names the argument, or the item of it, and its declared type.
     """
     if not isinstance(target, type):
         return _wrapped(target, inspect.unwrap(target))

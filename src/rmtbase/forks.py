@@ -13,11 +13,7 @@ _used = False
 
 
 def require_jax_threads() -> None:
-    """Check, before JAX is used, that its threads exist in this process.
-
-    Raises:
-        ForkedProcessError: this process was forked from one that had used JAX; a call would wait forever.
-    """
+    """Check, before JAX is used, that its threads exist in this process."""
     global _used
     if _lost:
         from rmtbase.errors import ForkedProcessError  # late: the command catches Ctrl-C before it imports more

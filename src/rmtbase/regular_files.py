@@ -22,12 +22,7 @@ _KINDS = (
 
 
 def require_regular(path: Path) -> None:
-    """Raise unless the path is a regular file, or a link to one, without opening it.
-
-    Raises:
-        FileNotFoundError: the path does not exist.
-        OSError: it is something else, or cannot be examined; ``strerror`` gives the reason.
-    """
+    """Raise unless the path is a regular file, or a link to one, without opening it."""
     try:
         found = path.stat()
     except ValueError as error:  # a name with a null character
@@ -36,12 +31,7 @@ def require_regular(path: Path) -> None:
 
 
 def open_regular(path: Path, *, buffered: bool = True) -> BinaryIO:
-    """Open a regular file for reading; unbuffered for code that bypasses Python's buffer, such as ``numpy.fromfile``.
-
-    Raises:
-        FileNotFoundError: the path does not exist.
-        OSError: it is not a regular file, or cannot be opened; ``strerror`` gives the reason.
-    """
+    """Open a regular file for reading; unbuffered for code that bypasses Python's buffer, as NumPy's does."""
     require_regular(path)
     # Should a pipe have taken its place, this does not wait for the pipe's writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))

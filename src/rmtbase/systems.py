@@ -41,11 +41,7 @@ def where_there_is_such_a_thing() -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk; Windows, which cannot open folders as files, does so by itself.
-
-    Raises:
-        OSError: the disk failed.
-    """
+    """Write the names in a folder to the disk; Windows, which cannot open folders as files, does so by itself."""
     with where_there_is_such_a_thing():
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -59,10 +55,6 @@ def replace_file(new: Path, there: Path) -> None:
 
     Windows refuses this while any process, such as a virus scanner, has the old file open; then it is retried for a
     second.
-
-    Raises:
-        PermissionError: the old file is still open, or the folder cannot be written.
-        OSError: as :func:`os.replace`.
     """
     until = time.monotonic() + (_IN_USE_FOR if sys.platform == "win32" else 0.0)
     while True:
@@ -83,10 +75,6 @@ def utf8_path(path: Path) -> Iterator[Path]:
     """Yield the path, or another name of the file if the name of its folder is not UTF-8, valid inside the block.
 
     Only Linux has such another name. On macOS all names are UTF-8.
-
-    Raises:
-        OSError: the folder cannot be opened, or there is no other name.
-        UnicodeEncodeError: the file's own name is not UTF-8.
     """
     try:
         os.fspath(path).encode()

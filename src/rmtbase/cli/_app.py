@@ -91,8 +91,7 @@ def options(
 def run(given: list[str]) -> int:
     """Run one command, and report any error in one line on stderr.
 
-    Returns:
-        The exit status.
+    The exit status.
     """
     debug, begin = "--debug" in given, time.monotonic()
     before, format_before, printed_before = VERBOSITY.set(Verbosity.NORMAL), JSON.set(False), PRINTED.set(False)

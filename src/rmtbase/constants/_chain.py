@@ -85,15 +85,6 @@ def chain_constants(
     """Return the constants of one chain by name: edges of λ and s, Tracy–Widom scales, and mean and sd of λ_max, λ_min.
 
     They belong to no released set. A scale or a mean that does not exist for the chain is left out.
-
-    Args:
-        dims: (n_0, …, n_L): X_l is n_{l-1} × n_l.
-        sigmas: standard deviation of the entries, of all factors or of each; 1 if None. Decimals are taken as exact.
-        normalization: ``"sqrt_d"``, divided by √n_0 (the default for two or more factors), or ``"none"``, as one
-            matrix always is.
-
-    Raises:
-        ParameterError: ``dims`` or ``sigmas`` are outside their domain, or one matrix is to be divided.
     """
     sizes = require_dims(dims)
     count = len(sizes) - 1

@@ -43,16 +43,12 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Scale:
-    """Scale g of W_QK relative to W_QK / √d_model at σ_Q = σ_K = 1: g = σ_Q σ_K, times √d_model for the raw product.
+    """Scale g of W_QK relative to W_QK / √d_model at σ_Q = σ_K = 1: g = σ_Q σ_K, times √d_model for the raw product."""
 
-    Attributes:
-        sigma_q, sigma_k: exact values of the decimals as written: 0.02 is 1/50.
-        normalization: "sqrt_d" or "none".
-    """
-
+    # sigma_q, sigma_k: exact values of the decimals as written: 0.02 is 1/50
     sigma_q: Fraction
     sigma_k: Fraction
-    normalization: str
+    normalization: str  # "sqrt_d" or "none"
 
     @classmethod
     def checked(cls, sigma: object, sigma_q: object, sigma_k: object, normalization: object) -> Scale:

@@ -374,15 +374,7 @@ def constant(
     method: str = "closed form",
     **stated: Any,
 ) -> Constant:
-    """Make a :class:`Constant` that is computed from others; its digits come from the record of its set.
-
-    Args:
-        name: name of the constant.
-        compute: the values of the parents ↦ its value.
-        parents: the constants from which it is computed.
-        method: how the digits are computed.
-        **stated: further fields of :class:`Constant`.
-    """
+    """Make a :class:`Constant` that is computed from others; its digits come from the record of its set."""
     return Constant(
         name=name,
         compute=lambda: compute(*(parent.compute() for parent in parents)),

@@ -38,9 +38,6 @@ def agreed_digits(compute: Computation, digits: int) -> str:
 
     The first carries 10 digits more than asked for and the second another 20; if they differ, for example by
     cancellation, both are raised.
-
-    Raises:
-        PrecisionError: 180 more digits do not suffice.
     """
     low = high = ""
     for guard in _GUARDS:

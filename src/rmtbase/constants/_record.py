@@ -16,15 +16,7 @@ NEWEST = "v1"
 
 
 def read_record(name: str, sha256: str = "") -> dict[str, Any]:
-    """Read the record of a set from its file.
-
-    Args:
-        name: name of the set.
-        sha256: the :func:`digest` with which it was released; "" while it is being prepared.
-
-    Raises:
-        RecordError: the file is damaged; then none of its digits is used.
-    """
+    """Read the record of a set from its file."""
     file = files("rmtbase.constants").joinpath(f"{name}.json")
     expected = f"constants.{name} as released; install rmtbase again"
     try:
@@ -50,15 +42,7 @@ def _damaged(record: Mapping[str, Any], sha256: str) -> str:
 
 
 def encloses(bounds: Sequence[str], digits: str) -> bool:
-    """Return True if both bounds, in ascending order, round to the digits.
-
-    Args:
-        bounds: lower and upper bound, as decimals.
-        digits: a decimal; both bounds are rounded to as many digits as it has.
-
-    Raises:
-        decimal.InvalidOperation: one of them is not a decimal.
-    """
+    """Return True if both bounds, in ascending order, round to the digits."""
     low, high = map(Decimal, bounds)
     rounded = Context(prec=len(Decimal(digits).as_tuple().digits)).plus
     return low <= high and rounded(low) == Decimal(digits) == rounded(high)

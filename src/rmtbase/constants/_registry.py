@@ -43,11 +43,7 @@ def current_set() -> ConstantSet:
 
 
 def set_named(name: str) -> ConstantSet:
-    """Return the set of that name.
-
-    Raises:
-        ParameterError: the name is unknown.
-    """
+    """Return the set of that name."""
     if name not in _SETS:
         raise ParameterError("set", name, f"one of {', '.join(_SETS)}")
     return _SETS[name]

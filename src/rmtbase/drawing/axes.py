@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from itertools import pairwise
 from typing import Any
 
@@ -79,13 +80,21 @@ def new_axes(figure: ThemedFigure, theme: Theme) -> Axes:
 
 
 def themed_axes(ax: Axes | None, theme: Theme | str, table: object = None) -> tuple[Axes, Theme]:
-    """Return the given axes unchanged, or new ones titled with the name of the table's model; and the theme.
-
-    Raises:
-        ParameterError: no theme has the name.
-    """
+    """Return the given axes unchanged, or new ones titled with the name of the table's model; and the theme."""
     theme = as_theme(theme)
     return new_axes(new_figure(theme, title=model_title(table)), theme) if ax is None else ax, theme
+
+
+def panel(draw: Callable[..., Axes]) -> Callable[..., Axes]:
+    """Decorate a function of a figure: it draws a table on ``ax``, or on new axes, in a theme or one of that name."""
+
+    @wraps(draw)
+    def plot(
+        table: object = None, *arguments: Any, ax: Axes | None = None, theme: Theme | str = "light", **options: Any
+    ) -> Axes:
+        return draw(*themed_axes(ax, theme, table), table, *arguments, **options)
+
+    return plot
 
 
 def grid_of_axes(figure: ThemedFigure, theme: Theme, rows: int, columns: int, **options: Any) -> np.ndarray:

@@ -37,20 +37,13 @@ _RATIOS = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 @in_one_line
 @dataclass(frozen=True)
 class ColorScale:
-    """Colour scale of a heat map's cells.
+    """Colour scale of a heat map's cells."""
 
-    Attributes:
-        label: label of the scale.
-        levels: values at which the colour changes, ascending on the map's scale; the outer colours extend beyond the
-            outer levels.
-        colors: colours of a theme, one more than there are levels.
-        on_scale: maps a value to the map's scale: itself, or a logarithm.
-    """
-
-    label: str
+    label: str  # label of the scale
+    # values at which the colour changes, ascending on the map's scale; the outer colours extend beyond the outer levels
     levels: tuple[float, ...]
-    colors: Callable[[Theme], Sequence[str]]
-    on_scale: Callable[[np.ndarray], np.ndarray] = np.asarray
+    colors: Callable[[Theme], Sequence[str]]  # colours of a theme, one more than there are levels
+    on_scale: Callable[[np.ndarray], np.ndarray] = np.asarray  # maps a value to the map's scale: itself, or a logarithm
 
     def fill(
         self,
@@ -77,11 +70,7 @@ class ColorScale:
         return cmap, BoundaryNorm(self.on_scale(np.array(self.levels)).tolist(), cmap.N, extend="both")
 
     def bar(self, axes: Axes | Sequence[Axes], theme: Theme | str = "light") -> Colorbar:
-        """Draw the scale beside the given axes, once for all of them, with a tick at each level.
-
-        Raises:
-            ParameterError: no axes are given, or the theme is unknown.
-        """
+        """Draw the scale beside the given axes, once for all of them, with a tick at each level."""
         theme, all_axes = as_theme(theme), [axes] if isinstance(axes, Axes) else list(axes)
         if not all_axes:
             raise ParameterError("axes", axes, "at least one")

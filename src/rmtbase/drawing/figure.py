@@ -143,8 +143,7 @@ def require_target(
 ) -> tuple[str, bool]:
     """Judge, before anything is drawn, where figures of these names go; raises as :func:`save`.
 
-    Returns:
-        The format, and whether the path is a folder of one file for each figure.
+    The format, and whether the path is a folder of one file for each figure.
     """
     suffix = path.suffix.lower().removeprefix(".")
     if path.name in [f".{one}" for one in FORMATS]:  # such a name has no suffix

@@ -14,31 +14,19 @@ Group = Literal["heads", "elements", "matrices"]
 
 
 def heads_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
-    """Return the /heads dataset, with a layer axis, of a scores tree, of its /heads, or of scores of plain arrays.
-
-    Raises:
-        ParameterError: there are no scores of heads.
-    """
+    """Return the /heads dataset, with a layer axis, of a scores tree, of its /heads, or of scores of plain arrays."""
     heads = _group(scores, "heads", "z_score", "head", "a scores tree (rmtbase.score) or its /heads dataset")
     return heads if "layer" in heads.dims else heads.expand_dims(layer=[0])
 
 
 def matrices_of(scores: xr.DataTree | xr.Dataset, group: str = "matrices") -> xr.Dataset:
-    """Return the /matrices (or /experts) dataset of a scores tree, or the dataset itself.
-
-    Raises:
-        ParameterError: there are no scores of matrices, or of experts.
-    """
+    """Return the /matrices (or /experts) dataset of a scores tree, or the dataset itself."""
     dim = "expert" if group == "experts" else "component"
     return _group(scores, group, "z_score", dim, f"a scores tree with /{group}, or its /{group} dataset")
 
 
 def null_of(scores: xr.DataTree) -> xr.Dataset:
-    """Return the /null dataset of a scores tree.
-
-    Raises:
-        ParameterError: it has none.
-    """
+    """Return the /null dataset of a scores tree."""
     return _group(scores, "null", "eigenvalue_quantile", "probability", "a scores tree with /null")
 
 
@@ -77,11 +65,7 @@ def require_case(table: xr.Dataset, case: int) -> xr.Dataset:
 
 
 def elements_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
-    """Return the /heads/elements dataset of a scores tree, or the dataset itself, with statistics along ``statistic``.
-
-    Raises:
-        ParameterError: there are no elements of heads.
-    """
+    """Return /heads/elements of a scores tree, or the dataset itself, with statistics along ``statistic``."""
     found = scores
     if isinstance(scores, xr.DataTree):
         heads = scores.children.get("heads")
@@ -92,11 +76,7 @@ def elements_of(scores: xr.DataTree | xr.Dataset) -> xr.Dataset:
 
 
 def group_of(scores: xr.DataTree | xr.Dataset, group: Group, component: str | None) -> xr.Dataset:
-    """Return a group of a scores tree, restricted to one component if that is asked for.
-
-    Raises:
-        ParameterError: there is no such group or component.
-    """
+    """Return a group of a scores tree, restricted to one component if that is asked for."""
     if group == "elements":
         return require_component(elements_of(scores), component or "W_QK")
     if group == "heads":
@@ -119,9 +99,6 @@ def column_of(table: xr.Dataset, name: str) -> xr.DataArray:
     """Return an observed statistic of the table, another of its numbers such as ``sigma``, or ``entropy`` in nats.
 
     The differential entropy is ½ ln(2πe σ²) + ΔS, from the σ and the entropy residual of the elements.
-
-    Raises:
-        ParameterError: the table has no such number.
     """
     held = table["statistic"].values.tolist()
     if name in held:

@@ -71,11 +71,7 @@ def draw_figures(
 
 
 def figure_style(theme: Theme | str, width: float | None) -> FigureStyle:
-    """Return the common settings of figures with that theme and width.
-
-    Raises:
-        ParameterError: the theme is unknown, or the width is out of range.
-    """
+    """Return the common settings of figures with that theme and width."""
     theme = as_theme(theme)
     if width is not None:
         if not WIDTHS[0] <= width <= WIDTHS[1]:

@@ -49,19 +49,7 @@ def null_spectrum(
     products, the law of all their factors, if known, is drawn bin by bin; the other laws are exact densities, drawn
     from edge to edge. If the spectrum begins at zero, the density axis is logarithmic.
 
-    Args:
-        table: a baseline table, or a scores tree (whose null is at σ = 1, raw product).
-        case: row of a baseline table, or shape of a scores tree that has several.
-        singular_values: whether to draw the singular values s = √λ in place of the eigenvalues.
-        ax: axes to draw on; new axes if None.
-        theme: theme, or its name.
-        legend: whether to draw a legend below the axes.
-
-    Returns:
-        The axes: eigenvalue λ or singular value s (dimensionless) against density (1/λ or 1/s).
-
-    Raises:
-        ParameterError: there is no such case, the table has no null, or each head has its own null.
+    The axes: eigenvalue λ or singular value s (dimensionless) against density (1/λ or 1/s).
     """
     is_tree = isinstance(table, xr.DataTree)
     found = _of_tree(table, case) if is_tree else _of_case(require_case(table, case), table.attrs)

@@ -63,11 +63,6 @@ def reach_all(ax: Axes, limits: Sequence[tuple[float, ...]], scales: Sequence[tu
 
     If their scales differ and none is symmetric logarithmic, the axis becomes logarithmic if all limits are positive,
     and linear otherwise.
-
-    Args:
-        ax: the axes.
-        limits: left, right, low and high limit of each figure.
-        scales: names of both scales of each figure.
     """
     left, right, low, high = (np.array(ends) for ends in zip(*limits, strict=True))
     x_scales, y_scales = zip(*scales, strict=True)

@@ -47,13 +47,7 @@ def inline_figures(
 
     The title of a figure, its model, is left out: the page names it.
 
-    Args:
-        recipes: returns the recipes of all figures in a style, by name.
-        describe: returns the description of a figure for readers who cannot see it.
-        names: names of the figures; the standard ones if None.
-
-    Returns:
-        By name, two ``<svg>`` elements, of which the page's styles show one.
+    By name, two ``<svg>`` elements, of which the page's styles show one.
     """
     drawn: dict[str, str] = {}
     with _page_settings() as theme:

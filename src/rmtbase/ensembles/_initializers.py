@@ -165,16 +165,13 @@ _SQUARED_GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 25 / 9, "relu": 2.0, "s
 
 @dataclass(frozen=True)
 class _Kaiming(Initializer):
-    """Options of both Kaiming initialisers.
+    """Options of both Kaiming initialisers."""
 
-    Attributes:
-        a: negative slope of a leaky rectifier; no effect with other nonlinearities.
-        mode: the fan that divides the variance, ``"fan_in"`` or ``"fan_out"``.
-        nonlinearity: sets the gain: 1 (linear, sigmoid), 5/3 (tanh), √2 (relu), √(2/(1 + a²)) (leaky_relu), 3/4 (selu).
-    """
-
+    # negative slope of a leaky rectifier; no effect with other nonlinearities
     a: float = option(require_finite_number, 0.0)
+    # the fan that divides the variance, ``"fan_in"`` or ``"fan_out"``
     mode: str = option(one_of("fan_in", "fan_out"), "fan_in", static=True)
+    # sets the gain: 1 (linear, sigmoid), 5/3 (tanh), √2 (relu), √(2/(1 + a²)) (leaky_relu), 3/4 (selu)
     nonlinearity: str = option(one_of("leaky_relu", *_SQUARED_GAINS), "leaky_relu", static=True)
 
     def _std(self, fan_out: int, fan_in: int) -> float:

@@ -136,20 +136,7 @@ class LatentAttention:
 def latent_attention(
     d_model: int, kv_rank: int, d_nope: int, d_rope: int, q_rank: int | None = None, rope_ratio: float = 1.0
 ) -> LatentAttention:
-    """Ensemble of W_QK of one head of multi-head latent attention, with i.i.d. Gaussian factors.
-
-    Args:
-        d_model: width of the residual stream.
-        kv_rank: dimension of the latent of keys and values.
-        d_nope: number of dimensions of a head that are not rotated.
-        d_rope: number of rotated dimensions. A head without any is the chain (d_model, q_rank, d_nope, kv_rank,
-            d_model) of :func:`gaussian_chain`.
-        q_rank: dimension of the latent of the queries; None if they have none.
-        rope_ratio: σ̂_KR / (σ̂_UK σ̂_DKV √kv_rank).
-
-    Raises:
-        ParameterError: a dimension is not a positive integer, or the ratio is not a finite positive number.
-    """
+    """Ensemble of W_QK of one head of multi-head latent attention, with i.i.d. Gaussian factors."""
     dims = {"d_model": d_model, "kv_rank": kv_rank, "d_nope": d_nope, "d_rope": d_rope}
     checked = {name: require_positive_integer(name, value) for name, value in dims.items()}
     query = None if q_rank is None else require_positive_integer("q_rank", q_rank)

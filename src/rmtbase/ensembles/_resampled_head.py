@@ -108,17 +108,12 @@ def sign_flipped_head(w_q: ArrayLike, w_k: ArrayLike) -> SignFlippedHead:
 @as_pytree
 @dataclass(frozen=True)
 class SignFlippedMatrix(_ResampledHead):
-    """Matrix W ∘ R, R a matrix of independent random signs; see :class:`SignFlippedHead`.
-
-    Attributes:
-        w: (short side, long side), in any floating-point dtype.
-        digest: identifies the matrix.
-    """
+    """Matrix W ∘ R, R a matrix of independent random signs; see :class:`SignFlippedHead`."""
 
     _factory = "sign_flipped_matrix"
 
-    w: Any
-    digest: Any
+    w: Any  # (short side, long side), in any floating-point dtype
+    digest: Any  # identifies the matrix
 
     @property
     def dims(self) -> tuple[int, int]:
@@ -131,14 +126,7 @@ class SignFlippedMatrix(_ResampledHead):
 
 
 def sign_flipped_matrix(w: ArrayLike) -> SignFlippedMatrix:
-    """Null of random signs for one matrix.
-
-    Args:
-        w: a matrix of any shape and floating-point dtype.
-
-    Raises:
-        ParameterError: ``w`` is not a floating-point matrix, or contains a value that is not finite.
-    """
+    """Null of random signs for one matrix."""
     matrix = _matrix("w", w)
     matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     return SignFlippedMatrix(matrix, _digest(matrix))

@@ -26,22 +26,18 @@ _Tokens = list[tuple[str, float]]  # names with their z
 
 
 class TokenScores(NamedTuple):
-    """The tokens whose embeddings lie nearest to directions, the nearest first on each side.
+    """The tokens whose embeddings lie nearest to directions, the nearest first on each side."""
 
-    Attributes:
-        above: numbers of the tokens with the largest scores.
-        below: numbers of the tokens with the lowest scores, since the sign of a direction is arbitrary.
-        z_above, z_below: their scores √d cos(e_t, u). For a random direction the score of a token that is picked
-            beforehand has mean 0 and standard deviation 1, exactly; that of the nearest one is larger, see
-            :func:`nearest_by_chance`.
-        p_value: bound on the probability that any token's embedding lies as near to a random direction:
-            ``P(max |z| ≥ c)`` is at most the number of tokens times ``P(|z_t| ≥ c)``, whatever their dependence.
-    """
-
-    above: Int[np.ndarray, "direction token"]
+    above: Int[np.ndarray, "direction token"]  # numbers of the tokens with the largest scores
+    # numbers of the tokens with the lowest scores, since the sign of a direction is arbitrary
     below: Int[np.ndarray, "direction token"]
+    # z_above, z_below: their scores √d cos(e_t, u). For a random direction the score of a token that is picked
+    # beforehand has mean 0 and standard deviation 1, exactly; that of the nearest one is larger, see
+    # :func:`nearest_by_chance`.
     z_above: Float[np.ndarray, "direction token"]
     z_below: Float[np.ndarray, "direction token"]
+    # bound on the probability that any token's embedding lies as near to a random direction: ``P(max |z| ≥ c)`` is at
+    # most the number of tokens times ``P(|z_t| ≥ c)``, whatever their dependence
     p_value: Float[np.ndarray, " direction"]
 
     def named(self, direction: int, names: Mapping[int, str]) -> tuple[_Tokens, _Tokens]:
@@ -70,16 +66,6 @@ def direction_tokens(model: WeightMatrices, directions: object, written: bool = 
     Directions that are read are compared with W_E; directions that are written, with W_U, or with W_E where the two are
     tied. Norms between the stream and the matrices are left out, as they are from W_QK. For a direction uniform on the
     sphere of R^d, cos² has a Beta(1/2, (d - 1)/2) law.
-
-    Args:
-        model: an opened model.
-        directions: (direction, d_model), with any norms.
-        written: whether the directions are written to the stream; they are read from it if False.
-        count: number of tokens on each side.
-
-    Raises:
-        ParameterError: directions of another width, zero or not finite, or a model without a known embedding.
-        CheckpointError: the embedding cannot be read.
     """
     vectors = require_real_array("directions", directions).astype(np.float64)
     count = require_positive_integer("count", count)
@@ -106,23 +92,16 @@ def direction_tokens(model: WeightMatrices, directions: object, written: bool = 
 
 
 class NearestByChance(NamedTuple):
-    """z of the nearest token at one end of a random direction, the null of :class:`TokenScores`.
+    """z of the nearest token at one end of a random direction, the null of :class:`TokenScores`."""
 
-    Attributes:
-        component: the embedding: ``"embedding"``, or ``"unembedding"`` for directions that are written to the stream.
-        n_tokens: number of tokens of the embedding.
-        draws: number of ends of random directions.
-        mean, standard_error: their mean z, and its standard error.
-        upper: z below which 95 % of them lie.
-        upper_low, upper_high: a 95 % interval of that point, by order statistics.
-    """
-
-    component: str
-    n_tokens: int
-    draws: int
+    component: str  # the embedding: ``"embedding"``, or ``"unembedding"`` for directions that are written to the stream
+    n_tokens: int  # number of tokens of the embedding
+    draws: int  # number of ends of random directions
+    # mean, standard_error: their mean z, and its standard error
     mean: float
     standard_error: float
-    upper: float
+    upper: float  # z below which 95 % of them lie
+    # upper_low, upper_high: a 95 % interval of that point, by order statistics
     upper_low: float
     upper_high: float
 
@@ -134,16 +113,6 @@ def nearest_by_chance(
 
     Tokens depend on each other, so that the law of the largest z is that of the embedding and not of the number of
     tokens alone. Both ends of each direction are used; they depend on each other only a little.
-
-    Args:
-        model: an opened model.
-        written: whether directions that are written to the stream are meant; read from it if False.
-        directions: number of random directions.
-        seed: of the directions.
-
-    Raises:
-        ParameterError: a model without a known embedding, or a number of directions below 1.
-        CheckpointError: the embedding cannot be read.
     """
     name = embedding_of(model, written)
     count, width = require_positive_integer("directions", directions), _width(model, name)
@@ -184,11 +153,7 @@ def _cosines(
 
 
 def embedding_of(model: WeightMatrices, written: bool = False) -> MatrixName:
-    """Find the matrix, with one row per token, that directions read or written are compared with.
-
-    Raises:
-        ParameterError: the model has no such known matrix.
-    """
+    """Find the matrix, with one row per token, that directions read or written are compared with."""
     held = {name.component: name for name in model.parts.get("embeddings", ())}
     wanted = ("unembedding", "embedding") if written else ("embedding",)
     for component in wanted:
@@ -198,28 +163,21 @@ def embedding_of(model: WeightMatrices, written: bool = False) -> MatrixName:
 
 
 class DirectionReading(NamedTuple):
-    """Direction of a head or matrix, on a side that lies in the residual stream, read as tokens.
+    """Direction of a head or matrix, on a side that lies in the residual stream, read as tokens."""
 
-    Attributes:
-        stack, layer, what, head: the head or matrix: its layer, circuit or component, and head if it is a head's.
-        direction: number of the direction, from 0.
-        side: ``"left"`` or ``"right"``, the side of its singular vector.
-        written: whether the direction is written to the stream; it is read from it if False.
-        above, below: names of the nearest tokens with their z, on each side.
-        p_value: as in :class:`TokenScores`.
-        by_chance: z of the nearest token of a random direction through the same embedding; None if it is not known.
-    """
-
+    # stack, layer, what, head: the head or matrix: its layer, circuit or component, and head if it is a head's
     stack: str
     layer: int
     what: str
     head: int | None
-    direction: int
-    side: str
-    written: bool
+    direction: int  # number of the direction, from 0
+    side: str  # ``"left"`` or ``"right"``, the side of its singular vector
+    written: bool  # whether the direction is written to the stream; it is read from it if False
+    # above, below: names of the nearest tokens with their z, on each side
     above: _Tokens
     below: _Tokens
-    p_value: float
+    p_value: float  # as in :class:`TokenScores`
+    # z of the nearest token of a random direction through the same embedding; None if it is not known
     by_chance: NearestByChance | None = None
 
 

@@ -51,18 +51,8 @@ class _Part(NamedTuple):
 def head_dims(site: Site, names: Sequence[str], shapes: Shapes) -> tuple[int, ...] | LatentShape:
     """Find the dims of the null of a site's heads.
 
-    Args:
-        site: a site that has the named expressions.
-        names: names of the expressions whose product is a head, the first transposed: ``("query", "key")`` for W_QK,
-            ``("output", "value")`` for W_OV (with the output not transposed), or only one name.
-        shapes: returns the shape of a stored tensor, given its name.
-
-    Returns:
-        (n_0, …, n_L) including the ranks of latents, for example (d_model, q_rank, d_head, kv_rank, d_model); or the
-        shape of latent attention where a part of the keys is rotated and not compressed.
-
-    Raises:
-        ParameterError: rows of a head come from several matrices in a way whose null is not known.
+    (n_0, …, n_L) including the ranks of latents, for example (d_model, q_rank, d_head, kv_rank, d_model); or the
+    shape of latent attention where a part of the keys is rotated and not compressed.
     """
     parts = [_parts(site, name, shapes) for name in names]
     ends = [_width(site, name, of, shapes) for name, of in zip(names, parts, strict=True)]

@@ -13,16 +13,11 @@ _SINGLE = 1e-12  # smallest norm of rows, and the inverse of the largest, whose 
 
 
 class KeyShares(NamedTuple):
-    """Shares of each W_QK that read the row space of W_Q, of projector P; NaN where W_Q has no full rank.
+    """Shares of each W_QK that read the row space of W_Q, of projector P; NaN where W_Q has no full rank."""
 
-    Attributes:
-        share: ‖W_QK P‖²/‖W_QK‖².
-        query_columns: Σ_j P_jj², with P taken as if the rows of W_Q were orthogonal.
-        key_columns: Σ_j of the squared share of ‖W_QK‖² in column j, with the same approximation.
-    """
-
-    share: Float[np.ndarray, "..."]
-    query_columns: Float[np.ndarray, "..."]
+    share: Float[np.ndarray, "..."]  # ‖W_QK P‖²/‖W_QK‖²
+    query_columns: Float[np.ndarray, "..."]  # Σ_j P_jj², with P taken as if the rows of W_Q were orthogonal
+    # Σ_j of the squared share of ‖W_QK‖² in column j, with the same approximation
     key_columns: Float[np.ndarray, "..."]
 
 

@@ -36,38 +36,29 @@ _LEAST = 1e-60  # below it, or above its inverse, squares of eigenvalues leave f
 
 
 class GroupSpectra(NamedTuple):
-    """Spectra of heads of one site that share a matrix, as one product [A_1 ... A_g]ᵀB, each A_i at their common σ̂.
+    """Spectra of heads of one site that share a matrix, as one product [A_1 ... A_g]ᵀB, each A_i at their common σ̂."""
 
-    Attributes:
-        singular_values: singular values, descending; all zero where a factor is zero.
-        shares: share of each head in the square of each singular value: ‖block of A_i‖² of its left singular vector.
-        prepared: what else the null needs from each group, see ``read_sites.Preparation``; None if nothing.
-    """
-
-    singular_values: Float[np.ndarray, "group rank"]
+    singular_values: Float[np.ndarray, "group rank"]  # singular values, descending; all zero where a factor is zero
+    # share of each head in the square of each singular value: ‖block of A_i‖² of its left singular vector
     shares: Float[np.ndarray, "group rank member"]
+    # what else the null needs from each group, see ``read_sites.Preparation``; None if nothing
     prepared: Sequence[Any] | None = None
 
 
 class SiteSpectra(NamedTuple):
-    """Spectra of the heads of one site by one circuit.
+    """Spectra of the heads of one site by one circuit."""
 
-    Attributes:
-        singular_values: singular values, descending; all zero where a factor is zero.
-        sigmas: σ̂ of each of the circuit's factors.
-        groups: spectra of heads that share a matrix; None if none do, or if they were not requested.
-        prepared: what else the null needs from each head, see ``read_sites.Preparation``; None if nothing.
-        equal_axes: singular values with each row of each factor scaled to norm 1; None where the circuit has no head
-            axes, or if they were not requested.
-        key_shares: how much of each W_QK reads the row space of W_Q; None where queries and keys read different
-            streams, or if it was not requested.
-    """
-
-    singular_values: Float[np.ndarray, "head rank"]
-    sigmas: tuple[Float[np.ndarray, " head"], ...]
+    singular_values: Float[np.ndarray, "head rank"]  # singular values, descending; all zero where a factor is zero
+    sigmas: tuple[Float[np.ndarray, " head"], ...]  # σ̂ of each of the circuit's factors
+    # spectra of heads that share a matrix; None if none do, or if they were not requested
     groups: GroupSpectra | None = None
+    # what else the null needs from each head, see ``read_sites.Preparation``; None if nothing
     prepared: Sequence[Any] | None = None
+    # singular values with each row of each factor scaled to norm 1; None where the circuit has no head axes, or if they
+    # were not requested
     equal_axes: Float[np.ndarray, "head rank"] | None = None
+    # how much of each W_QK reads the row space of W_Q; None where queries and keys read different streams, or if it was
+    # not requested
     key_shares: KeyShares | None = None
 
 
@@ -117,11 +108,7 @@ class _Solved(NamedTuple):
 
 
 def require_circuits(model: WeightMatrices, wanted: Sequence[str]) -> tuple[Circuit, ...]:
-    """Return the named circuits, after W_QK, which is always among them.
-
-    Raises:
-        ParameterError: a name of no circuit, or a circuit of matrices that the model's sites do not have.
-    """
+    """Return the named circuits, after W_QK, which is always among them."""
     names = [wanted] if isinstance(wanted, str) else list(wanted)
     for name in names:
         if name not in CIRCUITS:

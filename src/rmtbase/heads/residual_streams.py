@@ -12,17 +12,11 @@ _CROSS = "cross"
 
 
 class Reading(NamedTuple):
-    """Side of a later head's circuit.
+    """Side of a later head's circuit."""
 
-    Attributes:
-        circuit: name of the circuit: ``"qk"`` or ``"ov"``.
-        side: 0 for the left factor, 1 for the right factor, of (W_Q, W_K) or (W_O, W_V).
-        width: name of the dimension of that side.
-    """
-
-    circuit: str
-    side: int
-    width: str
+    circuit: str  # name of the circuit: ``"qk"`` or ``"ov"``
+    side: int  # 0 for the left factor, 1 for the right factor, of (W_Q, W_K) or (W_O, W_V)
+    width: str  # name of the dimension of that side
 
 
 READINGS = {"q": Reading("qk", 0, "d_query"), "k": Reading("qk", 1, "d_key"), "v": Reading("ov", 1, "d_key")}

@@ -20,15 +20,10 @@ _FUSED_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 class StoredRows(NamedTuple):
-    """Number of rows of the stored matrix of each factor, along which heads are stacked.
+    """Number of rows of the stored matrix of each factor, along which heads are stacked."""
 
-    Attributes:
-        rows: the number of heads times the rows of each head; for a fused matrix, all of its rows.
-        fused: whether all factors are rows of one stored matrix.
-    """
-
-    rows: tuple[int, ...]
-    fused: bool
+    rows: tuple[int, ...]  # the number of heads times the rows of each head; for a fused matrix, all of its rows
+    fused: bool  # whether all factors are rows of one stored matrix
 
 
 def stored_rows(model: WeightMatrices, site: int, circuit: Circuit) -> StoredRows:

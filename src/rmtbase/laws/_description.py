@@ -107,12 +107,7 @@ def describe(
 
     ``self_normalized`` divides each factor by its own estimate of σ first, as the scoring of heads does.
 
-    Returns:
-        Dictionaries, lists, strings and finite numbers that can be written as JSON; None where there is no number.
-
-    Raises:
-        ParameterError: for d_head > d_model, dimensions that are not positive integers, a σ outside [1e-9, 1e9], an
-            unknown normalization, a σ together with ``self_normalized``, or what a residual path does not take.
+    Dictionaries, lists, strings and finite numbers that can be written as JSON; None where there is no number.
     """
     if depth is not None:
         return _plain(_describe_path(depth, self_normalized, shape, chain))

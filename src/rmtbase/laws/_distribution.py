@@ -211,11 +211,10 @@ class TransformedLaw(Distribution):
     """Law of a monotone function of a number that has another law.
 
     Attributes:
-        law: the other law.
         rising: True if the function increases.
     """
 
-    law: Distribution
+    law: Distribution  # the other law
 
     @property
     def rising(self) -> bool:

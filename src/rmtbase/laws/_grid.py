@@ -37,9 +37,6 @@ def logarithmic_edges(eigenvalues: Float[np.ndarray, "..."]) -> Float[np.ndarray
 
     A tenth of the range of ln λ, at least 0.1, is added at either end. The bins suit spectra that span many powers of
     ten, such as those of deep residual paths. Zero eigenvalues and NaN (unknown ones) are in no bin.
-
-    Raises:
-        ParameterError: if the eigenvalues are not real numbers, or one is negative or infinite.
     """
     values = require_real_numbers("eigenvalues", eigenvalues)
     if (values < 0.0).any() or np.isinf(values).any():

@@ -17,16 +17,11 @@ _BLOCK = 16384  # points evaluated at a time, so that temporaries stay in the ca
 
 @dataclass(frozen=True, eq=False)
 class PiecewisePolynomial:
-    """Polynomials on equal pieces of [low, high], constant beyond the ends.
+    """Polynomials on equal pieces of [low, high], constant beyond the ends."""
 
-    Attributes:
-        low: the left end.
-        high: the right end.
-        coefficients: highest power first, in a variable that runs over [-1, 1] in each piece.
-    """
-
-    low: float
-    high: float
+    low: float  # the left end
+    high: float  # the right end
+    # highest power first, in a variable that runs over [-1, 1] in each piece
     coefficients: Float[np.ndarray, "power piece"]
 
     @classmethod

@@ -25,19 +25,12 @@ def product_core(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float64]:
     With the thin factorisations W_Qᵀ = O_Q R_Q and W_Kᵀ = O_K R_K (orthonormal columns),
     W_Qᵀ W_K = O_Q (R_Q R_Kᵀ) O_Kᵀ. The singular values of the core R_Q R_Kᵀ are exactly the structurally nonzero ones
     of the product, and :func:`triangles` keeps the digits of the smallest.
-
-    Raises:
-        ParameterError: as :func:`product_singular_values`.
     """
     return core_of_triangles(triangle(w_q, "w_q"), triangle(w_k, "w_k"))
 
 
 def core_of_triangles(r_q: NDArray[np.float64], r_k: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Core R_Q R_Kᵀ from the two triangles.
-
-    Raises:
-        ParameterError: the triangles have different ranks or are not finite, or their product overflows float64.
-    """
+    """Core R_Q R_Kᵀ from the two triangles."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             core = r_q @ np.swapaxes(r_k, -1, -2)
@@ -74,12 +67,8 @@ def product_svd(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Thin SVD of W_Qᵀ W_K = U diag(s) V for factors (d_head, d_query) and (d_head, d_key), by their core.
 
-    Returns:
-        U with orthonormal columns (d_query, r), the singular values s (r), descending, and V with orthonormal rows
-        (r, d_key). The vectors of structural zeros are never computed.
-
-    Raises:
-        ParameterError: as :func:`core_of_triangles`.
+    U with orthonormal columns (d_query, r), the singular values s (r), descending, and V with orthonormal rows (r,
+    d_key). The vectors of structural zeros are never computed.
     """
     (o_q, r_q), (o_k, r_k) = (np.linalg.qr(one.T) for one in (w_q, w_k))
     left, values, right = np.linalg.svd(core_of_triangles(r_q, r_k), full_matrices=False)
@@ -90,9 +79,6 @@ def core_singular_values(core: NDArray[np.float64]) -> NDArray[np.float64]:
     """Singular values (..., h) of cores (..., h, h), descending; values below their rounding error are set to zero.
 
     A value under h ε s_1 (ε of float64) is noise of the factorisation and stands for an exact zero.
-
-    Raises:
-        ParameterError: as :func:`singular_values`.
     """
     return without_noise(singular_values(core))
 
@@ -101,9 +87,6 @@ def without_noise(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Set singular values up to h ε s_1 to zero, ε = 2⁻⁵² of float64.
 
     Takes the singular values (..., h) of h × h matrices, descending. NaN (a value that is not known) stays NaN.
-
-    Raises:
-        ParameterError: the values are not an array (..., h) of real numbers, or some are infinite.
     """
     values = require_real_numbers("values", values)
     if values.ndim == 0 or np.isinf(values).any():
@@ -129,15 +112,10 @@ def equal_rows(factor: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class Triangles(NamedTuple):
-    """R of thin factorisations, and a mask of those computed by orthogonal transformations, not from the Gram matrix.
+    """R of thin factorisations, and a mask of those from orthogonal transformations, not the Gram matrix."""
 
-    Attributes:
-        r: the triangles.
-        orthogonal: True where R comes from orthogonal transformations.
-    """
-
-    r: Float64[np.ndarray, "... rank d_head"]
-    orthogonal: Bool[np.ndarray, "..."]
+    r: Float64[np.ndarray, "... rank d_head"]  # the triangles
+    orthogonal: Bool[np.ndarray, "..."]  # True where R comes from orthogonal transformations
 
 
 def triangles(factors: ArrayLike, name: str = "factors") -> Triangles:
@@ -151,9 +129,6 @@ def triangles(factors: ArrayLike, name: str = "factors") -> Triangles:
     singular values keep a relative accuracy of 5e-13 up to the limit ‖H⁻¹‖_F = 500. Beyond it, and where a row has no
     norm, Householder transformations take over. Each W is factorised by itself: R does not depend on the rest of the
     stack.
-
-    Raises:
-        ParameterError: the factors are not finite real matrices.
 
     Source: J. Demmel and K. Veselić, SIAM J. Matrix Anal. Appl. 13, 1204 (1992), for Cholesky factors up to scaling;
         S. C. Eisenstat and I. C. F. Ipsen, SIAM J. Numer. Anal. 32, 1972 (1995), for multiplicative errors.

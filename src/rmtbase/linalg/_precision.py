@@ -29,9 +29,6 @@ def reproducible_jax(precision: str = DTYPE) -> Iterator[None]:
 
     Args:
         precision: one of :data:`PRECISIONS`; ``"float32"`` for JAX's default of 32-bit floats.
-
-    Raises:
-        ForkedProcessError: this process was forked from a process that had used JAX.
     """
     require_jax_threads()
     import jax

@@ -70,9 +70,6 @@ def gram_singular_values(stack: NDArray[np.floating], rank: int | None = None) -
     Args:
         stack: matrices ``(n, p, q)``.
         rank: structural rank of the matrices, and the number of values to return; min(p, q) if None.
-
-    Raises:
-        ParameterError: as :func:`singular_values`, or the stack does not have three axes.
     """
     wide = require_real_numbers("stack", stack)
     if wide.ndim != 3:
@@ -101,9 +98,6 @@ def loses_digits(
     """Mask ``(n,)`` of the spectra ``(n, r)``, descending, for which a Gram matrix of that precision loses digits.
 
     For another solver, pass its largest λ_1/λ_r by precision as ``trusted``.
-
-    Raises:
-        ParameterError: the values are not an array (n, r) of real numbers.
     """
     values = require_real_numbers("values", values)
     if values.ndim != 2 or values.shape[1] == 0:
@@ -138,9 +132,6 @@ def device_singular_values(stack: Any, solver: str) -> Any:
     matrices larger than 32 × 32 one after the other, while eigenvalues are computed for all at once; there
     ``"device_svd"`` is :func:`symmetric_singular_values`. ``"device_gram"`` takes the eigenvalues of the smaller Gram
     matrix; the caller must recompute the spectra that :func:`loses_digits` marks.
-
-    Raises:
-        ParameterError: an unknown solver, or as :func:`symmetric_singular_values`.
     """
     import jax
     import jax.numpy as jnp
@@ -160,9 +151,6 @@ def symmetric_singular_values(stack: Any) -> Any:
 
     Absolute error of order ε s_1, like that of the SVD (Golub and Van Loan, Matrix Computations, 4th ed., §8.6). A
     matrix that is not square is replaced by its triangular factor, which has the same singular values.
-
-    Raises:
-        ParameterError: as :func:`singular_values`; inside ``jax.jit``, where values are not known, NaN gives NaN.
     """
     import jax.numpy as jnp
 
@@ -195,11 +183,7 @@ def _finite_on_device(stack: Any) -> Any:
 
 
 def matrix_singular_values(matrix: NDArray[np.float64], cores: int | None = None) -> NDArray[np.float64]:
-    """Singular values of one matrix, descending; a large one is solved on all cores.
-
-    Raises:
-        ParameterError: as :func:`singular_values`.
-    """
+    """Singular values of one matrix, descending; a large one is solved on all cores."""
     matrix = require_real_array("matrix", matrix)
     if matrix.ndim != 2:
         raise ParameterError("matrix", f"shape {matrix.shape}", "one matrix (rows, columns)")
@@ -216,9 +200,6 @@ def appended_rows(triangle: NDArray[np.float64] | None, rows: NDArray[np.floatin
     does not fit in memory to one of at most (n, n) by orthogonal steps, so that small singular values keep the digits
     that a Gram matrix would lose. Blocks of n rows take some 4 n² numbers of memory. It runs on one core, because
     LAPACK's own threads wait for each other at every column.
-
-    Raises:
-        ParameterError: the rows are not a finite real matrix, or not as wide as the triangle.
 
     Source: J. Demmel, L. Grigori, M. Hoemmen and J. Langou, SIAM J. Sci. Comput. 34, A206 (2012), sequential QR.
     """
@@ -269,11 +250,7 @@ class SpectrumSolver:
                 self._pool.shutdown(wait=True, cancel_futures=True)
 
     def singular_values(self, stack: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Singular values ``(n, min(p, q))`` of a stack ``(n, p, q)``, descending along the last axis.
-
-        Raises:
-            ParameterError: as :func:`singular_values`.
-        """
+        """Singular values ``(n, min(p, q))`` of a stack ``(n, p, q)``, descending along the last axis."""
         if self._pool is None:
             raise RuntimeError("SpectrumSolver is used outside its `with` block")
         stack = require_real_array("stack", stack)
@@ -295,11 +272,7 @@ def extreme_eigenvalues(
         main: diagonals, (n, size).
         off: off-diagonals, (n, size - 1).
 
-    Returns:
-        Two arrays of shape (n,), accurate to the largest eigenvalue times the float64 precision (absolute).
-
-    Raises:
-        ParameterError: the diagonals are not finite real numbers, or do not have these shapes.
+    Two arrays of shape (n,), accurate to the largest eigenvalue times the float64 precision (absolute).
     """
     main, off = require_matrices("main", main), require_matrices("off", off)
     if main.ndim != 2 or off.shape != (len(main), main.shape[1] - 1):

@@ -41,15 +41,10 @@ _MARGIN = 10.0  # between the condition numbers of a few draws and the limit, wh
 
 
 class SolverChoice(NamedTuple):
-    """Solver and the reason for its choice.
+    """Solver and the reason for its choice."""
 
-    Attributes:
-        name: one of ``linalg.SOLVERS``.
-        reason: in words, with the times and the condition number.
-    """
-
-    name: str
-    reason: str
+    name: str  # one of ``linalg.SOLVERS``
+    reason: str  # in words, with the times and the condition number
 
 
 def is_measured(device_kind: str) -> bool:

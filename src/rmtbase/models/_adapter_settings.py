@@ -51,30 +51,21 @@ _CHANGE_THE_BASE = re.compile(r"pissa(_niter_\d+)?|olora|corda|loftq|lora_ga")
 
 
 class Update(NamedTuple):
-    """Update of one module by an adapter.
+    """Update of one module by an adapter."""
 
-    Attributes:
-        weight: the name of the weight in the model.
-        a, b: the names of A (r, d_in) and B (d_out, r) in the adapter's file; of a convolution, d_in has the kernel's
-            places in it.
-        scale: s.
-        magnitude: for DoRA, the name of m (d_out); otherwise None.
-        bias: the name of b (d_out) where s b is added to the module's bias; otherwise None.
-        of_parameter: whether the weight was targeted as a parameter, so that ΔW has the shape in which it is stored.
-        of_map: whether the module is a linear map, neither a convolution nor an embedding (the last has lora_embedding
-            in the names of A and B).
-        is_targeted: whether the settings target the module or the parameter.
-    """
-
-    weight: str
+    weight: str  # the name of the weight in the model
+    # a, b: the names of A (r, d_in) and B (d_out, r) in the adapter's file; of a convolution, d_in has the kernel's
+    # places in it
     a: str
     b: str
-    scale: float
-    magnitude: str | None
-    bias: str | None
-    of_parameter: bool
+    scale: float  # s
+    magnitude: str | None  # for DoRA, the name of m (d_out); otherwise None
+    bias: str | None  # the name of b (d_out) where s b is added to the module's bias; otherwise None
+    of_parameter: bool  # whether the weight was targeted as a parameter, so that ΔW has the shape in which it is stored
+    # whether the module is a linear map, neither a convolution nor an embedding (the last has lora_embedding in the
+    # names of A and B)
     of_map: bool
-    is_targeted: bool
+    is_targeted: bool  # whether the settings target the module or the parameter
 
     @property
     def may_lack(self) -> bool:

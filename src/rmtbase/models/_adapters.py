@@ -282,11 +282,7 @@ class Adapter:
         return base.replaced((), {**saved, **changed}, "; ".join([note, *self._unread_notes(renamed)]))
 
     def _rows_of_heads(self, base: Checkpoint, of_base: Iterable[Site], module: str) -> list[_Rows]:
-        """Find the rows of B that are those of heads of the base, whose matrices are rows of the module's weight.
-
-        Raises:
-            CheckpointError: the base lacks that weight, or it has another shape.
-        """
+        """Find the rows of B that are those of heads of the base, whose matrices are rows of the module's weight."""
         update = self.updates[module]
         weight, b = self._in_base(base, update.weight, update.may_lack), Tensor(update.b)
         if weight is None:

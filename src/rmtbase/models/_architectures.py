@@ -38,22 +38,7 @@ def find_sites(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path) ->
 
 
 def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path, model_type: str) -> Inventory:
-    """Find the attention sites of a checkpoint and its other matrices; only headers are read.
-
-    Args:
-        config: configuration of the model.
-        checkpoint: its tensors.
-        path: path of the configuration in messages.
-        model_type: type whose entries of the table are used.
-
-    Raises:
-        UnknownArchitectureError: the table has no entry for the type, or for the type of a part.
-        MissingTensorError, ShapeError: a tensor is missing, or its shape is not the one that the configuration implies.
-        UnprovedConfigurationError: the layout was not proved for this configuration.
-        SeveralStacks: there are several stacks where one is expected.
-        CheckpointError: the configuration does not give a size; no layer has attention; there are more layers than in
-            the configuration; or an attention module has an unknown tensor.
-    """
+    """Find the attention sites of a checkpoint and its other matrices; only headers are read."""
     found = list(entries(config, model_type, path))
     words = {word for entry in found for word in entry.inside}
     left = unread(config, model_type, path)
@@ -102,12 +87,7 @@ class _Stack:
         self.layout, self.rows = self.entry.layout, self.given.rows()
 
     def find(self, others: set[str], left: Sequence[str]) -> None:
-        """Find the prefix of the layers' names, and check that each layer exists and that there are no others.
-
-        Args:
-            others: parts of names that identify other stacks.
-            left: the parts of the model that are not read, by the keys of their configurations.
-        """
+        """Find the prefix of the layers' names, and check that each layer exists and that there are no others."""
         (first, *_) = self.layout.holding("q")
         query = self.layout.layer + first
         of_any = _any_layer(r"(?P<prefix>|.*\.)", query)
@@ -179,10 +159,6 @@ class _Stack:
         The weights do not: twelve heads of 64 have the shape of 24 heads of 32. But a norm of the queries and keys of
         each head has d_head gains, and the rotary frequencies that older checkpoints store have one element for every
         two rotated dimensions of a head.
-
-        Raises:
-            ShapeError: a tensor shows another size than the configuration's.
-            MissingTensorError: a layer lacks the norms that another layer has.
         """
         rotated, layers = self.given.rotated(), self.attending()
         sizes = {name: (self.rows[size],) for name, size in self.layout.norms.items() if size}

@@ -63,46 +63,29 @@ def own_names(names: Iterable[str]) -> dict[str, str]:
 
 
 class Attention(NamedTuple):
-    """Attention modules that were recognised.
+    """Attention modules that were recognised."""
 
-    Attributes:
-        names: the program whose names they have, in words.
-        n_modules: how many modules.
-        lines: lines of Python that define their ``sites``.
-        n_heads: number of heads in each, or None where they differ or it is unknown.
-        has_blank: whether the reader must fill in the number of heads.
-    """
-
-    names: str
-    n_modules: int
-    lines: tuple[str, ...]
-    n_heads: int | None
-    has_blank: bool
+    names: str  # the program whose names they have, in words
+    n_modules: int  # how many modules
+    lines: tuple[str, ...]  # lines of Python that define their ``sites``
+    n_heads: int | None  # number of heads in each, or None where they differ or it is unknown
+    has_blank: bool  # whether the reader must fill in the number of heads
 
 
 class _Module(NamedTuple):
-    """Attention module.
+    """Attention module."""
 
-    Attributes:
-        name: the common beginning of the names of its tensors.
-        layout: "separate", "heads" (TransformerLens), or the order of the rows of a fused weight.
-        leaves: the endings of the names of queries, keys, values and outputs, or of a fused weight and outputs.
-        transposed: whether weights are stored as (inputs, outputs).
-        rows: numbers of rows of queries, keys and values.
-        widths: inputs of queries and of keys, outputs of the output (0 where unknown).
-        n_heads, n_key_heads: 0 where no shape shows them.
-        stacked: whether heads have an axis of their own.
-    """
-
-    name: str
-    layout: str
+    name: str  # the common beginning of the names of its tensors
+    layout: str  # "separate", "heads" (TransformerLens), or the order of the rows of a fused weight
+    # the endings of the names of queries, keys, values and outputs, or of a fused weight and outputs
     leaves: tuple[str, ...]
-    transposed: bool
-    rows: tuple[int, int, int]
-    widths: tuple[int, int, int]
+    transposed: bool  # whether weights are stored as (inputs, outputs)
+    rows: tuple[int, int, int]  # numbers of rows of queries, keys and values
+    widths: tuple[int, int, int]  # inputs of queries and of keys, outputs of the output (0 where unknown)
+    # n_heads, n_key_heads: 0 where no shape shows them
     n_heads: int = 0
     n_key_heads: int = 0
-    stacked: bool = False
+    stacked: bool = False  # whether heads have an axis of their own
 
 
 def find_attention(
@@ -110,13 +93,7 @@ def find_attention(
     settings: Mapping[str, Any],
     heads_of: Callable[[str], int | None] | None = None,
 ) -> Attention | None:
-    """Find attention modules among tensors. Returns None if no name is known, or if modules are of several kinds.
-
-    Args:
-        shapes: shapes of the tensors, by name.
-        settings: numbers of heads, under the keys of the program that wrote the weights.
-        heads_of: function that returns the number of heads of a module by its name, where modules differ in it.
-    """
+    """Find attention modules among tensors. Returns None if no name is known, or if modules are of several kinds."""
     modules = sorted(_modules(shapes), key=lambda module: _in_order(module.name))
     kinds = {(one.layout, one.leaves, one.transposed, one.stacked) for one in modules}
     if not modules or len(modules) > _MOST_SITES or len(kinds) > 1:

@@ -271,11 +271,7 @@ def _read_shards(
 
 
 def _without_wrappers(tensors: Mapping[str, StoredTensor]) -> dict[str, CheckpointTensor]:
-    """Return the tensors by the names that they have in the model itself.
-
-    Raises:
-        CorruptFileError: two tensors have the same name there.
-    """
+    """Return the tensors by the names that they have in the model itself."""
     unwrapped: dict[str, CheckpointTensor] = {}
     for name, own in own_names(tensors).items():
         if own in unwrapped:

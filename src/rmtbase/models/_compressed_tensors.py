@@ -52,25 +52,15 @@ def compressed_tensors(settings: Settings) -> Format:
 
 @dataclass(frozen=True)
 class _Scheme:
-    """Quantisation scheme of the matrices.
+    """Quantisation scheme of the matrices."""
 
-    Attributes:
-        stored: the format.
-        bits: bits of a code.
-        strategy: what shares a scale: "tensor", "channel", "group" or "block".
-        symmetric: whether there are no zero points.
-        group_size: inputs in a group.
-        ordered: whether groups are of inputs in the order of their activations.
-        block: (outputs, inputs) of a block.
-    """
-
-    stored: str
-    bits: int
-    strategy: str
-    symmetric: bool
-    group_size: int
-    ordered: bool
-    block: tuple[int, int] | None
+    stored: str  # the format
+    bits: int  # bits of a code
+    strategy: str  # what shares a scale: "tensor", "channel", "group" or "block"
+    symmetric: bool  # whether there are no zero points
+    group_size: int  # inputs in a group
+    ordered: bool  # whether groups are of inputs in the order of their activations
+    block: tuple[int, int] | None  # (outputs, inputs) of a block
 
     @classmethod
     def of(cls, settings: Settings) -> _Scheme:

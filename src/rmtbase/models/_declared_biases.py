@@ -13,17 +13,11 @@ _SHOWN = 3
 
 
 class Declared(NamedTuple):
-    """Declaration that the maps of a symbol have a bias or have none.
+    """Declaration that the maps of a symbol have a bias or have none."""
 
-    Attributes:
-        present: whether they have a bias.
-        key: the key of the configuration that says so; None where it holds for every model of the type.
-        said: whether the configuration itself has the key, rather than only the defaults of its class.
-    """
-
-    present: bool
-    key: str | None = None
-    said: bool = False
+    present: bool  # whether they have a bias
+    key: str | None = None  # the key of the configuration that says so; None where it holds for every model of the type
+    said: bool = False  # whether the configuration itself has the key, rather than only the defaults of its class
 
     def in_words(self) -> str:
         """Name the source of the declaration."""
@@ -49,15 +43,7 @@ def bias_notes(
     stored: Container[str],
     refuse: Callable[[str, str], Exception] | None = None,
 ) -> Iterator[str]:
-    """Yield notes on differences between the declared and the stored biases.
-
-    Args:
-        expected: the declaration for each symbol of the table.
-        tensors: the names of the weights of each symbol, in all layers.
-        stored: the names of the stored tensors.
-        refuse: function that makes the error for a missing bias that the configuration itself declares, from the name
-            of the bias and the reason.
-    """
+    """Yield notes on differences between the declared and the stored biases."""
     missing: dict[str, Declared] = {}
     unused: dict[str, Declared] = {}
     for symbol, one in expected.items():

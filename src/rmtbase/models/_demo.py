@@ -34,16 +34,7 @@ def demo_steps() -> dict[str, int]:
 
 
 def demo_checkpoint(revision: str | None = None) -> tuple[Path, str]:
-    """Return the folder of a bundled checkpoint, and its name.
-
-    Args:
-        revision: its name; by default the default of the bundle.
-
-    Raises:
-        ParameterError: there is no such checkpoint.
-        MissingFileError: the package was installed without the checkpoints.
-        CorruptFileError: the list of checkpoints is damaged.
-    """
+    """Return the folder of a bundled checkpoint, and its name."""
     names, default = _read_index()
     name = default if revision is None else revision
     if name not in names:

@@ -32,23 +32,16 @@ class Format:
     """Format of a quantised matrix: the names of its tensors, and the computation of the matrix from them.
 
     The names of the tensors all begin with the matrix's base name, and differ in their endings.
-
-    Attributes:
-        called: name of the format in messages: "GPTQ (4 bit)".
-        marker: the ending by which a matrix is recognised.
-        weight: the ending of the matrix's own name.
-        needed: the endings of the tensors that it is made of, that of its codes first.
-        optional: the endings of tensors that may be missing.
-        look: function that looks at the values of one matrix, and returns what is to be noted of all.
-        derive: function that makes the matrix. It checks types and shapes, and reads only what describes them.
     """
 
-    called: str
-    marker: str
-    weight: str
-    needed: tuple[str, ...]
+    called: str  # name of the format in messages: "GPTQ (4 bit)"
+    marker: str  # the ending by which a matrix is recognised
+    weight: str  # the ending of the matrix's own name
+    needed: tuple[str, ...]  # the endings of the tensors that it is made of, that of its codes first
+    # function that makes the matrix. It checks types and shapes, and reads only what describes them.
     derive: Callable[[Parts], DerivedTensor]
-    optional: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()  # the endings of tensors that may be missing
+    # function that looks at the values of one matrix, and returns what is to be noted of all
     look: Callable[[Parts], str] = lambda _: ""
 
 
@@ -83,11 +76,7 @@ def nibbles(
 def times(
     values: Float32[np.ndarray, "..."], scales: Float32[np.ndarray, "..."], of: StoredTensor
 ) -> Float32[np.ndarray, "..."]:
-    """Multiply in place by scales, which are broadcast to the values.
-
-    Raises:
-        CheckpointError: a scale is zero where the codes are not, so that the weights are lost.
-    """
+    """Multiply in place by scales, which are broadcast to the values."""
     if not scales.all() and ((scales == 0) & (values != 0)).any():
         raise CheckpointError(
             of.path,
@@ -99,11 +88,7 @@ def times(
 
 
 def factors(scales: StoredTensor, start: int = 0, stop: int | None = None) -> Float32[np.ndarray, "..."]:
-    """Read scales, or rows of them, as numbers; exponents become powers of two.
-
-    Raises:
-        NonFiniteError: a scale is not finite.
-    """
+    """Read scales, or rows of them, as numbers; exponents become powers of two."""
     if scales.entry.dtype != "U8":
         return scales.numbers(start, stop)
     values = scales.array(start, stop).view(NARROW_FLOATS["F8_E8M0"]).astype(np.float32)
@@ -129,10 +114,6 @@ def of_blocks(
     matrix their type; with exponents it is bfloat16. The functions ``codes`` and ``zeros`` return rows of the codes and
     of the zero points, of which there are as many as scales. The function ``groups`` returns the block of each input
     where blocks of a row are not of consecutive inputs.
-
-    Raises:
-        ShapeError: there are not as many scales as blocks.
-        CheckpointError: the type of the scales is none of ``types``.
     """
     inputs = shape[-1]
     if block is None:
@@ -183,11 +164,7 @@ def derived(
 
 
 def matrix_shape(codes: StoredTensor, dtypes: tuple[str, ...], called: str) -> tuple[int, int]:
-    """Return the two sizes of a tensor of codes.
-
-    Raises:
-        CheckpointError: it does not have two axes, has no elements, or its type is none of ``dtypes``.
-    """
+    """Return the two sizes of a tensor of codes."""
     shape = codes.entry.shape
     if len(shape) != 2 or not all(shape):
         raise CheckpointError(
@@ -198,11 +175,7 @@ def matrix_shape(codes: StoredTensor, dtypes: tuple[str, ...], called: str) -> t
 
 
 def number_of_groups(codes: StoredTensor, inputs: int, group_size: int, called: str) -> int:
-    """Return the number of groups of inputs, all of the same size; −1 means one group of all inputs.
-
-    Raises:
-        CheckpointError: the last group would be smaller.
-    """
+    """Return the number of groups of inputs, all of the same size; −1 means one group of all inputs."""
     if group_size == -1:
         return 1
     if inputs % group_size:
@@ -215,11 +188,7 @@ def number_of_groups(codes: StoredTensor, inputs: int, group_size: int, called: 
 
 
 def groups_of_inputs(index: StoredTensor, scales: StoredTensor, n_groups: int) -> Integer[np.ndarray, " inputs"]:
-    """Read the group of each input, and require that each group of the scales occurs and no other.
-
-    Raises:
-        CheckpointError: it does not, or there is another.
-    """
+    """Read the group of each input, and require that each group of the scales occurs and no other."""
     groups = index.array()
     if not np.array_equal(np.unique(groups), np.arange(n_groups)):
         raise CheckpointError(
@@ -231,12 +200,7 @@ def groups_of_inputs(index: StoredTensor, scales: StoredTensor, n_groups: int) -
 
 
 def require(tensor: StoredTensor, shape: tuple[int, ...], dtypes: tuple[str, ...], called: str) -> None:
-    """Require that a tensor of a quantised matrix has this shape and one of these types.
-
-    Raises:
-        ShapeError: it has another shape.
-        CheckpointError: it has another type.
-    """
+    """Require that a tensor of a quantised matrix has this shape and one of these types."""
     if tensor.entry.shape != shape:
         raise ShapeError(tensor.path, tensor.name, tensor.entry.shape, shape, f"quantised with {called}")
     if tensor.entry.dtype not in dtypes:

@@ -94,11 +94,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def described(program: BinaryIO) -> Any:
-    """Describe the value of the pickle at the stream's current position.
-
-    Raises:
-        ValueError: it is not a whole pickle, or has more than 1 000 000 instructions.
-    """
+    """Describe the value of the pickle at the stream's current position."""
     begin = program.tell()
     try:
         for name, argument in instructions(program):
@@ -111,12 +107,7 @@ def described(program: BinaryIO) -> Any:
 
 
 def pickle_of(path: Path) -> BinaryIO:
-    """Read the pickle in a file of ``torch.save``, in the new or the old format, to be described and never loaded.
-
-    Raises:
-        ValueError: the file is not of this kind.
-        CheckpointError: it is an archive of another program, or cannot be read.
-    """
+    """Read the pickle in a file of ``torch.save``, in the new or the old format, to be described and never loaded."""
     with reading(path) as stream:
         first = stream.read(len(LEGACY))
         if first.startswith(b"PK\x03\x04"):

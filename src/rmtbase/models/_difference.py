@@ -187,15 +187,7 @@ class Difference(WeightMatrices):
 
 
 def difference(of: Model, less: Model) -> Difference:
-    """Subtract the matrices of one model from those of another. Nothing is read yet.
-
-    Args:
-        of: the minuend, such as a later checkpoint or a fine-tuned model.
-        less: the subtrahend, with the same architecture and shape.
-
-    Raises:
-        ParameterError: the models differ in architecture, layers, shape or folds; the message names the difference.
-    """
+    """Subtract the matrices of one model from those of another. Nothing is read yet."""
     if of.architecture != less.architecture:
         raise ParameterError(
             "minus", f"{less.name}, a {less.architecture} model", f"a {of.architecture} model as {of.name}"

@@ -126,19 +126,12 @@ class Scaled(Expression):
 
 @dataclass(frozen=True)
 class Gained(Expression):
-    """Matrix with gains on its columns, W · diag(offset + g), or on its rows, diag(offset + g) · W.
+    """Matrix with gains on its columns, W · diag(offset + g), or on its rows, diag(offset + g) · W."""
 
-    Attributes:
-        of: W.
-        gain: name of the stored vector g; on rows it may have the length of one head, and is repeated for each head.
-        offset: 1 where the stored values are gain − 1, as in Gemma; otherwise 0.
-        rows: whether the gains multiply rows, as those of a norm of queries or keys do, instead of columns.
-    """
-
-    of: Expression
-    gain: str
-    offset: float = 0.0
-    rows: bool = False
+    of: Expression  # W
+    gain: str  # name of the stored vector g; on rows it may have the length of one head, and is repeated for each head
+    offset: float = 0.0  # 1 where the stored values are gain − 1, as in Gemma; otherwise 0
+    rows: bool = False  # whether the gains multiply rows, as those of a norm of queries or keys do, instead of columns
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
         """Return the shape of the matrix, once the gains fit it."""

@@ -60,38 +60,24 @@ _GATE_FIRST = frozenset(
 
 @dataclass(frozen=True)
 class _Layer:
-    """Matrices of one layer outside its attention.
+    """Matrices of one layer outside its attention."""
 
-    Attributes:
-        place: place of the layer.
-        d_model: its width.
-        modules: names in the checkpoint, by module and by the name within the module.
-        in_stages: whether the width changes within its stack, or its layers are not numbered consecutively.
-    """
-
-    place: Place
-    d_model: int
-    modules: Mapping[str, Mapping[str, str]]
-    in_stages: bool
+    place: Place  # place of the layer
+    d_model: int  # its width
+    modules: Mapping[str, Mapping[str, str]]  # names in the checkpoint, by module and by the name within the module
+    in_stages: bool  # whether the width changes within its stack, or its layers are not numbered consecutively
 
 
 @dataclass(frozen=True)
 class _Module:
-    """Matrices of one MLP, or of a stack of experts.
+    """Matrices of one MLP, or of a stack of experts."""
 
-    Attributes:
-        names: names of the tensors of the gate, W_in and W_out; None for a gate without a tensor of its own.
-        transposed: whether they are stored as (inputs, outputs).
-        fused: whether the tensor of W_in holds the gate too.
-        d_ff: rows of W_in.
-        n_experts: number of experts in a stack; None for one MLP.
-    """
-
+    # names of the tensors of the gate, W_in and W_out; None for a gate without a tensor of its own
     names: tuple[str | None, str, str]
-    transposed: bool
-    fused: bool
-    d_ff: int
-    n_experts: int | None
+    transposed: bool  # whether they are stored as (inputs, outputs)
+    fused: bool  # whether the tensor of W_in holds the gate too
+    d_ff: int  # rows of W_in
+    n_experts: int | None  # number of experts in a stack; None for one MLP
 
     def matrices(self, kind: str, alternating: bool, index: int | None = None) -> dict[str, Expression]:
         """Return its matrices as expressions: ``KIND_in``, ``KIND_gate`` where it has one, ``KIND_out``."""
@@ -111,17 +97,12 @@ class _Module:
 
 @dataclass(frozen=True)
 class FeedForward:
-    """Matrices found in the layers beside attention.
+    """Matrices found in the layers beside attention."""
 
-    Attributes:
-        layers: the matrices of the MLP, of the router, and of the experts that every token uses, by place.
-        experts: the matrices of each expert, with notes on them.
-        notes: what belongs in ``layers`` but is not read, and why.
-    """
-
+    # the matrices of the MLP, of the router, and of the experts that every token uses, by place
     layers: Mapping[Place, Mapping[str, Expression]]
-    experts: Part
-    notes: tuple[str, ...]
+    experts: Part  # the matrices of each expert, with notes on them
+    notes: tuple[str, ...]  # what belongs in ``layers`` but is not read, and why
 
 
 def find_feed_forward(
@@ -131,15 +112,7 @@ def find_feed_forward(
     used: Collection[str],
     types: frozenset[str],
 ) -> FeedForward:
-    """Find the MLPs, experts and routers of the layers with sites, and of the layers without attention between them.
-
-    Args:
-        sites: sites of the model.
-        checkpoint: its tensors; only their names and shapes are used.
-        config: configuration of the model, which gives the number of experts.
-        used: the tensors that have been found already.
-        types: the model types of the configuration and of its parts.
-    """
+    """Find the MLPs, experts and routers of the layers with sites, and of the layers without attention between them."""
     finder = _Finder(checkpoint, config, types)
     for layer in _layers(sites, checkpoint, used):
         finder.read(layer)

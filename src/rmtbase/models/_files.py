@@ -32,12 +32,7 @@ _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")  # the escape of half of a surrog
 
 @contextmanager
 def reading(path: Path, needed_by: str | None = None, *, buffered: bool = True) -> Iterator[BinaryIO]:
-    """Open a regular file of a checkpoint as a context manager; ``buffered`` as in ``open_regular``.
-
-    Raises:
-        MissingFileError: there is no such file.
-        CheckpointError: it is not a regular file, or cannot be read.
-    """
+    """Open a regular file of a checkpoint as a context manager; ``buffered`` as in ``open_regular``."""
     try:
         with open_regular(path, buffered=buffered) as stream:
             yield stream
@@ -51,11 +46,6 @@ def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
     """Read the JSON object in a regular file of at most ``largest`` bytes.
 
     ``NaN`` and ``Infinity`` are accepted as numbers, because transformers writes them into configurations.
-
-    Raises:
-        MissingFileError: there is no such file.
-        CheckpointError: it is not a regular file, is larger, or cannot be read.
-        CorruptFileError: it does not hold a JSON object within the limits of this module.
     """
     with reading(path) as stream:
         size = os.fstat(stream.fileno()).st_size
@@ -73,19 +63,7 @@ def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
 def parse_json_object(
     path: Path, text: bytes, what: str, expected: str, most_values: int = _MOST_VALUES
 ) -> dict[str, Any]:
-    """Parse a JSON object in UTF-8, with or without a byte order mark.
-
-    Args:
-        path: the file that contains it, for messages.
-        text: the text, whose length the caller has limited.
-        what: name of the text in messages.
-        expected: what should be there according to messages.
-        most_values: the largest number of values.
-
-    Raises:
-        CorruptFileError: it is not a JSON object; an object has a name twice; a name or a string is not valid text
-            (half of a surrogate pair); or there are more values, digits or levels than the limits of this module.
-    """
+    """Parse a JSON object in UTF-8, with or without a byte order mark."""
     values = sum(map(text.count, (b",", b":", b"[", b"{")))
     if values > most_values:
         raise CorruptFileError(

@@ -46,20 +46,14 @@ _CONTAINERS = (
 
 
 class Look(NamedTuple):
-    """Content of a file or folder of weights, as far as it was inspected.
+    """Content of a file or folder of weights, as far as it was inspected."""
 
-    Attributes:
-        found: what it is, in words.
-        shapes: the shapes of its tensors, by name.
-        load: lines of Python that load them as ``state``, or ``PATH`` and the path if open_model accepts the path.
-        settings: whole numbers in the settings beside them, such as the number of heads.
-        heads_of: function that returns the number of heads of a module by its name, where modules differ.
-    """
-
-    found: str
-    shapes: Mapping[str, Shape]
+    found: str  # what it is, in words
+    shapes: Mapping[str, Shape]  # the shapes of its tensors, by name
+    # lines of Python that load them as ``state``, or ``PATH`` and the path if open_model accepts the path
     load: tuple[str, ...]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any]  # whole numbers in the settings beside them, such as the number of heads
+    # function that returns the number of heads of a module by its name, where modules differ
     heads_of: Callable[[str], int | None] | None = None
 
     def attention(self) -> Attention | None:
@@ -80,12 +74,7 @@ def look_into_folder(folder: Path, settings: Mapping[str, Any] | None = None) ->
 
 
 def look_into(path: Path, settings: Mapping[str, Any] | None = None) -> Look | None:
-    """Read names and shapes of tensors from a file, ``.metadata`` of torch or ``_METADATA`` of Orbax; else None.
-
-    Args:
-        path: the file.
-        settings: a configuration that is known to belong to it; by default the settings beside it are read.
-    """
+    """Read names and shapes of tensors from a file, ``.metadata`` of torch or ``_METADATA`` of Orbax; else None."""
     beside = _settings_beside(path.parent) if settings is None else settings
     heads_of = _heads_of_unet(beside) if beside.get("_class_name") == "UNet2DConditionModel" else None
     # The file may contain anything, and the result is only a hint.

@@ -24,11 +24,7 @@ FOLDS = ("biases", "norms")
 
 
 def require_folds(fold: object) -> tuple[str, ...]:
-    """Return the names of what to fold in, each once, in the order of :data:`FOLDS`.
-
-    Raises:
-        ParameterError: a name is unknown.
-    """
+    """Return the names of what to fold in, each once, in the order of :data:`FOLDS`."""
     if isinstance(fold, str):
         fold = [part.strip() for part in fold.split(",")]
     if not isinstance(fold, Collection) or not all(one in FOLDS for one in fold):
@@ -39,17 +35,7 @@ def require_folds(fold: object) -> tuple[str, ...]:
 def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site:
     """Fold biases or norms into the queries, keys and values of a site.
 
-    Args:
-        site: site with the raw matrices.
-        fold: some of :data:`FOLDS`. Biases without norms give [W, b], which acts on (x, 1), with x the output of the
-            norm.
-        stored: the names of the stored tensors.
-
-    Returns:
-        The site, with one more input where there is a bias. W_O is unchanged: its bias is added once for all heads.
-
-    Raises:
-        ParameterError: only a part of a matrix has a bias, which no column represents; or a norm is unknown.
+    The site, with one more input where there is a bias. W_O is unchanged: its bias is added once for all heads.
     """
     if "norms" in fold:
         _require_norms(site)

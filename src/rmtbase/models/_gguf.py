@@ -50,31 +50,18 @@ _TEXT, _LIST = 8, 9
 
 @dataclass(frozen=True)
 class GgufFile:
-    """GGUF file whose header has been read.
+    """GGUF file whose header has been read."""
 
-    Attributes:
-        path: the file.
-        entries: the tensors by name. Quantised ones have the type "F32", to which their blocks are dequantised.
-        metadata: the metadata by key, without long lists.
-        types: the type in which each tensor is stored, by ggml's name.
-    """
-
-    path: Path
+    path: Path  # the file
+    # the tensors by name. Quantised ones have the type "F32", to which their blocks are dequantised.
     entries: Mapping[str, TensorEntry]
-    metadata: Mapping[str, Any] = field(repr=False)
-    types: Mapping[str, str] = field(repr=False)
+    metadata: Mapping[str, Any] = field(repr=False)  # the metadata by key, without long lists
+    types: Mapping[str, str] = field(repr=False)  # the type in which each tensor is stored, by ggml's name
     _begins: Mapping[str, int] = field(repr=False)
 
     @classmethod
     def open(cls, path: Path) -> GgufFile:
-        """Read and check the header.
-
-        Raises:
-            MissingDependencyError: the package ``gguf`` is not installed.
-            CorruptFileError: the file is truncated or has no valid header, or the data do not fit into it.
-            CheckpointError: its version is not supported; it is not a regular file, or cannot be read.
-            MissingFileError: there is no such file.
-        """
+        """Read and check the header."""
         if importlib.util.find_spec("gguf") is None:
             raise MissingDependencyError("gguf", "reading a GGUF file", "gguf")
         with reading(path) as stream:
@@ -128,12 +115,7 @@ class GgufFile:
         return cls(path, *map(MappingProxyType, (entries, metadata, types, begins)))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor in the types of ``STORAGE``, dequantised.
-
-        Raises:
-            CorruptFileError: the file has become shorter since it was opened.
-            CheckpointError: the file cannot be read, or is no longer a regular file.
-        """
+        """Read the elements ``start <= i < stop`` of the flattened tensor in the types of ``STORAGE``, dequantised."""
         entry, kind = self.entries[name], self.types[name]
         if kind in STORAGE:
             storage = STORAGE[entry.dtype]

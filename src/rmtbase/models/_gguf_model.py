@@ -35,25 +35,15 @@ _WHOLE = ("F64", "F32", "F16", "BF16")
 
 @dataclass(frozen=True)
 class _Family:
-    """Translation of one architecture of llama.cpp to transformers.
+    """Translation of one architecture of llama.cpp to transformers."""
 
-    Attributes:
-        model_type: its name in transformers.
-        layer: beginning of the names of a layer's tensors in transformers.
-        names: names in transformers of the modules in a layer, without ``.weight`` and ``.bias``.
-        outside: names in transformers of the modules outside the layers.
-        sizes: keys of config.json for ``embedding_length`` and so on.
-        permuted: modules whose rows are permuted within heads.
-        turned: modules stored as (outputs, inputs) in GGUF and as (inputs, outputs) in transformers.
-    """
-
-    model_type: str
-    layer: str
-    names: Mapping[str, str]
-    outside: Mapping[str, str]
-    sizes: Mapping[str, str]
-    permuted: tuple[str, ...] = ()
-    turned: tuple[str, ...] = ()
+    model_type: str  # its name in transformers
+    layer: str  # beginning of the names of a layer's tensors in transformers
+    names: Mapping[str, str]  # names in transformers of the modules in a layer, without ``.weight`` and ``.bias``
+    outside: Mapping[str, str]  # names in transformers of the modules outside the layers
+    sizes: Mapping[str, str]  # keys of config.json for ``embedding_length`` and so on
+    permuted: tuple[str, ...] = ()  # modules whose rows are permuted within heads
+    turned: tuple[str, ...] = ()  # modules stored as (outputs, inputs) in GGUF and as (inputs, outputs) in transformers
 
 
 _LLAMA_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
@@ -123,11 +113,7 @@ _FAMILIES = {
 
 
 def find_gguf(path: Path) -> Path | None:
-    """Return the GGUF file at a path, or the one in a folder; None if there is none, or the folder has other weights.
-
-    Raises:
-        CheckpointError: the folder holds several.
-    """
+    """Return the GGUF file at a path, or in a folder without other weights; None if there is none."""
     if not path.is_dir():
         return path if path.suffix.lower() == _SUFFIX and os.path.lexists(path) else None
     try:
@@ -145,12 +131,7 @@ def find_gguf(path: Path) -> Path | None:
 
 
 def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
-    """Open a GGUF file as a configuration and a checkpoint with the names of transformers.
-
-    Raises:
-        CheckpointError: or one of its subclasses: the file cannot be read, is one of several parts, holds no model, or
-            has an unknown architecture; or its attention has an unknown tensor.
-    """
+    """Open a GGUF file as a configuration and a checkpoint with the names of transformers."""
     file = GgufFile.open(path)
     architecture = file.metadata.get("general.architecture")
     kind = file.metadata.get("general.type", "model")

@@ -46,18 +46,7 @@ def reason_not_proved(
     Each site must first be found again in the module's forward pass, with the same norms and rotation. Then q·k of the
     pass, with the module's own query and key weights, is compared with xᵀ W_QK x′ for each site and head.
 
-    Args:
-        network: network of the module.
-        sites: sites with the raw matrices, over the names of the stored tensors.
-        stored: the shapes in its state dict.
-        read: function that reads a tensor of the state dict.
-        noted: notes of the model.
-
-    Returns:
-        The reason in words, or None if all sites were proved.
-
-    Raises:
-        Disproved: q·k, or the number or sizes of the heads, differ.
+    The reason in words, or None if all sites were proved.
     """
     assert network.given is not None
     names = [frozenset(site.query_key_tensors()) for site in sites]

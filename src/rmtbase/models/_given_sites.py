@@ -10,15 +10,7 @@ from rmtbase.models._sites import STACKS, Site
 
 
 def require_sites(sites: Sequence[Site], checkpoint: Checkpoint) -> None:
-    """Require that every site has queries and keys of the sizes that it states, over tensors that exist.
-
-    Raises:
-        ParameterError: there is no site; or an element is not a site, lacks queries or keys, or has the place of
-            another.
-        MissingTensorError: a tensor is missing.
-        ShapeError: the shape of a matrix is not the one that the site's sizes imply.
-        CheckpointError: the tensors of a matrix do not fit together, or one cannot be read.
-    """
+    """Require that every site has queries and keys of the sizes that it states, over tensors that exist."""
     expected = "a Site for each layer, each at a place of its own, with queries and keys"
     if not sites or not all(isinstance(site, Site) for site in sites):
         raise ParameterError("sites", f"{len(sites)} of {sorted({type(site).__name__ for site in sites})}", expected)

@@ -65,23 +65,7 @@ class HeadShape(NamedTuple):
 
 
 def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:
-    """Find the shape of a model's heads, in the stack that writes text if there are several. No weight is read.
-
-    Args:
-        model: the folder of a checkpoint or the path of one file of weights, where only ``config.json`` or the metadata
-            of a GGUF file is read; ``"demo"``, the bundled model; the name of a known model (``"gpt2-xl"``,
-            ``"Llama-3.1-8B"``, in upper or lower case) or its hub id, which need no network; or any other hub id,
-            ``OWNER/NAME``, of which only ``config.json`` is fetched. A folder takes precedence over a model with the
-            same name.
-        revision: revision on the hub; the configuration is then fetched even if the model is known.
-
-    Raises:
-        ParameterError: no folder and no known model has the name; the message lists similar names.
-        MissingFileError: the folder has no ``config.json``.
-        CheckpointError: the configuration cannot be fetched, or does not give the sizes; its model type is not known to
-            be read correctly; its layers have heads of several shapes; or its queries and keys are not d_head × d_model
-            matrices (multi-head latent attention, attention to another stack).
-    """
+    """Find the shape of a model's heads, in the stack that writes text if there are several. No weight is read."""
     if not isinstance(model, (str, Path)) or not str(model).strip():
         raise ParameterError("model", model, "the name of a known model, a folder, or a hub id OWNER/NAME")
     if isinstance(model, str):

@@ -118,10 +118,6 @@ def fetch_checkpoint(
 
     Only the configuration and the weights are downloaded: safetensors, or ``.bin`` files where there are none. No code
     is downloaded.
-
-    Raises:
-        CheckpointError: the hub cannot be reached, has no such model or revision, or denies access.
-        MissingDependencyError: there are only ``.bin`` files, and torch 2.10 or later is not installed.
     """
     if cache is not None and (held := _held(model, revision, subfolder)) is not None:
         return held
@@ -141,29 +137,17 @@ def fetch_checkpoint(
 
 
 def fetch_file(model: str, name: str, revision: str | None = None, cache: Path | None = None) -> Path:
-    """Download one file of a model from the hub, unless the hub's cache has it.
-
-    Raises:
-        CheckpointError: as :func:`fetch_checkpoint`.
-    """
+    """Download one file of a model from the hub, unless the hub's cache has it."""
     return _download(model, revision, [name], cache=cache) / name
 
 
 def fetch_config(model: str, revision: str | None = None) -> Path:
-    """Download only a model's ``config.json``, unless the hub's cache has it, and return its local folder.
-
-    Raises:
-        CheckpointError: as :func:`fetch_checkpoint`.
-    """
+    """Download only a model's ``config.json``, unless the hub's cache has it, and return its local folder."""
     return _download(model, revision, ["config.json"])
 
 
 def fetch_refs(model: str) -> dict[str, str]:
-    """Fetch the branches and tags of a model on the hub, each with its commit.
-
-    Raises:
-        CheckpointError: as :func:`fetch_checkpoint`.
-    """
+    """Fetch the branches and tags of a model on the hub, each with its commit."""
     from huggingface_hub import HfApi
 
     try:
@@ -177,9 +161,6 @@ def fetch_size(model: str, revision: str | None = None) -> tuple[int | None, boo
     """Ask the hub for the bytes that :func:`fetch_checkpoint` downloads, and whether access to the model is gated.
 
     The bytes are None if the hub does not say.
-
-    Raises:
-        CheckpointError: as :func:`fetch_checkpoint`.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.utils import filter_repo_objects
@@ -198,11 +179,7 @@ def fetch_size(model: str, revision: str | None = None) -> tuple[int | None, boo
 
 
 def require_access(model: str) -> None:
-    """Raise an error if the hub denies access to the files of a model.
-
-    Raises:
-        CheckpointError: as :func:`fetch_checkpoint`.
-    """
+    """Raise an error if the hub denies access to the files of a model."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
     try:

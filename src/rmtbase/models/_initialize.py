@@ -74,19 +74,12 @@ def initialize(
 
 
 class _Matrix(NamedTuple):
-    """Parameter that is a matrix, or a stack of matrices.
+    """Parameter that is a matrix, or a stack of matrices."""
 
-    Attributes:
-        name: its name in the module.
-        parameter: the parameter.
-        is_kernel: True for the kernel of a convolution.
-        is_transposed: True if it is stored as (inputs, outputs).
-    """
-
-    name: str
-    parameter: torch.nn.Parameter
-    is_kernel: bool
-    is_transposed: bool
+    name: str  # its name in the module
+    parameter: torch.nn.Parameter  # the parameter
+    is_kernel: bool  # True for the kernel of a convolution
+    is_transposed: bool  # True if it is stored as (inputs, outputs)
 
     def ensemble(self, options: Options) -> Any:
         """Return the ensemble of one matrix."""

@@ -33,23 +33,16 @@ _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # a whole part of a tensor's name
 @in_one_line
 @dataclass(frozen=True)
 class Alike:
-    """Layers of one stack with the same heads, shapes and tensors, apart from the layer's own number.
+    """Layers of one stack with the same heads, shapes and tensors, apart from the layer's own number."""
 
-    Attributes:
-        stack: "" where a model has only one.
-        layers: their numbers; -1 for matrices outside the layers.
-        sizes: sizes of the heads, by the names of :class:`rmtbase.models.Site`; empty without attention.
-        matrices: how each component is made of stored tensors, in words, with {} for the layer's number.
-        shapes: (outputs, inputs) of each component.
-        notes: what must be known to interpret W_QK of these layers.
-    """
-
-    stack: str
-    layers: tuple[int, ...]
+    stack: str  # "" where a model has only one
+    layers: tuple[int, ...]  # their numbers; -1 for matrices outside the layers
+    # sizes of the heads, by the names of :class:`rmtbase.models.Site`; empty without attention
     sizes: Mapping[str, int | float]
+    # how each component is made of stored tensors, in words, with {} for the layer's number
     matrices: Mapping[str, str]
-    shapes: Mapping[str, tuple[int, int]] = field(hash=False)
-    notes: tuple[str, ...]
+    shapes: Mapping[str, tuple[int, int]] = field(hash=False)  # (outputs, inputs) of each component
+    notes: tuple[str, ...]  # what must be known to interpret W_QK of these layers
 
     def sentence(self) -> str:
         """Describe the layers and their heads: ``layers 0-31: 32 heads on 8 key heads of 128, width 4096``."""
@@ -70,26 +63,20 @@ class Alike:
 @in_one_line
 @dataclass(frozen=True)
 class Inspection:
-    """Description of a model; see :func:`inspect_model`.
+    """Description of a model; see :func:`inspect_model`."""
 
-    Attributes:
-        model, revision, architecture: identification of the model.
-        n_sites, n_layers: how many places have attention, and how many have any weight matrix.
-        layers: groups of layers that are alike, in order.
-        read: how many stored tensors the matrices are made of.
-        left_out: the unused tensors: how many have each name, with {} for numbers in the name.
-        notes: what must be known to interpret the model: what was folded in, left out and proved.
-    """
-
+    # model, revision, architecture: identification of the model
     model: str
     revision: str | None
     architecture: str
+    # n_sites, n_layers: how many places have attention, and how many have any weight matrix
     n_sites: int
     n_layers: int
-    layers: tuple[Alike, ...]
-    read: int
+    layers: tuple[Alike, ...]  # groups of layers that are alike, in order
+    read: int  # how many stored tensors the matrices are made of
+    # the unused tensors: how many have each name, with {} for numbers in the name
     left_out: Mapping[str, int] = field(hash=False)
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what must be known to interpret the model: what was folded in, left out and proved
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same as plain data, for JSON."""
@@ -97,11 +84,7 @@ class Inspection:
 
 
 def inspect_model(model: Model) -> Inspection:
-    """Describe a model's sites, matrices and notes from its configuration and headers; no weight is read.
-
-    Args:
-        model: an opened model.
-    """
+    """Describe a model's sites, matrices and notes from its configuration and headers; no weight is read."""
     sites = {site.place: site for site in model.sites}
     groups: dict[tuple[Any, ...], list[Place]] = {}
     beside: dict[Place, dict[str, Expression]] = {}

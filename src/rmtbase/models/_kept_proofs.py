@@ -32,15 +32,10 @@ _SOURCES = ("_proof.py", "_prove.py", "_probe*.py", "_kept_proofs.py")
 
 
 class Kept(NamedTuple):
-    """Note about a proof.
+    """Note about a proof."""
 
-    Attributes:
-        note: what was proved and how, or "not proved" and why.
-        before: whether it was proved before, and only read now.
-    """
-
-    note: str
-    before: bool
+    note: str  # what was proved and how, or "not proved" and why
+    before: bool  # whether it was proved before, and only read now
 
 
 def subject(
@@ -56,12 +51,7 @@ def subject(
 
 
 def kept_proof(what: str, prove: Callable[[], str]) -> Kept:
-    """Return the note about a proof that is kept, or prove and keep it.
-
-    Args:
-        what: :func:`subject` of the proof.
-        prove: proves, and returns the note.
-    """
+    """Return the note about a proof that is kept, or prove and keep it."""
     shipped = _read(demo_root() / DEMO_PROOFS).get(what)
     if isinstance(shipped, str):
         return Kept(shipped, True)

@@ -48,19 +48,12 @@ MLP = {"up": "mlp_in", "gate": "mlp_gate", "down": "mlp_out"}
 
 @dataclass(frozen=True)
 class Rows:
-    """Content of the rows of one stored tensor, according to the table.
+    """Content of the rows of one stored tensor, according to the table."""
 
-    Attributes:
-        blocks: the symbols of one block, in order.
-        repeated: how often the block is repeated: a number, ``n_heads`` or ``n_key_heads``.
-        reads: the symbol whose rows are its input, where that is not the input of the layer.
-        transposed: whether it is stored as (inputs, outputs).
-    """
-
-    blocks: tuple[str, ...]
-    repeated: int | str
-    reads: str | None
-    transposed: bool
+    blocks: tuple[str, ...]  # the symbols of one block, in order
+    repeated: int | str  # how often the block is repeated: a number, ``n_heads`` or ``n_key_heads``
+    reads: str | None  # the symbol whose rows are its input, where that is not the input of the layer
+    transposed: bool  # whether it is stored as (inputs, outputs)
 
     @classmethod
     def parse(cls, text: str) -> Rows:
@@ -87,20 +80,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class Layout:
-    """Tensors of one layer.
+    """Tensors of one layer."""
 
-    Attributes:
-        layer: the layer's name, with a placeholder for its index.
-        tensors: name within the layer -> its rows.
-        norms: gains of norms of queries and keys within the layer -> the name of the size that is their number, or
-            None.
-        beside: other tensors in the attention module: biases of scores, relative positions, sinks.
-    """
-
-    layer: str
-    tensors: Mapping[str, Rows]
+    layer: str  # the layer's name, with a placeholder for its index
+    tensors: Mapping[str, Rows]  # name within the layer -> its rows
+    # gains of norms of queries and keys within the layer -> the name of the size that is their number, or None
     norms: Mapping[str, str | None]
-    beside: tuple[str, ...]
+    beside: tuple[str, ...]  # other tensors in the attention module: biases of scores, relative positions, sinks
 
     def holding(self, symbol: str) -> tuple[str, ...]:
         """Return the tensors that may have these rows: only one, except for an MLP with or without a gate."""
@@ -276,16 +262,7 @@ def known_types() -> tuple[str, ...]:
 
 
 def read_architecture(config: Mapping[str, Any], path: Path, *, sizes_alone: bool = False) -> str:
-    """Return the model type: ``model_type`` or, where that is absent, the type of the class in ``architectures``.
-
-    Args:
-        config: configuration of the model.
-        path: its path in messages.
-        sizes_alone: whether the type may lack a layout.
-
-    Raises:
-        UnknownArchitectureError: the type is unknown.
-    """
+    """Return the model type: ``model_type`` or, where that is absent, the type of the class in ``architectures``."""
     types = (_with_sizes_alone() if sizes_alone else _table())["types"]
     named = config.get("model_type")
     if named is None:
@@ -308,21 +285,7 @@ def unread(config: Mapping[str, Any], model_type: str, path: Path, *, sizes_alon
 def entries(
     config: Mapping[str, Any], model_type: str, path: Path, inside: tuple[str, ...] = (), *, sizes_alone: bool = False
 ) -> Iterator[Entry]:
-    """Yield the stacks of a model, including those of its parts.
-
-    Args:
-        config: configuration of the model.
-        model_type: type whose entry in the table is used.
-        path: path of the configuration in messages.
-        inside: for a part of a model, the parts of tensors' names that identify it; the defaults of its class then
-            apply where its configuration has no value.
-        sizes_alone: whether to include types without a layout.
-
-    Raises:
-        UnknownArchitectureError: the type, or that of a part, is not in the table.
-        UnprovedConfigurationError: the configuration, or the type of a part, was not proved.
-        CheckpointError: the configuration lacks a part.
-    """
+    """Yield the stacks of a model, including those of its parts."""
     table = _with_sizes_alone() if sizes_alone else _table()
     variant = _variant(config, model_type, path, table)
     of_class = table["types"][model_type].get("defaults", {})

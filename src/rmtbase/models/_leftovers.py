@@ -135,13 +135,7 @@ def left_out(checkpoint: Checkpoint, used: Collection[str]) -> dict[str, list[st
 def unread_matrices(checkpoint: Checkpoint, used: Collection[str], noted: Collection[str]) -> tuple[str, ...]:
     """Name the matrices and kernels outside attention that are not used by anything that is scored.
 
-    Args:
-        checkpoint: checkpoint of the model.
-        used: the names of the tensors that are read.
-        noted: notes; the matrices that they name are omitted.
-
-    Returns:
-        One line, or none if there are no such matrices.
+    One line, or none if there are no such matrices.
     """
     names = list(_matrices(checkpoint, used))
     of_attention = set(_of_attention(names))

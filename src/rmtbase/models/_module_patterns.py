@@ -32,12 +32,7 @@ _GROUP = re.compile(r"\((?:\?(?::|P<\w+>|(?P<ahead>[=!])))?(?!\?)")
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return True if the pattern matches the whole name, as ``re.fullmatch`` does.
-
-    Raises:
-        ParameterError: it is not a regular expression, or uses back references, look-behind or flags, which are not
-            supported.
-    """
+    """Return True if the pattern matches the whole name, as ``re.fullmatch`` does."""
     return len(name) in _compiled(pattern)(name, frozenset((0,)))
 
 
@@ -50,9 +45,6 @@ def is_targeted(settings: Mapping[str, Any], module: str) -> bool:
     """Return True if the settings of an adapter select a module, by name or because all linear maps are selected.
 
     Without a list or pattern of targets, every module that is not excluded is selected, unless parameters are targeted.
-
-    Raises:
-        ParameterError: a pattern is not a regular expression, or is not supported.
     """
     targets, excluded = settings.get("target_modules"), settings.get("exclude_modules")
     if isinstance(excluded, str) and excluded and matches(excluded, module):

@@ -212,11 +212,7 @@ def _opened(
 def split_name(
     name: str, revision: str | None = None, subfolder: str | None = None
 ) -> tuple[str, str | None, str | None]:
-    """Split the name of a model, ``"owner/name//subfolder@revision"``, into its parts; see :func:`open_model`.
-
-    Raises:
-        ParameterError: the name states a revision or a subfolder, and another is given.
-    """
+    """Split the name of a model, ``"owner/name//subfolder@revision"``, into its parts; see :func:`open_model`."""
     if ("@" not in name and "//" not in name) or existing_folder(name) is not None:
         return name, revision, subfolder
     model, _, named = name.rpartition("@")
@@ -419,11 +415,7 @@ def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:
 
 
 def existing_folder(model: str | Path) -> Path | None:
-    """Return the path of an existing folder or file, or None if there is nothing at that path.
-
-    Raises:
-        CheckpointError: the path cannot be looked up.
-    """
+    """Return the path of an existing folder or file, or None if there is nothing at that path."""
     folder = _expand(Path(model))
     try:
         folder.stat()  # from Python 3.14 on, Path.exists returns False where permission is denied
@@ -437,12 +429,7 @@ def existing_folder(model: str | Path) -> Path | None:
 
 
 def require_checkpoint(folder: Path, revision: str | None) -> None:
-    """Raise unless the path is a folder, or a file that holds a whole model. Neither has revisions.
-
-    Raises:
-        CheckpointError: the path is some other file; the message says what kind of file its name suggests.
-        ParameterError: a revision was given.
-    """
+    """Raise unless the path is a folder, or a file that holds a whole model. Neither has revisions."""
     if not folder.is_dir() and _is_whole_model(folder):
         if revision is not None:
             raise ParameterError("revision", revision, "none for a file: pass the file of that revision")

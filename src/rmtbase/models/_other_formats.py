@@ -19,15 +19,10 @@ WEIGHTS_ALONE = "the folder holds only weights"
 
 
 class Format(NamedTuple):
-    """Kind of file that is not a Hugging Face checkpoint.
+    """Kind of file that is not a Hugging Face checkpoint."""
 
-    Attributes:
-        found: what it is.
-        advice: what to pass instead.
-    """
-
-    found: str
-    advice: str
+    found: str  # what it is
+    advice: str  # what to pass instead
 
 
 MERGED = "the merged checkpoint (peft: merge_and_unload, then save_pretrained)"

@@ -107,10 +107,6 @@ def find_fused(sites: Iterable[Site], shapes: Shapes) -> Part:
 
     Their components are ``attention_query_key_value``, ``attention_query_key`` or ``attention_key_value``, according to
     their content. Each row must belong to exactly one of queries, keys and values; a tensor that holds more is omitted.
-
-    Args:
-        sites: sites whose matrices are expressions over stored tensors.
-        shapes: function that returns the shapes of these.
     """
     found: dict[MatrixName, Expression] = {}
     for site in sites:

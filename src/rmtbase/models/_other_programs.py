@@ -46,13 +46,7 @@ _IMPORTS = "from rmtbase.models import Place, Site, Stacked, Tensor, open_model,
 def advised(error: RmtbaseError, look: Look | None, called: str) -> bool:
     """Add the attention that was found to an error, with a note of the lines of Python that open it.
 
-    Args:
-        error: the error that is about to be raised.
-        look: the content that was found.
-        called: the name for the model.
-
-    Returns:
-        True if advice was added.
+    True if advice was added.
     """
     if look is not None and look.load and not look.shapes:  # its names are unknown before it is loaded
         error.args = (one_line(f"{error}; load it by the Python below, whose last line shows how to open it"),)
@@ -67,13 +61,7 @@ def advised(error: RmtbaseError, look: Look | None, called: str) -> bool:
 
 
 def refusal_of_file(path: Path, kind: str, advice: str) -> CheckpointError:
-    """Return the error for a file that is not a model by itself, with its content and what to do.
-
-    Args:
-        path: the file.
-        kind: what it is according to its name, or "".
-        advice: what to do if nothing is recognised in it.
-    """
+    """Return the error for a file that is not a model by itself, with its content and what to do."""
     look = look_into(path)
     found = kind or "a file"
     if look is None:
@@ -87,16 +75,7 @@ def refusal_of_file(path: Path, kind: str, advice: str) -> CheckpointError:
 
 
 def refuse_other_programs(config: Mapping[str, Any], path: Path, given: Path) -> None:
-    """Raise if a configuration names no type of transformers, and it or its weights are from another program.
-
-    Args:
-        config: content of the configuration file.
-        path: path of the configuration file.
-        given: the folder or the file of weights that was to be opened.
-
-    Raises:
-        CheckpointError: it names the program and the lines of Python that open the weights.
-    """
+    """Raise if a configuration names no type of transformers, and it or its weights are from another program."""
     if config.get("model_type") or config.get("architectures"):
         return
     program = program_of_config(config, path.parent)
@@ -116,13 +95,7 @@ def refuse_other_programs(config: Mapping[str, Any], path: Path, given: Path) ->
 
 
 def refuse_other_formats(folder: Path, beside_adapter: bool = False) -> None:
-    """Raise if a folder holds an adapter, unless ``beside_adapter``, or no configuration; the error names its content.
-
-    Raises:
-        CheckpointError: the folder holds the configuration of an adapter, with or without a model, or the weights of an
-            adapter beside those of a model.
-        MissingFileError: there is no ``config.json``.
-    """
+    """Refuse a folder with an adapter, unless ``beside_adapter``, or without a configuration."""
     path = folder / ADAPTER_CONFIG
     if os.path.lexists(path) and not beside_adapter:
         raise CheckpointError(

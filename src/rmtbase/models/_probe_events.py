@@ -35,25 +35,16 @@ class Mark:
 
 @dataclass(frozen=True)
 class Origin:
-    """Origin of the values in a storage.
+    """Origin of the values in a storage."""
 
-    Attributes:
-        content: whether they depend on the model's inputs, rather than only on positions and parameters.
-        linear: whether they come from the output of a linear map.
-        marks: neutral operations since the last linear map or product.
-        products: for scores, the keys of the products of queries and keys that they are made of.
-        softmax: for attention weights, the keys of the softmaxes that they come from.
-        born: time of creation, in operations.
-        maps: the weights of the linear maps that they come from.
-    """
-
-    content: bool = False
-    linear: bool = False
-    marks: frozenset[Mark] = frozenset()
+    content: bool = False  # whether they depend on the model's inputs, rather than only on positions and parameters
+    linear: bool = False  # whether they come from the output of a linear map
+    marks: frozenset[Mark] = frozenset()  # neutral operations since the last linear map or product
+    # for scores, the keys of the products of queries and keys that they are made of
     products: frozenset[str] = frozenset()
-    softmax: frozenset[str] = frozenset()
-    born: int = 0
-    maps: frozenset[str] = frozenset()
+    softmax: frozenset[str] = frozenset()  # for attention weights, the keys of the softmaxes that they come from
+    born: int = 0  # time of creation, in operations
+    maps: frozenset[str] = frozenset()  # the weights of the linear maps that they come from
 
 
 @dataclass(frozen=True)
@@ -81,42 +72,25 @@ class Copy(NamedTuple):
 
 @dataclass
 class Linear:
-    """Linear map in a forward pass.
+    """Linear map in a forward pass."""
 
-    Attributes:
-        weight: position of its weight.
-        first: the number of its first output; the outputs are numbered consecutively.
-        rows: v[r] for each output.
-        given: its input, tokens first.
-        origin: origin of its input.
-        marks: the neutral part of the map itself: its bias.
-    """
-
-    weight: Weight
-    first: int
-    rows: Tensor
-    given: Tensor
-    origin: Origin
-    marks: frozenset[Mark] = frozenset()
+    weight: Weight  # position of its weight
+    first: int  # the number of its first output; the outputs are numbered consecutively
+    rows: Tensor  # v[r] for each output
+    given: Tensor  # its input, tokens first
+    origin: Origin  # origin of its input
+    marks: frozenset[Mark] = frozenset()  # the neutral part of the map itself: its bias
 
 
 @dataclass
 class Contraction:
-    """Product of two activations, (n, m, d) and (n, d, s).
+    """Product of two activations, (n, m, d) and (n, d, s)."""
 
-    Attributes:
-        left: (n, m, d).
-        right: (n, s, d), transposed.
-        first: for a product of attention weights and values, the number of its first entry; otherwise 0.
-        shape: shape of that product.
-        origins: origins of both operands.
-    """
-
-    left: Tensor
-    right: Tensor
-    origins: tuple[Origin, Origin]
-    first: int = 0
-    shape: tuple[int, int, int] = (0, 0, 0)
+    left: Tensor  # (n, m, d)
+    right: Tensor  # (n, s, d), transposed
+    origins: tuple[Origin, Origin]  # origins of both operands
+    first: int = 0  # for a product of attention weights and values, the number of its first entry; otherwise 0
+    shape: tuple[int, int, int] = (0, 0, 0)  # shape of that product
 
 
 @dataclass
@@ -146,15 +120,12 @@ class Numbers:
 
 @dataclass
 class NormOutputs:
-    """Inputs of norms, and outputs by which norms are recognised.
+    """Inputs of norms, and outputs by which norms are recognised."""
 
-    Attributes:
-        neutral: in a pass that distinguishes norms, the norms and gains that are neutral nevertheless; every other one
-            outputs noise of its own. None in a pass in which all are neutral.
-        given: the inputs of each norm by name, one for each use; only the first tokens and heads of long inputs.
-    """
-
+    # in a pass that distinguishes norms, the norms and gains that are neutral nevertheless; every other one outputs
+    # noise of its own. None in a pass in which all are neutral.
     neutral: frozenset[str] | None = None
+    # the inputs of each norm by name, one for each use; only the first tokens and heads of long inputs
     given: dict[str, list[Tensor]] = field(default_factory=dict)
     _givers: dict[int, str] = field(default_factory=dict)
 

@@ -57,11 +57,6 @@ def only_layers_of(
     A stack of layers is a list of modules some of which hold all queries and keys of a site. The product of these is
     then computed inside a layer, so that no layer between a map of a site and its product is left out. A layer that is
     left out returns its input; if layers of its class return more, it also returns what the last of them returned.
-
-    Args:
-        network: the network.
-        parameters: the parameters of the sites, as expressions over the stored tensors.
-        sites: the stored tensors of the queries and keys of each site.
     """
     shared = network.named_parameters(remove_duplicate=False)
     holding = {id(one): frozenset(parameters[name].tensors()) for name, one in shared if name in parameters}
@@ -94,19 +89,12 @@ def _leave_out(stack: nn.ModuleList, are_left_out: Sequence[bool], changed: Exit
 
 @dataclass
 class LikeLayers:
-    """List of layers some of which are alike, and their calls in the current pass.
+    """List of layers some of which are alike, and their calls in the current pass."""
 
-    Attributes:
-        name: name of the list.
-        layers: the list.
-        kinds: for each kind with layers that are left out, the numbers of the layers that are alike.
-        numbered: the modules that hold the layer's number, and the name of the attribute.
-    """
-
-    name: str
-    layers: nn.ModuleList
-    kinds: list[list[int]]
-    numbered: list[tuple[nn.Module, str]]
+    name: str  # name of the list
+    layers: nn.ModuleList  # the list
+    kinds: list[list[int]]  # for each kind with layers that are left out, the numbers of the layers that are alike
+    numbered: list[tuple[nn.Module, str]]  # the modules that hold the layer's number, and the name of the attribute
     _next: int = 0
     _before: Any = None
     _called: dict[int, tuple[Any, list[Any], Any]] = field(default_factory=dict)
@@ -118,11 +106,7 @@ class LikeLayers:
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
-        """Leave out layers that another represents, and hide all numbers of layers, as a context manager.
-
-        Raises:
-            Unlike: the layers were not called in order and with the same arguments.
-        """
+        """Leave out layers that another represents, and hide all numbers of layers, as a context manager."""
         shown_by = self._shown_by
         with ExitStack() as changed:
             for module, name in self.numbered:
@@ -169,15 +153,7 @@ class LikeLayers:
         return (given, *result[1:]) if isinstance(result, tuple) else given
 
     def spread(self, found: Mapping[str, _T], prefix: str) -> dict[str, _T]:
-        """Add to the results those of the layers that were left out.
-
-        Args:
-            found: results in the order of the pass, under names that begin with those of modules.
-            prefix: prefix of the list's name.
-
-        Raises:
-            Unlike: the first two layers of a kind show different things.
-        """
+        """Add to the results those of the layers that were left out."""
         stem, items = prefix + self.name, list(found.items())
         inside = re.compile(rf"{re.escape(stem)}\.(\d+)(?![^.|])")
         numbers = [int(match[1]) if (match := inside.match(name)) else None for name in found]

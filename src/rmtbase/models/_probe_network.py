@@ -38,23 +38,14 @@ _COUNTED = re.compile(r".*(layers?|blocks?|experts?|heads?|groups?)|depth")
 
 @dataclass(frozen=True)
 class Part:
-    """Part of a network that can be run by itself.
+    """Part of a network that can be run by itself."""
 
-    Attributes:
-        module: the part.
-        prefix: prefix of the names of its modules.
-        inputs: the inputs on which it was run.
-        met: the sites that its passes showed, by the key of their softmax.
-        unresolved: the reason why a module could not be read, by the module's name.
-        entered: the modules that ran.
-    """
-
-    module: nn.Module
-    prefix: str
-    inputs: Mapping[str, Any]
-    met: Mapping[str, Met]
-    unresolved: Mapping[str, str]
-    entered: Mapping[str, None]
+    module: nn.Module  # the part
+    prefix: str  # prefix of the names of its modules
+    inputs: Mapping[str, Any]  # the inputs on which it was run
+    met: Mapping[str, Met]  # the sites that its passes showed, by the key of their softmax
+    unresolved: Mapping[str, str]  # the reason why a module could not be read, by the module's name
+    entered: Mapping[str, None]  # the modules that ran
 
     @classmethod
     def read(cls, module: nn.Module, inputs: Mapping[str, Any], prefix: str) -> Part:
@@ -78,12 +69,7 @@ class Part:
 
 
 def build(config: Mapping[str, Any], path: Path) -> nn.Module:
-    """Build the network of a configuration, with its parameters on ``meta`` and with the values of its buffers.
-
-    Raises:
-        UnknownArchitectureError: ``transformers`` does not know the type.
-        CheckpointError: its class cannot be built from this configuration.
-    """
+    """Build the network of a configuration, with its parameters on ``meta`` and with the values of its buffers."""
     known = transformers.models.auto.configuration_auto.CONFIG_MAPPING
     name = config.get("model_type")
     if not isinstance(name, str) or name not in known:
@@ -199,11 +185,7 @@ def _configs(network: nn.Module) -> list[dict[str, Any]]:
 
 
 def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> list[Part]:
-    """Run the whole network on inputs that it accepts, then those of its models that have not run.
-
-    Raises:
-        Exception: the error for the likeliest inputs, if none of its parts runs.
-    """
+    """Run the whole network on inputs that it accepts, then those of its models that have not run."""
     parts: list[Part] = []
     entered: set[str] = set()
     first: Exception | None = None

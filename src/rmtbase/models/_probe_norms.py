@@ -23,34 +23,21 @@ _TOLERANCE = 1e-4  # some norms compute in float32
 
 
 class Measured(NamedTuple):
-    """Norm x̂ ⊙ (offset + gain) + bias, where x̂ is a multiple of x or, if centred, of x minus its mean.
+    """Norm x̂ ⊙ (offset + gain) + bias, where x̂ is a multiple of x or, if centred, of x minus its mean."""
 
-    Attributes:
-        norm: the norm, with the names of the network's parameters.
-        size: number of gains.
-        centred: whether it subtracts the mean.
-    """
-
-    norm: Norm
-    size: int
-    centred: bool
+    norm: Norm  # the norm, with the names of the network's parameters
+    size: int  # number of gains
+    centred: bool  # whether it subtracts the mean
 
 
 @dataclass(frozen=True)
 class Norms:
-    """Norms of a network.
+    """Norms of a network."""
 
-    Attributes:
-        modules: the modules by name.
-        plain: inputs of norms in the plain pass.
-        tagged: inputs of norms in the tagged pass, which identifies the rows.
-        apart: the pass that distinguishes norms.
-    """
-
-    modules: Mapping[str, nn.Module]
-    plain: NormOutputs
-    tagged: NormOutputs
-    apart: ForwardPass
+    modules: Mapping[str, nn.Module]  # the modules by name
+    plain: NormOutputs  # inputs of norms in the plain pass
+    tagged: NormOutputs  # inputs of norms in the tagged pass, which identifies the rows
+    apart: ForwardPass  # the pass that distinguishes norms
     _known: dict[str, Measured | None] = field(default_factory=dict)
 
     def before(self, linear: str) -> Norm | None:

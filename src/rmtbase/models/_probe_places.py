@@ -28,23 +28,14 @@ NORM_KINDS = ("norm", "rsqrt", "linalg_vector_norm", "native_layer_norm", "nativ
 
 
 class Met(NamedTuple):
-    """Site as found in a forward pass, before it is placed in a stack.
+    """Site as found in a forward pass, before it is placed in a stack."""
 
-    Attributes:
-        site: the site; its place is not yet set.
-        crossed: whether its queries and keys have different inputs.
-        product: key of the product of its queries and keys.
-        heads: number of the head of each query.
-        queries_left: whether queries are the left operand.
-        factor: ratio of the operands' product to that of the matrices.
-    """
-
-    site: Site
-    crossed: bool
-    product: str
-    heads: Int[np.ndarray, "n token"]
-    queries_left: bool
-    factor: float
+    site: Site  # the site; its place is not yet set
+    crossed: bool  # whether its queries and keys have different inputs
+    product: str  # key of the product of its queries and keys
+    heads: Int[np.ndarray, "n token"]  # number of the head of each query
+    queries_left: bool  # whether queries are the left operand
+    factor: float  # ratio of the operands' product to that of the matrices
 
     def again(self, other: Met) -> Met:
         """Combine with another run of the same layer: norms that differ between the runs are unknown."""

@@ -38,20 +38,7 @@ def proof_of(
     names of their tensors differ only in numbers, as in the layers of a stack. Each site is compared with a forward
     pass of the real weights on fresh noise: q·k of the module must equal xᵀ W_QK x′ for every head, up to rounding.
 
-    Args:
-        sites: sites with the raw matrices.
-        config: configuration of the model.
-        path: name of the model in messages.
-        stored: the shapes of its stored tensors by name.
-        read: function that reads a stored tensor.
-        network: network of the model, where one exists already.
-        noted: notes that the model has already.
-
-    Returns:
-        The note: that the sites were proved and how, or "not proved" and why.
-
-    Raises:
-        CheckpointError: q·k and xᵀ W_QK x′ differ.
+    The note: that the sites were proved and how, or "not proved" and why.
     """
     kinds: dict[str, list[Site]] = {}
     for site in sites:

@@ -41,21 +41,7 @@ def prove_parts(
     rotation are neutral, as they are for the sites. One weight is in memory at a time; products of weights are not
     formed.
 
-    Args:
-        sites: sites whose expressions use names that ``read`` knows.
-        parts: parts of the network.
-        stored: expression of each of its parameters over the stored tensors.
-        read: function that reads a stored tensor.
-        path: path of the checkpoint in messages.
-        own: the parameters of the network by name, where it has its weights; otherwise they are computed from the
-            stored tensors.
-
-    Returns:
-        The sites whose queries are multiplied with their keys in these parts; these sites are proved.
-
-    Raises:
-        Disproved: they differ, or queries and keys are exchanged; the message names the site.
-        CheckpointError: the two sides of a site cannot be told apart.
+    The sites whose queries are multiplied with their keys in these parts; these sites are proved.
     """
     proved: set[Site] = set()
     for part in parts:

@@ -52,13 +52,7 @@ def require_readable_quantisation(config: Mapping[str, Any], path: Path) -> None
 
 
 def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -> Checkpoint:
-    """Return the checkpoint with its quantised matrices as weights, or unchanged if nothing is quantised.
-
-    Raises:
-        CheckpointError: or one of its subclasses: the quantisation is not supported, or is not the one in the
-            configuration; a tensor that belongs to a matrix is missing, or has another type or shape; or a tensor, by
-            its name, belongs to a quantisation that the configuration does not mention.
-    """
+    """Return the checkpoint with its quantised matrices as weights, or unchanged if nothing is quantised."""
     settings = _settings(config, path) or _settings_beside(checkpoint)
     if settings is not None and _method(settings) == _DEQUANTISED:
         note = "quantised in a GGUF file: transformers dequantised it, and W_QK carries the rounding"
@@ -135,11 +129,7 @@ def _unknown(path: Path, key: str, method: str) -> CheckpointError:
 
 
 def _replaced(checkpoint: Checkpoint, settings: Settings, found: Format) -> Checkpoint:
-    """Replace the tensors of a quantised format by the matrices that they make up.
-
-    Raises:
-        CheckpointError: there are none, or some but not all tensors of a matrix.
-    """
+    """Replace the tensors of a quantised format by the matrices that they make up."""
     names, used = checkpoint.names, set[str]()
     made: dict[str, CheckpointTensor] = {}
     noted = ""

@@ -15,17 +15,11 @@ _LARGEST = 2**48  # sizes are smaller
 
 @dataclass(frozen=True)
 class Settings:
-    """Keys and values of the settings.
+    """Keys and values of the settings."""
 
-    Attributes:
-        path: the file that holds them.
-        key: the name under which they are in the file.
-        words: the settings by key.
-    """
-
-    path: Path
-    key: str
-    words: Mapping[str, Any]
+    path: Path  # the file that holds them
+    key: str  # the name under which they are in the file
+    words: Mapping[str, Any]  # the settings by key
 
     def get(self, word: str, default: Any = None) -> Any:
         """Return a value unchecked, or the default if it is absent or null."""
@@ -37,11 +31,7 @@ class Settings:
         return CheckpointError(self.path, f"{self.key}: {word} = {quoted(found)}; expected {expected}")
 
     def one_of(self, word: str, allowed: tuple[Any, ...], default: Any = None) -> Any:
-        """Return a value, which must be one of those allowed.
-
-        Raises:
-            CheckpointError: it is another, or absent without a default; the other methods raise it likewise.
-        """
+        """Return a value, which must be one of those allowed."""
         return self.one_value(word, self.get(word, default), allowed)
 
     def one_value(self, word: str, value: Any, allowed: tuple[Any, ...]) -> Any:

@@ -22,12 +22,7 @@ from rmtbase.models._torch_route import Network
 
 
 def find_architecture(config: Mapping[str, Any], path: Path, network: Network | None) -> tuple[str, Network | None]:
-    """Return the model type, and the network if one is given or the table lacks the type, so that it must be run.
-
-    Raises:
-        UnknownArchitectureError: ``transformers`` does not know the type either, or is not installed.
-        CheckpointError: the network cannot be built or run.
-    """
+    """Return the model type, and the network if one is given or the table lacks the type, so that it must be run."""
     if network is not None:
         return str(config.get("model_type")), network
     try:

@@ -37,26 +37,15 @@ _VALID = "a safetensors file"
 
 @dataclass(frozen=True)
 class SafetensorsFile:
-    """Safetensors file whose header has been read.
+    """Safetensors file whose header has been read."""
 
-    Attributes:
-        path: the file.
-        entries: the tensors by name.
-    """
-
-    path: Path
-    entries: Mapping[str, TensorEntry]
+    path: Path  # the file
+    entries: Mapping[str, TensorEntry]  # the tensors by name
     _begins: Mapping[str, int]
 
     @classmethod
     def open(cls, path: Path) -> SafetensorsFile:
-        """Read and check the header.
-
-        Raises:
-            CorruptFileError: the header is not valid, or the file does not have exactly the bytes that it implies.
-            CheckpointError: it is not a regular file, or cannot be read.
-            MissingFileError: there is no such file.
-        """
+        """Read and check the header."""
         with reading(path) as stream:
             file_size = os.fstat(stream.fileno()).st_size
             length = _header_length(path, stream, file_size)
@@ -80,12 +69,7 @@ class SafetensorsFile:
         return cls(path, MappingProxyType(entries), MappingProxyType(begins))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor, as stored.
-
-        Raises:
-            CorruptFileError: the file has become shorter since it was opened.
-            CheckpointError: the file cannot be read, or is no longer a regular file.
-        """
+        """Read the elements ``start <= i < stop`` of the flattened tensor, as stored."""
         storage = STORAGE[self.entries[name].dtype]
         # NumPy bypasses Python's buffer, which from Python 3.14 on would be 128 KiB for nothing.
         with reading(self.path, buffered=False) as stream:

@@ -20,9 +20,6 @@ def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, A
 
     Tensors do not show the number of heads: twelve heads of 64 have the shape of 24 heads of 32. If that is given, the
     head size and the number of key heads follow. Nothing is added for a model with several stacks.
-
-    Raises:
-        MissingTensorError, CheckpointError: there is no stack of layers of the type, or there are several.
     """
     completed, architecture = dict(config), config.get("model_type")
     if architecture not in supported_architectures():

@@ -158,11 +158,7 @@ class Sizes:
         return self._entry.sizes.get(name, name).partition(" else ")[0]
 
     def rotated(self) -> int | None:
-        """Return how many of a head's dimensions are rotated, or None if there is no rotation or it is unknown.
-
-        Raises:
-            CheckpointError: the rotated part in the configuration is not a number from 0 to 1.
-        """
+        """Return how many of a head's dimensions are rotated, or None if there is no rotation or it is unknown."""
         text = self._entry.rotated
         if text is None or text == "?":
             return None

@@ -31,14 +31,7 @@ class SeveralStacks(CheckpointError):  # noqa: N818
 def own_prefixes(
     found: Collection[str], inside: Collection[str], others: Collection[str], unread: Collection[str]
 ) -> list[str]:
-    """Select the prefixes that may belong to a stack: those that name its part, or else those that name no other.
-
-    Args:
-        found: the prefixes of the layers of each stack in the checkpoint.
-        inside: parts of names that identify the stack; empty where it is the whole model.
-        others: parts of names that identify other stacks.
-        unread: the keys of the configurations of parts that the table does not read.
-    """
+    """Select the prefixes that may belong to a stack: those that name its part, or else those that name no other."""
     if not inside:
         return list(found)
     each = {prefix: prefix.split(".") for prefix in found}

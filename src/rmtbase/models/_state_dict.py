@@ -24,23 +24,15 @@ class StateDict:
 
     Numbers, booleans, strings, bytes and None beside them are skipped. Tensors may share their storage, as tied weights
     do. They are not copied, so that later changes to them affect what is read.
-
-    Attributes:
-        path: name in messages, not a file.
-        entries: the tensors by name.
     """
 
-    path: Path
-    entries: Mapping[str, TensorEntry]
+    path: Path  # name in messages, not a file
+    entries: Mapping[str, TensorEntry]  # the tensors by name
     _tensors: Mapping[str, Any] = field(repr=False, compare=False)
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[Any, Any], name: str) -> StateDict:
-        """Take the tensors without copying them. No weight is read.
-
-        Raises:
-            ParameterError: a key is not a string, or a value is neither a tensor nor one that is skipped.
-        """
+        """Take the tensors without copying them. No weight is read."""
         expected = "a state dict: names of tensors, and the tensors"
         held = {}
         for key, value in tensors.items():
@@ -58,11 +50,7 @@ class StateDict:
         return cls(Path(name), MappingProxyType(entries), MappingProxyType(held))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``.
-
-        Raises:
-            CheckpointError: they cannot be read, because the tensor has no values or is of an unusual class.
-        """
+        """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
         try:
             elements = self._tensors[name].reshape(-1)[start:stop]
             torch = sys.modules.get("torch")

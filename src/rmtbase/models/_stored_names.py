@@ -147,11 +147,7 @@ def _rows(made: TorchTensor | list[TorchTensor], sources: list[str], stored: Map
 
 
 def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> Site:
-    """Replace the network's parameters in a site by stored tensors.
-
-    Raises:
-        CheckpointError: the checkpoint lacks a parameter; the message names it.
-    """
+    """Replace the network's parameters in a site by stored tensors."""
 
     def of(value: Any) -> Any:
         if isinstance(value, Tensor):

@@ -79,11 +79,7 @@ class StoredTensor:
         return numbers_of(bits, self.entry.dtype).reshape(shape)
 
     def numbers(self, start: int = 0, stop: int | None = None) -> Float[np.ndarray, "..."]:
-        """Read as :meth:`array` does, and convert to float32.
-
-        Raises:
-            NonFiniteError: it holds NaN or infinite values.
-        """
+        """Read as :meth:`array` does, and convert to float32."""
         values = self.array(start, stop).astype(np.float32)
         require_finite(self.path, self.name, values)
         return values
@@ -94,19 +90,14 @@ class DerivedTensor:
     """Tensor that is computed from stored tensors each time that it is read, and not kept.
 
     The rows of a stack are its matrices.
-
-    Attributes:
-        entry: the type to which its elements are rounded, and its shape.
-        stored: the tensors that it is made of; the first determines its file.
-        make: function that computes the rows ``start <= i < stop``, in float32 or in the type to which they are
-            rounded.
-        rows_together: how many rows must be computed together: the range passed to ``make`` begins at a multiple of
-            this number, and ends at one or at the last row. By default all rows are computed together.
     """
 
-    entry: TensorEntry
-    stored: tuple[StoredTensor, ...]
+    entry: TensorEntry  # the type to which its elements are rounded, and its shape
+    stored: tuple[StoredTensor, ...]  # the tensors that it is made of; the first determines its file
+    # function that computes the rows ``start <= i < stop``, in float32 or in the type to which they are rounded
     make: Callable[[int, int], Shaped[np.ndarray, "..."]]
+    # how many rows must be computed together: the range passed to ``make`` begins at a multiple of this number, and
+    # ends at one or at the last row. By default all rows are computed together.
     rows_together: int | None = None
 
     @property

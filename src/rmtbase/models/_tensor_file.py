@@ -53,15 +53,10 @@ _STEPS_OF_SIGMA = 15  # the same for the standard deviation of Gaussian weights
 
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """Description of a tensor in a file.
+    """Description of a tensor in a file."""
 
-    Attributes:
-        dtype: the element type under its safetensors name ("F32", "BF16", ...), supported or not.
-        shape: the stored shape.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
+    dtype: str  # the element type under its safetensors name ("F32", "BF16", ...), supported or not
+    shape: tuple[int, ...]  # the stored shape
 
     @property
     def size(self) -> int:

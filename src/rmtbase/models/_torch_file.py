@@ -69,13 +69,7 @@ class TorchFile:
 
     @classmethod
     def open(cls, path: Path) -> TorchFile:
-        """Check every record against its checksum, which reads the file once, and map the file into memory.
-
-        Raises:
-            MissingDependencyError: torch is not installed, or older than 2.10.
-            CorruptFileError: it is damaged, or holds anything other than named dense tensors and the values above.
-            CheckpointError: it cannot be read.
-        """
+        """Check every record against its checksum, which reads the file once, and map the file into memory."""
         require_torch()
         with reading(path) as stream:
             size = stream.seek(0, 2)
@@ -89,12 +83,7 @@ class TorchFile:
         return cls(path, MappingProxyType(entries), size, MappingProxyType(tensors))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor, as stored.
-
-        Raises:
-            CorruptFileError: the file has become shorter or longer since it was opened.
-            CheckpointError: it cannot be read.
-        """
+        """Read the elements ``start <= i < stop`` of the flattened tensor, as stored."""
         import torch
 
         try:
@@ -166,11 +155,7 @@ def _require_whole(path: Path, stream: BinaryIO, size: int) -> None:
 
 
 def pickle_in(path: Path, archive: zipfile.ZipFile) -> bytes:
-    """Read the pickle of an archive of ``torch.save``, which names its tensors.
-
-    Raises:
-        CorruptFileError: there is none or several, or it is compressed or too long.
-    """
+    """Read the pickle of an archive of ``torch.save``, which names its tensors."""
     records = [record for record in archive.infolist() if re.fullmatch(r"[^/]+/data\.pkl", record.filename)]
     if len(records) != 1:
         raise CorruptFileError(path, f"an archive with {len(records)} records data.pkl", _VALID)
@@ -181,11 +166,7 @@ def pickle_in(path: Path, archive: zipfile.ZipFile) -> bytes:
 
 
 def instructions(program: BinaryIO) -> Iterator[tuple[str, Any]]:
-    """Yield names and arguments of the instructions of a pickle, whose lengths are checked on the way.
-
-    Raises:
-        ValueError: it is not a pickle, or has more than 1 000 000 instructions.
-    """
+    """Yield names and arguments of the instructions of a pickle, whose lengths are checked on the way."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about escapes in strings
         for step, (code, argument, _) in enumerate(pickletools.genops(program)):

@@ -20,9 +20,6 @@ def token_names(folder: Path) -> dict[int, str]:
     """Read the tokens by number from ``tokenizer.json`` or ``vocab.json`` in a checkpoint's folder; {} without either.
 
     Tokens are returned as stored: a space in a byte-level tokenizer is Ġ. The tokens of the bundled model are bytes.
-
-    Raises:
-        CorruptFileError: the file does not hold a vocabulary.
     """
     if folder.resolve().is_relative_to(demo_root().resolve()):
         return {one: repr(chr(one)) for one in range(256)}

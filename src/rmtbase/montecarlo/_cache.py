@@ -52,13 +52,6 @@ def cached_baseline(
 
     A damaged cache file is named in a warning and made again. If the cache cannot be written, a warning says so, and
     the result is returned all the same.
-
-    Args:
-        d_model: width of the residual stream.
-        d_head: head dimension.
-        draws: number of Monte Carlo draws.
-        seed: seed of the draws.
-        progress: receives the number of finished draws and a note on where the null came from.
     """
     return baseline_file(d_model, d_head, draws, seed).get(progress)
 
@@ -66,35 +59,19 @@ def cached_baseline(
 def cached_spectra(
     ensemble: str, parameters: Mapping[str, object], draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> xr.Dataset:
-    """Return the spectra of any ensemble as a table for a null, cached like those of :func:`cached_baseline`.
-
-    Args:
-        ensemble: a name of :data:`rmtbase.ensembles.ENSEMBLES`.
-        parameters: arguments of its factory.
-        draws: number of Monte Carlo draws.
-        seed: seed of the draws.
-        progress: receives the number of finished draws and a note on where the null came from.
-    """
+    """Return the spectra of any ensemble as a table for a null, cached like those of :func:`cached_baseline`."""
     return spectra_file(ensemble, parameters, draws, seed).get(progress)
 
 
 @dataclass(frozen=True)
 class CachedTable:
-    """Table that the cache keeps in its own file.
+    """Table that the cache keeps in its own file."""
 
-    Attributes:
-        name: name of the file.
-        what: the table in words.
-        kind: its kind, of :data:`rmtbase.tables.KINDS`.
-        require_call: raises a TableError unless the table is what the name says.
-        simulate: makes the table.
-    """
-
-    name: str
-    what: str
-    kind: str
-    require_call: Callable[[xr.Dataset, Path], None]
-    simulate: Callable[[Progress], xr.Dataset]
+    name: str  # name of the file
+    what: str  # the table in words
+    kind: str  # its kind, of :data:`rmtbase.tables.KINDS`
+    require_call: Callable[[xr.Dataset, Path], None]  # raises a TableError unless the table is what the name says
+    simulate: Callable[[Progress], xr.Dataset]  # makes the table
 
     @property
     def path(self) -> Path:
@@ -181,13 +158,6 @@ def cached_latent_attention(
     Only missing files are drawn: a run that was killed resumes where it stopped, and a run with more draws or other
     ratios reuses the files that it shares with earlier runs. Damaged files, and a cache that cannot be written, are
     treated as in :func:`cached_baseline`.
-
-    Args:
-        ensemble: the shape; arguments and errors as for :func:`simulate_latent_attention`.
-        rope_ratios: ratios, ascending.
-        draws: number of draws.
-        seed: seed of the draws.
-        progress: receives the number of finished draws and a note on where the null came from.
     """
     at_one, draws = require_latent_sample(ensemble, len(rope_ratios), draws, seed)
     rope_ratios, seed = tuple(map(float, rope_ratios)), require_seed(seed)

@@ -26,17 +26,11 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Chunks(Sequence[Chunk]):
-    """All chunks of a plan, or some of them, in order. A chunk's number is its place among all chunks of the plan.
+    """All chunks of a plan, or some of them, in order. A chunk's number is its place among all chunks of the plan."""
 
-    Attributes:
-        draws: number of draws of each case.
-        sizes: draws per chunk of each case.
-        runs: numbers of the chunks in this collection, as disjoint ascending runs.
-    """
-
-    draws: tuple[int, ...]
-    sizes: tuple[int, ...]
-    runs: tuple[Run, ...]
+    draws: tuple[int, ...]  #: number of draws of each case
+    sizes: tuple[int, ...]  #: draws per chunk of each case
+    runs: tuple[Run, ...]  #: numbers of the chunks in this collection, as disjoint ascending runs
 
     @classmethod
     def all(cls, draws: Sequence[int], sizes: Sequence[int]) -> Chunks:

@@ -79,23 +79,14 @@ def _draw_tiles(
 
 @dataclass(frozen=True)
 class CompiledSampler:
-    """Sampler of the spectra of consecutive draws; each call draws one tile on each device.
+    """Sampler of the spectra of consecutive draws; each call draws one tile on each device."""
 
-    Attributes:
-        ensemble: the ensemble to draw.
-        key: key of the case.
-        precision: ``"float64"`` or ``"float32"``.
-        devices: devices, each of which draws a tile.
-        tile: draws per device.
-        solver: one of ``rmtbase.linalg.SOLVERS``.
-    """
-
-    ensemble: Ensemble
-    key: Key[Array, ""]
-    precision: str
-    devices: tuple[Device, ...]
-    tile: int
-    solver: str
+    ensemble: Ensemble  # the ensemble to draw
+    key: Key[Array, ""]  # key of the case
+    precision: str  # ``"float64"`` or ``"float32"``
+    devices: tuple[Device, ...]  # devices, each of which draws a tile
+    tile: int  # draws per device
+    solver: str  # one of ``rmtbase.linalg.SOLVERS``
 
     @property
     def draws(self) -> int:
@@ -148,17 +139,11 @@ class CompiledSampler:
 @in_one_line
 @dataclass(frozen=True)
 class BatchPlan:
-    """Sizes of the batches that are drawn at once.
+    """Sizes of the batches that are drawn at once."""
 
-    Attributes:
-        sampler: draws a tile on each device.
-        calls: number of calls of the sampler in a batch, one after the other.
-        workers: number of batches at once, each in its own thread.
-    """
-
-    sampler: CompiledSampler
-    calls: int
-    workers: int
+    sampler: CompiledSampler  # draws a tile on each device
+    calls: int  # number of calls of the sampler in a batch, one after the other
+    workers: int  # number of batches at once, each in its own thread
 
     @property
     def draws(self) -> int:
@@ -173,11 +158,7 @@ class BatchPlan:
         return values, norms
 
     def smaller(self) -> BatchPlan:
-        """Halve the amount drawn at once: first the number of batches, then their size.
-
-        Raises:
-            AllocationError: it already is one draw on each device.
-        """
+        """Halve the amount drawn at once: first the number of batches, then their size."""
         sampler = self.sampler
         if self.workers > 1:
             return replace(self, workers=self.workers // 2)
@@ -188,14 +169,7 @@ class BatchPlan:
 
 
 def plan_batches(sampler: CompiledSampler, draws: int, batch: int | None, cores: int) -> BatchPlan:
-    """Choose batches that keep the cores or devices busy and fit in memory.
-
-    Args:
-        sampler: a sampler with tiles of one draw.
-        draws: total number of draws.
-        batch: draws of a batch; chosen if None.
-        cores: number of cores to keep busy.
-    """
+    """Choose batches that keep the cores or devices busy and fit in memory."""
     devices, on_host = sampler.devices, sampler.solver in HOST_SOLVERS
     draw_bytes = _WORKING_COPIES * sampler.bytes
     if is_cpu(devices[0]):

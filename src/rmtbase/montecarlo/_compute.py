@@ -60,17 +60,9 @@ def compute_chunk(
 ) -> Arrays:
     """Compute the draws of one chunk, which depend only on the plan and the chunk, to the bit on one kind of machine.
 
-    Args:
-        plan: plan of the run.
-        chunk: the draws to compute.
-        solver: name of the eigenvalue solver; chosen if None.
-        cores: number of cores to use; all that the process may use if None.
-        advance: progress bar of the run, called with the number of draws finished since the last call.
-
-    Returns:
-        For spectra, ``statistic`` (statistic, draw), ``eigenvalue`` (rank, draw), descending, and ``norm_squared``
-        (factor, draw), each factor at σ = 1, raw. For elements, ``statistic`` (statistic, draw), in the order of
-        ``tables.ELEMENT_FORMULAS``, and ``histogram`` (bin, draw), int64.
+    For spectra, ``statistic`` (statistic, draw), ``eigenvalue`` (rank, draw), descending, and ``norm_squared``
+    (factor, draw), each factor at σ = 1, raw. For elements, ``statistic`` (statistic, draw), in the order of
+    ``tables.ELEMENT_FORMULAS``, and ``histogram`` (bin, draw), int64.
 
         Eigenvalues that are rounding noise (s_k ≤ r ε s_1, as in deep residual paths) are NaN, and so are the
         statistics :data:`OF_THE_SMALLEST` of such a draw; they do not affect the other statistics.

@@ -56,16 +56,6 @@ def dask_workers(workers: int, scheduler: str | None, progress: Progress, work: 
     Local workers use TLS with keys that exist only in the memory of these processes, because anybody who reaches a
     scheduler can run any code on it. For a scheduler whose address is ``tls://...``, the keys come from Dask's
     configuration (``distributed.comm.tls``); a scheduler with plain TCP is only as safe as its network.
-
-    Args:
-        workers: number of local processes, each on one core of the CPU.
-        scheduler: address of a scheduler, whose workers are used instead.
-        progress: receives a note on the workers.
-        work: their work, in a word such as ``drawing``.
-
-    Raises:
-        WorkerError: there is no scheduler, or it has no worker; local workers do not start; or workers lack rmtbase or
-            are of different kinds.
     """
     stack = ExitStack()
     try:
@@ -91,17 +81,11 @@ def dask_executor(plan: Plan, workers: int, scheduler: str | None, progress: Pro
 
 @dataclass(frozen=True)
 class DaskWorkers:
-    """Workers of one client; made by :func:`dask_workers`.
+    """Workers of one client; made by :func:`dask_workers`."""
 
-    Attributes:
-        machine: versions and platform, the same on all of them.
-        client: client connected to their scheduler.
-        where: the workers in words, for messages.
-    """
-
-    machine: dict[str, Any]
-    client: Any
-    where: str
+    machine: dict[str, Any]  # versions and platform, the same on all of them
+    client: Any  # client connected to their scheduler
+    where: str  # the workers in words, for messages
 
     def first_of(self, function: Callable[..., Result], *given: Any) -> Result | None:
         """Call a function on one worker; return its result, or None if every worker that was to call it was lost."""
@@ -118,15 +102,6 @@ class DaskWorkers:
         """Call a function for each task and yield (task, result) as they finish.
 
         Only a few tasks are under way at a time, so that results do not pile up.
-
-        Args:
-            tasks: the tasks, each once; ``str`` of a task names it.
-            function: called on a worker, after a check that the worker's machine is that of the others: it may have
-                joined later.
-            given: returns the function's arguments for a task.
-
-        Raises:
-            WorkerError: the scheduler or every worker is lost, or workers fail at a task again and again.
         """
         coming, again = iter(tasks), deque[Any]()
         under_way: dict[Future, Any] = {}
@@ -201,11 +176,7 @@ class DaskExecutor:
         return self.workers.machine
 
     def choose_solvers(self) -> list[str]:
-        """Choose the solvers on one of the workers.
-
-        Raises:
-            WorkerError: as :meth:`DaskWorkers.each`.
-        """
+        """Choose the solvers on one of the workers."""
         chosen = self.workers.first_of(partial(choose_solvers, self.plan, cores=1))
         if chosen is None:
             raise WorkerError(self.workers.where, "every worker that was to choose the solvers was lost")

@@ -76,17 +76,11 @@ class ElementEnsemble(Protocol):
 
 @in_one_line
 class ElementChunk(NamedTuple):
-    """Element statistics of consecutive draws.
+    """Element statistics of consecutive draws."""
 
-    Attributes:
-        start: index of the first draw.
-        statistics: (draw, statistic), in the order of ``tables.ELEMENT_FORMULAS``.
-        histogram: number of elements in each bin, (draw, bin).
-    """
-
-    start: int
-    statistics: NDArray[np.float64]
-    histogram: NDArray[np.int64]
+    start: int  # index of the first draw
+    statistics: NDArray[np.float64]  # (draw, statistic), in the order of ``tables.ELEMENT_FORMULAS``
+    histogram: NDArray[np.int64]  # number of elements in each bin, (draw, bin)
 
 
 class _Sums(NamedTuple):
@@ -122,26 +116,6 @@ def draw_elements(
 
     Memory does not grow with the draws. As many matrices as cores are drawn at a time, each with its factors and some
     10 MB; the results of a chunk take 8 bytes for each statistic and bin of its draws.
-
-    Args:
-        ensemble: the ensemble to draw; for W_QK, elements are those of the raw product of standard normal factors.
-        draws: number of draws.
-        seed: seed of the whole run.
-        case: name of the case, which enters the keys of the draws; by default the name of the ensemble.
-        bins: number of bins of the histogram.
-        range: (low, high) of the histogram; by default six standard deviations of one element to either side of zero.
-        start: index of the first draw.
-        chunk: draws per chunk.
-        cores: number of draws at a time; all cores that the process may use if None.
-        block: number of elements drawn and reduced together, at least one row.
-        progress: receives the number of finished draws after each chunk.
-
-    Raises:
-        ParameterError: the ensemble does not draw rows; draws, bins, chunk, cores or block is not a positive integer;
-            there are more than a few threads per core; the start is not a nonnegative integer; the seed is out of
-            range; the range is not an interval or holds no element; elements or their fourth powers are not finite; or
-            magnitudes lie outside the bins of the Weibull fit.
-        AllocationError: one draw does not fit in memory.
     """
     ensemble = require_element_ensemble(ensemble)
     first, draws = require_indices(start, draws)
@@ -157,11 +131,7 @@ def draw_elements(
 def element_edges(
     ensemble: ElementEnsemble, bins: int = BINS, range: tuple[float, float] | None = None
 ) -> NDArray[np.float64]:
-    """Edges of the histogram's equal bins, (bin + 1,).
-
-    Raises:
-        ParameterError: as :func:`draw_elements`; also if no range is given and the elements have no standard deviation.
-    """
+    """Edges of the histogram's equal bins, (bin + 1,)."""
     if range is None:
         reach = _REACH * ensemble.element_std
         if not np.isfinite(reach):

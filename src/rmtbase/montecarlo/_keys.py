@@ -23,9 +23,6 @@ def case_key(seed: int, case: str) -> Key[Array, ""]:
 
     The name is used, not the place in a list, so that a case draws the same numbers in every table. The seed's key is
     made from its 64 bits as by ``jax.random.key``, but without ``jax_random_seed_offset``.
-
-    Raises:
-        ParameterError: the seed is not an integer in [0, 2^63).
     """
     seed = require_seed(seed)
     bits = np.array([seed >> 32, seed & 0xFFFFFFFF], dtype=np.uint32)

@@ -26,46 +26,26 @@ _SPECTRA = 10_000  # draws whose eigenvalues are kept
 @in_one_line
 @dataclass(frozen=True)
 class LatentAttentionSample:
-    """Draws of a head, each at all ratios and divided by its own estimates of σ, as heads are scored.
+    """Draws of a head, each at all ratios and divided by its own estimates of σ, as heads are scored."""
 
-    Attributes:
-        rope_ratios: the ratios, ascending.
-        sample: (ratio, draw, statistic), in the registry's order.
-        eigenvalues: (ratio, draw, rank), descending, of the first 10 000 draws.
-    """
-
-    rope_ratios: tuple[float, ...]
+    rope_ratios: tuple[float, ...]  # the ratios, ascending
+    # (ratio, draw, statistic), in the registry's order
     sample: Float64[np.ndarray, "ratio draw statistic"] = field(repr=False)
+    # (ratio, draw, rank), descending, of the first 10 000 draws
     eigenvalues: Float64[np.ndarray, "ratio shown_draw rank"] = field(repr=False)
 
 
 def simulate_latent_attention(
     ensemble: LatentAttention, rope_ratios: Sequence[float], draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> LatentAttentionSample:
-    """Make the same draws of latent attention at each of several ratios, exact in law.
-
-    Args:
-        ensemble: the shape; its own ``rope_ratio`` is ignored.
-        rope_ratios: ratios, ascending.
-        draws: number of draws.
-        seed: the draws depend only on (seed, shape, index).
-        progress: receives the number of finished draws.
-
-    Raises:
-        ParameterError: draws is not an integer of at least 2 or more than memory holds, or the seed is out of range.
-        AllocationError: one draw does not fit in memory.
-    """
+    """Make the same draws of latent attention at each of several ratios, exact in law."""
     at_one, draws = require_latent_sample(ensemble, len(rope_ratios), draws, seed)
     advance = progress.bar("drawing the null", draws)
     return draw_latent_attention(at_one, rope_ratios, range(draws), seed, advance)
 
 
 def require_latent_sample(ensemble: LatentAttention, ratios: int, draws: int, seed: int) -> tuple[LatentAttention, int]:
-    """Check the arguments; return the ensemble at ratio 1, whose name enters the keys, and the number of draws.
-
-    Raises:
-        ParameterError, AllocationError: as :func:`simulate_latent_attention`.
-    """
+    """Check the arguments; return the ensemble at ratio 1, whose name enters the keys, and the number of draws."""
     at_one, draws = replace(ensemble, rope_ratio=1.0), require_draws(draws)
     require_seed(seed)
     require_draw_fits(at_one)

@@ -46,13 +46,7 @@ _HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|dump_|hlo_profi
 
 
 def local_devices(devices: Devices = None) -> tuple[Device, ...]:
-    """Local devices of JAX's default backend: all, the first few, or those given.
-
-    Raises:
-        ParameterError: ``devices`` is neither a positive integer up to their number nor one or more devices of one
-            kind, each once.
-        ForkedProcessError: this process was forked from a process that had used JAX.
-    """
+    """Local devices of JAX's default backend: all, the first few, or those given."""
     require_jax_threads()
     if devices is None:
         return tuple(jax.local_devices())
@@ -93,11 +87,7 @@ def in_order(
 
 
 def machine_settings() -> dict[str, Any]:
-    """Describe what draws and solves: versions, processor, BLAS, JAX's device and settings, as plain values.
-
-    Raises:
-        ForkedProcessError: this process was forked from a process that had used JAX.
-    """
+    """Describe what draws and solves: versions, processor, BLAS, JAX's device and settings, as plain values."""
     require_jax_threads()
     return {
         **software_versions("rmtbase", "jax", "jaxlib", "numpy", "scipy"),
@@ -110,11 +100,7 @@ def machine_settings() -> dict[str, Any]:
 
 
 def compiler_settings_digest() -> str:
-    """Digest the settings of JAX and XLA that change bits to eight hexadecimal digits, for the key of a cache.
-
-    Raises:
-        ForkedProcessError: this process was forked from a process that had used JAX.
-    """
+    """Digest the settings of JAX and XLA that change bits to eight hexadecimal digits, for the key of a cache."""
     require_jax_threads()
     return hashlib.sha256(json.dumps(_compiler_settings(), sort_keys=True).encode()).hexdigest()[:8]
 

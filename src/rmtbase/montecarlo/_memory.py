@@ -74,11 +74,7 @@ def elements_bytes(ensemble: Any) -> int:
 
 
 def require_draw_fits(ensemble: Any, precision: str = "float64", devices: Sequence[Any] = ()) -> None:
-    """Refuse a matrix that cannot be drawn and solved here.
-
-    Raises:
-        AllocationError: one draw takes more memory than the host or a device has.
-    """
+    """Refuse a matrix that cannot be drawn and solved here."""
     needed = spectrum_bytes(ensemble, precision)
     require_bytes(ensemble.name, ensemble.matrix_shape, needed, host_memory())
     if devices and not is_cpu(devices[0]):
@@ -87,30 +83,18 @@ def require_draw_fits(ensemble: Any, precision: str = "float64", devices: Sequen
 
 
 def require_elements_fit(ensemble: Any) -> None:
-    """Refuse a matrix whose elements cannot be drawn here, a block of rows at a time.
-
-    Raises:
-        AllocationError: one draw takes more memory than is available.
-    """
+    """Refuse a matrix whose elements cannot be drawn here, a block of rows at a time."""
     require_bytes(ensemble.name, ensemble.element_shape, elements_bytes(ensemble), host_memory())
 
 
 def require_bytes(name: str, shape: Sequence[int], needed: int, available: int) -> None:
-    """Refuse a draw that takes more bytes than are available.
-
-    Raises:
-        AllocationError: it takes more.
-    """
+    """Refuse a draw that takes more bytes than are available."""
     if needed > available:
         raise AllocationError(name, shape, "", needed, available=available)
 
 
 def require_results_fit(draws: int, bytes_each: int, advice: str) -> None:
-    """Refuse draws whose results do not fit in memory.
-
-    Raises:
-        ParameterError: they do not fit; the message gives the largest number that does.
-    """
+    """Refuse draws whose results do not fit in memory."""
     available = host_memory()
     if draws * bytes_each > available:
         raise ParameterError(
@@ -122,11 +106,7 @@ def require_results_fit(draws: int, bytes_each: int, advice: str) -> None:
 
 
 def require_workers(name: str, value: object) -> int:
-    """Check a number of processes or threads against the number of cores.
-
-    Raises:
-        ParameterError: it is not a positive integer, or so large that they would only slow each other down.
-    """
+    """Check a number of processes or threads against the number of cores."""
     number, cores = require_positive_integer(name, value), available_cores()
     most = max(_FEWEST_WORKERS, _WORKERS_PER_CORE * cores)
     if number > most:

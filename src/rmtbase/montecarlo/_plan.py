@@ -54,20 +54,13 @@ Pairs = tuple[tuple[float, float], ...]
 @in_one_line
 @dataclass(frozen=True)
 class Case:
-    """Case of a plan.
+    """Case of a plan."""
 
-    Attributes:
-        ensemble: the ensemble to draw.
-        parameters: the arguments of the ensemble's factory as they were given, for the record.
-        draws: number of draws.
-        chunk: draws per chunk.
-        sigmas: (σ_Q, σ_K) of its rows in a W_QK table, all from one simulation; ((1, 1),) for any other ensemble.
-    """
-
-    ensemble: Ensemble
-    parameters: Parameters
-    draws: int
-    chunk: int
+    ensemble: Ensemble  #: the ensemble to draw
+    parameters: Parameters  #: the arguments of the ensemble's factory as they were given, for the record
+    draws: int  #: number of draws
+    chunk: int  #: draws per chunk
+    #: (σ_Q, σ_K) of its rows in a W_QK table, all from one simulation; ((1, 1),) for any other ensemble
     sigmas: Pairs = ((1.0, 1.0),)
 
 
@@ -349,11 +342,7 @@ def read_plan(path: Path | str) -> Plan:
 
 
 def sigma_pairs(sigma: object) -> Pairs:
-    """(σ_Q, σ_K) from a number, a pair, or a list of either; each pair once.
-
-    Raises:
-        ParameterError: a σ is not positive and finite, or a product σ_Q σ_K is outside [1e-30, 1e30].
-    """
+    """(σ_Q, σ_K) from a number, a pair, or a list of either; each pair once."""
     given = [sigma] if isinstance(sigma, tuple) else listed(sigma)
     pairs = []
     for one in given:

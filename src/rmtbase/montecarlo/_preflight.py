@@ -33,19 +33,12 @@ _WORKER = 2**28  # bytes of a worker process before it has drawn anything
 
 @dataclass(frozen=True)
 class Cost:
-    """Least resources that a run takes.
+    """Least resources that a run takes."""
 
-    Attributes:
-        memory: bytes of the writing process at its peak.
-        disk: bytes of the chunks.
-        table: bytes of the sample in the table.
-        files: number of chunks.
-    """
-
-    memory: int
-    disk: int
-    table: int
-    files: int
+    memory: int  # bytes of the writing process at its peak
+    disk: int  # bytes of the chunks
+    table: int  # bytes of the sample in the table
+    files: int  # number of chunks
 
     def __str__(self) -> str:
         files = f"{self.files:,} file{'s' if self.files != 1 else ''}"
@@ -62,12 +55,7 @@ def cost(plan: Plan, chunks: Chunks) -> Cost:
 
 
 def require_possible_in_memory(plan: Plan) -> None:
-    """Refuse a run in memory whose draws do not fit there.
-
-    Raises:
-        AllocationError: one draw does not fit in memory.
-        ParameterError: all draws together do not, or there are too many chunks.
-    """
+    """Refuse a run in memory whose draws do not fit there."""
     _require_few_chunks(plan)
     _require_draws_fit(plan)
     drawn = sum(case.draws * each for case, each in zip(plan.cases, _draw_bytes(plan), strict=True))
@@ -76,20 +64,7 @@ def require_possible_in_memory(plan: Plan) -> None:
 
 
 def require_possible(plan: Plan, chunks: Chunks, output: Path, chunk_folder: Path, workers: int | None) -> None:
-    """Refuse a run through a store that cannot complete.
-
-    Args:
-        plan: plan of the run.
-        chunks: chunks that are left to draw.
-        output: file of the table.
-        chunk_folder: folder of the chunks.
-        workers: number of drawing processes on this machine, 1 for only this one; None if other machines draw.
-
-    Raises:
-        AllocationError: one draw does not fit in memory.
-        ParameterError: there are too many chunks or workers, or a chunk or the sample does not fit in memory.
-        OutputError: the disk has not enough space, or cannot take so many files.
-    """
+    """Refuse a run through a store that cannot complete."""
     _require_few_chunks(plan)
     memory = host_memory()
     if workers is not None:

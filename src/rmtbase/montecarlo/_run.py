@@ -75,17 +75,7 @@ class LocalExecutor:
 
 
 def run_in_memory(plan: Plan, progress: Progress = SILENT, self_normalize: bool = False) -> xr.Dataset:
-    """Simulate a plan in memory and return its table. A stopped run is lost; use :func:`run_plan` for long ones.
-
-    Args:
-        plan: the plan to simulate.
-        progress: receives the number of finished draws.
-        self_normalize: whether a table of spectra is for a null, as in ``make_table``.
-
-    Raises:
-        ParameterError, AllocationError: the draws, or one of them, take more memory than is available.
-        ForkedProcessError: this process was forked from a process that had used JAX.
-    """
+    """Simulate a plan in memory and return its table. A stopped run is lost; use :func:`run_plan` for long ones."""
     source, solvers = draw_in_memory(plan, progress)
     return make_table(source, {**machine_settings(), "solvers": solvers}, self_normalize)
 
@@ -157,9 +147,6 @@ def plan_status(plan: Plan, output: Path | str) -> list[str]:
     """Report, in lines of text, what a run of the plan would find and need, without changing or drawing anything.
 
     Another run may be in progress meanwhile.
-
-    Raises:
-        StoreError: the folder of the chunks belongs to another plan, or is not a store.
     """
     output = Path(output)
     folder = store_folder(output)
@@ -242,11 +229,7 @@ def _note_resumption(left: Chunks, wanted: Chunks, progress: Progress) -> None:
 
 
 def _draw(store: Store, left: Chunks, executor: Executor, solvers: Sequence[str], progress: Progress) -> None:
-    """Draw and write chunks, then read them again.
-
-    Raises:
-        StoreError: a chunk differs from what was written.
-    """
+    """Draw and write chunks, then read them again."""
     for chunk, arrays in executor.draw(left, solvers, progress):
         store.write(chunk, arrays)
     for chunk in left:
@@ -269,19 +252,7 @@ def _executor(
 def dask_workers(
     workers: int | None, scheduler: str | None, progress: Progress, work: str
 ) -> AbstractContextManager[DaskWorkers] | None:
-    """Local worker processes through Dask, or the workers of a scheduler; None if neither is asked for.
-
-    Args:
-        workers: number of local processes.
-        scheduler: address of a Dask scheduler instead.
-        progress: receives a note on the workers.
-        work: their work, in a word such as ``drawing``.
-
-    Raises:
-        ParameterError: both are given, or ``workers`` is not a positive integer or far more than the cores.
-        MissingDependencyError: Dask is asked for and not installed.
-        WorkerError: when the block is entered, there are no workers, or they are of different kinds.
-    """
+    """Local worker processes through Dask, or the workers of a scheduler; None if neither is asked for."""
     number = _require_one_of(workers, scheduler)
     if number is None:
         return None

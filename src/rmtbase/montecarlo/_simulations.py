@@ -34,19 +34,15 @@ _NUMBERS = 8  # of a draw per unit of rank: its two diagonals as drawn, squared,
 
 @in_one_line
 class GaussianMatrixSample(NamedTuple):
-    """Draws of the spectrum of X Xᵀ, X an m × n standard normal matrix, r = min(m, n); arrays of shape (draw,).
+    """Draws of the spectrum of X Xᵀ, X an m × n standard normal matrix, r = min(m, n); arrays of shape (draw,)."""
 
-    Attributes:
-        largest_eigenvalue, smallest_eigenvalue: λ_1 and λ_r.
-        trace, trace_of_square: Σλ and Σλ².
-        log_determinant: Σ ln λ.
-    """
-
+    # largest_eigenvalue, smallest_eigenvalue: λ_1 and λ_r
     largest_eigenvalue: Float64[np.ndarray, " draw"]
     smallest_eigenvalue: Float64[np.ndarray, " draw"]
+    # trace, trace_of_square: Σλ and Σλ²
     trace: Float64[np.ndarray, " draw"]
     trace_of_square: Float64[np.ndarray, " draw"]
-    log_determinant: Float64[np.ndarray, " draw"]
+    log_determinant: Float64[np.ndarray, " draw"]  # Σ ln λ
 
 
 def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int = 0) -> GaussianMatrixSample:
@@ -55,19 +51,7 @@ def simulate_gaussian_matrix(n_rows: int, n_columns: int, draws: int, seed: int 
     The matrix's bidiagonal form B has independent χ entries. The traces and the log-determinant of B Bᵀ are sums over
     them, and its extreme eigenvalues come from the tridiagonal B Bᵀ by bisection. No matrix is formed at any size.
 
-    Args:
-        n_rows: number of rows.
-        n_columns: number of columns.
-        draws: number of draws.
-        seed: the draws depend only on (seed, shape, index).
-
-    Returns:
-        The draws, in memory: 80 bytes each while they are joined.
-
-    Raises:
-        ParameterError: a dimension or ``draws`` is not a positive integer, the draws do not fit in memory, or the seed
-            is out of range.
-        AllocationError: the numbers of one draw, some ten times the rank, do not fit in memory.
+    The draws, in memory: 80 bytes each while they are joined.
     """
     ensemble = gaussian_matrix(n_rows, n_columns)
     draws = require_positive_integer("draws", draws)
@@ -109,17 +93,14 @@ class HeadCorrelation(NamedTuple):
 @in_one_line
 @dataclass(frozen=True)
 class GroupedQuerySample:
-    """Joint draws of the heads of a group, for the raw product at σ = 1.
+    """Joint draws of the heads of a group, for the raw product at σ = 1."""
 
-    Attributes:
-        d_model, d_head: shape of a head.
-        sample: (draw, group, statistic), in the registry's order.
-        norm_squared: ‖W_Q,1‖_F², …, ‖W_Q,g‖_F², ‖W_K‖_F², (draw, group + 1).
-    """
-
+    # d_model, d_head: shape of a head
     d_model: int
     d_head: int
+    # (draw, group, statistic), in the registry's order
     sample: Float64[np.ndarray, "draw group statistic"] = field(repr=False)
+    # ‖W_Q,1‖_F², …, ‖W_Q,g‖_F², ‖W_K‖_F², (draw, group + 1)
     norm_squared: Float64[np.ndarray, "draw factor"] = field(repr=False)
 
     @property
@@ -135,12 +116,6 @@ class GroupedQuerySample:
         ρ = E z_i z_j / E z², z the deviations from the mean. Its standard error is that of a ratio of means of
         independent draws (delta method). Without self-normalisation, ρ is exactly d / (2d + h + 1) for the trace and
         1/2 for the log-determinant.
-
-        Args:
-            self_normalized: take every head divided by its own estimates of σ, as heads are scored; else at σ = 1.
-
-        Raises:
-            ParameterError: the group has only one head.
         """
         draws, group = self.sample.shape[:2]
         if group < 2:
@@ -165,21 +140,7 @@ def simulate_grouped_query(
 ) -> GroupedQuerySample:
     """Joint spectral statistics of ``group`` query heads that share one key head, exact in law.
 
-    Args:
-        d_model: width of the residual stream.
-        d_head: head dimension.
-        group: number of query heads per key head.
-        draws: number of groups to draw.
-        seed: the draws depend only on (seed, shape, group, index).
-        progress: receives the number of finished draws.
-
-    Returns:
-        The draws, in memory: 16 bytes for each statistic of each head while they are joined.
-
-    Raises:
-        ParameterError: a dimension or the group is not a positive integer, d_head > d_model, draws is not an integer of
-            at least 2, the draws do not fit in memory, or the seed is out of range.
-        AllocationError: one draw does not fit in memory.
+    The draws, in memory: 16 bytes for each statistic of each head while they are joined.
     """
     ensemble = grouped_query_product(d_model, d_head, group)
     draws = require_draws(draws)
@@ -199,17 +160,12 @@ def simulate_grouped_query(
 
 @in_one_line
 class HeadSample(NamedTuple):
-    """Joint draws of heads of a group and of their factors, each divided by its own σ̂, in the registry's order.
+    """Joint draws of heads of a group and of their factors, each divided by its own σ̂, in the registry's order."""
 
-    Attributes:
-        product: statistics of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K, raw, (draw, group, statistic).
-        query: statistics of W_Q,1, …, W_Q,g, (draw, group, statistic).
-        key: statistics of W_K, (draw, statistic).
-    """
-
+    # statistics of W_Q,1ᵀ W_K, …, W_Q,gᵀ W_K, raw, (draw, group, statistic)
     product: Float64[np.ndarray, "draw group statistic"]
-    query: Float64[np.ndarray, "draw group statistic"]
-    key: Float64[np.ndarray, "draw statistic"]
+    query: Float64[np.ndarray, "draw group statistic"]  # statistics of W_Q,1, …, W_Q,g, (draw, group, statistic)
+    key: Float64[np.ndarray, "draw statistic"]  # statistics of W_K, (draw, statistic)
 
 
 def simulate_heads_with_factors(

@@ -49,16 +49,6 @@ def choose_solver(
     in the package. For a kind of device without stored measurements, each solver is compiled and timed for stacks of
     several sizes, which takes some seconds (15 on an H100, including the start of JAX). On a CPU the choice depends
     only on the ensemble and the precision.
-
-    Args:
-        ensemble: the ensemble that will be drawn.
-        precision: ``"float64"`` or ``"float32"``.
-        devices: as in :func:`draw_spectra`.
-        cores: as in :func:`draw_spectra`.
-
-    Raises:
-        ParameterError: the precision is unknown, or the devices do not exist.
-        AllocationError: the matrices that are drawn for the choice do not fit in memory.
     """
     require_precision(precision)
     chosen, cores = local_devices(devices), cores or available_cores()
@@ -80,13 +70,6 @@ def time_solver(solver: str, stack: Stack, device: Device, cores: int, first: in
 
     The number of matrices grows until the timing is long enough or the stack is used up. So a solver that takes a stack
     at once is given a large one, and one that takes the matrices one by one does not run for long.
-
-    Args:
-        solver: one of ``rmtbase.linalg.SOLVERS``.
-        stack: matrices, in the precision in which a device solves them.
-        device: device on which a device solver runs.
-        cores: number of cores on which a host solver runs, each with the same matrices.
-        first: number of matrices to begin with.
     """
     count, at_once = first, cores if solver in HOST_SOLVERS else 1
     with single_threaded_blas(), reproducible_jax(str(stack.dtype)), ThreadPoolExecutor(at_once) as pool:

@@ -32,17 +32,12 @@ Precision = Literal["float64", "float32"]
 
 @in_one_line
 class SpectrumChunk(NamedTuple):
-    """Spectra of consecutive draws.
+    """Spectra of consecutive draws."""
 
-    Attributes:
-        start: index of the first draw.
-        singular_values: (draw, rank), descending, of the ensemble's matrix, each factor at σ = 1.
-        norm_squared: ‖X‖_F² of each factor, (draw, factor).
-    """
-
-    start: int
+    start: int  #: index of the first draw
+    #: (draw, rank), descending, of the ensemble's matrix, each factor at σ = 1
     singular_values: Float64[np.ndarray, "draw rank"]
-    norm_squared: Float64[np.ndarray, "draw factor"]
+    norm_squared: Float64[np.ndarray, "draw factor"]  #: ‖X‖_F² of each factor, (draw, factor)
 
 
 def draw_spectra(

@@ -62,20 +62,11 @@ class Store:
         return self.folder / f"case-{chunk.case:04d}-draw-{chunk.start:010d}.chunk"
 
     def write(self, chunk: Chunk, arrays: Arrays) -> None:
-        """Write one finished chunk atomically.
-
-        Raises:
-            OutputError: it cannot be written (full disk, read-only folder). The other chunks are untouched.
-        """
+        """Write one finished chunk atomically."""
         write_bytes(pack(self._identity(chunk), arrays), self.path(chunk), swept=True)
 
     def read(self, chunk: Chunk, variable: str, rows: slice = slice(None)) -> NDArray[Any]:
-        """Read rows of one array of a chunk that is known to be sound.
-
-        Raises:
-            MissingFileError: the chunk's file is missing.
-            TableError: it has been damaged since.
-        """
+        """Read rows of one array of a chunk that is known to be sound."""
         return read_rows(self.path(chunk), chunk_layout(self.plan, chunk), variable, rows)
 
     def has(self, chunk: Chunk) -> bool:
@@ -107,9 +98,6 @@ class Store:
         """Return the missing chunks. Unsound ones are put aside with a note, and count as missing.
 
         A shorter last chunk of a case, from a plan with fewer draws, also counts as missing; the whole one replaces it.
-
-        Raises:
-            OutputError: an unsound chunk cannot be put aside.
         """
         sound = []
         for number in self.present():
@@ -128,16 +116,7 @@ class Store:
     def record_settings(self, machine: Mapping[str, Any], choose_solvers: Callable[[], list[str]]) -> list[str]:
         """Record the settings of the drawing machine, or check that existing chunks were drawn with the same.
 
-        Args:
-            machine: versions and platform of the drawing machine, plain values.
-            choose_solvers: called for the solver of each case if none are recorded.
-
-        Returns:
-            The solver of each case.
-
-        Raises:
-            StoreError: the store has chunks drawn by another installation.
-            OutputError: the record cannot be written.
+        The solver of each case.
         """
         if not has_manifest(self.folder):
             Manifest(self.plan.hash, self.plan.record(), dict(machine), choose_solvers()).write(self.folder)
@@ -172,11 +151,7 @@ class Store:
         del self.__dict__["_manifest"]  # to be read again
 
     def remove(self) -> None:
-        """Delete the chunks after their table is written. Foreign files stay; the folder is removed with its lock.
-
-        Raises:
-            OutputError: a file cannot be deleted.
-        """
+        """Delete the chunks after their table is written. Foreign files stay; the folder is removed with its lock."""
         try:
             for number in self.present():
                 self.path(self.plan.chunks.numbered(number)).unlink(missing_ok=True)
@@ -224,16 +199,7 @@ class Store:
 
 @contextmanager
 def open_store(folder: Path | str, plan: Plan) -> Iterator[Store]:
-    """Open or create the store of a plan, locked against other runs for the duration of a ``with`` block.
-
-    Args:
-        folder: the store's folder. Its parent must exist.
-        plan: the plan of the store.
-
-    Raises:
-        StoreError: the folder belongs to another plan, is in use, or is not a store. Nothing in it was changed.
-        OutputError: the folder cannot be created or locked.
-    """
+    """Open or create the store of a plan, locked against other runs for the duration of a ``with`` block."""
     folder = Path(folder)
     require_store(folder, plan)
     with locked_folder(folder, "chunks", lambda: not has_manifest(folder)):
@@ -242,11 +208,7 @@ def open_store(folder: Path | str, plan: Plan) -> Iterator[Store]:
 
 
 def require_store(folder: Path, plan: Plan) -> None:
-    """Refuse an existing folder that is not the store of this plan, or of the same plan with fewer draws.
-
-    Raises:
-        StoreError: there is a file, another plan's store, or something else.
-    """
+    """Refuse an existing folder that is not the store of this plan, or of the same plan with fewer draws."""
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():

@@ -52,17 +52,7 @@ def pack(identity: Identity, arrays: Arrays) -> bytes:
 
 
 def require_sound(path: Path, identity: Identity, layout: Layout) -> None:
-    """Check a chunk's file to the last byte.
-
-    Args:
-        path: the file.
-        identity: expected chunk and plan.
-        layout: expected dtype and shape of each array.
-
-    Raises:
-        MissingFileError: there is no such file.
-        TableError: it is damaged, or not the expected chunk.
-    """
+    """Check a chunk's file to the last byte."""
     with _opened(path) as file:
         header = _header(file, path)
         for key, expected in identity.items():
@@ -81,12 +71,7 @@ def require_sound(path: Path, identity: Identity, layout: Layout) -> None:
 
 
 def read_rows(path: Path, layout: Layout, name: str, rows: slice = slice(None)) -> NDArray[Any]:
-    """Read rows of one array of a chunk that is known to be sound.
-
-    Raises:
-        MissingFileError: there is no such file.
-        TableError: it is not a chunk of that layout, or ends before the rows do.
-    """
+    """Read rows of one array of a chunk that is known to be sound."""
     with _opened(path) as file:
         _require_layout(path, _header(file, path), layout)
         place = file.tell()
@@ -150,19 +135,12 @@ def _checksum(header: Mapping[str, Any], data: Iterable[bytes]) -> str:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Record of a store.
+    """Record of a store."""
 
-    Attributes:
-        plan_hash: hash of the plan.
-        plan: record of the plan.
-        settings: versions, processor and JAX settings, which also decide the bits.
-        solvers: solver of each case.
-    """
-
-    plan_hash: str
-    plan: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    solvers: Sequence[str]
+    plan_hash: str  # hash of the plan
+    plan: Mapping[str, Any]  # record of the plan
+    settings: Mapping[str, Any]  # versions, processor and JAX settings, which also decide the bits
+    solvers: Sequence[str]  # solver of each case
 
     @property
     def digest(self) -> str:
@@ -170,12 +148,7 @@ class Manifest:
         return _sha256({"settings": self.settings, "solvers": self.solvers})
 
     def write(self, folder: Path) -> None:
-        """Write the manifest into the store's folder.
-
-        Raises:
-            StoreError: it is larger than the limit for reading.
-            OutputError: it cannot be written.
-        """
+        """Write the manifest into the store's folder."""
         contents = {"kind": _STORE_KIND, **self.__dict__}
         text = json.dumps(contents | {"sha256": _sha256(contents)}, indent=1).encode()
         if len(text) > _LARGEST:
@@ -189,16 +162,7 @@ def has_manifest(folder: Path) -> bool:
 
 
 def read_manifest(folder: Path, plan: Plan) -> Manifest:
-    """Read the manifest of a store.
-
-    Args:
-        folder: folder of the store.
-        plan: the expected plan; the manifest's may be another.
-
-    Raises:
-        StoreError: it is missing, not a store's manifest, damaged, changed after it was written, or from an earlier
-            version.
-    """
+    """Read the manifest of a store."""
     try:
         with open_regular(folder / MANIFEST) as file:
             text = file.read(_LARGEST + 1)
@@ -272,11 +236,7 @@ def _sha256(record: Mapping[str, Any]) -> str:
 
 
 def parse_record(text: bytes) -> dict[str, Any]:
-    """Parse a JSON object of few levels.
-
-    Raises:
-        ValueError: the text is not such an object.
-    """
+    """Parse a JSON object of few levels."""
     try:
         record = json.loads(text)
     except RecursionError as error:

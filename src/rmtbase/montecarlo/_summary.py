@@ -27,15 +27,10 @@ Edges = Float64[np.ndarray, " edge"]
 
 @dataclass(frozen=True)
 class DrawSource:
-    """Draws of a plan, in memory or in a store.
+    """Draws of a plan, in memory or in a store."""
 
-    Attributes:
-        plan: the plan that was drawn.
-        read: function that reads rows of one array of a chunk, (row, draw).
-    """
-
-    plan: Plan
-    read: Callable[[Chunk, str, slice], Block]
+    plan: Plan  # the plan that was drawn
+    read: Callable[[Chunk, str, slice], Block]  # function that reads rows of one array of a chunk, (row, draw)
 
     def whole(self, case: int, variable: str) -> Block:
         """Return a variable, (row, draw), over all draws of a case."""
@@ -68,37 +63,25 @@ _ROWS = 64  # rows that are summarised in the same readings
 
 @dataclass(frozen=True, kw_only=True)
 class CaseSummary:
-    """Summary of the draws of one case.
+    """Summary of the draws of one case."""
 
-    Attributes:
-        draws: number of draws.
-        statistic: summary of each statistic, arrays (statistic,).
-        bin_edge: edges of the histogram, (bin + 1,).
-        density, density_standard_error: density of the numbers that the histogram counts, (bin,).
-        sample: (statistic, draw), or None if it is not kept.
-    """
-
-    draws: int
-    statistic: SampleSummary
-    bin_edge: Float64[np.ndarray, " edge"]
+    draws: int  # number of draws
+    statistic: SampleSummary  # summary of each statistic, arrays (statistic,)
+    bin_edge: Float64[np.ndarray, " edge"]  # edges of the histogram, (bin + 1,)
+    # density, density_standard_error: density of the numbers that the histogram counts, (bin,)
     density: Float64[np.ndarray, " bin"]
     density_standard_error: Float64[np.ndarray, " bin"]
-    sample: Float64[np.ndarray, "statistic draw"] | None
+    sample: Float64[np.ndarray, "statistic draw"] | None  # (statistic, draw), or None if it is not kept
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpectrumSummary(CaseSummary):
-    """Summary of spectra, with a histogram of the nonzero eigenvalues; raw matrices, every factor at σ = 1.
+    """Summary of spectra, with a histogram of the nonzero eigenvalues; raw matrices, every factor at σ = 1."""
 
-    Attributes:
-        eigenvalue: summary of each ordered eigenvalue, arrays (rank,), descending.
-        own_scaled: summary of each ordered eigenvalue, each draw divided by its own scale estimate, or None if it is
-            not wanted.
-        sigma_estimate: √(norm_squared / size) of each factor and draw, (factor, draw), or None.
-    """
-
-    eigenvalue: SampleSummary
+    eigenvalue: SampleSummary  # summary of each ordered eigenvalue, arrays (rank,), descending
+    # summary of each ordered eigenvalue, each draw divided by its own scale estimate, or None if it is not wanted
     own_scaled: SampleSummary | None
+    # √(norm_squared / size) of each factor and draw, (factor, draw), or None
     sigma_estimate: Float64[np.ndarray, "factor draw"] | None
 
 
@@ -116,12 +99,6 @@ def summarize_spectra(
     """Summarise a case by reading it repeatedly; only ``sample`` and ``sigma_estimate`` hold draws in memory.
 
     The result does not depend on the division of the draws into chunks.
-
-    Args:
-        source: the draws.
-        case: number of the case.
-        bin_edge: maps the eigenvalues of the first draws, (rank, draw), to the histogram's edges.
-        self_normalize: whether ``own_scaled`` is wanted; the ensemble's factors must then have a scale.
     """
     plan, one = source.plan, source.plan.cases[case]
     rank, sizes = one.ensemble.rank, np.array(one.ensemble.factor_sizes, dtype=float)[:, None]

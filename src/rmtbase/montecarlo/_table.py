@@ -66,16 +66,8 @@ _DATA_FRAME = (
 def make_table(source: DrawSource, numerics: Mapping[str, Any], self_normalize: bool = False) -> xr.Dataset:
     """Make the table of a plan whose chunks are complete.
 
-    Args:
-        source: the draws.
-        numerics: the run's record of solvers and machine.
-        self_normalize: whether a table of spectra is for a null. It then has each draw's own estimate of its scale, and
-            the quantiles of the eigenvalues divided by it, and for a chain the bins of ``laws.histogram_edges``. A
-            baseline table always has these.
-
-    Returns:
-        A table of ``kind`` baseline if the plan's ensemble is low_rank_product, of ``kind`` spectra for any other, and
-        of ``kind`` elements if the plan measures elements.
+    A table of ``kind`` baseline if the plan's ensemble is low_rank_product, of ``kind`` spectra for any other, and
+    of ``kind`` elements if the plan measures elements.
     """
     plan = source.plan
     record = numerics_record(

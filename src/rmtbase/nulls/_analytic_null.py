@@ -41,13 +41,11 @@ class AnalyticNull(SharedNull):
         d_model, d_head: the shape of W_QK; or
         dims: (n_0, …, n_L) of a chain.
 
-    Attributes:
-        dims: (d_model, d_head, d_model), or the given dims; the smallest of them, the rank, is 8 or more.
-
     Raises:
         ParameterError: no such shape, or d_head or the rank < 8.
     """
 
+    #: (d_model, d_head, d_model), or the given dims; the smallest of them, the rank, is 8 or more
     dims: tuple[int, ...]
     source: str
 

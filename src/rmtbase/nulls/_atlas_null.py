@@ -58,18 +58,13 @@ class AtlasNull(DrawnNull):
     object. Cases of the shipped atlas are kept by the process, up to 32 shapes, and given to every caller: do not
     change them in place.
 
-    Attributes:
-        dims: (d_model, d_head, d_model).
-        case: case of the atlas, ``tables.ATLAS_SCHEMA`` without its first dimension.
-        source: the atlas, in words.
-
     Raises:
         TableError: the atlas lacks a statistic that this version scores, or was made for other probabilities or bins.
     """
 
-    dims: tuple[int, int, int]
-    case: xr.Dataset = field(repr=False)
-    source: str
+    dims: tuple[int, int, int]  # (d_model, d_head, d_model)
+    case: xr.Dataset = field(repr=False)  # case of the atlas, ``tables.ATLAS_SCHEMA`` without its first dimension
+    source: str  # the atlas, in words
 
     def __init__(
         self, d_model: int, d_head: int, case: xr.Dataset, source: str = "the null draws shipped with rmtbase"
@@ -161,9 +156,6 @@ def atlas_case(d_model: int, d_head: int, path: Path | str | None = None) -> xr.
     """Read one shape of the shipped atlas, or of the atlas in a file; None if it is not there.
 
     Only this shape is read, and only once in a process.
-
-    Raises:
-        TableError: the atlas is damaged.
     """
     return _case_of(atlas_path() if path is None else Path(path), d_model, d_head)
 
@@ -187,17 +179,7 @@ def kept_ranks(draws: int) -> Int[np.ndarray, " rank"]:
 def count_bound(
     observed: ArrayLike, kept: ArrayLike, ranks: Int[np.ndarray, " rank"], draws: int
 ) -> Int[np.ndarray, "..."]:
-    """Upper bound of the number of draws at or below each observed value; ``draws`` if no kept value is above it.
-
-    Args:
-        observed: observed values, of any shape.
-        kept: order statistics, ascending, one-dimensional.
-        ranks: ranks of the order statistics.
-        draws: number of draws.
-
-    Raises:
-        ParameterError: NaN, or order statistics that do not ascend.
-    """
+    """Upper bound of the number of draws at or below each observed value; ``draws`` if no kept value is above it."""
     values, sample = require_real_numbers("observed", observed), require_real_numbers("kept", kept)
     if np.isnan(values).any() or sample.ndim != 1 or not (sample[1:] >= sample[:-1]).all() or np.isnan(sample).any():
         raise ParameterError("observed, kept", "NaN, or values out of order", "numbers, and ascending order statistics")

@@ -57,14 +57,10 @@ class FixedSpectrum(SharedNull):
     A head whose eigenvalues equal λ within 2 % agrees with this null and has no p-values: no statistic of its spectrum
     varies under the null. A head with other eigenvalues cannot have been drawn from it, and its p-values are
     :data:`SMALLEST_P_VALUE`.
-
-    Attributes:
-        dims: (h, n), or (n_0, h, n_2).
-        source: where the law came from, in words.
     """
 
-    dims: tuple[int, ...]
-    source: str = "the laws of rmtbase"
+    dims: tuple[int, ...]  # (h, n), or (n_0, h, n_2)
+    source: str = "the laws of rmtbase"  # where the law came from, in words
     entries = "orthogonal"
 
     @property

@@ -23,20 +23,13 @@ class GaussianNull(SampleNull, DrawnNull):
 
     A statistic that the estimate fixes, such as Σλ = ‖W‖_F² of one factor, is the same in every draw except for
     rounding, which is removed: then z is 0 and p is 1.
-
-    Attributes:
-        dims: (d_model, d_head, d_model) for W_QK, or the dims of the chain.
-        sample: statistics of each draw, in the registry's order.
-        source: where the draws came from, in words.
-        row: row of the table with these draws, for figures.
-        entries: see :class:`SharedNull`.
     """
 
-    dims: tuple[int, ...]
-    sample: Float[np.ndarray, "draw statistic"] = field(repr=False)
-    source: str
-    row: xr.Dataset = field(repr=False)
-    entries: str = "normal"
+    dims: tuple[int, ...]  # (d_model, d_head, d_model) for W_QK, or the dims of the chain
+    sample: Float[np.ndarray, "draw statistic"] = field(repr=False)  # statistics of each draw, in the registry's order
+    source: str  # where the draws came from, in words
+    row: xr.Dataset = field(repr=False)  # row of the table with these draws, for figures
+    entries: str = "normal"  # see :class:`SharedNull`
 
     @classmethod
     def from_baseline(cls, table: xr.Dataset, d_model: int, d_head: int, source: str) -> GaussianNull | None:
@@ -84,11 +77,7 @@ class GaussianNull(SampleNull, DrawnNull):
 
 
 def self_normalized_sample(row: xr.Dataset) -> Float[np.ndarray, "draw statistic"]:
-    """Statistics of every draw for the raw product at σ̂_Q = σ̂_K = 1, in the registry's order.
-
-    Args:
-        row: one case of a baseline table with its sample, at any σ and normalization.
-    """
+    """Statistics of every draw for the raw product at σ̂_Q = σ̂_K = 1, in the registry's order."""
     own_scale = (row["sigma_q_estimate"] * row["sigma_k_estimate"]).values ** 2 / _divisor(row)
     return _sample(row, own_scale, int(row["d_head"]))
 

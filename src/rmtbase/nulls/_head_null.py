@@ -58,25 +58,21 @@ _LARGEST_SINGULAR_VALUE = 1e75  # its fourth power and that of its inverse are w
 @in_one_line
 @dataclass(frozen=True)
 class Heads:
-    """The heads of a model, layer by layer.
+    """The heads of a model, layer by layer."""
 
-    Attributes:
-        singular_values: singular values of each raw product, descending, as many as its rank; all zero where a factor
-            is zero.
-        sigmas: σ̂ of each factor, in the order of the product: for W_QK (σ̂_Q of the head, σ̂_K of its key head); for
-            latent attention σ̂ of W_UQ, W_DQ, W_UK and W_DKV, or of W_Q, W_UK and W_DKV.
-        factors: reads the factors of one layer, for a null that is made from them. Each has the shape (its heads, rank
-            side, other side): for W_QK they are W_Q (head, d_head, d_query) and W_K (key head, d_head, d_key), for W_OV
-            W_Oᵀ and W_V. Head i uses entry i // (heads / its heads) of a factor. For latent attention they are W_Q and
-            W_K, multiplied out.
-        rope_ratio: :meth:`LatentShape.rope_ratio` of each head of latent attention; None for other heads.
-        prepared: what ``Null.prepare`` returned for each head, by layer; None where it returned nothing.
-    """
-
+    #: singular values of each raw product, descending, as many as its rank; all zero where a factor is zero
     singular_values: Float[np.ndarray, "layer head rank"]
+    #: σ̂ of each factor, in the order of the product: for W_QK (σ̂_Q of the head, σ̂_K of its key head); for latent
+    #: attention σ̂ of W_UQ, W_DQ, W_UK and W_DKV, or of W_Q, W_UK and W_DKV
     sigmas: tuple[Float[np.ndarray, "layer head"], ...]
+    #: reads the factors of one layer, for a null that is made from them. Each has the shape (its heads, rank side,
+    #: other side): for W_QK they are W_Q (head, d_head, d_query) and W_K (key head, d_head, d_key), for W_OV W_Oᵀ and
+    #: W_V. Head i uses entry i // (heads / its heads) of a factor. For latent attention they are W_Q and W_K,
+    #: multiplied out.
     factors: Callable[[int], tuple[Float[np.ndarray, "factor_head h d"], ...]]
+    #: :meth:`LatentShape.rope_ratio` of each head of latent attention; None for other heads
     rope_ratio: Float[np.ndarray, "layer head"] | None = None
+    #: what ``Null.prepare`` returned for each head, by layer; None where it returned nothing
     prepared: Sequence[Sequence[Any]] | None = None
 
 
@@ -107,15 +103,10 @@ class HeadScores:
 
 @in_one_line
 class ScoredHeads(NamedTuple):
-    """The scores of all heads of a model.
+    """The scores of all heads of a model."""
 
-    Attributes:
-        scores: scores with the leading axes (layer, head).
-        null_group: makes the ``/null`` group of a scores file; only a file needs it.
-    """
-
-    scores: HeadScores
-    null_group: Callable[[], xr.Dataset]
+    scores: HeadScores  #: scores with the leading axes (layer, head)
+    null_group: Callable[[], xr.Dataset]  #: makes the ``/null`` group of a scores file; only a file needs it
 
 
 class NullModel(Protocol):
@@ -159,12 +150,9 @@ class HeadNull(ABC):
     """Null distribution of a head's statistics, with every draw at its own estimate of σ.
 
     Values of statistics are those of the raw product at σ̂_Q = σ̂_K = 1, in the registry's order.
-
-    Attributes:
-        dims: (n_0, …, n_L) of the chain of factors; (d_model, d_head, d_model) for W_QK.
     """
 
-    dims: tuple[int, ...]
+    dims: tuple[int, ...]  #: (n_0, …, n_L) of the chain of factors; (d_model, d_head, d_model) for W_QK
 
     @property
     def rank(self) -> int:
@@ -286,15 +274,10 @@ class HeadNull(ABC):
 
 
 class SharedNull(HeadNull):
-    """Null shared by all heads of a shape, each at its own σ: a :class:`NullModel`.
+    """Null shared by all heads of a shape, each at its own σ: a :class:`NullModel`."""
 
-    Attributes:
-        source: where the null came from, in words.
-        entries: the law of the factors' elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`.
-    """
-
-    source: str
-    entries: str = "normal"
+    source: str  #: where the null came from, in words
+    entries: str = "normal"  #: the law of the factors' elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`
     per_head = False
     edge_level = EDGE_LEVEL
 
@@ -371,9 +354,6 @@ def chain_scale(sigmas: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray,
     """Π σ̂_l², the factor by which the eigenvalues of a product exceed those at σ = 1.
 
     NaN where a σ̂_l is 0, or where the product leaves float64.
-
-    Raises:
-        ParameterError: standard deviations that are negative, infinite or not real numbers.
     """
     checked = [require_real_numbers(f"sigmas[{place}]", one) for place, one in enumerate(sigmas)]
     for place, one in enumerate(checked):
@@ -410,10 +390,6 @@ def distance_from_moments(
 
     To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c. NaN, for an
     unknown value, gives NaN. ``on_log_scale`` is that of each :class:`rmtbase.statistics.Statistic`.
-
-    Raises:
-        ParameterError: values that are not real numbers, a negative spread, or a negative value of a positive
-            statistic.
     """
     given = {"value": value, "mean": mean, "std": std}
     value, mean, std = (require_real_numbers(name, part) for name, part in given.items())

@@ -41,9 +41,6 @@ def initialization(matrices: xr.Dataset) -> str:
     A matrix of N entries is compatible with a law of :data:`KURTOSIS` if the excess kurtosis of its entries lies within
     5 standard errors √(24 / N) of that of the law. Training moves the kurtosis: a trained model is compatible with no
     law, unless it was trained so little that its entries do not show it.
-
-    Args:
-        matrices: the ``/matrices`` group of a scores file.
     """
     held = [name for name in _READ if name in matrices["component"]]
     found = matrices.sel(component=held)

@@ -25,17 +25,13 @@ class HeadParts(NamedTuple):
     """Statistics of heads and of their parts, each at its own σ̂, in the registry's order.
 
     The leading axes are axes of draws or of heads, the same for all parts.
-
-    Attributes:
-        product: statistics of the raw W_QᵀW_K.
-        query, key: statistics of W_Q and of W_K.
-        angles: :data:`ANGLE_STATISTICS` of the cosines of the principal angles.
     """
 
-    product: Float[np.ndarray, "... statistic"]
+    product: Float[np.ndarray, "... statistic"]  # statistics of the raw W_QᵀW_K
+    # query, key: statistics of W_Q and of W_K
     query: Float[np.ndarray, "... statistic"]
     key: Float[np.ndarray, "... statistic"]
-    angles: Float[np.ndarray, "... angle_statistic"]
+    angles: Float[np.ndarray, "... angle_statistic"]  # :data:`ANGLE_STATISTICS` of the cosines of the principal angles
 
 
 @in_one_line
@@ -47,13 +43,10 @@ class JointNull:
     compares its largest distance with the draws' own largest distances; ``joint`` does so for all parts together. Each
     test, p = (b + 1)/(n + 1), has its level exactly, however the parts depend on each other.
 
-    Attributes:
-        drawn: the draws.
-
     Source: P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing (1993), the single-step max-T.
     """
 
-    drawn: HeadParts = field(repr=False)
+    drawn: HeadParts = field(repr=False)  # the draws
 
     def p_values(self, heads: HeadParts) -> dict[str, Float[np.ndarray, "layer head"]]:
         """Give the p-values of heads by ``query``, ``key`` and ``joint``; NaN where a head is not testable."""
@@ -88,11 +81,7 @@ class JointNull:
 def angle_statistics(
     cosines: Float[np.ndarray, "... d_head"], d_model: int
 ) -> Float[np.ndarray, "... angle_statistic"]:
-    """:data:`ANGLE_STATISTICS` of cosines, descending; the last is 0 at shapes where the largest cosine is always 1.
-
-    Raises:
-        ParameterError: no array of cosines, or negative or infinite values.
-    """
+    """:data:`ANGLE_STATISTICS` of cosines, descending; the last is 0 at shapes where the largest cosine is always 1."""
     values = require_real_numbers("cosines", cosines)
     if values.ndim == 0 or values.shape[-1] == 0 or (values < 0.0).any() or np.isinf(values).any():
         raise ParameterError("cosines", f"shape {values.shape}", "cosines (..., d_head), NaN where not known")

@@ -45,16 +45,11 @@ class KurtosisNull:
     To first order in κ, a spectrum depends on the law of its independent elements only through κ, see
     :func:`rmtbase.laws.eigenvalue_displacement`. So every eigenvalue is moved back to where it would lie with normal
     elements, and then compared with the null of normal elements.
-
-    Attributes:
-        base: the null of normal elements.
-        entries: the law of the elements, in words; "" for any law, with each head's own κ̂.
-        kurtosis: excess kurtosis of that law; NaN for any law.
     """
 
-    base: SharedNull
-    entries: str = ""
-    kurtosis: float = np.nan
+    base: SharedNull  # the null of normal elements
+    entries: str = ""  # the law of the elements, in words; "" for any law, with each head's own κ̂
+    kurtosis: float = np.nan  # excess kurtosis of that law; NaN for any law
     per_head = False
     source: str = field(init=False, repr=False)
     method: str = field(init=False, repr=False)
@@ -94,9 +89,6 @@ def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "...
 
     Factors that all have this kurtosis move the spectrum as much as factors with their own. NaN, for a factor of zeros,
     gives NaN.
-
-    Raises:
-        ParameterError: not one array for each factor, values that are not real numbers, or infinite ones.
     """
     weights = [1.0 / (m * n) for m, n in pairwise(require_dims(dims))]
     each = [require_real_numbers(f"kurtoses[{place}]", one) for place, one in enumerate(kurtoses)]

@@ -36,16 +36,11 @@ class LatentNull:
     ``statistics.on_distance_scale``.
 
     Heads of a layer share W_DQ, W_DKV and W_KR: each p-value is valid by itself, but they depend on each other.
-
-    Attributes:
-        shape: shape of the heads.
-        draws: number of draws, the same for every head.
-        seed: seed of the draws.
     """
 
-    shape: LatentShape
-    draws: int
-    seed: int
+    shape: LatentShape  #: shape of the heads
+    draws: int  #: number of draws, the same for every head
+    seed: int  #: seed of the draws
     source = "simulated"
     method = "simulated"
     per_head = False

@@ -21,14 +21,6 @@ def without_kurtosis(
     """Eigenvalues at σ̂ = 1 as they would be with elements of no excess kurtosis, to first order in the kurtosis.
 
     NaN, for an unknown kurtosis, gives NaN.
-
-    Args:
-        eigenvalues: eigenvalues of the raw product, descending.
-        kurtosis: excess kurtosis of the elements, (...); see :func:`mean_kurtosis` if it differs between factors.
-        dims: dims of the chain.
-
-    Raises:
-        ParameterError: values that are not real numbers, or an infinite excess kurtosis.
     """
     eigenvalues, kurtosis = require_real_numbers("eigenvalues", eigenvalues), require_real_numbers("kurtosis", kurtosis)
     if np.isinf(kurtosis).any():

@@ -29,19 +29,14 @@ def draws_for(n_heads: int) -> int:
 
 
 class HeadShape(NamedTuple):
-    """Shape of the heads that a null is made for.
+    """Shape of the heads that a null is made for."""
 
-    Attributes:
-        dims: (n_0, …, n_L) of the chain of factors of a head: (d_model, d_head, d_model) for W_QK,
-            (d_query, d_head, d_key) where queries and keys read different streams, (d_output, d_value, d_key) for
-            W_OV, (d_head, d_model) for a single factor, (d_output, r, d_input) for a low-rank update; or the shape of
-            latent attention.
-        n_heads: number of heads of this shape.
-        stored: the matrices whose rows the factors are, for a null of orthogonal initialization.
-    """
-
+    #: (n_0, …, n_L) of the chain of factors of a head: (d_model, d_head, d_model) for W_QK, (d_query, d_head, d_key)
+    #: where queries and keys read different streams, (d_output, d_value, d_key) for W_OV, (d_head, d_model) for a
+    #: single factor, (d_output, r, d_input) for a low-rank update; or the shape of latent attention
     dims: tuple[int, ...] | LatentShape
-    n_heads: int
+    n_heads: int  #: number of heads of this shape
+    #: the matrices whose rows the factors are, for a null of orthogonal initialization
     stored: StoredRows | None = None
 
     @property
@@ -63,20 +58,16 @@ class HeadShape(NamedTuple):
 class Null(ABC):
     """Null hypothesis for the heads of a model: :func:`rmtbase.score` compares heads with it.
 
-    Attributes:
-        initialization: law of the entries of untrained matrices, one of :data:`rmtbase.parameters.INITIALIZATIONS`.
-            Whole matrices are also compared with it.
-        draws: least number of null draws; None for the default.
-        seed: seed of the draws.
-
     Raises:
         ParameterError: a value outside its domain.
     """
 
     name: ClassVar[str]
+    #: law of the entries of untrained matrices, one of :data:`rmtbase.parameters.INITIALIZATIONS`. Whole matrices are
+    #: also compared with it.
     initialization: str = "normal"
-    draws: int | None = None
-    seed: int = 0
+    draws: int | None = None  #: least number of null draws; None for the default
+    seed: int = 0  #: seed of the draws
 
     def __post_init__(self) -> None:
         require_initialization(self.initialization)

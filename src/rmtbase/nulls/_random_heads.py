@@ -40,17 +40,12 @@ class UpperPoint:
 
 @dataclass(frozen=True)
 class RandomHeads:
-    """Moved shares of random heads of one shape.
+    """Moved shares of random heads of one shape."""
 
-    Attributes:
-        upper: upper point of the moved share.
-        equal_mean: mean ordered eigenvalues with each row of each factor scaled to one norm; None without head axes.
-        equal_upper: upper point of the moved share of such heads; None without head axes.
-    """
-
-    upper: UpperPoint
+    upper: UpperPoint  # upper point of the moved share
+    # mean ordered eigenvalues with each row of each factor scaled to one norm; None without head axes
     equal_mean: Float[np.ndarray, " rank"] | None = None
-    equal_upper: UpperPoint | None = None
+    equal_upper: UpperPoint | None = None  # upper point of the moved share of such heads; None without head axes
 
 
 def upper_point(spectra: Float[np.ndarray, "draw rank"]) -> UpperPoint:
@@ -69,13 +64,7 @@ def upper_point(spectra: Float[np.ndarray, "draw rank"]) -> UpperPoint:
 
 @lru_cache(maxsize=64)
 def random_heads(dims: tuple[int, ...], axis: int | None, seed: int = 0) -> RandomHeads:
-    """Draw random heads of a chain of Gaussian factors.
-
-    Args:
-        dims: (n_0, …, n_L) of the chain.
-        axis: place of d_head among the dims, whose rows can be made equal; None if the basis of the rank is free.
-        seed: seed of the draws; a draw depends on it, on the dims and on the number of the draw alone.
-    """
+    """Draw random heads of a chain of Gaussian factors."""
     plain, equal = [], []
     for left, right in _factors(dims, dims.index(min(dims)) if axis is None else axis, seed):
         plain.append(_eigenvalues(left, right, min(dims)))

@@ -29,18 +29,12 @@ class ResampledNull(SampleNull):
     Draws within rounding of the observed value count as equal to it: where the null holds a statistic fixed, z is 0 and
     p is 1, not a rank among rounding errors. Signed permutations of the head axes fix the log-determinant,
     ln det W_Q W_Qᵀ + ln det W_K W_Kᵀ, and fix all statistics if a factor has orthogonal rows of equal length.
-
-    Attributes:
-        dims: the shape, (d_model, d_head, d_model) for W_QK.
-        observed: the head's own statistics at σ̂ = 1, in the registry's order.
-        sample: statistics of the draws.
-        eigenvalues: eigenvalues of the draws at σ̂ = 1, descending.
     """
 
-    dims: tuple[int, ...]
-    observed: Float[np.ndarray, " statistic"]
-    sample: Float[np.ndarray, "draw statistic"] = field(repr=False)
-    eigenvalues: Float[np.ndarray, "draw rank"] = field(repr=False)
+    dims: tuple[int, ...]  # the shape, (d_model, d_head, d_model) for W_QK
+    observed: Float[np.ndarray, " statistic"]  # the head's own statistics at σ̂ = 1, in the registry's order
+    sample: Float[np.ndarray, "draw statistic"] = field(repr=False)  # statistics of the draws
+    eigenvalues: Float[np.ndarray, "draw rank"] = field(repr=False)  # eigenvalues of the draws at σ̂ = 1, descending
 
     @classmethod
     def from_spectra(
@@ -50,14 +44,7 @@ class ResampledNull(SampleNull):
         drawn: Float[np.ndarray, "draw rank"],
         scale: float,
     ) -> ResampledNull:
-        """Make the null from singular values of raw products.
-
-        Args:
-            dims: (n_0, …, n_L) of the chain of factors.
-            observed: singular values of the head, descending.
-            drawn: singular values of the draws.
-            scale: the head's Π σ̂², which is σ̂_Q² σ̂_K² for W_QK; its draws share it.
-        """
+        """Make the null from singular values of raw products."""
         drawn = without_noise(drawn)
         with np.errstate(invalid="ignore", divide="ignore"):  # a draw of zeros has no shape
             both = (statistics_of(values) for values in (observed, drawn))

@@ -32,14 +32,10 @@ Factors = Sequence[Float[np.ndarray, "d_head d"]]
 
 @dataclass(frozen=True, kw_only=True)
 class Resampling(Null):
-    """Null of each head from draws that resample its own matrices.
+    """Null of each head from draws that resample its own matrices."""
 
-    Attributes:
-        words: how other heads are made from the head's matrices.
-        ensembles: name in :mod:`rmtbase.ensembles` of the function that makes the ensemble, by the number of factors.
-    """
-
-    words: ClassVar[str]
+    words: ClassVar[str]  #: how other heads are made from the head's matrices
+    #: name in :mod:`rmtbase.ensembles` of the function that makes the ensemble, by the number of factors
     ensembles: ClassVar[Mapping[int, str]]
 
     def __post_init__(self) -> None:
@@ -124,16 +120,11 @@ class Resampler:
     """Scorer of heads one by one, each against draws from its own matrices: a :class:`rmtbase.nulls.NullModel`.
 
     A head's draws depend only on its matrices, the seed and their index: not on its position, nor on other heads.
-
-    Attributes:
-        null: null that resamples the heads.
-        draws: number of draws of each head.
-        seed: seed of the draws.
     """
 
-    null: Resampling
-    draws: int
-    seed: int
+    null: Resampling  # null that resamples the heads
+    draws: int  # number of draws of each head
+    seed: int  # seed of the draws
     source = "each head's own matrices"
     method = "resampled"
     per_head = True

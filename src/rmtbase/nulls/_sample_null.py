@@ -55,13 +55,9 @@ class DrawnNull(SharedNull):
 
 
 class SampleNull(HeadNull):
-    """Null of a head's statistics from draws: p-values are ranks among them.
+    """Null of a head's statistics from draws: p-values are ranks among them."""
 
-    Attributes:
-        sample: statistics of each draw, standardized as the head's are.
-    """
-
-    sample: Float[np.ndarray, "draw statistic"]
+    sample: Float[np.ndarray, "draw statistic"]  # statistics of each draw, standardized as the head's are
 
     @property
     def draws(self) -> int:

@@ -27,13 +27,6 @@ def cached_null(
     Entries that are not normal are drawn element by element.
 
     A file of the cache is read and checked once in a process, see ``nulls.null_of_file``.
-
-    Args:
-        dims: (d_model, d_head, d_model) for W_QK, or the dims of a chain or of one factor.
-        draws: Monte Carlo draws.
-        seed: seed of the draws.
-        progress: receives the number of finished draws, and a note on the source of the null.
-        entries: see :func:`rmtbase.ensembles.independent_chain`.
     """
     gaussian = entries == "normal"
     shape = head_shape(dims) if gaussian else None
@@ -63,16 +56,7 @@ def cached_orthogonal_null(
     seed: int = 0,
     progress: Progress = SILENT,
 ) -> OrthogonalNull:
-    """Simulate the null of heads of orthogonally initialized matrices, cached as by :func:`cached_null`.
-
-    Args:
-        dims: (h, n) for one factor, or (n_0, h, n_2).
-        rows: see :func:`rmtbase.ensembles.orthogonal_blocks`.
-        fused: see :func:`rmtbase.ensembles.orthogonal_blocks`.
-        draws: Monte Carlo draws.
-        seed: seed of the draws.
-        progress: receives the number of finished draws, and a note on the source of the null.
-    """
+    """Simulate the null of heads of orthogonally initialized matrices, cached as by :func:`cached_null`."""
     file = spectra_file("orthogonal_blocks", {"dims": dims, "rows": rows, "fused": fused}, draws, seed)
 
     def make(table: xr.Dataset) -> OrthogonalNull:

@@ -38,14 +38,7 @@ def render_page(
     *,
     date: datetime.date | None = None,
 ) -> str:
-    """Render a result as one HTML page: its first sentence, its figures, then its other sentences and its tables.
-
-    Args:
-        table: the result, whose attributes state its model, software and provenance.
-        items: sentences, headings and tables of its report; the first heading is the title of the page.
-        recipes: returns the recipes of its figures, of which the standard ones are drawn; no figures if None.
-        date: date on the page; as :func:`page_date` if None.
-    """
+    """Render a result as one HTML page: its first sentence, its figures, then its other sentences and its tables."""
     given = list(items)
     title = next((item for item in given if isinstance(item, Heading)), Heading(table.attrs["kind"]))
     rest = [item for item in given if item is not title]

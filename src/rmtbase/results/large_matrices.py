@@ -22,15 +22,7 @@ def tell_of_large(
     times: int,
     trial: Callable[..., object],
 ) -> None:
-    """Note, before large matrices are read, how many there are and about how long they will take.
-
-    Args:
-        model: an opened model.
-        components: the matrices of its layers that will be read; all if None.
-        progress: receives the note; none if the work is small.
-        times: spectra of each matrix that will be computed; 0 for its elements alone.
-        trial: what is done with each matrix, for a trial of a small one.
-    """
+    """Note, before large matrices are read, how many there are and about how long they will take."""
     shapes = [shape for one in opened_from(model) for shape in one.layer_shapes(components)]
     elements = sum(rows * columns for rows, columns in shapes)
     products = times * sum(rows * columns * min(rows, columns) for rows, columns in shapes)

@@ -70,16 +70,7 @@ class Outputs:
             require_replaceable(path, what, inputs=inputs)
 
     def gate(self, command: str, condition: str | None, heads: Sequence[Mapping[str, Any]]) -> None:
-        """Judge the condition of ``--fail-if`` before long work, and have :meth:`finish` apply it.
-
-        Args:
-            command: name of the JSON schema of what the command prints.
-            condition: the condition, or None.
-            heads: the places that the heads will have, as far as they are known.
-
-        Raises:
-            ParameterError: not a condition on the fields of heads, or one on a layer, head or step that no head has.
-        """
+        """Judge the condition of ``--fail-if`` before long work, and have :meth:`finish` apply it."""
         self._gate = command, condition
         if condition is not None:
             _met(command, heads, condition)
@@ -95,20 +86,7 @@ class Outputs:
         written: bool = False,
         gated: bool = True,
     ) -> None:
-        """Write the files, name each on stderr, and print the result.
-
-        Args:
-            table: the result.
-            as_json: returns what ``--json`` prints.
-            report: returns the sentences and tables for the terminal, and for the page.
-            page: returns the page; if None, the page has the report and the standard figures of the table.
-            drawn: what the figures of that page show; ``table`` if None.
-            written: whether the caller has seen to the table's file.
-            gated: whether to apply the condition of :meth:`gate` to the ``heads`` in the JSON.
-
-        Raises:
-            typer.Exit: a head meets the condition, or none does but some could.
-        """
+        """Write the files, name each on stderr, and print the result."""
         data = cache(as_json)
         items = cache(lambda: list(report()))  # the page and the terminal show the same
         files = [] if self.table is None else [self.table]
@@ -174,17 +152,7 @@ def _end_if(met: pd.Series, heads: Sequence[Mapping[str, Any]], condition: str |
 
 
 def _met(command: str, heads: Sequence[Mapping[str, Any]], condition: str) -> pd.Series:
-    """Evaluate a condition on each head.
-
-    Args:
-        command: name of the JSON schema that describes ``heads``.
-        heads: heads as plain data; what is missing, None or NaN is not known.
-        condition: condition on the names in ``heads``, as ``pandas.DataFrame.eval`` reads it. With unknown values it is
-            true or false only if it is so whatever they are.
-
-    Raises:
-        ParameterError: not a condition on these names, or one on a layer, head or step that no head has.
-    """
+    """Evaluate a condition on each head."""
     schema = json.loads((files("rmtbase.results") / "schemas" / f"{command}.json").read_text(encoding="utf-8"))
     fields = schema["properties"]["heads"]["items"]
     names = [name for name in fields["properties"] if name in fields["required"] or any(name in head for head in heads)]

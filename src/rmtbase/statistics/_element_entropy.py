@@ -34,14 +34,10 @@ _LONGEST_GRID = 1 << 22
 
 @dataclass(frozen=True)
 class Cells:
-    """Counts of numbers in adjoining cells; empty cells are left out.
+    """Counts of numbers in adjoining cells; empty cells are left out."""
 
-    Attributes:
-        count: number of numbers in each cell, (cell,).
-        low, high: edges of the cells, (cell,).
-    """
-
-    count: Int[np.ndarray, " cell"]
+    count: Int[np.ndarray, " cell"]  # number of numbers in each cell, (cell,)
+    # low, high: edges of the cells, (cell,)
     low: Float[np.ndarray, " cell"]
     high: Float[np.ndarray, " cell"]
 

@@ -39,15 +39,10 @@ _SPAN = 1 << 21  # numbers that are summed and counted at a time
 @in_one_line
 @dataclass(frozen=True)
 class ElementSketch:
-    """Sketch of a sample of numbers, a few MB whatever the size of the sample. Made by :func:`element_sketch`.
+    """Sketch of a sample of numbers, a few MB whatever the size of the sample. Made by :func:`element_sketch`."""
 
-    Attributes:
-        sums: count, mean, central power sums, smallest and largest.
-        bins: counts in signed bins of equal relative width, 1024 an octave.
-    """
-
-    sums: CentralSums
-    bins: SignedBins
+    sums: CentralSums  #: count, mean, central power sums, smallest and largest
+    bins: SignedBins  #: counts in signed bins of equal relative width, 1024 an octave
 
     def merged(self, other: ElementSketch) -> ElementSketch:
         """Return the sketch of both samples together: counts are exact, sums are exact to rounding."""

@@ -31,24 +31,16 @@ _MOST_EQUAL = 0.025  # largest share of one value: more than that of any of 64 l
 @in_one_line
 @dataclass(frozen=True)
 class ElementStatistic:
-    """Scale-free statistic of the elements of a matrix.
+    """Scale-free statistic of the elements of a matrix."""
 
-    Attributes:
-        name: its name in code, files and reports.
-        long_name: its name in words, for axes and tables.
-        symbol: in LaTeX.
-        formula: in LaTeX, or in words.
-        function: maps a sketch to the statistic.
-        levels: number of different values that the middle half of the numbers must take; with fewer, the statistic
-            would only reflect how the numbers are stored. Statistics that need 64 levels use a density or ln |w|, and
-            so also need numbers few of which are equal.
-    """
-
-    name: str
-    long_name: str
-    symbol: str
-    formula: str
-    function: Callable[[ElementSketch], float]
+    name: str  #: its name in code, files and reports
+    long_name: str  #: its name in words, for axes and tables
+    symbol: str  #: in LaTeX
+    formula: str  #: in LaTeX, or in words
+    function: Callable[[ElementSketch], float]  #: maps a sketch to the statistic
+    #: number of different values that the middle half of the numbers must take; with fewer, the statistic would only
+    #: reflect how the numbers are stored. Statistics that need 64 levels use a density or ln |w|, and so also need
+    #: numbers few of which are equal.
     levels: int = 0
 
 
@@ -179,11 +171,7 @@ MOMENT_STATISTICS = tuple(ELEMENT_STATISTICS)[:4]
 
 
 def get_element_statistic(name: str) -> ElementStatistic:
-    """Return the registered statistic of that name.
-
-    Raises:
-        ParameterError: there is none; the message lists the names.
-    """
+    """Return the registered statistic of that name."""
     return registered(ELEMENT_STATISTICS, name)
 
 
@@ -199,11 +187,7 @@ def element_statistics(
 
 
 def reason_against(sketch: ElementSketch, name: str) -> str:
-    """Say why :func:`element_statistics` gives NaN for that name; empty if it gives a number.
-
-    Raises:
-        ParameterError: there is no statistic of that name.
-    """
+    """Say why :func:`element_statistics` gives NaN for that name; empty if it gives a number."""
     return _value(sketch, get_element_statistic(name))[1]
 
 

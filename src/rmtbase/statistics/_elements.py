@@ -23,42 +23,28 @@ _LEAST_POWER = 1e-290  # smallest sum of fourth powers that still has all its di
 @in_one_line
 @dataclass(frozen=True)
 class ElementMoments:
-    """Moments of the n elements w of a matrix.
+    """Moments of the n elements w of a matrix."""
 
-    Attributes:
-        count: n.
-        mean: w̄.
-        std: s = √(Σ(w - w̄)² / (n - 1)).
-        skewness: m₃ / m₂^{3/2} with central moments m_k = Σ(w - w̄)^k / n. NaN for a constant matrix.
-        excess_kurtosis: m₄ / m₂² - 3. NaN for a constant matrix.
-        largest_magnitude: max |w - w̄| / s. NaN for a constant matrix.
-    """
-
-    count: int
-    mean: float
-    std: float
-    skewness: float
-    excess_kurtosis: float
-    largest_magnitude: float
+    count: int  #: n
+    mean: float  #: w̄
+    std: float  #: s = √(Σ(w - w̄)² / (n - 1))
+    skewness: float  #: m₃ / m₂^{3/2} with central moments m_k = Σ(w - w̄)^k / n. NaN for a constant matrix.
+    excess_kurtosis: float  #: m₄ / m₂² - 3. NaN for a constant matrix.
+    largest_magnitude: float  #: max |w - w̄| / s. NaN for a constant matrix.
 
 
 @in_one_line
 @dataclass(frozen=True)
 class CentralSums:
-    """Sums from which the moments of n numbers follow, and which can be merged for two parts of a sample.
+    """Sums from which the moments of n numbers follow, and which can be merged for two parts of a sample."""
 
-    Attributes:
-        count: n.
-        mean: w̄.
-        square, cube, fourth: Σ(w - w̄)^k for k = 2, 3, 4.
-        smallest, largest: the extremes.
-    """
-
-    count: int
-    mean: float
+    count: int  #: n
+    mean: float  #: w̄
+    #: square, cube, fourth: Σ(w - w̄)^k for k = 2, 3, 4
     square: float
     cube: float
     fourth: float
+    #: smallest, largest: the extremes
     smallest: float
     largest: float
 
@@ -156,14 +142,6 @@ def element_moments(matrix: ArrayLike, map_spans: Callable[..., Iterable[Central
     """Moments of a matrix of any real dtype, widened block by block, without a float64 copy of the matrix.
 
     The last three do not depend on the scale of the elements, however large or small.
-
-    Args:
-        matrix: array of any shape.
-        map_spans: a function like ``map`` that keeps the order; ``map`` of an executor spreads a large matrix over its
-            workers.
-
-    Raises:
-        ParameterError: there are no elements, some are masked or not finite, or the dtype is not real.
     """
     flat, sums = _summed(matrix, map_spans)
     if sums.has_sound_powers:

@@ -21,22 +21,15 @@ _LARGEST = 5.0  # largest 1/ν: ν = 0.2, the limit of student_t_matrix
 @in_one_line
 @dataclass(frozen=True)
 class LogisticFit:
-    """Logistic law fitted to n elements; its standard deviation is π s/√3.
+    """Logistic law fitted to n elements; its standard deviation is π s/√3."""
 
-    Attributes:
-        location, scale: centre μ and scale s, in the units of the elements.
-        location_standard_error: s √(3/n); 0 if the location was given.
-        scale_standard_error: s √(9/((3 + π²) n)).
-        log_likelihood: ln of the density of all the elements.
-        count: n.
-    """
-
+    #: location, scale: centre μ and scale s, in the units of the elements
     location: float
     scale: float
-    location_standard_error: float
-    scale_standard_error: float
-    log_likelihood: float
-    count: int
+    location_standard_error: float  #: s √(3/n); 0 if the location was given
+    scale_standard_error: float  #: s √(9/((3 + π²) n))
+    log_likelihood: float  #: ln of the density of all the elements
+    count: int  #: n
 
 
 def fit_logistic(matrix: ArrayLike, location: float | None = None) -> LogisticFit:
@@ -91,32 +84,22 @@ def _logistic_terms(z: Numbers, at: Vector) -> Float[np.ndarray, " term"]:
 @in_one_line
 @dataclass(frozen=True)
 class StudentTFit:
-    """Student's t law, location + scale · t_ν, fitted to n elements.
+    """Student's t law, location + scale · t_ν, fitted to n elements."""
 
-    Attributes:
-        status: ``"student_t"``, or ``"normal"`` if no ν is likelier than infinity, because the tails of the elements
-            are no heavier than those of a normal law. Then the fit is that of the normal law.
-        df: ν; infinite if the status is ``"normal"``.
-        location, scale: centre and unit of t, in the units of the elements.
-        df_standard_error: ν² times the standard error of 1/ν, the parameter that stays regular; infinite if ν is.
-        inverse_df_standard_error: standard error of 1/ν; √(2/(3n)) for a normal law, where 1/ν is estimated as 0 half
-            of the time.
-        location_standard_error: s √((ν + 3)/((ν + 1) n)), or 0 if the location was given.
-        scale_standard_error: standard error of the scale.
-        log_likelihood: ln of the density of all the elements.
-        count: n.
-    """
-
+    #: ``"student_t"``, or ``"normal"`` if no ν is likelier than infinity, because the tails of the elements are no
+    #: heavier than those of a normal law. Then the fit is that of the normal law.
     status: Literal["student_t", "normal"]
-    df: float
+    df: float  #: ν; infinite if the status is ``"normal"``
+    #: location, scale: centre and unit of t, in the units of the elements
     location: float
     scale: float
-    df_standard_error: float
+    df_standard_error: float  #: ν² times the standard error of 1/ν, the parameter that stays regular; infinite if ν is
+    #: standard error of 1/ν; √(2/(3n)) for a normal law, where 1/ν is estimated as 0 half of the time
     inverse_df_standard_error: float
-    location_standard_error: float
-    scale_standard_error: float
-    log_likelihood: float
-    count: int
+    location_standard_error: float  #: s √((ν + 3)/((ν + 1) n)), or 0 if the location was given
+    scale_standard_error: float  #: standard error of the scale
+    log_likelihood: float  #: ln of the density of all the elements
+    count: int  #: n
 
 
 def fit_student_t(matrix: ArrayLike, location: float | None = None) -> StudentTFit:

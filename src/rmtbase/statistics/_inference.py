@@ -58,9 +58,6 @@ def upper_p_value_among_sorted(
     """Compute the one-sided p-value (b_≥ + 1) / (n + 1) for null draws that ascend; NaN gives NaN.
 
     b_≥ counts the null draws that are not below the observed value.
-
-    Raises:
-        ParameterError: as :func:`p_value_among_sorted`.
     """
     null_sample = _require_ascending(null_sample)
     x = require_real_numbers("observed", observed)
@@ -78,15 +75,7 @@ def _require_ascending(null_sample: ArrayLike) -> Float[np.ndarray, " draw"]:
 
 
 def normal_score(p_value: ArrayLike, above: ArrayLike) -> Float[np.ndarray, "..."]:
-    """±Φ⁻¹(1 - p/2), the z at which a normal law has the same p-value: a distance for laws without a variance.
-
-    Args:
-        p_value: two-sided p-values.
-        above: whether the value lies above the median of its law; it gives the sign.
-
-    Raises:
-        ParameterError: p-values are masked, not real or outside [0, 1].
-    """
+    """±Φ⁻¹(1 - p/2), the z at which a normal law has the same p-value: a distance for laws without a variance."""
     p = require_p_values("p_value", p_value)
     return np.where(above, -1.0, 1.0) * ndtri(0.5 * p) + 0.0  # no negative zero
 

@@ -17,20 +17,13 @@ class LatentShape:
     All heads of a layer share W_DQ, W_DKV and W_KR, so that the p-values of its heads depend on each other, like those
     of heads that share a key. A head without d_rope is the chain (d_model, q_rank, d_nope, kv_rank, d_model), or
     (d_model, d_nope, kv_rank, d_model).
-
-    Attributes:
-        d_model: width of the residual stream.
-        kv_rank: dimension of the latent of keys and values.
-        d_nope: number of dimensions of a head that are not rotated by position.
-        d_rope: number of rotated dimensions.
-        q_rank: dimension of the latent of the queries; None if they have none.
     """
 
-    d_model: int
-    kv_rank: int
-    d_nope: int
-    d_rope: int
-    q_rank: int | None = None
+    d_model: int  # width of the residual stream
+    kv_rank: int  # dimension of the latent of keys and values
+    d_nope: int  # number of dimensions of a head that are not rotated by position
+    d_rope: int  # number of rotated dimensions
+    q_rank: int | None = None  # dimension of the latent of the queries; None if they have none
 
     def __str__(self) -> str:
         return "latent attention ({})".format(", ".join(f"{name} {n}" for name, n in asdict(self).items() if n))

@@ -39,14 +39,10 @@ _CLOSEST = 1e-9  # of the spread: a scale that small is on its way to zero
 
 @dataclass(frozen=True)
 class Elements:
-    """Sample of n elements w of any real dtype.
+    """Sample of n elements w of any real dtype."""
 
-    Attributes:
-        flat: the elements, in the order in which they lie in memory.
-        centre, spread: median and deviation (from the quartiles) of a subsample; z = (w - centre)/spread.
-    """
-
-    flat: NDArray
+    flat: NDArray  # the elements, in the order in which they lie in memory
+    # centre, spread: median and deviation (from the quartiles) of a subsample; z = (w - centre)/spread
     centre: float
     spread: float
 
@@ -102,20 +98,14 @@ def _blocks(flat: NDArray) -> Iterator[Numbers]:
 
 @dataclass(frozen=True)
 class Maximum:
-    """Maximum likelihood parameters of a law, in the units of the elements.
+    """Maximum likelihood parameters of a law, in the units of the elements."""
 
-    Attributes:
-        location, scale: location and scale of the law.
-        further: its further parameters.
-        log_likelihood: ln of the density of all the elements.
-        count: number of elements.
-    """
-
+    # location, scale: location and scale of the law
     location: float
     scale: float
-    further: Float[np.ndarray, " further"]
-    log_likelihood: float
-    count: int
+    further: Float[np.ndarray, " further"]  # its further parameters
+    log_likelihood: float  # ln of the density of all the elements
+    count: int  # number of elements
 
 
 def maximize_likelihood(
@@ -124,10 +114,6 @@ def maximize_likelihood(
     """Fit a law with a location, a scale and further parameters, which start at ``start`` and stay in [0, upper].
 
     The first Newton steps use a sample of the elements; the last two or three use all of them.
-
-    Raises:
-        ParameterError: as :func:`require_elements`, or the location is not finite.
-        FitError: no maximum was found.
     """
     known = None if location is None else require_finite_number("location", location)
     elements = require_elements(matrix)

@@ -17,15 +17,10 @@ FloatArray = Float[np.ndarray, "..."]
 
 
 class ExtremeMoments(NamedTuple):
-    """Smallest orders of infinite moments of the extreme eigenvalues; infinity if all moments are finite.
+    """Smallest orders of infinite moments of the extreme eigenvalues; infinity if all moments are finite."""
 
-    Attributes:
-        smallest: E λ_h^(-p) is finite for p below it, and infinite for other p.
-        largest: E λ_1^p is finite for p below it, and infinite for other p.
-    """
-
-    smallest: float = math.inf
-    largest: float = math.inf
+    smallest: float = math.inf  #: E λ_h^(-p) is finite for p below it, and infinite for other p
+    largest: float = math.inf  #: E λ_1^p is finite for p below it, and infinite for other p
 
 
 def inverse_moment_order(dims: Sequence[int]) -> float:
@@ -82,9 +77,6 @@ def drawn_moments(mean: ArrayLike, std: ArrayLike, order: ArrayLike) -> tuple[Fl
 
     The mean is kept if it is finite. The standard deviation is kept only if the fourth moment is finite: otherwise the
     estimate, and any z in its units, varies strongly from seed to seed. ``order`` is :func:`moment_order`.
-
-    Raises:
-        ParameterError: the moments are masked or not real.
     """
     mean, std = require_real_numbers("mean", mean), require_real_numbers("std", std)
     return np.where(np.greater(order, 1), mean, np.nan), np.where(np.greater(order, 4), std, np.nan)

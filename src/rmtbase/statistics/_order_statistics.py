@@ -73,11 +73,7 @@ def histogram(bins: SignedBins, edges: Float[np.ndarray, " edge"]) -> Float[np.n
 
 
 def l_moments(bins: SignedBins) -> LMoments:
-    """Unbiased L-moments, by b_r = Σ_i C(i − 1, r) w_(i) / (n C(n − 1, r)), with sums over a bin in closed form.
-
-    Raises:
-        ParameterError: there are fewer than four numbers.
-    """
+    """Unbiased L-moments, by b_r = Σ_i C(i − 1, r) w_(i) / (n C(n − 1, r)), with sums over a bin in closed form."""
     n = int(bins.end[-1])
     if n < 4:
         raise ParameterError("sample", f"{n} numbers", "at least four")
@@ -104,11 +100,7 @@ def l_moments(bins: SignedBins) -> LMoments:
 
 
 def normal_plot(bins: SignedBins, trim: Fraction = Fraction(1, 10)) -> NormalPlot:
-    """Fit w_(i) to Φ⁻¹(p_i) by least squares, p_i = (i − 1/2)/n, over the i with t ≤ p_i ≤ 1 − t.
-
-    Raises:
-        ParameterError: there are so few numbers that none is trimmed.
-    """
+    """Fit w_(i) to Φ⁻¹(p_i) by least squares, p_i = (i − 1/2)/n, over the i with t ≤ p_i ≤ 1 − t."""
     n = int(bins.end[-1])
     dropped = trimmed_ranks(n, trim)
     if dropped == 0:

@@ -19,19 +19,12 @@ Sample = Float[np.ndarray, " value"]
 @in_one_line
 @dataclass(frozen=True)
 class PowerLawFit:
-    """Power law p(x) = (α - 1)/x_min (x/x_min)^-α fitted to the values x ≥ x_min.
+    """Power law p(x) = (α - 1)/x_min (x/x_min)^-α fitted to the values x ≥ x_min."""
 
-    Attributes:
-        exponent: α; infinity if all values of the tail are x_min.
-        x_min: smallest value of the tail.
-        tail: number of values from x_min on.
-        distance: largest difference between the empirical and fitted distribution functions of the tail
-            (Kolmogorov–Smirnov).
-    """
-
-    exponent: float
-    x_min: float
-    tail: int
+    exponent: float  # α; infinity if all values of the tail are x_min
+    x_min: float  # smallest value of the tail
+    tail: int  # number of values from x_min on
+    # largest difference between the empirical and fitted distribution functions of the tail (Kolmogorov–Smirnov)
     distance: float
 
     @property
@@ -49,14 +42,6 @@ def power_law_fit(values: ArrayLike, x_min: float | None = None) -> PowerLawFit:
 
     A fit does not show that there is a power law. For that, use :func:`power_law_p_value` for independent values, and
     :func:`rmtbase.results.signal.heavy_tails` for eigenvalues, which repel each other.
-
-    Args:
-        values: positive values of any shape, at least two different ones.
-        x_min: start of the tail; at most the second largest value.
-
-    Raises:
-        ParameterError: the values are not finite and positive, or all equal; or ``x_min`` leaves fewer than two values,
-            or a tail of equal ones.
 
     Source: A. Clauset, C. R. Shalizi and M. E. J. Newman, SIAM Review 51, 661 (2009).
     """
@@ -78,10 +63,6 @@ def hill_exponent(values: ArrayLike, tail: int) -> float:
 
     The tail begins at the next value, x_(k+1).
 
-    Raises:
-        ParameterError: the values are not finite and positive, or all equal; or ``tail`` is not a positive integer
-            below their number, or its values all equal the next.
-
     Source: B. M. Hill, Ann. Statist. 3, 1163 (1975).
     """
     x = _require_sample(values)
@@ -98,9 +79,6 @@ def power_law_p_value(values: ArrayLike, draws: int = 99, seed: int = 0) -> floa
     the tail's share as probability, and otherwise from the sample's values below it. Each draw is fitted again,
     including x_min. p = (b + 1)/(draws + 1), where b counts the draws at least as far from their fit
     (Kolmogorov–Smirnov) as the sample is from its own. The authors rule a power law out at p ≤ 0.1.
-
-    Raises:
-        ParameterError: as :func:`power_law_fit`; also if draws is not a positive integer, or the seed is out of range.
 
     Source: as :func:`power_law_fit`, section 4.
     """

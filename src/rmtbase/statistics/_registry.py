@@ -33,30 +33,19 @@ _LEAST = 2.0**-250  # smallest singular value, and inverse of the largest: sums 
 @in_one_line
 @dataclass(frozen=True)
 class Statistic:
-    """Statistic of a spectrum.
+    """Statistic of a spectrum."""
 
-    Attributes:
-        name: its name in code, files and reports.
-        long_name: its name in words, for axes and tables.
-        symbol: in LaTeX.
-        formula: in LaTeX, for the values that ``convention`` names.
-        convention: ``"eigenvalue"`` (a function of λ = s²) or ``"singular value"`` (a function of s).
-        scaling: power of σ_Q² σ_K² with which it scales; ``"additive"`` for h ln(σ_Q² σ_K²).
-        lower, upper: its range, in words.
-        function: maps values (..., h), descending, to (...).
-        inverse_power: power of 1/λ_h with which it grows as λ_h → 0.
-    """
-
-    name: str
-    long_name: str
-    symbol: str
-    formula: str
-    convention: Convention
-    scaling: int | Literal["additive"]
+    name: str  #: its name in code, files and reports
+    long_name: str  #: its name in words, for axes and tables
+    symbol: str  #: in LaTeX
+    formula: str  #: in LaTeX, for the values that ``convention`` names
+    convention: Convention  #: ``"eigenvalue"`` (a function of λ = s²) or ``"singular value"`` (a function of s)
+    scaling: int | Literal["additive"]  #: power of σ_Q² σ_K² with which it scales; ``"additive"`` for h ln(σ_Q² σ_K²)
+    #: lower, upper: its range, in words
     lower: str
     upper: str
-    function: Callable[[Spectra], Numbers]
-    inverse_power: float = 0.0
+    function: Callable[[Spectra], Numbers]  #: maps values (..., h), descending, to (...)
+    inverse_power: float = 0.0  #: power of 1/λ_h with which it grows as λ_h → 0
 
     @cached_property
     def on_log_scale(self) -> bool:
@@ -187,11 +176,7 @@ _POWER = np.array([0 if one.scaling == "additive" else one.scaling for one in _A
 
 
 def get_statistic(name: str) -> Statistic:
-    """Return the registered statistic of that name.
-
-    Raises:
-        ParameterError: there is none; the message lists the names.
-    """
+    """Return the registered statistic of that name."""
     return registered(SPECTRAL_STATISTICS, name)
 
 
@@ -275,9 +260,6 @@ def rescale_statistics(values: ArrayLike, scale: ArrayLike, rank: int) -> Float[
 
     The scales (...) broadcast against the values. With ``rank`` 0 standard deviations are converted, which a shift does
     not change.
-
-    Raises:
-        ParameterError: as :meth:`Statistic.rescale`, or there is not one value for each statistic.
     """
     x, scale = _require_values(values), _require_scale(scale)
     power = np.stack([scale**power for power in range(_POWER.max() + 1)], axis=-1)
@@ -286,11 +268,7 @@ def rescale_statistics(values: ArrayLike, scale: ArrayLike, rank: int) -> Float[
 
 
 def from_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
-    """Invert :func:`on_distance_scale` for values (..., statistic).
-
-    Raises:
-        ParameterError: values are masked or not real, or there is not one for each statistic.
-    """
+    """Invert :func:`on_distance_scale` for values (..., statistic)."""
     x = _require_values(values)
     with np.errstate(over="ignore"):  # overflow gives an infinity
         return np.where(_ON_LOG_SCALE, np.exp(np.where(_ON_LOG_SCALE, x, 0.0)), x)
@@ -301,10 +279,6 @@ def on_distance_scale(values: ArrayLike) -> Float[np.ndarray, "... statistic"]:
 
     The scale is ln x for a statistic that is positive and has no upper bound, and x for any other. On a linear scale
     the condition number, whose null has a long tail, would always be the farthest. NaN (not known) stays NaN.
-
-    Raises:
-        ParameterError: values are masked or not real, there is not one for each statistic, or a value of a positive
-            statistic is negative.
     """
     x = _require_values(values)
     if (x < 0.0)[..., _ON_LOG_SCALE].any():

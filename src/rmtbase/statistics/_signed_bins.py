@@ -41,14 +41,7 @@ MAGNITUDE_BINS = _INNER + 2
 
 
 def magnitude_bins(bits: Any) -> tuple[Any, Any]:
-    """Return the bin of each magnitude, and its distance from the bin's lower edge in 2^-16 of the bin's width.
-
-    Args:
-        bits: float64 bits of the magnitudes as int64; a NumPy or JAX array.
-
-    Raises:
-        ParameterError: a NumPy array has another dtype, or masked entries.
-    """
+    """Return the bin of each magnitude, and its distance from the bin's lower edge in 2^-16 of the bin's width."""
     if isinstance(bits, np.ndarray) and (bits.dtype != np.int64 or np.ma.is_masked(bits)):
         raise ParameterError("bits", f"{type(bits).__name__} of {bits.dtype}", "float64 bits as int64, none masked")
     place = ((bits >> (_MANTISSA - _SPLIT)) - (_FIRST - 1)).clip(0, MAGNITUDE_BINS - 1)
@@ -58,17 +51,13 @@ def magnitude_bins(bits: Any) -> tuple[Any, Any]:
 @in_one_line
 @dataclass(frozen=True)
 class SignedBins:
-    """Counts of numbers in the occupied bins, in ascending order; arrays of shape (bin,).
+    """Counts of numbers in the occupied bins, in ascending order; arrays of shape (bin,)."""
 
-    Attributes:
-        number: number of the bin, 0 for zeros and ±(1 + the leading bits of the magnitude) for others; ascending.
-        count: number of numbers in the bin.
-        distance, distance_squared: sums over these of the distance from the bin's edge nearest to zero, in units of
-            2^-16 of the bin's width, and of the squared distance.
-    """
-
+    #: number of the bin, 0 for zeros and ±(1 + the leading bits of the magnitude) for others; ascending
     number: Int[np.ndarray, " bin"]
-    count: Int[np.ndarray, " bin"]
+    count: Int[np.ndarray, " bin"]  #: number of numbers in the bin
+    #: distance, distance_squared: sums over these of the distance from the bin's edge nearest to zero, in units of
+    #: 2^-16 of the bin's width, and of the squared distance
     distance: Int[np.ndarray, " bin"]
     distance_squared: Int[np.ndarray, " bin"]
 

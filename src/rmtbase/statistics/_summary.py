@@ -22,36 +22,23 @@ _NORMAL_95 = 1.959963984540054  # a normal law has 95 % of its mass within as ma
 
 @in_one_line
 class SampleSummary(NamedTuple):
-    """Moments and quantiles of a sample of n draws along the first axis.
+    """Moments and quantiles of a sample of n draws along the first axis."""
 
-    Attributes:
-        mean: the sample mean.
-        std: the sample standard deviation, with n - 1.
-        standard_error: standard error of the mean, std / √n.
-        std_standard_error: standard error of the standard deviation, from the sample's fourth moment without assuming
-            normality: √((μ₄/s⁴ - (n-3)/(n-1)) / n) · s / 2.
-        quantile: quantiles of shape ``(..., probability)``.
-        quantile_standard_error: standard error of each quantile, (b - a) / (2 · 1.96), with a and b the sample's
-            quantiles at p ± 1.96 √(p (1 - p) n) / (n - 1): the true quantile lies between them in 95 % of samples of
-            any continuous law, by binomial counts. NaN where n p or n (1 - p) is below 10, because so few draws do not
-            tell how a tail goes on; near that limit it errs towards too large. It is 0 where a = b: of a constant, and
-            at a value that has a probability of its own.
-    """
-
-    mean: Float[np.ndarray, "..."]
-    std: Float[np.ndarray, "..."]
-    standard_error: Float[np.ndarray, "..."]
+    mean: Float[np.ndarray, "..."]  # the sample mean
+    std: Float[np.ndarray, "..."]  # the sample standard deviation, with n - 1
+    standard_error: Float[np.ndarray, "..."]  # standard error of the mean, std / √n
+    # standard error of the standard deviation, from the sample's fourth moment without assuming normality: √((μ₄/s⁴ -
+    # (n-3)/(n-1)) / n) · s / 2
     std_standard_error: Float[np.ndarray, "..."]
-    quantile: Float[np.ndarray, "... probability"]
+    quantile: Float[np.ndarray, "... probability"]  # quantiles of shape ``(..., probability)``
+    # standard error of each quantile, (b - a) / (2 · 1.96), with a and b the sample's quantiles at p ± 1.96 √(p (1 - p)
+    # n) / (n - 1): the true quantile lies between them in 95 % of samples of any continuous law, by binomial counts.
+    # NaN where n p or n (1 - p) is below 10, because so few draws do not tell how a tail goes on; near that limit it
+    # errs towards too large. It is 0 where a = b: of a constant, and at a value that has a probability of its own.
     quantile_standard_error: Float[np.ndarray, "... probability"]
 
     def of_finite_moments(self, order: ArrayLike) -> SampleSummary:
-        """Replace estimates of infinite moments E|x|^p by NaN.
-
-        Args:
-            order: smallest order of infinite moments. The mean needs the first moment, the standard deviation and the
-                standard error of the mean the second, and the standard error of the standard deviation the fourth.
-        """
+        """Replace estimates of infinite moments E|x|^p by NaN."""
         needed = {"mean": 1, "std": 2, "standard_error": 2, "std_standard_error": 4}
         return self._replace(
             **{name: np.where(np.greater(order, power), getattr(self, name), np.nan) for name, power in needed.items()}
@@ -62,10 +49,6 @@ def summarize(sample: ArrayLike, probabilities: ArrayLike) -> SampleSummary:
     """Summarise a sample of shape ``(draw, ...)`` with at least two draws.
 
     NaN and infinities propagate, as in NumPy's mean and quantiles.
-
-    Raises:
-        ParameterError: there are fewer than two draws; the sample or the probabilities are masked or not real; or a
-            probability is outside [0, 1].
     """
     x = require_real_numbers("sample", sample)
     levels = _require_levels(probabilities)
@@ -90,16 +73,7 @@ def summarize_stream(blocks: Blocks, probabilities: ArrayLike) -> SampleSummary:
     Moments are summed about the mean of the first block, in units of its standard deviation. Quantiles are those of
     ``numpy.quantile``, to the bit; up to sixteen million numbers, or one row, are held for them at a time.
 
-    Args:
-        blocks: called for each reading; yields the same arrays (row, draw) every time, with some draws each. The
-            division into blocks affects the rounding of the moments.
-        probabilities: probabilities of the quantiles.
-
-    Returns:
-        Summary of every row: arrays (row,) and (row, probability).
-
-    Raises:
-        ParameterError: there are fewer than two draws, or the blocks or probabilities are masked or not real.
+    Summary of every row: arrays (row,) and (row, probability).
     """
     n, sums = 0, np.zeros((4, 0))
     origin = unit = np.zeros(0)

@@ -30,21 +30,13 @@ _OUTER = 16  # ranks at either end of the sample whose plotting positions are su
 
 
 class WeibullFit(NamedTuple):
-    """Weibull fit of N weights; :func:`rmtbase.laws.weibull_null` gives its law for independent weights.
+    """Weibull fit of N weights; :func:`rmtbase.laws.weibull_null` gives its law for independent weights."""
 
-    Attributes:
-        shape: k̂.
-        scale: λ̂, in the units of the weights.
-        r_squared: R² of the line.
-        rms: root mean square of all N weights.
-        number: N.
-    """
-
-    shape: float
-    scale: float
-    r_squared: float
-    rms: float
-    number: int
+    shape: float  #: k̂
+    scale: float  #: λ̂, in the units of the weights
+    r_squared: float  #: R² of the line
+    rms: float  #: root mean square of all N weights
+    number: int  #: N
 
 
 def weibull_fit(sample: ArrayLike, trim: float | Fraction = 0.1) -> WeibullFit:
@@ -115,17 +107,6 @@ def weibull_fit_of_bins(
     mean and variance, are unknown. As measured, k̂ and λ̂ differ from the exact fit by a relative 5e-8 at most for 1000
     to 4 million numbers, normal, Cauchy, uniform and quantised, in float64, float32, float16 and bfloat16, and by 5e-7
     at most for fewer. The fit is coarser only if the middle of the sample lies within a few bins.
-
-    Args:
-        bins: bins of the numbers, or of their magnitudes.
-        rms: root mean square of the numbers.
-        trim: t, 0 ≤ t < 1/2, the share left out at either end.
-        unrounded: take numbers of half precision as spread over the interval that is rounded to them, which improves
-            R².
-
-    Raises:
-        ParameterError: the trim is outside [0, 1/2); or, between the trims, there are fewer than two different
-            magnitudes, or one that is zero or not finite.
     """
     bins = bins.magnitudes
     n = int(bins.end[-1])

@@ -23,19 +23,12 @@ _LAST_STEP = 1e-7  # relative step of k; the next Newton step would be of the or
 
 
 class WeibullLikelihoodFit(NamedTuple):
-    """Maximum likelihood fit of the Weibull law to N weights.
+    """Maximum likelihood fit of the Weibull law to N weights."""
 
-    Attributes:
-        shape: k̂.
-        scale: λ̂, in the units of the weights.
-        log_likelihood: ln of the density of all the magnitudes.
-        number: N.
-    """
-
-    shape: float
-    scale: float
-    log_likelihood: float
-    number: int
+    shape: float  #: k̂
+    scale: float  #: λ̂, in the units of the weights
+    log_likelihood: float  #: ln of the density of all the magnitudes
+    number: int  #: N
 
 
 Sums = Callable[[float], tuple[float, float, float]]

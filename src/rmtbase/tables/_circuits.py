@@ -9,20 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Factor:
-    """Matrix of a head, of shape (rank, width); there are four of them.
+    """Matrix of a head, of shape (rank, width); there are four of them."""
 
-    Attributes:
-        name: its name in a model's sites.
-        letter: Q for W_Q.
-        rank, width: names of its sizes.
-        heads: name of the number of these matrices in a layer: one for each head, or for each key head.
-    """
-
-    name: str
-    letter: str
+    name: str  # its name in a model's sites
+    letter: str  # Q for W_Q
+    # rank, width: names of its sizes
     rank: str
     width: str
-    heads: str
+    heads: str  # name of the number of these matrices in a layer: one for each head, or for each key head
 
     @property
     def sigma(self) -> str:
@@ -43,15 +37,10 @@ OUTPUT = Factor("output", "O", "d_value", "d_output", "n_heads")
 
 @dataclass(frozen=True)
 class Circuit:
-    """Circuit of a head that is scored: a product AᵀB of two of its matrices, or one matrix.
+    """Circuit of a head that is scored: a product AᵀB of two of its matrices, or one matrix."""
 
-    Attributes:
-        name: its name in options and in groups of a scores file.
-        factors: A and B, or the single matrix.
-    """
-
-    name: str
-    factors: tuple[Factor, ...]
+    name: str  # its name in options and in groups of a scores file
+    factors: tuple[Factor, ...]  # A and B, or the single matrix
 
     @property
     def letters(self) -> str:

@@ -60,16 +60,7 @@ def without_digest(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def verify(groups: Mapping[str, Outline], read: Mapping[str, xr.Dataset], path: Path | str) -> None:
-    """Compare all or some variables read from a file with the digest in its root.
-
-    Args:
-        groups: groups of the file; the root has the digest in its attributes.
-        read: groups with the variables that were read.
-        path: path of the file.
-
-    Raises:
-        TableError: something differs from what was written, and the message names the variable; or there is no digest.
-    """
+    """Compare all or some variables read from a file with the digest in its root."""
     recorded = groups[""].attrs
     if OF_ALL not in recorded and OF_VARIABLES not in recorded:  # a flipped byte can hide one of the two, not both
         raise TableError(

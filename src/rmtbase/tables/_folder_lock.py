@@ -33,15 +33,6 @@ def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Itera
     The operating system releases the lock when its process ends, in whatever way; on a file system without locks it is
     a file that names its process. At the end the folder is removed with
     the lock if it is empty otherwise and ``is_done`` returns True: nothing was begun, or all is finished.
-
-    Args:
-        folder: the folder to lock.
-        what: contents of the folder, in words.
-        is_done: called at the end.
-
-    Raises:
-        StoreError: another run holds the lock.
-        OutputError: the folder cannot be made or locked.
     """
     try:
         folder.mkdir(exist_ok=True)
@@ -107,11 +98,7 @@ def _locked(lock: Path) -> Callable[[], None]:
 
 
 def _marked(lock: Path) -> Callable[[], None]:
-    """Take a lock that is a file with the number of its process, and return what removes it.
-
-    Raises:
-        Timeout: the file is that of another process, which is alive or on another machine.
-    """
+    """Take a lock that is a file with the number of its process, and return what removes it."""
     own = f"{here()}{os.getpid()}"
     while True:
         try:

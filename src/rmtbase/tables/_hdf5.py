@@ -50,38 +50,24 @@ _WHOLE = "a file written by rmtbase"
 
 @dataclass(frozen=True)
 class Stored:
-    """Variable that has been inspected but not read.
+    """Variable that has been inspected but not read."""
 
-    Attributes:
-        dims: its dimensions.
-        dtype: native dtype; ``object`` for text, which is stored as characters along an additional, last dimension.
-        attrs: its attributes, without those that only describe its storage.
-        fill: the number that stands for missing numbers, or None.
-        values: HDF5 dataset with its values.
-    """
-
-    dims: tuple[str, ...]
+    dims: tuple[str, ...]  # its dimensions
+    # native dtype; ``object`` for text, which is stored as characters along an additional, last dimension
     dtype: np.dtype
-    attrs: dict[str, Any]
-    fill: Any
-    values: h5py.Dataset = field(repr=False)
+    attrs: dict[str, Any]  # its attributes, without those that only describe its storage
+    fill: Any  # the number that stands for missing numbers, or None
+    values: h5py.Dataset = field(repr=False)  # HDF5 dataset with its values
 
 
 @dataclass(frozen=True)
 class Group:
-    """Group that has been inspected.
+    """Group that has been inspected."""
 
-    Attributes:
-        attrs: its attributes.
-        variables: its variables by name.
-        coords: names of the variables that are coordinates.
-        sizes: sizes of the dimensions of its variables.
-    """
-
-    attrs: dict[str, Any]
-    variables: dict[str, Stored]
-    coords: frozenset[str]
-    sizes: dict[str, int]
+    attrs: dict[str, Any]  # its attributes
+    variables: dict[str, Stored]  # its variables by name
+    coords: frozenset[str]  # names of the variables that are coordinates
+    sizes: dict[str, int]  # sizes of the dimensions of its variables
 
 
 class TableFile:
@@ -101,11 +87,7 @@ class TableFile:
     def read(
         self, group: str = "", rows: Mapping[str, slice] | None = None, only: set[str] | None = None
     ) -> xr.Dataset:
-        """Read the dataset of a group into memory, restricted to some rows or variables if these are given.
-
-        Raises:
-            TableError: texts take more memory than the file's limit.
-        """
+        """Read the dataset of a group into memory, restricted to some rows or variables if these are given."""
         found, rows = self.groups[group], rows or {}
         variables = {}
         for name, stored in found.variables.items():
@@ -296,12 +278,7 @@ class TableFile:
 
 @contextmanager
 def looked_into(path: Path | str) -> Iterator[TableFile]:
-    """Open a netCDF-4 file for the duration of a ``with`` block and inspect its structure.
-
-    Raises:
-        TableError: the file contains something other than variables, groups and attributes of a table, refers to other
-            files, or is too large.
-    """
+    """Open a netCDF-4 file for the duration of a ``with`` block and inspect its structure."""
     if (fault := heap_fault(path)) is not None:
         raise TableError(path, fault, _WHOLE)
     # No lock is needed: a file is replaced whole, and never changed in place.

@@ -141,12 +141,7 @@ def tree_of(groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any]) -> 
 
 
 def require_outline(groups: Mapping[str, Outline], path: Path | str, kinds: tuple[str, ...]) -> Kind:
-    """Check the outline of a table, without the values of its variables, and return its kind.
-
-    Raises:
-        TableError: it is of another kind or schema version, or its attributes, variables and dimensions differ from the
-            schema.
-    """
+    """Check the outline of a table, without the values of its variables, and return its kind."""
     kind = _kind(groups[""].attrs, path, kinds)
     for group in ("", *(name for name in groups if name in kind.described)):
         for name, domain in {**kind.attributes, **kind.may_have}.items():

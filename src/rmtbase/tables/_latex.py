@@ -56,18 +56,7 @@ _BRIEF = ("p_value", "q_value", "z_score")  # three digits are enough for these
 def latex_table(
     frame: pd.DataFrame, columns: Sequence[str] | None, attributes: Mapping[str, Any], group: str | None
 ) -> str:
-    r"""Format a frame as a ``tabular``, or a ``longtable`` from 40 rows on, with booktabs rules and escaped names.
-
-    Args:
-        frame: a frame of :func:`to_pandas`.
-        columns: names, in order; those that suit print if None. In that case sizes and names that are the same in all
-            rows are written in a comment instead.
-        attributes: attributes of the table, for that comment.
-        group: group of the tree.
-
-    Raises:
-        ParameterError: there are no columns, or no rows.
-    """
+    r"""Format a frame as a ``tabular``, or a ``longtable`` from 40 rows on, with booktabs rules and escaped names."""
     held: dict[str, list[Any]] = {str(name): frame[name].tolist() for name in frame.columns}
     facts = {name: attributes[name] for name in ("model", "revision") if attributes.get(name)}
     if columns is None:

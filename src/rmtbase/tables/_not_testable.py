@@ -19,15 +19,10 @@ _REASONS = 4  # largest number of reasons in one sentence
 
 @in_one_line
 class NotTestable(NamedTuple):
-    """Head, matrix, pair or measure for which there is no test.
+    """Head, matrix, pair or measure for which there is no test."""
 
-    Attributes:
-        place: its name, such as ``layer 3 head 2``.
-        reason: why there is no test.
-    """
-
-    place: str
-    reason: str
+    place: str  # its name, such as ``layer 3 head 2``
+    reason: str  # why there is no test
 
 
 def plural(count: int, noun: str) -> str:

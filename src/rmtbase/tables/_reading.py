@@ -65,11 +65,7 @@ def open_atlas_file(path: Path | str) -> xr.Dataset:
 
 
 def open_atlas_case(path: Path | str, d_model: int, d_head: int) -> xr.Dataset | None:
-    """Read, verify and validate one shape of an atlas without reading the others; None if the atlas lacks it.
-
-    Raises:
-        MissingFileError, TableError: as :func:`open_table`.
-    """
+    """Read, verify and validate one shape of an atlas without reading the others; None if the atlas lacks it."""
     from rmtbase.tables._hdf5 import looked_into
 
     with _reading(path), looked_into(path) as file:

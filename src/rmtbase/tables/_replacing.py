@@ -21,19 +21,7 @@ _LOOKED_AT = 1 << 16  # bytes at the start (for PDF and MP4 also at the end) tha
 def require_replaceable(
     path: Path | str, kind: str, overwrite: bool = False, inputs: Iterable[Path | str] = ()
 ) -> None:
-    """Raise :class:`~rmtbase.errors.OutputError` if the path is a file that must not be replaced.
-
-    Args:
-        path: the path to be written.
-        kind: ``"table scores"`` for a file of rmtbase of that kind (alternatives are separated by commas);
-            ``"line a,b"`` for comma-separated values that begin with exactly this line; ``"parquet scores"``;
-            ``"latex"``, ``"html"``, ``"pdf"``, ``"svg"``, ``"png"``, ``"gif"`` or ``"mp4"``.
-        overwrite: whether files of other kinds may also be replaced.
-        inputs: files and folders that are read. In such a folder, only a file of the same kind may be replaced.
-
-    Raises:
-        OutputError: the file is an input, or of another kind without ``overwrite``, or cannot be read.
-    """
+    """Raise :class:`~rmtbase.errors.OutputError` if the path is a file that must not be replaced."""
     path = Path(path)
     there = identity(path)
     if there is None:

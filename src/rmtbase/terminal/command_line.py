@@ -111,13 +111,7 @@ def commands_meant(name: str, commands: Sequence[str]) -> list[str]:
 
 
 def next_command(*options: str, name: str = "", model: str = "") -> str:
-    """Return a command to paste: the running one with further options, or another one about the same model.
-
-    Args:
-        options: options to add.
-        name: name of the command; the running one if empty.
-        model: the model's argument, if no command is running that has one. Without it there are only the options.
-    """
+    """Return a command to paste: the running one with further options, or another one about the same model."""
     context = _RUNNING.get()
     if context is not None and name in ("", context.info_name):
         words = [context.info_name, *context.meta["given"]]
@@ -131,11 +125,7 @@ def next_command(*options: str, name: str = "", model: str = "") -> str:
 
 
 def count(text: str) -> int:
-    """Parse a count: 10000, 10_000, 1e4, 10k or 2M.
-
-    Raises:
-        typer.BadParameter: the text is not a whole number.
-    """
+    """Parse a count: 10000, 10_000, 1e4, 10k or 2M."""
     thousands = _THOUSANDS.get(str(text)[-1:], 0)
     value = _whole(text[:-1] if thousands else text, thousands)
     if value is None:
@@ -144,11 +134,7 @@ def count(text: str) -> int:
 
 
 def integer(text: str) -> int:
-    """Parse a whole number that is not a count, such as a width or a seed; it has no suffix, as k may be 1000 or 1024.
-
-    Raises:
-        typer.BadParameter: the text is not a whole number.
-    """
+    """Parse a whole number that is not a count, such as a width or a seed; no suffix, as k may be 1000 or 1024."""
     value = _whole(text)
     if value is None:
         raise typer.BadParameter(f"{text!r} is no integer: expected one such as 4096")
@@ -156,11 +142,7 @@ def integer(text: str) -> int:
 
 
 def number(text: str) -> float:
-    """Parse a number.
-
-    Raises:
-        typer.BadParameter: the text is not a number.
-    """
+    """Parse a number."""
     try:
         return float(text)
     except ValueError:
@@ -168,11 +150,7 @@ def number(text: str) -> float:
 
 
 def number_or_pair(text: str) -> float | tuple[float, float]:
-    """Parse one number, or two separated by a comma: ``"0.02"`` or ``"0.02,0.03"``.
-
-    Raises:
-        typer.BadParameter: the text is neither.
-    """
+    """Parse one number, or two separated by a comma: ``"0.02"`` or ``"0.02,0.03"``."""
     parts = [number(part) for part in str(text).split(",")]
     if len(parts) > 2:
         raise typer.BadParameter(f"{text!r} is no pair of numbers: expected one number, or two such as 0.02,0.03")

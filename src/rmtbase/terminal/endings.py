@@ -42,32 +42,16 @@ VERBOSITY = ContextVar("verbosity", default=Verbosity.NORMAL)
 
 
 class Ending(NamedTuple):
-    """End of a command that failed.
+    """End of a command that failed."""
 
-    Attributes:
-        status: the exit status.
-        kind: name of the exception's class.
-        message: what happened, in one line; empty if it has been printed already.
-        facts: the values that explain it, by name.
-    """
-
-    status: int
-    kind: str
-    message: str
-    facts: Mapping[str, object] = MappingProxyType({})
+    status: int  # the exit status
+    kind: str  # name of the exception's class
+    message: str  # what happened, in one line; empty if it has been printed already
+    facts: Mapping[str, object] = MappingProxyType({})  # the values that explain it, by name
 
 
 def ended_by(error: BaseException, debug: bool = False, as_json: bool = False) -> int:
-    """Print in one line what ended a command, and return the exit status.
-
-    Args:
-        error: the exception that the command raised.
-        debug: whether to also show its traceback.
-        as_json: whether to also print it on stdout as JSON, by the schema ``results/schemas/error.json``.
-
-    Raises:
-        BaseException: an exception that is neither an error nor an interrupt is raised again.
-    """
+    """Print in one line what ended a command, and return the exit status."""
     raise_no_more()
     if debug:
         traceback.print_exception(error)

@@ -33,11 +33,7 @@ def is_standard_output(path: Path | None) -> bool:
 
 
 def write_to_standard_output(content: bytes) -> None:
-    """Write the content of a file to stdout.
-
-    Raises:
-        OutputError: the content is no text, and stdout is a terminal.
-    """
+    """Write the content of a file to stdout."""
     stream = sys.stdout
     try:
         text = content.decode()

@@ -61,11 +61,7 @@ def received() -> int | None:
 
 
 def raise_received() -> None:
-    """Raise an earlier interrupt again, which something must have swallowed.
-
-    Raises:
-        KeyboardInterrupt: a signal has come.
-    """
+    """Raise an earlier interrupt again, which something must have swallowed."""
     if _received:
         raise KeyboardInterrupt
 

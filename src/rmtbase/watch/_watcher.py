@@ -243,9 +243,6 @@ def adapted_weights(model: Any) -> dict[str, Any] | None:
 
     A weight W with low-rank updates becomes W + Σ s B A, over the adapters that are active and not merged. Each such
     weight is copied; the module is not changed.
-
-    Raises:
-        CheckpointError: an adapter's update is not of this form, as with DoRA.
     """
     if "peft" not in sys.modules or not callable(getattr(model, "named_modules", None)):
         return None

@@ -51,23 +51,14 @@ class Position:
 
 @dataclass(frozen=True, eq=False)
 class _Masses:
-    """Masses above and below a point: sf for angles up to ``middle``, cdf beyond.
+    """Masses above and below a point: sf for angles up to ``middle``, cdf beyond."""
 
-    Attributes:
-        middle: angle near the median.
-        cdf_at_middle: mass below ``middle``.
-        upper: b, on [0, middle].
-        lower: c, on [middle, end].
-        guess_of_upper: interpolation table of χ by sf^(1/3), ascending.
-        guess_of_lower: interpolation table of χ by cdf^(1/3), or by (-ln cdf)^(1/2) at a hard edge; both are nearly
-            linear in χ.
-    """
-
-    middle: float
-    cdf_at_middle: float
-    upper: PiecewisePolynomial
-    lower: PiecewisePolynomial
-    guess_of_upper: tuple[FloatArray, FloatArray]
+    middle: float  # angle near the median
+    cdf_at_middle: float  # mass below ``middle``
+    upper: PiecewisePolynomial  # b, on [0, middle]
+    lower: PiecewisePolynomial  # c, on [middle, end]
+    guess_of_upper: tuple[FloatArray, FloatArray]  # interpolation table of χ by sf^(1/3), ascending
+    # interpolation table of χ by cdf^(1/3), or by (-ln cdf)^(1/2) at a hard edge; both are nearly linear in χ
     guess_of_lower: tuple[FloatArray, FloatArray]
 
 

@@ -41,12 +41,9 @@ class BesselEdge(Tabulated):
 
     Sources: P. J. Forrester, Nonlinearity 19, 2989 (2006), for the determinant; A. Edelman, SIAM J. Matrix Anal. Appl.
     9, 543 (1988); J. A. Ramírez, B. Rider and O. Zeitouni, Electron. Commun. Probab. 16, 741 (2011), for the tail.
-
-    Attributes:
-        index: ν, from 0 to 32; an integer for a matrix.
     """
 
-    index: float
+    index: float  # ν, from 0 to 32; an integer for a matrix
 
     def __post_init__(self) -> None:
         if not 0.0 <= require_finite_number("index", self.index) <= LARGEST_INDEX:

@@ -19,15 +19,9 @@ Number = Any
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Functions for the formulas of the laws of |w|. Those not listed below are as in NumPy and SciPy.
+    """Functions for the formulas of the laws of |w|. Those not listed below are as in NumPy and SciPy."""
 
-    Attributes:
-        number: converts an exact rational number to this arithmetic.
-        beta_cdf: (a, b, x) ↦ I_x(a, b), the regularised incomplete beta function.
-        where: returns the second argument where the first is true, else the third.
-    """
-
-    number: Callable[[Fraction], Number]
+    number: Callable[[Fraction], Number]  # converts an exact rational number to this arithmetic
     pi: Number
     sqrt: Callable[[Number], Number]
     exp: Callable[[Number], Number]
@@ -36,7 +30,9 @@ class Arithmetic:
     erf: Callable[[Number], Number]
     erfc: Callable[[Number], Number]
     beta: Callable[[Number, Number], Number]
+    # (a, b, x) ↦ I_x(a, b), the regularised incomplete beta function
     beta_cdf: Callable[[Number, Number, Number], Number]
+    # returns the second argument where the first is true, else the third
     where: Callable[[Any, Number, Number], Number]
 
 

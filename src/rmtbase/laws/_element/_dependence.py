@@ -33,23 +33,17 @@ class DependentCumulants(NamedTuple):
 
 @dataclass(frozen=True)
 class DependentStatistic:
-    """Statistic of the elements of W_QK, with the averages of :class:`SharedNorms` that its cumulants need.
+    """Statistic of the elements of W_QK, with the averages of :class:`SharedNorms` that its cumulants need."""
 
-    Attributes:
-        statistic: expansion about the law of an element.
-        curved: E curvature(φ_g).
-        a2, a3, abc, ac2, c3: E a², E a³, E abc, E ac², E c³.
-        along: E a φ_g at the nodes.
-    """
-
-    statistic: Expansion
-    curved: float
+    statistic: Expansion  # expansion about the law of an element
+    curved: float  # E curvature(φ_g)
+    # a2, a3, abc, ac2, c3: E a², E a³, E abc, E ac², E c³
     a2: float
     a3: float
     abc: float
     ac2: float
     c3: float
-    along: FloatArray
+    along: FloatArray  # E a φ_g at the nodes
 
     def cumulants(self, d_query: int, d_key: int) -> DependentCumulants:
         """Return the cumulants for d_query × d_key elements."""
@@ -78,12 +72,9 @@ class SharedNorms:
 
     where C = IF + (d_key + d_query − 2) E a φ_g is N times the covariance of the empirical law with the linear part
     (Hoeffding 1948). Neglected: terms of relative order 1/d_head in the drift and the third cumulant.
-
-    Attributes:
-        grid: quadrature over the law of an element.
     """
 
-    grid: Panels
+    grid: Panels  # quadrature over the law of an element
 
     @cached_property
     def _element(self) -> Element:

@@ -44,10 +44,6 @@ def element_average(
     and the density of the law.
 
     f maps an array of elements to an array of the same shape.
-
-    Raises:
-        ParameterError: as :func:`rmtbase.laws.low_rank_product`, and for an f that does not return one finite number
-            per element.
     """
     law = product_element(d_model, d_head, **scale)
     mean, spread, shared = _average_parts(function, law)

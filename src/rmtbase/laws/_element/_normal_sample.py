@@ -80,15 +80,12 @@ class SampleStatisticLaw(Distribution):
 
     Source: R. B. D'Agostino, Biometrika 57, 679 (1970); F. J. Anscombe and W. J. Glynn, Biometrika 70, 227 (1983);
         W. R. Thompson, Ann. Math. Stat. 6, 214 (1935).
-
-    Attributes:
-        statistic: ``"mean"`` (of the numbers, in units of their sample standard deviation), ``"skewness"``,
-            ``"excess_kurtosis"`` or ``"largest_magnitude"`` (max |w - w̄| / s).
-        count: the number n.
     """
 
+    # ``"mean"`` (of the numbers, in units of their sample standard deviation), ``"skewness"``, ``"excess_kurtosis"`` or
+    # ``"largest_magnitude"`` (max |w - w̄| / s)
     statistic: str
-    count: int
+    count: int  # the number n
 
     @property
     def support(self) -> tuple[float, float]:
@@ -154,11 +151,7 @@ class SampleStatisticLaw(Distribution):
 
 
 def gaussian_sample_statistic(statistic: str, count: int) -> SampleStatisticLaw:
-    """Return the law of a statistic of ``count`` i.i.d. normal numbers, see :class:`SampleStatisticLaw`.
-
-    Raises:
-        ParameterError: for an unknown statistic, or fewer than 20 numbers.
-    """
+    """Return the law of a statistic of ``count`` i.i.d. normal numbers, see :class:`SampleStatisticLaw`."""
     names = ("mean", "skewness", "excess_kurtosis", "largest_magnitude")
     if statistic not in names:
         raise ParameterError("statistic", statistic, f"one of {', '.join(names)}")

@@ -38,14 +38,10 @@ class Panels:
 
     The panels end at quantiles that are one logit apart, which grades them towards an end of the support where
     ln(−ln S) is singular.
-
-    Attributes:
-        edges: ln x at the ends of the panels, ascending.
-        parent: the law that is integrated over.
     """
 
-    edges: Float[np.ndarray, " end"]
-    parent: Parent
+    edges: Float[np.ndarray, " end"]  # ln x at the ends of the panels, ascending
+    parent: Parent  # the law that is integrated over
 
     @cached_property
     def log_x(self) -> FloatArray:

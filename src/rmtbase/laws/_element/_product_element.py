@@ -201,8 +201,7 @@ def _mixture(d_head: int, x: FloatArray, tilt: float) -> tuple[FloatArray, Float
     With P = saddle/2 and X = x²/(2 saddle), P - X = h/2, it is exp(log_peak - P(e^v - 1 - v) - X(e^-v - 1 + v)). The
     points v extend to where this times e^(-tilt v) is negligible.
 
-    Returns:
-        log_peak and saddle of the shape of x, v (node), the terms (x, node) relative to the peak, and the step.
+    log_peak and saddle of the shape of x, v (node), the terms (x, node) relative to the peak, and the step.
     """
     half = 0.5 * d_head
     upper = 0.5 * (half + np.hypot(half, x))

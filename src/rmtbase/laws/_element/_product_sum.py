@@ -30,21 +30,15 @@ _NEWTON_STEPS = 40
 
 @dataclass(frozen=True)
 class RowLaw:
-    """Law of the elements of W_QK in one row, given the factor q of the row.
+    """Law of the elements of W_QK in one row, given the factor q of the row."""
 
-    Attributes:
-        degrees: degrees of freedom for which χ²/degrees has the same variance as |q|²/h.
-        log_variance, weight: nodes ln(|q|²/h), the logarithm of the variance of the elements, and weights for a mean
-            over it, (norm,).
-        excess: mean excess kurtosis of the elements in a row of that norm, (norm,); zero for normal factors.
-        excess_variance: variance of the excess kurtosis among rows of the same norm.
-    """
-
-    degrees: float
+    degrees: float  # degrees of freedom for which χ²/degrees has the same variance as |q|²/h
+    # log_variance, weight: nodes ln(|q|²/h), the logarithm of the variance of the elements, and weights for a mean over
+    # it, (norm,)
     log_variance: FloatArray
     weight: FloatArray
-    excess: FloatArray
-    excess_variance: float = 0.0
+    excess: FloatArray  # mean excess kurtosis of the elements in a row of that norm, (norm,); zero for normal factors
+    excess_variance: float = 0.0  # variance of the excess kurtosis among rows of the same norm
 
 
 @dataclass(frozen=True)
@@ -56,17 +50,13 @@ class ProductSum(Parent):
     results are tabulated as splines down to a tail of 1e-20; beyond, the tail falls as an exponential. Only double
     precision is available: relative errors are 1e-11 for bounded entries, and 1e-6 in the far tail of others.
 
-    Attributes:
-        entry: the law of an entry, at any σ.
-        h: number of terms, at least 8.
-
     Raises:
         ParameterError: for fewer terms, or for entries with heavier tails than a normal law, for which E e^(s a b) does
             not exist.
     """
 
-    entry: Parent
-    h: int
+    entry: Parent  # the law of an entry, at any σ
+    h: int  # number of terms, at least 8
 
     def __post_init__(self) -> None:
         if self.h < _FEWEST_TERMS:

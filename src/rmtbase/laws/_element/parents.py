@@ -184,10 +184,10 @@ class TruncatedNormal(_ScaledParent):
     Attributes:
         sigma: standard deviation of the normal law before truncation, as initializers take it; the standard deviation
             of w is 0.87962566 σ at b = 2.
-        bound: b, in units of σ, from 0.01 to 40. ``trunc_normal_`` of PyTorch and timm takes absolute limits, a = -2
-            and b = 2: at std = 0.02 it truncates at 100 σ, which is :class:`Normal`.
     """
 
+    # b, in units of σ, from 0.01 to 40. ``trunc_normal_`` of PyTorch and timm takes absolute limits, a = -2 and b = 2:
+    # at std = 0.02 it truncates at 100 σ, which is :class:`Normal`.
     bound: float | Fraction = 2.0
 
     _ranges: ClassVar = _ScaledParent._ranges | {"bound": (0.01, 40.0)}
@@ -257,10 +257,9 @@ class VarianceGamma(_ScaledParent):
 
     Attributes:
         sigma: standard deviation of w.
-        h: number of terms, the head dimension.
     """
 
-    h: int = 64
+    h: int = 64  # number of terms, the head dimension
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -320,15 +319,10 @@ def _chi_square_nodes(h: int, digits: int) -> tuple[list[Number], list[Number]]:
 
 @dataclass(frozen=True)
 class Mixture(Parent):
-    """Weights pooled from several parents, such as matrices with different initial standard deviations.
+    """Weights pooled from several parents, such as matrices with different initial standard deviations."""
 
-    Attributes:
-        components: the parents.
-        weights: positive weight of each parent; normalised to sum to one.
-    """
-
-    components: tuple[Parent, ...]
-    weights: tuple[float | Fraction, ...]
+    components: tuple[Parent, ...]  # the parents
+    weights: tuple[float | Fraction, ...]  # positive weight of each parent; normalised to sum to one
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "components", tuple(self.components))

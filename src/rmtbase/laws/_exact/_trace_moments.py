@@ -71,9 +71,6 @@ def trace_cumulants(power: int, *shape: Any, self_normalized: bool = False, **ch
 
     For W_QK at σ = 1 and ``sqrt_d``, E Σ λ = d h and E Σ λ² = h (d² + 2 d h + 2 d + h + 3). The kurtosis needs moments
     of degree 4 ``power``. ``self_normalized`` is that of :func:`trace_moment`; the sigmas then cancel.
-
-    Raises:
-        ParameterError: for a power that is not a positive integer, and as :class:`rmtbase.laws.GaussianChain`.
     """
     exponent, own = require_positive_integer("power", power), self_normalized
     of = ChainParameters(*shape, **chain)

@@ -29,19 +29,12 @@ _RANK = 16
 
 
 class Known(NamedTuple):
-    """Method and accuracy of a null.
+    """Method and accuracy of a null."""
 
-    Attributes:
-        method: as in :class:`rmtbase.laws.NullLaw`.
-        words: its accuracy in words.
-        mean_within: largest error of its mean, in standard deviations: 0 if exact, NaN if not stated.
-        std_within: largest relative error of its standard deviation, likewise.
-    """
-
-    method: str
-    words: str
-    mean_within: float = math.nan
-    std_within: float = math.nan
+    method: str  # as in :class:`rmtbase.laws.NullLaw`
+    words: str  # its accuracy in words
+    mean_within: float = math.nan  # largest error of its mean, in standard deviations: 0 if exact, NaN if not stated
+    std_within: float = math.nan  # largest relative error of its standard deviation, likewise
 
 
 ALL_EXACT = Known(EXACT, "exact in all respects, to rounding", 0.0, 0.0)

@@ -78,21 +78,15 @@ class _Cells:
 
 @dataclass(frozen=True)
 class CountedEstimate:
-    """Estimate from counts in cells at one n.
+    """Estimate from counts in cells at one n."""
 
-    Attributes:
-        statistic: its expansion at the middle node of the cells.
-        own: n² κ₂ and n³ κ₃ of the noise of the counts.
-        parent, n, cells: law, number and cells of the weights.
-        value: the estimate at the nodes of the cells, (node,).
-    """
-
-    statistic: Expansion
-    own: FloatArray
+    statistic: Expansion  # its expansion at the middle node of the cells
+    own: FloatArray  # n² κ₂ and n³ κ₃ of the noise of the counts
+    # parent, n, cells: law, number and cells of the weights
     parent: ReferenceLaw
     n: int
     cells: _Cells
-    value: FloatArray
+    value: FloatArray  # the estimate at the nodes of the cells, (node,)
 
     def law(self, drift: float, second: float, third: float, own: tuple[float, float]) -> Distribution:
         """Return the law, given n times the bias, n times the variance and n² times the third cumulant."""

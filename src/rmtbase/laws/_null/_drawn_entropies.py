@@ -20,17 +20,11 @@ _PER_BANDWIDTH = 8  # grid points per bandwidth
 
 
 class ResolvedEstimate(NamedTuple):
-    """Estimate whose resolution depends on n.
+    """Estimate whose resolution depends on n."""
 
-    Attributes:
-        statistic: its expansion.
-        own: contributions to n² κ₂ and n³ κ₃ of the curvature and of the few weights in the tails.
-        n: number of weights.
-    """
-
-    statistic: Expansion
-    own: tuple[float, float]
-    n: int
+    statistic: Expansion  # its expansion
+    own: tuple[float, float]  # contributions to n² κ₂ and n³ κ₃ of the curvature and of the few weights in the tails
+    n: int  # number of weights
 
     def law(self, drift: float, second: float, third: float, own: tuple[float, float]) -> Distribution:
         """Return the law, given n times the bias, n times the variance and n² times the third cumulant."""

@@ -52,16 +52,11 @@ class ElementLaw(ABC):
 
 @dataclass(frozen=True)
 class Smooth(ElementLaw):
-    """Laws of a smooth statistic: Pearson's type III on a scale, with the cumulants of the expansion.
+    """Laws of a smooth statistic: Pearson's type III on a scale, with the cumulants of the expansion."""
 
-    Attributes:
-        expand: its expansion about the law of a parent.
-        scale: a function of the statistic whose law is nearer to normal.
-        corrections: n times the measured relative corrections of κ₂ and κ₃ on that scale.
-    """
-
-    expand: Callable[[Parent], Expansion]
-    scale: Scale = IDENTITY
+    expand: Callable[[Parent], Expansion]  # its expansion about the law of a parent
+    scale: Scale = IDENTITY  # a function of the statistic whose law is nearer to normal
+    # n times the measured relative corrections of κ₂ and κ₃ on that scale
     corrections: tuple[float, float] = (0.0, 0.0)
 
     def independent(self, parent: Parent) -> Laws:
@@ -90,16 +85,11 @@ class NearlyFlat(ElementLaw):
     """Laws of a smooth statistic whose influence is small beside its curvature, near an end that it cannot exceed.
 
     The curvature adds noise; where the influence is not small, terms of third order cancel it again.
-
-    Attributes:
-        expand: its expansion about the law of a parent.
-        end: n ↦ its largest value.
-        flat: E IF² below which the noise is added.
     """
 
-    expand: Callable[[Parent], Expansion]
-    end: Callable[[int], float]
-    flat: float = math.inf
+    expand: Callable[[Parent], Expansion]  # its expansion about the law of a parent
+    end: Callable[[int], float]  # n ↦ its largest value
+    flat: float = math.inf  # E IF² below which the noise is added
 
     def independent(self, parent: Parent) -> Laws:
         own = self._cumulants(self.expand(parent))
@@ -131,12 +121,9 @@ class Odd(ElementLaw):
 
     The elements of W_QK in one row have either sign equally often, whatever its norm, so their dependence does not
     matter.
-
-    Attributes:
-        influence: the influence function at positive w.
     """
 
-    influence: Callable[[Panels], FloatArray]
+    influence: Callable[[Panels], FloatArray]  # the influence function at positive w
 
     def independent(self, parent: Parent) -> Laws:
         grid = panels(parent)
@@ -150,15 +137,10 @@ class Odd(ElementLaw):
 
 @dataclass(frozen=True)
 class NormalSample(ElementLaw):
-    """Laws of a statistic with a special law for normal weights, :func:`gaussian_sample_statistic`.
+    """Laws of a statistic with a special law for normal weights, :func:`gaussian_sample_statistic`."""
 
-    Attributes:
-        name: name of the statistic.
-        otherwise: the laws for other parents.
-    """
-
-    name: str
-    otherwise: ElementLaw
+    name: str  # name of the statistic
+    otherwise: ElementLaw  # the laws for other parents
 
     def independent(self, parent: Parent) -> Laws:
         if isinstance(parent, Normal):
@@ -182,15 +164,10 @@ class Mean(ElementLaw):
 
 @dataclass(frozen=True)
 class Estimated(ElementLaw):
-    """Laws of an estimate from counts in cells, or of one whose resolution depends on n.
+    """Laws of an estimate from counts in cells, or of one whose resolution depends on n."""
 
-    Attributes:
-        estimate: (parent, n) ↦ the estimate.
-        limit: parent ↦ the limit.
-    """
-
-    estimate: Callable[[Parent, int], CountedEstimate | ResolvedEstimate]
-    limit: Callable[[Parent], float]
+    estimate: Callable[[Parent, int], CountedEstimate | ResolvedEstimate]  # (parent, n) ↦ the estimate
+    limit: Callable[[Parent], float]  # parent ↦ the limit
 
     def independent(self, parent: Parent) -> Laws:
         return Laws(self.limit(parent), lambda n: self.estimate(parent, n).of_independent())
@@ -208,22 +185,15 @@ class Estimated(ElementLaw):
 
 @dataclass(frozen=True)
 class Mended(ElementLaw):
-    """Laws of a statistic that are corrected by simulated quantiles where the weights are few.
+    """Laws of a statistic that are corrected by simulated quantiles where the weights are few."""
 
-    Attributes:
-        law: the uncorrected laws.
-        statistic: name of the statistic whose quantiles are used.
-        reflected: n ↦ c, if the statistic is c minus the simulated one.
-        fewest: fewest weights for which the uncorrected law holds, for a parent that was not simulated and whose
-            density ends with a jump.
-        exact_moments: True if mean and standard deviation of the uncorrected law are exact.
-    """
-
-    law: ElementLaw
-    statistic: str
-    reflected: Callable[[int], float] | None = None
+    law: ElementLaw  # the uncorrected laws
+    statistic: str  # name of the statistic whose quantiles are used
+    reflected: Callable[[int], float] | None = None  # n ↦ c, if the statistic is c minus the simulated one
+    # fewest weights for which the uncorrected law holds, for a parent that was not simulated and whose density ends
+    # with a jump
     fewest: int = 0
-    exact_moments: bool = False
+    exact_moments: bool = False  # True if mean and standard deviation of the uncorrected law are exact
 
     def independent(self, parent: Parent) -> Laws:
         plain, quantiles = self.law.independent(parent), simulated_quantiles(self.statistic, parent)
@@ -263,14 +233,10 @@ class Largest(ElementLaw):
 
 @dataclass(frozen=True)
 class OfLargest(ElementLaw):
-    """Laws of a statistic of the largest magnitude and the body.
+    """Laws of a statistic of the largest magnitude and the body."""
 
-    Attributes:
-        make: (parent, n) ↦ its law.
-        given: (parent, d_query, d_key, nodes, weights) ↦ its law for W_QK, with nodes and weights of ln(max |w|/s).
-    """
-
-    make: Callable[[Parent, int], Distribution]
+    make: Callable[[Parent, int], Distribution]  # (parent, n) ↦ its law
+    # (parent, d_query, d_key, nodes, weights) ↦ its law for W_QK, with nodes and weights of ln(max |w|/s)
     given: Callable[[Element, int, int, FloatArray, FloatArray], Distribution]
 
     def independent(self, parent: Parent) -> Laws:

@@ -118,23 +118,15 @@ def _counted(
 
 @dataclass(frozen=True)
 class _Recipe:
-    """Recipe for the null of one statistic, with its accuracy.
+    """Recipe for the null of one statistic, with its accuracy."""
 
-    Attributes:
-        law: its laws.
-        order: the parent must have finite moments up to this order.
-        how: the method, in words.
-        size_of_product: measured range of the size of a test at 0.05, for all elements of one W_QK.
-        size: the same for independent weights.
-        fewest_normal: fewest normal weights for which the law holds; for other parents :data:`FEWEST`.
-    """
-
-    law: ElementLaw
-    order: float
-    how: str
+    law: ElementLaw  # its laws
+    order: float  # the parent must have finite moments up to this order
+    how: str  # the method, in words
+    # measured range of the size of a test at 0.05, for all elements of one W_QK
     size_of_product: tuple[float, float] = (0.035, 0.065)
-    size: tuple[float, float] = (0.04, 0.06)
-    fewest_normal: int = FEWEST
+    size: tuple[float, float] = (0.04, 0.06)  # the same for independent weights
+    fewest_normal: int = FEWEST  # fewest normal weights for which the law holds; for other parents :data:`FEWEST`
 
     def method(self, of_product: bool) -> str:
         """Return the method and accuracy of the law, in words."""

@@ -74,16 +74,12 @@ class LargestMagnitude(Tabulated):
 
     Given that all weights are in W, they are independent with the parent's law restricted to W. For this restricted law
     w̄ is treated as normal, and s² given w̄ as Pearson's type III whose mean is a regression on w̄ and w̄².
-
-    Attributes:
-        parent: the law of the weights.
-        count: n.
     """
 
     furthest: ClassVar[float] = 6.0
 
-    parent: Parent
-    count: int
+    parent: Parent  # the law of the weights
+    count: int  # n
 
     @property
     def support(self) -> tuple[float, float]:

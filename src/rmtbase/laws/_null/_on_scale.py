@@ -18,10 +18,9 @@ class Scale(ABC):
 
     Attributes:
         domain: interval on which it is defined.
-        image: interval of its values.
     """
 
-    image: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    image: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # interval of its values
 
     @property
     def domain(self) -> tuple[float, float]:
@@ -144,12 +143,10 @@ class OnScale(TwoMoments, TransformedLaw):
 
     Attributes:
         centre, spread: mean and standard deviation of T.
-        scale: the function.
-        law: the law of scale(T).
     """
 
-    scale: Scale
-    law: Distribution
+    scale: Scale  # the function
+    law: Distribution  # the law of scale(T)
 
     @property
     def support(self) -> tuple[float, float]:

@@ -27,12 +27,9 @@ _WEIGHT = np.exp(-0.5 * _Z * _Z) / np.exp(-0.5 * _Z * _Z).sum()
 
 @dataclass(frozen=True)
 class TwoMoments(KnownSpread):
-    """Law with known mean and standard deviation.
+    """Law with known mean and standard deviation."""
 
-    Attributes:
-        centre, spread: mean and standard deviation.
-    """
-
+    # centre, spread: mean and standard deviation
     centre: float
     spread: float
 
@@ -45,13 +42,9 @@ class TwoMoments(KnownSpread):
 
 @dataclass(frozen=True)
 class ThreeMoments(TwoMoments):
-    """Law that is determined by its first three moments.
+    """Law that is determined by its first three moments."""
 
-    Attributes:
-        skewness: third central moment over std³.
-    """
-
-    skewness: float
+    skewness: float  # third central moment over std³
 
     @classmethod
     def from_cumulants(cls, mean: float, variance: float, third: float) -> Self:
@@ -104,11 +97,7 @@ class Pearson3(ThreeMoments):
     def through(
         cls, scale: Callable[[FloatArray], FloatArray], mean: float, std: float, skewness: float, start: Self
     ) -> Self:
-        """Find the law of x for which an increasing function of x has these moments, from a nearby law.
-
-        Raises:
-            ParameterError: if no law is found.
-        """
+        """Find the law of x for which an increasing function of x has these moments, from a nearby law."""
         law, settled = start, _SETTLED + _ROUNDING * abs(mean) / std
         for _ in range(_STEPS):
             found = moments_at_scores(scale(law.at_score(_Z)))
@@ -157,14 +146,10 @@ class TailedPearson3(TwoMoments, InvertedScore):
     """Type III with heavier or lighter tails: its value at the normal score sinh(tail arsinh z), z standard normal.
 
     Source: M. C. Jones and A. Pewsey, Biometrika 96, 761 (2009), for the transform.
-
-    Attributes:
-        body: the law at tail = 1.
-        tail: above 1 for heavier tails than the body, below 1 for lighter tails.
     """
 
-    body: Pearson3
-    tail: float
+    body: Pearson3  # the law at tail = 1
+    tail: float  # above 1 for heavier tails than the body, below 1 for lighter tails
 
     @classmethod
     def matched(cls, mean: float, std: float, skewness: float, excess_kurtosis: float) -> TailedPearson3:
@@ -229,16 +214,13 @@ class Pearson3Mixture(Distribution):
     """Mixture of type III laws of |skewness| < 1, each evaluated by the nearly normal cube root of its gamma variable.
 
     Source: E. B. Wilson and M. M. Hilferty, Proc. Natl. Acad. Sci. 17, 684 (1931).
-
-    Attributes:
-        centre, spread, skewness: those of the parts, (part,), or one number for all.
-        weight: weights of the parts, of sum 1, (part,).
     """
 
+    # centre, spread, skewness: those of the parts, (part,), or one number for all
     centre: FloatArray
     spread: FloatArray | float
     skewness: FloatArray | float
-    weight: FloatArray
+    weight: FloatArray  # weights of the parts, of sum 1, (part,)
 
     @property
     def support(self) -> tuple[float, float]:

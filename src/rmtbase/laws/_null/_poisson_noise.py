@@ -18,16 +18,11 @@ _RANGE = (math.log(1e-6), math.log(400.0))
 
 
 class CountNoise(NamedTuple):
-    """Moments of f(N) for a Poisson count N of mean μ, as functions of μ.
+    """Moments of f(N) for a Poisson count N of mean μ, as functions of μ."""
 
-    Attributes:
-        bias: E f(N) − μ ln μ.
-        slope: Cov(f, N)/μ, which is ln μ + 1 for large μ.
-        variance, third: second and third cumulant of f minus its linear regression on N.
-    """
-
-    bias: FloatArray
-    slope: FloatArray
+    bias: FloatArray  # E f(N) − μ ln μ
+    slope: FloatArray  # Cov(f, N)/μ, which is ln μ + 1 for large μ
+    # variance, third: second and third cumulant of f minus its linear regression on N
     variance: FloatArray
     third: FloatArray
 

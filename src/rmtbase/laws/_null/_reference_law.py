@@ -21,13 +21,9 @@ _NORMAL_IQR = 1.3489795003921634
 
 @dataclass(frozen=True)
 class ReferenceLaw:
-    """Law of w/σ, symmetric about zero.
+    """Law of w/σ, symmetric about zero."""
 
-    Attributes:
-        parent: the law of w.
-    """
-
-    parent: Parent
+    parent: Parent  # the law of w
 
     @cached_property
     def _core_end(self) -> float:

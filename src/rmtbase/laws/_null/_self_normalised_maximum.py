@@ -80,12 +80,9 @@ class NormalMaximum(SelfNormalisedMaximum):
     """Law of max |w − w̄|/s of n independent normal numbers; each deviation has Thompson's law.
 
     The common w̄ is independent of the deviations; its variance is also a part of that of max |w|/σ.
-
-    Attributes:
-        count: n.
     """
 
-    count: int
+    count: int  # n
 
     @property
     def support(self) -> tuple[float, float]:
@@ -125,11 +122,10 @@ class ProductMaximum(SelfNormalisedMaximum):
 
     Attributes:
         d_query, d_key: numbers of rows and columns of W_QK.
-        element: the law of an element.
     """
 
     d_query: int
-    element: Element
+    element: Element  # the law of an element
     d_key: int
 
     @property

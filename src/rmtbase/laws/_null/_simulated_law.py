@@ -27,17 +27,13 @@ Quantiles = dict[int, FloatArray]
 
 @dataclass(frozen=True)
 class MendedLaw(InvertedScore):
-    """Law of T whose normal score is a monotone function, given by a table, of the score under another law.
+    """Law of T whose normal score is a monotone function, given by a table, of the score under another law."""
 
-    Attributes:
-        law: the other law.
-        given, score: scores of T under that law, ascending, and the scores of T here, (place,).
-        moments: mean and standard deviation of T if they are known exactly; otherwise they follow by quadrature.
-    """
-
-    law: Distribution
+    law: Distribution  # the other law
+    # given, score: scores of T under that law, ascending, and the scores of T here, (place,)
     given: FloatArray
     score: FloatArray
+    # mean and standard deviation of T if they are known exactly; otherwise they follow by quadrature
     moments: tuple[float, float] | None = None
 
     @property
@@ -90,18 +86,13 @@ def normal_scores(law: Distribution, x: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Monotone:
-    """Monotone interpolant, linear beyond its ends: a natural spline, or the monotone cubic if the spline ever falls.
+    """Monotone interpolant, linear beyond its ends: a natural spline, or a monotone cubic if that falls."""
 
-    Attributes:
-        x, y: the points, ascending, (place,).
-        inner: the interpolant between them.
-        slopes: slopes at both ends.
-    """
-
+    # x, y: the points, ascending, (place,)
     x: FloatArray
     y: FloatArray
-    inner: CubicSpline | PchipInterpolator
-    slopes: FloatArray
+    inner: CubicSpline | PchipInterpolator  # the interpolant between them
+    slopes: FloatArray  # slopes at both ends
 
     @classmethod
     def through(cls, x: FloatArray, y: FloatArray) -> _Monotone:

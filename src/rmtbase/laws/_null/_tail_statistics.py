@@ -57,14 +57,10 @@ class LargestToQuantile(KnownSpread):
 
     For most n, r = 0.99 (n − 1) + 1 lies between two ranks, between whose values the sample quantile is interpolated;
     the formula is used at the real number r.
-
-    Attributes:
-        parent: the law of the weights.
-        count: n.
     """
 
-    parent: Parent
-    count: int
+    parent: Parent  # the law of the weights
+    count: int  # n
 
     @property
     def support(self) -> tuple[float, float]:
@@ -136,15 +132,10 @@ def _log_hazard(parent: Parent) -> Polynomials:
 
 @dataclass(frozen=True)
 class TailProbability(KnownSpread):
-    """Law of log₁₀ n − H/ln 10 with H = (max |w|/λ̂)^k̂, from the law of ln H.
+    """Law of log₁₀ n − H/ln 10 with H = (max |w|/λ̂)^k̂, from the law of ln H."""
 
-    Attributes:
-        log_hazard: the law of ln H, a mixture over the largest magnitude.
-        count: n.
-    """
-
-    log_hazard: Pearson3Mixture
-    count: int
+    log_hazard: Pearson3Mixture  # the law of ln H, a mixture over the largest magnitude
+    count: int  # n
 
     @property
     def support(self) -> tuple[float, float]:

@@ -22,17 +22,12 @@ _POWERS = {"largest_eigenvalue": 1.0, "smallest_eigenvalue": 1.0, "trace": 1.0, 
 
 
 class Change(NamedTuple):
-    """Change of a statistic T per unit of K = Σ_l κ_l / (n_{l-1} n_l); see ``_fourth_cumulant``.
+    """Change of a statistic T per unit of K = Σ_l κ_l / (n_{l-1} n_l); see ``_fourth_cumulant``."""
 
-    Attributes:
-        ratio: d ln E T / d K for a positive statistic without an upper bound, 0 for others.
-        shift: d E T / d K for the others.
-        scale: d ln T / d ln c (d T / d ln c for the log-determinant), with c the scale of the eigenvalues; the variance
-            of ln c grows by K. It is 0 for scale-free statistics.
-    """
-
-    ratio: float
-    shift: float
+    ratio: float  # d ln E T / d K for a positive statistic without an upper bound, 0 for others
+    shift: float  # d E T / d K for the others
+    # d ln T / d ln c (d T / d ln c for the log-determinant), with c the scale of the eigenvalues; the variance of ln c
+    # grows by K. It is 0 for scale-free statistics.
     scale: float
 
 

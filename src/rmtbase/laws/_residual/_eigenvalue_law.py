@@ -178,12 +178,9 @@ class LogEigenvalue(CutLaw):
 
     Numerical: functions of y have a backward error of a few units of rounding in y. The cdf has a closed form on the
     curve; masses below 1e-100 may count as 0.
-
-    Attributes:
-        cut: the map that defines the law; see the corresponding law of λ.
     """
 
-    cut: CutMap
+    cut: CutMap  # the map that defines the law; see the corresponding law of λ
 
     @property
     def support(self) -> tuple[float, float]:

@@ -194,17 +194,11 @@ def body_tail_gap(parent: Parent, inner: Fraction, outer: Fraction) -> Expansion
 
 @in_one_line
 class WeibullProductNull(NamedTuple):
-    """Mean and standard deviation of the Weibull fit of one matrix.
+    """Mean and standard deviation of the Weibull fit of one matrix."""
 
-    Attributes:
-        shape: moments of k̂.
-        scale: moments of λ̂, in the units of the elements.
-        r_squared: moments of R².
-    """
-
-    shape: Moments
-    scale: Moments
-    r_squared: Moments
+    shape: Moments  # moments of k̂
+    scale: Moments  # moments of λ̂, in the units of the elements
+    r_squared: Moments  # moments of R²
 
 
 @takes(ProductKeywords)
@@ -229,9 +223,6 @@ def weibull_product_null(
     0.03 at (200, 16).
 
     ``trim`` is t, 0 ≤ t < 1/2, the fraction left out at either end.
-
-    Raises:
-        ParameterError: as :func:`rmtbase.laws.low_rank_product`, and for a trim outside [0, 1/2).
     """
     law = product_element(d_model, d_head, **scale)
     trim, parent, n = require_trim(trim), VarianceGamma(law.std(), law.d_head), d_model**2

@@ -26,16 +26,11 @@ class WeibullPlot:
 
     ``shape``, ``scale`` and ``r_squared`` are those of the parent. The expansions are those of a sample with plotting
     positions (i − 1/2)/N; at t = 0, where the bias is of order ln N/N, their drift is nan.
-
-    Attributes:
-        grid: panels over the whole law, with ends at both trims.
-        trim: t.
-        ends: x(t) and x(1−t).
     """
 
-    grid: Panels
-    trim: float
-    ends: tuple[float, float]
+    grid: Panels  # panels over the whole law, with ends at both trims
+    trim: float  # t
+    ends: tuple[float, float]  # x(t) and x(1−t)
 
     @cached_property
     def kept(self) -> NDArray[np.bool_]:

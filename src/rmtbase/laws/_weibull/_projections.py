@@ -21,17 +21,11 @@ _SHAPES = (1e-3, 1e3)
 @in_one_line
 @dataclass(frozen=True)
 class WeibullProjection:
-    """Member of the Weibull family that a criterion assigns to a parent law.
+    """Member of the Weibull family that a criterion assigns to a parent law."""
 
-    Attributes:
-        shape: k.
-        scale: λ, in the units of the parent's σ.
-        divergence: D_KL(parent ‖ Weibull(k, λ)) for the law of |w|, in nats.
-    """
-
-    shape: float
-    scale: float
-    divergence: float
+    shape: float  # k
+    scale: float  # λ, in the units of the parent's σ
+    divergence: float  # D_KL(parent ‖ Weibull(k, λ)) for the law of |w|, in nats
 
 
 def weibull_maximum_likelihood(distribution: str | Parent = "normal") -> WeibullProjection:

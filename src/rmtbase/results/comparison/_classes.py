@@ -55,9 +55,6 @@ def published_class(shape: float, fused: bool = False) -> str:
     projection with k in [1.05, 1.18] is "transitional". Any other k has no published class; the result then names its
     neighbours, as in "below deep selection".
 
-    Raises:
-        ParameterError: ``shape`` is not a positive number.
-
     Source: T. Ding, arXiv:2605.18898 (2026), 3.1 and 4.3.
     """
     if not shape > 0:
@@ -78,11 +75,6 @@ def significant_class(z_score: float, q_value: float, level: float = 0.05) -> st
     """Compare a shape k with that of untrained weights of the same N: "at", "below" or "above the anchor".
 
     The result is "at the anchor" unless the q-value, over all matrices of the model, is below ``level``.
-
-    Args:
-        z_score: z-score of k̂ against the null.
-        q_value: q-value of k̂; NaN counts as not significant.
-        level: false discovery rate.
     """
     if not q_value < level:
         return "at the anchor"

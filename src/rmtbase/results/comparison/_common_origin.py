@@ -26,24 +26,18 @@ _ALIKE = 1e-3  # relative to the largest eigenvalue of a head; rounding to float
 @in_one_line
 @dataclass(frozen=True)
 class CommonOrigin:
-    """Evidence that two models share an origin: copies, or heads at equal positions more alike than between seeds.
+    """Evidence that two models share an origin: copies, or heads at equal positions more alike than between seeds."""
 
-    Attributes:
-        duplicate: whether queries and keys are bit-identical.
-        alignment: r, the correlation over heads of ln σ_Q, ln σ_K and the ln of the eigenvalues, each minus its mean
-            over the layer: 1 for a copy, 0 on average for two seeds. NaN if heads do not match in number and size, or
-            layers have a single head.
-        p_value: one-sided permutation p-value of r, with the heads of one model moved to other positions; NaN where r
-            is NaN.
-        reordered: whether each layer's heads have the same eigenvalues to a part in a thousand, in another order.
-        reason: why a common origin cannot be tested by r; "" if it can.
-    """
-
-    duplicate: bool
+    duplicate: bool  # whether queries and keys are bit-identical
+    # r, the correlation over heads of ln σ_Q, ln σ_K and the ln of the eigenvalues, each minus its mean over the layer:
+    # 1 for a copy, 0 on average for two seeds. NaN if heads do not match in number and size, or layers have a single
+    # head.
     alignment: float
+    # one-sided permutation p-value of r, with the heads of one model moved to other positions; NaN where r is NaN
     p_value: float
+    # whether each layer's heads have the same eigenvalues to a part in a thousand, in another order
     reordered: bool = False
-    reason: str = ""
+    reason: str = ""  # why a common origin cannot be tested by r; "" if it can
 
     @property
     def words(self) -> str:
@@ -71,15 +65,6 @@ def common_origin(
     them, and heads that share a key head. Permuting the heads of one model in these ways therefore leaves the law of r
     unchanged. The test is exact for trained and untrained models, whatever the layers have in common.
     p = (b + 1)/(B + 1).
-
-    Args:
-        first: scores of a model.
-        second: scores of another model.
-        permutations: B, the number of permutations.
-        seed: seed of the permutations.
-
-    Raises:
-        ParameterError: one of them is not a scores tree.
     """
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
     prints = [fingerprint(one) for one in (first, second)]

@@ -45,21 +45,13 @@ _STD = 0.02
 def diagnose(scores: xr.DataTree, training: Training | None = None) -> xr.Dataset:
     """Diagnose every weight matrix of a model, and the model, by the Weibull framework.
 
-    Args:
-        scores: scores of a model whose matrices were scored.
-        training: settings of its training, for the budget.
-
-    Returns:
-        Dataset with the dimensions layer, component, statistic (:data:`WEIBULL`) and recipe; experts stand below the
-        layers as in :func:`weight_matrices`. Variables: the scores of the fit as in ``/matrices``; ``scale``, λ in the
-        units of the weights; ``published_class`` and ``significant_class`` of each shape k; ``initial_sigma`` by both
-        recipes of Pythia, and ``initial_z``, (σ̂/σ − 1) √(2N) of each matrix, which is standard normal for initial
-        weights by that recipe; ``role`` of each component. Attributes: ``attention``, the attention classes of the
-        layers; ``initial_recipe``, the recipe that no matrix contradicts ("" if there is none); with ``training``:
-        ``budget``, ``budget_state`` and ``root``, √(η/λ_wd).
-
-    Raises:
-        ParameterError: it is not a scores tree, or lacks these statistics.
+    Dataset with the dimensions layer, component, statistic (:data:`WEIBULL`) and recipe; experts stand below the
+    layers as in :func:`weight_matrices`. Variables: the scores of the fit as in ``/matrices``; ``scale``, λ in the
+    units of the weights; ``published_class`` and ``significant_class`` of each shape k; ``initial_sigma`` by both
+    recipes of Pythia, and ``initial_z``, (σ̂/σ − 1) √(2N) of each matrix, which is standard normal for initial
+    weights by that recipe; ``role`` of each component. Attributes: ``attention``, the attention classes of the
+    layers; ``initial_recipe``, the recipe that no matrix contradicts ("" if there is none); with ``training``:
+    ``budget``, ``budget_state`` and ``root``, √(η/λ_wd).
     """
     matrices = require_weibull(scores)
     found = matrices[list(_SCORE)].sel(statistic=list(WEIBULL))
@@ -96,12 +88,7 @@ def diagnose(scores: xr.DataTree, training: Training | None = None) -> xr.Datase
 
 
 def require_weibull(scores: xr.DataTree, name: str = "scores") -> xr.Dataset:
-    """Return the :func:`weight_matrices` of a scores tree, which must hold the statistics of :data:`WEIBULL`.
-
-    Raises:
-        ParameterError: it is not a scores tree, or its matrices were not scored, or were scored by a version without
-            these statistics.
-    """
+    """Return the :func:`weight_matrices` of a scores tree, which must hold the statistics of :data:`WEIBULL`."""
     require_scores(scores, name)
     matrices = weight_matrices(scores)
     if matrices is None:
@@ -217,15 +204,10 @@ def of_matrices(values: xr.DataArray, chosen: Bool[np.ndarray, "layer component"
 
 
 class InitialSigmas(NamedTuple):
-    """Standard deviations σ of initial weights.
+    """Standard deviations σ of initial weights."""
 
-    Attributes:
-        reads: σ of matrices that read the residual stream (queries, keys, values, input projections of an MLP).
-        writes: σ of matrices that write to it (output projections of attention and of an MLP).
-    """
-
-    reads: float
-    writes: float
+    reads: float  #: σ of matrices that read the residual stream (queries, keys, values, input projections of an MLP)
+    writes: float  #: σ of matrices that write to it (output projections of attention and of an MLP)
 
     @property
     def ratio(self) -> float:

@@ -36,23 +36,14 @@ class FitsOfMatrices(NamedTuple):
 
 @dataclass(frozen=True)
 class ComparedModel:
-    """Model in a comparison.
+    """Model in a comparison."""
 
-    Attributes:
-        name: its name in the comparison.
-        scores: its scores tree.
-        diagnosis: what ``diagnose`` returns for it; None if its scores have no Weibull fits.
-        training: settings of its training, if known.
-        untrained: whether it has initial weights; None if that was not stated.
-        trajectory: the trajectory whose last step is ``scores``; None if there is none.
-    """
-
-    name: str
-    scores: xr.DataTree
-    diagnosis: xr.Dataset | None
-    training: Training | None
-    untrained: bool | None = None
-    trajectory: xr.DataTree | None = None
+    name: str  # its name in the comparison
+    scores: xr.DataTree  # its scores tree
+    diagnosis: xr.Dataset | None  # what ``diagnose`` returns for it; None if its scores have no Weibull fits
+    training: Training | None  # settings of its training, if known
+    untrained: bool | None = None  # whether it has initial weights; None if that was not stated
+    trajectory: xr.DataTree | None = None  # the trajectory whose last step is ``scores``; None if there is none
 
     @cached_property
     def components(self) -> tuple[str, ...]:

@@ -73,18 +73,12 @@ def grouped_tables(
 
 @dataclass(frozen=True)
 class _Measured:
-    """Measures of several models, at the end or at each step, that are tested as one family.
+    """Measures of several models, at the end or at each step, that are tested as one family."""
 
-    Attributes:
-        names: names of the measures, headlines first.
-        n_headlines: number of headlines.
-        steps: the steps; empty at the end of training.
-        values, errors: one row for each model; the columns run over (step and) measure.
-    """
-
-    names: list[str]
-    n_headlines: int
-    steps: Sequence[int]
+    names: list[str]  # names of the measures, headlines first
+    n_headlines: int  # number of headlines
+    steps: Sequence[int]  # the steps; empty at the end of training
+    # values, errors: one row for each model; the columns run over (step and) measure
     values: Columns
     errors: Columns
 

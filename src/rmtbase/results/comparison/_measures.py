@@ -37,9 +37,6 @@ def measures_of(scores: xr.DataTree) -> dict[str, tuple[float, float]]:
     an omnibus q-value under 5 %. For each component: the median over layers of each Weibull statistic, and the mean
     ``scale`` λ in the units of the weights. The same for the classes: ``transmission``, pooled over its components, and
     ``selection``, pooled over queries and keys, or over fused projections where these were not scored separately.
-
-    Raises:
-        ParameterError: it is not a scores tree.
     """
     require_scores(scores)
     units = head_units(scores)

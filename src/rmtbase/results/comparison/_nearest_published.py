@@ -33,9 +33,8 @@ def nearest_table(models: Sequence[ComparedModel], published: xr.Dataset, seed: 
     q-value is over all components of all models. ``nearest_between_published`` is the share of published models with
     another one as near, which a comparison with any further trained model can expect.
 
-    Returns:
-        Variables (model, component) of ``/components``; NaN, and "" for the name, where fewer than three published
-        models have the component, or the model lacks it.
+    Variables (model, component) of ``/components``; NaN, and "" for the name, where fewer than three published
+    models have the component, or the model lacks it.
     """
     components = all_components(models)
     values = np.full((len(_NUMBERS), len(models), len(components)), np.nan)

@@ -18,26 +18,20 @@ _DRAWS = 9_999
 @in_one_line
 @dataclass(frozen=True)
 class PairedGrowth:
-    """Pearson's r of ln λ of two components over many (model, step).
+    """Pearson's r of ln λ of two components over many (model, step)."""
 
-    Attributes:
-        n, n_initial: number of points, and number of points before training.
-        correlation: r of all points.
-        built_in: mean r if the initial points keep their place on the diagonal and the later points are paired at
-            random. This is the r of two components that share σ before training, and nothing after it.
-        built_in_95: 95 % quantile of r under such random pairings.
-        p_value: one-sided p-value of r against the random pairings. It assumes that under the null all pairings of the
-            later points are equally likely. NaN if fewer than two points are later.
-        later_correlation: r of only the later points; NaN if there are fewer than three.
-    """
-
+    #: n, n_initial: number of points, and number of points before training
     n: int
     n_initial: int
-    correlation: float
+    correlation: float  #: r of all points
+    #: mean r if the initial points keep their place on the diagonal and the later points are paired at random. This is
+    #: the r of two components that share σ before training, and nothing after it.
     built_in: float
-    built_in_95: float
+    built_in_95: float  #: 95 % quantile of r under such random pairings
+    #: one-sided p-value of r against the random pairings. It assumes that under the null all pairings of the later
+    #: points are equally likely. NaN if fewer than two points are later.
     p_value: float
-    later_correlation: float
+    later_correlation: float  #: r of only the later points; NaN if there are fewer than three
 
 
 def paired_growth(

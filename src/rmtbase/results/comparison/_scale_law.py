@@ -22,32 +22,23 @@ _DRAWS = 9_999
 @in_one_line
 @dataclass(frozen=True)
 class ScaleLaw:
-    """λ of n models against x = √(η/λ_wd).
+    """λ of n models against x = √(η/λ_wd)."""
 
-    Attributes:
-        n: number of models.
-        slope: slope of the line through the origin, Σ x λ / Σ x².
-        r_squared: R² of that line about the mean of λ; negative if a constant fits better.
-        deviations: |line/λ − 1| of each model.
-        correlation: Pearson's r of x and λ; it belongs to the line with an intercept.
-        p_value: two-sided p-value of r: the share of orders of λ whose |r| is as large (all n! orders up to n = 8). It
-            assumes that under the null all orders of the models' λ are equally likely.
-        intercept, intercept_error: intercept of the least-squares line with an intercept, and its standard error.
-        exponent, exponent_error: b of λ ∝ x^b by least squares of logarithms, and its standard error.
-        p_value_of_one: p-value of b = 1 by Student's t with n − 2 degrees of freedom; NaN for two models.
-    """
-
-    n: int
-    slope: float
-    r_squared: float
-    deviations: tuple[float, ...]
-    correlation: float
+    n: int  #: number of models
+    slope: float  #: slope of the line through the origin, Σ x λ / Σ x²
+    r_squared: float  #: R² of that line about the mean of λ; negative if a constant fits better
+    deviations: tuple[float, ...]  #: |line/λ − 1| of each model
+    correlation: float  #: Pearson's r of x and λ; it belongs to the line with an intercept
+    #: two-sided p-value of r: the share of orders of λ whose |r| is as large (all n! orders up to n = 8). It assumes
+    #: that under the null all orders of the models' λ are equally likely.
     p_value: float
+    #: intercept, intercept_error: intercept of the least-squares line with an intercept, and its standard error
     intercept: float
     intercept_error: float
+    #: exponent, exponent_error: b of λ ∝ x^b by least squares of logarithms, and its standard error
     exponent: float
     exponent_error: float
-    p_value_of_one: float
+    p_value_of_one: float  #: p-value of b = 1 by Student's t with n − 2 degrees of freedom; NaN for two models
 
 
 def scale_law(roots: ArrayLike, scales: ArrayLike, seed: int = 0) -> ScaleLaw:

@@ -19,27 +19,19 @@ _DRAWS = 4_000
 @in_one_line
 @dataclass(frozen=True)
 class ShapeBand:
-    """Median Weibull shape k of each model, the median over its matrices.
+    """Median Weibull shape k of each model, the median over its matrices."""
 
-    Attributes:
-        medians: median of each model.
-        low, high: smallest and largest median.
-        variation: coefficient of variation of the medians, standard deviation (n − 1) over mean; NaN for one model.
-        null_medians: for each model the mean of the median of untrained matrices of the same N.
-        null_errors: standard deviations of the same.
-        null_variation: mean coefficient of variation of n untrained models of these sizes.
-        null_variation_95: 95 % quantile of the same.
-        p_value: share of untrained cohorts that vary at least as much, never below 1/(draws + 1); NaN for one model.
-    """
-
-    medians: tuple[float, ...]
+    medians: tuple[float, ...]  #: median of each model
+    #: low, high: smallest and largest median
     low: float
     high: float
+    #: coefficient of variation of the medians, standard deviation (n − 1) over mean; NaN for one model
     variation: float
-    null_medians: tuple[float, ...]
-    null_errors: tuple[float, ...]
-    null_variation: float
-    null_variation_95: float
+    null_medians: tuple[float, ...]  #: for each model the mean of the median of untrained matrices of the same N
+    null_errors: tuple[float, ...]  #: standard deviations of the same
+    null_variation: float  #: mean coefficient of variation of n untrained models of these sizes
+    null_variation_95: float  #: 95 % quantile of the same
+    #: share of untrained cohorts that vary at least as much, never below 1/(draws + 1); NaN for one model
     p_value: float
 
 

@@ -18,17 +18,12 @@ and no border between them; the ends allow for rounding of the printed numbers."
 class Training:
     """Settings of a training run with AdamW.
 
-    Attributes:
-        peak_rate: η > 0, the largest learning rate.
-        weight_decay: λ_wd > 0, decoupled, multiplied by the learning rate.
-        steps: T, the number of optimizer steps.
-
     Source: T. Ding, arXiv:2605.18898 (2026), 4.2 and A.5; X. Wang and L. Aitchison, arXiv:2405.13698 (2024).
     """
 
-    peak_rate: float
-    weight_decay: float
-    steps: int
+    peak_rate: float  #: η > 0, the largest learning rate
+    weight_decay: float  #: λ_wd > 0, decoupled, multiplied by the learning rate
+    steps: int  #: T, the number of optimizer steps
 
     def __post_init__(self) -> None:
         for name in ("peak_rate", "weight_decay"):

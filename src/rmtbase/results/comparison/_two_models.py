@@ -26,29 +26,21 @@ _TIES = 1e-9  # test statistics closer than this are ties
 @in_one_line
 @dataclass(frozen=True)
 class TwoModels:
-    """Result of tests whether the heads of two models differ in their distances from the null.
+    """Result of tests whether the heads of two models differ in their distances from the null."""
 
-    Attributes:
-        statistics: names of the spectral statistics, in the order of the arrays below.
-        paired: whether heads at equal positions were paired.
-        n: number of units compared: pairs of key heads if paired, otherwise the key heads of both models.
-        difference: second minus first, in standard deviations of the heads' own nulls: the median over units of the
-            differences if paired, otherwise the difference of the medians. NaN for a statistic without a null.
-        p_value: two-sided permutation p-value of each statistic.
-        adjusted_p_value: the same, adjusted for all statistics by the largest, with their correlations: the
-            probability that any of them is so extreme.
-        omnibus_p_value: p-value of all statistics together, the smallest of the adjusted ones.
-        ways: number of permutations of the heads, where a permutation and its reverse count once because the test is
-            two-sided. No p-value is below 1 / ``ways``.
-    """
-
-    statistics: tuple[str, ...]
-    paired: bool
-    n: int
+    statistics: tuple[str, ...]  # names of the spectral statistics, in the order of the arrays below
+    paired: bool  # whether heads at equal positions were paired
+    n: int  # number of units compared: pairs of key heads if paired, otherwise the key heads of both models
+    # second minus first, in standard deviations of the heads' own nulls: the median over units of the differences if
+    # paired, otherwise the difference of the medians. NaN for a statistic without a null.
     difference: Float[np.ndarray, " statistic"]
-    p_value: Float[np.ndarray, " statistic"]
+    p_value: Float[np.ndarray, " statistic"]  # two-sided permutation p-value of each statistic
+    # the same, adjusted for all statistics by the largest, with their correlations: the probability that any of them is
+    # so extreme
     adjusted_p_value: Float[np.ndarray, " statistic"]
-    omnibus_p_value: float
+    omnibus_p_value: float  # p-value of all statistics together, the smallest of the adjusted ones
+    # number of permutations of the heads, where a permutation and its reverse count once because the test is two-sided.
+    # No p-value is below 1 / ``ways``.
     ways: int = 0
 
 
@@ -67,15 +59,6 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
     units of both models are exchangeable. Both hold for untrained models. Heads of trained models depend on each other
     within a layer, so the test asks whether these two sets of heads differ, not whether two ways of training do. To
     test the latter, compare several seeds of each by groups of models.
-
-    Args:
-        first: scores of a model.
-        second: scores of another model.
-        permutations: B, the number of permutations.
-        seed: seed of the permutations.
-
-    Raises:
-        ParameterError: one of them is not a scores tree, or fewer than 2 units of a model were scored.
 
     Source: F. Wilcoxon, Biometrics Bull. 1, 80 (1945); P. H. Westfall and S. S. Young, Resampling-Based Multiple
         Testing (Wiley, 1993); B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010).

@@ -20,8 +20,8 @@ from rmtbase.drawing.axes import (
     NORMAL_95,
     finished,
     literal,
+    panel,
     symbol_of,
-    themed_axes,
     titled,
 )
 from rmtbase.drawing.color_scales import Q
@@ -38,31 +38,15 @@ _LONGEST = 24  # most characters of a model's name on an axis
 _LONGEST_OF_GROUP = 16  # most characters of a group's name on an axis
 
 
+@panel
 def component_shapes(
-    comparison: xr.DataTree,
-    published: bool = False,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
+    ax: Axes, theme: Theme, comparison: xr.DataTree, published: bool = False, *, legend: bool = True
 ) -> Axes:
     """Draw the median Weibull shape of each component of every model, with the 95 % range of untrained weights.
 
-    Args:
-        comparison: a comparison tree.
-        published: whether to draw the published band of shapes as well, and the published medians of the comparison.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw a legend below the axes.
-
-    Returns:
-        The axes: component against k̂; the bar behind each mark is its null.
-
-    Raises:
-        ParameterError: it is not a comparison of models whose matrices were scored.
+    The axes: component against k̂; the bar behind each mark is its null.
     """
     table = _comparison_group(comparison, "components", "shape")
-    ax, theme = themed_axes(ax, theme, comparison)
     if published:
         draw_published_band(ax, theme)
     mean, spread = table["shape_null_mean"], NORMAL_95 * table["shape_null_std"]
@@ -82,25 +66,15 @@ def component_shapes(
     return finished(ax, theme, "", legend)
 
 
-def shape_drifts(
-    comparison: xr.DataTree,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
-) -> Axes:
+@panel
+def shape_drifts(ax: Axes, theme: Theme, comparison: xr.DataTree, *, legend: bool = True) -> Axes:
     """Draw the mean change of the Weibull shape of each component from the first model of a pair to the second.
 
     Arguments as in :func:`component_shapes`. The bars are ± 1.96 standard errors for untrained weights.
 
-    Returns:
-        The axes: component against the change of k̂.
-
-    Raises:
-        ParameterError: it is not a comparison of models of equal sizes whose matrices were scored.
+    The axes: component against the change of k̂.
     """
     table = _comparison_group(comparison, "drifts", "drift")
-    ax, theme = themed_axes(ax, theme, comparison)
     ax.axhline(0.0, color=theme.null, linewidth=1.2, label="no change")
     drift, error = table["drift"], NORMAL_95 * table["standard_error"]
     for one in _beside(table, "pair", theme):
@@ -112,26 +86,11 @@ def shape_drifts(
     return finished(ax, theme, "", legend)
 
 
-def pair_heatmap(
-    comparison: xr.DataTree,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    colorbar: bool = True,
-) -> Axes:
+@panel
+def pair_heatmap(ax: Axes, theme: Theme, comparison: xr.DataTree, *, colorbar: bool = True) -> Axes:
     """Draw the q-values of pairs of models, by all statistics of their heads together; a cross marks duplicates.
 
-    Args:
-        comparison: a comparison tree.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        colorbar: whether to draw a colour bar beside the axes.
-
-    Returns:
-        The axes: one model against the other. Colours change at the same q-values as in all figures.
-
-    Raises:
-        ParameterError: it is not a comparison.
+    The axes: one model against the other. Colours change at the same q-values as in all figures.
     """
     table = _comparison_group(comparison, "pairs", "omnibus_q_value")
     models = _comparison_group(comparison, "models", "name")["model"].values.tolist()
@@ -141,7 +100,6 @@ def pair_heatmap(
             row, column = (models.index(one) for one in ends)
             q[row, column] = q[column, row] = table["omnibus_q_value"].values[k]
             duplicate[row, column] = duplicate[column, row] = bool(table["duplicate"].values[k])
-    ax, theme = themed_axes(ax, theme, comparison)
     untested = np.isnan(q) & ~np.eye(len(models), dtype=bool)
     draw_cells(ax, q, q < LEVEL, untested, Q, LEVEL, theme, markersize=4)
     y, x = np.nonzero(duplicate)
@@ -156,29 +114,19 @@ def pair_heatmap(
     return finished_map(ax, theme, title, Q, colorbar)
 
 
-def scale_law(
-    comparison: xr.DataTree,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
-) -> Axes:
+@panel
+def scale_law(ax: Axes, theme: Theme, comparison: xr.DataTree, *, legend: bool = True) -> Axes:
     """Draw the Weibull scale of each model against √(η/λ_wd), with the line through the origin and published models.
 
     Arguments as in :func:`component_shapes`.
 
-    Returns:
-        The axes: √(η/λ_wd) against λ̂, the mean over the Transmission Class.
-
-    Raises:
-        ParameterError: it is not a comparison of models with known scales and training settings.
+    The axes: √(η/λ_wd) against λ̂, the mean over the Transmission Class.
     """
     table = _comparison_group(comparison, "models", "transmission_scale")
     root, scale = table["root"].values, table["transmission_scale"].values
     there = np.isfinite(root) & np.isfinite(scale)
     if not there.any():
         raise ParameterError("comparison", "no model's learning rate and weight decay", "those of one at least")
-    ax, theme = themed_axes(ax, theme, comparison)
     drawn: list[tuple[np.ndarray, np.ndarray, str, Literal["o", "s"], str]] = []
     if "published" in comparison.children:
         other = comparison["published"].to_dataset()
@@ -249,30 +197,14 @@ def _names(ax: Axes, names: list[str]) -> None:
     ax.set_xlabel("")  # the names of components say what they are
 
 
-def group_measure(
-    comparison: xr.DataTree,
-    measure: str,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-) -> Axes:
+@panel
+def group_measure(ax: Axes, theme: Theme, comparison: xr.DataTree, measure: str) -> Axes:
     """Draw a measure of every model by its group, with each group's mean and 95 % confidence interval (Student's t).
 
-    Args:
-        comparison: a comparison tree of groups.
-        measure: name of a measure in ``/members``.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-
-    Returns:
-        The axes: group against the measure.
-
-    Raises:
-        ParameterError: it is not a comparison of groups, or has no such measure.
+    The axes: group against the measure.
     """
     members, between = (_of_measure(comparison, name, measure) for name in ("members", "between"))
     groups = between["group"].values.tolist()
-    ax, theme = themed_axes(ax, theme, comparison)
     owner = members["group_of"].values
     for place, (name, colour, marker) in enumerate(zip(groups, cycle(theme.series), cycle(MARKERS), strict=False)):
         values = members["value"].values[owner == name]
@@ -292,27 +224,18 @@ def group_measure(
     return ax
 
 
+@panel
 def group_measure_by_step(
-    comparison: xr.DataTree,
-    measure: str,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
+    ax: Axes, theme: Theme, comparison: xr.DataTree, measure: str, *, legend: bool = True
 ) -> Axes:
     """Draw the mean of a measure over each group's models along the steps, with the standard deviation of its seeds.
 
     Arguments as in :func:`group_measure`. Marks at the bottom show the steps at which groups differ, adjusted for all
     steps and measures.
 
-    Returns:
-        The axes: step against the measure.
-
-    Raises:
-        ParameterError: it is not a comparison of groups of trajectories, or has no such measure.
+    The axes: step against the measure.
     """
     members, between = (_of_measure(comparison, f"along/{name}", measure) for name in ("members", "between"))
-    ax, theme = themed_axes(ax, theme, comparison)
     steps, owner = members["step"].values, members["group_of"].values
     each = zip(between["group"].values.tolist(), cycle(theme.series), cycle(LINE_STYLES), cycle(MARKERS), strict=False)
     for name, colour, style, marker in each:

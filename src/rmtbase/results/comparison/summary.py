@@ -21,11 +21,7 @@ _SHOWN = 8  # most measures that are named
 
 
 def summarize_comparison(comparison: xr.DataTree) -> list[str]:
-    """Summarize pairs, groups and all models together in plain sentences, each with its null; the answer comes first.
-
-    Raises:
-        ParameterError: it is not a comparison.
-    """
+    """Summarize pairs, groups and all models together in sentences, each with its null; the answer comes first."""
     answer, rest = answer_and_rest(comparison)
     return answer + rest
 

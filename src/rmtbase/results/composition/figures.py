@@ -19,7 +19,7 @@ from rmtbase.drawing.axes import (
     add_legend,
     literal,
     model_title,
-    themed_axes,
+    panel,
     titled,
     without_frame,
 )
@@ -46,33 +46,15 @@ COMPOSING_SHARE = ColorScale(
 )
 
 
+@panel
 def composition_heatmap(
-    table: xr.Dataset,
-    kind: str | None = None,
-    level: float = LEVEL,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    colorbar: bool = True,
+    ax: Axes, theme: Theme, table: xr.Dataset, kind: str | None = None, level: float = LEVEL, *, colorbar: bool = True
 ) -> Axes:
     """Draw z of the squared composition score of every two heads, with a dot for pairs that compose.
 
-    Args:
-        table: the dataset of ``rmtbase.results.composition.composition``.
-        kind: ``"q"``, ``"k"`` or ``"v"``; the first that it has if None.
-        level: pairs with a q-value below it carry a dot.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        colorbar: whether to draw one beside the axes.
-
-    Returns:
-        The axes: earlier head against later head, the first layer on top and to the left.
-
-    Raises:
-        ParameterError: the table is not of compositions, or has no such kind.
+    The axes: earlier head against later head, the first layer on top and to the left.
     """
     chosen = _of_kind(table, kind, level)
-    ax, theme = themed_axes(ax, theme, table)
     z, q = chosen["z_score"].values, chosen["q_value"].values
     untested = (
         np.isnan(z) & (chosen["not_testable"].values > 0) if "not_testable" in chosen else np.zeros(z.shape, bool)
@@ -86,24 +68,17 @@ def composition_heatmap(
     return finished_map(ax, theme, f"{_composing(chosen, level)}; {marks}", Z, colorbar)
 
 
+@panel
 def composition_by_layer(
-    table: xr.Dataset,
-    kind: str | None = None,
-    level: float = LEVEL,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    colorbar: bool = True,
+    ax: Axes, theme: Theme, table: xr.Dataset, kind: str | None = None, level: float = LEVEL, *, colorbar: bool = True
 ) -> Axes:
     """Draw how many pairs of heads of every two layers compose: their number, and as a colour their share.
 
     Arguments and errors as in :func:`composition_heatmap`.
 
-    Returns:
-        The axes: layer of the earlier head against layer of the later one, the first layer on top and to the left.
+    The axes: layer of the earlier head against layer of the later one, the first layer on top and to the left.
     """
     chosen = _of_kind(table, kind, level)
-    ax, theme = themed_axes(ax, theme, table)
     layers = list(dict.fromkeys(_places(table)))
     of_layer = np.array([[place == layer for layer in layers] for place in _places(table)], dtype=int)
     composing, tested = (
@@ -144,34 +119,16 @@ def _composing(chosen: xr.Dataset, level: float) -> str:
     return f"the later head's {_READS[str(chosen['kind'].values)]}\n{found}"
 
 
-def composition_graph(
-    table: xr.Dataset,
-    level: float = LEVEL,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
-) -> Axes:
+@panel
+def composition_graph(ax: Axes, theme: Theme, table: xr.Dataset, level: float = LEVEL, *, legend: bool = True) -> Axes:
     """Draw the pairs of heads that compose beyond chance as lines from the earlier head down to the later one.
 
     Each kind has its own colour and line style, and bends to its own side; the larger the score, the thicker the line.
     Of more than 30 pairs only those with the largest scores are drawn, and the title says so.
 
-    Args:
-        table: the dataset of ``rmtbase.results.composition.composition``.
-        level: false discovery rate.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one.
-
-    Returns:
-        The axes: head against layer, the first layer on top.
-
-    Raises:
-        ParameterError: the table is not of compositions, or the level is no probability.
+    The axes: head against layer, the first layer on top.
     """
     summary = summarize_composition(table, level)
-    ax, theme = themed_axes(ax, theme, table)
     rows = _rows(table)
     place = dict(zip(table["later"].values.tolist(), zip(*rows, strict=True), strict=True))
     drawn = summary.largest[:_MOST_EDGES]

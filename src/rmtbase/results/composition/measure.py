@@ -31,15 +31,10 @@ _AT_ONCE = 2**25  # entries of one product of the directions of two sites
 
 
 class _Directions(NamedTuple):
-    """Singular directions on one side of a circuit, for all heads of a site.
+    """Singular directions on one side of a circuit, for all heads of a site."""
 
-    Attributes:
-        vectors: unit vectors as rows; zero beyond the rank of the circuit.
-        share: squared singular values over their sum; zeros for heads without weights.
-    """
-
-    vectors: Float64[np.ndarray, "head rank width"]
-    share: Float64[np.ndarray, "head rank"]
+    vectors: Float64[np.ndarray, "head rank width"]  # unit vectors as rows; zero beyond the rank of the circuit
+    share: Float64[np.ndarray, "head rank"]  # squared singular values over their sum; zeros for heads without weights
 
 
 def composition(
@@ -113,11 +108,7 @@ def composition(
 
 
 def _readers(model: WeightMatrices, kinds: Sequence[str]) -> tuple[dict[tuple[int, str], list[int]], list[str]]:
-    """Find the earlier sites that each site reads by each kind, with warnings.
-
-    Raises:
-        ParameterError: no two heads share a stream, or outputs are not known.
-    """
+    """Find the earlier sites that each site reads by each kind, with warnings."""
     earlier = {(site, kind): earlier_sites(model, site, kind) for site in range(len(model.sites)) for kind in kinds}
     warnings = [*unknown_streams(model), *_without_other_widths(model, earlier)]
     if not any(earlier.values()):

@@ -18,17 +18,13 @@ from rmtbase.tables import NotTestable, headline
 @in_one_line
 @dataclass(frozen=True)
 class ComposedPair:
-    """Pair of heads, the later of which reads what the earlier writes.
+    """Pair of heads, the later of which reads what the earlier writes."""
 
-    Attributes:
-        kind: ``"q"``, ``"k"`` or ``"v"``.
-        earlier, later: names of the heads.
-        score, expected_score, z_score, p_value, q_value, holm_p_value, overlap, overlap_q_value: as in the table.
-    """
-
-    kind: str
+    kind: str  # ``"q"``, ``"k"`` or ``"v"``
+    # earlier, later: names of the heads
     earlier: str
     later: str
+    # score, expected_score, z_score, p_value, q_value, holm_p_value, overlap, overlap_q_value: as in the table
     score: float
     expected_score: float
     z_score: float
@@ -42,53 +38,34 @@ class ComposedPair:
 @in_one_line
 @dataclass(frozen=True)
 class KindSummary:
-    """Numbers of pairs of one kind of composition.
+    """Numbers of pairs of one kind of composition."""
 
-    Attributes:
-        kind: kind of composition.
-        pairs: pairs that could be tested.
-        not_testable: pairs that could not be tested.
-        overlaps: pairs whose overlap could be tested.
-        small: pairs with a p-value below the level; chance gives ``pairs`` times the level.
-        surviving: pairs with a Benjamini–Yekutieli q-value below the level.
-        surviving_independent: pairs with a Benjamini–Hochberg q-value below the level.
-        surviving_family: pairs with a p-value by Holm below the level.
-        avoiding: pairs whose score is too small, by the q-value of the lower side.
-        overlapping: pairs whose subspaces overlap beyond chance, by q-value.
-    """
-
-    kind: str
-    pairs: int
-    not_testable: int
-    overlaps: int
-    small: int
-    surviving: int
-    surviving_independent: int
-    surviving_family: int
-    avoiding: int
-    overlapping: int
+    kind: str  # kind of composition
+    pairs: int  # pairs that could be tested
+    not_testable: int  # pairs that could not be tested
+    overlaps: int  # pairs whose overlap could be tested
+    small: int  # pairs with a p-value below the level; chance gives ``pairs`` times the level
+    surviving: int  # pairs with a Benjamini–Yekutieli q-value below the level
+    surviving_independent: int  # pairs with a Benjamini–Hochberg q-value below the level
+    surviving_family: int  # pairs with a p-value by Holm below the level
+    avoiding: int  # pairs whose score is too small, by the q-value of the lower side
+    overlapping: int  # pairs whose subspaces overlap beyond chance, by q-value
 
 
 @in_one_line
 @dataclass(frozen=True)
 class CompositionSummary:
-    """Summary of a model's pairs of heads.
+    """Summary of a model's pairs of heads."""
 
-    Attributes:
-        level: level of the false discovery rate, and of Holm's family-wise error.
-        kinds: numbers of each kind.
-        surviving: the pairs that compose beyond chance, the surest first: by p-value, and of equal p-values, as at the
-            floor of what a law can tell, the largest score first.
-        not_testable: the pairs whose score could not be tested, each with its reason.
-        overlaps_not_testable: the pairs whose overlap could not be tested, each with its reason.
-        layer, head: if not None, only pairs with a head of that layer or of that number in its layer are counted.
-    """
-
-    level: float
-    kinds: tuple[KindSummary, ...]
+    level: float  # level of the false discovery rate, and of Holm's family-wise error
+    kinds: tuple[KindSummary, ...]  # numbers of each kind
+    # the pairs that compose beyond chance, the surest first: by p-value, and of equal p-values, as at the floor of what
+    # a law can tell, the largest score first
     surviving: tuple[ComposedPair, ...]
-    not_testable: tuple[NotTestable, ...] = ()
+    not_testable: tuple[NotTestable, ...] = ()  # the pairs whose score could not be tested, each with its reason
+    # the pairs whose overlap could not be tested, each with its reason
     overlaps_not_testable: tuple[NotTestable, ...] = ()
+    # layer, head: if not None, only pairs with a head of that layer or of that number in its layer are counted
     layer: int | None = None
     head: int | None = None
 
@@ -119,9 +96,6 @@ def pairs_with(table: xr.Dataset, layer: int | None = None, head: int | None = N
     """Keep the pairs with a head of a layer, of a number in its layer, or of both: those of all others become NaN.
 
     No q-value changes: each stays over all pairs.
-
-    Raises:
-        ParameterError: ``table`` is no table of compositions, or no head has that layer or number.
     """
     if not isinstance(table, xr.Dataset) or table.attrs.get("kind") != "composition":
         raise ParameterError(
@@ -149,17 +123,7 @@ def pairs_with(table: xr.Dataset, layer: int | None = None, head: int | None = N
 def summarize_composition(
     table: xr.Dataset, level: float = 0.05, layer: int | None = None, head: int | None = None
 ) -> CompositionSummary:
-    """Count the pairs of each kind that compose beyond chance, and list them.
-
-    Args:
-        table: the dataset of :func:`composition`.
-        level: false discovery rate.
-        layer: if not None, only of the pairs with a head of that layer.
-        head: if not None, only of those with a head of that number in its layer, or in ``layer``.
-
-    Raises:
-        ParameterError: ``table`` is another table, ``level`` is not between 0 and 1, or no head is chosen.
-    """
+    """Count the pairs of each kind that compose beyond chance, and list them."""
     table = pairs_with(table, layer, head)
     level = require_level(level)
     below = {name: table[name].values < level for name in _COUNTED.values()}

@@ -37,18 +37,13 @@ Advance = Callable[[int], None]
 
 
 class DepthFit(NamedTuple):
-    """Nearest candidates of each spectrum.
+    """Nearest candidates of each spectrum."""
 
-    Attributes:
-        depth, distance: depth and distance of the nearest candidate.
-        nearest: distance and scale at each depth.
-        sigma: σ at which that distance is attained.
-    """
-
+    # depth, distance: depth and distance of the nearest candidate
     depth: Int[np.ndarray, " draw"]
     distance: Float[np.ndarray, " draw"]
-    nearest: Nearest
-    sigma: Float[np.ndarray, "draw depth"]
+    nearest: Nearest  # distance and scale at each depth
+    sigma: Float[np.ndarray, "draw depth"]  # σ at which that distance is attained
 
 
 @dataclass(frozen=True)
@@ -61,13 +56,10 @@ class DepthFitter:
     width. The results of the refits (distances and depths, not the draws) are kept as long as the object, and
     :func:`depth_fitter` keeps the objects of the last 32 settings as long as the process lives. Objects are not meant
     to be shared between threads: each thread would make the draws, with the same result.
-
-    Attributes:
-        candidates: laws of each depth, one for each σ.
-        part, distance, draws, level, width, seed: see :func:`effective_depth`.
     """
 
-    candidates: tuple[tuple[Law, ...], ...]
+    candidates: tuple[tuple[Law, ...], ...]  # laws of each depth, one for each σ
+    # part, distance, draws, level, width, seed: see :func:`effective_depth`
     part: str
     distance: str
     draws: int

@@ -23,43 +23,32 @@ DRAWING = "drawing residual paths"
 @in_one_line
 @dataclass(frozen=True, eq=False)
 class EffectiveDepth:
-    """Residual path nearest to a matrix.
+    """Residual path nearest to a matrix."""
 
-    Attributes:
-        depth: depth of the path, the candidate at the smallest distance (the shallowest of equally near ones).
-        interval: bootstrap interval (low, high) of the depth at confidence 1 - level, by reflection: 2 depth minus the
-            quantiles of the depths found in draws of the fitted ensemble. It assumes that the depth fits. If no depth
-            fits, it is the interval of a matrix of the nearest path, and no confidence interval for this matrix.
-        sigma: σ of the blocks: the given value, or the nearest candidate.
-        scale: c such that the matrix is like c P, or c (P - I); 0 if no scale gives a smaller distance than c = 0.
-        p_value: share of draws of the fitted ensemble, each refitted, that lie at least as far from their nearest law
-            as the matrix does from its own, (b + 1)/(n + 1): a multiple of 1/100 with 99 draws. All matrices of one
-            size and one fitted depth and σ share the draws.
-        depths: the candidates.
-        distances: smallest distance at each candidate, over scale and σ.
-        scales, sigmas: scale and σ at which it is attained.
-        singular_values: singular values of the matrix, descending.
-        shape: shape of the matrix; (n,) if singular values were given.
-        part, distance_name, level, draws: arguments of :func:`effective_depth`.
-        width: width of the draws.
-    """
-
-    depth: int
+    depth: int  #: depth of the path, the candidate at the smallest distance (the shallowest of equally near ones)
+    #: bootstrap interval (low, high) of the depth at confidence 1 - level, by reflection: 2 depth minus the quantiles
+    #: of the depths found in draws of the fitted ensemble. It assumes that the depth fits. If no depth fits, it is the
+    #: interval of a matrix of the nearest path, and no confidence interval for this matrix.
     interval: tuple[int, int]
-    sigma: float
-    scale: float
+    sigma: float  #: σ of the blocks: the given value, or the nearest candidate
+    scale: float  #: c such that the matrix is like c P, or c (P - I); 0 if no scale gives a smaller distance than c = 0
+    #: share of draws of the fitted ensemble, each refitted, that lie at least as far from their nearest law as the
+    #: matrix does from its own, (b + 1)/(n + 1): a multiple of 1/100 with 99 draws. All matrices of one size and one
+    #: fitted depth and σ share the draws.
     p_value: float
-    depths: tuple[int, ...]
-    distances: Float[np.ndarray, " depth"] = field(repr=False)
+    depths: tuple[int, ...]  #: the candidates
+    distances: Float[np.ndarray, " depth"] = field(repr=False)  #: smallest distance at each candidate, over scale and σ
+    #: scales, sigmas: scale and σ at which it is attained
     scales: Float[np.ndarray, " depth"] = field(repr=False)
     sigmas: Float[np.ndarray, " depth"] = field(repr=False)
-    singular_values: Float[np.ndarray, " n"] = field(repr=False)
-    shape: tuple[int, ...]
+    singular_values: Float[np.ndarray, " n"] = field(repr=False)  #: singular values of the matrix, descending
+    shape: tuple[int, ...]  #: shape of the matrix; (n,) if singular values were given
+    #: part, distance_name, level, draws: arguments of :func:`effective_depth`
     part: str
     distance_name: str
     level: float
     draws: int
-    width: int
+    width: int  #: width of the draws
 
     @property
     def distance(self) -> float:

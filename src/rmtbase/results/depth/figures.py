@@ -11,7 +11,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.drawing.axes import finished, grid_of_axes, literal, model_title, new_figure, themed_axes
+from rmtbase.drawing.axes import finished, grid_of_axes, literal, model_title, new_figure, panel
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.layout import NARROWEST, FigureRecipe, FigureStyle
 from rmtbase.drawing.not_testable import NOT_TESTABLE, cross_at_foot
@@ -27,35 +27,23 @@ _BINS = 48
 _STYLES = ("--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 1)))
 
 
+@panel
 def depth_profile(
+    ax: Axes,
+    theme: Theme,
     table: xr.Dataset,
     layer: int | None = None,
     component: str | None = None,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the distance between a matrix's singular values and the law of each candidate depth; the nearest is marked.
 
-    Args:
-        table: the dataset of ``rmtbase.results.depth.depth``.
-        layer: layer of the matrix; the middle one if None.
-        component: name of the matrix; the first one if None.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one.
-
-    Returns:
-        The axes: depth against distance. The mark is filled where the depth fits. A matrix that cannot be tested has a
-        grey cross and its reason in the title.
-
-    Raises:
-        ParameterError: no effective depths, or no such matrix.
+    The axes: depth against distance. The mark is filled where the depth fits. A matrix that cannot be tested has a
+    grey cross and its reason in the title.
     """
     matrix = _matrix(table, layer, component)
     nearest = float(matrix["effective_depth"])
-    ax, theme = themed_axes(ax, theme, table)
     if not np.isfinite(nearest):
         ax.set_xlim(float(matrix["depth"].min()), float(matrix["depth"].max()) + 1.0)
         cross_at_foot(ax, np.array([float(matrix["depth"].mean())]), theme)
@@ -78,41 +66,28 @@ def depth_profile(
     return finished(ax, theme, _title(matrix), legend, "lower right")
 
 
+@panel
 def depth_spectrum(
+    ax: Axes,
+    theme: Theme,
     table: xr.Dataset,
     layer: int | None = None,
     component: str | None = None,
     depths: Sequence[int] = _DEPTHS_SHOWN,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the density of a matrix's singular values with the laws of several depths, each at its nearest scale.
 
     The axes are the same for all matrices of a table, so that figures can be compared.
 
-    Args:
-        table: the dataset of ``rmtbase.results.depth.depth``.
-        layer: layer of the matrix; the middle one if None.
-        component: name of the matrix; the first one if None.
-        depths: depths whose laws are drawn in addition to the nearest one; depths that are no candidates are left out.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one.
-
-    Returns:
-        The axes: singular value over its root mean square against the density, on a logarithmic scale.
-
-    Raises:
-        ParameterError: no effective depths, or no such matrix.
+    The axes: singular value over its root mean square against the density, on a logarithmic scale.
     """
     matrix = _matrix(table, layer, component)
     units, widest, rank = _units(table)
     unit = float(units.sel(layer=matrix["layer"], component=matrix["component"]))
     values = matrix["singular_value"].values
     values = values[np.isfinite(values)] / unit
-    ax, theme = themed_axes(ax, theme, table)
     edges = np.linspace(0.0, widest, _BINS + 1)
     density = np.histogram(values, edges)[0] / (max(values.size, 1) * np.diff(edges))
     if not values.size:

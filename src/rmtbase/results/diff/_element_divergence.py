@@ -145,19 +145,12 @@ def _sketches(model: WeightMatrices, site: int, circuit: Circuit, pool: Executor
 
 @dataclass(frozen=True)
 class _Null:
-    """Null of the elements of one matrix.
+    """Null of the elements of one matrix."""
 
-    Attributes:
-        matched: law of ``kl_matched_normal``.
-        count: number n of elements.
-        rank: number of products in an element of W_QK; 0 for the independent elements of a single matrix.
-        neighbours: number of elements that share a row or a column with an element of W_QK.
-    """
-
-    matched: Distribution
-    count: int
-    rank: int = 0
-    neighbours: int = 0
+    matched: Distribution  # law of ``kl_matched_normal``
+    count: int  # number n of elements
+    rank: int = 0  # number of products in an element of W_QK; 0 for the independent elements of a single matrix
+    neighbours: int = 0  # number of elements that share a row or a column with an element of W_QK
 
     @property
     def scale_variance(self) -> float:
@@ -168,12 +161,7 @@ class _Null:
     def weights(
         self, share: Float[np.ndarray, " cell"], edges: Float[np.ndarray, " edge"]
     ) -> Float[np.ndarray, " cell"]:
-        """Return the λ_i of the counts in cells, ascending.
-
-        Args:
-            share: π of the cells.
-            edges: edges between the cells, in standard deviations from the mean.
-        """
+        """Return the λ_i of the counts in cells, ascending."""
         form = np.diag(share) - np.outer(share, share)
         if self.rank:
             norm = np.sqrt(2.0 / self.rank * gammaincinv(0.5 * self.rank, (np.arange(_NORMS) + 0.5) / _NORMS))

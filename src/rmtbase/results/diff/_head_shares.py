@@ -24,11 +24,7 @@ def share_p_values(squares: Float64[np.ndarray, "head row"]) -> Float64[np.ndarr
 
     Source: J. Robinson, J. R. Stat. Soc. B 44, 91 (1982); R. Lugannani and S. Rice, Adv. Appl. Probab. 12, 475 (1980).
 
-    Args:
-        squares: squared norm of each row of each head's part of a change; not all zero.
-
-    Returns:
-        The p-value of each head; NaN where all heads are alike, as a single head is.
+    The p-value of each head; NaN where all heads are alike, as a single head is.
     """
     w = squares / squares.mean()
     heads, rows = w.shape

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import LEVEL, literal, model_title, themed_axes
+from rmtbase.drawing.axes import LEVEL, literal, model_title, panel
 from rmtbase.drawing.color_scales import CHANGE, RATIO, ColorScale, Z
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.heatmaps import draw_layers, finished_map
@@ -23,21 +23,13 @@ from rmtbase.tables import CIRCUITS, matrices_present
 
 
 class _Map(NamedTuple):
-    """Quantity of a heat map of changes.
+    """Quantity of a heat map of changes."""
 
-    Attributes:
-        values: variable of the cells.
-        q_value: variable of the q-values that dots mark; empty if nothing is tested.
-        words: what the cells are, in the title.
-        scale: colour scale.
-        over: variable that the values are divided by.
-    """
-
-    values: str
-    q_value: str
-    words: str
-    scale: ColorScale
-    over: str = ""
+    values: str  # variable of the cells
+    q_value: str  # variable of the q-values that dots mark; empty if nothing is tested
+    words: str  # what the cells are, in the title
+    scale: ColorScale  # colour scale
+    over: str = ""  # variable that the values are divided by
 
 
 _SHARE = replace(RATIO, label="share of the change over that by chance")
@@ -50,42 +42,26 @@ _MAPS = {
 }
 
 
+@panel
 def change_heatmap(
+    ax: Axes,
+    theme: Theme,
     tree: xr.DataTree,
     quantity: Literal["size", "share", "in", "out", "qk", "ov"] = "size",
     component: str | None = None,
     level: float = LEVEL,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
     """Draw the change of each matrix, or of each head's part of one matrix.
 
-    Args:
-        tree: the tree of ``rmtbase.results.diff.diff``.
-        quantity: ``"size"``, the norm of the change over that of the earlier matrix; ``"share"``, each head's share of
-            the squared change of its matrix, over that by chance; ``"in"`` or ``"out"``, how far the share of
-            the change along the old directions of inputs or outputs is above that of a random rotation, as a z-score;
-            ``"qk"`` or ``"ov"``, the change of each head's W_QK or W_OV over its norm before.
-        component: a matrix of heads, for example ``"attention_query"``, drawn by head; whole matrices if None.
-        level: changes with a q-value below it carry a dot.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        colorbar: whether to draw one beside the axes.
-
-    Returns:
-        The axes: component or head against layer, layer 0 on top.
-
-    Raises:
-        ParameterError: the tree is not of changes, or has no such quantity or component.
+    The axes: component or head against layer, layer 0 on top.
     """
     if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "changes":
         raise ParameterError("tree", type(tree).__name__, "changes, as rmtbase.results.diff.diff makes them")
     if quantity not in _MAPS:
         raise ParameterError("quantity", quantity, f"one of {', '.join(_MAPS)}")
     drawn = _MAPS[quantity]
-    ax, theme = themed_axes(ax, theme, tree)
     if quantity in CIRCUITS:
         table, across = tree["heads"].to_dataset() if "heads" in tree.children else xr.Dataset(), "head"
         there = np.asarray(table.get(drawn.values, np.zeros(()))) >= 0.0

@@ -34,21 +34,15 @@ ENTRY_TESTS: Mapping[str, str] = {"query_entries": "query_signs", "key_entries":
 
 
 class Decisions(NamedTuple):
-    """Decisions of every test of every head, with the dimensions (layer, head, test).
+    """Decisions of every test of every head, with the dimensions (layer, head, test)."""
 
-    Attributes:
-        q_value: smallest level at which the test rejects in its family.
-        yekutieli_q_value: the same for heads of any dependence: q times 1 + 1/2 + … + 1/m of m heads, and at most 1.
-        holm_p_value: Holm's p-value over all claims of the family.
-        rejected: 1 if the test rejects, 0 if not, NaN if the head is not testable or its draws are too few.
-        named: True if the test names a cause of the head.
-    """
-
-    q_value: Float[np.ndarray, "layer head test"]
+    q_value: Float[np.ndarray, "layer head test"]  # smallest level at which the test rejects in its family
+    # the same for heads of any dependence: q times 1 + 1/2 + … + 1/m of m heads, and at most 1
     yekutieli_q_value: Float[np.ndarray, "layer head test"]
-    holm_p_value: Float[np.ndarray, "layer head test"]
+    holm_p_value: Float[np.ndarray, "layer head test"]  # Holm's p-value over all claims of the family
+    # 1 if the test rejects, 0 if not, NaN if the head is not testable or its draws are too few
     rejected: Float[np.ndarray, "layer head test"]
-    named: Bool[np.ndarray, "layer head test"]
+    named: Bool[np.ndarray, "layer head test"]  # True if the test names a cause of the head
 
 
 def decide(
@@ -56,13 +50,7 @@ def decide(
     floor: Mapping[str, Float[np.ndarray, "layer head"]],
     gate: Mapping[str, float],
 ) -> Decisions:
-    """Decide on every test of every head, in the order of ``p_value``.
-
-    Args:
-        p_value: p-values of each test; NaN where a head is not testable.
-        floor: smallest possible p-value of each test.
-        gate: by test of elements, the p-value of the factor's directions that it must exceed to name a cause.
-    """
+    """Decide on every test of every head, in the order of ``p_value``."""
     tests = list(p_value)
     shape = p_value[tests[0]].shape
     p = np.stack([p_value[name] for name in tests], axis=-1).reshape(-1, len(tests))

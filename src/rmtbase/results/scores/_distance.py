@@ -19,9 +19,6 @@ def signed_distance(scores: xr.Dataset) -> Float[np.ndarray, "..."]:
     """Return z of each statistic, or of its logarithm if it is positive and unbounded, as the measure of distance.
 
     If the null has no standard deviation, z is the normal quantile of the p-value.
-
-    Args:
-        scores: dataset with z_score, observed, null_mean and null_std; the distances have their shape.
     """
     parts = (scores[name] for name in ("z_score", "observed", "null_mean", "null_std"))
     of_log = scores["statistic"].isin([name for name, one in SPECTRAL_STATISTICS.items() if one.on_log_scale])
@@ -73,14 +70,6 @@ def layer_p_value_floors(tree: xr.DataTree) -> tuple[Float[np.ndarray, " layer"]
 def at_p_value_floor(p_value: Float[np.ndarray, "..."], floor: ArrayLike) -> Bool[np.ndarray, "..."]:
     """Mark the p-values that equal the floor, and so are only bounds.
 
-    Args:
-        p_value: p-values, in any shape.
-        floor: smallest p-value that n null draws can give, 2 / (n + 1); a number, or an array that broadcasts.
-
-    Returns:
-        True where a p-value equals its floor, in the broadcast shape.
-
-    Raises:
-        ParameterError: p-values outside [0, 1]. NaN means that no test was made, and is not a floor.
+    True where a p-value equals its floor, in the broadcast shape.
     """
     return require_p_values("p_value", p_value) <= np.asarray(floor) * (1 + 1e-9)

@@ -75,23 +75,15 @@ def _summarized_span(numbers: Shaped[np.ndarray, " number"]) -> ElementSummary:
 
 @dataclass(frozen=True)
 class Elements:
-    """Facts about the elements of one matrix that a file keeps.
+    """Facts about the elements of one matrix that a file keeps."""
 
-    Attributes:
-        count: number of elements.
-        sigma: standard deviation.
-        statistics: values in the order of :data:`STATISTICS`; NaN if the sample does not allow one.
-        histogram: density of (w - w̄)/s in :data:`BINS`; NaN for a constant matrix.
-        log_magnitude_histogram: density of log₁₀ |w| in :data:`MAGNITUDE_BINS`.
-        reason: why statistics are missing; "" if none is missing.
-    """
-
-    count: int
-    sigma: float
+    count: int  # number of elements
+    sigma: float  # standard deviation
+    # values in the order of :data:`STATISTICS`; NaN if the sample does not allow one
     statistics: Float[np.ndarray, " statistic"]
-    histogram: Float[np.ndarray, " bin"]
-    log_magnitude_histogram: Float[np.ndarray, " magnitude_bin"]
-    reason: str
+    histogram: Float[np.ndarray, " bin"]  # density of (w - w̄)/s in :data:`BINS`; NaN for a constant matrix
+    log_magnitude_histogram: Float[np.ndarray, " magnitude_bin"]  # density of log₁₀ |w| in :data:`MAGNITUDE_BINS`
+    reason: str  # why statistics are missing; "" if none is missing
 
 
 def elements_of(sketch: ElementSketch) -> Elements:

@@ -42,32 +42,24 @@ _NAMED = 3  # statistics, and super-weights, that are named
 @in_one_line
 @dataclass(frozen=True)
 class ElementsSummary:
-    """Summary of the scores of the elements of a model's matrices.
+    """Summary of the scores of the elements of a model's matrices."""
 
-    Attributes:
-        n_matrices: number of matrices that could be tested, in layers, outside them and in experts, without fused ones.
-        n_differing: number that differ from the null by all statistics of their elements together, at ``level``.
-        flagged: number with a q-value under ``level``, by statistic; only statistics that tested any matrix.
-        super_weights: isolated extremes, with the keys of ``rmtbase.results.scores.schema.SUPER_WEIGHTS_SCHEMA`` and
-            the name of their matrix as ``place``.
-        initialization: law of the elements under the null.
-        level: false discovery rate.
-        not_testable: matrices that could not be tested, each with its reason.
-        without_tail: matrices whose largest elements could not be compared with a tail, each with its reason.
-        noun: what the matrices are: weight matrices, or factors of updates.
-        untold: number of matrices in which probability cannot identify super-weights, and why; "" if there are none.
-    """
-
+    # number of matrices that could be tested, in layers, outside them and in experts, without fused ones
     n_matrices: int
-    n_differing: int
+    n_differing: int  # number that differ from the null by all statistics of their elements together, at ``level``
+    # number with a q-value under ``level``, by statistic; only statistics that tested any matrix
     flagged: dict[str, int]
+    # isolated extremes, with the keys of ``rmtbase.results.scores.schema.SUPER_WEIGHTS_SCHEMA`` and the name of their
+    # matrix as ``place``
     super_weights: tuple[dict[str, Any], ...]
-    initialization: str
-    level: float
-    not_testable: tuple[NotTestable, ...] = ()
+    initialization: str  # law of the elements under the null
+    level: float  # false discovery rate
+    not_testable: tuple[NotTestable, ...] = ()  # matrices that could not be tested, each with its reason
+    # matrices whose largest elements could not be compared with a tail, each with its reason
     without_tail: tuple[NotTestable, ...] = ()
+    # number of matrices in which probability cannot identify super-weights, and why; "" if there are none
     untold: str = ""
-    noun: str = "weight matrix"
+    noun: str = "weight matrix"  # what the matrices are: weight matrices, or factors of updates
 
     def answer(self) -> str:
         """Say in one line how many matrices differ, and how many elements stand apart."""
@@ -139,9 +131,6 @@ def summarize_elements(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -
     A matrix differs if the test of all statistics of its elements, :func:`joint_p_value`, has a Benjamini–Hochberg
     q-value under ``level``. A model whose matrices all have independent elements of the null's law then has a matrix
     that differs with at most that probability.
-
-    Raises:
-        ParameterError: ``tree`` is not a scores tree.
     """
     require_scores(tree)
     groups = [tree[name].to_dataset() for name in ("matrices", "experts") if name in tree.children]

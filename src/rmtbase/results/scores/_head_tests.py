@@ -47,27 +47,18 @@ _GATE_MISSES = 0.005
 
 
 class Found(NamedTuple):
-    """Result of one test for every head.
+    """Result of one test for every head."""
 
-    Attributes:
-        p_value: p-values (layer, head); NaN if a head is not testable.
-        floor: smallest possible p-value (layer, head).
-        detectable: smallest effect that a single test at level 0.05 finds with probability 0.95; NaN if unknown.
-    """
-
-    p_value: Float[np.ndarray, "layer head"]
-    floor: Float[np.ndarray, "layer head"]
+    p_value: Float[np.ndarray, "layer head"]  # p-values (layer, head); NaN if a head is not testable
+    floor: Float[np.ndarray, "layer head"]  # smallest possible p-value (layer, head)
+    # smallest effect that a single test at level 0.05 finds with probability 0.95; NaN if unknown
     detectable: Float[np.ndarray, "..."] = np.array(math.nan)
 
 
 def of_spectra(
     model: WeightMatrices, tests: Sequence[str], entries: str, draws: int | None, seed: int, progress: Progress
 ) -> dict[str, Found]:
-    """Test the spectra of W_Q and W_K, and all statistics together, against joint draws of normal heads.
-
-    Raises:
-        ParameterError: heads have several shapes, unsuitable sizes, or entries that are not normal.
-    """
+    """Test the spectra of W_Q and W_K, and all statistics together, against joint draws of normal heads."""
     sites = _sites(model)
     shapes = {(one.d_query, one.d_key, one.d_head) for one in sites}
     if entries != "normal":
@@ -98,9 +89,6 @@ def of_resampled_heads(
     Without a number of draws, 999 are made of each head, and more of a head whose tests have their smallest possible
     p-value, as long as a smaller one could name a cause. A test goes on only while no draw is as extreme as the head,
     so that p = (b + 1)/(n + 1) keeps its level at the n at which it stops.
-
-    Raises:
-        ParameterError: the factors are themselves products of stored matrices.
     """
     for site in sites_of(model, _QK):
         shape = null_shape(model, site, _QK)

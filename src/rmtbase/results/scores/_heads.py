@@ -35,31 +35,20 @@ def require_scores(scores: xr.DataTree, name: str = "scores") -> None:
 
 @dataclass(frozen=True)
 class Block:
-    """Sites with equal shapes and numbers of heads, and the scores of these heads.
+    """Sites with equal shapes and numbers of heads, and the scores of these heads."""
 
-    Attributes:
-        sites: indices of the sites.
-        dims: sizes of the circuit's matrices at these sites.
-        null: null against which the heads were scored.
-        heads: the heads.
-        sigmas: σ̂ of the circuit's matrices; ``heads`` has other σ̂ if these matrices are products.
-        scores: scores of the heads.
-        null_group: makes the null's group of a file.
-        random: moved shares of random heads of the shape; None if they are not known.
-        equal_axes: singular values of the heads with equal axes; None without head axes.
-        key_shares: how much of each W_QK reads the row space of W_Q; None if not defined.
-    """
-
-    sites: list[int]
-    dims: tuple[int, ...]
-    null: NullModel
-    heads: Heads
+    sites: list[int]  # indices of the sites
+    dims: tuple[int, ...]  # sizes of the circuit's matrices at these sites
+    null: NullModel  # null against which the heads were scored
+    heads: Heads  # the heads
+    # σ̂ of the circuit's matrices; ``heads`` has other σ̂ if these matrices are products
     sigmas: tuple[Float[np.ndarray, "layer head"], ...]
-    scores: HeadScores
-    null_group: Callable[[], xr.Dataset]
-    random: RandomHeads | None = None
+    scores: HeadScores  # scores of the heads
+    null_group: Callable[[], xr.Dataset]  # makes the null's group of a file
+    random: RandomHeads | None = None  # moved shares of random heads of the shape; None if they are not known
+    # singular values of the heads with equal axes; None without head axes
     equal_axes: Float[np.ndarray, "layer head rank"] | None = None
-    key_shares: KeyShares | None = None
+    key_shares: KeyShares | None = None  # how much of each W_QK reads the row space of W_Q; None if not defined
 
 
 def heads_dataset(
@@ -271,15 +260,7 @@ def layer_coordinates(places: Sequence[Place]) -> dict[str, Any]:
 
 
 def circuit_scores(scores: xr.DataTree, circuit: str = "qk") -> xr.DataTree:
-    """Return the scores of one circuit as a scores tree, which every figure and summary of heads accepts.
-
-    Args:
-        scores: a scores tree.
-        circuit: name of a circuit in it; see :func:`circuits_of`.
-
-    Raises:
-        ParameterError: ``scores`` is not a scores tree, or does not hold that circuit.
-    """
+    """Return the scores of one circuit as a scores tree, which every figure and summary of heads accepts."""
     held = circuits_of(scores)
     if circuit not in held:
         raise ParameterError("circuit", circuit, f"one that was scored: {', '.join(held)}")
@@ -296,11 +277,7 @@ _OF_QK = ("n_heads", "n_key_heads", "d_model", "d_head", "d_query", "d_key", "nu
 
 
 def circuits_of(scores: xr.DataTree) -> list[str]:
-    """List the circuits that a scores tree holds: ``qk``, and those in its group ``circuits``.
-
-    Raises:
-        ParameterError: ``scores`` is not a scores tree.
-    """
+    """List the circuits that a scores tree holds: ``qk``, and those in its group ``circuits``."""
     require_scores(scores)
     further: Mapping[Any, Any] = scores.children.get("circuits", {})
     return ["qk", *(name for name in CIRCUITS if name in getattr(further, "children", {}))]

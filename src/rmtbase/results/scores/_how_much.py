@@ -33,23 +33,17 @@ class Towards(StrEnum):
 
 
 class HowMuch(NamedTuple):
-    """Amount by which one head differs.
+    """Amount by which one head differs."""
 
-    Attributes:
-        moved_share: share of ‖W‖² to move between the ordered directions to give a random head's mean spectrum.
-        moved_towards_fewer, moved_towards_more: its parts.
-        moved_share_equal_axes: moved share with equal axes; NaN if it is not known.
-        towards: direction in which strength moved.
-        relation: R of keys and queries; NaN if it is not defined.
-        mostly_axes: whether equal axes take away more than half of a moved share above the 95 % point of random heads.
-    """
-
+    # share of ‖W‖² to move between the ordered directions to give a random head's mean spectrum
     moved_share: float = math.nan
+    # moved_towards_fewer, moved_towards_more: its parts
     moved_towards_fewer: float = math.nan
     moved_towards_more: float = math.nan
-    moved_share_equal_axes: float = math.nan
-    towards: Towards = Towards.NOT_TOLD
-    relation: float = math.nan
+    moved_share_equal_axes: float = math.nan  # moved share with equal axes; NaN if it is not known
+    towards: Towards = Towards.NOT_TOLD  # direction in which strength moved
+    relation: float = math.nan  # R of keys and queries; NaN if it is not defined
+    # whether equal axes take away more than half of a moved share above the 95 % point of random heads
     mostly_axes: bool = False
 
 
@@ -118,21 +112,15 @@ def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
 @in_one_line
 @dataclass(frozen=True)
 class Moved:
-    """Moved shares of the heads that differ.
+    """Moved shares of the heads that differ."""
 
-    Attributes:
-        heads: names of the heads with how much each differs, by decreasing moved share.
-        upper: smallest and largest 95 % point of random heads, with their errors; nothing if none is known.
-        noun: ``head``, or ``key head`` for some circuits.
-        symbol: symbol of the matrix that was scored.
-        against: what the heads were compared with.
-    """
-
+    # names of the heads with how much each differs, by decreasing moved share
     heads: tuple[tuple[str, HowMuch], ...] = ()
+    # smallest and largest 95 % point of random heads, with their errors; nothing if none is known
     upper: tuple[UpperPoint, ...] = ()
-    noun: str = "head"
-    symbol: str = "W_QK"
-    against: str = "random heads"
+    noun: str = "head"  # ``head``, or ``key head`` for some circuits
+    symbol: str = "W_QK"  # symbol of the matrix that was scored
+    against: str = "random heads"  # what the heads were compared with
 
     def sentences(self) -> Iterator[str]:
         """Name the heads with the largest moved shares, the median, and what random heads have."""
@@ -171,19 +159,12 @@ class Moved:
 @in_one_line
 @dataclass(frozen=True)
 class Related:
-    """Heads whose keys read what their queries read.
+    """Heads whose keys read what their queries read."""
 
-    Attributes:
-        heads: names of the heads with q < ``level`` and their R, by decreasing R.
-        tested: number of heads for which R is defined.
-        upper: largest 95 % point of R over the tested heads, for unrelated queries and keys.
-        level: false discovery rate.
-    """
-
-    heads: tuple[tuple[str, float], ...] = ()
-    tested: int = 0
-    upper: float = math.nan
-    level: float = 0.05
+    heads: tuple[tuple[str, float], ...] = ()  # names of the heads with q < ``level`` and their R, by decreasing R
+    tested: int = 0  # number of heads for which R is defined
+    upper: float = math.nan  # largest 95 % point of R over the tested heads, for unrelated queries and keys
+    level: float = 0.05  # false discovery rate
 
     def sentences(self) -> Iterator[str]:
         """Say in how many heads keys are related to queries, and how much."""

@@ -37,26 +37,16 @@ _HEAVY = 0.01  # p-value below which a tail is not that of a normal law
 
 
 class Improbable(NamedTuple):
-    """Probabilities of the largest elements.
+    """Probabilities of the largest elements."""
 
-    Attributes:
-        p_value: probability that any of N elements is so large under the body, for the largest elements in descending
-            order; empty if no element is large enough to be listed, or the tail has too few elements.
-        is_heavy: whether the tail is heavier than the body's, so that these elements cannot be judged.
-    """
-
+    # probability that any of N elements is so large under the body, for the largest elements in descending order; empty
+    # if no element is large enough to be listed, or the tail has too few elements
     p_value: Float[np.ndarray, " rank"]
-    is_heavy: bool
+    is_heavy: bool  # whether the tail is heavier than the body's, so that these elements cannot be judged
 
 
 def improbable(largest: LargestElements, core_sigma: float, level: float) -> Improbable:
-    """Find the largest elements that any of N would reach with a probability of at most ``level``.
-
-    Args:
-        largest: largest elements of the matrix.
-        core_sigma: σ of the normal law fitted to the core.
-        level: level of the matrix.
-    """
+    """Find the largest elements that any of N would reach with a probability of at most ``level``."""
     count, m = largest.count, min(_TAIL, largest.count // _SHARE, len(largest.value) - 1)
     if m < _FEWEST or not core_sigma > 0 or not abs(largest.value[m]) > 0:
         return Improbable(np.empty(0), False)

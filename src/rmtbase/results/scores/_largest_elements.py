@@ -16,17 +16,11 @@ _BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @dataclass(frozen=True)
 class LargestElements:
-    """The 65 elements of largest magnitude, descending; the first come first among equal ones.
+    """The 65 elements of largest magnitude, descending; the first come first among equal ones."""
 
-    Attributes:
-        count: number of all elements.
-        place: place of each among all elements, from 0.
-        value: value of each.
-    """
-
-    count: int
-    place: Int[np.ndarray, " element"]
-    value: Float[np.ndarray, " element"]
+    count: int  # number of all elements
+    place: Int[np.ndarray, " element"]  # place of each among all elements, from 0
+    value: Float[np.ndarray, " element"]  # value of each
 
     def merged(self, other: LargestElements) -> LargestElements:
         """Merge with the largest elements of the part that follows this one."""

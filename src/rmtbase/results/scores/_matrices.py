@@ -98,13 +98,6 @@ class MatrixScorer:
         """Score one matrix, given in blocks of its rows or of its transpose's rows; a constant matrix scores NaN.
 
         Memory holds one block, about four times its width squared, and as much again for the spectrum's solver.
-
-        Args:
-            name: one of ``names``.
-            blocks: all of its elements, in order.
-            shape: (outputs, inputs).
-            map_spans: an ordered ``map``, such as that of an executor, which spreads a large matrix over its workers.
-            transposed: whether the rows belong to the transpose.
         """
         summary: ElementSummary | None = None
         triangle: Float[np.ndarray, "row column"] | None = None

@@ -24,9 +24,6 @@ def require_components(model: WeightMatrices, wanted: Sequence[str] | str, score
     """Return the named parts in the order of :data:`COMPONENTS`; ``"all"`` means all that the model has.
 
     The result is empty if no matrix is ``scored``.
-
-    Raises:
-        ParameterError: an unknown name, a part that the model does not have, or parts although none is scored.
     """
     names = [wanted] if isinstance(wanted, str) else list(wanted)
     if not scored:

@@ -33,17 +33,11 @@ from rmtbase.nulls import UPPER
 
 
 class Relation(NamedTuple):
-    """Relation of each head's keys to its queries; NaN where it is not defined.
+    """Relation of each head's keys to its queries; NaN where it is not defined."""
 
-    Attributes:
-        value: R.
-        p_value: probability of so large an R for unrelated W_Q and W_K.
-        upper: R below which a share of :data:`rmtbase.nulls.UPPER` of such heads lie.
-    """
-
-    value: Float[np.ndarray, "..."]
-    p_value: Float[np.ndarray, "..."]
-    upper: Float[np.ndarray, "..."]
+    value: Float[np.ndarray, "..."]  #: R
+    p_value: Float[np.ndarray, "..."]  #: probability of so large an R for unrelated W_Q and W_K
+    upper: Float[np.ndarray, "..."]  #: R below which a share of :data:`rmtbase.nulls.UPPER` of such heads lie
 
 
 def relation(shares: KeyShares, eigenvalues: Float[np.ndarray, "... index"], d_head: int, d_model: int) -> Relation:

@@ -233,9 +233,6 @@ def attention_class(n_heads: int, n_key_heads: int, fused: bool = False, latent:
 
     ``fused`` adds that queries, keys and values are stored as one matrix: "MHA, fused".
 
-    Raises:
-        ParameterError: a number is not a positive integer, or ``n_heads`` is not a multiple of ``n_key_heads``.
-
     Source: J. Ainslie et al., EMNLP (2023); DeepSeek-AI, arXiv:2405.04434 (2024) for latent attention.
     """
     heads, keys = require_positive_integer("n_heads", n_heads), require_positive_integer("n_key_heads", n_key_heads)

@@ -36,22 +36,14 @@ _POOLS = {
 
 @dataclass(frozen=True)
 class Tail:
-    """Facts about a matrix that identify its super-weights.
+    """Facts about a matrix that identify its super-weights."""
 
-    Attributes:
-        name: name of the matrix.
-        shape: (outputs, inputs).
-        transposed: whether places count elements of the transpose.
-        largest: its largest elements.
-        core_sigma: standard deviation of the normal law that is fitted to the core.
-        weibull_shape, weibull_scale: parameters of the law that is fitted to the magnitudes of the body.
-    """
-
-    name: MatrixName
-    shape: tuple[int, int]
-    transposed: bool
-    largest: LargestElements
-    core_sigma: float
+    name: MatrixName  # name of the matrix
+    shape: tuple[int, int]  # (outputs, inputs)
+    transposed: bool  # whether places count elements of the transpose
+    largest: LargestElements  # its largest elements
+    core_sigma: float  # standard deviation of the normal law that is fitted to the core
+    # weibull_shape, weibull_scale: parameters of the law that is fitted to the magnitudes of the body
     weibull_shape: float
     weibull_scale: float
 
@@ -100,10 +92,6 @@ def super_weights(tails: Sequence[Tail], level: float = LEVEL) -> xr.Dataset:
     * under the mixture of the core laws of all matrices of its pool that have one, P = Σ_c N_c/N 2 Φ(-x/σ_c). A pool
       of components with different σ has heavy tails without any training: the excess kurtosis of W_O and MLPs at step 0
       is 1.08 in Pythia-70m and 3.47 in Pythia-410m.
-
-    Args:
-        tails: tails of all matrices scored.
-        level: probability of naming any element although none stands apart.
     """
     found, searched = [], [tail for tail in tails if not tail.largest.without_tail()]
     each = 0.5 * level / max(len(searched), 1)

@@ -79,11 +79,7 @@ TOO_FEW_DRAWS = "cannot tell with so few draws"
 
 
 def require_tests(names: Sequence[str] | str) -> tuple[str, ...]:
-    """Return the tests of the named questions, in the order of :data:`TESTS`; ``"all"`` stands for all questions.
-
-    Raises:
-        ParameterError: a name is not in :data:`QUESTIONS`.
-    """
+    """Return the tests of the named questions, in the order of :data:`TESTS`; ``"all"`` stands for all questions."""
     wanted: set[str] = set()
     for name in [names] if isinstance(names, str) else names:
         if name not in (*QUESTIONS, "all"):
@@ -150,18 +146,7 @@ def why(
     seed: int,
     progress: Progress,
 ) -> tuple[xr.Dataset, list[str]]:
-    """Make the group ``/why`` of a scores file, and notes on tests that the model does not allow.
-
-    Args:
-        model: model whose heads were scored.
-        tests: names in :data:`TESTS`.
-        of_product: scores W_QK against independent entries.
-        entries: the initial law of the elements, one of ``rmtbase.parameters.INITIALIZATIONS``.
-        draws: number of draws of each test; if None, 10 000 for spectra, and 999 for resampled heads or more where
-            the smallest possible p-value could not name a cause.
-        seed: seed of the draws.
-        progress: shows the draws.
-    """
+    """Make the group ``/why`` of a scores file, and notes on tests that the model does not allow."""
     found: dict[str, Found] = {}
     notes = []
     for names, make in (
@@ -222,26 +207,16 @@ def why(
 
 @dataclass(frozen=True)
 class WhySummary:
-    """Summary of the group ``/why`` of a scores file.
+    """Summary of the group ``/why`` of a scores file."""
 
-    Attributes:
-        tests: names of the tests.
-        rejected: number of heads that each test rejects, in its family.
-        testable: number of heads that each test could decide.
-        n_heads: number of heads.
-        n_named: number of heads with a named cause, of which at most 5 % are expected to have a wrong one.
-        verdicts: every verdict with the heads that have it, the most frequent first.
-        rows: heads with their decisions.
-        missed: effects, and the median over heads of the smallest size that is found with probability 0.95.
-    """
-
-    tests: tuple[str, ...]
-    rejected: dict[str, int]
-    testable: dict[str, int]
-    n_heads: int
-    n_named: int
-    verdicts: dict[str, tuple[str, ...]]
-    rows: tuple[HeadDecisions, ...]
+    tests: tuple[str, ...]  # names of the tests
+    rejected: dict[str, int]  # number of heads that each test rejects, in its family
+    testable: dict[str, int]  # number of heads that each test could decide
+    n_heads: int  # number of heads
+    n_named: int  # number of heads with a named cause, of which at most 5 % are expected to have a wrong one
+    verdicts: dict[str, tuple[str, ...]]  # every verdict with the heads that have it, the most frequent first
+    rows: tuple[HeadDecisions, ...]  # heads with their decisions
+    # effects, and the median over heads of the smallest size that is found with probability 0.95
     missed: tuple[tuple[str, float], ...]
 
     def answer(self) -> str:
@@ -276,19 +251,12 @@ class WhySummary:
 
 
 class HeadDecisions(NamedTuple):
-    """Decisions of the tests of one head.
+    """Decisions of the tests of one head."""
 
-    Attributes:
-        name: name of the head.
-        rejected: for each test 1 (rejected), 0 (not rejected) or NaN (undecided).
-        named: whether each test names a cause.
-        verdict: the verdict.
-    """
-
-    name: str
-    rejected: tuple[float, ...]
-    named: tuple[bool, ...]
-    verdict: str
+    name: str  # name of the head
+    rejected: tuple[float, ...]  # for each test 1 (rejected), 0 (not rejected) or NaN (undecided)
+    named: tuple[bool, ...]  # whether each test names a cause
+    verdict: str  # the verdict
 
     def marks(self) -> list[tuple[float, bool]]:
         """Pair both decisions of each test."""
@@ -336,11 +304,6 @@ def verdict(rejected: Mapping[str, float], named: Collection[str], testable: Col
 
     Where no cause is named, a factor whose elements are of another law differs by them or by directions, and a spectrum
     that differs for no known cause is unresolved.
-
-    Args:
-        rejected: by name of the test, 1 if it rejects, 0 if not, NaN if it cannot decide.
-        named: tests that name a cause.
-        testable: tests that have a p-value; those of them that cannot decide have too few draws.
     """
     if not testable:
         return NOT_TESTABLE

@@ -44,38 +44,29 @@ KINDS = (
 
 @in_one_line
 class HeadFinding(NamedTuple):
-    """Head that differs from random heads.
+    """Head that differs from random heads."""
 
-    Attributes:
-        layer, head: numbers of the layer and of the head.
-        statistic: the statistic farthest from the null, by its distance.
-        observed, null_mean, null_std, z_score: of that statistic; without a ``null_std``, z is that of the p-value.
-        distance: |z| of the statistic, or of its logarithm if it is positive and unbounded and its null has a spread.
-        omnibus_q_value: q-value of the test of all statistics, over all heads.
-        outliers_above, outliers_below: eigenvalues beyond the null's edge quantiles.
-        at_floor: whether its omnibus p-value is the smallest possible one, so that its q-value is only a bound.
-        null_median: median of that statistic under the null.
-        stack: name of the layer's stack, if the model has several stacks.
-        noun: ``head``, or ``key head`` for some circuits.
-        how_much: how much it differs.
-    """
-
+    # layer, head: numbers of the layer and of the head
     layer: int
     head: int
-    statistic: str
+    statistic: str  # the statistic farthest from the null, by its distance
+    # observed, null_mean, null_std, z_score: of that statistic; without a ``null_std``, z is that of the p-value
     observed: float
     null_mean: float
     null_std: float
     z_score: float
+    # |z| of the statistic, or of its logarithm if it is positive and unbounded and its null has a spread
     distance: float
-    omnibus_q_value: float
+    omnibus_q_value: float  # q-value of the test of all statistics, over all heads
+    # outliers_above, outliers_below: eigenvalues beyond the null's edge quantiles
     outliers_above: int
     outliers_below: int
+    # whether its omnibus p-value is the smallest possible one, so that its q-value is only a bound
     at_floor: bool = False
-    null_median: float = math.nan
-    stack: str = ""
-    noun: str = "head"
-    how_much: HowMuch = HowMuch()
+    null_median: float = math.nan  # median of that statistic under the null
+    stack: str = ""  # name of the layer's stack, if the model has several stacks
+    noun: str = "head"  # ``head``, or ``key head`` for some circuits
+    how_much: HowMuch = HowMuch()  # how much it differs
 
     @property
     def place(self) -> str:
@@ -111,43 +102,27 @@ class HeadFinding(NamedTuple):
 @in_one_line
 @dataclass(frozen=True)
 class Summary:
-    """Summary of the scores of a model.
+    """Summary of the scores of a model."""
 
-    Attributes:
-        n_heads: heads that could be tested at ``level``.
-        findings: heads with an omnibus q-value under ``level``, by increasing q-value, then by decreasing distance.
-        flagged: number of heads with a q-value under ``level``, by statistic; only statistics that tested any head.
-        unscored: reasons why some statistics tested no head, by statistic.
-        level: false discovery rate.
-        warnings: warnings recorded about the checkpoint.
-        layers: names of the layers, in order.
-        noun: name of the scored objects: ``head``, or ``key head`` for some circuits.
-        not_testable: heads that could not be tested, each with its reason.
-        fewest: number of heads at the smallest p-value of the null's draws that are needed for any to be found.
-        against: what the heads were compared with.
-        symbol: symbol of the matrix that was scored, such as ``W_QK``.
-        kinds: respects in which heads differ, in words, and the number of heads.
-        moved: moved shares of the heads that differ.
-        related: heads whose keys read what their queries read.
-        alike: names of the tested heads that do not differ.
-    """
-
-    n_heads: int
+    n_heads: int  # heads that could be tested at ``level``
+    # heads with an omnibus q-value under ``level``, by increasing q-value, then by decreasing distance
     findings: tuple[HeadFinding, ...]
+    # number of heads with a q-value under ``level``, by statistic; only statistics that tested any head
     flagged: dict[str, int]
-    unscored: dict[str, str]
-    level: float
-    warnings: tuple[str, ...]
-    layers: tuple[str, ...] = ()
-    noun: str = "head"
-    not_testable: tuple[NotTestable, ...] = ()
-    fewest: int = 1
-    against: str = "random heads"
-    symbol: str = "W_QK"
+    unscored: dict[str, str]  # reasons why some statistics tested no head, by statistic
+    level: float  # false discovery rate
+    warnings: tuple[str, ...]  # warnings recorded about the checkpoint
+    layers: tuple[str, ...] = ()  # names of the layers, in order
+    noun: str = "head"  # name of the scored objects: ``head``, or ``key head`` for some circuits
+    not_testable: tuple[NotTestable, ...] = ()  # heads that could not be tested, each with its reason
+    fewest: int = 1  # number of heads at the smallest p-value of the null's draws that are needed for any to be found
+    against: str = "random heads"  # what the heads were compared with
+    symbol: str = "W_QK"  # symbol of the matrix that was scored, such as ``W_QK``
+    # respects in which heads differ, in words, and the number of heads
     kinds: Mapping[str, int] = field(default_factory=dict)
-    moved: Moved = field(default_factory=Moved)
-    related: Related = field(default_factory=Related)
-    alike: tuple[str, ...] = ()
+    moved: Moved = field(default_factory=Moved)  # moved shares of the heads that differ
+    related: Related = field(default_factory=Related)  # heads whose keys read what their queries read
+    alike: tuple[str, ...] = ()  # names of the tested heads that do not differ
 
     def answer(self, cause: str = "") -> list[str]:
         """Say how many heads differ, how much, in which respect, by which ``cause``, and what could not be tested."""
@@ -274,9 +249,6 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
     A head differs from the null if its omnibus q-value is under ``level``; the omnibus test combines all statistics and
     accounts for their correlations. The statistic named with a head is its farthest one. The summary is about W_QK; for
     another circuit, pass the tree from :func:`rmtbase.results.scores.circuit_scores`.
-
-    Raises:
-        ParameterError: ``tree`` is not a scores tree.
     """
     require_scores(tree, "tree")
     level = require_probability("level", level)

@@ -25,39 +25,22 @@ _WRAPPED = "base_model.model."  # before the names that PEFT saves
 
 
 class Module(NamedTuple):
-    """A module of a model with a weight matrix, and what was learned in it.
+    """A module of a model with a weight matrix, and what was learned in it."""
 
-    Attributes:
-        name: name of the module: the name of its tensor without ``.weight``.
-        n_directions: number of learned directions, summed where the tensor holds several matrices; NaN where it is not
-            known.
-        share: learned share of the squared norm; NaN where the number is not known.
-        p_value: p-value of no learned direction; where the tensor holds several matrices, the smallest of theirs times
-            their number.
-        q_value: q-value over all modules that could be tested (Benjamini & Hochberg).
-        reason: why the module could not be tested, or ""; its numbers are then not known.
-        no_number: why the number of directions of a tested module is not known, a key of ``NO_NUMBER``; or "".
-    """
-
-    name: str
+    name: str  # name of the module: the name of its tensor without ``.weight``
+    # number of learned directions, summed where the tensor holds several matrices; NaN where it is not known
     n_directions: float
-    share: float
+    share: float  # learned share of the squared norm; NaN where the number is not known
+    # p-value of no learned direction; where the tensor holds several matrices, the smallest of theirs times their
+    # number
     p_value: float
-    q_value: float
-    reason: str = ""
-    no_number: str = ""
+    q_value: float  # q-value over all modules that could be tested (Benjamini & Hochberg)
+    reason: str = ""  # why the module could not be tested, or ""; its numbers are then not known
+    no_number: str = ""  # why the number of directions of a tested module is not known, a key of ``NO_NUMBER``; or ""
 
 
 def learned_modules(tree: xr.DataTree, model: Model | Difference) -> list[Module]:
-    """List the modules of a model with what was learned in each: largest share first, unknown ones and untested last.
-
-    Args:
-        tree: signal and noise of that model, with its whole matrices; for an adapter, with W_QK, which is an update.
-        model: the opened model.
-
-    Raises:
-        ParameterError: the tree has no whole matrices, or none that could be tested.
-    """
+    """List the modules of a model with what was learned in each: largest share first, unknown and untested last."""
     of = model.of if isinstance(model, Difference) else model
     places = {(place.stack, place.layer): layer for layer, place in enumerate(of.layers)}
     rows: dict[str, list[SignalRow]] = {}
@@ -98,9 +81,6 @@ def decisions_text(modules: Sequence[Module], level: float, form: str) -> str:
     of the parameters to unfreeze, largest learned share first, as recipes for fine-tuning some layers take them. The
     false discovery rate over all modules is ``level``: among models that learned nothing, only a share ``level`` have
     any module named.
-
-    Raises:
-        ParameterError: another format.
     """
     if form not in FORMATS:
         raise ParameterError("format", form, f"one of {', '.join(FORMATS)}")

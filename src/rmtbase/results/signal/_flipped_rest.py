@@ -23,13 +23,9 @@ Vector = Float[np.ndarray, " n"]
 
 
 class Flippable(Protocol):
-    """Matrix, or product of two, whose remainder below k directions can have its signs flipped.
+    """Matrix, or product of two, whose remainder below k directions can have its signs flipped."""
 
-    Attributes:
-        dims: (rows, columns) of a matrix, or (columns, rows, columns) of the factors of a product.
-    """
-
-    dims: tuple[int, ...]
+    dims: tuple[int, ...]  # (rows, columns) of a matrix, or (columns, rows, columns) of the factors of a product
 
     def eigenvalues(self) -> Float64[np.ndarray, " rank"]:
         """Squared singular values, descending."""

@@ -39,30 +39,24 @@ Values = Float[np.ndarray, " r"]
 @in_one_line
 @dataclass(frozen=True, eq=False)
 class HeavyTails:
-    """Power law fitted to the eigenvalues λ = s² of one spectrum, and how it compares with chance.
+    """Power law fitted to the eigenvalues λ = s² of one spectrum, and how it compares with chance."""
 
-    Attributes:
-        fit: maximum-likelihood fit with its own x_min (``statistics.power_law_fit``).
-        hill: Hill's exponent of the largest tenth of the eigenvalues.
-        p_value: p-value of a tail as heavy in noise, by the fitted exponent: (b + 1)/(draws + 1), where b draws have an
-            exponent as small.
-        hill_p_value: the same by Hill's exponent.
-        goodness: p-value of the power law itself (``statistics.power_law_p_value``), which assumes
-            independent values. Eigenvalues repel each other and lie closer to any smooth law, so a small p-value rules
-            the power law out and a large one says little.
-        comparison: noise, spikes on a bulk, a power law and effective depth, compared by one likelihood.
-        null_exponent, null_hill: exponents of the draws of noise.
-        shape, draws, level: shape of the matrix (dims of a chain), and the number of draws and level asked for.
-    """
-
-    fit: PowerLawFit
-    hill: float
+    fit: PowerLawFit  #: maximum-likelihood fit with its own x_min (``statistics.power_law_fit``)
+    hill: float  #: Hill's exponent of the largest tenth of the eigenvalues
+    #: p-value of a tail as heavy in noise, by the fitted exponent: (b + 1)/(draws + 1), where b draws have an exponent
+    #: as small
     p_value: float
-    hill_p_value: float
+    hill_p_value: float  #: the same by Hill's exponent
+    #: p-value of the power law itself (``statistics.power_law_p_value``), which assumes independent values. Eigenvalues
+    #: repel each other and lie closer to any smooth law, so a small p-value rules the power law out and a large one
+    #: says little.
     goodness: float
+    #: noise, spikes on a bulk, a power law and effective depth, compared by one likelihood
     comparison: SpectralComparison
+    #: null_exponent, null_hill: exponents of the draws of noise
     null_exponent: Float[np.ndarray, " draw"] = field(repr=False)
     null_hill: Float[np.ndarray, " draw"] = field(repr=False)
+    #: shape, draws, level: shape of the matrix (dims of a chain), and the number of draws and level asked for
     shape: tuple[int, ...]
     draws: int
     level: float

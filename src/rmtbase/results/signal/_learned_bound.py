@@ -57,15 +57,10 @@ NO_BOUND: Mapping[str, str] = {
 
 
 class ShareBound(NamedTuple):
-    """Bound on a learned share.
+    """Bound on a learned share."""
 
-    Attributes:
-        share: the share is at least this; NaN where there is no bound.
-        reason: why there is none, a key of :data:`NO_BOUND`, or "".
-    """
-
-    share: float
-    reason: str
+    share: float  # the share is at least this; NaN where there is no bound
+    reason: str  # why there is none, a key of :data:`NO_BOUND`, or ""
 
 
 def no_bound(reason: str) -> ShareBound:

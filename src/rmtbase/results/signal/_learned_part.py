@@ -25,19 +25,13 @@ _LEAST = 1e-75  # for the largest singular value: its fourth power and that of i
 
 
 class LearnedPart(NamedTuple):
-    """Learned part Ŝ = left · diag(values) · right, nearest in ‖·‖_F to what was learned along the directions found.
+    """Learned part Ŝ = left · diag(values) · right, nearest in ‖·‖_F to what was learned along the directions found."""
 
-    Attributes:
-        left: orthonormal columns: singular vectors of W on the side of its rows.
-        values: shrunken singular values, as in :attr:`SpectralSignal.shrunken`; 0 for a direction at the threshold.
-        right: orthonormal rows: singular vectors of W on the side of its columns.
-        signal: the directions and the noise in numbers.
-    """
-
-    left: Float[np.ndarray, "d_left direction"]
+    left: Float[np.ndarray, "d_left direction"]  #: orthonormal columns: singular vectors of W on the side of its rows
+    #: shrunken singular values, as in :attr:`SpectralSignal.shrunken`; 0 for a direction at the threshold
     values: Float[np.ndarray, " direction"]
-    right: Float[np.ndarray, "direction d_right"]
-    signal: SpectralSignal
+    right: Float[np.ndarray, "direction d_right"]  #: orthonormal rows: singular vectors of W on the side of its columns
+    signal: SpectralSignal  #: the directions and the noise in numbers
 
 
 def learned_part(
@@ -95,20 +89,7 @@ def learned_part_of(
     level: float = 0.05,
     null: Null | str = "gaussian",
 ) -> LearnedPart:
-    """Estimate the learned part of one head's circuit, or of a whole matrix, of an opened model.
-
-    Args:
-        model: an opened model.
-        layer: index of the layer in ``model.layers``.
-        what: name of a circuit (``"qk"``) or of a component (``"mlp_in"``).
-        head: number of the head of a circuit; of the key head for keys or values by themselves.
-        level: level of each test.
-        null: the noise, as in :func:`signal`.
-
-    Raises:
-        ParameterError: the model has no such head or matrix, or a part of its keys is rotated and not compressed; and
-            as in :func:`learned_part`.
-    """
+    """Estimate the learned part of one head's circuit, or of a whole matrix, of an opened model."""
     noise = noise_of(find_null(null), require_level(level))
     signs = noise.flips is not None
     if what not in CIRCUITS:

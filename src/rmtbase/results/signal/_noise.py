@@ -21,17 +21,11 @@ _PRODUCT = "a product of several matrices, whose elements are not independent"
 
 
 class NoiseOfHead(NamedTuple):
-    """Noise of one head, or of one group of heads.
+    """Noise of one head, or of one group of heads."""
 
-    Attributes:
-        kurtosis: excess kurtosis of its entries; NaN if unknown.
-        counted: directions counted by sign flips, or None.
-        reason: why nothing can be said of the head, or "".
-    """
-
-    kurtosis: float
-    counted: SignCount | None = None
-    reason: str = ""
+    kurtosis: float  # excess kurtosis of its entries; NaN if unknown
+    counted: SignCount | None = None  # directions counted by sign flips, or None
+    reason: str = ""  # why nothing can be said of the head, or ""
 
 
 class Noise(ABC):
@@ -114,11 +108,7 @@ class SignNoise(Noise):
 
 
 def noise_of(null: Null, level: float) -> Noise:
-    """Return the noise of a null, whose directions are tested at a level.
-
-    Raises:
-        ParameterError: the null has no noise here, or its initialization has no independent entries.
-    """
+    """Return the noise of a null, whose directions are tested at a level."""
     if isinstance(null, Signs):
         if null.initialization != "normal":
             expected = "none with the null of sign flips, which needs no law of the entries"

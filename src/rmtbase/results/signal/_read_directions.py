@@ -27,21 +27,7 @@ def read_directions(
     count: int = 5,
     null: Null | str = "gaussian",
 ) -> Iterator[DirectionReading]:
-    """Read the strongest directions of each row as tokens, on every side that lies in the residual stream.
-
-    Args:
-        model: the opened model of the rows.
-        rows: rows from :func:`rmtbase.results.signal.signal_rows`.
-        level: level at which the rows were made.
-        directions: largest number of directions of each row.
-        embeddings: model whose embedding is used; ``model`` if None. For a difference of models, one of the two.
-        names: names of tokens by number; a token without a name is ``#number``.
-        count: number of tokens on each side.
-        null: null with which the rows were made.
-
-    Raises:
-        ParameterError, CheckpointError: as in :func:`rmtbase.heads.direction_tokens.direction_tokens`.
-    """
+    """Read the strongest directions of each row as tokens, on every side that lies in the residual stream."""
     by_chance = dict[bool, NearestByChance]()
     places = {(place.stack, place.layer): layer for layer, place in enumerate(model.layers)}
     for row in rows:

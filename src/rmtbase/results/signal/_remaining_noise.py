@@ -25,12 +25,9 @@ class RemainingNoise:
     Infinitely strong directions leave exactly that chain. A direction of finite strength changes the sum of the other
     eigenvalues by (θ gain)² - λ (``laws.Outlier.excess``), which tends to -Π n_l Σ 1/n_l as θ → infinity. Its
     :meth:`deflation` is that limit minus this change.
-
-    Attributes:
-        dims: dims of the remaining chain, n_l - k.
     """
 
-    dims: tuple[int, ...]
+    dims: tuple[int, ...]  # dims of the remaining chain, n_l - k
 
     @cached_property
     def total(self) -> float:

@@ -26,22 +26,14 @@ NO_NUMBER: Mapping[str, str] = {
 
 
 class CountedDirections(NamedTuple):
-    """Result of the sequential test of spectra.
+    """Result of the sequential test of spectra."""
 
-    Attributes:
-        number: number of directions.
-        kept: whether a hypothesis was kept; False if all that can be tested were rejected.
-        p_value: p-values of H_0, H_1, ..., as far as they were tested.
-        scale: v of the noise.
-        deflation: deflation of the sum of the rest by the directions found, at v = 1.
-        no_number: key of :data:`NO_NUMBER` where the test went on to where none can be made; "" otherwise.
-    """
-
-    number: Int[np.ndarray, " spectrum"]
-    kept: Bool[np.ndarray, " spectrum"]
-    p_value: Float[np.ndarray, "spectrum hypothesis"]
-    scale: Float[np.ndarray, " spectrum"]
-    deflation: Float[np.ndarray, " spectrum"]
+    number: Int[np.ndarray, " spectrum"]  # number of directions
+    kept: Bool[np.ndarray, " spectrum"]  # whether a hypothesis was kept; False if all that can be tested were rejected
+    p_value: Float[np.ndarray, "spectrum hypothesis"]  # p-values of H_0, H_1, ..., as far as they were tested
+    scale: Float[np.ndarray, " spectrum"]  # v of the noise
+    deflation: Float[np.ndarray, " spectrum"]  # deflation of the sum of the rest by the directions found, at v = 1
+    # key of :data:`NO_NUMBER` where the test went on to where none can be made; "" otherwise
     no_number: Shaped[np.ndarray, " spectrum"]
 
 

@@ -42,17 +42,12 @@ TIED = (
 
 
 class SignCount(NamedTuple):
-    """Directions of one spectrum, counted by sign flips.
+    """Directions of one spectrum, counted by sign flips."""
 
-    Attributes:
-        number: number of directions; NaN where there is a ``reason``.
-        p_value: p-values of H_0, H_1, ..., as far as they were tested; the last belongs to the hypothesis kept.
-        reason: why there is no number, or "".
-    """
-
-    number: float
+    number: float  # number of directions; NaN where there is a ``reason``
+    # p-values of H_0, H_1, ..., as far as they were tested; the last belongs to the hypothesis kept
     p_value: Float64[np.ndarray, " hypothesis"]
-    reason: str
+    reason: str  # why there is no number, or ""
 
 
 @dataclass(frozen=True)
@@ -74,16 +69,11 @@ class SignFlips:
     (32, 128), 1 at 1.5, 4 at 2 and 8 at 3 thresholds of one factor; studies/rounded_differences). In noise with heavy
     tails, flips of the rest are not exact: the count was too large in up to 10 ± 7 % of differences in which a tenth of
     the elements changed.
-
-    Attributes:
-        level: level of each test.
-        draws: largest number of flips of W itself.
-        seed: seed of the signs, which are a function of only the seed, the matrix, the rest and the draw's index.
     """
 
-    level: float
-    draws: int
-    seed: int = 0
+    level: float  # level of each test
+    draws: int  # largest number of flips of W itself
+    seed: int = 0  # seed of the signs, which are a function of only the seed, the matrix, the rest and the draw's index
 
     @property
     def note(self) -> str:
@@ -201,9 +191,6 @@ def sign_flips(level: float, draws: int | None = None, seed: int = 0) -> SignFli
     """Make sign flips for tests at a level.
 
     If ``draws`` is None, there are 10/level - 1, so that p = ``level`` if nine draws have as large a value.
-
-    Raises:
-        ParameterError: too few draws for a p-value as small as the level.
     """
     if draws is None:
         return SignFlips(level, _allowing(10, level), seed)
@@ -222,11 +209,6 @@ def signal_of_counts(
     Strengths, overlaps, shrunken values, the noise's scale and its threshold are computed for independent entries of
     one variance: the places of outliers depend on nothing else in the law of the entries. Their scatter does, so that
     :data:`rmtbase.results.signal.schema.NEED_A_LAW` are NaN.
-
-    Args:
-        values: eigenvalues (spectrum, r), descending.
-        dims: dims of the chain.
-        counts: count of each spectrum.
     """
     number = np.array([one.number for one in counts])
     p_value = np.full((len(counts), max(one.p_value.size for one in counts)), np.nan)

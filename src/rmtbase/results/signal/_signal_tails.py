@@ -72,24 +72,16 @@ def _numbers(found: HeavyTails) -> dict[str, float]:
 
 
 class TailSummary(NamedTuple):
-    """Tails of the spectra of one circuit or component.
+    """Tails of the spectra of one circuit or component."""
 
-    Attributes:
-        what: name of the circuit or component.
-        spectra: number of spectra that have numbers.
-        exponent: median of the fitted exponents.
-        null_low, null_high: medians of the ends of the band that holds 95 % of the exponents of noise.
-        heavier: number of spectra whose exponent is smaller than by chance, at the level.
-        verdicts: number of spectra with each of ``TAIL_VERDICTS``.
-    """
-
-    what: str
-    spectra: int
-    exponent: float
+    what: str  #: name of the circuit or component
+    spectra: int  #: number of spectra that have numbers
+    exponent: float  #: median of the fitted exponents
+    #: null_low, null_high: medians of the ends of the band that holds 95 % of the exponents of noise
     null_low: float
     null_high: float
-    heavier: int
-    verdicts: dict[str, int]
+    heavier: int  #: number of spectra whose exponent is smaller than by chance, at the level
+    verdicts: dict[str, int]  #: number of spectra with each of ``TAIL_VERDICTS``
 
 
 def summarize_tails(rows: Sequence[SignalRow], level: float) -> list[TailSummary]:

@@ -27,31 +27,25 @@ NOISE, SPIKES, POWER_LAW, DEPTH = range(len(CANDIDATES))
 @in_one_line
 @dataclass(frozen=True, eq=False)
 class SpectralComparison:
-    """Noise, spikes on a bulk, a power law and effective depth, compared on all eigenvalues of one matrix.
+    """Noise, spikes on a bulk, a power law and effective depth, compared on all eigenvalues of one matrix."""
 
-    Attributes:
-        log_likelihood: ℓ of each of :data:`CANDIDATES`, with Schwarz's penalty for fitted parameters; -inf for spikes
-            if none was found, or if no bulk is left below them.
-        p_value: p-value of each candidate: the probability, by draws of it, that the best of the others is as far
-            ahead. NaN where there is none.
-        pair_p_value: p-value of each row's candidate against each column's: the probability, by draws of the first,
-            that ℓ of the second is as far ahead. NaN on the diagonal, and where there is none.
-        directions: k, the number of spikes.
-        tail, exponent: number of eigenvalues in the power law's tail, and its α, by this likelihood. Its x_min
-            maximises the likelihood of the whole spectrum, whereas ``statistics.power_law_fit`` takes the
-            x_min of the smallest distance.
-        depth: L of the residual path.
-        level: level of the tests.
-    """
-
+    # ℓ of each of :data:`CANDIDATES`, with Schwarz's penalty for fitted parameters; -inf for spikes if none was found,
+    # or if no bulk is left below them
     log_likelihood: Float[np.ndarray, " candidate"]
+    # p-value of each candidate: the probability, by draws of it, that the best of the others is as far ahead. NaN where
+    # there is none.
     p_value: Float[np.ndarray, " candidate"]
+    # p-value of each row's candidate against each column's: the probability, by draws of the first, that ℓ of the
+    # second is as far ahead. NaN on the diagonal, and where there is none.
     pair_p_value: Float[np.ndarray, "candidate against"] = field(repr=False)
-    directions: int
+    directions: int  # k, the number of spikes
+    # tail, exponent: number of eigenvalues in the power law's tail, and its α, by this likelihood. Its x_min maximises
+    # the likelihood of the whole spectrum, whereas ``statistics.power_law_fit`` takes the x_min of the smallest
+    # distance.
     tail: int
     exponent: float
-    depth: int
-    level: float
+    depth: int  # L of the residual path
+    level: float  # level of the tests
 
     @property
     def standing(self) -> tuple[str, ...]:
@@ -150,20 +144,14 @@ def compare_spectrum(
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings of the draws, compared without ``progress``, which does not change them.
+    """Settings of the draws, compared without ``progress``, which does not change them."""
 
-    Attributes:
-        dims: dims of the chain, in one of its two directions (see :func:`undirected`).
-        draws, seed: number of the draws, and their seed.
-        level: level of the sequential test for spikes.
-        progress: shows the draws.
-    """
-
-    dims: tuple[int, ...]
+    dims: tuple[int, ...]  # dims of the chain, in one of its two directions (see :func:`undirected`)
+    # draws, seed: number of the draws, and their seed
     draws: int
     seed: int
-    level: float
-    progress: Progress = field(compare=False)
+    level: float  # level of the sequential test for spikes
+    progress: Progress = field(compare=False)  # shows the draws
 
 
 def undirected(dims: tuple[int, ...]) -> tuple[int, ...]:

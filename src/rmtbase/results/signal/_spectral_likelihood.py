@@ -56,15 +56,11 @@ _LOWEST = -600.0  # ln λ relative to the largest, so that ratios stay finite
 
 @dataclass(frozen=True, eq=False)
 class SmearedLaw:
-    """Law of y = ln λ as one matrix of r eigenvalues shows it: each quantile smeared by the spacing there.
+    """Law of y = ln λ as one matrix of r eigenvalues shows it: each quantile smeared by the spacing there."""
 
-    Attributes:
-        quantile: quantiles at (i - ½)/r, descending.
-        node, log_density, log_cdf: table of ln g and ln G, ascending in y; linear between the nodes and beyond them, as
-            the tails of the kernels are.
-    """
-
-    quantile: Float[np.ndarray, " r"]
+    quantile: Float[np.ndarray, " r"]  # quantiles at (i - ½)/r, descending
+    # node, log_density, log_cdf: table of ln g and ln G, ascending in y; linear between the nodes and beyond them, as
+    # the tails of the kernels are
     node: Float[np.ndarray, " node"]
     log_density: Float[np.ndarray, " node"]
     log_cdf: Float[np.ndarray, " node"]
@@ -125,35 +121,21 @@ def path_law(rank: int, depth: int, sigma: float) -> SmearedLaw:
 
 
 class Fits(NamedTuple):
-    """Candidates fitted to spectra of one shape.
+    """Candidates fitted to spectra of one shape."""
 
-    Attributes:
-        log_likelihood: ℓ of each candidate; -inf for spikes if none was found, or if there is no bulk below them.
-        shift: s of each candidate.
-        directions: k.
-        spread: τ of each eigenvalue; NaN if it is not a spike.
-        tail, slope: m and α - 1.
-        depth: L.
-    """
-
+    # ℓ of each candidate; -inf for spikes if none was found, or if there is no bulk below them
     log_likelihood: Float[np.ndarray, "draw candidate"]
-    shift: Float[np.ndarray, "draw candidate"]
-    directions: Int[np.ndarray, " draw"]
-    spread: Float[np.ndarray, "draw r"]
+    shift: Float[np.ndarray, "draw candidate"]  # s of each candidate
+    directions: Int[np.ndarray, " draw"]  # k
+    spread: Float[np.ndarray, "draw r"]  # τ of each eigenvalue; NaN if it is not a spike
+    # tail, slope: m and α - 1
     tail: Int[np.ndarray, " draw"]
     slope: Float[np.ndarray, " draw"]
-    depth: Int[np.ndarray, " draw"]
+    depth: Int[np.ndarray, " draw"]  # L
 
 
 def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float, sigma: float) -> Fits:
-    """Fit every candidate to descending spectra.
-
-    Args:
-        log_eigenvalues: ln λ, (draw, r).
-        dims: dims of the noise's chain.
-        level: level of the sequential test for spikes.
-        sigma: σ of the residual paths.
-    """
+    """Fit every candidate to descending spectra."""
     y = log_eigenvalues
     draws, rank = y.shape
     likelihood, shift = np.full((draws, len(CANDIDATES)), -np.inf), np.full((draws, len(CANDIDATES)), np.nan)

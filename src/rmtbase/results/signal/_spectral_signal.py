@@ -60,52 +60,44 @@ class SpectralSignal:
 
     Strengths, scales and singular values are in the units of W. Numbers that are not known are NaN: those of directions
     beyond ``n_directions``, and everything but the first two p-values where no noise floor was reached.
-
-    Attributes:
-        n_directions: k, the number of learned directions that are seen. The confidence set of their true number is
-            k, k + 1, ...: there are at least k with confidence 1 - level, but directions below the threshold
-            leave no trace in the eigenvalues. A further one of ``detectable_strength`` would have been seen.
-        first_p_value: p-value of the hypothesis that there is no direction.
-        next_p_value: p-value of the hypothesis that there are no more than k; of the last one tested if none was kept.
-        rest_p_value: p-value of the hypothesis that the other eigenvalues are noise.
-        noise_floor: whether the other eigenvalues are noise: at least :data:`LEAST_REST` are left, and their p-value is
-            at least :data:`FLOOR_LEVEL`.
-        noise_scale, noise_scale_std: product of the standard deviations of the factors' elements in the noise, and its
-            standard error.
-        threshold: strength beyond which a further direction leaves the bulk.
-        detectable_strength: strength that a further direction needs to be found with probability 1 - level.
-        signal_share: Σθ²/‖W‖_F² of the directions found; at most 1.
-        raw_share: Σs²/‖W‖_F² of their uncorrected singular values, which noise has inflated.
-        p_value: p-value, for each direction, of the hypothesis that only the directions before it exist.
-        strength: θ, the singular value of the direction's part of S.
-        strength_low, strength_high: confidence limits at 1 - level, for each direction by itself, of the *mean*
-            strength: the root mean square of θ over the noise of the other factors, θ_Q σ_K √d for θ_Q a uᵀ in W_Q. The
-            limits include the effect of that noise on θ. They are therefore too wide for the realised θ,
-            ‖θ_Q W_Kᵀ a‖: at 95 % it is within them in 98 to 100 % of cases. For one matrix both strengths are the same.
-        overlap_left, overlap_right: squared cosine of W's singular vector with the direction learned on that side.
-        shrunken: θ cos_u cos_v, the singular value that brings the direction nearest to its part of S in ‖·‖_F.
-        no_number: why the number of directions is not known although some were found, a key of
-            ``rmtbase.results.signal._sequential_count.NO_NUMBER``; "" otherwise.
     """
 
+    #: k, the number of learned directions that are seen. The confidence set of their true number is k, k + 1, ...:
+    #: there are at least k with confidence 1 - level, but directions below the threshold leave no trace in the
+    #: eigenvalues. A further one of ``detectable_strength`` would have been seen.
     n_directions: Float[np.ndarray, "..."]
-    first_p_value: Float[np.ndarray, "..."]
+    first_p_value: Float[np.ndarray, "..."]  #: p-value of the hypothesis that there is no direction
+    #: p-value of the hypothesis that there are no more than k; of the last one tested if none was kept
     next_p_value: Float[np.ndarray, "..."]
-    rest_p_value: Float[np.ndarray, "..."]
+    rest_p_value: Float[np.ndarray, "..."]  #: p-value of the hypothesis that the other eigenvalues are noise
+    #: whether the other eigenvalues are noise: at least :data:`LEAST_REST` are left, and their p-value is at least
+    #: :data:`FLOOR_LEVEL`
     noise_floor: Shaped[np.ndarray, "..."]
+    #: noise_scale, noise_scale_std: product of the standard deviations of the factors' elements in the noise, and its
+    #: standard error
     noise_scale: Float[np.ndarray, "..."]
     noise_scale_std: Float[np.ndarray, "..."]
-    threshold: Float[np.ndarray, "..."]
+    threshold: Float[np.ndarray, "..."]  #: strength beyond which a further direction leaves the bulk
+    #: strength that a further direction needs to be found with probability 1 - level
     detectable_strength: Float[np.ndarray, "..."]
-    signal_share: Float[np.ndarray, "..."]
-    raw_share: Float[np.ndarray, "..."]
+    signal_share: Float[np.ndarray, "..."]  #: Σθ²/‖W‖_F² of the directions found; at most 1
+    raw_share: Float[np.ndarray, "..."]  #: Σs²/‖W‖_F² of their uncorrected singular values, which noise has inflated
+    #: p-value, for each direction, of the hypothesis that only the directions before it exist
     p_value: Float[np.ndarray, "... direction"]
-    strength: Float[np.ndarray, "... direction"]
+    strength: Float[np.ndarray, "... direction"]  #: θ, the singular value of the direction's part of S
+    #: strength_low, strength_high: confidence limits at 1 - level, for each direction by itself, of the *mean*
+    #: strength: the root mean square of θ over the noise of the other factors, θ_Q σ_K √d for θ_Q a uᵀ in W_Q. The
+    #: limits include the effect of that noise on θ. They are therefore too wide for the realised θ, ‖θ_Q W_Kᵀ a‖: at 95
+    #: % it is within them in 98 to 100 % of cases. For one matrix both strengths are the same.
     strength_low: Float[np.ndarray, "... direction"]
     strength_high: Float[np.ndarray, "... direction"]
+    #: overlap_left, overlap_right: squared cosine of W's singular vector with the direction learned on that side
     overlap_left: Float[np.ndarray, "... direction"]
     overlap_right: Float[np.ndarray, "... direction"]
+    #: θ cos_u cos_v, the singular value that brings the direction nearest to its part of S in ‖·‖_F
     shrunken: Float[np.ndarray, "... direction"]
+    #: why the number of directions is not known although some were found, a key of
+    #: ``rmtbase.results.signal._sequential_count.NO_NUMBER``; "" otherwise
     no_number: Shaped[np.ndarray, "..."]
 
     @property

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from rmtbase.drawing.axes import MARKERS, finished, layer_axis, literal, themed_axes
+from rmtbase.drawing.axes import MARKERS, finished, layer_axis, literal, panel
 from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single
 from rmtbase.drawing.not_testable import NOT_TESTABLE, cross_at_foot
 from rmtbase.drawing.theme import Theme
@@ -23,36 +23,18 @@ _MATRICES = "matrices"
 _BAND = 0.6  # part of a layer's width that its spectra share
 
 
-def learned_directions(
-    tree: xr.DataTree,
-    what: str = "qk",
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
-) -> Axes:
+@panel
+def learned_directions(ax: Axes, theme: Theme, tree: xr.DataTree, what: str = "qk", *, legend: bool = True) -> Axes:
     """Draw the strength of every learned direction with its limits, layer by layer, over the threshold of visibility.
 
-    Args:
-        tree: tree of signal and noise, as ``rmtbase.results.signal.signal`` makes it.
-        what: name of a circuit, each of whose heads has its place within its layer, or ``"matrices"``.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one.
-
-    Returns:
-        The axes: layer against strength over threshold. Directions are grey where the rest is not noise. Spectra that
-        cannot be tested have a cross at the foot; spectra with directions and no number of them a triangle at the top.
-        The title counts only spectra with a number, and says how many have none and why.
-
-    Raises:
-        ParameterError: the tree is not of signal and noise, or has no such circuit or matrices.
+    The axes: layer against strength over threshold. Directions are grey where the rest is not noise. Spectra that
+    cannot be tested have a cross at the foot; spectra with directions and no number of them a triangle at the top.
+    The title counts only spectra with a number, and says how many have none and why.
     """
     held = _groups_of_signal(tree)
     if what not in held:
         raise ParameterError("what", what, f"one of {', '.join(held)}, of a tree of signal and noise")
     group = held[what]
-    ax, theme = themed_axes(ax, theme, tree)
     of = "component" if what == _MATRICES else "head"
     unit = group["threshold"].values[..., None]
     height, low, high = (group[name].values / unit for name in ("strength", "strength_low", "strength_high"))
@@ -154,35 +136,17 @@ def _finished_by_layer(ax: Axes, group: xr.Dataset, what: str, said: str, theme:
     return finished(ax, theme, title, legend)
 
 
-def tail_exponents(
-    tree: xr.DataTree,
-    what: str = "qk",
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
-) -> Axes:
+@panel
+def tail_exponents(ax: Axes, theme: Theme, tree: xr.DataTree, what: str = "qk", *, legend: bool = True) -> Axes:
     """Draw the exponent of the power law fitted to every spectrum, layer by layer, over the band of noise exponents.
 
-    Args:
-        tree: tree of signal and noise, as ``rmtbase.results.signal.signal(..., heavy_tails=True)`` makes it.
-        what: name of a circuit, each of whose heads has its place within its layer, or ``"matrices"``.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one.
-
-    Returns:
-        The axes: layer against exponent. The band holds 95 % of the exponents of matrices of the same shape that
-        learned nothing. A mark's shape and colour show the verdict by the likelihood of the whole spectrum.
-
-    Raises:
-        ParameterError: the tree is not of signal and noise with heavy tails, or has no such circuit or matrices.
+    The axes: layer against exponent. The band holds 95 % of the exponents of matrices of the same shape that
+    learned nothing. A mark's shape and colour show the verdict by the likelihood of the whole spectrum.
     """
     held = {name: group for name, group in _groups_of_signal(tree).items() if "tail_verdict" in group}
     if what not in held:
         raise ParameterError("what", what, f"one of {', '.join(held)}, of a tree of signal and noise with heavy tails")
     group = held[what]
-    ax, theme = themed_axes(ax, theme, tree)
     of = "component" if what == _MATRICES else "head"
     x, verdict = _places_in_layers(group, of), group["tail_verdict"].values
     exponent, low, high = (

@@ -27,31 +27,23 @@ _NUMBERS = (
 class SignalRow(NamedTuple):
     """Signal and noise of one circuit of a head, or of one matrix.
 
-    Attributes:
-        stack, layer: place of the spectrum; the stack is "" if the model has only one.
-        what: name of the circuit or the component.
-        head: number of the head; None for a matrix.
-        numbers: numbers by the names of ``SIGNAL_SCHEMA``, and ``squared_norm``, ‖W‖_F²; NaN where there is none.
-        directions: numbers of each direction by the names of ``SIGNAL_SCHEMA``, the strongest first.
-        reason: why no test could be made, or why the number of directions is not known, in words; or "".
-        tails: numbers of heavy tails by the names of ``SIGNAL_SCHEMA``; empty if these were not computed.
-        no_number: why the number is not known although directions were found, a key of ``NO_NUMBER``; or "".
-        no_bound: why there is no ``learned_share_bound``, a key of ``NO_BOUND``; or "".
-
     ``testable`` says whether the hypothesis of no direction could be tested. A spectrum with ``no_number`` was tested;
     only the number of its directions, and with it their share, is unknown.
     """
 
+    # stack, layer: place of the spectrum; the stack is "" if the model has only one
     stack: str
     layer: int
-    what: str
-    head: int | None
+    what: str  # name of the circuit or the component
+    head: int | None  # number of the head; None for a matrix
+    # numbers by the names of ``SIGNAL_SCHEMA``, and ``squared_norm``, ‖W‖_F²; NaN where there is none
     numbers: dict[str, float]
+    # numbers of each direction by the names of ``SIGNAL_SCHEMA``, the strongest first
     directions: list[dict[str, float]]
-    reason: str
-    tails: dict[str, Any]
-    no_number: str
-    no_bound: str
+    reason: str  # why no test could be made, or why the number of directions is not known, in words; or ""
+    tails: dict[str, Any]  # numbers of heavy tails by the names of ``SIGNAL_SCHEMA``; empty if these were not computed
+    no_number: str  # why the number is not known although directions were found, a key of ``NO_NUMBER``; or ""
+    no_bound: str  # why there is no ``learned_share_bound``, a key of ``NO_BOUND``; or ""
 
     @property
     def place(self) -> str:
@@ -66,11 +58,7 @@ class SignalRow(NamedTuple):
 
 
 def signal_rows(tree: xr.DataTree) -> list[SignalRow]:
-    """List every circuit of every head, then every matrix, in the order of the model; groups of heads are left out.
-
-    Raises:
-        ParameterError: ``tree`` is no tree of signal and noise.
-    """
+    """List every circuit of every head, then every matrix, in the order of the model; groups of heads are left out."""
     if not isinstance(tree, xr.DataTree) or tree.attrs.get("kind") != "signal":
         raise ParameterError(
             "tree", type(tree).__name__, "a tree of signal and noise, as rmtbase.results.signal.signal makes"
@@ -82,15 +70,10 @@ def signal_rows(tree: xr.DataTree) -> list[SignalRow]:
 
 
 class GroupRow(NamedTuple):
-    """Heads that share a key head, or values, in one circuit.
+    """Heads that share a key head, or values, in one circuit."""
 
-    Attributes:
-        row: what they have learned together; its ``head`` is the number of the shared key head.
-        head_share: share of each head in each direction.
-    """
-
-    row: SignalRow
-    head_share: list[list[float]]
+    row: SignalRow  # what they have learned together; its ``head`` is the number of the shared key head
+    head_share: list[list[float]]  # share of each head in each direction
 
 
 def signal_groups(tree: xr.DataTree) -> list[GroupRow]:
@@ -135,36 +118,21 @@ def _rows(group: xr.Dataset, of: str, circuit: str) -> Iterator[SignalRow]:
 
 
 class SignalSummary(NamedTuple):
-    """Summary of the spectra of one circuit, or of one component.
+    """Summary of the spectra of one circuit, or of one component."""
 
-    Attributes:
-        what: name of the circuit or the component.
-        spectra: number of spectra.
-        testable: number of spectra that could be tested; all further numbers are over these.
-        without: number of spectra in which no direction was found.
-        no_floor: number of spectra with a number of directions and without a noise floor; NaN if this was tested for
-            none.
-        unknown: number of spectra with at least one direction, but an unknown number of them.
-        median: median number of directions; NaN if the median falls on an unknown one.
-        most: largest number of directions, a lower bound if some are unknown; NaN if none could be tested.
-        share: median learned share of the squared norm; NaN if the median falls on an unknown one.
-        bounded: number of spectra with a lower bound on the learned share.
-        bound: median of these bounds, with spectra without one below all others; NaN if it falls on one of those.
-        unbounded: reasons why there is no bound, keys of ``NO_BOUND``, with their numbers of spectra.
-    """
-
-    what: str
-    spectra: int
-    testable: int
-    without: int
+    what: str  # name of the circuit or the component
+    spectra: int  # number of spectra
+    testable: int  # number of spectra that could be tested; all further numbers are over these
+    without: int  # number of spectra in which no direction was found
+    # number of spectra with a number of directions and without a noise floor; NaN if this was tested for none
     no_floor: float
-    unknown: int
-    median: float
-    most: float
-    share: float
-    bounded: int
-    bound: float
-    unbounded: dict[str, int]
+    unknown: int  # number of spectra with at least one direction, but an unknown number of them
+    median: float  # median number of directions; NaN if the median falls on an unknown one
+    most: float  # largest number of directions, a lower bound if some are unknown; NaN if none could be tested
+    share: float  # median learned share of the squared norm; NaN if the median falls on an unknown one
+    bounded: int  # number of spectra with a lower bound on the learned share
+    bound: float  # median of these bounds, with spectra without one below all others; NaN if it falls on one of those
+    unbounded: dict[str, int]  # reasons why there is no bound, keys of ``NO_BOUND``, with their numbers of spectra
 
 
 def discoveries(rows: Sequence[SignalRow], level: float) -> int:

@@ -60,21 +60,13 @@ _ROUNDED = 1.0 + 1e-9  # sums of weights are known to rounding
 
 @dataclass(frozen=True)
 class Spending:
-    """Allocation of the level of an alarm, set before the first look.
+    """Allocation of the level of an alarm, set before the first look."""
 
-    Attributes:
-        n_heads: H, the number of heads.
-        floor: the smallest p-value that the null can give.
-        planned: K, the number of planned looks; None if open.
-        level: α.
-        thresholds: c_m, ascending.
-    """
-
-    n_heads: int
-    floor: float
-    planned: int | None
-    level: float
-    thresholds: tuple[float, ...]
+    n_heads: int  # H, the number of heads
+    floor: float  # the smallest p-value that the null can give
+    planned: int | None  # K, the number of planned looks; None if open
+    level: float  # α
+    thresholds: tuple[float, ...]  # c_m, ascending
 
     @classmethod
     def for_heads(cls, n_heads: int, floor: float, planned: int | None = None, level: float = ALARM_LEVEL) -> Spending:
@@ -148,16 +140,7 @@ def raised(e_value: Float[np.ndarray, " head"], level: float = ALARM_LEVEL) -> B
 
 
 def with_alarm(tree: xr.DataTree, planned_looks: int | None = None, level: float = ALARM_LEVEL) -> xr.DataTree:
-    """Add to a trajectory the evidence against its first null after each look, and the step of each head's alarm.
-
-    Args:
-        tree: a trajectory; each of its steps is a look.
-        planned_looks: number of looks planned before the first; None if it was open.
-        level: α.
-
-    Raises:
-        ParameterError: the level is not between 0 and 1, or the number of looks is not a positive integer.
-    """
+    """Add to a trajectory the evidence against its first null after each look, and the step of each head's alarm."""
     level = require_probability("level", level)
     if planned_looks is not None:
         planned_looks = require_positive_integer("planned_looks", planned_looks)

@@ -33,14 +33,7 @@ _OF_NULLS = ("p_value", "omnibus_p_value", "omnibus_q_value")
 
 
 def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[str, Any] | None = None) -> xr.DataTree:
-    """Build the trajectory of a single step.
-
-    Args:
-        scores: scores of one checkpoint against each null, in the order of the nulls in the file; ``/heads`` is scored
-            against the first.
-        at: the checkpoint.
-        options: options of the scoring, which are recorded.
-    """
+    """Build the trajectory of a single step."""
     first = next(iter(scores.values()))
     groups: dict[str, xr.Dataset] = {}
     for group, dataset in groups_of(first).items():
@@ -74,14 +67,6 @@ def joined(
 
     Checkpoints with the same weights, and the steps at which each head departs from each null, are determined anew. The
     result depends only on the steps, not on the order or the number of the parts.
-
-    Args:
-        parts: trajectories of one model by the same nulls, without a common step.
-        failed: revisions that could not be scored, with the reasons.
-        like: the part whose shape is required; by default the shape of most steps.
-
-    Raises:
-        ParameterError: there are no parts, or two have a step or a revision in common.
     """
     if not parts:
         raise ParameterError("parts", "none", "one trajectory at least")
@@ -111,12 +96,7 @@ def joined(
 def until(tree: xr.DataTree, step: int) -> xr.DataTree | None:
     """Drop the steps of a trajectory after a given one; None if no step is left.
 
-    Args:
-        tree: a trajectory.
-        step: the last training step to keep.
-
-    Returns:
-        A trajectory whose departures and duplicates follow from the remaining steps.
+    A trajectory whose departures and duplicates follow from the remaining steps.
     """
     kept = [one for one in _steps(tree) if one <= step]
     return _only(tree, kept) if kept else None

@@ -24,19 +24,12 @@ _INSTALLATION = ("software", "platform")
 
 @in_one_line
 class StepName(NamedTuple):
-    """Checkpoint of a step of a trajectory.
+    """Checkpoint of a step of a trajectory."""
 
-    Attributes:
-        step: number of optimizer steps taken.
-        revision: revision of the model, or the name of its folder.
-        fingerprint: SHA-256 of the weights.
-        commit: commit on the hub, if the checkpoint is from there.
-    """
-
-    step: int
-    revision: str
-    fingerprint: str
-    commit: str = ""
+    step: int  # number of optimizer steps taken
+    revision: str  # revision of the model, or the name of its folder
+    fingerprint: str  # SHA-256 of the weights
+    commit: str = ""  # commit on the hub, if the checkpoint is from there
 
 
 def revisions_of(tree: xr.DataTree) -> dict[str, StepName]:
@@ -100,13 +93,7 @@ def renamed_attributes(part: xr.DataTree, at: StepName) -> dict[str, Any]:
 def joined_attributes(
     parts: Sequence[xr.DataTree], revisions: Iterable[str], failed: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Attributes of a trajectory that is joined from some revisions of others, however these were made.
-
-    Args:
-        parts: the other trajectories, in the order of their last steps.
-        revisions: revisions of the joined trajectory, in the order of their steps.
-        failed: further revisions that could not be scored, with the reasons.
-    """
+    """Attributes of a trajectory that is joined from some revisions of others, however these were made."""
     records, there = [json.loads(part.attrs["provenance"]) for part in parts], list(revisions)
     weights = {name: one for record in records for name, one in record["weights"].items()}
     weights = {name: {key: one for key, one in weights[name].items() if key not in SAID} for name in there}

@@ -36,19 +36,15 @@ FETCHED = "rmtbase-fetched-"
 @in_one_line
 @dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """Options by which each checkpoint is scored: those of :func:`rmtbase.score`, with several nulls.
+    """Options by which each checkpoint is scored: those of :func:`rmtbase.score`, with several nulls."""
 
-    Attributes:
-        nulls: objects of :mod:`rmtbase.nulls` or their names. Matrices and further circuits are scored only with the
-            first.
-        fold, proof: how each model was opened; recorded with the scores.
-    """
-
+    #: objects of :mod:`rmtbase.nulls` or their names. Matrices and further circuits are scored only with the first.
     nulls: Sequence[Null | str] | Null | str = ("gaussian",)
     matrices: MatrixMode = "elements"
     circuits: tuple[str, ...] = ("qk",)
     components: tuple[str, ...] = (LAYERS,)
     elements: ElementMode = "matrices"
+    #: fold, proof: how each model was opened; recorded with the scores
     fold: tuple[str, ...] = ()
     proof: bool = True
 
@@ -140,21 +136,7 @@ def score_checkpoint(
     folder: Path | None = None,
     progress: Progress = SILENT,
 ) -> xr.DataTree | Failed | Same:
-    """Score one checkpoint as a trajectory of one step, or return why there is none.
-
-    Args:
-        series: the series of the checkpoint.
-        revision: the checkpoint.
-        scoring: options of the scoring.
-        is_left: tells whether the weights, once they are known, are still to be scored.
-        keep: whether to leave fetched files in the hub's cache.
-        folder: folder for fetched files if they are not kept; by default the system's temporary folder.
-        progress: receives the notes about the model.
-
-    Raises:
-        ParameterError: the model does not support an option.
-        TableError, MissingFileError: the table of a null cannot be read.
-    """
+    """Score one checkpoint as a trajectory of one step, or return why there is none."""
 
     def scored(model: Model, at: StepName) -> xr.DataTree | Same:
         return scoring.step(model, at, progress) if is_left(at) else Same(at)

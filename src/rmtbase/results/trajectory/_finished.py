@@ -26,22 +26,13 @@ _STEP_FILE = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}\.nc", re.ASCII)
 
 @dataclass(frozen=True)
 class Finished:
-    """Folder of one trajectory's finished checkpoints; made by :func:`finished_checkpoints`.
+    """Folder of one trajectory's finished checkpoints; made by :func:`finished_checkpoints`."""
 
-    Attributes:
-        folder: the folder, which also holds files that are being fetched.
-        key: digest of the options of the scoring.
-    """
-
-    folder: Path
-    key: str
+    folder: Path  # the folder, which also holds files that are being fetched
+    key: str  # digest of the options of the scoring
 
     def write(self, revision: Revision, step: xr.DataTree) -> None:
-        """Write one checkpoint, atomically.
-
-        Raises:
-            OutputError: it cannot be written. The others are untouched.
-        """
+        """Write one checkpoint, atomically."""
         write_table(step, self._path(revision))
 
     def read(self, revision: Revision, progress: Progress) -> xr.DataTree | None:
@@ -66,11 +57,7 @@ class Finished:
         return f"{count} finished checkpoint{'s are' if count != 1 else ' is'} kept in {shown(self.folder)}"
 
     def remove(self) -> None:
-        """Delete the finished checkpoints, once the trajectory is written. Other files stay.
-
-        Raises:
-            OutputError: a checkpoint cannot be deleted.
-        """
+        """Delete the finished checkpoints, once the trajectory is written. Other files stay."""
         try:
             for path in list(self.folder.iterdir()):
                 if _STEP_FILE.fullmatch(path.name):
@@ -90,13 +77,7 @@ def finished_folder(output: Path) -> Path:
 
 @contextmanager
 def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
-    """Open the finished checkpoints of a trajectory for a ``with`` block, locked against other runs.
-
-    Raises:
-        StoreError: the folder holds checkpoints of other options or foreign files, is in use, or is not a folder.
-            Nothing in it is changed.
-        OutputError: the folder cannot be made or locked.
-    """
+    """Open the finished checkpoints of a trajectory for a ``with`` block, locked against other runs."""
     folder = finished_folder(output)
     _require_ours(folder, key)
     finished = Finished(folder, key)

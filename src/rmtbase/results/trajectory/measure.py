@@ -266,17 +266,7 @@ def _is_left(known: frozenset[str], first_come: FirstCome, at: StepName) -> bool
 
 
 def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = None) -> xr.DataTree | None:
-    """Open the trajectory in a file that is to be continued; None if there is no file.
-
-    Args:
-        output: the file.
-        options: options with which further checkpoints are scored, :attr:`Scoring.options`.
-        model: model that the file must belong to, if known.
-
-    Raises:
-        TableError: the file is not a trajectory, is damaged, or belongs to another model or other options. It is left
-            unchanged.
-    """
+    """Open the trajectory in a file that is to be continued; None if there is no file."""
     try:
         tree = cast("xr.DataTree", open_table(output, "trajectory"))
     except MissingFileError:
@@ -309,10 +299,6 @@ def _require_same_weights(
 
     Checkpoints on the hub are compared by commit; otherwise the weights are read. Checkpoints that can no longer be
     read are noted.
-
-    Raises:
-        ParameterError: a step or revision of the series belongs to another revision or step in the file.
-        TableError: the weights of a checkpoint differ.
     """
     by_name = revisions_of(tree)
     by_step = {at.step: at for at in by_name.values()}

@@ -154,11 +154,7 @@ def _at_step(group: xr.Dataset, step: int) -> xr.Dataset:
 
 
 def scores_at(trajectory: xr.DataTree, step: int) -> xr.DataTree:
-    """Return one step of a trajectory as a scores tree.
-
-    Raises:
-        ParameterError: there is no such step.
-    """
+    """Return one step of a trajectory as a scores tree."""
     heads = trajectory.children["heads"].to_dataset()
     steps = heads[STEP].values.tolist()
     if step not in steps:

@@ -23,30 +23,20 @@ from rmtbase.tables import NotTestable, groups_of, heads_present, layer_names, n
 
 @in_one_line
 class StepSummary(NamedTuple):
-    """Summary of one checkpoint.
+    """Summary of one checkpoint."""
 
-    Attributes:
-        step, revision: step and revision of the checkpoint.
-        n_heads: number of heads that could be tested against the first null.
-        left: number of heads that differ from each null at this step; None if no head could be tested against it.
-        tested: number of heads that could be tested against each null.
-        median_participation_ratio: median over the heads of the normalized participation ratio.
-        farthest: the head farthest from the first null, in words; "" if none was scored.
-        statistic: statistic by which it is farthest.
-        distance: signed z-score of that statistic, or of its logarithm if the statistic is positive and unbounded.
-        duplicate_of: an earlier revision with the same weights, or "".
-    """
-
+    # step, revision: step and revision of the checkpoint
     step: int
     revision: str
-    n_heads: int
+    n_heads: int  # number of heads that could be tested against the first null
+    # number of heads that differ from each null at this step; None if no head could be tested against it
     left: dict[str, int | None]
-    tested: dict[str, int]
-    median_participation_ratio: float
-    farthest: str
-    statistic: str
-    distance: float
-    duplicate_of: str
+    tested: dict[str, int]  # number of heads that could be tested against each null
+    median_participation_ratio: float  # median over the heads of the normalized participation ratio
+    farthest: str  # the head farthest from the first null, in words; "" if none was scored
+    statistic: str  # statistic by which it is farthest
+    distance: float  # signed z-score of that statistic, or of its logarithm if the statistic is positive and unbounded
+    duplicate_of: str  # an earlier revision with the same weights, or ""
 
 
 @in_one_line
@@ -54,32 +44,26 @@ class Departure(NamedTuple):
     """Checkpoints between which the heads of a model departed from a null.
 
     Attributes:
-        null: name of the null.
-        n_heads: number of heads that could be tested against it at the last step; others cannot depart for good.
-        left: number of heads that departed for good.
         first, half, last: steps of the checkpoints by which the first head, half of the heads and all heads had
             departed for good; None if that did not happen.
         first_after, half_after, last_after: steps of the last checkpoints at which that had not yet happened; None if
             there is no such checkpoint. ``half`` allows for a share of 5 % of the heads that differ by chance: for
             simulated heads that depart at random times, 8 to 144 of them, each of the three intervals misses its time
             in at most 6 % of runs, and that of a head in 3 %.
-        came_back: number of heads that departed at some step, but not for good.
-        checkpoints: steps of the first and the last checkpoint.
-        not_testable: heads that could not be tested at the last step, each with its reason.
     """
 
-    null: str
-    n_heads: int
-    left: int
+    null: str  # name of the null
+    n_heads: int  # number of heads that could be tested against it at the last step; others cannot depart for good
+    left: int  # number of heads that departed for good
     first: int | None
     first_after: int | None
     half: int | None
     half_after: int | None
     last: int | None
     last_after: int | None
-    came_back: int
-    checkpoints: tuple[int, int]
-    not_testable: tuple[NotTestable, ...] = ()
+    came_back: int  # number of heads that departed at some step, but not for good
+    checkpoints: tuple[int, int]  # steps of the first and the last checkpoint
+    not_testable: tuple[NotTestable, ...] = ()  # heads that could not be tested at the last step, each with its reason
 
     def sentence(self) -> str:
         """Describe the departures in one sentence or two."""
@@ -126,25 +110,16 @@ class Departure(NamedTuple):
 @in_one_line
 @dataclass(frozen=True)
 class TrajectorySummary:
-    """Summary of a trajectory.
+    """Summary of a trajectory."""
 
-    Attributes:
-        model: name of the model.
-        steps: summary of each checkpoint, in the order of training.
-        departures: departures from each null.
-        failed: revisions that could not be scored, with the reasons.
-        alarm: sentence about the alarm of a watched run and the smallest effect that it detects; "" for other runs.
-        most: sentence about the heads that differ most at the last step; empty if none differs.
-        growth: sentence about the moved share along the steps; "" if it is not known.
-    """
-
-    model: str
-    steps: tuple[StepSummary, ...]
-    departures: tuple[Departure, ...]
-    failed: dict[str, str]
+    model: str  # name of the model
+    steps: tuple[StepSummary, ...]  # summary of each checkpoint, in the order of training
+    departures: tuple[Departure, ...]  # departures from each null
+    failed: dict[str, str]  # revisions that could not be scored, with the reasons
+    # sentence about the alarm of a watched run and the smallest effect that it detects; "" for other runs
     alarm: str = ""
-    most: tuple[str, ...] = ()
-    growth: str = ""
+    most: tuple[str, ...] = ()  # sentence about the heads that differ most at the last step; empty if none differs
+    growth: str = ""  # sentence about the moved share along the steps; "" if it is not known
 
     def sentences(self) -> list[str]:
         """Give the answer, and say when a head counts as differing."""
@@ -166,13 +141,7 @@ class TrajectorySummary:
 
 
 def between_checkpoints(after: int | None, by: int | None, begin: int) -> str:
-    """Name the checkpoint at which something is so, and the last one before, at which it is not.
-
-    Args:
-        after: step of the checkpoint before; None if there is none.
-        by: step of the checkpoint.
-        begin: step of the first checkpoint.
-    """
+    """Name the checkpoint at which something is so, and the last one before, at which it is not."""
     if after is not None:
         return f"between step {after} and {by}"
     return f"already at the first checkpoint, step {by}" if by == begin else f"by step {by}"
@@ -185,11 +154,7 @@ def against(null: str) -> str:
 
 
 def summarize_trajectory(tree: xr.DataTree) -> TrajectorySummary:
-    """Summarize each checkpoint of a trajectory, and the departures from each null.
-
-    Raises:
-        ParameterError: it is not a trajectory.
-    """
+    """Summarize each checkpoint of a trajectory, and the departures from each null."""
     if not isinstance(tree, xr.DataTree) or "departures" not in tree.children:
         raise ParameterError("tree", type(tree).__name__, "a trajectory, as rmtbase.trajectory makes it")
     groups = groups_of(tree)

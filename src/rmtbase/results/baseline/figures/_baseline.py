@@ -10,7 +10,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
-from rmtbase.drawing.axes import add_density, case_name, finished, themed_axes
+from rmtbase.drawing.axes import add_density, case_name, finished, panel
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.groups import require_case
 from rmtbase.drawing.layout import FigureRecipe, FigureStyle, Single, legend_of_all, panels
@@ -32,39 +32,21 @@ _PANELS = 12  # in one figure of spectra
 _FLAT = 8.0  # ratio of heights above which panels share a logarithmic axis
 
 
-def ensemble_spectrum(
-    table: xr.Dataset,
-    case: int = 0,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
-) -> Axes:
+@panel
+def ensemble_spectrum(ax: Axes, theme: Theme, table: xr.Dataset, case: int = 0, *, legend: bool = True) -> Axes:
     """Draw the density of ln λ for a case of a table of spectra: Monte Carlo with its standard error, and the law.
 
     Eigenvalues are in units of their mean, so that ensembles of any scale can be compared, and on a logarithmic axis,
     which shows spectra over many powers of ten: equal areas are equal shares of the eigenvalues. The smallest 0.1 % of
     the eigenvalues lie outside the figure. The dotted lines are the edges of the law.
 
-    Args:
-        table: a table of spectra (``kind`` spectra).
-        case: index of the row.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one.
-
-    Returns:
-        The axes: λ over its mean (dimensionless, logarithmic) against density per unit of ln λ.
-
-    Raises:
-        ParameterError: no such case, or another kind of table.
+    The axes: λ over its mean (dimensionless, logarithmic) against density per unit of ln λ.
     """
     if "density_law" not in table:
         raise ParameterError("table", table.attrs.get("kind"), "a table of spectra")
     row = require_case(table, case)
     unit, edges, density, error, law = _curves(row)
     left, right, top = spectrum_limits(row)
-    ax, theme = themed_axes(ax, theme, table)
     centre = np.sqrt(edges[1:] * edges[:-1])
     # The outline shows a spectrum that is narrower than a pixel, such as that of an orthogonal matrix.
     add_density(ax, edges, centre, density, error, theme, outline=1.0)
@@ -108,11 +90,7 @@ def _curves(row: xr.Dataset) -> tuple[float, np.ndarray, np.ndarray, np.ndarray,
 
 
 def figure_recipes(table: xr.Dataset, style: FigureStyle) -> dict[str, FigureRecipe]:
-    """Name the figures of a dataset.
-
-    Raises:
-        ParameterError: a dataset that has no figures.
-    """
+    """Name the figures of a dataset."""
     if "case" not in table.dims:
         raise ParameterError("table", sorted(map(str, table.dims)), "a baseline table (dim case) or a scores tree")
     if "density_law" in table:

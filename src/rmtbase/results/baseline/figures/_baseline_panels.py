@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from rmtbase.drawing.axes import LINE_STYLES, finished, grid_of_axes, new_figure, themed_axes, titled
+from rmtbase.drawing.axes import LINE_STYLES, finished, grid_of_axes, new_figure, panel, titled
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.layout import FigureStyle, legend_of_all
 from rmtbase.drawing.null_curves import eigenvalue_label
@@ -50,31 +50,12 @@ class _Case(NamedTuple):
         return GaussianChain(dims=(d_model, d_model), sigmas=(self.spread,), normalization="none")
 
 
-def element_laws(
-    table: xr.Dataset,
-    full_rank: bool = False,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
-) -> Axes:
+@panel
+def element_laws(ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = False, *, legend: bool = True) -> Axes:
     """Draw the exact law of one element of W_QK for every case of a baseline table.
 
-    Args:
-        table: a baseline table, of which the first ten cases are drawn.
-        full_rank: whether to replace W_QK by a d_model × d_model matrix W of independent normal elements with standard
-            deviation √(σ_Q σ_K), whose rank is the number of rows of W_QK.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: element w (dimensionless) against its density.
-
-    Raises:
-        ParameterError: another kind of table.
+    The axes: element w (dimensionless) against its density.
     """
-    ax, theme = themed_axes(ax, theme, table)
     cases = list(_cases(table, theme))
     laws: list[Any] = [
         stats.norm(scale=case.spread) if full_rank else product_element(**case.keywords) for case in cases
@@ -92,22 +73,16 @@ def element_laws(
     return finished(ax, theme, "elements", legend)
 
 
+@panel
 def eigenvalues_by_rank(
-    table: xr.Dataset,
-    full_rank: bool = False,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
+    ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = False, *, legend: bool = True
 ) -> Axes:
     """Draw the mean and the central 95 % of each ordered eigenvalue; arguments as in :func:`element_laws`.
 
     For the matrix of full rank the quantiles (k − ½)/d of the Marchenko–Pastur law are drawn.
 
-    Returns:
-        The axes: rank k of the eigenvalue, up to d_model, against λ_k. Beyond d_head all eigenvalues are zero.
+    The axes: rank k of the eigenvalue, up to d_model, against λ_k. Beyond d_head all eigenvalues are zero.
     """
-    ax, theme = themed_axes(ax, theme, table)
     cases = list(_cases(table, theme))
     probability = table["probability"].values
     places = [int(np.argmin(np.abs(probability - level))) for level in _BAND]
@@ -137,22 +112,16 @@ def eigenvalues_by_rank(
     return finished(ax, theme, "eigenvalues, by the law" if full_rank else "eigenvalues, mean and 95 %", legend)
 
 
+@panel
 def spectral_densities(
-    table: xr.Dataset,
-    full_rank: bool = False,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
+    ax: Axes, theme: Theme, table: xr.Dataset, full_rank: bool = False, *, legend: bool = True
 ) -> Axes:
     """Draw the density of the eigenvalues: the simulation as bars, the free-product law as a line.
 
     Arguments are those of :func:`element_laws`.
 
-    Returns:
-        The axes: eigenvalue λ against its density; logarithmic if the spectra have very different scales.
+    The axes: eigenvalue λ against its density; logarithmic if the spectra have very different scales.
     """
-    ax, theme = themed_axes(ax, theme, table)
     cases = list(_cases(table, theme))
     laws = [case.square() if full_rank else low_rank_product(**case.keywords) for case in cases]
     ends = np.array([law.support for law in laws])

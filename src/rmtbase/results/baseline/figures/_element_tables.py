@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
-from rmtbase.drawing.axes import add_density, case_name, finished, statistic_label, themed_axes
+from rmtbase.drawing.axes import add_density, case_name, finished, panel, statistic_label
 from rmtbase.drawing.groups import require_case, require_statistic
 from rmtbase.drawing.scales import prefer_log
 from rmtbase.drawing.theme import Theme
@@ -17,31 +17,14 @@ _MARGIN = 2.0  # margin of the axis, as a factor
 _PROPERTIES = ("std", "histogram_entropy", "histogram_kl")
 
 
-def element_density(
-    table: xr.Dataset,
-    case: int = 0,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
-) -> Axes:
+@panel
+def element_density(ax: Axes, theme: Theme, table: xr.Dataset, case: int = 0, *, legend: bool = True) -> Axes:
     """Draw the density of the elements for a case of a table of elements: Monte Carlo, its standard error, the law.
 
     Elements are in units of their standard deviation, so that matrices of any scale can be compared. The axis of the
     density is logarithmic to show the tails. Empty bins are left out.
 
-    Args:
-        table: a table of elements (``kind`` elements).
-        case: index of the row.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one.
-
-    Returns:
-        The axes: w over its standard deviation (dimensionless) against its density (logarithmic).
-
-    Raises:
-        ParameterError: no such case, or another kind of table.
+    The axes: w over its standard deviation (dimensionless) against its density (logarithmic).
     """
     if "share_outside" not in table:
         raise ParameterError("table", table.attrs.get("kind"), "a table of elements")
@@ -49,7 +32,6 @@ def element_density(
     unit = _unit(row)
     edges = row["bin_edge"].values / unit
     density, error, law = (row[name].values * unit for name in ("density", "density_standard_error", "density_law"))
-    ax, theme = themed_axes(ax, theme, table)
     centre = 0.5 * (edges[1:] + edges[:-1])
     add_density(ax, edges, centre, density, error, theme)
     if np.isfinite(law).any():
@@ -76,30 +58,19 @@ def _unit(row: xr.Dataset) -> float:
     return float(known[0]) if known.size and np.isfinite(known[0]) and known[0] > 0 else 1.0
 
 
+@panel
 def element_property(
+    ax: Axes,
+    theme: Theme,
     table: xr.Dataset,
     statistic: str = "histogram_kl",
     along: str = "d_head",
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw one statistic of the elements of random matrices against a size: Monte Carlo, and the analytic value.
 
-    Args:
-        table: a table of elements whose cases differ in that size.
-        statistic: its name.
-        along: a coordinate of the cases, for example ``"d_head"``.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: the size (logarithmic) against the statistic, with its standard error.
-
-    Raises:
-        ParameterError: another kind of table, no such statistic, or a size that does not differ.
+    The axes: the size (logarithmic) against the statistic, with its standard error.
     """
     if "share_outside" not in table:
         raise ParameterError("table", table.attrs.get("kind"), "a table of elements")
@@ -111,7 +82,6 @@ def element_property(
         raise ParameterError("along", along, "a size in which the cases differ")
     order = np.argsort(size)
     one = table.isel(case=order).sel(statistic=name)
-    ax, theme = themed_axes(ax, theme, table)
     analytic = one["analytic_mean"].values
     if np.isfinite(analytic).any():
         ax.plot(size[order], analytic, color=theme.free_law, linestyle="--", linewidth=1.4, label="analytic")

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.drawing.axes import MARKERS, finished, literal, noun_of, rows_axis, themed_axes
+from rmtbase.drawing.axes import MARKERS, finished, literal, noun_of, panel, rows_axis
 from rmtbase.drawing.color_scales import LOG_DENSITY, RATIO, SHARE
 from rmtbase.drawing.groups import heads_of, null_of, require_case
 from rmtbase.drawing.heatmaps import finished_map
@@ -27,13 +27,14 @@ BANDS = ((0.01, 0.99, 0.22), (0.16, 0.84, 0.4))
 """Lower and upper probability of each null band, with its opacity."""
 
 
+@panel
 def ordered_eigenvalues(
+    ax: Axes,
+    theme: Theme,
     table: xr.Dataset | xr.DataTree,
     heads: Sequence[tuple[int, int]] | None = None,
     case: int = 0,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the null's ordered eigenvalues with quantile bands (1-99 % and 16-84 %), and heads of a model on top.
@@ -42,20 +43,7 @@ def ordered_eigenvalues(
     has its own band, which a head can leave at any rank. The null has the scale of the head's own σ̂_Q² σ̂_K². Heads
     with their own nulls, or with several shapes, are drawn over their own bands (1-99 %).
 
-    Args:
-        table: a baseline table (only the null) or a scores tree.
-        heads: (layer, head) pairs of a scores tree, at most five. If None, three heads: the farthest from the null, the
-            middle one and the nearest, by the distances of their farthest statistics.
-        case: row of a baseline table.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: rank k of the eigenvalue against λ_k over its median under the null (dimensionless).
-
-    Raises:
-        ParameterError: no such head or case, more than five heads, or heads of a baseline table requested.
+    The axes: rank k of the eigenvalue against λ_k over its median under the null (dimensionless).
     """
     lines: dict[str, Float[np.ndarray, " index"]] = {}
     own_nulls = False
@@ -78,7 +66,6 @@ def ordered_eigenvalues(
         bands, probability = [row["eigenvalue_quantile"].values[:rank]], row["probability"].values
         title = case_title(int(row["d_model"]), rank, float(row["sigma_q"]), float(row["sigma_k"]))
     bands = [_over(band, _at(band, probability, 0.5)[:, None]) for band in bands]
-    ax, theme = themed_axes(ax, theme, table)
     k = np.arange(1, rank + 1)
     across = k if rank > 1 else np.array([0.6, 1.4])  # gives the bands of a single rank some width
     if own_nulls:
@@ -154,30 +141,13 @@ EIGENVALUE_SCALES = {"null": RATIO, "mean": SHARE}
 """Colour scales of the map, by the denominator of the eigenvalues."""
 
 
+@panel
 def eigenvalue_heatmap(
-    scores: xr.DataTree,
-    over: Literal["null", "mean"] = "null",
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    colorbar: bool = True,
+    ax: Axes, theme: Theme, scores: xr.DataTree, over: Literal["null", "mean"] = "null", *, colorbar: bool = True
 ) -> Axes:
     """Draw every eigenvalue λ_k of every head, one row per head, with layer 0 on top.
 
-    Args:
-        scores: a scores tree.
-        over: ``"null"``: λ_k over its median under the null at the head's own σ̂, which makes all ranks equally
-            visible, and as 1 if it lies within 1–99 % of the null; ``"mean"``: λ_k over the mean eigenvalue of all
-            heads, which shows scales and decay, with a row for the null (the median of the heads' medians) on top.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        colorbar: whether to draw one beside the axes.
-
-    Returns:
-        The axes: rank k of the eigenvalue against head. Colours change at the same ratios in every figure.
-
-    Raises:
-        ParameterError: no scores tree, or another ``over``.
+    The axes: rank k of the eigenvalue against head. Colours change at the same ratios in every figure.
     """
     if over not in EIGENVALUE_SCALES:
         raise ParameterError("over", over, "'null' or 'mean'")
@@ -185,7 +155,6 @@ def eigenvalue_heatmap(
     layer, head = np.nonzero(heads_present(heads))
     values = heads["eigenvalue"].values[layer, head]
     medians = null_medians(scores, heads)[layer, head]
-    ax, theme = themed_axes(ax, theme, scores)
     scale = EIGENVALUE_SCALES[over]
     if over == "null":
         low, high = (null_medians(scores, heads, end)[layer, head] for end in _BAND)
@@ -204,30 +173,15 @@ def eigenvalue_heatmap(
     return finished_map(ax, theme, rf"eigenvalues of ${circuit_of(scores.attrs).latex}$ over {of}", scale, colorbar)
 
 
-def eigenvalue_density_heatmap(
-    scores: xr.DataTree,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    colorbar: bool = True,
-) -> Axes:
+@panel
+def eigenvalue_density_heatmap(ax: Axes, theme: Theme, scores: xr.DataTree, *, colorbar: bool = True) -> Axes:
     """Draw the density of ln λ of every head, one row per head, with the median head of the null on top.
 
     Eigenvalues are divided by the mean of all heads, so that widths and gaps can be compared. Each row is the share of
     the head's nonzero eigenvalues in a bin, divided by the bin's width in ln λ. The row of the null uses the medians of
     its ordered eigenvalues, at the heads' median scale.
 
-    Args:
-        scores: a scores tree.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        colorbar: whether to draw one beside the axes.
-
-    Returns:
-        The axes: eigenvalue (logarithmic) against head. Colours change at the same densities in every figure.
-
-    Raises:
-        ParameterError: no scores tree, or one whose eigenvalues are all zero.
+    The axes: eigenvalue (logarithmic) against head. Colours change at the same densities in every figure.
     """
     heads = heads_of(scores).transpose("layer", "head", ...)
     layer, head = np.nonzero(heads_present(heads))
@@ -241,7 +195,6 @@ def eigenvalue_density_heatmap(
     low, high = np.floor(10 * held.min()) / 10, np.ceil(10 * held.max() + 1e-9) / 10
     edges = np.linspace(low, high, int(np.clip(6 * values.shape[1] ** 0.5, 12, 96)) + 1)
     cells = np.array([np.histogram(one, edges)[0] / max(one.size, 1) for one in logs]) / np.diff(edges)
-    ax, theme = themed_axes(ax, theme, scores)
     rows = np.arange(len(cells) + 1) - 2.5
     LOG_DENSITY.fill(ax, np.exp(edges), rows, np.where(cells > 0, cells, np.nan), theme)
     rows_axis(ax, layer.tolist(), heads, theme, null=True)

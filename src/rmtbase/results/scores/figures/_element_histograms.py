@@ -10,7 +10,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
-from rmtbase.drawing.axes import NORMAL_95, finished, layer_axis, rows_axis, step_name, symbol_of, themed_axes
+from rmtbase.drawing.axes import NORMAL_95, finished, layer_axis, panel, rows_axis, step_name, symbol_of
 from rmtbase.drawing.color_scales import DENSITY, MAGNITUDE_DENSITY
 from rmtbase.drawing.groups import column_of, elements_of, matrices_of, require_component
 from rmtbase.drawing.heatmaps import finished_map
@@ -27,7 +27,10 @@ _LEAST = 1e-5  # density below which a bin does not extend the axis
 _STEPS_NAMED = 7
 
 
+@panel
 def head_density(
+    ax: Axes,
+    theme: Theme,
     scores: xr.DataTree,
     layer: int = 0,
     head: int = 0,
@@ -35,8 +38,6 @@ def head_density(
     scale: Literal["log", "linear"] = "log",
     unit: Literal["spread", "weight"] = "spread",
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the density of the elements w of one matrix of a head, with the laws of a random matrix.
@@ -46,24 +47,7 @@ def head_density(
     matrix of independent entries, the band holds 95 % of random matrices in each bin. All heads of a file have the same
     axes; in units of weights, all heads of a layer have.
 
-    Args:
-        scores: a scores tree with /heads/elements.
-        layer: its coordinate.
-        head: its coordinate; the key head for ``W_K`` and ``W_V``.
-        component: ``"W_Q"``, ``"W_K"``, ``"W_V"``, ``"W_O"`` or ``"W_QK"``.
-        scale: scale of the axis of densities.
-        unit: ``"spread"``: (w − w̄)/s, so that shapes can be compared; ``"weight"``: w itself, which shows how widths
-            differ.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: (w − w̄)/s, or w, against its density.
-
-    Raises:
-        ParameterError: no elements of heads, no such head, component, scale or unit, or no spreads to convert to
-            weights.
+    The axes: (w − w̄)/s, or w, against its density.
     """
     if scale not in ("log", "linear"):
         raise ParameterError("scale", scale, "'log' or 'linear'")
@@ -83,7 +67,6 @@ def head_density(
     density, own = density / spread[..., None], own / by
     if unit == "weight":
         density, spread = density[place[0]], spread[place[0]]
-    ax, theme = themed_axes(ax, theme, scores)
     lowest = 0.5 * float(density[density > 0].min())
     baseline = lowest / 1e3 if scale == "log" else 0.0
     ax.stairs(
@@ -127,31 +110,19 @@ def head_density(
     return finished(ax, theme, f"{symbol_of(component)}, layer {name} head {head}", legend)
 
 
+@panel
 def head_density_heatmap(
+    ax: Axes,
+    theme: Theme,
     scores: xr.DataTree,
     component: str = "W_QK",
     unit: Literal["spread", "weight"] = "spread",
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
     """Draw the density of the elements of one matrix of every head, one row per head, with a row of the null on top.
 
-    Args:
-        scores: a scores tree with /heads/elements.
-        component: as in :func:`head_density`.
-        unit: ``"spread"``: (w − w̄)/s, so that shapes can be compared; ``"weight"``: w over the spread of all heads,
-            which shows how widths differ.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        colorbar: whether to draw one beside the axes.
-
-    Returns:
-        The axes: element against head, layer 0 on top. Colours change at the same densities in every figure.
-
-    Raises:
-        ParameterError: no elements of heads, no such component or unit, or no spreads to convert to weights.
+    The axes: element against head, layer 0 on top. Colours change at the same densities in every figure.
     """
     if unit not in ("spread", "weight"):
         raise ParameterError("unit", unit, "'spread' or 'weight'")
@@ -159,7 +130,6 @@ def head_density_heatmap(
     every, edges = _densities(table), bin_edges(table["bin"].values)
     layer, head = np.nonzero(np.isfinite(every).any(axis=-1))
     density = every[layer, head]
-    ax, theme = themed_axes(ax, theme, scores)
     null = _entry_density(scores, 0.5 * (edges[1:] + edges[:-1]))
     rank = _d_head(scores, int(table["layer"].values[0]))
     if component == "W_QK" and rank is not None and _parent(scores) == parents.Normal():
@@ -239,31 +209,16 @@ def _size(scores: xr.DataTree | xr.Dataset) -> int | None:
     return None if width is None or rank is None else int(rank) * int(width)
 
 
+@panel
 def magnitude_heatmap(
-    scores: xr.DataTree | xr.Dataset,
-    component: str | None = None,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    colorbar: bool = True,
+    ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, component: str | None = None, *, colorbar: bool = True
 ) -> Axes:
     """Draw the density of log₁₀|w| of one component, one column per layer, beside that of the null at the same σ̂.
 
     The null is the law of the initial entries: half-normal, or the law of the file's ``initialization``. The axis of
     magnitudes is the same for all components of a file, so that panels can be compared.
 
-    Args:
-        scores: a scores tree with /matrices, or its /matrices.
-        component: the matrix; the first if None.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        colorbar: whether to draw one beside the axes.
-
-    Returns:
-        The axes: layer against log₁₀|w|. Colours change at the same densities in every figure.
-
-    Raises:
-        ParameterError: no matrices with histograms of their magnitudes, or no such component.
+    The axes: layer against log₁₀|w|. Colours change at the same densities in every figure.
     """
     every = matrices_of(scores)
     if "log_magnitude_histogram" not in every:
@@ -275,7 +230,6 @@ def magnitude_heatmap(
     columns = np.full((2 * len(density), density.shape[1]), np.nan)
     columns[::2] = density
     columns[1::2] = _null_densities(scores, matrices["sigma"].values, edges)
-    ax, theme = themed_axes(ax, theme, scores)
     shown = np.where(columns > 0, columns, np.nan)
     for layer in np.flatnonzero(np.isfinite(density).any(axis=1)).tolist():
         places = layer + np.array([_LEFT, _MIDDLE, _RIGHT])
@@ -291,13 +245,14 @@ def magnitude_heatmap(
     return finished_map(ax, theme, symbol_of(component), MAGNITUDE_DENSITY, colorbar)
 
 
+@panel
 def magnitudes_along_steps(
+    ax: Axes,
+    theme: Theme,
     trajectory: xr.DataTree,
     component: str | None = None,
     layer: int | None = None,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
     """Draw the density of log₁₀|w| of one matrix along the steps of a training run, one column per step.
@@ -305,20 +260,8 @@ def magnitudes_along_steps(
     The lines are the 0.1 %, 50 % and 99.9 % quantiles of |w| under the null, the law of the initial entries, at the
     matrix's own σ̂ at each step.
 
-    Args:
-        trajectory: a trajectory tree with /matrices.
-        component: the matrix; the first if None.
-        layer: its coordinate; the middle one that has the component if None.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        colorbar: whether to draw one beside the axes.
-
-    Returns:
-        The axes: step, in the order of the file, against log₁₀|w|. Colours change at the same densities in every
-        figure.
-
-    Raises:
-        ParameterError: no trajectory with histograms of magnitudes, or no such component or layer.
+    The axes: step, in the order of the file, against log₁₀|w|. Colours change at the same densities in every
+    figure.
     """
     every = matrices_of(trajectory)
     if "log_magnitude_histogram" not in every or "step" not in every.dims:
@@ -333,7 +276,6 @@ def magnitudes_along_steps(
     one = matrices.sel(layer=layer)
     edges = bin_edges(every["magnitude_bin"].values)
     density = one["log_magnitude_histogram"].transpose("step", "magnitude_bin").values
-    ax, theme = themed_axes(ax, theme, trajectory)
     columns = np.arange(len(density) + 1) - 0.5
     MAGNITUDE_DENSITY.fill(ax, columns, edges, np.where(density > 0, density, np.nan).T, theme)
     parent = _parent(trajectory)

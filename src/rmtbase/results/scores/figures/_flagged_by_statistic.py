@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from rmtbase.drawing.axes import LEVEL, finished, literal, noun_of, panel_size, statistic_words, themed_axes, wrapped
+from rmtbase.drawing.axes import LEVEL, finished, literal, noun_of, panel, panel_size, statistic_words, wrapped
 from rmtbase.drawing.groups import heads_of
 from rmtbase.drawing.not_testable import NOT_TESTABLE
 from rmtbase.drawing.theme import Theme
@@ -16,29 +16,13 @@ from rmtbase.tables import heads_present
 _NAMES = 0.44  # largest share of the figure's width for the names of statistics
 
 
-def flagged_by_statistic(
-    scores: xr.DataTree | xr.Dataset,
-    level: float = LEVEL,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-) -> Axes:
+@panel
+def flagged_by_statistic(ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, level: float = LEVEL) -> Axes:
     """Draw the number of heads that each statistic flags by itself, with the largest number on top.
 
-    Args:
-        scores: a scores tree, or its /heads.
-        level: heads count if their q-value of a statistic is under it.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-
-    Returns:
-        The axes: number of heads against statistics; "not testable" for a statistic without p-values.
-
-    Raises:
-        ParameterError: no scores of heads.
+    The axes: number of heads against statistics; "not testable" for a statistic without p-values.
     """
     heads = heads_of(scores)
-    ax, theme = themed_axes(ax, theme, scores)
     q = heads["q_value"].transpose("statistic", ...).values.reshape(heads.sizes["statistic"], -1)
     known, count = np.asarray(np.isfinite(q).any(axis=1)), np.asarray((q < level).sum(axis=1))
     order = np.lexsort((np.arange(len(count)), -count, ~known))

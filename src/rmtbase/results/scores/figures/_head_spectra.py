@@ -21,7 +21,7 @@ from rmtbase.drawing.axes import (
     model_title,
     new_figure,
     noun_of,
-    themed_axes,
+    panel,
 )
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.fitting import fit_figure
@@ -48,34 +48,16 @@ class _Head(NamedTuple):
         return self.quantile[:, int(np.argmin(np.abs(self.probability - level)))]
 
 
+@panel
 def head_eigenvalues(
-    scores: xr.DataTree,
-    layer: int = 0,
-    head: int = 0,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
+    ax: Axes, theme: Theme, scores: xr.DataTree, layer: int = 0, head: int = 0, *, legend: bool = True
 ) -> Axes:
     """Draw the eigenvalues λ_k of one head by rank, with the band from 1 to 99 % at each rank under its null.
 
     The null is at the head's own σ̂. The axes are the same for all heads of a layer.
 
-    Args:
-        scores: a scores tree.
-        layer: its coordinate.
-        head: its coordinate.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: rank k against λ_k of the raw product (logarithmic).
-
-    Raises:
-        ParameterError: no scores tree, or no such head.
+    The axes: rank k against λ_k of the raw product (logarithmic).
     """
-    ax, theme = themed_axes(ax, theme, scores)
     heads = _heads_of_layers(scores, [layer])
     one = _one_of(heads, layer, head)
     _by_rank(ax, one, theme.null, theme.observed, "eigenvalues", "null, 1–99 % at its σ", ".")
@@ -83,35 +65,17 @@ def head_eigenvalues(
     return finished(ax, theme, one.name, legend)
 
 
+@panel
 def head_eigenvalue_density(
-    scores: xr.DataTree,
-    layer: int = 0,
-    head: int = 0,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
+    ax: Axes, theme: Theme, scores: xr.DataTree, layer: int = 0, head: int = 0, *, legend: bool = True
 ) -> Axes:
     """Draw the density of ln λ of one head's nonzero eigenvalues, with its null's expectation in the same bins.
 
     The null is computed from the quantiles of its ordered eigenvalues, at the head's own σ̂. The bins are the same for
     all heads of a layer. The d − h zeros that the rank imposes are left out.
 
-    Args:
-        scores: a scores tree.
-        layer: its coordinate.
-        head: its coordinate.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: λ of the raw product (logarithmic) against the density of ln λ: the share of eigenvalues per unit.
-
-    Raises:
-        ParameterError: no scores tree, or no such head.
+    The axes: λ of the raw product (logarithmic) against the density of ln λ: the share of eigenvalues per unit.
     """
-    ax, theme = themed_axes(ax, theme, scores)
     heads = _heads_of_layers(scores, [layer])
     one, edges = _one_of(heads, layer, head), _edges(heads.values())
     ax.stairs(_share(one, edges), np.exp(edges), fill=True, color=theme.observed, alpha=0.45, label="eigenvalues")
@@ -127,18 +91,7 @@ def head_spectra(
     theme: Theme | str = "light",
     width: float | None = None,
 ) -> ThemedFigure:
-    """Draw the spectra of a few heads on the same axes, by rank and as density of ln λ, each with its own null.
-
-    Args:
-        scores: a scores tree.
-        heads: (layer, head) pairs, at most five. If None, two heads: the nearest to the null and the farthest from it,
-            by the distances of their farthest statistics.
-        theme: colours, or their name.
-        width: width of the figure in inches.
-
-    Raises:
-        ParameterError: no scores tree, no such head, no head or more than five.
-    """
+    """Draw the spectra of a few heads on the same axes, by rank and as density of ln λ, each with its own null."""
     theme, width = figure_style(theme, width)
     if heads is None:
         held = heads_of(scores)

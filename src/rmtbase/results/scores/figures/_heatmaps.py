@@ -14,11 +14,11 @@ from rmtbase.drawing.axes import (
     counted,
     literal,
     noun_of,
+    panel,
     panel_size,
     rounded,
     statistic_label,
     text_width,
-    themed_axes,
     titled,
 )
 from rmtbase.drawing.color_scales import MOVED_SHARE, Q, Z
@@ -36,31 +36,15 @@ _NARROW = 5.0  # inches; narrower maps with numbers have no colour scale
 _STRONG = 25.0  # percent: colours from here on are nearer to the text's than to the surface's
 
 
+@panel
 def omnibus_heatmap(
-    scores: xr.DataTree | xr.Dataset,
-    level: float = LEVEL,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    colorbar: bool = True,
+    ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, level: float = LEVEL, *, colorbar: bool = True
 ) -> Axes:
     """Draw the q-value of every head by all statistics together, layer by head, with a dot for heads that differ.
 
-    Args:
-        scores: a scores tree, or its /heads.
-        level: heads with an omnibus q-value under it have a dot.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        colorbar: whether to draw one beside the axes.
-
-    Returns:
-        The axes: head against layer, layer 0 on top. Colours change at :data:`Q_LEVELS`.
-
-    Raises:
-        ParameterError: no scores of heads.
+    The axes: head against layer, layer 0 on top. Colours change at :data:`Q_LEVELS`.
     """
     heads = heads_of(scores).transpose("layer", "head", ...)
-    ax, theme = themed_axes(ax, theme, scores)
     q = heads["omnibus_q_value"].values
     there, noun = heads_present(heads), noun_of(scores)
     marks = draw_layers(ax, q, q < level, there, Q, heads, "head", level, theme)
@@ -71,33 +55,17 @@ def omnibus_heatmap(
     return finished_map(ax, theme, f"{found}; {marks}", Q, colorbar)
 
 
+@panel
 def moved_share_heatmap(
-    scores: xr.DataTree | xr.Dataset,
-    level: float = LEVEL,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    colorbar: bool = True,
+    ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, level: float = LEVEL, *, colorbar: bool = True
 ) -> Axes:
     """Draw the moved share of every head, layer by head; in a small model with the number in percent.
 
     With numbers, + marks heads that moved towards more directions, ± those that moved towards both.
 
-    Args:
-        scores: a scores tree, or its /heads.
-        level: heads with an omnibus q-value of at least this are in brackets or, without numbers, have no dot.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        colorbar: whether to draw one beside the axes.
-
-    Returns:
-        The axes: head against layer, layer 0 on top. The colours are the same for all models.
-
-    Raises:
-        ParameterError: no scores of heads.
+    The axes: head against layer, layer 0 on top. The colours are the same for all models.
     """
     heads = heads_of(scores).transpose("layer", "head", ...)
-    ax, theme = themed_axes(ax, theme, scores)
     percent, there = 100.0 * heads["moved_share"].values, heads_present(heads)
     signs = _signs(scores) if isinstance(scores, xr.DataTree) else {}
     differs = heads["omnibus_q_value"].values < level
@@ -145,13 +113,14 @@ def _signs(scores: xr.DataTree) -> dict[tuple[int, int], str]:
     return {place: marks[one.towards] for place, one in how_much(scores).items() if one.towards in marks}
 
 
+@panel
 def z_heatmap(
+    ax: Axes,
+    theme: Theme,
     scores: xr.DataTree | xr.Dataset,
     statistic: str = "normalized_participation_ratio",
     level: float = LEVEL,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
     """Draw z of every head, layer by head, in colours symmetric about the null, with a dot for flagged heads.
@@ -159,34 +128,22 @@ def z_heatmap(
     For a statistic that is positive and unbounded, z is that of its logarithm, as the title says. The farthest head is
     always named by this distance.
 
-    Args:
-        scores: a scores tree, or its /heads.
-        statistic: its name.
-        level: heads with a q-value of this statistic under it have a dot.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        colorbar: whether to draw one beside the axes.
-
-    Returns:
-        The axes: head against layer, layer 0 on top. Colours change at :data:`Z_LEVELS`.
-
-    Raises:
-        ParameterError: no scores of heads, or not of this statistic.
+    The axes: head against layer, layer 0 on top. Colours change at :data:`Z_LEVELS`.
     """
     heads = heads_of(scores).transpose("layer", "head", ...)
-    ax, theme = themed_axes(ax, theme, scores)
     _z_map(heads, "head", heads_present(heads), statistic, level, ax, theme, colorbar)
     ax.set_xlabel(noun_of(scores))
     return ax
 
 
+@panel
 def matrix_z_heatmap(
+    ax: Axes,
+    theme: Theme,
     scores: xr.DataTree | xr.Dataset,
     statistic: str = "excess_kurtosis",
     level: float = LEVEL,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
     """Draw z of every weight matrix, layer by component; arguments, axes and errors as in :func:`z_heatmap`.
@@ -194,18 +151,18 @@ def matrix_z_heatmap(
     There is no cell if a layer lacks a component.
     """
     matrices = matrices_of(scores).transpose("layer", "component", ...)
-    ax, theme = themed_axes(ax, theme, scores)
     return _z_map(matrices, "component", matrices_present(matrices), statistic, level, ax, theme, colorbar)
 
 
+@panel
 def expert_z_heatmap(
+    ax: Axes,
+    theme: Theme,
     scores: xr.DataTree | xr.Dataset,
     component: str | None = None,
     statistic: str = "excess_kurtosis",
     level: float = LEVEL,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     colorbar: bool = True,
 ) -> Axes:
     """Draw z of one matrix of every expert, layer by expert; arguments, axes and errors as in :func:`z_heatmap`.
@@ -215,7 +172,6 @@ def expert_z_heatmap(
     experts = matrices_of(scores, "experts").transpose("layer", "expert", "component", ...)
     wanted = str(experts["component"].values[0]) if component is None else component
     one = require_component(experts, wanted)
-    ax, theme = themed_axes(ax, theme, scores)
     _z_map(one, "expert", one["n_rows"].notnull().values, statistic, level, ax, theme, colorbar)
     titled(ax, f"{literal(wanted.replace('_', ' '))}, {ax.get_title()}", theme)
     return ax

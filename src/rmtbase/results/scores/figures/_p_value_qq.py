@@ -11,7 +11,7 @@ import xarray as xr
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import MARKERS, counted, finished, literal, noun_of, rounded, statistic_words, themed_axes
+from rmtbase.drawing.axes import MARKERS, counted, finished, literal, noun_of, panel, rounded, statistic_words
 from rmtbase.drawing.groups import heads_of, require_statistic
 from rmtbase.drawing.not_testable import NOT_TESTABLE
 from rmtbase.drawing.theme import Theme
@@ -25,13 +25,14 @@ QQ_STATISTICS = (OMNIBUS, "normalized_participation_ratio", "largest_eigenvalue"
 _EVERY = 200  # smallest p-values that are all drawn; beyond, ranks are thinned evenly on the figure's scale
 
 
+@panel
 def p_value_qq(
+    ax: Axes,
+    theme: Theme,
     scores: xr.DataTree | xr.Dataset,
     statistics: Sequence[str] | None = None,
     draws: int | None = None,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the sorted p-values of all heads against those expected of as many null heads, both as -log10 p.
@@ -41,24 +42,11 @@ def p_value_qq(
     somewhat wider. No Monte Carlo p-value is below its floor, 2 / (draws + 1), which a dashed line shows. The
     omnibus test is one-sided and has half that floor. The floor of an analytic null is drawn if a head lies on it.
 
-    Args:
-        scores: a scores tree, or its /heads.
-        statistics: names, ``"omnibus"`` for the test of all together; :data:`QQ_STATISTICS` if None.
-        draws: number of null draws, for the floor; if None the tree's own floor (a bare dataset has none).
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: expected against observed -log10 p.
-
-    Raises:
-        ParameterError: no scores of heads, or not of one of these statistics.
+    The axes: expected against observed -log10 p.
     """
     heads = heads_of(scores)
     found = {name: _p_values(heads, name) for name in statistics or QQ_STATISTICS}
     columns = {name: column for name, column in found.items() if column.size}
-    ax, theme = themed_axes(ax, theme, scores)
     n = max((column.size for column in columns.values()), default=0)
     if n:
         expected, lower, upper = expected_p_values(n)

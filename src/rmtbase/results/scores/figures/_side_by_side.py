@@ -52,19 +52,7 @@ def compare(
     width: float | None = None,
     **options: Any,
 ) -> Figure:
-    """Draw several tables side by side with one plot function, on shared axes, so that panels can be compared.
-
-    Args:
-        plot: a function of this package, such as ``statistic_by_layer``, but not ``flagged_by_statistic``, which
-            sorts the bars of each table separately.
-        tables: models, revisions or baselines to draw, by title. More than four take further rows.
-        theme: colours, or their name.
-        width: of the figure in inches.
-        **options: passed on to ``plot``.
-
-    Raises:
-        ParameterError: no tables, a plot whose axes cannot be shared, or what ``plot`` raises.
-    """
+    """Draw several tables side by side with one plot function, on shared axes, so that panels can be compared."""
     if not tables:
         raise ParameterError("tables", tables, "at least one, by title")
     if plot is flagged_by_statistic:
@@ -109,19 +97,7 @@ def overlay(
 
     A band, law or median that several tables share is drawn once, in the null's colour.
 
-    Args:
-        plot: a function of this package that draws lines and marks, such as ``statistic_by_layer``.
-        tables: tables to draw, by title; at most five.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-        **options: passed on to ``plot``.
-
-    Returns:
-        The axes, whose limits include those of every table.
-
-    Raises:
-        ParameterError: no tables or more than five, a heat map, or what ``plot`` raises.
+    The axes, whose limits include those of every table.
     """
     theme = as_theme(theme)
     if not 1 <= len(tables) <= len(MARKERS):

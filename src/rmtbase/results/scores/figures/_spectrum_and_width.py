@@ -76,15 +76,6 @@ def spectrum_and_width(
     the other statistics depend only on scale-free ones: λ₁ = Σλ/r_s, Σλ² = (Σλ)²/PR, Σs = √(Σλ PR⁽ˢ⁾). The bands hold
     99 % of random heads with that σ. Heads on a line parallel to the band differ only in scale; deviations from such a
     line are differences of shape.
-
-    Args:
-        scores: a scores tree.
-        convention: ``"eigenvalue"``: λ = s²; ``"singular value"``: s.
-        theme: colours, or their name.
-        width: width of the figure in inches.
-
-    Raises:
-        ParameterError: no scores tree, or another convention.
     """
     if convention not in ("eigenvalue", "singular value"):
         raise ParameterError("convention", convention, "'eigenvalue' or 'singular value'")

@@ -21,10 +21,10 @@ from rmtbase.drawing.axes import (
     finished,
     layer_axis,
     noun_of,
+    panel,
     panel_size,
     statistic_label,
     symbol_of,
-    themed_axes,
 )
 from rmtbase.drawing.groups import column_of, group_of, matrices_of, require_component, require_statistic
 from rmtbase.drawing.not_testable import NOT_TESTABLE, cross_at_foot
@@ -45,7 +45,10 @@ _FAR, _FEWEST = 1.5, 8  # interquartile ranges beyond which a value is named; fe
 _SAME = 1e-6  # relative difference up to which null levels of heads belong to one null
 
 
+@panel
 def statistic_by_layer(
+    ax: Axes,
+    theme: Theme,
     scores: xr.DataTree | xr.Dataset,
     statistic: str = "normalized_participation_ratio",
     level: float = LEVEL,
@@ -53,8 +56,6 @@ def statistic_by_layer(
     component: str | None = None,
     over: Literal["null", "nothing"] = "null",
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw every head as a point at its layer, the layers' medians, and the band that holds 99 % of null heads.
@@ -69,23 +70,7 @@ def statistic_by_layer(
     If heads lie so far out that the band could not be seen, the axis is logarithmic; if values may be negative, it is
     logarithmic only beyond the band's width.
 
-    Args:
-        scores: a scores tree, or its /heads.
-        statistic: its name.
-        level: heads with a q-value of this statistic under it are drawn filled.
-        group: ``"heads"``: spectra of heads; ``"elements"``: elements of heads, including ``"sigma"``.
-        component: matrix of the elements; ``"W_QK"`` if None.
-        over: ``"null"``: divide a statistic that scales by its null mean; ``"nothing"``: draw the values themselves, so
-            that each head has a band at its own scale.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: layer against the statistic.
-
-    Raises:
-        ParameterError: no scores of heads or of this statistic, or no such group, component or ``over``.
+    The axes: layer against the statistic.
     """
     if group not in ("heads", "elements"):
         raise ParameterError("group", group, "heads or elements")
@@ -97,7 +82,6 @@ def statistic_by_layer(
     flagged, untested = found.q_value < level, np.isnan(found.q_value)
     n_layers, n_heads = value.shape
 
-    ax, theme = themed_axes(ax, theme, scores)
     x = places_in_layer(np.isfinite(value) if group == "elements" else heads_present(heads))
     noun = noun_of(scores)
     _draw_null(ax, x, null, theme, noun, found.share)
@@ -323,14 +307,15 @@ def draw_published_band(ax: Axes, theme: Theme) -> None:
     ax.axhspan(low, high, facecolor=theme.naive, edgecolor=theme.naive, alpha=0.4, linestyle="--", label=label)
 
 
+@panel
 def matrix_statistic_by_layer(
+    ax: Axes,
+    theme: Theme,
     scores: xr.DataTree | xr.Dataset,
     statistic: str = "weibull_shape",
     components: Sequence[str] | None = None,
     published: bool = False,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw one statistic of every matrix by layer, a line for each component, with 95 % of the null at its size.
@@ -338,27 +323,13 @@ def matrix_statistic_by_layer(
     The band is null_mean ± 1.96 null_std; for the Weibull shape, these belong to the anchor at this number of weights.
     A band narrower than a line is drawn as a line.
 
-    Args:
-        scores: a scores tree with /matrices, or its /matrices.
-        statistic: its name, or the name of another number of matrices, such as ``"sigma"``.
-        components: components to draw; all if None.
-        published: whether to draw also :data:`PUBLISHED_BAND`.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: layer against the statistic.
-
-    Raises:
-        ParameterError: no matrices, or no such statistic or component.
+    The axes: layer against the statistic.
     """
     every = matrices_of(scores).transpose("layer", "component", ...)
     value = column_of(every, statistic)
     names = [str(one) for one in (every["component"].values if components is None else components)]
     for name in names:
         require_component(every, name)
-    ax, theme = themed_axes(ax, theme, scores)
     if published:
         draw_published_band(ax, theme)
     label = "null, 95 % at this size"

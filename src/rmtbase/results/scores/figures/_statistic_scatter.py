@@ -24,9 +24,9 @@ from rmtbase.drawing.axes import (
     legend_columns,
     literal,
     new_figure,
+    panel,
     statistic_label,
     symbol_of,
-    themed_axes,
 )
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.fitting import fit_figure
@@ -53,7 +53,10 @@ class _Points(NamedTuple):
     spread: Float[np.ndarray, " head"]
 
 
+@panel
 def statistic_scatter(
+    ax: Axes,
+    theme: Theme,
     scores: xr.DataTree | xr.Dataset,
     x: str = "skewness",
     y: str = "excess_kurtosis",
@@ -61,8 +64,6 @@ def statistic_scatter(
     component: str | None = None,
     by_layer: bool = False,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw one statistic of every head or matrix against another, with the null's mean and its 95 % range.
@@ -70,26 +71,10 @@ def statistic_scatter(
     For skewness and excess kurtosis, the line is Pearson's bound, which no sample crosses
     (:func:`rmtbase.laws.pearson_bound`). For σ and entropy, it is the normal law's ½ ln(2πe σ²).
 
-    Args:
-        scores: a scores tree, or one of its groups. For several files: ``overlay(statistic_scatter, {...})``.
-        x: name of a statistic, or of another number of the group, such as ``"sigma"``.
-        y: the same for the other axis.
-        group: ``"heads"``: spectra of heads; ``"elements"``: elements of heads; ``"matrices"``: whole matrices.
-        component: matrix to draw; if None, ``"W_QK"`` for elements, and all components for matrices.
-        by_layer: whether marks have the colour of their layer, strongest for the first layer.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one below the axes and, with ``by_layer``, a scale of layers beside them.
-
-    Returns:
-        The axes: x against y.
-
-    Raises:
-        ParameterError: no such group, component or statistic.
+    The axes: x against y.
     """
     table = group_of(scores, group, component)
     points = {name: _points(table, name) for name in (x, y)}
-    ax, theme = themed_axes(ax, theme, scores)
     _nulls(ax, [(points[x], points[y])], theme)
     _scatter(ax, points[x], points[y], theme)
     if by_layer:
@@ -115,15 +100,6 @@ def moment_corner(
     """Draw the first four moments of the elements of every head against one another, with Pearson's bound.
 
     The diagonal holds the histograms; each other panel is a :func:`statistic_scatter`.
-
-    Args:
-        tables: a scores tree with /heads/elements, or several by title, at most five.
-        component: matrix of the heads.
-        theme: colours, or their name.
-        width: width of the figure in inches.
-
-    Raises:
-        ParameterError: no elements of heads, no such component, no tables or more than five.
     """
     named = {"": tables} if isinstance(tables, xr.DataTree) else dict(tables)
     if not 1 <= len(named) <= len(MARKERS):

@@ -9,7 +9,7 @@ import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import MARKERS, NORMAL_95, finished, symbol_of, themed_axes
+from rmtbase.drawing.axes import MARKERS, NORMAL_95, finished, panel, symbol_of
 from rmtbase.drawing.groups import column_of, matrices_of
 from rmtbase.drawing.scales import log_axis
 from rmtbase.drawing.theme import Theme
@@ -20,29 +20,14 @@ from rmtbase.results.scores.figures._statistic_by_layer import draw_published_ba
 _NEEDED = ("weibull_shape", "weibull_scale", "mean")
 
 
-def weibull_plane(
-    scores: xr.DataTree | xr.Dataset,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
-) -> Axes:
+@panel
+def weibull_plane(ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, *, legend: bool = True) -> Axes:
     """Draw λ̂ against k̂ of every matrix in its component's colour, with 95 % of the null's k̂ at each size.
 
     For a trajectory, a line follows the median over each component's layers, from an open mark at the first step to the
     last step, whose matrices are drawn.
 
-    Args:
-        scores: a scores tree or a trajectory, with /matrices and their Weibull fits.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: k̂ against λ̂ (logarithmic), in the units of the weights.
-
-    Raises:
-        ParameterError: no matrices with Weibull fits.
+    The axes: k̂ against λ̂ (logarithmic), in the units of the weights.
     """
     matrices = matrices_of(scores)
     missing = [name for name in _NEEDED if name not in matrices["statistic"].values]
@@ -51,7 +36,6 @@ def weibull_plane(
     if "step" not in matrices.dims:
         matrices = matrices.expand_dims("step")
     shape, scale = shape_and_scale(matrices)
-    ax, theme = themed_axes(ax, theme, scores)
     label, bands = "null, 95 % at this size", []
     null = matrices.isel(step=-1).sel(statistic="weibull_shape")
     for mean, spread in zip(null["null_mean"].values.ravel(), NORMAL_95 * null["null_std"].values.ravel(), strict=True):
@@ -76,13 +60,9 @@ def weibull_plane(
     return finished(ax, theme, "", legend)
 
 
+@panel
 def body_and_tail(
-    scores: xr.DataTree | xr.Dataset,
-    published: bool = False,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
+    ax: Axes, theme: Theme, scores: xr.DataTree | xr.Dataset, published: bool = False, *, legend: bool = True
 ) -> Axes:
     """Draw the Weibull shape of the body beside that of all weights, for every matrix of each component.
 
@@ -90,23 +70,11 @@ def body_and_tail(
     anchors: the values of both for the law of the initial entries.
     For several models: ``compare(body_and_tail, {...})``.
 
-    Args:
-        scores: a scores tree with /matrices, or its /matrices.
-        published: whether to draw also :data:`PUBLISHED_BAND`.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: component against k̂.
-
-    Raises:
-        ParameterError: no matrices with their shapes and gaps.
+    The axes: component against k̂.
     """
     every = matrices_of(scores).transpose("layer", "component", ...)
     body, gap = (column_of(every, name).values for name in ("weibull_shape", "body_tail_gap"))
     parent = str(scores.attrs.get("initialization", "normal"))
-    ax, theme = themed_axes(ax, theme, scores)
     if published:
         draw_published_band(ax, theme)
     names = [str(one) for one in every["component"].values]

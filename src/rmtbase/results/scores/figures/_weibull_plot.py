@@ -10,7 +10,7 @@ import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import NORMAL_95, finished, literal, themed_axes
+from rmtbase.drawing.axes import NORMAL_95, finished, literal, panel
 from rmtbase.drawing.groups import matrices_of, require_component
 from rmtbase.drawing.scales import log_axis
 from rmtbase.drawing.theme import Theme
@@ -32,13 +32,14 @@ _APART = {"x": 0.11, "y": 0.05}  # least distance of two ticks, relative to the 
 _BODY_ENDS = 0.9  # share of the weights beyond which their numbers are shown
 
 
+@panel
 def weibull_plot(
+    ax: Axes,
+    theme: Theme,
     weights: xr.DataTree | xr.Dataset | ElementSketch,
     layer: int | None = None,
     component: str | None = None,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the Weibull probability plot of one matrix: ln(−ln(1 − F)) against ln |w|, in which a Weibull law is a line.
@@ -47,23 +48,9 @@ def weibull_plot(
     the matrix's own root mean square, with 95 % of each order statistic of as many independent entries
     (``laws.weibull_quantile_noise``).
 
-    Args:
-        weights: a sketch of the matrix; or a scores tree with /matrices, whose histograms give F exactly at ten
-            magnitudes per decade.
-        layer: layer in a scores tree; if None, the middle one that has the component.
-        component: component in a scores tree; the first if None.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: |w| over its root mean square (logarithmic) against the share of weights below it.
-
-    Raises:
-        ParameterError: no such matrix, or one without a fit.
+    The axes: |w| over its root mean square (logarithmic) against the share of weights below it.
     """
     found = magnitudes_of(weights, layer, component)
-    ax, theme = themed_axes(ax, theme, weights)
     x, y = found.magnitude / found.rms, _hazard(found.below)
     p, null, noise = _null(found)
     ax.fill_betweenx(
@@ -86,13 +73,14 @@ def weibull_plot(
     return finished(ax, theme, _title(found), legend)
 
 
+@panel
 def weibull_residuals(
+    ax: Axes,
+    theme: Theme,
     weights: xr.DataTree | xr.Dataset | ElementSketch,
     layer: int | None = None,
     component: str | None = None,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the residuals of the Weibull plot, Y − k̂ ln(|w|/λ̂), with the null's own curve.
@@ -100,12 +88,10 @@ def weibull_residuals(
     The null is curved, too: its curve shows the residuals of the initial entries about the anchor's line, with 95 % at
     each rank. Arguments, data and errors as in :func:`weibull_plot`.
 
-    Returns:
-        The axes: the share of smaller weights (on the Weibull plot's scale) against the residual.
+    The axes: the share of smaller weights (on the Weibull plot's scale) against the residual.
     """
     found = magnitudes_of(weights, layer, component)
     anchor = weibull_anchor(TRIM, found.parent)
-    ax, theme = themed_axes(ax, theme, weights)
     p, null, noise = _null(found)
     curve = _hazard(p) - anchor.shape * np.log(null * found.parent.moment(2) ** 0.5 / anchor.scale)
     spread = anchor.shape * noise
@@ -127,13 +113,9 @@ def weibull_residuals(
     return finished(ax, theme, _title(found), legend)
 
 
+@panel
 def trim_noise(
-    scores: xr.DataTree | None = None,
-    trim: float = TRIM,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
+    ax: Axes, theme: Theme, scores: xr.DataTree | None = None, trim: float = TRIM, *, legend: bool = True
 ) -> Axes:
     """Draw the noise of each quantile on the Weibull plot, the reason why a fit of the body omits the ends.
 
@@ -142,22 +124,10 @@ def trim_noise(
     initial entries, also relative to its minimum; their Weibull plot is not a line
     (``laws.weibull_quantile_noise``).
 
-    Args:
-        scores: a scores tree, whose ``initialization`` names the law of the entries; normal ones if None.
-        trim: share at either end.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The axes: share p of smaller weights against the variance over its minimum (logarithmic).
-
-    Raises:
-        ParameterError: ``trim`` is not a valid share.
+    The axes: share p of smaller weights against the variance over its minimum (logarithmic).
     """
     trim = float(require_trim(trim))
     parent = parents.require_parent(str(scores.attrs.get("initialization", "normal"))) if scores is not None else None
-    ax, theme = themed_axes(ax, theme, scores)
     p = np.linspace(0.0, 1.0, 801)[1:-1]
     transform = p / ((1.0 - p) * np.log1p(-p) ** 2)
     magnitude = weibull_quantile_noise(p, parents.Normal() if parent is None else parent)
@@ -177,13 +147,14 @@ def trim_noise(
     return finished(ax, theme, "", legend)
 
 
+@panel
 def tail_counts(
+    ax: Axes,
+    theme: Theme,
     weights: xr.DataTree | xr.Dataset | ElementSketch,
     layer: int | None = None,
     component: str | None = None,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the number of weights above each magnitude beyond the 90 % quantile, against the body's Weibull law.
@@ -191,11 +162,9 @@ def tail_counts(
     The fit of the body predicts N exp(−(|w|/λ̂)^k̂) weights, and as many initial entries N S(|w|). If a prediction
     falls below one weight, none is expected. Arguments, data and errors as in :func:`weibull_plot`.
 
-    Returns:
-        The axes: |w| over its root mean square against the number of weights beyond it, both logarithmic.
+    The axes: |w| over its root mean square against the number of weights beyond it, both logarithmic.
     """
     found = magnitudes_of(weights, layer, component)
-    ax, theme = themed_axes(ax, theme, weights)
     x, count = found.magnitude / found.rms, found.number * (1.0 - found.below)
     tail, largest = found.below >= _BODY_ENDS, np.array(found.largest) / found.rms
     first = x[tail].min() if tail.any() else x.max()
@@ -264,28 +233,18 @@ def _title(found: Magnitudes) -> str:
 @in_one_line
 @dataclass(frozen=True)
 class Magnitudes:
-    """Distribution of |w| over N weights, and the Weibull law fitted to its body.
+    """Distribution of |w| over N weights, and the Weibull law fitted to its body."""
 
-    Attributes:
-        magnitude: |w|, ascending.
-        below: share of the weights below each magnitude.
-        number: N.
-        rms: root mean square of the weights.
-        shape, scale: k̂ and λ̂, in the units of the weights, at a trim of 0.1.
-        parent: law of the initial entries.
-        title: name of the matrix.
-        largest: largest known |w|, descending.
-    """
-
-    magnitude: Float[np.ndarray, " point"]
-    below: Float[np.ndarray, " point"]
-    number: int
-    rms: float
+    magnitude: Float[np.ndarray, " point"]  # |w|, ascending
+    below: Float[np.ndarray, " point"]  # share of the weights below each magnitude
+    number: int  # N
+    rms: float  # root mean square of the weights
+    # shape, scale: k̂ and λ̂, in the units of the weights, at a trim of 0.1
     shape: float
     scale: float
-    parent: parents.Parent
-    title: str = ""
-    largest: tuple[float, ...] = ()
+    parent: parents.Parent  # law of the initial entries
+    title: str = ""  # name of the matrix
+    largest: tuple[float, ...] = ()  # largest known |w|, descending
 
 
 def magnitudes_of(
@@ -294,9 +253,6 @@ def magnitudes_of(
     """Return the magnitudes of a sketch, or of one matrix of a scores file.
 
     The defaults are the middle layer and the first component.
-
-    Raises:
-        ParameterError: no such matrix, one without a Weibull fit, or no histograms of magnitudes.
     """
     if isinstance(weights, ElementSketch):
         return _of_sketch(weights)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from rmtbase.drawing.axes import NORMAL_95, finished, layer_axis, statistic_label, styled, symbol_of, themed_axes
+from rmtbase.drawing.axes import NORMAL_95, finished, layer_axis, panel, statistic_label, styled, symbol_of
 from rmtbase.drawing.groups import column_of, group_of
 from rmtbase.drawing.scales import log_axis, prefer_log
 from rmtbase.drawing.theme import Theme
@@ -21,13 +21,14 @@ _UNIT = 0.5 * np.log(2 * np.pi * np.e)  # nats, the entropy of a normal law of w
 _APART = 0.8  # share of its own range by which each axis extends beyond its data, towards the other's
 
 
+@panel
 def width_by_layer(
+    ax: Axes,
+    theme: Theme,
     scores: xr.DataTree | xr.Dataset,
     beside: Literal["entropy", "kl_matched_normal"] = "kl_matched_normal",
     component: str | None = None,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw σ of the elements of every head by layer, and a second quantity beside it.
@@ -38,25 +39,12 @@ def width_by_layer(
     and the right axis the divergence from the normal law with the same mean and σ, with a band of 95 % of random heads.
     The axes extend beyond their data, σ downwards and the divergence upwards, so that neither hides the other.
 
-    Args:
-        scores: a scores tree with /heads/elements.
-        beside: ``"entropy"`` or ``"kl_matched_normal"``.
-        component: ``"W_QK"`` if None.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw one, below the axes.
-
-    Returns:
-        The left axes: layer against σ. The right axes are the last ones of the figure.
-
-    Raises:
-        ParameterError: no elements of heads with their σ, no such component, or another quantity.
+    The left axes: layer against σ. The right axes are the last ones of the figure.
     """
     if beside not in ("entropy", "kl_matched_normal"):
         raise ParameterError("beside", beside, "'entropy' or 'kl_matched_normal'")
     table = group_of(scores, "elements", component).transpose("layer", "head", ...)
     sigma = column_of(table, "sigma").where(lambda one: one > 0).values
-    ax, theme = themed_axes(ax, theme, scores)
     x = places_in_layer(np.isfinite(sigma))
     size = float(np.clip(30 / len(sigma) ** 0.5 / sigma.shape[1] ** 0.25, 2.0, 4.5))
     mark = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.9}

@@ -12,17 +12,11 @@ from rmtbase.tables import Circuit
 
 
 class Caption(NamedTuple):
-    """Texts of a figure.
+    """Texts of a figure."""
 
-    Attributes:
-        title: subject of the figure.
-        reading: explanation of how to read it.
-        description: alternative text for readers who cannot see it.
-    """
-
-    title: str
-    reading: str
-    description: str
+    title: str  # subject of the figure
+    reading: str  # explanation of how to read it
+    description: str  # alternative text for readers who cannot see it
 
 
 _CAPTIONS = {
@@ -169,12 +163,7 @@ _OWN_NULL_CAPTIONS = _CAPTIONS | {
 
 
 def captions(scores: xr.DataTree, by_statistic: str) -> dict[str, Caption]:
-    """Return the captions of a scores tree's figures by name.
-
-    Args:
-        scores: scores tree.
-        by_statistic: description of the bars of the statistics.
-    """
+    """Return the captions of a scores tree's figures by name."""
     of = {"analytic": _ANALYTIC_CAPTIONS, "resampled": _OWN_NULL_CAPTIONS}
     named = of.get(scores.attrs["null_method"], _CAPTIONS)
     described = named["heads-by-statistic"]

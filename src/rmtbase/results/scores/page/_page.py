@@ -78,19 +78,6 @@ def render(
 
     The page opens from disk and needs no network: it contains its styles, script and figures, and a content security
     policy forbids everything else. It follows the reader's preference for light or dark.
-
-    Args:
-        scores: the tree that ``rmtbase.score`` or ``rmtbase.score_heads`` returns, or ``rmtbase.open_table``
-            reads.
-        date: date on the page; if None, the date of the environment's SOURCE_DATE_EPOCH or today.
-        pictures: whether to draw the figures, which takes nearly all of the time; without them the page has only its
-            text and tables.
-        model: the opened model of these scores, to read as tokens, through its own embedding, the two strongest
-            directions of each of the first three heads that differ. If None, or where the model has no known embedding,
-            the page has no such section; if the embedding is damaged, the page and a warning say so.
-
-    Raises:
-        ParameterError: ``scores`` is not a scores tree, or holds invalid values, or ``model`` is another model.
     """
     require_scores(scores)
     _require_renderable(scores)

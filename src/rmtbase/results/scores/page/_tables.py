@@ -55,19 +55,13 @@ class ZScore(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """A fixed column.
+    """A fixed column."""
 
-    Attributes:
-        title: header.
-        cells: one cell per row: texts or numbers, z-scores, or statistics (None: a dash).
-        kind: kind of the cells; texts and statistics are sorted as words and aligned left.
-        tip: meaning of the header.
-    """
-
-    title: str
-    cells: Sequence[Any]
+    title: str  # header
+    cells: Sequence[Any]  # one cell per row: texts or numbers, z-scores, or statistics (None: a dash)
+    # kind of the cells; texts and statistics are sorted as words and aligned left
     kind: Literal["number", "text", "z", "statistic"] = "number"
-    tip: str = ""
+    tip: str = ""  # meaning of the header
 
 
 @dataclass(frozen=True)
@@ -83,25 +77,15 @@ class ScoreTexts:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """A table of scores.
+    """A table of scores."""
 
-    Attributes:
-        name: name, unique on the page.
-        caption: caption of the table.
-        fixed: columns that do not depend on the statistic.
-        texts: texts of the other columns, by statistic.
-        flagged: whether the filter keeps each row.
-        filter_label: label of the filter.
-        first: statistic shown first.
-    """
-
-    name: str
-    caption: str
-    fixed: Sequence[Column]
-    texts: dict[str, ScoreTexts]
-    flagged: list[bool]
-    filter_label: str
-    first: str
+    name: str  # name, unique on the page
+    caption: str  # caption of the table
+    fixed: Sequence[Column]  # columns that do not depend on the statistic
+    texts: dict[str, ScoreTexts]  # texts of the other columns, by statistic
+    flagged: list[bool]  # whether the filter keeps each row
+    filter_label: str  # label of the filter
+    first: str  # statistic shown first
 
     def packed(self) -> dict[str, dict[str, list[Any]]]:
         """Join the five columns of each statistic into strings separated by bars, by the names of the options.

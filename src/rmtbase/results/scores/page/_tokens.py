@@ -34,17 +34,11 @@ _SAME = 1e-4  # relative difference of the largest eigenvalue of a head; the sto
 
 
 class TokenFinding(NamedTuple):
-    """Answer of a page to what the first heads read.
+    """Answer of a page to what the first heads read."""
 
-    Attributes:
-        sentence: how many directions point at tokens beyond chance, and of which heads; or why none could be read.
-        listed: the readings of those that do.
-        by_chance: how near the nearest token lies to a random direction, in words.
-    """
-
-    sentence: str
-    listed: Sequence[DirectionReading] = ()
-    by_chance: str = ""
+    sentence: str  # how many directions point at tokens beyond chance, and of which heads; or why none could be read
+    listed: Sequence[DirectionReading] = ()  # the readings of those that do
+    by_chance: str = ""  # how near the nearest token lies to a random direction, in words
 
 
 class _Direction(NamedTuple):
@@ -62,17 +56,8 @@ def leading_tokens(scores: xr.DataTree, summary: Summary, model: WeightMatrices)
     Both sides are read from the residual stream, so that they are compared with the model's own embedding; for a
     difference of models, with that of the first.
 
-    Args:
-        scores: scores of the model.
-        summary: summary of these.
-        model: the opened model.
-
-    Returns:
-        The finding; None if no head differs, or none of the first heads reads a stream with a known embedding of
-        tokens. If the weights cannot be read, the finding says so, and a warning, too.
-
-    Raises:
-        ParameterError: ``model`` is not the model of these scores.
+    The finding; None if no head differs, or none of the first heads reads a stream with a known embedding of
+    tokens. If the weights cannot be read, the finding says so, and a warning, too.
     """
     _require_model_of(scores, model)
     source = next(iter(opened_from(model)), None)
@@ -118,11 +103,7 @@ def _require_model_of(scores: xr.DataTree, model: WeightMatrices) -> None:
 
 
 def _directions(scores: xr.DataTree, findings: Sequence[HeadFinding], model: WeightMatrices) -> Iterator[_Direction]:
-    """Yield the leading directions of heads, each first of the queries, then of the keys.
-
-    Raises:
-        ParameterError: the model has no such head, or one with another spectrum.
-    """
+    """Yield the leading directions of heads, each first of the queries, then of the keys."""
     heads, sites = scores["heads"].to_dataset(), {site.place: index for index, site in enumerate(model.sites)}
     rows = [Place(*one) for one in zip(layer_stacks(heads), layer_numbers(heads), strict=True)]
     largest = heads["eigenvalue"].transpose("layer", "head", "index").values[..., 0]

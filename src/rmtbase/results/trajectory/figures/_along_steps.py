@@ -22,10 +22,10 @@ from rmtbase.drawing.axes import (
     literal,
     model_title,
     noun_of,
+    panel,
     statistic_label,
     step_name,
     symbol_of,
-    themed_axes,
 )
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.groups import Group, column_of, elements_of, group_of, heads_of, matrices_of
@@ -51,15 +51,16 @@ _MARKED = 12  # most steps with a marker each
 _HIDDEN = 8.0  # multiple of the null's width beyond which an axis is logarithmic
 
 
+@panel
 def statistic_along_steps(
+    ax: Axes,
+    theme: Theme,
     trajectory: xr.DataTree,
     statistic: str = "normalized_participation_ratio",
     group: Group = "heads",
     component: str | None = None,
     show: Literal["lines", "bands"] | None = None,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw a statistic of every head, or matrix, along the steps of a training run, with the 95 % range of the null.
@@ -67,30 +68,13 @@ def statistic_along_steps(
     A statistic that scales with σ_Q² σ_K² is divided by its null mean, as in :func:`statistic_by_layer`. The band of
     the null extends from the lowest to the highest end over all heads.
 
-    Args:
-        trajectory: a trajectory tree.
-        statistic: name of a statistic, or of another variable of the group, such as ``"sigma"``.
-        group: ``"heads"`` for spectra of heads, ``"elements"`` for their elements, ``"matrices"`` for whole matrices.
-        component: a component of the group. If None, ``"W_QK"`` for elements; for matrices a line for each component,
-            the median over layers.
-        show: ``"lines"`` draws a line for each head in the colour of its layer; ``"bands"`` draws the median and the
-            central 50 % and 90 % of the heads. If None, lines are drawn for up to 48 heads.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw a legend below the axes.
-
-    Returns:
-        The axes: step (logarithmic, with 0 shown) against the statistic.
-
-    Raises:
-        ParameterError: it is not a trajectory, or has no such group, component or statistic.
+    The axes: step (logarithmic, with 0 shown) against the statistic.
     """
     if show not in (None, "lines", "bands"):
         raise ParameterError("show", show, "'lines', 'bands' or None")
     table = _stepped(trajectory, group, component)
     steps = table["step"].values
     curves = _curves(table, statistic)
-    ax, theme = themed_axes(ax, theme, trajectory)
     if curves.low is not None and curves.high is not None:
         low, high = np.nanmin(curves.low, axis=1), np.nanmax(curves.high, axis=1)
         band = f"{_random(trajectory, group)}, 95 %"
@@ -121,13 +105,14 @@ def _upper_point(ax: Axes, trajectory: xr.DataTree, theme: Theme) -> None:
         ax.axhspan(0.0, float(np.nanmax(upper)), color=theme.null, alpha=0.28, linewidth=0.8, label=label)
 
 
+@panel
 def spectra_along_steps(
+    ax: Axes,
+    theme: Theme,
     trajectory: xr.DataTree,
     layer: int | None = None,
     head: int | None = None,
     *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
     legend: bool = True,
 ) -> Axes:
     """Draw the ordered eigenvalues of one head along the steps, a line for each rank, relative to the null's median.
@@ -135,20 +120,7 @@ def spectra_along_steps(
     Each eigenvalue is divided by the null's median at its rank, for the head's own σ̂ at the step. The bands are 1–99 %
     of the null at the first and the last rank.
 
-    Args:
-        trajectory: a trajectory tree.
-        layer: layer of the head. If ``layer`` and ``head`` are None, the head whose largest eigenvalue lies farthest
-            above the null at the last step.
-        head: number of the head in its layer.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw a legend below the axes.
-
-    Returns:
-        The axes: step against λ_k divided by its median under the null.
-
-    Raises:
-        ParameterError: it is not a trajectory, there is no such head, or each head has a null of its own.
+    The axes: step against λ_k divided by its median under the null.
     """
     heads = _stepped(trajectory, "heads", None).transpose("step", "layer", "head", ...)
     if trajectory["null"].to_dataset()["eigenvalue_quantile"].dims[:1] == ("step",):
@@ -160,7 +132,6 @@ def spectra_along_steps(
     low, middle, high = (quantile[:, int(np.argmin(np.abs(probability - level)))] for level in (0.01, 0.5, 0.99))
     scale = null_scales(trajectory, heads)[:, *place]
     values = heads["eigenvalue"].values[:, *place, :] / scale[:, None] / np.where(middle > 0, middle, np.nan)
-    ax, theme = themed_axes(ax, theme, trajectory)
     for k, name in ((0, "random heads, the first, 1–99 %"), (rank - 1, "random heads, the last, 1–99 %")):
         ax.axhspan(
             low[k] / middle[k],
@@ -183,13 +154,8 @@ def spectra_along_steps(
     return finished(ax, theme, f"layer {names[0]} {noun_of(trajectory)} {names[1]}", legend)
 
 
-def departures(
-    trajectory: xr.DataTree,
-    *,
-    ax: Axes | None = None,
-    theme: Theme | str = "light",
-    legend: bool = True,
-) -> Axes:
+@panel
+def departures(ax: Axes, theme: Theme, trajectory: xr.DataTree, *, legend: bool = True) -> Axes:
     """Draw between which checkpoints each head departs from each null for good, by layer.
 
     A mark for each head and null is at the first checkpoint from which on the head differs, and a line begins at the
@@ -197,17 +163,7 @@ def departures(
     the last step are drawn beyond it, at "never"; heads that could not be tested at the last step are drawn farther
     right.
 
-    Args:
-        trajectory: a trajectory tree with ``/departures``.
-        ax: where to draw; new axes if None.
-        theme: colours, or their name.
-        legend: whether to draw a legend below the axes.
-
-    Returns:
-        The axes: step against layer, with the heads of each layer from top to bottom.
-
-    Raises:
-        ParameterError: the tree has no ``/departures``.
+    The axes: step against layer, with the heads of each layer from top to bottom.
     """
     group = trajectory.children["departures"].to_dataset() if "departures" in trajectory.children else None
     if group is None or "lasting_step" not in group:
@@ -216,7 +172,6 @@ def departures(
     there = heads_present(heads.isel(step=-1))
     steps = heads["step"].values
     never = float(max(steps[-1], 1)) * 3.0
-    ax, theme = themed_axes(ax, theme, trajectory)
     layer, head = np.nonzero(there)
     count = there.sum(axis=1)
     y = layer - 0.4 + 0.8 * (head + 0.5) / np.maximum(count[layer], 1)

@@ -49,19 +49,13 @@ _ENCODED = (
 @in_one_line
 @dataclass(frozen=True)
 class Animation:
-    """Frames of a training run.
+    """Frames of a training run."""
 
-    Attributes:
-        steps: step of each frame.
-        draws: function that draws each frame, with the arguments ``ax`` and ``theme`` of rmtbase's plotting functions.
-        title: title of the model.
-        style: theme and width.
-    """
-
-    steps: tuple[int, ...]
+    steps: tuple[int, ...]  # step of each frame
+    # function that draws each frame, with the arguments ``ax`` and ``theme`` of rmtbase's plotting functions
     draws: tuple[Callable[..., Axes], ...]
-    title: str
-    style: FigureStyle
+    title: str  # title of the model
+    style: FigureStyle  # theme and width
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -120,19 +114,7 @@ def animation(
     theme: Theme | str = "light",
     width: float | None = None,
 ) -> Animation:
-    """Animate a training run, with the null in every frame.
-
-    Args:
-        trajectory: a trajectory tree. Of more than 240 steps, 240 evenly spaced ones are shown, including the ends.
-        what: ``"spectra"`` for the ordered eigenvalues of three heads, those farthest, middle and nearest at the last
-            step; ``"weibull-plane"`` for the matrices in the plane of k̂ and λ̂, with their paths; or the name of a
-            statistic of heads, else of matrices, which is drawn layer by layer.
-        theme: colours, or their name.
-        width: of the frames in inches.
-
-    Raises:
-        ParameterError: it is not a trajectory, or the theme, width or name is invalid.
-    """
+    """Animate a training run, with the null in every frame."""
     heads = require_trajectory(trajectory)
     style, steps = figure_style(theme, width), heads["step"].values.tolist()
     places = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), _MOST_FRAMES)).round().astype(int)).tolist()
@@ -150,18 +132,7 @@ def animation_of(
     theme: Theme | str = "light",
     width: float | None = None,
 ) -> Animation:
-    """Animate custom frames, on axes with the same position and limits in all frames.
-
-    Args:
-        steps: step of each frame.
-        draws: function that draws each frame, called with ``ax=`` and ``theme=`` like rmtbase's plotting functions.
-        title: title above every frame, before its step.
-        theme: colours, or their name.
-        width: of the frames in inches.
-
-    Raises:
-        ParameterError: there is not one frame for each step, there are no frames, or the theme or width is invalid.
-    """
+    """Animate custom frames, on axes with the same position and limits in all frames."""
     if not steps or len(steps) != len(draws):
         raise ParameterError("draws", len(draws), f"one for each of the {len(steps)} steps, and one at least")
     return Animation(tuple(map(int, steps)), tuple(draws), literal(title), figure_style(theme, width))
@@ -179,21 +150,7 @@ def save_animation(
 ) -> Path:
     """Write an animation: a GIF, or an MP4 if ffmpeg is installed. The same frames give the same bytes.
 
-    Args:
-        moving: an animation from :func:`animation` or :func:`animation_of`.
-        path: path of the file.
-        format: ``"gif"`` or ``"mp4"``; given by the suffix of the path if None.
-        dpi: dots per inch.
-        frames_per_second: frame rate; the last frame of a GIF stays for two seconds.
-        overwrite: whether to replace a file that rmtbase did not write in that format.
-        inputs: files that are never replaced.
-
-    Returns:
-        The path.
-
-    Raises:
-        ParameterError: the format is unknown, ffmpeg is missing for an MP4, or the frame rate or dpi is out of range.
-        OutputError: the file cannot be written, a file of another kind exists, or ffmpeg fails.
+    The path.
     """
     path = Path(path)
     kind = format or path.suffix.lower().removeprefix(".")
