@@ -27,17 +27,7 @@ from typing import Any
 import numpy as np
 
 from _checkpoints import SIGMA, Stack, write_config, write_safetensors
-from _machine import (
-    RMTBASE,
-    Check,
-    Process,
-    arguments,
-    describe_machine,
-    finish,
-    limit_on_time,
-    recorded,
-    run_process,
-)
+from _machine import RMTBASE, Check, Process, arguments, describe_machine, finish, limit_on_time, recorded, run_process
 from rmtbase.laws import element_null
 from rmtbase.statistics import ELEMENT_STATISTICS, element_sketch, element_statistics
 from scoring import ROUNDS, UNPROVED, best, source_of

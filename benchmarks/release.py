@@ -92,11 +92,7 @@ def contents(archive: Path) -> dict[str, Any]:
         with tarfile.open(archive) as whole:
             files = {one.name.partition("/")[2]: one.size for one in whole.getmembers() if one.isfile()}
     largest = sorted(files, key=files.__getitem__, reverse=True)[:5]
-    return {
-        "bytes": archive.stat().st_size,
-        "files": len(files),
-        "largest": {name: files[name] for name in largest},
-    }
+    return {"bytes": archive.stat().st_size, "files": len(files), "largest": {name: files[name] for name in largest}}
 
 
 def built(folder: Path) -> tuple[Path, dict[str, Any]]:

@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import STEP, kept_ranks, self_normalized_sample
 from rmtbase.statistics import SPECTRAL_STATISTICS, on_distance_scale, summarize
-from rmtbase.tables import (
-    ATLAS_SCHEMA,
-    SCHEMA_VERSION,
-    describe,
-    software_version,
-    validate,
-    with_checksums,
-)
+from rmtbase.tables import ATLAS_SCHEMA, SCHEMA_VERSION, describe, software_version, validate, with_checksums
 
 _AS_THEY_ARE = ("mean", "std", "standard_error", "quantile")
 _FINENESS = 256.0  # steps to one standard deviation of an ordered eigenvalue

@@ -72,7 +72,7 @@ _OWN: Mapping[str, Options | Callable[[Profile], Options]] = {
     "blt_patcher": lambda profile: {"head_dim": profile.d_model // profile.n_heads},
     "bros": dict.fromkeys(("dim_bbox_sinusoid_emb_2d", "dim_bbox_sinusoid_emb_1d", "dim_bbox_projection"), ...),
     "canary": lambda profile: {
-        "decoder_config": {"vocab_size": profile.vocab, "hidden_size": profile.nested(1).d_model},
+        "decoder_config": {"vocab_size": profile.vocab, "hidden_size": profile.nested(1).d_model}
     },
     "chameleon": {"vocabulary_map": {"<image>": 8}, "vq_config": {"base_channels": 32, "resolution": 32}},
     "clap_audio_model": {
@@ -90,7 +90,7 @@ _OWN: Mapping[str, Options | Callable[[Profile], Options]] = {
         "rope_parameters": {
             **dict.fromkeys(("rope_type", "rope_theta", "mrope_section"), ...),
             **{kind: {"rope_type": "default", "rope_theta": 1e4} for kind in ("full_attention", "sliding_attention")},
-        },
+        }
     },
     "conditional_detr": _CONVOLUTIONS,
     "d_fine": {"backbone_config": _THREE_STAGES, "head_dim": ...},
@@ -143,7 +143,7 @@ _OWN: Mapping[str, Options | Callable[[Profile], Options]] = {
         "index_kpool": 2,
     },
     "granite_docling": lambda profile: {
-        "vision_config": {"out_hidden_size": profile.nested(1).d_model, "deepstack_visual_indexes": [0, 1]},
+        "vision_config": {"out_hidden_size": profile.nested(1).d_model, "deepstack_visual_indexes": [0, 1]}
     },
     "granitemoehybrid": _layers("full_attention", "linear_attention"),
     "helium": lambda profile: {"head_dim": profile.d_model // profile.n_heads},

@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [
-    ROOT / "README.md",
-    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in path.parts),
-]
+PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in path.parts)]
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:

@@ -12,13 +12,7 @@ from chains import kolmogorov_distance
 from effort import Effort, generator
 
 from comparison import ASYMPTOTIC, FloatArray, Row, Subject
-from rmtbase.laws import (
-    FreeMultiplicativeBrownian,
-    PathLength,
-    ResidualPath,
-    TracyWidom,
-    residual_trace_moments,
-)
+from rmtbase.laws import FreeMultiplicativeBrownian, PathLength, ResidualPath, TracyWidom, residual_trace_moments
 
 SECTION = "residual paths"
 

@@ -17,11 +17,7 @@ _EDGES = ("largest_eigenvalue", "smallest_eigenvalue")
 _TAIL_NAMES = ("lower tail 0.01", "upper tail 0.01", "lower tail 0.001", "upper tail 0.001")
 _SHARED = ("quantity", "parameters", "method", "group", "draws")
 _JUDGED = {"z": "z", "deviation": "error/sd", "ratio": "ratio"}
-_ORDERS = {
-    "first order": "first order",
-    "first order, half-shift": "first order, half-shift",
-    "grid": "second order",
-}
+_ORDERS = {"first order": "first order", "first order, half-shift": "first order, half-shift", "grid": "second order"}
 _MARKED = re.compile(r"<!-- begin (\w+) -->.*?<!-- end \1 -->", re.DOTALL)
 
 

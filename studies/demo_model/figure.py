@@ -36,13 +36,7 @@ def draw(curve: dict[str, list[float]], ngrams: dict[str, float], kept: dict[str
         ax.axhline(bits, color="black" if strong else GREY, lw=1.4 if strong else 0.9, ls="--" if strong else ":")
         offset = (-24, -11) if bits == min(ngrams.values()) else (0, 3)  # the lowest: below, clear of its neighbour
         ax.annotate(f"byte {order}-gram, {bits:.2f}", (step[-1], bits), offset, textcoords="offset points", ha="right")
-    ax.plot(
-        step,
-        curve["train_bits_per_byte"],
-        color=ORANGE,
-        lw=1.2,
-        label="training batches, mean since last point",
-    )
+    ax.plot(step, curve["train_bits_per_byte"], color=ORANGE, lw=1.2, label="training batches, mean since last point")
     ax.plot(step, held_out, color=BLUE, lw=1.6, label="held-out files, fixed sample")
     for name, at in kept.items():
         bits = held_out[step.index(at)]

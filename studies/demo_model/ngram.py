@@ -71,13 +71,7 @@ def count(text: Text, order: int) -> Counts:
     """Count the n-grams of one order."""
     gram, gram_count = np.unique(codes(text, order), return_counts=True)
     context, first = np.unique(gram >> 8, return_index=True)
-    return Counts(
-        gram,
-        gram_count,
-        context,
-        np.add.reduceat(gram_count, first),
-        np.diff(np.append(first, gram.size)),
-    )
+    return Counts(gram, gram_count, context, np.add.reduceat(gram_count, first), np.diff(np.append(first, gram.size)))
 
 
 def look_up(keys: NDArray[np.int64], values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:

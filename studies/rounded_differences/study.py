@@ -109,14 +109,7 @@ def size(shape: tuple[int, int], format: str, base: str, change: float, trained:
 
 
 def power(
-    shape: tuple[int, int],
-    format: str,
-    base: str,
-    change: float,
-    std: float,
-    response: float,
-    trials: int,
-    seed: int,
+    shape: tuple[int, int], format: str, base: str, change: float, std: float, response: float, trials: int, seed: int
 ) -> dict:
     """Four directions at twice the threshold in the difference: how many are found.
 

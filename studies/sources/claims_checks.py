@@ -21,15 +21,7 @@ from studies.sources.course import STUDIES, course, steps_of
 from studies.sources.published import published_table
 from studies.sources.recipe import Null, Run
 from studies.sources.spectra import COMPONENTS
-from studies.sources.statements import (
-    Scored,
-    beside_random,
-    learned,
-    of_elements,
-    of_heads,
-    rank_correlation,
-    scored,
-)
+from studies.sources.statements import Scored, beside_random, learned, of_elements, of_heads, rank_correlation, scored
 from studies.sources.training import chance_distances, courses, independent_spectra
 from studies.sources.training_figures import NAMES, middle
 from studies.sources.verdicts import Claim, Kind, Side, beyond_chance, beyond_draws, most, within

@@ -127,10 +127,7 @@ class Store:
                 path = self.path(entry, one["commit"])
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_bytes(content, path)
-                _write(
-                    path.with_suffix(".json"),
-                    {name: one[name] for name in (*_IDENTITY, "commit", "software")},
-                )
+                _write(path.with_suffix(".json"), {name: one[name] for name in (*_IDENTITY, "commit", "software")})
                 return path
         return None
 

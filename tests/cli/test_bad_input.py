@@ -183,12 +183,7 @@ def test_two_outputs_with_one_name(refused, model_folder, null_file, tmp_path):
 def test_analytic_null_of_heads_too_thin_for_it(refused, weights, make_weights, tmp_path):
     folder = make_weights(weights.queries[:, :, :7], weights.keys[:, :, :7]).save(tmp_path / "thin")
     outputs = ["-o", tmp_path / "scores.nc", "-o", tmp_path / "page.html"]
-    refused(
-        "null = 'analytic'",
-        "d_head = 7",
-        "8 or more",
-        command=["score", folder, "--null", "analytic", *outputs],
-    )
+    refused("null = 'analytic'", "d_head = 7", "8 or more", command=["score", folder, "--null", "analytic", *outputs])
 
 
 @pytest.mark.exhaustive

@@ -70,12 +70,7 @@ def test_digits_are_as_many_as_asked_for(digits, run):
 
 
 SHAPES = ((768, 64), (16, 16))
-FORMATS = {
-    "text": (),
-    "json": ("--json",),
-    "latex": ("--format", "latex"),
-    "latex-rows": ("--format", "latex-rows"),
-}
+FORMATS = {"text": (), "json": ("--json",), "latex": ("--format", "latex"), "latex-rows": ("--format", "latex-rows")}
 
 
 def options(entry, shape):

@@ -72,8 +72,7 @@ def test_control_characters_in_the_name_of_an_output_are_shown_as_their_escapes(
 
 
 @pytest.mark.parametrize(
-    "command",
-    [["plot"], ["score"], ["score", "demo", "--null"], ["demo", "-o"], ["baseline"], ["constants"]],
+    "command", [["plot"], ["score"], ["score", "demo", "--null"], ["demo", "-o"], ["baseline"], ["constants"]]
 )
 def test_a_name_of_a_megabyte_or_too_long_for_any_file_is_one_short_line(command, run):
     for name in ("a" * 5000, "b/" * 2500, "./" + "c" * 10**6):

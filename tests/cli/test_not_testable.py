@@ -232,8 +232,7 @@ def test_the_gate_takes_unknown_numbers_and_bounds_for_unknown(condition, status
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "reason"),
-    [("plain", "plain", "the same in both"), ("zeros", "plain", "all zeros before")],
+    ("before", "after", "reason"), [("plain", "plain", "the same in both"), ("zeros", "plain", "all zeros before")]
 )
 def test_changes_that_are_none_are_not_tested(before, after, reason, made, run):
     said = " ".join(run("-v", "diff", made / before, made / after).out.split())

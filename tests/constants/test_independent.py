@@ -134,10 +134,7 @@ def test_smallest_singular_values_of_simulated_square_matrices():
     n, draws = 40, 4000
     s = np.linalg.svd(np.random.default_rng(2).standard_normal((draws, n, n)), compute_uv=False)
     t, log_kappa = math.sqrt(n) * s[:, -1], np.log(s[:, 0] / s[:, -1]) - math.log(n)
-    for sample, name in (
-        (t, "square_smallest_singular_value_mean"),
-        (t**2, "square_smallest_eigenvalue_mean"),
-    ):
+    for sample, name in ((t, "square_smallest_singular_value_mean"), (t**2, "square_smallest_eigenvalue_mean")):
         assert sample.mean() == pytest.approx(constants.find(name).value, abs=5 * sample.std() / math.sqrt(draws))
     # Five standard errors are 0.09, and at n = 40 the mean of ln s_max lies 0.04 below ln 2√n.
     assert log_kappa.mean() == pytest.approx(constants.square_log_condition_number.value, abs=0.13)

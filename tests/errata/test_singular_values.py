@@ -123,10 +123,7 @@ def test_zeros_of_the_full_matrix_are_not_part_of_the_spectrum(null_singular_val
     assert npr(eigenvalues).mean() == pytest.approx(exact, abs=0.004)
     assert npr(padded).mean() == pytest.approx(gamma * exact, abs=0.0004)
 
-    right, with_zeros = (
-        low_rank_product(D_MODEL, D_HEAD),
-        GaussianChain(d_model=768, d_head=64, atom=True),
-    )
+    right, with_zeros = (low_rank_product(D_MODEL, D_HEAD), GaussianChain(d_model=768, d_head=64, atom=True))
     assert eigenvalues.mean() == pytest.approx(right.mean(), rel=0.01)
     assert padded.mean() == pytest.approx(with_zeros.mean(), rel=0.01)
     assert with_zeros.mean() / right.mean() == pytest.approx(gamma, rel=1e-12)

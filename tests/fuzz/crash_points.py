@@ -66,24 +66,12 @@ class Command:
 COMMANDS = {
     "finish a run": Command("manifest", ("baseline", "small.toml", "-o", "small.nc"), ("small.nc",)),
     "go on with a run": Command(
-        "manifest_gone_on_with",
-        ("baseline", "small.toml", "-o", "small.nc"),
-        ("small.nc",),
-        short=False,
+        "manifest_gone_on_with", ("baseline", "small.toml", "-o", "small.nc"), ("small.nc",), short=False
     ),
     "begin a run": Command("plan", ("baseline", "small.toml", "-o", "small.nc"), ("small.nc",), short=False),
     "score": Command(
         "baseline",
-        (
-            "score",
-            "model",
-            "--null",
-            "table.nc",
-            "-o",
-            "scores.nc",
-            "-o",
-            "report.html",
-        ),
+        ("score", "model", "--null", "table.nc", "-o", "scores.nc", "-o", "report.html"),
         ("scores.nc", "report.html"),
     ),
     "plot": Command(
@@ -93,18 +81,7 @@ COMMANDS = {
     ),
     "depth": Command(
         "safetensors",
-        (
-            "depth",
-            "model",
-            "--max-depth",
-            "2",
-            "--draws",
-            "19",
-            "--component",
-            "attention_query",
-            "-o",
-            "depth.nc",
-        ),
+        ("depth", "model", "--max-depth", "2", "--draws", "19", "--component", "attention_query", "-o", "depth.nc"),
         ("depth.nc",),
         short=False,
     ),

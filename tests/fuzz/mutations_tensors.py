@@ -180,10 +180,7 @@ def _wrong_shards(rng: Random, path: Path, donor: bytes) -> None:
     path.write_text(json.dumps(table))
 
 
-INDEX = (
-    Mutator("shards elsewhere", _shards, refused=True),
-    Mutator("wrong shards", _wrong_shards, refused=True),
-)
+INDEX = (Mutator("shards elsewhere", _shards, refused=True), Mutator("wrong shards", _wrong_shards, refused=True))
 
 
 def _records(path: Path) -> dict[str, bytes]:

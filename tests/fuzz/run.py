@@ -131,12 +131,7 @@ def warm() -> None:
         figure = Figure()
         figure.suptitle("any")
         FigureCanvasAgg(figure).print_png(os.devnull)
-        for refused in (
-            ["plot", folder],
-            ["score", folder, "-o", "r"],
-            ["depth", folder],
-            ["baseline", folder],
-        ):
+        for refused in (["plot", folder], ["score", folder, "-o", "r"], ["depth", folder], ["baseline", folder]):
             with contextlib.suppress(SystemExit), contextlib.redirect_stderr(said):
                 command_line(refused)
     gc.collect()

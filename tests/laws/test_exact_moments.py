@@ -12,12 +12,7 @@ import pytest
 
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
-from rmtbase.laws import (
-    trace_cumulant,
-    trace_cumulants,
-    trace_moment,
-    trace_moment_polynomial,
-)
+from rmtbase.laws import trace_cumulant, trace_cumulants, trace_moment, trace_moment_polynomial
 from rmtbase.laws._scale import own_variance_moment
 
 

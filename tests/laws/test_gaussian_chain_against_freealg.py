@@ -21,10 +21,7 @@ with warnings.catch_warnings():  # of escapes in its docstrings, where it was in
 
 @pytest.mark.parametrize("n_rows, n_columns", [(768, 64), (64, 768), (50, 50), (10_000, 1)])
 def test_one_factor_is_its_marchenko_pastur_law(n_rows, n_columns):
-    law, theirs = (
-        marchenko_pastur(n_rows, n_columns, atom=True),
-        distributions.MarchenkoPastur(n_columns / n_rows),
-    )
+    law, theirs = (marchenko_pastur(n_rows, n_columns, atom=True), distributions.MarchenkoPastur(n_columns / n_rows))
     np.testing.assert_allclose(law.support, n_rows * np.ravel(theirs.support()), rtol=1e-13, atol=1e-13)
     x = law.support[0] + np.diff(law.support) * np.linspace(0.001, 0.999, 50)
     # Their formula subtracts x from its edges: at 1e-3 of a support of width 4 % that leaves 12 digits.

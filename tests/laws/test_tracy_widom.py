@@ -77,8 +77,7 @@ def test_cdf_agrees_with_an_independent_determinant_in_30_digits():
 
 
 @pytest.mark.parametrize(
-    ("beta", "mean", "variance"),
-    [(1, -1.2065335745820, 1.6077810345810), (2, -1.7710868074116, 0.8131947928329)],
+    ("beta", "mean", "variance"), [(1, -1.2065335745820, 1.6077810345810), (2, -1.7710868074116, 0.8131947928329)]
 )
 def test_mean_and_variance_have_bornemanns_digits(beta, mean, variance):
     law = TracyWidom(beta)

@@ -7,14 +7,7 @@ import pytest
 from scipy import special, stats
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws import (
-    LargeSampleLaw,
-    parents,
-    weibull_anchor,
-    weibull_body_tail_gap,
-    weibull_closure,
-    weibull_null,
-)
+from rmtbase.laws import LargeSampleLaw, parents, weibull_anchor, weibull_body_tail_gap, weibull_closure, weibull_null
 from rmtbase.statistics import WeibullFit, weibull_fit
 
 ZETA_3 = special.zeta(3)

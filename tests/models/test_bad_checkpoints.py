@@ -100,10 +100,7 @@ def test_architecture_is_read_from_the_class_where_the_type_is_absent(parts, tmp
         ({"num_hidden_layers": 0}, "num_hidden_layers = 0; expected a positive integer"),
         ({"hidden_size": True}, "hidden_size = True; expected a positive integer"),
         ({"hidden_size": 12.0}, "hidden_size = 12.0; expected a positive integer"),
-        (
-            {"num_key_value_heads": 3},
-            "num_key_value_heads = 3: expected a number of heads that is a multiple",
-        ),
+        ({"num_key_value_heads": 3}, "num_key_value_heads = 3: expected a number of heads that is a multiple"),
         ({"hidden_size": 13}, "hidden_size = 13, num_key_value_heads = 2: expected a head size"),
     ],
 )
@@ -391,11 +388,7 @@ def test_bin_file_that_is_not_a_dictionary_of_tensors(value, fragment, tmp_path)
 @pytest.mark.parametrize("layer", [-1, 2, 0.5])
 def test_layer_that_is_not_there(layer, parts, tmp_path):
     model = open_model(parts.write(tmp_path))
-    refused(
-        ParameterError,
-        f"layer = {layer}: expected an integer from 0 to 1",
-        opening=lambda: model.queries(layer),
-    )
+    refused(ParameterError, f"layer = {layer}: expected an integer from 0 to 1", opening=lambda: model.queries(layer))
 
 
 def test_head_that_is_not_there(parts, tmp_path):

@@ -13,12 +13,7 @@ from safetensors.numpy import save_file
 from rmtbase.errors import MissingDependencyError, NonFiniteError, ParameterError
 from rmtbase.models import Checkpoint
 
-STORED = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "F16": np.float16,
-    "BF16": ml_dtypes.bfloat16,
-}
+STORED = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 
 
 @pytest.mark.parametrize("dtype", STORED)

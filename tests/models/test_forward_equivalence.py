@@ -16,12 +16,7 @@ from transformers.models.llama.modeling_llama import repeat_kv
 from rmtbase.models import COMPONENTS, Checkpoint, Model, open_model, supported_architectures
 
 COMMON = {"vocab_size": 32, "attn_implementation": "rmtbase_capture"}
-PLAIN = COMMON | {
-    "hidden_size": 48,
-    "num_attention_heads": 6,
-    "num_hidden_layers": 2,
-    "intermediate_size": 80,
-}
+PLAIN = COMMON | {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 2, "intermediate_size": 80}
 CONFIGS = {
     "bert": transformers.BertConfig(**PLAIN),
     "gpt2": transformers.GPT2Config(
@@ -142,10 +137,7 @@ def score_mismatch(run: Run, layer: int, w_q: np.ndarray, w_k: np.ndarray, key_h
     x = run.inputs[layer, "attention_query"]
     key_head = key_head or run.model.key_head
     return [
-        mismatch(
-            x @ (w_q[i].T.astype(np.float64) @ w_k[key_head(i)].astype(np.float64)) @ x.T,
-            query[i] @ key[i].T,
-        )
+        mismatch(x @ (w_q[i].T.astype(np.float64) @ w_k[key_head(i)].astype(np.float64)) @ x.T, query[i] @ key[i].T)
         for i in range(run.model.n_heads)
     ]
 

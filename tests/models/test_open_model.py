@@ -12,13 +12,7 @@ import pytest
 import torch
 from huggingface_hub import errors as hub_errors
 
-from rmtbase.errors import (
-    CheckpointError,
-    CorruptFileError,
-    MissingDependencyError,
-    MissingFileError,
-    ParameterError,
-)
+from rmtbase.errors import CheckpointError, CorruptFileError, MissingDependencyError, MissingFileError, ParameterError
 from rmtbase.models import demo_revisions, head_shape, open_model
 from rmtbase.models._open import split_name
 

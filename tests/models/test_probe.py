@@ -86,12 +86,7 @@ CONFIGS = {
         **PLAIN, relative_attention=True, pos_att_type=["p2c", "c2p"], max_relative_positions=8
     ),
     "vit": transformers.ViTConfig(
-        hidden_size=48,
-        num_attention_heads=6,
-        num_hidden_layers=2,
-        intermediate_size=56,
-        image_size=16,
-        patch_size=8,
+        hidden_size=48, num_attention_heads=6, num_hidden_layers=2, intermediate_size=56, image_size=16, patch_size=8
     ),
 }
 EXPECTED = {  # by stack: sites, heads, key heads, d_head

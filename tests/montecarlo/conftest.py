@@ -68,10 +68,7 @@ class Running:
         self._log = log or output.with_suffix(".log")
         with self._log.open("wb") as said:
             self.process = subprocess.Popen(
-                [*map(str, command), *map(str, options)],
-                stdout=subprocess.DEVNULL,
-                stderr=said,
-                start_new_session=True,
+                [*map(str, command), *map(str, options)], stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
             )
 
     def drawn(self) -> int:

@@ -155,10 +155,7 @@ def failing(monkeypatch, error, fits):
     return tried
 
 
-OUT_OF_MEMORY = [
-    MemoryError("no"),
-    jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes"),
-]
+OUT_OF_MEMORY = [MemoryError("no"), jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes")]
 
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=["host", "device"])

@@ -290,11 +290,7 @@ def test_read_only_folder_is_named_and_left_as_it_is(store, plan, read_only, wat
     store.path(plan.chunks[0]).write_text("damaged")
     before = watch(store.folder)
     with read_only(store.folder):
-        for attempt in (
-            lambda: store.write(plan.chunks[1], arrays()),
-            lambda: missing(store),
-            store.remove,
-        ):
+        for attempt in (lambda: store.write(plan.chunks[1], arrays()), lambda: missing(store), store.remove):
             with pytest.raises(OutputError, match=r"table\.nc\.chunks.*Permission denied"):
                 attempt()
     before.assert_untouched()

@@ -15,12 +15,7 @@ from rmtbase.results.composition.figures import composition_heatmap
 from rmtbase.results.figures import figure_names
 from rmtbase.results.scores import render
 from rmtbase.results.scores.figures._eigenvalues import eigenvalue_heatmap
-from rmtbase.results.scores.figures._heatmaps import (
-    matrix_z_heatmap,
-    moved_share_heatmap,
-    omnibus_heatmap,
-    z_heatmap,
-)
+from rmtbase.results.scores.figures._heatmaps import matrix_z_heatmap, moved_share_heatmap, omnibus_heatmap, z_heatmap
 from rmtbase.results.scores.figures._statistic_by_layer import statistic_by_layer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scoring"))  # models are made there

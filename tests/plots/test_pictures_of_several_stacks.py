@@ -79,10 +79,6 @@ def test_all_pictures_of_all_circuits_are_drawn(tree):
     drawn = {name: one for name, one in drawn.items() if not name.endswith("heads-by-statistic")}  # of unequal bars
     of_matrices = {name for name in drawn if name.startswith(("matrix-", "weibull-"))}
     of_heads = {name for name in drawn if "-" in name and not name.startswith(("ov-", "key-"))} - of_matrices
-    assert set(drawn) == {
-        *of_heads,
-        *of_matrices,
-        *(f"{one}-{name}" for one in ("ov", "key") for name in of_heads),
-    }
+    assert set(drawn) == {*of_heads, *of_matrices, *(f"{one}-{name}" for one in ("ov", "key") for name in of_heads)}
     for name in ("statistics-by-layer", "ov-z-heat-map", "matrix-z-heat-map", "key-moved-share-map"):
         drawn[name].draw_without_rendering()

@@ -150,7 +150,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"n_rows": 7, "n_columns": 4, "method": "dense"}, chain(7, 4)),
     ],
     "low_rank_product": [
-        Example({"d_model": 9, "d_head": 4}, chain(9, 4, 9), same_program={"d_model": 90, "d_head": 4}),
+        Example({"d_model": 9, "d_head": 4}, chain(9, 4, 9), same_program={"d_model": 90, "d_head": 4})
     ],
     "residual_path": [
         Example(
@@ -163,9 +163,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"d_model": 4, "depth": 4, "sigma": 0.5, "part": "order", "order": 2}, residual(4, 4, 0.5, {2})),
         Example({"d_model": 3, "depth": 5, "part": "order", "order": 1}, residual(3, 5, 1.0, {1})),
     ],
-    "independent_chain": [
-        Example({"dims": (5, 3, 6), "entries": "uniform"}, independent(uniform, (5, 3, 6))),
-    ],
+    "independent_chain": [Example({"dims": (5, 3, 6), "entries": "uniform"}, independent(uniform, (5, 3, 6)))],
     # The spectrum of an orthogonal matrix is rounding around one point, and no law: tests/ensembles has its tests.
     "initialized_matrix": [
         Example(
@@ -189,14 +187,14 @@ EXAMPLES: dict[str, list[Example]] = {
             {"n_rows": 4, "n_columns": 7, "scale": 0.02, "location": 0.01},
             elements(lambda rng: rng.logistic(0.01, 0.02, (4, 7))),
             same_program={"n_rows": 4, "n_columns": 7, "scale": 0.5},
-        ),
+        )
     ],
     "student_t_matrix": [
         Example(
             {"n_rows": 7, "n_columns": 4, "df": 2.5, "scale": 0.02},
             elements(lambda rng: 0.02 * rng.standard_t(2.5, (7, 4))),
             same_program={"n_rows": 7, "n_columns": 4, "df": float("inf"), "scale": 3.0, "location": 1.0},
-        ),
+        )
     ],
     "latent_attention": [
         Example(

@@ -27,10 +27,7 @@ def cases(always):
     """Examples of all ensembles: exhaustive but for the first of each that is always tested."""
     return [
         pytest.param(
-            name,
-            example,
-            id=f"{name} {number}",
-            marks=[pytest.mark.exhaustive] * (number > 0 or name not in always),
+            name, example, id=f"{name} {number}", marks=[pytest.mark.exhaustive] * (number > 0 or name not in always)
         )
         for name, examples in EXAMPLES.items()
         for number, example in enumerate(examples)

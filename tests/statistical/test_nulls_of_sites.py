@@ -31,10 +31,7 @@ CHAINS = {
 SOME_CHAINS = pytest.mark.parametrize(
     "name", mostly_exhaustive(CHAINS, always={"one factor, more outputs than inputs"})
 )
-LATENTS = {
-    "latent": LatentShape(24, 10, 6, 4, 16),
-    "latent without a query rank": LatentShape(24, 10, 6, 4),
-}
+LATENTS = {"latent": LatentShape(24, 10, 6, 4, 16), "latent without a query rank": LatentShape(24, 10, 6, 4)}
 COMPARISONS = 17 * (len(CHAINS) + len(LATENTS)) + 1
 LEVEL = 1e-3 / COMPARISONS
 

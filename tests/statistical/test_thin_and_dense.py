@@ -92,8 +92,7 @@ class NormsOfAnotherDraw:
         ),
         (EqualDegreesOfFreedom(64, 16), ("trace", "norm 0", "participation", "log_determinant")),
         pytest.param(
-            *(NormsOfAnotherDraw(64, 16), ("trace over norm 0", "trace at its own scale")),
-            marks=pytest.mark.exhaustive,
+            *(NormsOfAnotherDraw(64, 16), ("trace over norm 0", "trace at its own scale")), marks=pytest.mark.exhaustive
         ),
     ],
     ids=["width 10 % off", "equal degrees of freedom", "norms of another draw"],

@@ -8,12 +8,7 @@ import pytest
 from scipy import special, stats
 
 from rmtbase.errors import ParameterError
-from rmtbase.statistics import (
-    histogram_entropy,
-    histogram_kl,
-    nearest_neighbour_entropy,
-    nearest_neighbour_kl,
-)
+from rmtbase.statistics import histogram_entropy, histogram_kl, nearest_neighbour_entropy, nearest_neighbour_kl
 
 SAMPLE = np.random.default_rng(1).standard_normal((40, 50))
 ON_SAMPLES = {

@@ -75,8 +75,7 @@ def test_the_p_value_holds_its_level_and_rules_out_what_is_no_power_law():
 
 
 @pytest.mark.parametrize(
-    ("values", "match"),
-    [([1.0], "values"), ([2.0, 2.0], "values"), ([1.0, -2.0], "values"), ([1.0, 0.0], "values")],
+    ("values", "match"), [([1.0], "values"), ([2.0, 2.0], "values"), ([1.0, -2.0], "values"), ([1.0, 0.0], "values")]
 )
 def test_what_has_no_tail_is_refused(values, match):
     for function in (power_law_fit, lambda x: hill_exponent(x, 1), power_law_p_value):

@@ -63,10 +63,7 @@ DAMAGES = {
         lambda tree: tree["circuits/ov"].attrs.update(circuit="value"),
         "no attribute circuit = ov",
     ),
-    "an unknown circuit": (
-        lambda tree: tree["circuits/ov"].attrs.update(circuit="W_OV"),
-        "attribute circuit = W_OV",
-    ),
+    "an unknown circuit": (lambda tree: tree["circuits/ov"].attrs.update(circuit="W_OV"), "attribute circuit = W_OV"),
     "a number of draws below zero": (
         lambda tree: tree["circuits/ov"].attrs.update(null_draws=-1),
         "attribute null_draws = -1",

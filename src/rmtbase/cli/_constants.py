@@ -37,8 +37,7 @@ def constants(
     digits: Annotated[
         int | None,
         typer.Option(
-            help="Significant digits. Default: 30 for a named constant, 15 in the list, 6 in a sentence.",
-            **INTEGER,
+            help="Significant digits. Default: 30 for a named constant, 15 in the list, 6 in a sentence.", **INTEGER
         ),
     ] = None,
     output: Annotated[

@@ -57,14 +57,7 @@ def demo(
         say_written(write_table(table, table_path))
         for revision, (scores, page) in files.items():
             opened = open_model("demo", revision)
-            tree = score(
-                opened,
-                Table(table_path),
-                matrices="spectra",
-                elements="heads",
-                why="all",
-                progress=progress,
-            )
+            tree = score(opened, Table(table_path), matrices="spectra", elements="heads", why="all", progress=progress)
             say_written(write_table(tree, scores))
             say_written(write_bytes(render(tree, model=opened).encode(), page))
             found[revision] = as_json(tree) if JSON.get() else print_report(report(tree), out())

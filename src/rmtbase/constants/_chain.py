@@ -78,9 +78,7 @@ class _Chain(NamedTuple):
 
 
 def chain_constants(
-    dims: Sequence[int],
-    sigmas: float | Sequence[float] | None = None,
-    normalization: str | None = None,
+    dims: Sequence[int], sigmas: float | Sequence[float] | None = None, normalization: str | None = None
 ) -> dict[str, Constant]:
     """Return the constants of one chain by name: edges of λ and s, Tracy–Widom scales, and mean and sd of λ_max, λ_min.
 

@@ -77,10 +77,7 @@ def _law(beta: int) -> tuple[Constant, ...]:
             parents=(variance,),
         ),
         moment(
-            2,
-            "skewness",
-            rf"\gamma_{{1,\mathrm{{TW}}_{beta}}}",
-            rf"\sigma_{law}^{{-3}} \int {about_mean}^3 {measure}",
+            2, "skewness", rf"\gamma_{{1,\mathrm{{TW}}_{beta}}}", rf"\sigma_{law}^{{-3}} \int {about_mean}^3 {measure}"
         ),
         moment(
             3,

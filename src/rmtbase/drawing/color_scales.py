@@ -93,9 +93,7 @@ def _level(level: float) -> str:
 
 
 Z = ColorScale(
-    "$z$ (null standard deviations)",
-    (*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS),
-    lambda theme: theme.diverging,
+    "$z$ (null standard deviations)", (*(-z for z in reversed(Z_LEVELS)), *Z_LEVELS), lambda theme: theme.diverging
 )
 Q = ColorScale(
     "$q$, all statistics together",
@@ -104,9 +102,7 @@ Q = ColorScale(
     lambda q: -np.log10(q),
 )
 MOVED_SHARE = ColorScale(
-    "moved share (%)",
-    (2.0, 4.0, 8.0, 15.0, 25.0, 40.0, 55.0, 70.0),
-    lambda theme: theme.sequential,
+    "moved share (%)", (2.0, 4.0, 8.0, 15.0, 25.0, 40.0, 55.0, 70.0), lambda theme: theme.sequential
 )
 RATIO = ColorScale(
     "value over the null's median",
@@ -121,10 +117,7 @@ DENSITY = ColorScale(
     np.log,
 )
 MAGNITUDE_DENSITY = ColorScale(
-    "density of $\\log_{10}|w|$",
-    (1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.9),
-    lambda theme: theme.sequential,
-    np.log,
+    "density of $\\log_{10}|w|$", (1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.9), lambda theme: theme.sequential, np.log
 )
 LOG_DENSITY = ColorScale(
     r"density per unit of $\ln\lambda$",

@@ -135,11 +135,7 @@ def require_dpi(dpi: float, longest: float = 1.0) -> None:
 
 
 def require_target(
-    names: Collection[str],
-    path: Path,
-    format: str | None = None,
-    overwrite: bool = False,
-    inputs: Iterable[Path] = (),
+    names: Collection[str], path: Path, format: str | None = None, overwrite: bool = False, inputs: Iterable[Path] = ()
 ) -> tuple[str, bool]:
     """Judge, before anything is drawn, where figures of these names go; raises as :func:`save`.
 

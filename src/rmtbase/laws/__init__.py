@@ -32,15 +32,8 @@ from rmtbase.laws._element._pearson_bound import TwoPoint, pearson_bound
 from rmtbase.laws._element._product_element import ProductElement, product_element
 from rmtbase.laws._exact._haar_trace import HaarTrace
 from rmtbase.laws._exact._log_determinant import LogDeterminant
-from rmtbase.laws._exact._participation_ratio import (
-    normalized_participation_ratio,
-    participation_ratio,
-)
-from rmtbase.laws._exact._trace_moments import (
-    trace_cumulant,
-    trace_cumulants,
-    trace_moment,
-)
+from rmtbase.laws._exact._participation_ratio import normalized_participation_ratio, participation_ratio
+from rmtbase.laws._exact._trace_moments import trace_cumulant, trace_cumulants, trace_moment
 from rmtbase.laws._exact._trace_polynomials import (
     DimensionPolynomial,
     trace_cumulant_polynomial,

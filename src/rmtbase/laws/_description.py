@@ -12,10 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._chain._gaussian_chain import (
-    GaussianChain,
-    naive_marchenko_pastur,
-)
+from rmtbase.laws._chain._gaussian_chain import GaussianChain, naive_marchenko_pastur
 from rmtbase.laws._distribution import Moments
 from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
 from rmtbase.laws._edge._spike import RankOneSpike
@@ -93,10 +90,7 @@ class _Shape:
 
 @takes(ChainKeywords)
 def describe(
-    *shape: int | Sequence[int],
-    depth: int | None = None,
-    self_normalized: bool = False,
-    **chain: Unpack[ChainKeywords],
+    *shape: int | Sequence[int], depth: int | None = None, self_normalized: bool = False, **chain: Unpack[ChainKeywords]
 ) -> dict[str, Any]:
     """Return every analytic number of W_QK = W_Qᵀ W_K, of any Gaussian chain, or of a residual path.
 

@@ -21,14 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmtbase.errors import CheckpointError, MissingDependencyError, ShapeError
-from rmtbase.models._adapter_settings import (
-    Update,
-    is_outside,
-    require_plain,
-    rows_of_tokens,
-    saved_module,
-    update_of,
-)
+from rmtbase.models._adapter_settings import Update, is_outside, require_plain, rows_of_tokens, saved_module, update_of
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._expressions import Expression, Rows, Scaled, Tensor, Turned
 from rmtbase.models._files import read_json_object
@@ -44,8 +37,7 @@ WAYS = ("delta", "merged", "base")
 
 _PREFIX = "base_model.model."
 _PART = re.compile(
-    r"(?P<module>.+)\.(?P<part>lora_embedding_[AB]|lora_A|lora_B(\.bias)?|lora_magnitude_vector)(\.weight)?",
-    re.DOTALL,
+    r"(?P<module>.+)\.(?P<part>lora_embedding_[AB]|lora_A|lora_B(\.bias)?|lora_magnitude_vector)(\.weight)?", re.DOTALL
 )
 _OF_TRAINING = re.compile(r"\.lora_(velora_embed|monteclora_sampler)(\.|$)")  # not used after training
 _LAYER = re.compile(r"(?P<before>.*?)(?P<layer>\d{1,9})\.(?P<name>.+)", re.DOTALL)

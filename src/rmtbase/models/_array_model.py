@@ -59,12 +59,7 @@ class ArrayModel(WeightMatrices):
             one.require_weights()
         places = tuple(Place("", layer) for layer in range(len(q.layers)))
         site = Site(
-            place=places[0],
-            n_heads=n_heads,
-            n_key_heads=k.shape[0],
-            d_head=d_head,
-            d_query=d_model,
-            d_key=d_model,
+            place=places[0], n_heads=n_heads, n_key_heads=k.shape[0], d_head=d_head, d_query=d_model, d_key=d_model
         )
         return cls(
             name=name,

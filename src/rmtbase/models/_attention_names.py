@@ -89,9 +89,7 @@ class _Module(NamedTuple):
 
 
 def find_attention(
-    shapes: Mapping[str, Shape],
-    settings: Mapping[str, Any],
-    heads_of: Callable[[str], int | None] | None = None,
+    shapes: Mapping[str, Shape], settings: Mapping[str, Any], heads_of: Callable[[str], int | None] | None = None
 ) -> Attention | None:
     """Find attention modules among tensors. Returns None if no name is known, or if modules are of several kinds."""
     modules = sorted(_modules(shapes), key=lambda module: _in_order(module.name))

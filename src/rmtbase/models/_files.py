@@ -71,10 +71,7 @@ def parse_json_object(
         )
     try:
         parsed = json.loads(
-            text.decode("utf-8-sig"),
-            object_pairs_hook=_members,
-            parse_int=_bounded(int),
-            parse_float=_bounded(float),
+            text.decode("utf-8-sig"), object_pairs_hook=_members, parse_int=_bounded(int), parse_float=_bounded(float)
         )
         if _HALF_PAIR.search(text):
             json.dumps(parsed, ensure_ascii=False).encode()

@@ -11,12 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from rmtbase.errors import (
-    CheckpointError,
-    MissingTensorError,
-    ParameterError,
-    ShapeError,
-)
+from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, ShapeError
 from rmtbase.models._adapters import Adapter
 from rmtbase.models._checkpoint import Checkpoint
 from rmtbase.models._declared_biases import UNUSED_BIASES

@@ -204,10 +204,7 @@ def which_adapter(folder: Path) -> str | None:
 def held_instead(names: list[str], name: str) -> tuple[str, str]:
     """Describe the content of a folder by the names in it, and what to do."""
     if name == "config.json" and (held := [weights for weights in MODEL_WEIGHTS if weights in names]):
-        return (
-            f"{WEIGHTS_ALONE}, {listed(held)}",
-            f"put the model's config.json beside them, or {_SITES}",
-        )
+        return (f"{WEIGHTS_ALONE}, {listed(held)}", f"put the model's config.json beside them, or {_SITES}")
     for pattern, kind in (*_FORMATS, _SHARDS, _OTHER_NAME):
         held = [file for file in names if pattern.fullmatch(file)]
         if held:

@@ -187,10 +187,7 @@ def _images(config: Any, noise: Callable[..., Tensor]) -> dict[str, Tensor]:
         extent = (extent.get("height", 32), extent.get("width", 32))
     height, width = extent if isinstance(extent, (list, tuple)) else (extent or 32,) * 2
     frames = getattr(config, "num_frames", getattr(config, "frames_per_clip", 4))
-    return {
-        "image": noise(_BATCH, channels, height, width),
-        "video": noise(_BATCH, frames, channels, height, width),
-    }
+    return {"image": noise(_BATCH, channels, height, width), "video": noise(_BATCH, frames, channels, height, width)}
 
 
 def _patch(config: Any) -> tuple[int, ...]:

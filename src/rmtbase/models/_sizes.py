@@ -39,11 +39,7 @@ class Sizes:
     """
 
     def __init__(
-        self,
-        entry: Entry,
-        path: Path,
-        wanted: Sequence[str] = SIZES,
-        optional: Sequence[str] = ("d_mlp",),
+        self, entry: Entry, path: Path, wanted: Sequence[str] = SIZES, optional: Sequence[str] = ("d_mlp",)
     ) -> None:
         self._config, self._entry, self._path = entry.config, entry, path
         self.said: list[str] = []

@@ -41,13 +41,7 @@ class CacheWarning(RmtbaseWarning):
     """Warning that a simulated null could not be cached, or that a cached one was damaged and is made again."""
 
 
-def cached_baseline(
-    d_model: int,
-    d_head: int,
-    draws: int,
-    seed: int = 0,
-    progress: Progress = SILENT,
-) -> xr.Dataset:
+def cached_baseline(d_model: int, d_head: int, draws: int, seed: int = 0, progress: Progress = SILENT) -> xr.Dataset:
     """Return the raw-product baseline of one shape at σ = 1: from the cache, or simulated and cached.
 
     A damaged cache file is named in a warning and made again. If the cache cannot be written, a warning says so, and

@@ -180,13 +180,7 @@ def _chunks(
 # One core per draw: sharing work among threads changes the order of XLA's additions, and is no faster.
 @partial(jax.jit, static_argnames=("bins", "block"), compiler_options=COMPILER_OPTIONS)
 def _reduce(
-    ensemble: ElementEnsemble,
-    key: Key[Array, ""],
-    draw: ArrayLike,
-    low: float,
-    high: float,
-    bins: int,
-    block: int,
+    ensemble: ElementEnsemble, key: Key[Array, ""], draw: ArrayLike, low: float, high: float, bins: int, block: int
 ) -> tuple[Array, _Sums]:
     """Return a pivot near the mean, and the sums of one draw about it."""
     context = ensemble.row_context(jax.random.fold_in(key, draw))
@@ -210,11 +204,7 @@ def _reduce(
             smallest=jnp.minimum(sums.smallest, w.min()),
             largest=jnp.maximum(sums.largest, w.max()),
             histogram=tally(sums.histogram, place.astype(jnp.int32), 1),
-            magnitudes=(
-                tally(number, bin_, 1),
-                tally(first, bin_, distance),
-                tally(second, bin_, distance * distance),
-            ),
+            magnitudes=(tally(number, bin_, 1), tally(first, bin_, distance), tally(second, bin_, distance * distance)),
         )
 
     def tally(totals: Array, place: Array, amount: Array | int) -> Array:

@@ -19,13 +19,7 @@ from jax import Array
 from jaxtyping import Float, Float64, Key
 from scipy.stats import rankdata
 
-from rmtbase.ensembles import (
-    IndependentChain,
-    axis_permuted_head,
-    flipped,
-    sign_flipped_matrix,
-    signed_permutation,
-)
+from rmtbase.ensembles import IndependentChain, axis_permuted_head, flipped, sign_flipped_matrix, signed_permutation
 from rmtbase.linalg import reproducible_jax
 from rmtbase.montecarlo._compiled_sampler import COMPILER_OPTIONS
 from rmtbase.montecarlo._keys import case_key, draw_keys
@@ -62,10 +56,7 @@ _CHUNK = 250  # draws of one call
 
 
 def flip_statistics(
-    w_q: Float[np.ndarray, "d_head d_query"],
-    w_k: Float[np.ndarray, "d_head d_key"],
-    draws: int,
-    seed: int,
+    w_q: Float[np.ndarray, "d_head d_query"], w_k: Float[np.ndarray, "d_head d_key"], draws: int, seed: int
 ) -> Float64[np.ndarray, "one_and_draws statistic"]:
     """Compute :data:`FLIPPED` for a head and for heads with random signs.
 
@@ -78,10 +69,7 @@ def flip_statistics(
 
 
 def permutation_statistics(
-    w_q: Float[np.ndarray, "d_head d_query"],
-    w_k: Float[np.ndarray, "d_head d_key"],
-    draws: int,
-    seed: int,
+    w_q: Float[np.ndarray, "d_head d_query"], w_k: Float[np.ndarray, "d_head d_key"], draws: int, seed: int
 ) -> Float64[np.ndarray, "one_and_draws statistic"]:
     """Compute :data:`PERMUTED` for a head and for heads W_Qᵀ P W_K."""
     head = axis_permuted_head(w_q, w_k)

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import xarray as xr
 
-from rmtbase.errors import (
-    MissingFileError,
-    OutputError,
-    ParameterError,
-    RmtbaseError,
-    StoreError,
-    said_what_is_kept,
-)
+from rmtbase.errors import MissingFileError, OutputError, ParameterError, RmtbaseError, StoreError, said_what_is_kept
 from rmtbase.montecarlo._chunks import Chunk, Chunks
 from rmtbase.montecarlo._compute import Arrays, choose_solvers, compute_chunk
 from rmtbase.montecarlo._machine import machine_settings

@@ -131,12 +131,7 @@ class GroupedQuerySample:
 
 
 def simulate_grouped_query(
-    d_model: int,
-    d_head: int,
-    group: int,
-    draws: int,
-    seed: int = 0,
-    progress: Progress = SILENT,
+    d_model: int, d_head: int, group: int, draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> GroupedQuerySample:
     """Joint spectral statistics of ``group`` query heads that share one key head, exact in law.
 

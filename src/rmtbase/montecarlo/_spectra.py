@@ -12,12 +12,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from rmtbase.ensembles import Ensemble
-from rmtbase.linalg import (
-    available_cores,
-    require_precision,
-    require_solver,
-    single_threaded_blas,
-)
+from rmtbase.linalg import available_cores, require_precision, require_solver, single_threaded_blas
 from rmtbase.montecarlo._compiled_sampler import BatchPlan, CompiledSampler, plan_batches
 from rmtbase.montecarlo._keys import case_key, require_indices
 from rmtbase.montecarlo._machine import Devices, in_order, is_cpu, local_devices

@@ -29,12 +29,7 @@ from rmtbase.nulls._moved import Moved, without_kurtosis
 from rmtbase.parameters import require_real_numbers
 from rmtbase.progress import Progress
 from rmtbase.shown import in_one_line
-from rmtbase.statistics import (
-    SPECTRAL_STATISTICS,
-    normal_score,
-    rescale_statistics,
-    spectral_statistics,
-)
+from rmtbase.statistics import SPECTRAL_STATISTICS, normal_score, rescale_statistics, spectral_statistics
 
 EDGE_LEVEL = 1e-3
 """Probability with which a null head has an eigenvalue beyond an edge quantile, on each side."""

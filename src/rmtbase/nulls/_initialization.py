@@ -15,13 +15,7 @@ def _truncated_kurtosis(at: float) -> float:
     return (3.0 - (at**3 + 3.0 * at) * density) / (1.0 - at * density) ** 2 - 3.0
 
 
-KURTOSIS = MappingProxyType(
-    {
-        "normal": 0.0,
-        "uniform": -1.2,
-        "truncated_normal": _truncated_kurtosis(2.0),
-    }
-)
+KURTOSIS = MappingProxyType({"normal": 0.0, "uniform": -1.2, "truncated_normal": _truncated_kurtosis(2.0)})
 """Excess kurtosis of independent entries by how they were drawn (``rmtbase.parameters.INITIALIZATIONS``)."""
 
 _WITHIN = 5.0  # standard errors

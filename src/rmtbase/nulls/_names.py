@@ -22,11 +22,7 @@ NULLS: Mapping[str, type[Null]] = MappingProxyType(
 
 
 def find_null(
-    null: Null | xr.Dataset | Path | str,
-    *,
-    initialization: str = "normal",
-    draws: int | None = None,
-    seed: int = 0,
+    null: Null | xr.Dataset | Path | str, *, initialization: str = "normal", draws: int | None = None, seed: int = 0
 ) -> Null:
     """Return the given null, or make the null with the given name, or from the given table, and with these options.
 

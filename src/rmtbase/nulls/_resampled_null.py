@@ -51,10 +51,7 @@ class ResampledNull(SampleNull):
             one, sample = (rescale_statistics(values, 1.0 / scale, observed.size) for values in both)
             near = np.isfinite(one) & (np.abs(sample - one) <= ROUNDING * np.abs(one))
         return cls(
-            dims=dims,
-            observed=one,
-            sample=np.where(near | np.isnan(sample), one, sample),
-            eigenvalues=drawn**2 / scale,
+            dims=dims, observed=one, sample=np.where(near | np.isnan(sample), one, sample), eigenvalues=drawn**2 / scale
         )
 
     @cached_property

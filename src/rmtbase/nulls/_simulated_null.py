@@ -15,12 +15,7 @@ from rmtbase.progress import SILENT, Progress
 
 
 def cached_null(
-    dims: tuple[int, ...],
-    draws: int,
-    seed: int = 0,
-    progress: Progress = SILENT,
-    *,
-    entries: str = "normal",
+    dims: tuple[int, ...], draws: int, seed: int = 0, progress: Progress = SILENT, *, entries: str = "normal"
 ) -> GaussianNull:
     """Simulate the null of a shape: by :func:`cached_baseline` for W_QK, else by :func:`cached_spectra`.
 
@@ -49,12 +44,7 @@ def cached_null(
 
 
 def cached_orthogonal_null(
-    dims: tuple[int, ...],
-    rows: tuple[int, ...],
-    fused: bool,
-    draws: int,
-    seed: int = 0,
-    progress: Progress = SILENT,
+    dims: tuple[int, ...], rows: tuple[int, ...], fused: bool, draws: int, seed: int = 0, progress: Progress = SILENT
 ) -> OrthogonalNull:
     """Simulate the null of heads of orthogonally initialized matrices, cached as by :func:`cached_null`."""
     file = spectra_file("orthogonal_blocks", {"dims": dims, "rows": rows, "fused": fused}, draws, seed)

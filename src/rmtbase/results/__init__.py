@@ -11,11 +11,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-__all__ = [
-    "KINDS",
-    "open_table",
-    "register_all",
-]
+__all__ = ["KINDS", "open_table", "register_all"]
 
 KINDS = {
     "baseline": "baseline",

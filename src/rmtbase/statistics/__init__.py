@@ -11,11 +11,7 @@ from rmtbase.statistics._element_statistics import (
     get_element_statistic,
     reason_against,
 )
-from rmtbase.statistics._elements import (
-    CentralSums,
-    ElementMoments,
-    element_moments,
-)
+from rmtbase.statistics._elements import CentralSums, ElementMoments, element_moments
 from rmtbase.statistics._entropy import (
     entropy_of_counts,
     histogram_entropy,

@@ -21,12 +21,7 @@ from rmtbase.parameters import (
     require_real_array,
 )
 from rmtbase.shown import in_one_line
-from rmtbase.statistics._element_entropy import (
-    cell_divergence,
-    cell_entropy,
-    kernel_entropy,
-    range_histogram_entropy,
-)
+from rmtbase.statistics._element_entropy import cell_divergence, cell_entropy, kernel_entropy, range_histogram_entropy
 from rmtbase.statistics._elements import CentralSums, ElementMoments, span_sums
 from rmtbase.statistics._order_statistics import LMoments, NormalPlot, histogram, l_moments, normal_plot, quantiles
 from rmtbase.statistics._signed_bins import SignedBins, signed_bins

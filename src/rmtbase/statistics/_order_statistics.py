@@ -87,10 +87,7 @@ def l_moments(bins: SignedBins) -> LMoments:
         (1.0, 0.0),
         (j, second),
         (j * (j - 1.0) + second, second * (2.0 * j - 1.0)),
-        (
-            j * (j - 1.0) * (j - 2.0) + 3.0 * (j - 1.0) * second,
-            second * (3.0 * j**2 - 6.0 * j + 2.0) + fourth,
-        ),
+        (j * (j - 1.0) * (j - 2.0) + 3.0 * (j - 1.0) * second, second * (3.0 * j**2 - 6.0 * j + 2.0) + fourth),
     ]
     b0, b1, b2, b3 = (
         float(count @ (level * w + slope * spacing)) / (n * math.perm(n - 1, r))

@@ -23,13 +23,7 @@ from rmtbase.tables._schema import (
     Variable,
     require_version,
 )
-from rmtbase.tables.domain import (
-    DRAWS,
-    INTEGER,
-    JSON_OBJECT,
-    TEXT,
-    Domain,
-)
+from rmtbase.tables.domain import DRAWS, INTEGER, JSON_OBJECT, TEXT, Domain
 
 EVERY_FILE = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
 """Attributes of every table."""
@@ -78,24 +72,9 @@ _OF_DRAWS = (edges_enclose_bins, sample_has_all_draws)
 KINDS: dict[str, Kind] = {
     one.name: one
     for one in (
-        Kind(
-            "baseline",
-            {"": BASELINE_SCHEMA},
-            EVERY_FILE | NORMALIZATION | _SIMULATED,
-            relations=_OF_DRAWS,
-        ),
-        Kind(
-            "spectra",
-            {"": SPECTRA_SCHEMA},
-            EVERY_FILE | NORMALIZATION | _SIMULATED,
-            relations=_OF_DRAWS,
-        ),
-        Kind(
-            "elements",
-            {"": ELEMENTS_SCHEMA},
-            EVERY_FILE | _SIMULATED,
-            relations=_OF_DRAWS,
-        ),
+        Kind("baseline", {"": BASELINE_SCHEMA}, EVERY_FILE | NORMALIZATION | _SIMULATED, relations=_OF_DRAWS),
+        Kind("spectra", {"": SPECTRA_SCHEMA}, EVERY_FILE | NORMALIZATION | _SIMULATED, relations=_OF_DRAWS),
+        Kind("elements", {"": ELEMENTS_SCHEMA}, EVERY_FILE | _SIMULATED, relations=_OF_DRAWS),
         Kind(
             "atlas",
             {"": ATLAS_SCHEMA},

@@ -46,8 +46,7 @@ Adapter = Annotated[
     ),
 ]
 Base = Annotated[
-    str | None,
-    typer.Option(help="Base model of the adapter. Default: the model that the adapter's settings name."),
+    str | None, typer.Option(help="Base model of the adapter. Default: the model that the adapter's settings name.")
 ]
 Minus = Annotated[
     str | None,

@@ -21,12 +21,7 @@ from rmtbase.laws._distribution import FloatArray
 from rmtbase.laws._exact._cumulants import classical_cumulants, free_cumulants
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes
 from rmtbase.laws._scale import as_float
-from rmtbase.parameters import (
-    require_order,
-    require_positive_integer,
-    require_positive_number,
-    require_real_numbers,
-)
+from rmtbase.parameters import require_order, require_positive_integer, require_positive_number, require_real_numbers
 
 
 @dataclass(frozen=True, init=False)

@@ -219,9 +219,7 @@ def _hard_edge_law(of: ChainParameters, self_normalized: bool) -> HardEdgeLaw:
     coordinate = hard_edge_coordinate(of.dims)
     if of.rank < _SMALLEST_RANK:
         raise ParameterError(
-            "dims",
-            of.dims,
-            f"a rank of at least {_SMALLEST_RANK} where the lower edge is hard (d_head = d_model)",
+            "dims", of.dims, f"a rank of at least {_SMALLEST_RANK} where the lower edge is hard (d_head = d_model)"
         )
     if coordinate.crowd > LARGEST_CROWD:
         raise ParameterError(

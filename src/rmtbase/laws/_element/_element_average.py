@@ -26,10 +26,7 @@ _SMALLEST_HEAD = 3
 
 @takes(ProductKeywords)
 def element_average(
-    function: Callable[[FloatArray], ArrayLike],
-    d_model: int,
-    d_head: int,
-    **scale: Unpack[ProductKeywords],
+    function: Callable[[FloatArray], ArrayLike], d_model: int, d_head: int, **scale: Unpack[ProductKeywords]
 ) -> Moments:
     """Return mean and standard deviation of Σ_ij f(w_ij) / d², over the d² elements of one W_QK, d = d_model.
 
@@ -77,12 +74,7 @@ def _normal_mixture(law: ProductElement) -> tuple[FloatArray, FloatArray, FloatA
 
 
 @takes(ProductKeywords)
-def nearest_neighbour_entropy(
-    d_model: int,
-    d_head: int,
-    k: int = 1,
-    **scale: Unpack[ProductKeywords],
-) -> Moments:
+def nearest_neighbour_entropy(d_model: int, d_head: int, k: int = 1, **scale: Unpack[ProductKeywords]) -> Moments:
     """Return mean and standard deviation of the k-th neighbour entropy of the N = d_model² elements of one W_QK.
 
     The estimate is :func:`rmtbase.statistics.nearest_neighbour_entropy`. With p the law of one element and p(·|s) the
@@ -109,11 +101,7 @@ def nearest_neighbour_entropy(
 
 @takes(ProductKeywords)
 def nearest_neighbour_kl(
-    d_model: int,
-    d_head: int,
-    k: int = 1,
-    reference_sigma: float | None = None,
-    **scale: Unpack[ProductKeywords],
+    d_model: int, d_head: int, k: int = 1, reference_sigma: float | None = None, **scale: Unpack[ProductKeywords]
 ) -> Moments:
     """Return mean and standard deviation of the k-th neighbour estimate of D_KL(w ‖ normal) from one W_QK.
 

@@ -24,11 +24,7 @@ _NEVER = 1e-9  # expected count below which a bin is taken as empty
 
 @takes(ProductKeywords)
 def histogram_entropy(
-    d_model: int,
-    d_head: int,
-    bins: int,
-    range: tuple[float, float],
-    **scale: Unpack[ProductKeywords],
+    d_model: int, d_head: int, bins: int, range: tuple[float, float], **scale: Unpack[ProductKeywords]
 ) -> Moments:
     """Return mean and standard deviation of the histogram entropy of the N = d_model² elements of one W_QK.
 

@@ -14,12 +14,7 @@ from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import DiscreteDistribution, FloatArray
-from rmtbase.parameters import (
-    require_finite_number,
-    require_order,
-    require_positive_number,
-    require_real_numbers,
-)
+from rmtbase.parameters import require_finite_number, require_order, require_positive_number, require_real_numbers
 
 
 def pearson_bound(skewness: ArrayLike) -> FloatArray:

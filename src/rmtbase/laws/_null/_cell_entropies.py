@@ -116,11 +116,7 @@ def counted_average(
     """Return ``sign`` Σ p ln p of the counts plus other functions of the weights, whose curvature is ``rest``."""
     influence = influence - float(grid.probability @ influence)
     return Expansion(
-        grid,
-        value,
-        influence,
-        drift,
-        lambda direction: sign * float(grid.probability @ direction**2) + rest(direction),
+        grid, value, influence, drift, lambda direction: sign * float(grid.probability @ direction**2) + rest(direction)
     )
 
 

@@ -180,10 +180,7 @@ def _asymptotic(of: str, make: Callable[[Case], Distribution]) -> _Recipe:
 
 def _mended(make: Callable[..., Distribution], *arguments: object, stable: bool = False) -> _Recipe:
     """Return the recipe of a statistic that depends only on the dimensions."""
-    return _Recipe(
-        lambda case: make(case.dims, *arguments),
-        lambda case: accuracy.of_scale_free(case.dims, stable),
-    )
+    return _Recipe(lambda case: make(case.dims, *arguments), lambda case: accuracy.of_scale_free(case.dims, stable))
 
 
 _RECIPES: dict[str, _Recipe] = {

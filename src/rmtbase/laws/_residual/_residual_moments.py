@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from rmtbase.laws._exact._zonal import (
-    Partition,
-    power_sum_in_zonals,
-    zonal_at_identity,
-    zonal_binomials,
-)
+from rmtbase.laws._exact._zonal import Partition, power_sum_in_zonals, zonal_at_identity, zonal_binomials
 from rmtbase.laws._residual._residual_path import require_residual
 from rmtbase.laws._scale import as_float
 from rmtbase.parameters import require_positive_integer

@@ -203,10 +203,7 @@ class WeibullProductNull(NamedTuple):
 
 @takes(ProductKeywords)
 def weibull_product_null(
-    d_model: int,
-    d_head: int,
-    trim: float | Fraction = 0.1,
-    **scale: Unpack[ProductKeywords],
+    d_model: int, d_head: int, trim: float | Fraction = 0.1, **scale: Unpack[ProductKeywords]
 ) -> WeibullProductNull:
     """Return the law of :func:`rmtbase.statistics.weibull_fit` for the N = d_model² elements of one W_QK = W_Qᵀ W_K.
 

@@ -54,8 +54,7 @@ def baseline(
         ),
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option(help="The same seed gives the same numbers. Default: 0.", **INTEGER),
+        int | None, typer.Option(help="The same seed gives the same numbers. Default: 0.", **INTEGER)
     ] = None,
     normalization: Normalization = None,
     workers: Workers = None,

@@ -13,17 +13,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from scipy.special import stdtrit
 
-from rmtbase.drawing.axes import (
-    LEVEL,
-    LINE_STYLES,
-    MARKERS,
-    NORMAL_95,
-    finished,
-    literal,
-    panel,
-    symbol_of,
-    titled,
-)
+from rmtbase.drawing.axes import LEVEL, LINE_STYLES, MARKERS, NORMAL_95, finished, literal, panel, symbol_of, titled
 from rmtbase.drawing.color_scales import Q
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.heatmaps import draw_cells, finished_map

@@ -13,16 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
-from rmtbase.drawing.axes import (
-    LEVEL,
-    LINE_STYLES,
-    add_legend,
-    literal,
-    model_title,
-    panel,
-    titled,
-    without_frame,
-)
+from rmtbase.drawing.axes import LEVEL, LINE_STYLES, add_legend, literal, model_title, panel, titled, without_frame
 from rmtbase.drawing.color_scales import ColorScale, Z
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.heatmaps import draw_cells, finished_map

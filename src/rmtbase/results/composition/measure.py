@@ -38,9 +38,7 @@ class _Directions(NamedTuple):
 
 
 def composition(
-    model: Any,
-    kinds: Sequence[str] = tuple(KINDS_OF_COMPOSITION),
-    progress: Progress = SILENT,
+    model: Any, kinds: Sequence[str] = tuple(KINDS_OF_COMPOSITION), progress: Progress = SILENT
 ) -> xr.Dataset:
     """Compare what every later head of a model reads with what every earlier head writes.
 

@@ -139,11 +139,7 @@ def _table(
     reasons: dict[tuple[int, str], str],
 ) -> xr.Dataset:
     longest = max((one.singular_values.size for one in found.values()), default=0)
-    coords = layer_coordinates(layers) | {
-        "component": list(names),
-        "depth": list(depths),
-        "index": np.arange(longest),
-    }
+    coords = layer_coordinates(layers) | {"component": list(names), "depth": list(depths), "index": np.arange(longest)}
     table = xr.Dataset(coords=coords)
     for name, variable in EFFECTIVE_DEPTH_SCHEMA.items():
         size = [table.sizes[dim] for dim in variable.dims]

@@ -1,7 +1,4 @@
 from ._element_divergence import element_divergence
 from .measure import diff
 
-__all__ = [
-    "diff",
-    "element_divergence",
-]
+__all__ = ["diff", "element_divergence"]

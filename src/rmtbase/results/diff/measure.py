@@ -302,10 +302,7 @@ def _of_side(
     law = HaarTrace(s[None] ** 2, np.ones((1, k)), n)
     found = {"old_share": min(share, 1.0), "expected_share": k / n}
     if law.std()[0, 0] > 0.0:
-        found |= {
-            "z_score": float((share - law.mean()[0, 0]) / law.std()[0, 0]),
-            "p_value": float(law.sf(share)[0, 0]),
-        }
+        found |= {"z_score": float((share - law.mean()[0, 0]) / law.std()[0, 0]), "p_value": float(law.sf(share)[0, 0])}
     first = np.abs(old @ new[0])
     nearest = int(first.argmax())
     found |= {"nearest_cosine": min(float(first[nearest]), 1.0), "nearest": nearest}

@@ -18,13 +18,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import null_shape
 from rmtbase.heads.read_sites import read_factors, sites_of
 from rmtbase.laws import RankOneSpike
-from rmtbase.linalg import (
-    available_cores,
-    core_of_triangles,
-    core_singular_values,
-    single_threaded_blas,
-    triangles,
-)
+from rmtbase.linalg import available_cores, core_of_triangles, core_singular_values, single_threaded_blas, triangles
 from rmtbase.models import WeightMatrices
 from rmtbase.nulls import ANGLE_STATISTICS, HeadParts, JointNull, angle_statistics
 from rmtbase.progress import Progress
@@ -302,10 +296,7 @@ def _factors(model: WeightMatrices, site: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _parts(
-    w_q: Float[np.ndarray, "head rank width"],
-    w_k: Float[np.ndarray, "key_head rank width"],
-    d_model: int,
-    n_heads: int,
+    w_q: Float[np.ndarray, "head rank width"], w_k: Float[np.ndarray, "key_head rank width"], d_model: int, n_heads: int
 ) -> HeadParts:
     """Return statistics of a layer's heads and of their factors; NaN for a rank-deficient or absent head."""
     rank, group = w_q.shape[1], len(w_q) // len(w_k)

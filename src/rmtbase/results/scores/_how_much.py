@@ -83,13 +83,7 @@ def how_much(tree: xr.DataTree) -> dict[tuple[int, int], HowMuch]:
     unknown = np.full(upper.shape, np.nan)
     share, equal, fewer, more, related = (
         heads[name].values if name in heads else unknown
-        for name in (
-            "moved_share",
-            "moved_share_equal_axes",
-            "moved_towards_fewer",
-            "moved_towards_more",
-            "relation",
-        )
+        for name in ("moved_share", "moved_share_equal_axes", "moved_towards_fewer", "moved_towards_more", "relation")
     )
     above = share > upper
     of_axes = above & (equal < 0.5 * share) & (not free)
@@ -187,10 +181,7 @@ def related_heads(heads: xr.Dataset, names: dict[tuple[int, int], str], level: f
     places = sorted(((layer, head) for layer, head in np.argwhere(q < level).tolist()), key=lambda place: -value[place])
     largest = float(np.nanmax(upper)) if np.isfinite(upper).any() else math.nan
     return Related(
-        tuple((names[place], float(value[place])) for place in places),
-        int(np.isfinite(value).sum()),
-        largest,
-        level,
+        tuple((names[place], float(value[place])) for place in places), int(np.isfinite(value).sum()), largest, level
     )
 
 

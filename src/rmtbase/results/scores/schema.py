@@ -43,7 +43,7 @@ _EQUAL_AXES = {
         "moved_share with each row of each factor scaled to one norm, against random heads treated alike; NaN where "
         "these are not known",
         PROBABILITY,
-    ),
+    )
 }
 _RELATION = {
     "relation": Variable(
@@ -103,9 +103,7 @@ def heads_schema(circuit: Circuit) -> dict[str, Variable]:
             "is known",
         ),
         "null_std": Variable(
-            _HEAD_STATISTIC,
-            f"standard deviation of the null at the head's own sigma estimates; {_NO_STD}",
-            SPREAD,
+            _HEAD_STATISTIC, f"standard deviation of the null at the head's own sigma estimates; {_NO_STD}", SPREAD
         ),
         "null_quantile": Variable(
             (*_HEAD_STATISTIC, "probability"), "quantile of the null at the head's own sigma estimates", RISING
@@ -208,9 +206,7 @@ def own_null_schema(circuit: Circuit) -> dict[str, Variable]:
     raw, scale = _raw(circuit), " ".join(f"{factor.sigma}^2" for factor in circuit.factors)
     return {
         "eigenvalue_mean": Variable(
-            (*_HEAD, "index"),
-            f"mean ordered eigenvalue of the head's own null, over its {scale}, {raw}",
-            SPREAD,
+            (*_HEAD, "index"), f"mean ordered eigenvalue of the head's own null, over its {scale}, {raw}", SPREAD
         ),
         "eigenvalue_quantile": Variable(
             (*_HEAD, "index", "probability"),

@@ -35,10 +35,7 @@ FALSE_DISCOVERY_RATE = 0.05
 _NAMED = 5  # heads with their own sentence
 _FEW = 5  # heads that do not differ, named in the answer if no more
 
-KINDS = (
-    ("trace", +1, "larger ‖{}‖"),
-    ("trace", -1, "smaller ‖{}‖"),
-)
+KINDS = (("trace", +1, "larger ‖{}‖"), ("trace", -1, "smaller ‖{}‖"))
 """Respects in which heads differ by one statistic: its name, the sign of its z, and words."""
 
 
@@ -292,8 +289,7 @@ def summarize_scores(tree: xr.DataTree, level: float = FALSE_DISCOVERY_RATE) -> 
             )
         )
     places = sorted(
-        ((layer, head) for layer, head in np.argwhere(differs).tolist()),
-        key=lambda place: -amounts[place].moved_share,
+        ((layer, head) for layer, head in np.argwhere(differs).tolist()), key=lambda place: -amounts[place].moved_share
     )
     moved = Moved(
         tuple((names_of[place], amounts[place]) for place in places),

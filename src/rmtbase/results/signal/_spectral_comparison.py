@@ -89,10 +89,7 @@ class SpectralComparison:
         return f"{start[0].upper()}{start[1:]}; {ruled}"
 
 
-def compare_spectrum(
-    eigenvalues: Float[np.ndarray, " r"],
-    of: Setting,
-) -> SpectralComparison:
+def compare_spectrum(eigenvalues: Float[np.ndarray, " r"], of: Setting) -> SpectralComparison:
     """Compare the candidates of :mod:`rmtbase.results.signal._spectral_likelihood` on one descending spectrum.
 
     Eigenvalues repel each other, so a difference of composite likelihoods does not follow a normal law (Vuong's law is

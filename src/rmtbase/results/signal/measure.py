@@ -145,14 +145,7 @@ def signal(
         advance(1)
     tree: xr.DataTree = xr.DataTree.from_dict(groups)
     tree.attrs = _attributes(
-        model,
-        [circuit.name for circuit in wanted],
-        matrices,
-        level,
-        null,
-        noise,
-        tails is not None,
-        notes,
+        model, [circuit.name for circuit in wanted], matrices, level, null, noise, tails is not None, notes
     )
     for circuit in wanted:
         sizes, _ = sizes_of(circuit, [model.sites[site] for site in spectra[circuit]])
@@ -205,11 +198,7 @@ def _of_heads(
 
 
 def _of_groups(
-    model: WeightMatrices,
-    circuit: Circuit,
-    spectra: Mapping[int, SiteSpectra],
-    level: float,
-    noise: Noise,
+    model: WeightMatrices, circuit: Circuit, spectra: Mapping[int, SiteSpectra], level: float, noise: Noise
 ) -> xr.Dataset:
     """Compute the variables of one circuit's groups of heads that share a matrix, of dims (g n_0, n_1, n_2)."""
     held = {site: one.groups for site, one in sorted(spectra.items()) if one.groups is not None}

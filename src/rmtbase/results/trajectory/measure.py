@@ -288,12 +288,7 @@ def earlier_file(output: Path, options: Mapping[str, Any], model: str | None = N
 
 
 def _require_same_weights(
-    tree: xr.DataTree,
-    output: Path,
-    series: Series,
-    keep: bool,
-    folder: Path,
-    progress: Progress,
+    tree: xr.DataTree, output: Path, series: Series, keep: bool, folder: Path, progress: Progress
 ) -> None:
     """Raise an error if the weights of a checkpoint of the series differ from those in the trajectory.
 

@@ -10,15 +10,7 @@ import xarray as xr
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from rmtbase.drawing.axes import (
-    MARKERS,
-    finished,
-    grid_of_axes,
-    model_title,
-    new_figure,
-    noun_of,
-    symbol_of,
-)
+from rmtbase.drawing.axes import MARKERS, finished, grid_of_axes, model_title, new_figure, noun_of, symbol_of
 from rmtbase.drawing.figure import ThemedFigure
 from rmtbase.drawing.fitting import fit_figure
 from rmtbase.drawing.groups import heads_of

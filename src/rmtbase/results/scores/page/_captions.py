@@ -109,7 +109,7 @@ _ANALYTIC_CAPTIONS = _CAPTIONS | {
     "p-value-qq": _CAPTIONS["p-value-qq"]._replace(
         reading="The heads' p-values, sorted, against what as many random heads would give. Points along the line and "
         "inside the band: nothing learned shows. Points above it: more small p-values than chance gives. Above 4 they "
-        "are extrapolations of the right order of magnitude, and they end at 16.",
+        "are extrapolations of the right order of magnitude, and they end at 16."
     ),
     "null-spectrum": Caption(
         "The null itself",
@@ -157,7 +157,7 @@ _OWN_NULL_CAPTIONS = _CAPTIONS | {
         reading="The heads' p-values, sorted, against what as many heads of the null would give. Points along the "
         "line and inside the band: the null explains the heads. Points above it: more small p-values than "
         "chance gives. The number of draws of each head sets a floor to any p-value: the dashed line to that "
-        "of one statistic, the dotted line, half of it, to that of all together.",
+        "of one statistic, the dotted line, half of it, to that of all together."
     ),
 }
 

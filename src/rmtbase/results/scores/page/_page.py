@@ -27,22 +27,10 @@ from rmtbase.results.scores import figures
 from rmtbase.results.scores._distance import layer_p_value_floors
 from rmtbase.results.scores._element_summary import summarize_elements
 from rmtbase.results.scores._heads import circuit_scores, circuits_of, require_scores
-from rmtbase.results.scores._null_words import (
-    RESAMPLINGS,
-    draws_in_words,
-    factor_shapes,
-    null_entries,
-    resampling_of,
-)
+from rmtbase.results.scores._null_words import RESAMPLINGS, draws_in_words, factor_shapes, null_entries, resampling_of
 from rmtbase.results.scores._why import TESTS, summarize_why
 from rmtbase.results.scores.figures._scores import MAIN_STATISTICS
-from rmtbase.results.scores.page._captions import (
-    Caption,
-    captions,
-    circuit_words,
-    of_circuit,
-    opening,
-)
+from rmtbase.results.scores.page._captions import Caption, captions, circuit_words, of_circuit, opening
 from rmtbase.results.scores.page._numbers import formula, number, z_text
 from rmtbase.results.scores.page._tables import SCORE_COLUMNS, experts_table, heads_table, matrices_table
 from rmtbase.results.scores.page._tokens import leading_tokens

@@ -108,11 +108,7 @@ class Animation:
 
 
 def animation(
-    trajectory: xr.DataTree,
-    what: str = "spectra",
-    *,
-    theme: Theme | str = "light",
-    width: float | None = None,
+    trajectory: xr.DataTree, what: str = "spectra", *, theme: Theme | str = "light", width: float | None = None
 ) -> Animation:
     """Animate a training run, with the null in every frame."""
     heads = require_trajectory(trajectory)
