@@ -130,4 +130,4 @@ __all__ = [
 ]
 
 check_public(globals())
-check_public(vars(parents), [name for name, value in vars(parents).items() if isinstance(value, type)])
+check_public(parents.__dict__, [name for name, value in parents.__dict__.items() if isinstance(value, type)])

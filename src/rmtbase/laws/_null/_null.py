@@ -133,11 +133,12 @@ def known_nulls(*shape: Any, self_normalized: bool = False, **chain: Unpack[Chai
     return found
 
 
-def _case(shape: tuple[Any, ...], chain: ChainKeywords, self_normalized: object) -> Case:
+def _case(shape: tuple[Any, ...], chain: ChainKeywords, self_normalized: bool) -> Case:
     of = ChainParameters(*shape, **chain)
     require_moderate_sigmas(of.sigmas, len(of.sigmas))
-    own = self_normalized
-    return Case(ChainParameters(dims=of.dims, normalization=of.normalization) if own else of, own)
+    return Case(
+        ChainParameters(dims=of.dims, normalization=of.normalization) if self_normalized else of, self_normalized
+    )
 
 
 @lru_cache(maxsize=1024)
