@@ -33,6 +33,7 @@ class _Notes:
 
     bar = staticmethod(SILENT.bar)
     note = staticmethod(print)
+    detail = staticmethod(SILENT.detail)
 
 
 def single_shapes(plan: Plan) -> Iterator[Plan]:

@@ -18,14 +18,7 @@ KINDS = [
 def one_of(kind):
     """An error of that kind, with some value for each parameter of its constructor."""
     parameters = inspect.signature(kind.__init__).parameters.values()
-    values = {
-        "found": (2, 3),
-        "expected": (3, 2),
-        "shape": (2, 3),
-        "supported": ["a", "b"],
-        "needed": 7,
-        "available": 8,
-    }
+    values = {"found": (2, 3), "shape": (2, 3), "supported": ["a", "b"], "needed": 7, "available": 8}
     given = {one.name: values.get(one.name, "word") for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD}
     del given["self"]
     return kind(**given)

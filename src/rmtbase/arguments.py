@@ -231,8 +231,8 @@ _SCALARS: dict[Any, Callable[[Any], bool]] = {
 def _is_container(declared: Any, value: Any) -> bool:
     """Return True for a container of the declared kind and length, whatever it holds."""
     origin, args = get_origin(declared), get_args(declared)
-    if not isinstance(origin, type) or origin is Callable or not issubclass(origin, Iterable):
-        return False
+    if not isinstance(origin, type) or not issubclass(origin, Iterable) or _module(origin) == "numpy":
+        return False  # arrays are judged and kept as a whole
     if issubclass(origin, Mapping) or origin is frozenset:
         return isinstance(value, origin)
     if isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Iterable):

@@ -163,7 +163,7 @@ def test_a_damaged_record_is_refused(text, found, tmp_path, monkeypatch):
 def test_a_released_set_takes_in_nothing_new_and_loses_nothing():
     with pytest.raises(ParameterError, match=r"groups = 'new': .* v1: it is released; new ones come with a new set"):
         constant_set(RELEASED, {"": (*EVERY, replace(EVERY[0], name="new"))})
-    with pytest.raises(ParameterError, match=f"constants = '{EVERY[0].name}'"):
+    with pytest.raises(ParameterError, match=f"groups = '{EVERY[0].name}'"):
         constant_set(RELEASED, {"": EVERY[1:]})
 
 

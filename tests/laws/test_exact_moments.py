@@ -42,7 +42,6 @@ def partitions(k, largest=None):
         (trace_cumulants, {"power": 1, "sigmas": (math.inf,)}, "sigmas"),
         (trace_cumulants, {"power": 1, "sigmas": (1.0, 1.0)}, "sigmas"),
         (trace_cumulants, {"power": 1, "normalization": "d"}, "normalization"),
-        (trace_cumulants, {"power": 1, "self_normalized": "yes"}, "self_normalized"),
         (trace_cumulants, {"power": 1, "dims": None, "d_model": 8, "d_head": 9}, "d_head"),
         (trace_cumulants, {"power": 1, "dims": None, "d_model": 8, "d_head": 4, "sigma_q": -1.0}, "sigma_q"),
     ],

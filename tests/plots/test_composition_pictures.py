@@ -85,7 +85,7 @@ def test_of_many_pairs_those_with_the_largest_scores_are_drawn_the_thicker_the_l
 
 
 def test_a_model_without_any_has_nodes_alone():
-    ax = composition_graph(composition(open_model("demo", "step-0"), kinds="v"))
+    ax = composition_graph(composition(open_model("demo", "step-0"), kinds=("v",)))
     assert not any(len(one.get_paths()) for one in ax.collections)
     assert ax.get_title().startswith("0 of 384 pairs")
 

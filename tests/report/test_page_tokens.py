@@ -108,7 +108,7 @@ def test_scores_of_another_model_are_refused(planted, scores, tmp_path):
     for model, words in (
         (open_model("demo", proof=False), f"found demo, revision final; expected {planted.name}"),
         (of(same_name), "largest eigenvalue"),
-        ("demo", "an opened model"),
+        ("demo", "a WeightMatrices or None"),
     ):
         with pytest.raises(ParameterError) as caught:
             render(scores, pictures=False, model=model)

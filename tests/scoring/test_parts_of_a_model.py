@@ -114,7 +114,7 @@ def test_embeddings_are_at_layer_minus_one(mixture, scored):
 
 def test_an_unembedding_that_is_the_embedding_is_scored_once(tmp_path):
     folder, _ = write_mixture(tmp_path, tied=True)
-    tree = rmtbase.score(open_model(folder, proof=False), "analytic", components="embeddings")
+    tree = rmtbase.score(open_model(folder, proof=False), "analytic", components=["embeddings"])
     assert tree["matrices"]["component"].values.tolist() == ["embedding"]
     line = "outside the layers unembedding: the same to the byte as outside the layers embedding, and scored as that"
     assert line in json.loads(tree.attrs["notes"])

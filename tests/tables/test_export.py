@@ -89,7 +89,7 @@ def test_rows_and_columns_can_be_chosen(stored):
         ({"columns": ["alpha"]}, "z_score"),
         ({"statistics": ["alpha"]}, "stable_rank"),
         ({"group": "alpha"}, "heads, by_head, elements, matrices"),
-        ({"format": "xlsx"}, "csv, parquet, latex"),
+        ({"format": "xlsx"}, "'csv', 'parquet', 'latex'"),
     ):
         with pytest.raises(ParameterError, match=words):
             export(tree, **options)
@@ -213,7 +213,7 @@ def test_the_command_writes_what_the_call_gives(stored, run, tmp_path):
     for options, words in (
         (("-o", tmp_path / "notes.tex"), "remove it, or name another"),
         (("-o", tmp_path / "a.csv", "--format", "latex"), "as"),
-        (("--format", "xlsx"), "csv, parquet, latex"),
+        (("--format", "xlsx"), "'csv', 'parquet', 'latex'"),
         (("--group", "alpha"), "heads"),
     ):
         ended = run("export", file, *options)

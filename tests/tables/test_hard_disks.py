@@ -95,8 +95,8 @@ def no_locks(request, monkeypatch):
         monkeypatch.setattr(fcntl, name, refuse)
 
 
-def lock(folder, patience=0.0):
-    return locked_folder(folder, "chunks", lambda: True, patience=patience)
+def lock(folder):
+    return locked_folder(folder, "chunks", lambda: True)
 
 
 def test_a_folder_is_taken_by_one_run_at_a_time_without_locks(no_locks, tmp_path):

@@ -31,9 +31,7 @@ def reproducible_jax(precision: str = DTYPE) -> Iterator[None]:
         precision: one of :data:`PRECISIONS`; ``"float32"`` for JAX's default of 32-bit floats.
     """
     require_jax_threads()
-    import jax
-
-    import rmtbase.jax_import  # noqa: F401
+    from rmtbase.jax_import import jax
 
     with (
         jax.enable_x64(precision == DTYPE),

@@ -22,7 +22,6 @@ from rmtbase.models._expressions import to_json
 from rmtbase.models._sites import Site
 from rmtbase.models._torch_route import NOT_PROVED
 from rmtbase.systems import cache_folder
-from rmtbase.tables import write_bytes
 
 DEMO_PROOFS = "proofs.json"
 """File of the bundled model: digest of what was proved -> the note about it."""
@@ -66,6 +65,8 @@ def kept_proof(what: str, prove: Callable[[], str]) -> Kept:
         return Kept(note, True)
     note = prove()
     if not note.startswith(NOT_PROVED):
+        from rmtbase.tables import write_bytes  # with xarray, which nothing else here needs
+
         content = json.dumps({"proof": key, "note": note, "sha256": _digest(note)}, indent=1)
         with suppress(OSError):  # then it is proved again the next time
             path.parent.mkdir(parents=True, exist_ok=True)

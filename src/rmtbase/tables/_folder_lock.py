@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -75,18 +76,15 @@ def has_file_locks(folder: Path) -> bool:
     """Return False on a file system without locks, such as some that are mounted from a network."""
     if sys.platform == "win32":
         return True
-    import fcntl
-
-    probe = temporary_name(folder, LOCK)
+    fcntl, probe = import_module("fcntl"), temporary_name(folder, LOCK)
     try:
         with probe.open("wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        return False
-    finally:
-        probe.unlink(missing_ok=True)
+        probe.unlink()
+    except OSError as error:  # another fault is that of the lock, too, and told there
+        with suppress(OSError):
+            probe.unlink()
+        return error.errno not in _NO_LOCKS
     return True
 
 
