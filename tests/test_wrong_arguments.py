@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import rmtbase
 from rmtbase import constants, ensembles, laws, montecarlo
@@ -190,6 +191,15 @@ def test_the_innermost_wrong_item_is_named(arguments, options, message):
     with pytest.raises(ParameterError) as caught:
         typed(*arguments, **options)
     assert str(caught.value) == message
+
+
+def test_arrays_are_kept_as_a_whole():
+    @checked
+    def kept(stack: NDArray[np.float64] | Sequence[float]) -> Any:
+        return stack
+
+    array = np.ones((2, 3), dtype=np.float32)
+    assert kept(array) is array
 
 
 def test_right_arguments_pass():
