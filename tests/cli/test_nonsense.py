@@ -153,35 +153,43 @@ def test_a_guard_of_jax_against_what_a_command_does_is_lifted_for_its_draws(name
 
 
 BASELINE = "baseline --d-model 8 --d-head 2 --draws 4 -o made.nc"
+GONE = "mkdir gone; cd gone; rmdir ../gone"
 LIMITED = [
     ("ulimit -v 1500000", BASELINE, "address space = '"),
-    ("ulimit -v 400000", BASELINE, "a library cannot be loaded ("),
-    (
-        "mkdir gone; cd gone; rmdir ../gone",
-        "score demo",
-        "the working directory cannot be used (No such file or directory)",
-    ),
-    (
-        "mkdir gone; cd gone; rmdir ../gone",
-        "signal demo",
-        "the working directory cannot be used (No such file or directory)",
-    ),
-    ("ulimit -n 12", "score demo", "Too many open files"),
+    ("ulimit -v 250000", BASELINE, "a library cannot be loaded ("),
+    (GONE, 'score "$OLDPWD/model"', "the working directory cannot be used (No such file or directory)"),
+    (GONE, "score .", "the working directory cannot be used (No such file or directory)"),
+    ("ulimit -n 8", "score demo", "Too many open files"),
 ]
+
+
+def run_after(before, command, folder):
+    line = f"{before}; exec {sys.executable} -m rmtbase {command}"
+    environment = {name: value for name, value in os.environ.items() if name != "RMTBASE_PROOF"}
+    environment["RMTBASE_CACHE"] = str(folder / "cache")  # no proof of an earlier run
+    return subprocess.run(
+        ["bash", "-c", line], env=environment, cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have other limits")
 @pytest.mark.parametrize(("before", "command", "said"), mostly_exhaustive(LIMITED, always=[LIMITED[0], LIMITED[2]]))
 def test_what_a_process_may_not_have_is_one_line(before, command, said, tmp_path):
-    line = f"{before}; exec {sys.executable} -m rmtbase {command}"
-    environment = {name: value for name, value in os.environ.items() if name != "RMTBASE_PROOF"}
-    ran = subprocess.run(
-        ["bash", "-c", line], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    if "OLDPWD/model" in command:  # which PyTorch proves, and PyTorch needs a working directory
+        transformers = pytest.importorskip("transformers")
+        pytest.importorskip("torch")
+        transformers.AutoModel.from_config(transformers.LlamaConfig(**LLAMA)).save_pretrained(tmp_path / "model")
+    ran = run_after(before, command, tmp_path)
     assert ran.returncode == 2, ran.stderr
     assert ran.stderr.startswith("rmtbase: error: ") and said in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
     assert not (tmp_path / "made.nc").exists()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems keep the folder")
+def test_a_model_that_comes_with_its_proofs_needs_no_working_directory(tmp_path):
+    ran = run_after(GONE, "score demo --quiet", tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.exhaustive

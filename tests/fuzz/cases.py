@@ -189,7 +189,11 @@ def _judge(
         _require(line.isprintable(), f"unprintable: {line[:200]!r}")
     after = _snapshot(folder)
     if ended.status == 2:
-        _one_line(err, out)
+        last = _one_line(err)
+        if reading.commanded and "--json" in kind.commands[command]:
+            _require_object(out, last)
+        else:
+            _require(not out, f"a refusal that prints a result: {out[:100]!r}")
         _require(after == before, f"refused, and the folder changed: {_difference(before, after)}")
         _require(reading.content is None or reading.commanded, "refused without a command")
         # The library reads what the command, for another reason, does not take: both are right if the content is.
@@ -214,7 +218,8 @@ def _judge(
     return RIGHT, ""
 
 
-def _one_line(err: str, out: str) -> None:
+def _one_line(err: str) -> str:
+    """Return the line of the error, the only one beside notes."""
     lines = err.splitlines()
     _require(lines, "status 2 without a word")
     *notes, last = lines
@@ -223,7 +228,22 @@ def _one_line(err: str, out: str) -> None:
         _require(note.startswith("rmtbase: ") and "error: " not in note, f"a line beside the error: {note[:200]}")
     longest = max(map(len, lines))
     _require(longest <= _LONGEST, f"a line of {longest} characters")
-    _require(not out, f"a refusal that prints a result: {out[:100]!r}")
+    return last
+
+
+def _require_object(out: str, last: str) -> None:
+    """With ``--json`` an error is one object on stdout, which says what the line says, and the facts."""
+    try:
+        found = json.loads(out)
+    except ValueError:
+        found = None
+    error = found.get("error") if isinstance(found, dict) and len(found) == 1 else None
+    said = {name: error.get(name) for name in ("status", "message")} if isinstance(error, dict) else error
+    expected = {"status": 2, "message": last.removeprefix("rmtbase: error: ")}
+    _require(
+        said == expected and error.keys() == {"status", "kind", "message", "facts"},
+        f"a refusal that prints anything but its error: {out[:100]!r}",
+    )
 
 
 def _same_content(root: Path, kind: Kind, folder: Path, reading: Reading, command: int) -> None:

@@ -49,7 +49,7 @@ def find_inventory(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path
     silent: list[str] = []  # reasons why stacks have no sites
     for entry in found:
         stack = _Stack(checkpoint, model_type, entry, Sizes(entry, path), path)
-        if not stack.attending():
+        if entry.attends and not stack.attending():
             silent += [f"{key} = {quoted(entry.config.get(key))}: no layer has attention" for key in entry.attends]
             continue
         stack.find(words - set(entry.inside), left)
@@ -94,9 +94,6 @@ class _Stack:
         matches = (of_any.fullmatch(name) for name in self.checkpoint.names)
         stacks = {match["prefix"]: match[0] for match in matches if match}
         stacks = {prefix: stacks[prefix] for prefix in own_prefixes(stacks, self.entry.inside, others, left)}
-        if not stacks and not self.attending():
-            what = f"no layer of this {self.architecture} model has attention, by {', '.join(self.entry.attends)}"
-            raise CheckpointError(self.path, f"{what}; expected a layer that has")
         if not stacks:
             raise MissingTensorError(self.checkpoint.path, query.format(0), self.architecture)
         if len(stacks) > 1:

@@ -151,11 +151,7 @@ class Entry:
     biases: Mapping[str, Declared]
 
     def attending(self, n_layers: int, path: Path) -> list[int]:
-        """Return the layers with attention.
-
-        Raises:
-            CheckpointError: the configuration does not give the kind of each layer, or gives more layers than 100 000.
-        """
+        """Return the layers with attention. Raises if their kinds are not given, or there are more than 100 000."""
         if n_layers > 100_000:  # a list of a billion takes the memory of the machine
             raise CheckpointError(path, f"{n_layers:,} layers; expected at most 100,000")
         for key, kinds in self.attends.items():
