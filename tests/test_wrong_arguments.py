@@ -102,6 +102,7 @@ def test_thousands_of_wrong_arguments_are_refused_by_name(tmp_path, monkeypatch)
 
 
 @pytest.mark.exhaustive
+@pytest.mark.weekly
 def test_every_wrong_argument_is_refused_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert list(faults_of(cases_of(list(valid_calls(tmp_path))))) == []

@@ -21,6 +21,7 @@ def awkward(weights, tmp_path):
     return weights.save(tmp_path / "my model's folder")
 
 
+@pytest.mark.exhaustive
 def test_the_command_for_the_cause_names_the_model_and_runs(awkward, run):
     weights_before = run("score", awkward, "--matrices", "none", "--null", "analytic")
     assert weights_before.status == 0
@@ -33,6 +34,7 @@ def test_the_command_for_the_cause_names_the_model_and_runs(awkward, run):
     assert ran.status == run(*score[1:]).status == 0
 
 
+@pytest.mark.exhaustive
 def test_options_that_say_which_weights_are_meant_are_kept_for_another_command(run, tmp_path):
     page = tmp_path / "page.html"
     run("score", "demo@final", "--minus", "demo@step-0", "--matrices", "none", "-o", page)

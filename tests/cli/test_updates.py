@@ -47,6 +47,7 @@ def adapter(tmp_path):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_the_first_line_says_that_the_update_was_scored_and_of_which_matrices(run, adapter, tmp_path):
     ran = run("score", adapter, "--null", "analytic", "-o", tmp_path / "scores.nc", "-o", tmp_path / "page.html")
     said = " ".join(ran.out.split())

@@ -198,6 +198,7 @@ def test_each_malformed_file_is_read_or_refused(kind, tmp_path, monkeypatch):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.weekly
 @pytest.mark.parametrize("kind", FILES)
 def test_each_of_many_malformed_files_is_read_or_refused(kind, tmp_path, monkeypatch):
     tried(kind, WHOLE, tmp_path, monkeypatch)

@@ -48,6 +48,7 @@ def test_the_name_of_an_outlier_covers_no_point(side, scale, learned):
     assert ax.get_window_extent().containsy(box.y0) and ax.get_window_extent().containsy(box.y1)
 
 
+@pytest.mark.exhaustive
 def test_the_figure_of_p_values_is_left_out_where_most_lie_on_the_floor(scores):
     tree = scores["random"].copy(deep=True)
     assert figure_names(tree)["p-value-qq"]
