@@ -156,7 +156,7 @@ BASELINE = "baseline --d-model 8 --d-head 2 --draws 4 -o made.nc"
 GONE = "mkdir gone; cd gone; rmdir ../gone"
 LIMITED = [
     ("ulimit -v 1500000", BASELINE, "address space = '"),
-    ("ulimit -v 250000", BASELINE, "a library cannot be loaded ("),
+    ("export OPENBLAS_NUM_THREADS=1; ulimit -v 210000", BASELINE, "a library cannot be loaded ("),
     (GONE, 'score "$OLDPWD/model"', "the working directory cannot be used (No such file or directory)"),
     (GONE, "score .", "the working directory cannot be used (No such file or directory)"),
     ("ulimit -n 8", "score demo", "Too many open files"),
