@@ -160,9 +160,9 @@ def require_target(
         raise ParameterError("output", str(path), f"a name that ends in {endings}, or a folder's, without a suffix")
     if format not in (None, suffix):
         raise ParameterError("format", format, f"{suffix}, as {path.name} ends, or another name")
-    require_one_file(names, suffix)
     require_writable(path)
     require_replaceable(path, suffix, overwrite, inputs)
+    require_one_file(names, suffix)
     return suffix, False
 
 

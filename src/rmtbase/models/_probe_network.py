@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Part:
         alike = [*like_layers(module)]
         if alike:
             try:
-                with ExitStack() as left_out:
+                with without_caches(module), ExitStack() as left_out:
                     for layers in alike:
                         left_out.enter_context(layers.left_out())
                     reading = Reading.from_module(module, inputs, prefix)
@@ -64,7 +65,12 @@ class Part:
                 return cls(module, prefix, reading.inputs, met, unresolved, entered)
             except Exception:  # a network without some of its layers may raise anything
                 pass
-        reading = Reading.from_module(module, inputs, prefix)
+        try:
+            reading = Reading.from_module(module, inputs, prefix)
+        except Exception:  # its cache may have fewer entries than it has layers
+            if not _keeps_cache(module) or "use_cache" in inputs:
+                raise
+            reading = Reading.from_module(module, {**inputs, "use_cache": False}, prefix)
         return cls(module, prefix, reading.inputs, reading.met, reading.unresolved, reading.plain.entered)
 
 
@@ -147,7 +153,7 @@ def written_out(network: nn.Module) -> Iterator[None]:
 
     State-space mixers pad their tokens to chunks and form arrays of (chunk, chunk, heads, state), which take gigabytes
     for a few tokens. Their chunks are made small meanwhile, which does not change their results. Caches of keys and
-    values are off: they are indexed by the layer's number, and some classes give cross-attention the layer's own.
+    values are off beside cross-attention, to which some classes give those of the layer's own attention.
 
     Changes that forward passes make to the network's modules and configurations are undone, and the states of the
     random generators of torch, NumPy and Python are restored. Only one thread at a time may enter, because the default
@@ -164,7 +170,7 @@ def written_out(network: nn.Module) -> Iterator[None]:
                 undone.callback(_put_back, held[name], dict(held[name]))
         for held in configs:
             held.update({name: "eager" for name in names if name in held})
-            held.update({name: False for name in ("use_cache",) if name in held})
+            held.update({"use_cache": False} if held.get("add_cross_attention") and "use_cache" in held else {})
         for held in modules:
             if "A_log" in held["_parameters"] and isinstance(held.get("chunk_size"), int):
                 held["chunk_size"] = _CHUNK
@@ -176,6 +182,26 @@ def _put_back(held: dict[str, Any], before: Mapping[str, Any]) -> None:
     for name in held.keys() - before.keys():
         del held[name]
     held.update(before)
+
+
+@contextmanager
+def without_caches(network: nn.Module) -> Iterator[None]:
+    """Disable caches of keys and values, which are indexed by the layer's number, as a context manager."""
+    before = [(held, held["use_cache"]) for held in _configs(network) if "use_cache" in held]
+    try:
+        for held, _ in before:
+            held["use_cache"] = False
+        yield
+    finally:
+        for held, value in before:
+            held["use_cache"] = value
+
+
+def _keeps_cache(module: nn.Module) -> bool:
+    """Return True if a module caches keys and values of earlier tokens, and has an argument to disable this."""
+    return bool(getattr(getattr(module, "config", None), "use_cache", False)) and (
+        "use_cache" in signature(module.forward).parameters
+    )
 
 
 def _configs(network: nn.Module) -> list[dict[str, Any]]:
