@@ -109,6 +109,7 @@ def test_every_wrong_argument_is_refused_by_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.weekly
 def test_the_calls_are_valid(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for call in valid_calls(tmp_path):

@@ -94,7 +94,7 @@ EITHER_WAY = [
 ]
 
 
-@pytest.mark.parametrize(("model_type", "options"), mostly_exhaustive(EITHER_WAY, always=5))
+@pytest.mark.parametrize(("model_type", "options"), mostly_exhaustive(EITHER_WAY, always=5, weekly=True))
 def test_memory_and_folder_give_the_same_sites_names_and_bits_or_the_same_refusal(model_type, options):
     """All types: ``python sims/make_architectures.py --check --either``."""
     assert not either_way(make_model(model_type, HYBRID, **options))

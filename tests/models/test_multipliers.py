@@ -63,7 +63,7 @@ def made(model_type, options):
     raise errors[0]
 
 
-@pytest.mark.parametrize(("model_type", "options"), mostly_exhaustive(SCALES, always=5))
+@pytest.mark.parametrize(("model_type", "options"), mostly_exhaustive(SCALES, always=5, weekly=True))
 def test_the_logit_scale_of_the_table_is_that_of_the_forward_pass(model_type, options):
     table, forward = inventories(made(model_type, options))
     scales = [{(site.place, site.n_heads): site.logit_scale for site in one.sites} for one in (table, forward)]

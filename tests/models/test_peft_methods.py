@@ -405,7 +405,7 @@ def stored_name(base: Iterable[str], name: str) -> str | None:
     return next((other for other in base if other == name or name.endswith(f".{other}")), None)
 
 
-@pytest.mark.parametrize("name", mostly_exhaustive(READ, always=QUICK))
+@pytest.mark.parametrize("name", mostly_exhaustive(READ, always=QUICK, weekly=True))
 def test_what_is_read_is_what_peft_merges(name, tmp_path):
     case = READ[name]
     made(case, tmp_path)
@@ -425,7 +425,7 @@ def test_what_is_read_is_what_peft_merges(name, tmp_path):
     assert any(left.search(note) for note in model.notes) == (case.unread != "nothing")
 
 
-@pytest.mark.parametrize("name", mostly_exhaustive(REFUSED, always=QUICK))
+@pytest.mark.parametrize("name", mostly_exhaustive(REFUSED, always=QUICK, weekly=True))
 def test_what_is_refused_is_refused_for_the_reason_in_the_table(name, tmp_path):
     outcome, reason = rows("Options of LoRA")[name]
     made(REFUSED[name], tmp_path)
@@ -435,7 +435,9 @@ def test_what_is_refused_is_refused_for_the_reason_in_the_table(name, tmp_path):
         assert outcome == "refused" and reason in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", mostly_exhaustive([kind.value for kind in PeftType if kind != "LORA"], always=QUICK))
+@pytest.mark.parametrize(
+    "kind", mostly_exhaustive([kind.value for kind in PeftType if kind != "LORA"], always=QUICK, weekly=True)
+)
 def test_other_methods_are_refused_for_the_reason_in_the_table(kind, tmp_path):
     case = METHODS.get(kind, Case(QUERIES, kind=kind))
     if kind in NEEDS_MORE:

@@ -80,7 +80,7 @@ def q_and_k(site):
     return [name.replace("query", "q").replace("key", "k").removesuffix("_proj") for name in each]
 
 
-@pytest.mark.parametrize(("make", "window", "n_tokens"), mostly_exhaustive(WINDOWS, always=4))
+@pytest.mark.parametrize(("make", "window", "n_tokens"), mostly_exhaustive(WINDOWS, always=4, weekly=True))
 def test_queries_are_queries_in_windows_that_overlap(make, window, n_tokens):
     torch.manual_seed(1)
     model = open_model(make(window), inputs=None if n_tokens is None else text(n_tokens)).prove()
@@ -133,7 +133,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("model_type", mostly_exhaustive(KINDS, always=3))
+@pytest.mark.parametrize("model_type", mostly_exhaustive(KINDS, always=3, weekly=True))
 def test_a_trace_that_takes_keys_for_queries_proves_nothing(model_type):
     """Fused, transposed, latent, grouped, cross-attended, windowed: the sites are those of the same wrong trace."""
     network = Network.of_module(tiny_models.make_model(model_type, replace(tiny_models.PROFILES[0], n_layers=1)))
