@@ -154,6 +154,10 @@ def half_then_netcdf_error(self, path, **options):
     raise RuntimeError("NetCDF: HDF error")
 
 
+def no_space(*arguments):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 @pytest.mark.parametrize("failing", [half_then_full, half_then_netcdf_error])
 def test_disk_that_fills_up_while_writing_keeps_the_old_file_and_what_was_drawn(
     failing, shape, run, watch, null_file, tmp_path, monkeypatch
@@ -162,9 +166,10 @@ def test_disk_that_fills_up_while_writing_keeps_the_old_file_and_what_was_drawn(
     path.write_bytes(null_file.read_bytes())
     before = watch(tmp_path)
     monkeypatch.setattr(xr.Dataset, "to_netcdf", failing)
+    monkeypatch.setattr("rmtbase.tables._writing._netcdf_in_memory", no_space)  # Python knows the reason
     ran = run("baseline", *shape, "--draws", 5, "-o", path)
     assert ran.status == 2
-    assert f"rmtbase: error: cannot write {path}" in ran.err.splitlines()[-1]
+    assert f"rmtbase: error: cannot write {path}: {os.strerror(errno.ENOSPC)}" in ran.err.splitlines()[-1]
     now = before.contents()
     assert now.pop("kept.nc") == before.before["kept.nc"]
     assert {name.split("/")[0] for name in now} == {"kept.nc.chunks"}
