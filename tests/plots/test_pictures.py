@@ -61,7 +61,7 @@ def test_a_figure_and_its_axes_show_themselves_in_a_notebook(baseline, drawn, fi
         assert kind == "text/html"
         assert html == one._repr_html_()
         assert image_in(html).startswith(BEGINNINGS["png"])
-    assert drawn._repr_html_().count("<figcaption>") == len(drawn) == 2
+    assert drawn._repr_html_().count("<figcaption>") == len(drawn) == 3
 
 
 @pytest.mark.exhaustive

@@ -54,6 +54,10 @@ class EqualDegreesOfFreedom:
     def matrix_shape(self):
         return (self.rank, self.rank)
 
+    @property
+    def factor_sizes(self):
+        return (self.d_model * self.rank,) * 2
+
     def sample(self, key):
         factors = []
         for part in jax.random.split(key):
@@ -76,6 +80,10 @@ class NormsOfAnotherDraw:
     @property
     def matrix_shape(self):
         return (self.rank, self.rank)
+
+    @property
+    def factor_sizes(self):
+        return (self.d_model * self.rank,) * 2
 
     def sample(self, key):
         ensemble = low_rank_product(self.d_model, self.rank)

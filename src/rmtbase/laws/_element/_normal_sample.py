@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import FloatArray, KnownSpread
 from rmtbase.parameters import require_finite_numbers
 
 _SERIES_TERMS = 9  # of 2 atanh(s), |s| < 0.1: the first neglected one is below 1e-18 of the sum
@@ -67,7 +67,7 @@ def _positive(name: str, value: ArrayLike) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class SampleStatisticLaw(Distribution):
+class SampleStatisticLaw(KnownSpread):
     """Law of one statistic of n i.i.d. normal numbers.
 
     The law of the mean is exact (Student's t). Those of skewness and kurtosis are the transforms to normality of
