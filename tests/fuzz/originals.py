@@ -205,7 +205,7 @@ def make_comparisons(root: Path) -> None:
             for k, name in enumerate("abcd")
         }
         training = {"a": Training(1e-3, 0.01, 1_000), "b": Training(3e-4, 0.1, 1_000)}
-        tree = compare(models, {"x": "ab", "y": "cd"}, training, ["c"], published=True, permutations=9)
+        tree = compare(models, {"x": ["a", "b"], "y": ["c", "d"]}, training, ["c"], published=True, permutations=9)
         _place(root, "comparison", write_table(tree, made / "comparison.nc"), seed == 0)
 
 
