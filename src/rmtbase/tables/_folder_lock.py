@@ -32,8 +32,8 @@ def locked_folder(folder: Path, what: str, is_done: Callable[[], bool]) -> Itera
     """Lock a folder for the duration of a ``with`` block; make the folder if it is missing.
 
     The operating system releases the lock when its process ends, in whatever way; on a file system without locks it is
-    a file that names its process. At the end the folder is removed with
-    the lock if it is empty otherwise and ``is_done`` returns True: nothing was begun, or all is finished.
+    a file that names its process. At the end the folder is removed with the lock if it is empty otherwise and
+    ``is_done`` returns True: nothing was begun, or all is finished.
     """
     try:
         folder.mkdir(exist_ok=True)

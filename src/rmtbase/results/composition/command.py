@@ -45,13 +45,14 @@ def composition(
     """
     from rmtbase.errors import ParameterError
     from rmtbase.models import open_model
+    from rmtbase.parameters import require_probability
     from rmtbase.results.composition.measure import composition
     from rmtbase.results.composition.report import as_json, report
-    from rmtbase.results.composition.summary import pairs_with, require_level
+    from rmtbase.results.composition.summary import pairs_with
     from rmtbase.results.outputs import Outputs
     from rmtbase.terminal.streams import bars
 
-    level = require_level(level)
+    level = require_probability("level", level)
     files = Outputs(output, "composition")
     opened = open_model(model, fold=fold or ())
     files.require_replaceable(opened)

@@ -10,6 +10,7 @@ import xarray as xr
 from jaxtyping import Int
 
 from rmtbase.errors import ParameterError
+from rmtbase.parameters import require_probability
 from rmtbase.results.composition.schema import NOT_TESTABLE_PAIRS
 from rmtbase.shown import in_one_line
 from rmtbase.tables import NotTestable, headline
@@ -85,13 +86,6 @@ class CompositionSummary:
         return headline(len(self.surviving), tested, self.not_testable, "pair", found)
 
 
-def require_level(level: float) -> float:
-    """Return a level; raise :class:`~rmtbase.errors.ParameterError` unless it is between 0 and 1."""
-    if not 0.0 < level < 1.0:
-        raise ParameterError("level", level, "a number between 0 and 1")
-    return level
-
-
 def pairs_with(table: xr.Dataset, layer: int | None = None, head: int | None = None) -> xr.Dataset:
     """Keep the pairs with a head of a layer, of a number in its layer, or of both: those of all others become NaN.
 
@@ -125,7 +119,7 @@ def summarize_composition(
 ) -> CompositionSummary:
     """Count the pairs of each kind that compose beyond chance, and list them."""
     table = pairs_with(table, layer, head)
-    level = require_level(level)
+    level = require_probability("level", level)
     below = {name: table[name].values < level for name in _COUNTED.values()}
     untested = {
         name: table[name].values if name in table else np.zeros(table["score"].shape, dtype=int)
