@@ -200,7 +200,7 @@ class _Filled:
         if counted.p_value.size:
             self.values["first_p_value"][place] = counted.p_value[0]
         else:
-            self.values["reason"][place] = counted.reason
+            self.values["reason"][place] = counted.reason.words
 
     def put_shares(self, site: int, component: int, change: Float64[np.ndarray, "factor_head rank width"]) -> None:
         """Fill in the share of every head in the change of a matrix, given each head's part."""

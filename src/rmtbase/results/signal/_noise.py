@@ -15,9 +15,10 @@ from rmtbase.errors import ParameterError
 from rmtbase.heads.read_sites import Preparation
 from rmtbase.nulls import KURTOSIS, Gaussian, Kurtosis, Null, Signs, mean_kurtosis, own_kurtosis
 from rmtbase.parameters import require_independent_entries
+from rmtbase.reasons import Reason
 from rmtbase.results.signal._sign_flips import SignCount, SignFlips, sign_flips
 
-_PRODUCT = "a product of several matrices, whose elements are not independent"
+_PRODUCT = Reason("dependent_elements")
 
 
 class NoiseOfHead(NamedTuple):
@@ -25,7 +26,7 @@ class NoiseOfHead(NamedTuple):
 
     kurtosis: float  # excess kurtosis of its entries; NaN if unknown
     counted: SignCount | None = None  # directions counted by sign flips, or None
-    reason: str = ""  # why nothing can be said of the head, or ""
+    reason: Reason = Reason()  # why nothing can be said of the head
 
 
 class Noise(ABC):
@@ -100,7 +101,7 @@ class SignNoise(Noise):
 
     def of_head(self, dims: tuple[int, ...], n_factors: int, prepared: Any) -> NoiseOfHead:
         """Return the directions that were counted."""
-        return NoiseOfHead(0.0, prepared, "" if len(dims) == n_factors + 1 else _PRODUCT)
+        return NoiseOfHead(0.0, prepared, Reason() if len(dims) == n_factors + 1 else _PRODUCT)
 
     def kurtosis(self, dims: tuple[int, ...], matrices: Sequence[Shaped[np.ndarray, "row column"]]) -> float:
         """Return 0: nothing depends on it."""

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from rmtbase.results.signal._remaining_noise import Values, noise_left
+from rmtbase.results.signal.schema import ALL_OF_THE_NORM, NO_LAW_LEFT, TOO_FEW_LEFT, ZEROS_LEFT
 
 LEAST_REST = 8
 """Smallest number of eigenvalues that must be left; with fewer, the law of the largest of them is not known."""
-
-TOO_FEW_LEFT, ALL_OF_THE_NORM, ZEROS_LEFT, NO_LAW_LEFT = "too few left", "all of the norm", "zeros left", "no law left"
-
-NO_NUMBER: Mapping[str, str] = {
-    TOO_FEW_LEFT: "too few eigenvalues are left below the directions",
-    ALL_OF_THE_NORM: "the directions account for all of the squared norm, so that no noise is left",
-    ZEROS_LEFT: "the eigenvalues below the directions are zero",
-    NO_LAW_LEFT: "the law of the largest eigenvalue is not known for what the directions leave",
-}
-"""Reasons why a spectrum with directions has no number of them, as stored, and in words."""
 
 
 class CountedDirections(NamedTuple):
@@ -33,7 +23,7 @@ class CountedDirections(NamedTuple):
     p_value: Float[np.ndarray, "spectrum hypothesis"]  # p-values of H_0, H_1, ..., as far as they were tested
     scale: Float[np.ndarray, " spectrum"]  # v of the noise
     deflation: Float[np.ndarray, " spectrum"]  # deflation of the sum of the rest by the directions found, at v = 1
-    # key of :data:`NO_NUMBER` where the test went on to where none can be made; "" otherwise
+    # code of ``schema.NO_NUMBER`` where the test went on to where none can be made; "" otherwise
     no_number: Shaped[np.ndarray, " spectrum"]
 
 

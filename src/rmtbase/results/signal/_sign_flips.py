@@ -20,9 +20,11 @@ from jaxtyping import Float, Float64, Shaped
 from rmtbase.errors import ParameterError
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.parameters import require_draws
+from rmtbase.reasons import Reason
 from rmtbase.results.signal._flipped_rest import PRECISION, Flippable, Matrix, flippable
-from rmtbase.results.signal._sequential_count import LEAST_REST, NO_NUMBER, TOO_FEW_LEFT, at_last_scale
+from rmtbase.results.signal._sequential_count import LEAST_REST, at_last_scale
 from rmtbase.results.signal._spectral_signal import SpectralSignal, described
+from rmtbase.results.signal.schema import TOO_FEW_LEFT
 
 MapDraws = Callable[..., Iterable[Any]]
 
@@ -33,12 +35,7 @@ _MOST_TIED = 0.5  # share of flips tied for the largest value; beyond it, all fl
 _LATER = 3  # flips with as large a value that keep H_1 and later hypotheses
 _ATTAINED = 0.6  # share of the level that a test with ties must be able to reach
 
-NO_FLOOR = f"the number is not known: {NO_NUMBER[TOO_FEW_LEFT]}"
-
-TIED = (
-    "sign flips leave the largest singular value as it is, so that they cannot tell a direction from chance: too few "
-    "elements are not zero, or one is too large"
-)
+NO_FLOOR, TIED = Reason(TOO_FEW_LEFT), Reason("flips_tied")
 
 
 class SignCount(NamedTuple):
@@ -47,7 +44,12 @@ class SignCount(NamedTuple):
     number: float  # number of directions; NaN where there is a ``reason``
     # p-values of H_0, H_1, ..., as far as they were tested; the last belongs to the hypothesis kept
     p_value: Float64[np.ndarray, " hypothesis"]
-    reason: str  # why there is no number, or ""
+    reason: Reason = Reason()  # why there is no number
+
+    @property
+    def untested(self) -> Reason:
+        """Reason why no hypothesis could be tested."""
+        return Reason() if self.p_value.size else self.reason
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,9 @@ class SignFlips:
         chain = flippable(*factors)
         values, most = chain.eigenvalues(), max(min(chain.dims) - LEAST_REST, 0)
         if not values[0] > 0.0:
-            return SignCount(math.nan, np.empty(0), "all zeros, which have no shape to test")
+            return SignCount(math.nan, np.empty(0), Reason("all_zeros"))
         if values.size < 2:
-            return SignCount(math.nan, np.empty(0), "a spectrum of 1 value, which sign flips leave as it is")
+            return SignCount(math.nan, np.empty(0), Reason("single_value"))
         number, p_values = 0, np.empty(0)
         sparse = any(np.count_nonzero(one) < _SPARSE * sum(one.shape) for one in factors)
         while number <= most:
@@ -111,7 +113,7 @@ class SignFlips:
             rejected = min(int(np.argmax(np.append(found > self.level, True))), most + 1 - number)
             p_values = np.append(p_values, found[: max(rejected, 1)])
             if not rejected:
-                return SignCount(float(number), p_values, "")
+                return SignCount(float(number), p_values)
             number += rejected
         return SignCount(math.nan, p_values, NO_FLOOR)
 

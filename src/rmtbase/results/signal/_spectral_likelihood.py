@@ -35,9 +35,7 @@ from rmtbase import laws
 from rmtbase.results.depth._depth_fitter import MAX_DEPTH
 from rmtbase.results.signal._remaining_noise import noise_left
 from rmtbase.results.signal._sequential_count import count_directions
-
-CANDIDATES = ("noise", "spikes", "power law", "effective depth")
-"""Candidates, in the order of every axis of candidates."""
+from rmtbase.results.signal.schema import CANDIDATES
 
 LEAST_TAIL = 8
 """Fewest eigenvalues in a power law's tail: fewer could equally well be spikes."""

@@ -26,8 +26,10 @@ from rmtbase import laws
 from rmtbase.errors import ParameterError
 from rmtbase.nulls import LARGEST_KURTOSIS, SMALLEST_P_VALUE, without_kurtosis
 from rmtbase.parameters import require_dims, require_probability, require_real_array
+from rmtbase.reasons import Reason
 from rmtbase.results.signal._remaining_noise import noise_left
 from rmtbase.results.signal._sequential_count import LEAST_REST, CountedDirections, count_directions
+from rmtbase.results.signal.schema import OF_DIRECTION
 from rmtbase.shown import in_one_line
 from rmtbase.statistics import cauchy_combination, spectral_statistics
 
@@ -46,11 +48,6 @@ REST_STATISTICS = (
     "spectral_entropy_singular",
 )
 """Statistics by which the rest is compared with noise; they depend on the shape of a spectrum, not on its scale."""
-
-DIRECTION_FIELDS = (
-    "p_value", "strength", "strength_low", "strength_high", "overlap_left", "overlap_right", "shrunken"
-)  # fmt: skip
-"""Numbers of each direction, by the names of :class:`SpectralSignal`."""
 
 
 @in_one_line
@@ -96,8 +93,8 @@ class SpectralSignal:
     overlap_right: Float[np.ndarray, "... direction"]
     #: θ cos_u cos_v, the singular value that brings the direction nearest to its part of S in ‖·‖_F
     shrunken: Float[np.ndarray, "... direction"]
-    #: why the number of directions is not known although some were found, a key of
-    #: ``rmtbase.results.signal._sequential_count.NO_NUMBER``; "" otherwise
+    #: why the number of directions is not known although some were found, a code of
+    #: ``rmtbase.results.signal.schema.NO_NUMBER``; "" otherwise
     no_number: Shaped[np.ndarray, "..."]
 
     @property
@@ -161,14 +158,11 @@ def spectral_signal(
     return SpectralSignal(**{name: one.reshape((*values.shape[:-1], *one.shape[1:])) for name, one in each.items()})
 
 
-def no_law_at(dims: tuple[int, ...]) -> str:
-    """Say why a spectrum of noise of these dims has no test, or return ""."""
+def no_law_at(dims: tuple[int, ...]) -> Reason:
+    """Return the reason why a spectrum of noise of these dims has no test, if any."""
     if min(dims) < LEAST_REST:
-        values = "1 value" if min(dims) == 1 else f"{min(dims)} values"
-        return f"a spectrum of {values} is too short for any law ({LEAST_REST} needed)"
-    if noise_left(dims, 0).ratio is None:
-        return f"the law of the largest eigenvalue is not known for a product of dims {' × '.join(map(str, dims))}"
-    return ""
+        return Reason("too_short", {"length": min(dims), "needed": LEAST_REST})
+    return Reason("no_law_of_dims", {"dims": list(dims)}) if noise_left(dims, 0).ratio is None else Reason()
 
 
 def require_level(level: object) -> float:
@@ -214,7 +208,7 @@ def described(
     """Compute the fields of :class:`SpectralSignal`; without ``normal``, those that need the law of entries are NaN."""
     number, kept = found.number, found.kept
     longest = int(number[kept].max(initial=0))
-    each = {name: np.full((len(values), longest), np.nan) for name in DIRECTION_FIELDS}
+    each = {name: np.full((len(values), longest), np.nan) for name in OF_DIRECTION}
     each["p_value"][:] = np.where(np.arange(longest) < number[:, None], found.p_value[:, :longest], np.nan)
     each["p_value"][~kept] = np.nan
     units = values[:, :longest] / found.scale[:, None]
