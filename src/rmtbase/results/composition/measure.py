@@ -26,7 +26,7 @@ from rmtbase.statistics import benjamini_hochberg, benjamini_yekutieli, holm
 from rmtbase.tables import CIRCUITS, describe
 
 _HELD = 2**29  # bytes of earlier heads that are held in memory
-_WRITES_NOTHING, _READS_NOTHING, _SAME = 1, 2, 3  # indices of NOT_TESTABLE_PAIRS
+_WRITES_NOTHING, _READS_NOTHING, _SAME = range(1, 4)  # indices of NOT_TESTABLE_PAIRS
 _AT_ONCE = 2**25  # entries of one product of the directions of two sites
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.factors import null_shape
-from rmtbase.heads.read_sites import SiteSpectra, read_sites, require_circuits, sites_of
+from rmtbase.heads.read_sites import HeadWork, SiteSpectra, Takers, read_sites, require_circuits, sites_of
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import Difference, MatrixName, WeightMatrices, require_model
 from rmtbase.nulls import LARGEST_KURTOSIS, Null, find_null
@@ -115,11 +115,9 @@ def signal(
     noise = settings.noise
     whole_matrices = MatrixSpectrumTaker(noise) if matrices == "spectra" else None
     bounds = HeadBounds(of_heads)
-    takers = whole_matrices, bounds if bounds.circuits else None
-    with (
-        single_threaded_blas(),
-        read_sites(model, of_heads, *takers, progress, noise.preparation, joint=True) as reading,
-    ):
+    takers = Takers(whole_matrices, bounds if bounds.circuits else None)
+    work = HeadWork(noise.preparation, joint=True)
+    with single_threaded_blas(), read_sites(model, of_heads, takers, work, progress) as reading:
         spectra, _ = reading.result()
     of_flips = () if noise.flips is None else (noise.flips.note,)
     for line in (*model.notes_now, *of_flips):
