@@ -65,17 +65,17 @@ class SiteSpectra(NamedTuple):
 
 def _joined(parts: Sequence[Any]) -> Any:
     """Join what parts of a site have: arrays and lists end to end, records field by field; None if all are None."""
-    known = [part for part in parts if part is not None]
-    if not known:
+    present = [part for part in parts if part is not None]
+    if not present:
         return None
-    first = known[0]
+    first = present[0]
     if isinstance(first, np.ndarray):
-        return np.concatenate(known)
+        return np.concatenate(present)
     if isinstance(first, list):
-        return [entry for part in known for entry in part]
+        return [entry for part in present for entry in part]
     if isinstance(first, dict):
-        return {name: _joined([part[name] for part in known]) for name in first}
-    fields = map(_joined, zip(*known, strict=True))
+        return {name: _joined([part[name] for part in present]) for name in first}
+    fields = map(_joined, zip(*present, strict=True))
     return type(first)(*fields) if hasattr(first, "_fields") else tuple(fields)
 
 
@@ -86,15 +86,17 @@ class _Solved(NamedTuple):
     orthogonal: Bool[np.ndarray, " factor"]
 
 
-def require_circuits(model: WeightMatrices, wanted: Sequence[str]) -> tuple[Circuit, ...]:
+def require_circuits(model: WeightMatrices, names: Sequence[str]) -> tuple[Circuit, ...]:
     """Return the named circuits, after W_QK, which is always among them."""
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names = [names] if isinstance(names, str) else list(names)
     for name in names:
         if name not in CIRCUITS:
             raise ParameterError("circuits", name, f"some of {', '.join(CIRCUITS)}")
         if not sites_of(model, CIRCUITS[name]):
-            held = (other for other, circuit in CIRCUITS.items() if sites_of(model, circuit))
-            raise ParameterError("circuits", name, f"some of {', '.join(held)}, which is all that {model.name} has")
+            available = (key for key, circuit in CIRCUITS.items() if sites_of(model, circuit))
+            raise ParameterError(
+                "circuits", name, f"some of {', '.join(available)}, which is all that {model.name} has"
+            )
     return tuple(CIRCUITS[name] for name in dict.fromkeys(("qk", *names)))
 
 
@@ -130,7 +132,7 @@ def head_factors(
 ) -> tuple[Float[np.ndarray, "rank width"], ...]:
     """Read the matrices of a circuit for one head of a site, with those of its key head where heads share them."""
     n_heads = getattr(model.sites[site], circuit.heads)
-    return tuple(one[head // (n_heads // len(one))] for one in read_factors(model, site, circuit))
+    return tuple(heads[head // (n_heads // len(heads))] for heads in read_factors(model, site, circuit))
 
 
 class HeadTaker(Protocol):
@@ -333,15 +335,17 @@ def _solve(
     }
     spectra, preparation = {}, work.preparation
     for circuit in circuits:
-        each = [reduced[factor].r for factor in circuit.factors]
-        values = core_singular_values(_core(*each) if len(each) > 1 else each[0])
+        r_factors = [reduced[factor].r for factor in circuit.factors]
+        values = core_singular_values(_core(*r_factors) if len(r_factors) > 1 else r_factors[0])
         heads = values.shape[:2]
         sigmas = tuple(np.broadcast_to(scales[factor], heads).reshape(-1) for factor in circuit.factors)
         values = values.reshape(-1, values.shape[-1])
         values[np.any([sigma == 0 for sigma in sigmas], axis=0)] = 0.0
         groups = None
-        if work.joint and len(each) > 1 and each[0].shape[1] > each[1].shape[1] == 1:
-            groups = _group(each[0], each[1][:, 0], scales[circuit.factors[0]], scales[circuit.factors[1]][:, 0])
+        if work.joint and len(r_factors) > 1 and r_factors[0].shape[1] > r_factors[1].shape[1] == 1:
+            groups = _group(
+                r_factors[0], r_factors[1][:, 0], scales[circuit.factors[0]], scales[circuit.factors[1]][:, 0]
+            )
         weights = [factors[factor][0] for factor in circuit.factors]
         prepared = None if preparation is None else _listed(preparation.prepare(weights))
         if preparation is not None and groups is not None:
@@ -349,10 +353,10 @@ def _solve(
             groups = groups._replace(prepared=_listed(of_groups))
         equal, key_shares = None, None
         if work.how_much and circuit.head_axes:
-            unit = [np.swapaxes(equal_rows(np.swapaxes(r, -1, -2)), -1, -2) for r in each]
+            unit = [np.swapaxes(equal_rows(np.swapaxes(r, -1, -2)), -1, -2) for r in r_factors]
             equal = core_singular_values(_core(*unit) if len(unit) > 1 else unit[0]).reshape(values.shape)
-            if len(each) > 1 and weights[0].shape[-1] == weights[1].shape[-1]:
-                shares = key_shares_of(weights[0], weights[1], each[0], each[1])
+            if len(r_factors) > 1 and weights[0].shape[-1] == weights[1].shape[-1]:
+                shares = key_shares_of(weights[0], weights[1], r_factors[0], r_factors[1])
                 key_shares = KeyShares(*(share.reshape(-1) for share in shares))
         spectra[circuit] = SiteSpectra(values, sigmas, groups, prepared, equal, key_shares)
     return _Solved(spectra, np.concatenate([triangle.orthogonal.reshape(-1) for triangle in reduced.values()]))
@@ -363,7 +367,7 @@ def _listed(prepared: Sequence[Any] | None) -> list[Any] | None:
 
 
 def _group(
-    each: Float[np.ndarray, "group member rank rows"],
+    triangle_rows: Float[np.ndarray, "group member rank rows"],
     shared: Float[np.ndarray, "group rank rows"],
     sigmas: Float[np.ndarray, "group member"],
     sigma: Float[np.ndarray, " group"],
@@ -372,17 +376,17 @@ def _group(
 
     ‖A_iᵀ y‖ = ‖R_i y‖ with y = B v for a right singular vector v.
     """
-    known = (sigmas > 0.0).all(axis=1) & (sigma > 0.0)
+    nonzero = (sigmas > 0.0).all(axis=1) & (sigma > 0.0)
     together = np.sqrt(np.mean(sigmas**2, axis=1, keepdims=True))
-    weights = np.divide(together, sigmas, out=np.zeros(sigmas.shape), where=known[:, None])
-    scaled = weights[..., None, None] * each
+    weights = np.divide(together, sigmas, out=np.zeros(sigmas.shape), where=nonzero[:, None])
+    scaled = weights[..., None, None] * triangle_rows
     stacked = np.moveaxis(scaled, -1, 1).reshape(len(scaled), scaled.shape[-1], -1)  # [A_1 ... A_g], rotated
     _, values, right = np.linalg.svd(core_of_triangles(triangles(stacked).r, shared))
     read = np.einsum("gji,gkj->gik", shared, right[:, : values.shape[1]])
     energy = np.sum(np.einsum("gmij,gjk->gmik", scaled, read) ** 2, axis=2).swapaxes(1, 2)
-    whole = energy.sum(axis=-1, keepdims=True)
-    shares = np.divide(energy, whole, out=np.full(energy.shape, np.nan), where=whole > 0.0)
-    return GroupSpectra(without_noise(values) * known[:, None], shares)
+    total = energy.sum(axis=-1, keepdims=True)
+    shares = np.divide(energy, total, out=np.full(energy.shape, np.nan), where=total > 0.0)
+    return GroupSpectra(without_noise(values) * nonzero[:, None], shares)
 
 
 def _core(

@@ -30,7 +30,9 @@ def stored_rows(model: WeightMatrices, site: int, circuit: Circuit) -> StoredRow
     """Find the stored matrices that a circuit's factors at a site are rows of."""
     at, fused = model.sites[site], model.parts.get("fused", ())
     names = [
-        next((name for one in _FUSED_WITH[factor.name] if (name := MatrixName(at.place, one)) in fused), None)
+        next(
+            (name for component in _FUSED_WITH[factor.name] if (name := MatrixName(at.place, component)) in fused), None
+        )
         for factor in circuit.factors
     ]
     rows = tuple(

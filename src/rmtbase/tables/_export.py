@@ -76,12 +76,12 @@ def export(
 def _of_statistics(frame: pd.DataFrame, patterns: Collection[str]) -> pd.DataFrame:
     if "statistic" not in frame:
         raise ParameterError("statistics", ", ".join(patterns), "none: the table has no statistics")
-    held = list(dict.fromkeys(frame["statistic"]))
+    names = list(dict.fromkeys(frame["statistic"]))
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in held):
-            raise ParameterError("statistics", pattern, f"one of {', '.join(held)}")
-    kept = [name for name in held if any(fnmatchcase(name, pattern) for pattern in patterns)]
-    return frame.loc[frame["statistic"].isin(kept)].reset_index(drop=True)
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ParameterError("statistics", pattern, f"one of {', '.join(names)}")
+    chosen = [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return frame.loc[frame["statistic"].isin(chosen)].reset_index(drop=True)
 
 
 def _parquet(frame: pd.DataFrame, facts: dict) -> bytes:
@@ -91,8 +91,10 @@ def _parquet(frame: pd.DataFrame, facts: dict) -> bytes:
     except ImportError as error:
         raise ParameterError("format", "parquet", f"csv or latex: pyarrow is not installed ({_PARQUET})") from error
     arrow = pa.Table.from_pandas(frame, preserve_index=False)
-    said = {f"rmtbase.{name}": value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()}
-    written = {name: value.encode(errors="backslashreplace") for name, value in said.items()}
+    metadata = {
+        f"rmtbase.{name}": value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()
+    }
+    written = {name: value.encode(errors="backslashreplace") for name, value in metadata.items()}
     arrow = arrow.replace_schema_metadata({**(arrow.schema.metadata or {}), **written})
     stream = io.BytesIO()
     pq.write_table(arrow, stream)

@@ -29,10 +29,10 @@ def sample_has_all_draws(groups: Groups) -> Fault:
     table = groups[""]
     if "draw" not in table.sizes:
         return None
-    held = table.sizes["draw"]
+    size = table.sizes["draw"]
     counts = table["draws"].values.tolist() if "draws" in table else [int(table.attrs["draws"])]
-    other = next((count for count in counts if count != held), None)
-    return None if other is None else (f"a sample of {held} draws", f"{other}, the draws of its case")
+    mismatch = next((count for count in counts if count != size), None)
+    return None if mismatch is None else (f"a sample of {size} draws", f"{mismatch}, the draws of its case")
 
 
 def checksums_fit(groups: Groups) -> Fault:

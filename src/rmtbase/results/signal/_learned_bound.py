@@ -161,8 +161,8 @@ class HeadBounds:
 
     def of_site(self, model: WeightMatrices, site: int, circuit: Circuit, n_heads: int) -> Sequence[ShareBound]:
         """Return the bound of each head of a site; of a circuit of two matrices, no bound."""
-        factor, *others = circuit.factors
-        if others:
+        factor, *second = circuit.factors
+        if second:
             return [no_bound("product")] * n_heads
         at = model.sites[site]
         if holds_product(getattr(at, factor.name)):

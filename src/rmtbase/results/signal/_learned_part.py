@@ -68,9 +68,9 @@ def learned_part(
         left, s, right = product_svd(*factors)
     dims = shape if dims is None else require_dims(dims)
     if not _LEAST < s[0] < 1.0 / _LEAST:
-        of = "a" if b is None else "aᵀb"
+        name = "a" if b is None else "aᵀb"
         found = "zeros, of which nothing can be said" if s[0] == 0.0 else f"a largest singular value of {s[0]:.3g}"
-        raise ParameterError(of, found, f"one between {_LEAST:g} and {1.0 / _LEAST:g} (rescale the weights)")
+        raise ParameterError(name, found, f"one between {_LEAST:g} and {1.0 / _LEAST:g} (rescale the weights)")
     s = without_noise(s[: min(dims)])
     if signs:
         one = signal_of_counts(s[None] ** 2, dims, [sign_flips(require_level(level)).count(*factors)])
@@ -100,7 +100,7 @@ def learned_part_of(
         return learned_part(matrix, level=level, excess_kurtosis=kurtosis, signs=signs)
     circuit, sites = (
         CIRCUITS[what],
-        {model.layers.index(model.sites[one].place): one for one in range(len(model.sites))},
+        {model.layers.index(model.sites[site].place): site for site in range(len(model.sites))},
     )
     if layer not in sites or sites[layer] not in sites_of(model, circuit):
         raise ParameterError("layer", layer, f"the index of a layer whose heads have {circuit.symbol}")
@@ -113,12 +113,12 @@ def learned_part_of(
         raise ParameterError(
             "what", what, "a product whose noise has a law: here a part of the keys is rotated by itself"
         )
-    each = head_factors(model, site, circuit, head)
-    return learned_part(*each, dims=dims, level=level, excess_kurtosis=noise.kurtosis(dims, each), signs=signs)
+    factors = head_factors(model, site, circuit, head)
+    return learned_part(*factors, dims=dims, level=level, excess_kurtosis=noise.kurtosis(dims, factors), signs=signs)
 
 
-def _require_matrix(name: str, given: ArrayLike) -> Float[np.ndarray, "row column"]:
-    matrix = require_real_array(name, given).astype(np.float64)
+def _require_matrix(name: str, array: ArrayLike) -> Float[np.ndarray, "row column"]:
+    matrix = require_real_array(name, array).astype(np.float64)
     if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
         raise ParameterError(name, matrix.shape, "a matrix of finite numbers")
     return matrix

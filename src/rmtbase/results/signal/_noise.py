@@ -85,7 +85,7 @@ class OwnKurtosisNoise(Noise):
 
     def kurtosis(self, dims: tuple[int, ...], matrices: Sequence[Shaped[np.ndarray, "row column"]]) -> float:
         """Return the mean kurtosis of the matrices."""
-        return float(mean_kurtosis(dims, [own_kurtosis(one) for one in matrices]))
+        return float(mean_kurtosis(dims, [own_kurtosis(matrix) for matrix in matrices]))
 
 
 @dataclass(frozen=True)

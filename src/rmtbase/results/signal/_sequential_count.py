@@ -39,14 +39,14 @@ def count_directions(values: Float[np.ndarray, "spectrum r"], dims: tuple[int, .
         positive, beyond = values[rows, k] > 0.0, deflation[rows] >= noise.total
         no_number[rows[beyond]], no_number[rows[~positive]] = ALL_OF_THE_NORM, ZEROS_LEFT
         rows = rows[positive & ~beyond]
-        whole = sums[rows, k] / (1.0 - deflation[rows] / noise.total)
-        found = noise.p_value(values[rows, k], whole - values[rows, k])
-        if not rows.size or found is None:
+        total = sums[rows, k] / (1.0 - deflation[rows] / noise.total)
+        p_value = noise.p_value(values[rows, k], total - values[rows, k])
+        if not rows.size or p_value is None:
             no_number[rows] = NO_LAW_LEFT
             break
         p_values.append(np.full(len(values), np.nan))
-        p_values[-1][rows] = found
-        rejected = found <= level
+        p_values[-1][rows] = p_value
+        rejected = p_value <= level
         kept[rows[~rejected]] = True
         rows = rows[rejected]
         number[rows] += 1

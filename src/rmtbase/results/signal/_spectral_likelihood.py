@@ -114,8 +114,8 @@ def noise_law(dims: tuple[int, ...]) -> SmearedLaw:
 def path_law(rank: int, depth: int, sigma: float) -> SmearedLaw:
     """Smeared law of a residual path."""
     levels = (np.arange(rank) + 0.5) / rank
-    found = np.asarray(laws.ResidualPath(depth, sigma).log_eigenvalue.isf(levels))
-    return SmearedLaw.from_quantiles(np.maximum(found, found[0] + _LOWEST))
+    log_quantile = np.asarray(laws.ResidualPath(depth, sigma).log_eigenvalue.isf(levels))
+    return SmearedLaw.from_quantiles(np.maximum(log_quantile, log_quantile[0] + _LOWEST))
 
 
 class Fits(NamedTuple):
@@ -149,20 +149,20 @@ def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float
 
 def _shifted(y: Spectra, law: SmearedLaw) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"]]:
     """Return (Σ ln g(y_i - s), s) at the best s, which lies among the shifts that align one quantile each."""
-    found = np.empty((2, len(y)))
+    best = np.empty((2, len(y)))
     apart = np.sort(y - law.quantile[: y.shape[1]], axis=1)
     step = law.edge_width
-    for row, one in enumerate(y):
+    for row, spectrum in enumerate(y):
         grid = np.linspace(apart[row, 0] - step, apart[row, -1] + step, _COARSE)
         # Nine tenths of the differences usually lie close together: the grid is dense there.
         grid = np.union1d(grid, np.quantile(apart[row], np.linspace(0.05, 0.95, _COARSE)))
-        found[:, row] = _best(one, law, grid)
-    return found[0], found[1]
+        best[:, row] = _best(spectrum, law, grid)
+    return best[0], best[1]
 
 
-def _best(one: Float[np.ndarray, " r"], law: SmearedLaw, grid: Float[np.ndarray, " shift"]) -> tuple[float, float]:
+def _best(spectrum: Float[np.ndarray, " r"], law: SmearedLaw, grid: Float[np.ndarray, " shift"]) -> tuple[float, float]:
     for _ in range(_REFINEMENTS):
-        total = law.logpdf(one - grid[:, None]).sum(axis=1)
+        total = law.logpdf(spectrum - grid[:, None]).sum(axis=1)
         best = int(total.argmax())
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
         grid = np.append(np.linspace(low, high, _FINE), grid[best])
@@ -186,7 +186,7 @@ def _spikes(
     for row in np.flatnonzero(number > 0).tolist():
         k, rank = int(number[row]), y.shape[1]
         law = noise_law(tuple(n - k for n in dims))
-        _, shift[row] = (float(one[0]) for one in _shifted(y[row : row + 1, k:], law))
+        _, shift[row] = (float(value[0]) for value in _shifted(y[row : row + 1, k:], law))
         likelihood[row] = spiked_density(y[row], y[row, :k], spread[row, :k], law, float(shift[row]), rank).sum()
     return likelihood, shift, number, spread
 
@@ -200,8 +200,8 @@ def spiked_density(
     rank: int,
 ) -> Values:
     """ln f(y) for spikes at given places above a bulk, in a spectrum of ``rank`` eigenvalues."""
-    each = np.exp(-0.5 * ((y[..., None] - at) / spread) ** 2) / (math.sqrt(2.0 * math.pi) * spread)
-    density = (1.0 - at.size / rank) * np.exp(bulk.logpdf(y - shift)) + each.sum(axis=-1) / rank
+    kernels = np.exp(-0.5 * ((y[..., None] - at) / spread) ** 2) / (math.sqrt(2.0 * math.pi) * spread)
+    density = (1.0 - at.size / rank) * np.exp(bulk.logpdf(y - shift)) + kernels.sum(axis=-1) / rank
     return np.log(np.maximum(density, np.finfo(float).tiny))
 
 
@@ -219,20 +219,20 @@ def _power_law(
 ]:
     """Return (Σ ln f, s, m, α - 1) at the best s and m."""
     rank = y.shape[1]
-    found, tail = np.empty((3, len(y))), np.empty(len(y), dtype=np.int64)
+    fitted, tail = np.empty((3, len(y))), np.empty(len(y), dtype=np.int64)
     m = np.arange(LEAST_TAIL, rank + 1)
     below = rank - m
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = m * np.log(m / rank) + np.where(below > 0, below * np.log(below / rank), 0.0)
     apart = np.sort(y - bulk.quantile, axis=1)
-    for row, one in enumerate(y):
-        above = np.cumsum(one)[m - 1] - m * one[m - 1]
+    for row, spectrum in enumerate(y):
+        above = np.cumsum(spectrum)[m - 1] - m * spectrum[m - 1]
         slope = m / np.maximum(above, np.finfo(float).tiny)
         of_tail = shares + m * np.log(slope) - m
         grid = np.linspace(apart[row, 0] - 2.0, apart[row, -1] + bulk.edge_width, 2 * _COARSE)
         best: tuple[float, float, int] = (-math.inf, math.nan, 0)
         for _ in range(_REFINEMENTS):
-            moved = one - grid[:, None]
+            moved = spectrum - grid[:, None]
             density = bulk.logpdf(moved)
             rest = density.sum(axis=1, keepdims=True) - np.cumsum(density, axis=1)[:, m - 1]
             rest[:, below == 0] = 0.0
@@ -243,9 +243,9 @@ def _power_law(
             grid = np.linspace(grid[max(i - 1, 0)], grid[min(i + 1, grid.size - 1)], _FINE)
         _, shift, place = best
         tail[row] = m[place]
-        of = float(one[m[place] - 1]), float(slope[place]), int(m[place]) / rank
-        found[:, row] = heavy_density(one, *of, bulk, shift).sum(), shift, slope[place]
-    return found[0], found[1], tail, found[2]
+        tail_law = float(spectrum[m[place] - 1]), float(slope[place]), int(m[place]) / rank
+        fitted[:, row] = heavy_density(spectrum, *tail_law, bulk, shift).sum(), shift, slope[place]
+    return fitted[0], fitted[1], tail, fitted[2]
 
 
 def _depth(
@@ -259,18 +259,18 @@ def _depth(
 
     every = np.arange(len(y))
     nearest = np.argmax([aligned(every, depth) for depth in _DEPTHS], axis=0)  # a factor of 2 off at most
-    found, best = np.full((2, len(y)), -np.inf), np.zeros(len(y), dtype=np.int64)
+    fitted, best = np.full((2, len(y)), -np.inf), np.zeros(len(y), dtype=np.int64)
     for place in np.unique(nearest).tolist():
         rows = np.flatnonzero(nearest == place)
         depths = np.arange(_DEPTHS[max(place - 1, 0)], _DEPTHS[min(place + 1, len(_DEPTHS) - 1)] + 1)
         likely = np.argsort([-aligned(rows, depth) for depth in depths.tolist()], axis=0)[:_TRIED]
-        for one in np.unique(likely).tolist():
-            own = rows[(likely == one).any(axis=0)]
-            likelihood, shift = _shifted(y[own], path_law(y.shape[1], int(depths[one]), sigma))
-            better = likelihood > found[0, own]
-            found[:, own[better]] = likelihood[better], shift[better]
-            best[own[better]] = depths[one]
-    return found[0], found[1], best
+        for place_of_depth in np.unique(likely).tolist():
+            chosen = rows[(likely == place_of_depth).any(axis=0)]
+            likelihood, shift = _shifted(y[chosen], path_law(y.shape[1], int(depths[place_of_depth]), sigma))
+            better = likelihood > fitted[0, chosen]
+            fitted[:, chosen[better]] = likelihood[better], shift[better]
+            best[chosen[better]] = depths[place_of_depth]
+    return fitted[0], fitted[1], best
 
 
 def ordered_at(levels: NDArray[np.float64], count: int) -> Float[np.ndarray, " count"]:

@@ -212,8 +212,8 @@ def _of_groups(
     groups = {site: spectra.groups for site, spectra in sorted(sites.items()) if spectra.groups is not None}
     spectra = []
     for row, (site, joint) in enumerate(groups.items()):
-        (first, *others), reason = _chain(model, site, circuit)
-        shape = (joint.shares.shape[-1] * first, *others)
+        (first, *lower), reason = _chain(model, site, circuit)
+        shape = (joint.shares.shape[-1] * first, *lower)
         if len(shape) != len(circuit.factors) + 1:
             reason = reason or Reason("product_shared")
         for group, singular_values in enumerate(joint.singular_values):

@@ -229,8 +229,8 @@ def _group_items(rows: Sequence[SignalRow], groups: Sequence[SignalRow], level: 
         assert group.head is not None
         members = len(group.directions[0]["head_share"])
         heads = range(group.head * members, (group.head + 1) * members)
-        each = (numbers[group.stack, group.layer, group.what, head] for head in heads)
-        return ", ".join(_NO_NUMBER if number is None else str(number) for number in each)
+        counts = (numbers[group.stack, group.layer, group.what, head] for head in heads)
+        return ", ".join(_NO_NUMBER if number is None else str(number) for number in counts)
 
     def shares(group: SignalRow) -> str:
         return " ".join(f"{100 * share:.0f}" for share in group.directions[0]["head_share"]) + " %"

@@ -140,8 +140,8 @@ def signal_headline(rows: Sequence[SignalRow], level: float) -> str:
     no_floor = sum(row.numbers["noise_floor"] is False for row in numbered)
     words = f"have a learned direction at a false discovery rate of {100 * level:g} %"
     if no_floor:
-        of = "" if len(numbered) == len(tested) else f" of the {len(numbered)} with a number"
-        words += f" (in {no_floor}{of} the rest does not look like noise)"
+        base = "" if len(numbered) == len(tested) else f" of the {len(numbered)} with a number"
+        words += f" (in {no_floor}{base} the rest does not look like noise)"
     learned = discoveries(rows, level)
     single = sum(row.numbers["first_p_value"] <= level for row in tested)
     if single and not learned:
