@@ -17,8 +17,7 @@ from rmtbase.heads.direction_tokens import (
 )
 from rmtbase.models import MatrixName, Place, open_model, token_names
 from rmtbase.results.signal import learned_part, signal, signal_rows, spectral_signal
-from rmtbase.results.signal._learned_part import learned_part_of
-from rmtbase.results.signal._read_directions import read_directions
+from rmtbase.results.signal._learned_part import learned_part_of, read_directions
 from rmtbase.results.signal.report import _reading_items
 
 HEAD = (16, 120)

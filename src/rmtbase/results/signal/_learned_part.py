@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -10,6 +11,13 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from rmtbase.errors import ParameterError
+from rmtbase.heads.direction_tokens import (
+    DirectionReading,
+    NearestByChance,
+    direction_tokens,
+    nearest_by_chance,
+    sides_in_stream,
+)
 from rmtbase.heads.factors import null_shape
 from rmtbase.heads.read_sites import head_factors, sites_of
 from rmtbase.linalg import product_svd, without_noise
@@ -19,6 +27,7 @@ from rmtbase.parameters import require_dims, require_real_array
 from rmtbase.results.signal._noise import noise_of
 from rmtbase.results.signal._sign_flips import sign_flips, signal_of_counts
 from rmtbase.results.signal._spectral_signal import SpectralSignal, require_level, spectral_signal
+from rmtbase.results.signal.rows import SignalRow
 from rmtbase.tables import CIRCUITS
 
 _LEAST = 1e-75  # for the largest singular value: its fourth power and that of its inverse must be doubles
@@ -122,3 +131,32 @@ def _require_matrix(name: str, array: ArrayLike) -> Float[np.ndarray, "row colum
     if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
         raise ParameterError(name, matrix.shape, "a matrix of finite numbers")
     return matrix
+
+
+def read_directions(
+    model: WeightMatrices,
+    rows: Iterable[SignalRow],
+    level: float,
+    directions: int,
+    embeddings: WeightMatrices | None = None,
+    names: Mapping[int, str] | None = None,
+    count: int = 5,
+    null: Null | str = "gaussian",
+) -> Iterator[DirectionReading]:
+    """Read the strongest directions of each row as tokens, on every side that lies in the residual stream."""
+    by_chance = dict[bool, NearestByChance]()
+    places = {(place.stack, place.layer): layer for layer, place in enumerate(model.layers)}
+    for row in rows:
+        sides = sides_in_stream(row.what)
+        if not sides:
+            continue
+        part = learned_part_of(model, places[row.stack, row.layer], row.what, row.head, level, null)
+        for side, written in sides.items():
+            vectors = (part.left.T if side == "left" else part.right)[:directions]
+            scores = direction_tokens(embeddings or model, vectors, written, count)
+            if written not in by_chance:
+                by_chance[written] = nearest_by_chance(embeddings or model, written)
+            for k, p_value in enumerate(scores.p_value.tolist()):
+                ends = scores.named(k, names or {})
+                of_tokens = (*ends, p_value, by_chance[written])
+                yield DirectionReading(row.stack, row.layer, row.what, row.head, k, side, written, *of_tokens)

@@ -24,8 +24,7 @@ from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.scores._heads import sizes_of
 from rmtbase.results.scores._read_matrices import products_of
 from rmtbase.results.signal._learned_bound import HeadBounds, ShareBound, no_bound
-from rmtbase.results.signal._matrix_spectra import MatrixSpectrum, MatrixSpectrumTaker
-from rmtbase.results.signal._noise import Noise, NoiseOfHead, noise_of
+from rmtbase.results.signal._noise import MatrixSpectrum, MatrixSpectrumTaker, Noise, NoiseOfHead, noise_of
 from rmtbase.results.signal._sign_flips import signal_of_counts
 from rmtbase.results.signal._signal_tails import tail_draws, tail_values
 from rmtbase.results.signal._spectral_signal import SpectralSignal, no_law_at, require_level, spectral_signal

@@ -42,7 +42,7 @@ def _strongest_rows(rows: Sequence[SignalRow]) -> list[SignalRow]:
 def strongest_readings(model: WeightMatrices, tree: xr.DataTree, directions: int, null: Null) -> list[DirectionReading]:
     """Read the strongest directions of the listed spectra as tokens."""
     from rmtbase.models import opened_from, token_names
-    from rmtbase.results.signal._read_directions import read_directions
+    from rmtbase.results.signal._learned_part import read_directions
     from rmtbase.results.signal.rows import signal_rows
 
     level, (source, *_) = float(tree.attrs["level"]), opened_from(model)
