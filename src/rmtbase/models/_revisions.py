@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingCheckpointFileError, ParameterError
-from rmtbase.models._demo import demo_root, demo_steps
-from rmtbase.models._folding import require_folds
-from rmtbase.models._hub import HUB_ID, fetch_refs, hub_id
 from rmtbase.models._model import Model
 from rmtbase.models._open import existing_folder, open_model
+from rmtbase.models.files._demo import demo_root, demo_steps
+from rmtbase.models.files._hub import HUB_ID, fetch_refs, hub_id
+from rmtbase.models.layouts._folding import require_folds
 from rmtbase.shown import in_one_line
 
 ALL = "all"
