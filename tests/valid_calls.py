@@ -355,7 +355,7 @@ def _results(folder: Path) -> dict[str, Any]:
         "results.trajectory.TrajectorySummary": trajectory.summarize_trajectory(opened("trajectory")),
         "results.trajectory.summarize_trajectory": {"tree": opened("trajectory")},
         "results.trajectory.trajectory": {
-            "model": "demo", "revisions": ["step0"], "nulls": "analytic", "matrices": "none", "output": path,
+            "model": "demo", "revisions": ["step-0"], "nulls": "analytic", "matrices": "none", "output": path,
         },
         "results.figures.figures": {"table": opened("baseline"), "names": ()},
         "results.figures.plot": {"table": opened("baseline"), "name": "spectrum"},

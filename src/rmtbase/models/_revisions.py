@@ -110,6 +110,8 @@ def find_series(
         name = "demo" if model == "demo" else folder.resolve().name
         there = demo_steps() if model == "demo" else _steps_in(folder)
         named = _chosen(wanted, there, f"checkpoints of {name}")
+        if missing := [revision for _, revision in named if not (folder / revision).is_dir()]:
+            raise ParameterError("revisions", missing[0], _some(there))
         return Series(name, tuple(Revision(*one, _identity(folder / one[1])) for one in named), folder, *opening)
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
         raise MissingCheckpointFileError(Path(model), advice="pass a folder of checkpoints, or the name of a model")
