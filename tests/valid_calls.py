@@ -78,10 +78,12 @@ class Call(NamedTuple):
             next(result, None)
         return result
 
-    def parameters(self) -> list[str]:
-        """The names of all parameters, also of those that the valid call leaves out."""
-        kinds = inspect.signature(self.function).parameters.values()
-        return [one.name for one in kinds if one.kind is not one.VAR_KEYWORD]
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """All parameters by name, also those that the valid call leaves out."""
+        parameters = inspect.signature(self.function).parameters
+        return {
+            name: parameter for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD
+        }
 
 
 def public_targets() -> dict[str, Any]:
