@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import ParameterError
-from rmtbase.heads.stored_rows import StoredRows
+from rmtbase.heads.factors import StoredRows
 from rmtbase.nulls._head_null import NullModel, head_shape, rank_name
 from rmtbase.parameters import require_draws, require_initialization, require_seed
 from rmtbase.progress import Progress

@@ -12,8 +12,8 @@ import xarray as xr
 from rmtbase.errors import TableError
 from rmtbase.parameters import NORMALIZATIONS
 from rmtbase.shown import in_one_line, quoted, shown
+from rmtbase.tables._digest import case_checksums
 from rmtbase.tables._draws_schema import ATLAS_SCHEMA, BASELINE_SCHEMA, ELEMENTS_SCHEMA, SPECTRA_SCHEMA
-from rmtbase.tables._relations import Relation, checksums_fit, edges_enclose_bins, sample_has_all_draws
 from rmtbase.tables._schema import (
     COORDINATES,
     REQUIRED_COORDINATES,
@@ -24,6 +24,14 @@ from rmtbase.tables._schema import (
     require_version,
 )
 from rmtbase.tables.domain import DRAWS, INTEGER, JSON_OBJECT, TEXT, Domain
+
+Groups = Mapping[str, xr.Dataset]
+Fault = tuple[str, str] | None
+Relation = Callable[[Groups], Fault]
+"""Check across the variables of a table; returns None, or what was found and what was expected.
+
+The digest already shows that the values are those that were written, so these do not compare values with one another.
+"""
 
 EVERY_FILE = {"schema_version": TEXT, "rmtbase_version": TEXT, "kind": TEXT, "provenance": JSON_OBJECT}
 """Attributes of every table."""
@@ -65,6 +73,31 @@ class Kind:
     relations: tuple[Relation, ...] = ()
     described: frozenset[str] = frozenset()
     schema_of: Callable[[str, Mapping[str, Outline]], Schema] | None = None
+
+
+def edges_enclose_bins(groups: Groups) -> Fault:
+    """Check that there is one more edge than bins."""
+    sizes = groups[""].sizes
+    bins, edges = sizes["bin"], sizes["edge"]
+    return None if edges == bins + 1 else (f"{edges} edges of {bins} bins", f"{bins + 1} edges")
+
+
+def sample_has_all_draws(groups: Groups) -> Fault:
+    """Check that the sample, if there is one, has the number of draws of every case."""
+    table = groups[""]
+    if "draw" not in table.sizes:
+        return None
+    size = table.sizes["draw"]
+    counts = table["draws"].values.tolist() if "draws" in table else [int(table.attrs["draws"])]
+    mismatch = next((count for count in counts if count != size), None)
+    return None if mismatch is None else (f"a sample of {size} draws", f"{mismatch}, the draws of its case")
+
+
+def checksums_fit(groups: Groups) -> Fault:
+    """Check each case of an atlas against its checksum, which serves as its digest when only that case is read."""
+    atlas = groups[""]
+    wrong = atlas["checksum"].values != case_checksums(atlas)
+    return ("contents that do not fit their checksum", "an atlas as it was written") if wrong.any() else None
 
 
 _OF_DRAWS = (edges_enclose_bins, sample_has_all_draws)

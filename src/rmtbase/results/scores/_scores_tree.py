@@ -10,10 +10,9 @@ import numpy as np
 import xarray as xr
 
 from rmtbase.errors import ParameterError
-from rmtbase.heads.factors import has_latent_keys, head_axis, head_sigmas, null_shape
+from rmtbase.heads.factors import StoredRows, has_latent_keys, head_axis, head_sigmas, null_shape, stored_rows
 from rmtbase.heads.key_shares import KeyShares
 from rmtbase.heads.read_sites import HeadWork, SiteSpectra, Takers, read_factors, read_sites, require_circuits, sites_of
-from rmtbase.heads.stored_rows import StoredRows, stored_rows
 from rmtbase.linalg import single_threaded_blas
 from rmtbase.models import FUSED_COMPONENTS, MatrixName, WeightMatrices
 from rmtbase.nulls import Heads, HeadShape, Null, NullModel, initialization_note, random_heads
