@@ -157,31 +157,12 @@ def _attribute(rng: Random, file: h5py.File) -> None:
     names = [name for name in place.attrs if name not in _HIDDEN]
     name = rng.choice(names or ["unknown"])
     strange = (
-        np.arange(3),
-        np.arange(5000),
-        "",
-        "text",
-        "\x1b[31m[red]\u202e",
-        "{" * 5000,
-        '{"call": NaN}',
-        -1,
-        0,
-        1.5,
-        2**63 - 1,
-        float("nan"),
-        np.array(["a", "b"], dtype=h5py.string_dtype()),
-        h5py.Empty("f8"),
-        np.bytes_(b"\xff\xfe"),
-        np.zeros((), dtype=[("a", "i4"), ("b", "f8")]),
-        np.void(b"\x00\x01"),
-        np.complex128(1j),
-        np.bool_(True),
-        file.ref,
-        np.array(1, dtype=h5py.enum_dtype({"a": 1})),
-        np.float16(1),
-        "<script>alert(1)</script>",
-        "=1+1",
-    )
+        np.arange(3), np.arange(5000), "", "text", "\x1b[31m[red]\u202e", "{" * 5000, '{"call": NaN}', -1, 0, 1.5,
+        2**63 - 1, float("nan"), np.array(["a", "b"], dtype=h5py.string_dtype()), h5py.Empty("f8"),
+        np.bytes_(b"\xff\xfe"), np.zeros((), dtype=[("a", "i4"), ("b", "f8")]), np.void(b"\x00\x01"),
+        np.complex128(1j), np.bool_(True), file.ref, np.array(1, dtype=h5py.enum_dtype({"a": 1})), np.float16(1),
+        "<script>alert(1)</script>", "=1+1"
+    )  # fmt: skip
     match rng.randrange(3):
         case 0 if names:
             del place.attrs[name]

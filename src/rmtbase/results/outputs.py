@@ -24,6 +24,7 @@ from rmtbase.tables import require_replaceable, require_writable, write_bytes, w
 from rmtbase.terminal.endings import say
 from rmtbase.terminal.output import show
 from rmtbase.terminal.streams import say_written
+from rmtbase.words import listing
 
 _PAGES = (".html", ".htm")
 
@@ -146,8 +147,7 @@ def _end_if(met: pd.Series, heads: Sequence[Mapping[str, Any]], condition: str |
     ):
         places = [_place(head) for head, chosen in zip(heads, mask, strict=True) if chosen]
         if places:
-            more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
-            say(f"{len(places)} of {len(heads)} {kind} --fail-if {condition!r}: {', '.join(places[:_NAMED])}{more}")
+            say(f"{len(places)} of {len(heads)} {kind} --fail-if {condition!r}: {listing(places, _NAMED)}")
             raise typer.Exit(status)
 
 
