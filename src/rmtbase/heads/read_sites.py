@@ -6,18 +6,18 @@ being solved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
 from rmtbase.errors import ParameterError
 from rmtbase.heads.key_shares import KeyShares, key_shares_of
+from rmtbase.heads.takers import HeadWork, Takers
 from rmtbase.linalg import (
     available_cores,
     core_of_triangles,
@@ -42,7 +42,7 @@ class GroupSpectra(NamedTuple):
     singular_values: Float[np.ndarray, "group rank"]  # singular values, descending; all zero where a factor is zero
     # share of each head in the square of each singular value: ‖block of A_i‖² of its left singular vector
     shares: Float[np.ndarray, "group rank member"]
-    # what else the null needs from each group, see ``read_sites.Preparation``; None if nothing
+    # what else the null needs from each group, see ``takers.Preparation``; None if nothing
     prepared: list[Any] | None = None
 
 
@@ -53,7 +53,7 @@ class SiteSpectra(NamedTuple):
     sigmas: tuple[Float[np.ndarray, " head"], ...]  # σ̂ of each of the circuit's factors
     # spectra of heads that share a matrix; None if none do, or if they were not requested
     groups: GroupSpectra | None = None
-    # what else the null needs from each head, see ``read_sites.Preparation``; None if nothing
+    # what else the null needs from each head, see ``takers.Preparation``; None if nothing
     prepared: list[Any] | None = None
     # singular values with each row of each factor scaled to norm 1; None where the circuit has no head axes, or if they
     # were not requested
@@ -133,75 +133,6 @@ def head_factors(
     """Read the matrices of a circuit for one head of a site, with those of its key head where heads share them."""
     n_heads = getattr(model.sites[site], circuit.heads)
     return tuple(heads[head // (n_heads // len(heads))] for heads in read_factors(model, site, circuit))
-
-
-class HeadTaker(Protocol):
-    """Consumer of the factors of each site's heads while they are read."""
-
-    def submit(
-        self, site: int, factors: Mapping[Factor, Shaped[np.ndarray, "factor_head rank width"]], pool: Executor
-    ) -> Mapping[Circuit, Sequence[Future[Any]]]:
-        """Begin work on the heads of one site."""
-        ...
-
-    def keep(self, site: int, submitted: Mapping[Circuit, Sequence[Future[Any]]]) -> None:
-        """Wait for the work on one site, and keep its results."""
-        ...
-
-
-class Preparation(Protocol):
-    """Interface by which ``rmtbase.nulls.Null`` computes what it needs from each head's factors while they are read."""
-
-    def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any] | None:
-        """Return one entry for each head, or None if the spectrum is enough.
-
-        Heads are ordered by group, then by member. A factor shared by a group has one member.
-        """
-        ...
-
-    def prepare_groups(
-        self,
-        each: Shaped[np.ndarray, "group member rank width"],
-        shared: Shaped[np.ndarray, "group one rank other_width"],
-        sigmas: Float[np.ndarray, "group member"],
-    ) -> Sequence[Any] | None:
-        """Return one entry for each product [A_1 ... A_g]ᵀB of heads that share B, or None.
-
-        ``sigmas`` are the σ̂ of the A_i.
-        """
-        ...
-
-
-class MatrixTaker(Protocol):
-    """Consumer of every matrix of the layers as it is read, such as a ``MatrixScorer``."""
-
-    def add(
-        self,
-        name: MatrixName,
-        blocks: Iterable[Shaped[np.ndarray, "row column"]],
-        shape: tuple[int, int],
-        map_spans: Callable[..., Iterable[Any]] = map,
-    ) -> None:
-        """Take one matrix, in blocks of rows."""
-        ...
-
-
-@dataclass(frozen=True)
-class HeadWork:
-    """What is computed of each head besides its spectrum."""
-
-    preparation: Preparation | None = None  # computes what a null needs
-    joint: bool = False  # whether heads that share a matrix are also solved as one
-    # whether heads are also solved with equal axes, and the relation of their keys to their queries is measured
-    how_much: bool = False
-
-
-@dataclass(frozen=True)
-class Takers:
-    """Consumers of the matrices that are read."""
-
-    matrices: MatrixTaker | None = None  # of all matrices of the layers
-    heads: HeadTaker | None = None  # of the factors of each head
 
 
 class _Begun(NamedTuple):

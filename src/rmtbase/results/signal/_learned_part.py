@@ -140,7 +140,6 @@ def read_directions(
     directions: int,
     embeddings: WeightMatrices | None = None,
     names: Mapping[int, str] | None = None,
-    count: int = 5,
     null: Null | str = "gaussian",
 ) -> Iterator[DirectionReading]:
     """Read the strongest directions of each row as tokens, on every side that lies in the residual stream."""
@@ -153,10 +152,9 @@ def read_directions(
         part = learned_part_of(model, places[row.stack, row.layer], row.what, row.head, level, null)
         for side, written in sides.items():
             vectors = (part.left.T if side == "left" else part.right)[:directions]
-            scores = direction_tokens(embeddings or model, vectors, written, count)
+            scores = direction_tokens(embeddings or model, vectors, written)
             if written not in by_chance:
                 by_chance[written] = nearest_by_chance(embeddings or model, written)
             for k, p_value in enumerate(scores.p_value.tolist()):
-                ends = scores.named(k, names or {})
-                of_tokens = (*ends, p_value, by_chance[written])
-                yield DirectionReading(row.stack, row.layer, row.what, row.head, k, side, written, *of_tokens)
+                place, ends = (row.stack, row.layer, row.what, row.head), scores.named(k, names or {})
+                yield DirectionReading(*place, k, side, written, *ends, p_value, by_chance[written])
