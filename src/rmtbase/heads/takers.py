@@ -1,4 +1,4 @@
-"""What is done with the matrices of heads and layers while they are read."""
+"""Consumers of the matrices of heads and layers while they are read."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class MatrixTaker(Protocol):
 
 @dataclass(frozen=True)
 class HeadWork:
-    """What is computed of each head besides its spectrum."""
+    """Work on each head besides its spectrum."""
 
     preparation: Preparation | None = None  # computes what a null needs
     joint: bool = False  # whether heads that share a matrix are also solved as one
