@@ -42,6 +42,8 @@ LEAST_TAIL = 8
 
 Values = Float[np.ndarray, "..."]
 Spectra = Float[np.ndarray, "draw r"]
+PerDraw = Float[np.ndarray, " draw"]
+CountPerDraw = Int[np.ndarray, " draw"]
 
 _KERNEL = math.sqrt(3.0) / math.pi  # the scale of the logistic density of standard deviation 1
 _DENSE = 128  # quantiles at either end, and between, at which a table has nodes
@@ -124,12 +126,12 @@ class Fits(NamedTuple):
     # ℓ of each candidate; -inf for spikes if none was found, or if there is no bulk below them
     log_likelihood: Float[np.ndarray, "draw candidate"]
     shift: Float[np.ndarray, "draw candidate"]  # s of each candidate
-    directions: Int[np.ndarray, " draw"]  # k
+    directions: CountPerDraw  # k
     spread: Float[np.ndarray, "draw r"]  # τ of each eigenvalue; NaN if it is not a spike
     # tail, slope: m and α - 1
-    tail: Int[np.ndarray, " draw"]
-    slope: Float[np.ndarray, " draw"]
-    depth: Int[np.ndarray, " draw"]  # L
+    tail: CountPerDraw
+    slope: PerDraw
+    depth: CountPerDraw  # L
 
 
 def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float, sigma: float) -> Fits:
@@ -147,7 +149,7 @@ def fit_candidates(log_eigenvalues: Spectra, dims: tuple[int, ...], level: float
     return Fits(likelihood, shift, directions, spread, tail, slope, depth)
 
 
-def _shifted(y: Spectra, law: SmearedLaw) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"]]:
+def _shifted(y: Spectra, law: SmearedLaw) -> tuple[PerDraw, PerDraw]:
     """Return (Σ ln g(y_i - s), s) at the best s, which lies among the shifts that align one quantile each."""
     best = np.empty((2, len(y)))
     apart = np.sort(y - law.quantile[: y.shape[1]], axis=1)
@@ -169,9 +171,7 @@ def _best(spectrum: Float[np.ndarray, " r"], law: SmearedLaw, grid: Float[np.nda
     return float(total[best]), float(grid[-1])  # type: ignore[reportPossiblyUnbound]
 
 
-def _spikes(
-    y: Spectra, dims: tuple[int, ...], level: float
-) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Int[np.ndarray, " draw"], Spectra]:
+def _spikes(y: Spectra, dims: tuple[int, ...], level: float) -> tuple[PerDraw, PerDraw, CountPerDraw, Spectra]:
     """Return (Σ ln f, s, k, τ); -inf without a spike, or where the sequential test kept no hypothesis."""
     eigenvalues = np.exp(np.maximum(y - y[:, :1], _LOWEST))  # in any unit
     counted = count_directions(eigenvalues, dims, level)
@@ -212,11 +212,7 @@ def heavy_density(y: Values, start: float, slope: float, share: float, bulk: Sme
     return np.where(y >= start, np.log(share * slope) - slope * (y - start), below)
 
 
-def _power_law(
-    y: Spectra, bulk: SmearedLaw
-) -> tuple[
-    Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Int[np.ndarray, " draw"], Float[np.ndarray, " draw"]
-]:
+def _power_law(y: Spectra, bulk: SmearedLaw) -> tuple[PerDraw, PerDraw, CountPerDraw, PerDraw]:
     """Return (Σ ln f, s, m, α - 1) at the best s and m."""
     rank = y.shape[1]
     fitted, tail = np.empty((3, len(y))), np.empty(len(y), dtype=np.int64)
@@ -248,9 +244,7 @@ def _power_law(
     return fitted[0], fitted[1], tail, fitted[2]
 
 
-def _depth(
-    y: Spectra, sigma: float
-) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Int[np.ndarray, " draw"]]:
+def _depth(y: Spectra, sigma: float) -> tuple[PerDraw, PerDraw, CountPerDraw]:
     """Return (Σ ln g, s, L) at the best s and L; the likeliest depths are searched for with the medians aligned."""
 
     def aligned(rows: Int[np.ndarray, " row"], depth: int) -> Float[np.ndarray, " row"]:
