@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -10,15 +11,11 @@ from jaxtyping import Float
 
 from rmtbase.laws import weibull_null
 from rmtbase.results.comparison._each_model import ComparedModel, FitsOfMatrices, all_components
+from rmtbase.results.comparison.schema import COMPARISON_SCHEMA, NEAREST
+from rmtbase.results.filled import filled
 from rmtbase.statistics import benjamini_hochberg
 
 _DRAWS = 4_000
-_ENDS = (0.05, 0.5, 0.95)
-_NUMBERS = (
-    *("median_scale", "nearest_distance", "nearest_random_low", "nearest_random_median", "nearest_random_high"),
-    *("nearest_p_value", "nearest_between_published"),
-)
-
 Points = Float[np.ndarray, "point 2"]
 
 
@@ -33,28 +30,23 @@ def nearest_table(models: Sequence[ComparedModel], published: xr.Dataset, seed: 
     q-value is over all components of all models. ``nearest_between_published`` is the share of published models with
     another one as near, which a comparison with any further trained model can expect.
 
-    Variables (model, component) of ``/components``; NaN, and "" for the name, where fewer than three published
-    models have the component, or the model lacks it.
+    Variables (model, component) of ``/components``, missing where fewer than three published models have the component,
+    or the model lacks it.
     """
     components = all_components(models)
-    values = np.full((len(_NUMBERS), len(models), len(components)), np.nan)
-    names = np.full(values.shape[1:], "", dtype=object)
-    for place, component in enumerate(components):
-        there = _points_of(published, component)
+    entries = {}
+    for column, component in enumerate(components):
+        names, points = _points_of(published, component)
         for row, model in enumerate(models):
             fits = model.fits(component)
-            if not fits.shapes.size:
-                continue
-            values[0, row, place] = np.median(fits.scales)
-            if len(there[0]) > 2:
-                names[row, place], values[1:, row, place] = _nearest(fits, *there, seed)
-    dims = ("model", "component")
-    variables = {name: (dims, value) for name, value in zip(_NUMBERS, values, strict=True)}
-    p_values = values[_NUMBERS.index("nearest_p_value")]
-    return xr.Dataset(
-        {**variables, "nearest_model": (dims, names), "nearest_q_value": (dims, benjamini_hochberg(p_values))},
-        {"model": [model.name for model in models], "component": components},
-    )
+            if fits.shapes.size:
+                entries[row, column] = {"median_scale": np.median(fits.scales)}
+                if len(names) > 2:
+                    entries[row, column] |= _nearest(fits, names, points, seed)
+    schema = {name: variable for name, variable in COMPARISON_SCHEMA["/components"].items() if variable.part == NEAREST}
+    table = filled(schema, {"model": [model.name for model in models], "component": components}, entries, schema)
+    q_value = benjamini_hochberg(table["nearest_p_value"].values)
+    return table.assign(nearest_q_value=(("model", "component"), q_value))
 
 
 def _points_of(published: xr.Dataset, component: str) -> tuple[list[str], Points]:
@@ -66,20 +58,25 @@ def _points_of(published: xr.Dataset, component: str) -> tuple[list[str], Points
     return fitted["published_model"].values.tolist(), points
 
 
-def _nearest(
-    fits: FitsOfMatrices, names: list[str], points: Points, seed: int
-) -> tuple[str, Float[np.ndarray, " number"]]:
-    """Return the nearest of the published points, and the numbers after ``median_scale`` in their order."""
+def _nearest(fits: FitsOfMatrices, names: list[str], points: Points, seed: int) -> dict[str, Any]:
+    """Find the nearest of the published points, and compare its distance with those of random components."""
     unit = points.std(axis=0, ddof=1)
-    own = np.array([[np.median(fits.shapes), np.log(np.median(fits.scales))]])
-    distances = _distances(own, points, unit)[0]
+    point = np.array([[np.median(fits.shapes), np.log(np.median(fits.scales))]])
+    distances = _distances(point, points, unit)[0]
     nearest = int(distances.argmin())
     random = _distances(_random_points(fits, seed), points, unit).min(axis=1)
-    among = _distances(points, points, unit)
-    np.fill_diagonal(among, np.inf)
-    chance = float((random <= distances[nearest]).sum() + 1) / (random.size + 1)
-    shared = float((among.min(axis=1) <= distances[nearest]).mean())
-    return names[nearest], np.array([distances[nearest], *np.quantile(random, _ENDS), chance, shared])
+    published = _distances(points, points, unit)
+    np.fill_diagonal(published, np.inf)
+    low, median, high = np.quantile(random, (0.05, 0.5, 0.95))
+    return {
+        "nearest_model": names[nearest],
+        "nearest_distance": distances[nearest],
+        "nearest_random_low": low,
+        "nearest_random_median": median,
+        "nearest_random_high": high,
+        "nearest_p_value": float((random <= distances[nearest]).sum() + 1) / (random.size + 1),
+        "nearest_between_published": float((published.min(axis=1) <= distances[nearest]).mean()),
+    }
 
 
 def _distances(first: Points, second: Points, unit: Float[np.ndarray, "2"]) -> Float[np.ndarray, "first second"]:

@@ -28,7 +28,7 @@ _COMPONENT, _PAIR_STATISTIC = ("model", "component"), ("pair", "statistic")
 _MEASURE = ("contrast", "measure")
 _INTERVAL = "interval"  # part that comparisons by older versions lack
 _TRIMS = "trims"  # part that comparisons by older versions lack
-_NEAREST = "nearest"  # part of a comparison with published models
+NEAREST = "nearest"  # part of a comparison with published models
 _WEIBULL = "weibull"  # part that is missing for scores without matrices or by older versions
 
 _GROUPED: dict[str, Schema] = {
@@ -161,12 +161,12 @@ COMPARISON_SCHEMA: dict[str, Schema] = {
         "published_class": Variable(_COMPONENT, "published class of the median shape", TEXT),
         "scale": Variable(_COMPONENT, "mean Weibull scale", POSITIVE_OR_NAN),
         "sigma": Variable(_COMPONENT, "mean standard deviation of the elements", NON_NEGATIVE_OR_NAN),
-        "median_scale": Variable(_COMPONENT, "median Weibull scale", POSITIVE_OR_NAN, part=_NEAREST),
+        "median_scale": Variable(_COMPONENT, "median Weibull scale", POSITIVE_OR_NAN, part=NEAREST),
         "nearest_model": Variable(
-            _COMPONENT, "published model whose component is nearest; empty where there are too few", TEXT, part=_NEAREST
+            _COMPONENT, "published model whose component is nearest; empty where there are too few", TEXT, part=NEAREST
         ),
         **{
-            f"nearest_{name}": Variable(_COMPONENT, words, domain, part=_NEAREST)
+            f"nearest_{name}": Variable(_COMPONENT, words, domain, part=NEAREST)
             for name, words, domain in (
                 (
                     "distance",
