@@ -115,14 +115,14 @@ def test_shape_scale_r_squared_and_trims_stand_beside_the_published_ones(planted
     items = list(report(planted))
     (rows,) = (item for item in items if getattr(item, "title", "") == "By component")
     columns = [column.name for column in rows.columns]
-    cells = {tuple(row[:2]): dict(zip(columns, row, strict=True)) for row in rows.rows}
+    cells = {tuple(row[:2]): dict(zip(columns, row, strict=True)) for row in rows.texts}
     published = cells["OLMo-2-7B (published)", "attention_query"]
     assert (published["median k"], published["R²"], published["median λ"]) == ("0.9895", "0.9909", "0.01406")
     own = cells["planted", "attention_key"]
     assert float(own["median λ"]) == pytest.approx(0.01324, rel=1e-3)
     assert float(own["median k"]) == pytest.approx(0.9716, rel=1e-3)
     (trims,) = (item for item in items if getattr(item, "title", "") == "By trim")
-    printed = {row[0]: row[1:] for row in trims.rows}
+    printed = {row[0]: tuple(row[1:]) for row in trims.texts}
     assert printed["twelve models (published)"] == ("1.195", "1.182", "1.143", "0.0519 ± 0.0017")
     assert printed["untrained"] == ("1.205", "1.191", "1.151", "0.0544")
     models = planted["models"].to_dataset().isel(model=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import factorial, prod
 
@@ -12,13 +12,11 @@ import xarray as xr
 from jaxtyping import Bool, Float, Int
 
 from rmtbase.parameters import require_positive_integer
-from rmtbase.results.comparison._two_models import PERMUTATIONS, same_places
+from rmtbase.reasons import Reason
+from rmtbase.results.comparison._two_models import PERMUTATIONS, same_places, too_few_ways
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.shown import in_one_line
 from rmtbase.tables import heads_present
-
-LEVEL = 0.05
-"""Significance level of the tests of two models."""
 
 _ALIKE = 1e-3  # relative to the largest eigenvalue of a head; rounding to float16 moves no eigenvalue by as much
 
@@ -37,22 +35,7 @@ class CommonOrigin:
     p_value: float
     # whether each layer's heads have the same eigenvalues to a part in a thousand, in another order
     reordered: bool = False
-    reason: str = ""  # why a common origin cannot be tested by r; "" if it can
-
-    @property
-    def words(self) -> str:
-        """The finding as a phrase, at the 5 % level."""
-        if self.duplicate:
-            return "duplicates: the same queries and keys, to the bit"
-        if self.reordered:
-            return "the same heads, in another order: their eigenvalues agree to a part in a thousand"
-        if self.reason:
-            return f"a common origin cannot be tested: {self.reason}"
-        if self.p_value < 0.05:
-            return (
-                f"of common origin: heads of equal place are alike, r = {self.alignment:.3f} (p = {self.p_value:.2g})"
-            )
-        return f"a common origin is not shown: r = {self.alignment:.3f} (p = {self.p_value:.2g})"
+    reason: Reason = field(default_factory=Reason)  # why a common origin cannot be tested by r
 
 
 def common_origin(
@@ -67,42 +50,34 @@ def common_origin(
     p = (b + 1)/(B + 1).
     """
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
-    prints = [fingerprint(one) for one in (first, second)]
+    models = first, second
+    prints = [fingerprint(scores) for scores in models]
     duplicate = bool(prints[0]) and prints[0] == prints[1]
     # Sorted by content, so that the result does not depend on which model is given first.
-    profiles = sorted((_profiles(one) for one in (first, second)), key=np.ndarray.tobytes)
-    heads = [one["heads"].to_dataset().transpose("layer", "head", ...) for one in (first, second)]
-    present = [heads_present(one) for one in heads]
+    profiles = sorted(map(_profiles, models), key=np.ndarray.tobytes)
+    heads = [scores["heads"].to_dataset().transpose("layer", "head", "index", ...) for scores in models]
+    present = heads_present(heads[0])
     unknown = partial(CommonOrigin, duplicate, np.nan, np.nan, False)
-    if not same_places(first, second):
-        return unknown("the models differ in layers, heads or their sizes")
-    if present[0].sum(axis=1).max() < 2:
-        return unknown("each layer has only one head, so none can be permuted")
-    scales = [np.sqrt((one**2).sum(axis=(0, 1))) for one in profiles]
-    x, y = (one / np.where(scale > 0, scale, 1.0) for one, scale in zip(profiles, scales, strict=True))
+    if not same_places(*models):
+        return unknown(Reason("other_layout"))
+    if present.sum(axis=1).max() < 2:
+        return unknown(Reason("single_heads"))
+    scales = [np.sqrt((profile**2).sum(axis=(0, 1))) for profile in profiles]
+    x, y = (profile / np.where(scale > 0, scale, 1.0) for profile, scale in zip(profiles, scales, strict=True))
     features = np.count_nonzero((scales[0] > 0) & (scales[1] > 0))
     if not features:
-        return unknown("the heads of a layer differ by no statistic in both models")
+        return unknown(Reason("equal_heads"))
     similarity = np.einsum("lhf,lgf->lhg", x, y) / features  # of head h of one model with head g of the other
-    observed, null, places = 0.0, np.zeros(permutations), 1
-    for layer, keys, there in zip(similarity, heads[0]["key_head"].values, present[0], strict=True):
-        alike = layer[np.ix_(there, there)]
-        observed += float(np.trace(alike))
-        sizes = np.unique(keys[there], return_counts=True)[1].tolist()
-        places *= factorial(len(sizes)) * prod(map(factorial, sizes))  # those that keep heads of one key head together
-        null += alike[np.arange(len(alike)), _places(keys[there], permutations, rng)].sum(axis=1)
+    observed, null, ways = 0.0, np.zeros(permutations), 1
+    for layer, key_heads, mask in zip(similarity, heads[0]["key_head"].values, present, strict=True):
+        matches = layer[np.ix_(mask, mask)]
+        observed += float(np.trace(matches))
+        sizes = np.unique(key_heads[mask], return_counts=True)[1].tolist()
+        ways *= factorial(len(sizes)) * prod(map(factorial, sizes))  # those that keep heads of one key head together
+        null += matches[np.arange(len(matches)), _places(key_heads[mask], permutations, rng)].sum(axis=1)
     p_value = float((null >= observed - 1e-9).sum() + 1) / (permutations + 1)
-    reordered = not duplicate and _reordered(heads[0], heads[1], present[0])
-    return CommonOrigin(duplicate, observed, p_value, reordered, too_few_ways(places, permutations))
-
-
-def too_few_ways(ways: int, permutations: int) -> str:
-    """Explain why a permutation test cannot give p < 0.05 (too few permutations exist or were drawn); "" if it can."""
-    if ways * LEVEL <= 1:
-        return f"{ways} ways to permute the heads give no p-value below {1 / ways:.2g}"
-    if (permutations + 1) * LEVEL <= 1:
-        return f"{permutations} permutations give no p-value below {1 / (permutations + 1):.2g}"
-    return ""
+    reordered = not duplicate and _reordered(*(group["eigenvalue"].values for group in heads), present)
+    return CommonOrigin(duplicate, observed, p_value, reordered, too_few_ways(ways, permutations))
 
 
 def fingerprint(scores: xr.DataTree) -> str:
@@ -124,17 +99,20 @@ def _profiles(scores: xr.DataTree) -> Float[np.ndarray, "layer head feature"]:
     return np.where(scored, logs - mean, 0.0)
 
 
-def _reordered(first: xr.Dataset, second: xr.Dataset, present: Bool[np.ndarray, "layer head"]) -> bool:
+def _reordered(
+    first: Float[np.ndarray, "layer head index"],
+    second: Float[np.ndarray, "layer head index"],
+    present: Bool[np.ndarray, "layer head"],
+) -> bool:
     """Test whether the heads of each layer have the same eigenvalues, but not all in the same order.
 
     All eigenvalues of independent heads in every layer do not agree to a part in a thousand by chance.
     """
     from scipy.optimize import linear_sum_assignment
 
-    spectra = [one.transpose("layer", "head", "index", ...)["eigenvalue"].values for one in (first, second)]
     in_place = True
-    for there, *both in zip(present, *spectra, strict=True):
-        x, y = (one[there] for one in both)
+    for x, y, mask in zip(first, second, present, strict=True):
+        x, y = x[mask], y[mask]
         scale = np.nanmax(np.abs(x), axis=-1, initial=0.0)[:, None]
         distance = np.nanmax(np.abs(x[:, None] - y) / np.where(scale > 0, scale, 1.0)[..., None], axis=-1, initial=0.0)
         rows, columns = linear_sum_assignment(distance)
@@ -151,9 +129,8 @@ def _places(
 
     Heads are sorted by a random number of their key head, then by a random number of their own.
     """
-    of_groups = rng.random((permutations, int(key_heads.max()) + 1))[:, key_heads]
-    own = rng.random((permutations, key_heads.size))
-    order = np.lexsort((own, of_groups), axis=-1)
+    by_key_head = rng.random((permutations, int(key_heads.max()) + 1))[:, key_heads]
+    order = np.lexsort((rng.random((permutations, key_heads.size)), by_key_head), axis=-1)
     places = np.empty_like(order)
     # The shuffled heads fill the positions in their old order, key head by key head.
     np.put_along_axis(places, np.broadcast_to(np.argsort(key_heads, kind="stable"), order.shape), order, axis=-1)

@@ -86,7 +86,7 @@ class _Measured:
         columns = cube.reshape(len(measured), -1, 2)
         return cls(names, len(first), steps, columns[..., 0], columns[..., 1])
 
-    def table(self, group: str, numbers: Mapping[str, Any], **coordinates: Sequence[str]) -> dict[str, xr.Dataset]:
+    def table(self, group: str, numbers: Mapping[str, Any], /, **coordinates: Sequence[str]) -> dict[str, xr.Dataset]:
         """Make a group of the file of numbers whose last axis runs over the columns, and of further variables."""
         path = f"/along{group}" if self.steps else group
         variables = {}

@@ -13,15 +13,13 @@ from scipy.special import ndtr
 from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
 from rmtbase.results.comparison._classes import EXPERT, READS, WRITES
+from rmtbase.results.comparison._two_models import LEVEL
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.statistics import benjamini_hochberg
 from rmtbase.tables import matrices_present
 
 WEIBULL = ("weibull_shape", "weibull_scale", "weibull_r_squared", "weibull_closure", "body_tail_gap")
 """The statistics of ``/matrices`` that the framework uses."""
-
-LEVEL = 0.05
-"""Significance level, and false discovery rate, of all tests of a comparison."""
 
 _SCORE = ("observed", "null_mean", "null_std", "z_score", "p_value", "q_value")
 _STD = 0.02  # of GPT-NeoX's defaults

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import comb
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_positive_integer
+from rmtbase.reasons import Reason
 from rmtbase.results.scores._distance import signed_distance
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.shown import in_one_line, shown
 from rmtbase.statistics import SPECTRAL_STATISTICS
 from rmtbase.tables import heads_present, shapes_of
+
+LEVEL = 0.05
+"""Significance level, and false discovery rate, of all tests of a comparison."""
 
 PERMUTATIONS = 9_999
 _AT_ONCE = 4_000_000  # signs held in memory at a time
@@ -39,9 +42,7 @@ class TwoModels:
     # so extreme
     adjusted_p_value: Float[np.ndarray, " statistic"]
     omnibus_p_value: float  # p-value of all statistics together, the smallest of the adjusted ones
-    # number of permutations of the heads, where a permutation and its reverse count once because the test is two-sided.
-    # No p-value is below 1 / ``ways``.
-    ways: int = 0
+    reason: Reason = field(default_factory=Reason)  # why the heads cannot be compared
 
 
 def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PERMUTATIONS, seed: int = 0) -> TwoModels:
@@ -64,38 +65,47 @@ def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PER
         Testing (Wiley, 1993); B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010).
     """
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
-    paired = same_places(first, second)
-    names = [name for name in SPECTRAL_STATISTICS if all(name in _statistics(one) for one in (first, second))]
-    first_alone = _sharing(first) != _sharing(second)
-    units = [_units(one, first_alone)[..., [_statistics(one).index(name) for name in names]] for one in (first, second)]
-    if paired:
-        there = np.isfinite(units[0]).any(axis=-1) & np.isfinite(units[1]).any(axis=-1)
-        held = [one[there] for one in units]
-    else:
-        held = [one[np.isfinite(one).any(axis=-1)] for one in units]
-    for one, scores in zip(held, (first, second), strict=True):
-        if len(one) < 2:
-            of = "both models" if paired else shown(scores.attrs["model"])
-            raise ParameterError("scores", f"{len(one)} key heads of {of} that were tested", "2 or more")
-    medians = [np.median(one, axis=0) for one in held]
-    difference = np.median(held[1] - held[0], axis=0) if paired else medians[1] - medians[0]
-    known = np.flatnonzero(np.isfinite(np.concatenate(held)).all(axis=0))
-    # Sorted by content, so that the p-values do not depend on which model is given first.
-    values = [one[:, known] for one in (held if paired else sorted(held, key=np.ndarray.tobytes))]
-    observed, null = (_signed_rank if paired else _rank_sum)(values[0], values[1], permutations, rng)
+    models, paired = (first, second), same_places(first, second)
+    names = [name for name in SPECTRAL_STATISTICS if all(name in _statistics(scores) for scores in models)]
+    first_only = _sharing(first) != _sharing(second)
+    units = [_units(scores, first_only)[..., [_statistics(scores).index(name) for name in names]] for scores in models]
+    tested = [np.isfinite(values).any(axis=-1) for values in units]
+    units = [values[tested[0] & tested[1] if paired else mask] for values, mask in zip(units, tested, strict=True)]
     p_value, adjusted = np.full((2, len(names)), np.nan)
-    p_value[known], adjusted[known] = permutation_p_values(observed, null)
+    for values, scores in zip(units, models, strict=True):
+        if len(values) < 2:
+            model = "both models" if paired else shown(scores.attrs["model"])
+            reason = Reason("few_key_heads", {"count": len(values), "model": model})
+            return TwoModels(tuple(names), False, 0, p_value, p_value, adjusted, float("nan"), reason)
+    medians = [np.median(values, axis=0) for values in units]
+    difference = np.median(units[1] - units[0], axis=0) if paired else medians[1] - medians[0]
+    complete = np.flatnonzero(np.isfinite(np.concatenate(units)).all(axis=0))
+    # Sorted by content, so that the p-values do not depend on which model is given first.
+    x, y = (values[:, complete] for values in (units if paired else sorted(units, key=np.ndarray.tobytes)))
+    observed, null = (_signed_rank if paired else _rank_sum)(x, y, permutations, rng)
+    p_value[complete], adjusted[complete] = permutation_p_values(observed, null)
+    sizes = len(x), len(y)
+    # The test is two-sided: every permutation is as extreme as its reverse.
+    ways = (2 ** sizes[0] if paired else comb(sum(sizes), sizes[0])) // 2
     return TwoModels(
         statistics=tuple(names),
         paired=paired,
-        n=len(held[0]) if paired else len(held[0]) + len(held[1]),
+        n=sizes[0] if paired else sum(sizes),
         difference=difference,
         p_value=p_value,
         adjusted_p_value=adjusted,
-        omnibus_p_value=float(adjusted[known].min()) if known.size else float("nan"),
-        # The test is two-sided: every permutation is as extreme as its reverse.
-        ways=(2 ** len(held[0]) if paired else comb(len(held[0]) + len(held[1]), len(held[0]))) // 2,
+        omnibus_p_value=float(adjusted[complete].min()) if complete.size else float("nan"),
+        reason=too_few_ways(ways, permutations) or (Reason() if complete.size else Reason("no_common_statistic")),
     )
+
+
+def too_few_ways(ways: int, permutations: int) -> Reason:
+    """Return why a permutation test cannot give p < 0.05: too few permutations exist or were drawn."""
+    if ways * LEVEL <= 1:
+        return Reason("few_ways", {"ways": ways, "p_value": 1 / ways})
+    if (permutations + 1) * LEVEL <= 1:
+        return Reason("few_permutations", {"permutations": permutations, "p_value": 1 / (permutations + 1)})
+    return Reason()
 
 
 def permutation_p_values(
@@ -107,8 +117,8 @@ def permutation_p_values(
     observed one. ``null`` is an iterable of portions.
     """
     far = np.abs(observed) - _TIES
-    n = itself = 0 if every else 1
-    single, joint = np.full((2, far.size), itself)
+    n = observed_too = 0 if every else 1
+    single, joint = np.full((2, far.size), observed_too)
     for portion in null:
         distance = np.abs(portion)
         single = single + (distance >= far).sum(axis=0)
@@ -125,11 +135,11 @@ def head_units(scores: xr.DataTree) -> Float[np.ndarray, "unit statistic"]:
 
 def same_places(first: xr.DataTree, second: xr.DataTree) -> bool:
     """Test whether two models have the same layout: positions and sizes of heads, and how they share key heads."""
-    heads, others = (one["heads"].to_dataset().transpose("layer", "head", ...) for one in (first, second))
+    heads = [scores["heads"].to_dataset().transpose("layer", "head", ...) for scores in (first, second)]
     return (
         shapes_of(first) == shapes_of(second)
-        and np.array_equal(heads_present(heads), heads_present(others))
-        and np.array_equal(heads["key_head"].values, others["key_head"].values)
+        and np.array_equal(*map(heads_present, heads))
+        and np.array_equal(*(group["key_head"].values for group in heads))
     )
 
 
@@ -142,16 +152,16 @@ def _sharing(scores: xr.DataTree) -> set[int]:
     """Return the set of numbers of heads per key head in a model."""
     heads = scores["heads"].to_dataset().transpose("layer", "head", ...)
     layers = zip(heads["key_head"].values, heads_present(heads), strict=True)
-    return {int(n) for key_heads, there in layers for n in np.bincount(key_heads[there]) if n}
+    return {int(n) for key_heads, mask in layers for n in np.bincount(key_heads[mask]) if n}
 
 
-def _units(scores: xr.DataTree, first_alone: bool = False) -> Float[np.ndarray, "layer_key_head statistic"]:
+def _units(scores: xr.DataTree, first_only: bool = False) -> Float[np.ndarray, "layer_key_head statistic"]:
     """Average the distances of each key head's heads, or take only the first head, by layer; NaN if not scored."""
     heads = scores["heads"].to_dataset().transpose("layer", "head", "statistic", ...)
     distance, key_head = signed_distance(heads), heads["key_head"].values
     distance = np.where(heads_present(heads)[..., None], distance, np.nan)
     members = key_head[..., None] == np.arange(int(key_head.max()) + 1)  # (layer, head, key head)
-    if first_alone:
+    if first_only:
         members &= members.cumsum(axis=1) == 1
     scored = np.isfinite(distance)
     total = np.einsum("lhk,lhs->lks", members, np.where(scored, distance, 0.0))
@@ -183,11 +193,11 @@ def _rank_sum(
 
     ranks = rankdata(np.concatenate([first, second]), axis=0)
     ranks -= ranks.mean(axis=0)
-    n, of_second = len(ranks), np.arange(len(ranks)) >= len(first)
+    n, in_second = len(ranks), np.arange(len(ranks)) >= len(first)
     scale = np.sqrt((ranks**2).sum(axis=0) * len(first) * len(second) / (n * (n - 1)))
     ranks /= np.where(scale > 0, scale, 1.0)
-    return of_second @ ranks, (
-        rng.permuted(np.tile(of_second, (count, 1)), axis=1).astype(float) @ ranks
+    return in_second @ ranks, (
+        rng.permuted(np.tile(in_second, (count, 1)), axis=1).astype(float) @ ranks
         for count in _portions(permutations, n)
     )
 

@@ -16,7 +16,7 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.comparison._classes import TRANSMISSION
-from rmtbase.results.comparison._common_origin import common_origin, fingerprint, too_few_ways
+from rmtbase.results.comparison._common_origin import common_origin, fingerprint
 from rmtbase.results.comparison._each_model import ComparedModel, all_components, components_table, models_table
 from rmtbase.results.comparison._grouped import grouped_tables, require_groups
 from rmtbase.results.comparison._groups import GroupTest
@@ -175,29 +175,24 @@ def _pairs_table(
     advance = progress.bar("comparing", len(pairs))
     for place, (first, second) in enumerate(pairs):
         origin = common_origin(first.scores, second.scores, permutations, seed)
-        row = {
+        test = compare_two(first.scores, second.scores, permutations, seed)
+        columns = [test.statistics.index(name) if name in test.statistics else -1 for name in statistics]
+        rows[place,] = {
             "first": first.name,
             "second": second.name,
             "duplicate": int(origin.duplicate),
             "alignment": origin.alignment,
             "alignment_p_value": origin.p_value,
             "reordered": int(origin.reordered),
-            "alignment_reason": origin.reason,
-            **dict.fromkeys(("omnibus_p_value", *_PER_STATISTIC), np.nan),
+            "alignment_reason": str(origin.reason),
+            "paired": int(test.paired),
+            "n_units": test.n,
+            "omnibus_p_value": test.omnibus_p_value,
+            "reason": str(test.reason),
+            **{name: np.append(getattr(test, name), np.nan)[columns] for name in _PER_STATISTIC},
         }
-        try:
-            test = compare_two(first.scores, second.scores, permutations, seed)
-        except ParameterError as error:
-            row["reason"] = f"{error.found}, {error.expected} needed"
-            warnings.append(f"{first.name} and {second.name}: heads cannot be compared: {row['reason']}")
-        else:
-            row |= {"paired": int(test.paired), "n_units": test.n, "omnibus_p_value": test.omnibus_p_value}
-            columns = [test.statistics.index(name) if name in test.statistics else -1 for name in statistics]
-            row |= {name: np.append(getattr(test, name), np.nan)[columns] for name in _PER_STATISTIC}
-            row["reason"] = too_few_ways(test.ways, permutations)
-            if not row["reason"] and np.isnan(test.omnibus_p_value):
-                row["reason"] = "no statistic that all their heads were tested by"
-        rows[place,] = row
+        if not test.n:
+            warnings.append(f"{first.name} and {second.name}: heads cannot be compared: {test.reason.words}")
         advance(1)
     schema = COMPARISON_SCHEMA["/pairs"]
     table = filled(schema, {"pair": _names(pairs), "statistic": statistics}, rows)
