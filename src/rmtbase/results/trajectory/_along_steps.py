@@ -34,11 +34,8 @@ _OF_NULLS = ("p_value", "omnibus_p_value", "omnibus_q_value")
 
 def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[str, Any] | None = None) -> xr.DataTree:
     """Build the trajectory of a single step."""
-    first = next(iter(scores.values()))
-    groups: dict[str, xr.Dataset] = {}
-    for group, dataset in groups_of(first).items():
-        if group:
-            groups[group] = _stepped(group, dataset, at) if dataset.variables else dataset
+    first = groups_of(next(iter(scores.values())))
+    groups = {name: _stepped(name, group, at) if group.variables else group for name, group in first.items() if name}
     fingerprint = {"fingerprint": (STEP, [at.fingerprint]), "duplicate_of": (STEP, [""])}
     groups["/heads"] = groups["/heads"].assign_coords(fingerprint)
     groups["/departures"] = _by_null(scores, at)
@@ -47,15 +44,16 @@ def one_step(scores: Mapping[str, xr.DataTree], at: StepName, options: Mapping[s
 
 def renamed(tree: xr.DataTree, at: StepName) -> xr.DataTree:
     """Copy the step of a trajectory that has the same weights as ``at``, under the step and revision of ``at``."""
-    part = _only(tree, [next(one.step for one in revisions_of(tree).values() if one.fingerprint == at.fingerprint)])
+    part = _only(tree, [next(twin.step for twin in revisions_of(tree).values() if twin.fingerprint == at.fingerprint)])
     groups = groups_of(part.copy(deep=True))
     for name, group in groups.items():
         if STEP_OF_ENTRY in group.variables:
             group[STEP_OF_ENTRY][...] = at.step
         elif STEP in group.dims:
             # Assigned alone, an index would come last, and the bytes of a file depend on the order of its variables.
-            named = group.assign_coords(_of_step(at)).variables
-            groups[name] = group.drop_vars(list(group.coords)).assign_coords({one: named[one] for one in group.coords})
+            variables = group.assign_coords(_of_step(at)).variables
+            coordinates = {coordinate: variables[coordinate] for coordinate in group.coords}
+            groups[name] = group.drop_vars(list(group.coords)).assign_coords(coordinates)
     groups["/departures"] = _with_departures(groups["/departures"])
     return _described(groups, renamed_attributes(part, at))
 
@@ -74,32 +72,26 @@ def joined(
     for part in sorted(parts, key=lambda part: _steps(part)[-1]):
         shapes.setdefault(_shape(part), []).append(part)
     most = max(reversed(shapes.values()), key=lambda parts: sum(len(_steps(part)) for part in parts))
-    alike = most if like is None else shapes[_shape(like)]
-    other = {
-        revision: f"other sizes than {'most' if alike is most else 'before'}: {differing(part, alike[-1])}"
-        for unlike in shapes.values()
-        if unlike is not alike
-        for part in unlike
+    matching = most if like is None else shapes[_shape(like)]
+    mismatched = {
+        revision: f"other sizes than {'most' if matching is most else 'before'}: {_differing(part, matching[-1])}"
+        for parts_of_shape in shapes.values()
+        if parts_of_shape is not matching
+        for part in parts_of_shape
         for revision in revisions_of(part)
     }
-    steps = sorted(at[:2] for part in alike for at in revisions_of(part).values())
+    steps = sorted(at[:2] for part in matching for at in revisions_of(part).values())
     if any(len({*column}) < len(steps) for column in zip(*steps, strict=True)):
         raise ParameterError("parts", steps, "trajectories of which each step is in one")
-    each = [groups_of(part) for part in alike]
-    groups = {name: _concatenated([groups[name] for groups in each]) for name in each[-1]}
-    groups["/heads"] = _with_duplicates(groups["/heads"])
-    groups["/departures"] = _with_departures(groups["/departures"])
-    revisions = groups["/heads"]["revision"].values.tolist()
-    return _described(groups, joined_attributes(alike, revisions, {**(failed or {}), **other}))
+    groups_of_parts = [groups_of(part) for part in matching]
+    groups = {name: _concatenated([groups[name] for groups in groups_of_parts]) for name in groups_of_parts[-1]}
+    return _completed(groups, matching, {**(failed or {}), **mismatched})
 
 
 def until(tree: xr.DataTree, step: int) -> xr.DataTree | None:
-    """Drop the steps of a trajectory after a given one; None if no step is left.
-
-    A trajectory whose departures and duplicates follow from the remaining steps.
-    """
-    kept = [one for one in _steps(tree) if one <= step]
-    return _only(tree, kept) if kept else None
+    """Drop the steps of a trajectory after a given one; None if no step is left."""
+    remaining = [earlier for earlier in _steps(tree) if earlier <= step]
+    return _only(tree, remaining) if remaining else None
 
 
 def _only(tree: xr.DataTree, steps: Sequence[int]) -> xr.DataTree:
@@ -108,9 +100,16 @@ def _only(tree: xr.DataTree, steps: Sequence[int]) -> xr.DataTree:
     for name, group in groups.items():
         if along := _along(group):
             groups[name] = group.isel({along[0]: np.flatnonzero(np.isin(along[1], steps))})
+    return _completed(groups, [tree])
+
+
+def _completed(
+    groups: dict[str, xr.Dataset], parts: Sequence[xr.DataTree], failed: Mapping[str, str] | None = None
+) -> xr.DataTree:
+    """Make a trajectory of the groups of parts, whose departures and duplicates follow from its steps."""
     groups["/heads"] = _with_duplicates(groups["/heads"])
     groups["/departures"] = _with_departures(groups["/departures"])
-    return _described(groups, joined_attributes([tree], groups["/heads"]["revision"].values.tolist()))
+    return _described(groups, joined_attributes(parts, groups["/heads"]["revision"].values.tolist(), failed))
 
 
 def _along(group: xr.Dataset) -> tuple[str, np.ndarray] | None:
@@ -125,18 +124,15 @@ def _stepped(group: str, dataset: xr.Dataset, at: StepName) -> xr.Dataset:
     made_of_weights = [*dataset.data_vars, *(name for name in dataset.coords if name == "null_scale")]
     moving = [name for name in made_of_weights if has_step(str(name), tuple(map(str, dataset[name].dims)))]
     if not moving:
-        return dataset if group.endswith("/null") else _entries(dataset, at)
+        if group.endswith("/null"):
+            return dataset
+        (entry,) = dataset.dims  # the number of entries varies
+        return dataset.assign({STEP_OF_ENTRY: (entry, np.full(dataset.sizes[entry], at.step))})
     if "probability" in dataset.sizes:
         dataset = dataset.sel(probability=list(KEPT_PROBABILITIES))
     moved = {name: dataset.variables[name].expand_dims(STEP) for name in moving}
     coordinates = {name: moved.pop(name) for name in moving if name in dataset.coords}
     return dataset.drop_vars(coordinates).assign(moved).assign_coords(coordinates | _of_step(at))
-
-
-def _entries(dataset: xr.Dataset, at: StepName) -> xr.Dataset:
-    """Add the step of each entry to a group whose number of entries varies."""
-    (entry,) = dataset.dims
-    return dataset.assign({STEP_OF_ENTRY: (entry, np.full(dataset.sizes[entry], at.step))})
 
 
 def _of_step(at: StepName) -> dict[str, Any]:
@@ -145,45 +141,49 @@ def _of_step(at: StepName) -> dict[str, Any]:
 
 def _by_null(scores: Mapping[str, xr.DataTree], at: StepName) -> xr.Dataset:
     """Collect the p-values of each null, from which the departures follow."""
-    each = []
+    by_null = []
     for tree in scores.values():
         heads = groups_of(tree)["/heads"]
-        kept = heads[list(_OF_NULLS)].reset_coords(drop=True)
-        facts = {name: heads.coords[name] for name in ("stack", "stack_layer") if name in heads.coords}
-        each.append(kept.assign_coords(facts).expand_dims("null"))
-    group: xr.Dataset = xr.concat(each, dim="null").expand_dims(STEP)  # type: ignore[assignment]
+        stacks = {name: heads.coords[name] for name in ("stack", "stack_layer") if name in heads.coords}
+        p_values = heads[list(_OF_NULLS)].reset_coords(drop=True)
+        by_null.append(p_values.assign_coords(stacks).expand_dims("null"))
+    group: xr.Dataset = xr.concat(by_null, dim="null").expand_dims(STEP)  # type: ignore[assignment]
     group = group.assign_coords({"null": list(scores), **_of_step(at)})
     return _with_departures(group.transpose(STEP, "null", "layer", "head", ...))
 
 
 def _with_departures(group: xr.Dataset) -> xr.Dataset:
-    steps = departure_steps(group["omnibus_q_value"].values, group[STEP].values)
+    first, lasting = departure_steps(group["omnibus_q_value"].values, group[STEP].values)
     dims = ("null", "layer", "head")
-    return group.assign({name: (dims, one) for name, one in zip(("first_step", "lasting_step"), steps, strict=True)})
+    return group.assign(first_step=(dims, first), lasting_step=(dims, lasting))
 
 
 def _with_duplicates(heads: xr.Dataset) -> xr.Dataset:
-    earlier: dict[str, str] = {}
-    named = zip(heads["fingerprint"].values.tolist(), heads["revision"].values.tolist(), strict=True)
-    first = [(earlier.setdefault(fingerprint, revision), revision) for fingerprint, revision in named]
-    return heads.assign_coords(duplicate_of=(STEP, ["" if one == own else one for one, own in first]))
+    first: dict[str, str] = {}
+    names = zip(heads["fingerprint"].values.tolist(), heads["revision"].values.tolist(), strict=True)
+    originals = [(first.setdefault(fingerprint, revision), revision) for fingerprint, revision in names]
+    return heads.assign_coords(
+        duplicate_of=(STEP, ["" if original == name else original for original, name in originals])
+    )
 
 
 def _concatenated(datasets: Sequence[xr.Dataset]) -> xr.Dataset:
     """Concatenate a group of all parts in the order of the steps; constant variables are taken from the last part."""
     if (along := _along(datasets[-1])) is None:
         return datasets[-1]
-    whole: xr.Dataset = xr.concat(  # type: ignore[assignment]  # the concat of datasets is a dataset
+    joined_group: xr.Dataset = xr.concat(  # type: ignore[assignment]  # the concat of datasets is a dataset
         datasets, dim=along[0], data_vars="minimal", coords="minimal", compat="override", join="override"
     )
-    (dim, steps) = _along(whole) or along
-    return whole if (np.diff(steps) >= 0).all() else whole.isel({dim: np.argsort(steps, kind="stable")})
+    dim, steps = _along(joined_group) or along
+    if (np.diff(steps) >= 0).all():
+        return joined_group
+    return joined_group.isel({dim: np.argsort(steps, kind="stable")})
 
 
 def _described(groups: Mapping[str, xr.Dataset], attributes: Mapping[Any, Any]) -> xr.DataTree:
     """Build the tree of the groups, and describe the variables that a trajectory adds to scores."""
-    words = {name: DEPARTURES_SCHEMA if name == "/departures" else STEP_COORDINATES for name in groups}
-    return tree_of({name: describe(one, words[name]) for name, one in groups.items()}, attributes)
+    schemas = {name: DEPARTURES_SCHEMA if name == "/departures" else STEP_COORDINATES for name in groups}
+    return tree_of({name: describe(group, schemas[name]) for name, group in groups.items()}, attributes)
 
 
 def _steps(part: xr.DataTree) -> list[int]:
@@ -203,25 +203,19 @@ def _sizes(part: xr.DataTree) -> dict[str, list[Any]]:
             sizes[path] = []  # a null, which follows from the others, or a varying number of entries
             continue
         for name, variable in group.variables.items():
-            if STEP not in variable.dims:
-                sizes[f"{path}/{name}"] = [list(map(str, variable.dims)), variable.values.tolist()]
-            else:
-                sizes[f"{path}/{name}"] = [list(map(str, variable.dims))]
-    for name in ("first_step", "lasting_step", "alarm_step"):
-        sizes.pop(f"/departures/{name}", None)
+            if path != "/departures" or name not in ("first_step", "lasting_step", "alarm_step"):
+                values = [] if STEP in variable.dims else [variable.values.tolist()]
+                sizes[f"{path}/{name}"] = [list(map(str, variable.dims)), *values]
     return sizes
 
 
-def differing(part: xr.DataTree, other: xr.DataTree) -> str:
-    """Describe in words how the shapes of two trajectories differ; "" if they are the same."""
-    here, there = _sizes(part), _sizes(other)
-    names = [name for name in {**there, **here} if here.get(name) != there.get(name)]
-    found, expected = (groups_of(one)["/heads"].sizes for one in (part, other))
-    lengths = {
-        str(dim): (size, expected.get(dim, 0))
-        for dim, size in found.items()
-        if dim != STEP and size != expected.get(dim, 0)
-    }
-    if lengths:
-        return ", ".join(f"{size} of {dim} and not {expected}" for dim, (size, expected) in lengths.items())
-    return f"{quoted(names[0])} is not the same" if names else ""
+def _differing(part: xr.DataTree, expected: xr.DataTree) -> str:
+    """Describe how the shapes of two trajectories differ."""
+    sizes, expected_sizes = (groups_of(tree)["/heads"].sizes for tree in (part, expected))
+    lengths = {str(dim): (size, expected_sizes.get(dim, 0)) for dim, size in sizes.items() if dim != STEP}
+    words = [f"{size} of {dim} and not {other}" for dim, (size, other) in lengths.items() if size != other]
+    if words:
+        return ", ".join(words)
+    shape, expected_shape = _sizes(part), _sizes(expected)
+    names = (name for name in {**expected_shape, **shape} if shape.get(name) != expected_shape.get(name))
+    return f"{quoted(next(names))} is not the same"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ import xarray as xr
 from rmtbase.errors import CheckpointError, ParameterError
 from rmtbase.models import Model, Revision, Series, WeightMatrices, require_model
 from rmtbase.nulls import NULLS, Null, find_null
-from rmtbase.progress import SILENT, Progress
+from rmtbase.progress import SILENT, NotedOnce, Progress
 from rmtbase.results.scores import score
 from rmtbase.results.scores._head_elements import ElementMode
 from rmtbase.results.scores._read_matrices import LAYERS
@@ -50,31 +50,24 @@ class Scoring:
 
     @cached_property
     def by_name(self) -> dict[str, Null]:
-        """Nulls by name, in their order.
-
-        Raises:
-            ParameterError: there are no nulls, or two have the same name.
-        """
-        given = [self.nulls] if isinstance(self.nulls, Null | str) else list(self.nulls)
-        names = [one for one in given if isinstance(one, str)]
-        found = [find_null(one) for k, one in enumerate(given) if one not in names or given.index(one) == k]
-        named = {one.name: one for one in found}
-        if not named or len(named) < len(found):
-            names = ", ".join(one.name for one in found) or "nothing"
-            raise ParameterError("nulls", names, f"one or several of {', '.join(NULLS)}, each once")
-        return named
+        """Nulls by name, in their order; a name may come twice."""
+        nulls = [self.nulls] if isinstance(self.nulls, Null | str) else list(self.nulls)
+        names = list(dict.fromkeys(null for null in nulls if isinstance(null, str)))
+        first = [null for k, null in enumerate(nulls) if null not in names or nulls.index(null) == k]
+        by_name = {null.name: null for null in map(find_null, first)}
+        if not by_name or len(by_name) < len(first):
+            names = [find_null(null).name for null in first]
+            raise ParameterError(
+                "nulls", ", ".join(names) or "nothing", f"one or several of {', '.join(NULLS)}, each once"
+            )
+        return by_name
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """Everything that determines the scores of given weights, as plain values; tables are given by their digests.
-
-        Raises:
-            TableError, MissingFileError: a table of a null cannot be read.
-        """
+        """Everything that determines the scores of given weights, as plain values; tables by their digests."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
-        return json.loads(
-            json.dumps(options | {"nulls": {name: null.options() for name, null in self.by_name.items()}})
-        )
+        nulls = {name: null.options() for name, null in self.by_name.items()}
+        return json.loads(json.dumps(options | {"nulls": nulls}))
 
     def reads(
         self, progress: Progress = SILENT
@@ -84,35 +77,19 @@ class Scoring:
         return reads_of(first, self.matrices, self.circuits, self.components, self.elements, progress)
 
     def key(self) -> str:
-        """Digest that differs whenever the scores of the same weights could differ.
-
-        Raises:
-            TableError, MissingFileError: a table of a null cannot be read.
-        """
-        whole = {**self.options, "schema": SCHEMA_VERSION, "made_by": provenance({})}
-        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+        """Digest that differs whenever the scores of the same weights could differ."""
+        record = {**self.options, "schema": SCHEMA_VERSION, "made_by": provenance({})}
+        return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
     def step(self, model: Model, at: StepName, progress: Progress = SILENT) -> xr.DataTree:
-        """Score a model as a trajectory of one step.
-
-        Raises:
-            ParameterError, CheckpointError, TableError, MissingFileError: as :func:`rmtbase.score`.
-        """
-        return one_step(self.scores(model, progress), at, self.options)
-
-    def scores(self, model: Model, progress: Progress = SILENT) -> dict[str, xr.DataTree]:
-        """Score a model against each null.
-
-        Raises:
-            ParameterError, CheckpointError, TableError: as :func:`rmtbase.score`.
-        """
-        proved, found = require_model(model, self.reads(progress)), {}
+        """Score a model as a trajectory of one step; for errors see :func:`rmtbase.score`."""
+        proved, scores = require_model(model, self.reads(progress)), {}
         for name, null in self.by_name.items():
-            beside: dict[str, Any] = {"matrices": "none"}
-            if not found:
-                beside = {"matrices": self.matrices, "circuits": self.circuits, "elements": self.elements}
-            found[name] = score(proved, null, components=self.components, progress=progress, **beside)
-        return found
+            options: dict[str, Any] = {"matrices": "none"}
+            if not scores:
+                options = {"matrices": self.matrices, "circuits": self.circuits, "elements": self.elements}
+            scores[name] = score(proved, null, components=self.components, progress=progress, **options)
+        return one_step(scores, at, self.options)
 
 
 class Failed(NamedTuple):
@@ -127,74 +104,52 @@ class Same(NamedTuple):
     at: StepName
 
 
+@dataclass(frozen=True)
+class Checkpoints:
+    """Checkpoints of a series, which are fetched and discarded one at a time."""
+
+    series: Series
+    keep: bool = False  # whether fetched files stay in the hub's cache
+    folder: Path | None = None  # folder of fetched files; None for that of the system
+
+    def use(self, revision: Revision, use: Callable[[Model, StepName], Result]) -> Result | Failed:
+        """Fetch, open, use and discard a checkpoint; return the result, or the reason why it cannot be read.
+
+        Files that the hub's cache already holds are read from there, and stay.
+        """
+        fetched = not self.keep and self.series.folder is None
+        temporary = TemporaryDirectory(prefix=FETCHED, dir=self.folder, ignore_cleanup_errors=True) if fetched else None
+        with temporary or nullcontext() as folder:
+            cache = None if folder is None else Path(folder)
+            try:
+                model = self.series.open(revision, cache)
+                commit = next((note.removeprefix(COMMIT) for note in model.notes if note.startswith(COMMIT)), "")
+                return use(model, StepName(revision.step, revision.name, model.weights_digest(), commit))
+            except CheckpointError as error:
+                reason = str(error)
+                for place in (f"{place}/" for place in (cache, self.series.folder) if place is not None):
+                    reason = reason.replace(place, "")  # so that the message does not depend on the location
+                return Failed(reason)
+
+
 def score_checkpoint(
-    series: Series,
+    checkpoints: Checkpoints,
     revision: Revision,
     scoring: Scoring,
-    is_left: Callable[[StepName], bool],
-    keep: bool = False,
-    folder: Path | None = None,
+    is_new: Callable[[StepName], bool],
     progress: Progress = SILENT,
 ) -> xr.DataTree | Failed | Same:
     """Score one checkpoint as a trajectory of one step, or return why there is none."""
 
     def scored(model: Model, at: StepName) -> xr.DataTree | Same:
-        return scoring.step(model, at, progress) if is_left(at) else Same(at)
+        return scoring.step(model, at, progress) if is_new(at) else Same(at)
 
-    return with_checkpoint(series, revision, scored, keep, folder)
-
-
-def with_checkpoint(
-    series: Series,
-    revision: Revision,
-    use: Callable[[Model, StepName], Result],
-    keep: bool = False,
-    folder: Path | None = None,
-) -> Result | Failed:
-    """Fetch, open, use and discard a checkpoint; return the result, or the reason why it cannot be read."""
-    with _place(series, keep, folder) as cache:
-        try:
-            model = series.open(revision, cache)
-            commit = next((note.removeprefix(COMMIT) for note in model.notes if note.startswith(COMMIT)), "")
-            return use(model, StepName(revision.step, revision.name, model.weights_digest(), commit))
-        except CheckpointError as error:
-            reason = str(error)
-            for place in (f"{place}/" for place in (cache, series.folder) if place is not None):
-                reason = reason.replace(place, "")  # so that the message does not depend on the location
-            return Failed(reason)
+    return checkpoints.use(revision, scored)
 
 
-@contextmanager
-def _place(series: Series, keep: bool, folder: Path | None) -> Iterator[Path | None]:
-    """Temporary folder for a fetched checkpoint; None if it is not fetched or is kept in the hub's cache.
+class NotesOfCheckpoints(NotedOnce):
+    """Progress without bars, because the checkpoints have one; it shows a note that several share only once."""
 
-    Files that the hub's cache already holds are read from there, and stay.
-    """
-    if keep or series.folder is not None:
-        yield None
-        return
-    with TemporaryDirectory(prefix=FETCHED, dir=folder, ignore_cleanup_errors=True) as place:
-        yield Path(place)
-
-
-class NotedOnce:
-    """Progress without bars, which shows a note that several checkpoints share only once."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress, self._said = progress, set[str]()
-
-    def bar(self, label: str, total: int) -> Any:
-        """Return a silent bar, because the checkpoints have a bar already."""
+    def bar(self, label: str, total: int) -> Callable[[int], None]:
+        """Return a silent bar."""
         return SILENT.bar(label, total)
-
-    def note(self, line: str) -> None:
-        """Show a line the first time."""
-        if line not in self._said:
-            self._said.add(line)
-            self._progress.note(line)
-
-    def detail(self, line: str) -> None:
-        """Show a line the first time; the commit of a checkpoint is recorded in the file and not shown."""
-        if line not in self._said and not line.startswith(COMMIT):
-            self._said.add(line)
-            self._progress.detail(line)
