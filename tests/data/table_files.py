@@ -26,6 +26,7 @@ from rmtbase.nulls import Gaussian
 from rmtbase.results import open_table
 from rmtbase.results.comparison import Training, compare
 from rmtbase.results.depth import depth
+from rmtbase.results.diff import diff
 from rmtbase.results.signal import signal
 from rmtbase.tables import groups_of, write_table
 
@@ -80,9 +81,18 @@ def comparison() -> xr.DataTree:
     return compare(models, groups, training, ["a"], published=True, permutations=99)
 
 
+def changes() -> xr.DataTree:
+    """Two models with attention only."""
+    from originals import write_model
+
+    with tempfile.TemporaryDirectory() as folder:
+        return diff(*(write_model(Path(folder) / f"model-{seed}", seed) for seed in (3, 5)))
+
+
 MADE: dict[str, Callable[[], xr.Dataset | xr.DataTree]] = {
     "atlas": atlas,
     "baseline": lambda: rmtbase.baseline([12, 10], [3, 2], [1.0, (0.5, 0.25)], draws=12),
+    "changes": changes,
     "comparison": comparison,
     "effective_depth": effective_depth,
     "elements": lambda: element_baseline((12, 3), draws=8),
