@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from rmtbase.results.comparison._grouped import measures_of
 from rmtbase.results.comparison._groups import GroupTest, between_of, contrast_of, require_members
-from rmtbase.results.comparison._measures import measures_of
 
 
 def _columns(models):

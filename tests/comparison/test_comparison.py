@@ -12,8 +12,7 @@ from groups_of_models import compare_groups
 from rmtbase.errors import ParameterError, TableError
 from rmtbase.results import open_table
 from rmtbase.results.comparison import Training, compare, scale_law, shape_drift
-from rmtbase.results.comparison._common_origin import common_origin
-from rmtbase.results.comparison._two_models import compare_two
+from rmtbase.results.comparison._two_models import common_origin, compare_two
 from rmtbase.results.comparison.report import report
 from rmtbase.results.comparison.summary import summarize_comparison
 from rmtbase.tables import export, write_table

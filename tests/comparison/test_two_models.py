@@ -12,8 +12,7 @@ from scipy import stats
 
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
-from rmtbase.results.comparison._common_origin import common_origin
-from rmtbase.results.comparison._two_models import compare_two
+from rmtbase.results.comparison._two_models import common_origin, compare_two
 
 NAMES = ["trace", "largest_eigenvalue", "spectral_entropy", "participation_ratio"]
 D_HEAD, LAYERS, HEADS = 6, 2, 4

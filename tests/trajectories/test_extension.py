@@ -10,8 +10,7 @@ from rmtbase.errors import ParameterError, TableError
 from rmtbase.models import open_model
 from rmtbase.nulls import Gaussian
 from rmtbase.results import open_table
-from rmtbase.results.trajectory._along_steps import joined, until
-from rmtbase.results.trajectory._attributes import failures
+from rmtbase.results.trajectory._along_steps import failures, joined, until
 from rmtbase.tables import write_table
 from telling import Told
 

@@ -10,8 +10,7 @@ import time
 import pytest
 
 import rmtbase
-from rmtbase.results.trajectory._along_steps import renamed
-from rmtbase.results.trajectory._attributes import revisions_of
+from rmtbase.results.trajectory._along_steps import renamed, revisions_of
 from rmtbase.tables import groups_of
 from telling import Told
 

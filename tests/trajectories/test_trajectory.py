@@ -13,8 +13,7 @@ from rmtbase.models import find_series
 from rmtbase.nulls import Axes, Gaussian
 from rmtbase.results import open_table
 from rmtbase.results.trajectory import summarize_trajectory
-from rmtbase.results.trajectory._along_steps import joined, one_step, until
-from rmtbase.results.trajectory._attributes import StepName, failures
+from rmtbase.results.trajectory._along_steps import StepName, failures, joined, one_step, until
 from rmtbase.results.trajectory.report import as_json
 from rmtbase.results.trajectory.schema import departure_steps, steps_before
 from rmtbase.results.trajectory.summary import _departure

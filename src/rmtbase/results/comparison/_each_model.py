@@ -12,11 +12,10 @@ import xarray as xr
 from jaxtyping import Float
 
 from rmtbase.results.comparison._classes import FUSED, TRANSMISSION, attention_classes, published_class
-from rmtbase.results.comparison._common_origin import fingerprint
 from rmtbase.results.comparison._matrices import initial_recipe, members_of, values_of
 from rmtbase.results.comparison._shape_band import ShapeBand, shape_band
 from rmtbase.results.comparison._training_budget import Training
-from rmtbase.results.comparison._two_models import LEVEL
+from rmtbase.results.comparison._two_models import LEVEL, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
 from rmtbase.results.filled import filled
 from rmtbase.shown import shown

@@ -16,18 +16,16 @@ from rmtbase.errors import ParameterError
 from rmtbase.parameters import require_repeats, require_seed
 from rmtbase.progress import SILENT, Progress
 from rmtbase.results.comparison._classes import TRANSMISSION
-from rmtbase.results.comparison._common_origin import common_origin, fingerprint
 from rmtbase.results.comparison._each_model import ComparedModel, all_components, components_table, models_table
 from rmtbase.results.comparison._grouped import grouped_tables, require_groups
 from rmtbase.results.comparison._groups import GroupTest
 from rmtbase.results.comparison._matrices import fitted_matrices, shape_drift, values_of
-from rmtbase.results.comparison._nearest_published import nearest_table
 from rmtbase.results.comparison._paired_growth import paired_growth
-from rmtbase.results.comparison._published import published_models, published_trims
+from rmtbase.results.comparison._published import nearest_table, published_models, published_trims
 from rmtbase.results.comparison._scale_law import scale_law
 from rmtbase.results.comparison._shape_band import shape_band
 from rmtbase.results.comparison._training_budget import Training
-from rmtbase.results.comparison._two_models import PERMUTATIONS, compare_two
+from rmtbase.results.comparison._two_models import PERMUTATIONS, common_origin, compare_two, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
 from rmtbase.results.filled import filled
 from rmtbase.results.scores._heads import require_scores

@@ -1,31 +1,41 @@
-"""Scores of one checkpoint of a series against every requested null: fetched, scored, discarded."""
+"""Scores of one checkpoint of a series against every null, and the folder of those that are finished."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import xarray as xr
 
-from rmtbase.errors import CheckpointError, ParameterError
+from rmtbase.errors import (
+    CheckpointError,
+    MissingFileError,
+    OutputError,
+    ParameterError,
+    StoreError,
+    TableError,
+    said_what_is_kept,
+)
 from rmtbase.models import Model, Revision, Series, WeightMatrices, require_model
 from rmtbase.nulls import NULLS, Null, find_null
 from rmtbase.progress import SILENT, NotedOnce, Progress
+from rmtbase.results import open_table
 from rmtbase.results.scores import score
 from rmtbase.results.scores._head_elements import ElementMode
 from rmtbase.results.scores._read_matrices import LAYERS
 from rmtbase.results.scores.measure import MatrixMode, reads_of
-from rmtbase.results.trajectory._along_steps import one_step
-from rmtbase.results.trajectory._attributes import COMMIT, StepName
-from rmtbase.shown import in_one_line
-from rmtbase.tables import SCHEMA_VERSION, provenance
+from rmtbase.results.trajectory._along_steps import COMMIT, StepName, one_step
+from rmtbase.shown import in_one_line, shown
+from rmtbase.tables import LOCK, SCHEMA_VERSION, is_temporary, locked_folder, provenance, sweep, write_table
 
 Result = TypeVar("Result")
 
@@ -153,3 +163,90 @@ class NotesOfCheckpoints(NotedOnce):
     def bar(self, label: str, total: int) -> Callable[[int], None]:
         """Return a silent bar."""
         return SILENT.bar(label, total)
+
+
+_STEP_FILE = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}\.nc", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Folder of one trajectory's finished checkpoints; made by :func:`finished_checkpoints`."""
+
+    folder: Path  # the folder, which also holds files that are being fetched
+    key: str  # digest of the options of the scoring
+
+    def write(self, revision: Revision, step: xr.DataTree) -> None:
+        """Write one checkpoint, atomically."""
+        write_table(step, self._path(revision))
+
+    def read(self, revision: Revision, progress: Progress) -> xr.DataTree | None:
+        """Read a checkpoint scored with these options from the same files; None if there is none or it is damaged."""
+        try:
+            return cast("xr.DataTree", open_table(self._path(revision), "trajectory"))
+        except MissingFileError:
+            return None
+        except TableError as error:
+            progress.note(f"not sound, scored again: {error}")
+            return None
+
+    def count(self) -> int:
+        """Return the number of finished checkpoints."""
+        return sum(_STEP_FILE.fullmatch(path.name) is not None for path in self.folder.iterdir())
+
+    def words(self) -> str:
+        """Say how many checkpoints are kept, and where; "" if there are none."""
+        count = self.count()
+        if not count:
+            return ""
+        return f"{count} finished checkpoint{'s are' if count != 1 else ' is'} kept in {shown(self.folder)}"
+
+    def remove(self) -> None:
+        """Delete the finished checkpoints, once the trajectory is written. Other files stay."""
+        try:
+            for path in list(self.folder.iterdir()):
+                if _STEP_FILE.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+        except OSError as error:
+            raise OutputError(self.folder, f"it cannot be emptied: {error.strerror or error}") from error
+
+    def _path(self, revision: Revision) -> Path:
+        which = hashlib.sha256(repr(tuple(revision)).encode("utf-8", "surrogatepass")).hexdigest()
+        return self.folder / f"{self.key[:16]}-{which[:16]}.nc"
+
+
+def finished_folder(output: Path) -> Path:
+    """Return the folder of the finished checkpoints of an unfinished trajectory."""
+    return output.with_name(f"{output.name}.steps")
+
+
+@contextmanager
+def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
+    """Open the finished checkpoints of a trajectory for a ``with`` block, locked against other runs."""
+    folder = finished_folder(output)
+    _require_ours(folder, key)
+    finished = Finished(folder, key)
+    with locked_folder(folder, "finished checkpoints", lambda: not finished.count()):
+        sweep(folder)
+        for left in folder.glob(f"{FETCHED}*"):  # by a run that was killed while it scored the checkpoint
+            shutil.rmtree(left, ignore_errors=True)
+        with said_what_is_kept(finished.words):
+            yield finished
+
+
+def _require_ours(folder: Path, key: str) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
+    for name in sorted(path.name for path in folder.iterdir()):
+        found = _STEP_FILE.fullmatch(name)
+        if found is None and name != LOCK and not is_temporary(name) and not name.startswith(FETCHED):
+            raise StoreError(
+                folder, shown(name), "finished checkpoints, or nothing; choose another output name, or move it away"
+            )
+        if found is not None and found[1] != key[:16]:
+            raise StoreError(
+                folder,
+                "checkpoints scored with other options, or by another installation",
+                "those of this command; choose another output name, or remove the folder to begin anew",
+            )

@@ -18,17 +18,17 @@ from rmtbase.results import open_table
 from rmtbase.results.scores._head_elements import ElementMode
 from rmtbase.results.scores._read_matrices import LAYERS
 from rmtbase.results.scores.measure import MatrixMode
-from rmtbase.results.trajectory._along_steps import joined, renamed
-from rmtbase.results.trajectory._attributes import StepName, options_of, revisions_of
+from rmtbase.results.trajectory._along_steps import StepName, joined, options_of, renamed, revisions_of
 from rmtbase.results.trajectory._checkpoint_scores import (
     Checkpoints,
     Failed,
+    Finished,
     NotesOfCheckpoints,
     Same,
     Scoring,
+    finished_checkpoints,
     score_checkpoint,
 )
-from rmtbase.results.trajectory._finished import Finished, finished_checkpoints
 from rmtbase.shown import quoted, shown
 from rmtbase.tables import require_writable, write_table
 

@@ -16,7 +16,7 @@ from rmtbase.results.scores._distance import farthest_distance
 from rmtbase.results.scores._null_words import RESAMPLINGS, null_noun
 from rmtbase.results.scores.summary import summarize_scores
 from rmtbase.results.trajectory._alarm import alarm_sentence
-from rmtbase.results.trajectory._attributes import failures
+from rmtbase.results.trajectory._along_steps import failures
 from rmtbase.results.trajectory.schema import FOR_GOOD, STEP, scores_at, steps_before
 from rmtbase.shown import in_one_line, percent
 from rmtbase.tables import groups_of, heads_present, layer_names
