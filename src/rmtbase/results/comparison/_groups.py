@@ -34,17 +34,13 @@ class GroupTest(NamedTuple):
 
 
 def require_members(groups: Mapping[str, Sequence[object]], paired: bool) -> None:
-    """Raise :class:`~rmtbase.errors.ParameterError` unless there are 2 or more groups of 2 or more models.
-
-    Paired groups must have equal sizes.
-    """
+    """Raise an error unless there are 2 or more groups of 2 or more models, of equal sizes if paired."""
     if len(groups) < 2:
         raise ParameterError("groups", list(groups), "2 groups at least")
     for name, members in groups.items():
         if len(members) < 2:
-            raise ParameterError(
-                f"groups[{name!r}]", len(members), "2 models at least, to know how far seeds are apart"
-            )
+            expected = "2 models at least, to know how far seeds are apart"
+            raise ParameterError(f"groups[{name!r}]", len(members), expected)
     sizes = [len(members) for members in groups.values()]
     if paired and len(set(sizes)) > 1:
         raise ParameterError("paired", sizes, "the same number of models in each group, in the same order of seeds")
@@ -54,13 +50,10 @@ def contrast_of(values: Columns, sizes: tuple[int, int], test: GroupTest) -> dic
     """Compare two groups in each column; the first ``sizes[0]`` rows are the models of the first group.
 
     If there are at most ``permutations`` assignments of the models to the groups, all are tried and p is the share that
-    is as extreme; otherwise p = (b + 1)/(B + 1) for B random assignments. The test statistic is Welch's t, adjusted for
-    all columns by the largest. If paired, the two models of a pair swap groups at random, and the statistic is t of
-    their differences. An unpaired test of such models, which are not exchangeable, loses power.
-
-    Null: all models are exchangeable, as independent seeds of one recipe are; if paired, the two models of each pair
-    are. The standard error is √(s₁²/n₁ + s₂²/n₂), s the standard deviation from seed to seed, or s/√n of the
-    differences. The interval assumes normal numbers, and is NaN where no two seeds of a group differ.
+    is as extreme; otherwise p = (b + 1)/(B + 1) for B random assignments. The test statistic is Welch's t, or t of the
+    differences if paired, adjusted for all columns by the largest. Null: all models are exchangeable, as independent
+    seeds of one recipe are; if paired, the two models of each pair are. The standard error is √(s₁²/n₁ + s₂²/n₂), s the
+    standard deviation from seed to seed, or s/√n of the differences. The interval assumes normal numbers.
 
     Source: B. L. Welch, Biometrika 34, 28 (1947); P. H. Westfall and S. S. Young, Resampling-Based Multiple Testing
         (Wiley, 1993).

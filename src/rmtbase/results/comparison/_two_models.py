@@ -37,12 +37,10 @@ class TwoModels:
     paired: bool  # whether heads at equal positions were paired
     n: int  # number of units compared: pairs of key heads if paired, otherwise the key heads of both models
     # second minus first, in standard deviations of the heads' own nulls: the median over units of the differences if
-    # paired, otherwise the difference of the medians. NaN for a statistic without a null.
+    # paired, otherwise the difference of the medians
     difference: Float[np.ndarray, " statistic"]
     p_value: Float[np.ndarray, " statistic"]  # two-sided permutation p-value of each statistic
-    # the same, adjusted for all statistics by the largest, with their correlations: the probability that any of them is
-    # so extreme
-    adjusted_p_value: Float[np.ndarray, " statistic"]
+    adjusted_p_value: Float[np.ndarray, " statistic"]  # the same, adjusted for all statistics by the largest
     omnibus_p_value: float  # p-value of all statistics together, the smallest of the adjusted ones
     reason: Reason = field(default_factory=Reason)  # why the heads cannot be compared
 
@@ -50,18 +48,15 @@ class TwoModels:
 def compare_two(first: xr.DataTree, second: xr.DataTree, permutations: int = PERMUTATIONS, seed: int = 0) -> TwoModels:
     """Compare the heads of two models by their signed distances from their own nulls, a scale free of σ and shape.
 
-    The unit is a key head. Heads that share a key head share a matrix, and their distances are averaged. If the models
-    have different numbers of heads per key head, so that averages would differ in spread, only the first head of each
-    key head is used. If both models have the same layers, heads and key heads of the same sizes, heads at equal
-    positions are paired; the statistic is Wilcoxon's signed-rank statistic of the differences, with random signs that
-    are the same for all statistics of a unit. Otherwise all units are pooled, and the statistic is the rank sum, with
-    units assigned to the models at random. P-values are adjusted for all statistics together by the largest of them
-    (Westfall and Young). p = (b + 1)/(B + 1) for B permutations.
+    The unit is a key head, with the average distance of its heads, or, if the models differ in heads per key head, that
+    of the first. If both models have the same layers, heads and key heads of the same sizes, heads at equal positions
+    are paired, and the statistic is Wilcoxon's signed-rank statistic, with random signs that are the same for all
+    statistics of a unit. Otherwise all units are pooled, and the statistic is the rank sum, with units assigned to the
+    models at random. P-values, (b + 1)/(B + 1) for B permutations, are adjusted for all statistics by the largest.
 
     Null: if paired, the two heads at a position are exchangeable, independently of other positions; if pooled, all
-    units of both models are exchangeable. Both hold for untrained models. Heads of trained models depend on each other
-    within a layer, so the test asks whether these two sets of heads differ, not whether two ways of training do. To
-    test the latter, compare several seeds of each by groups of models.
+    units of both models are. Heads of trained models depend on each other within a layer, so the test asks whether
+    these two sets of heads differ, not whether two ways of training do.
 
     Source: F. Wilcoxon, Biometrics Bull. 1, 80 (1945); P. H. Westfall and S. S. Young, Resampling-Based Multiple
         Testing (Wiley, 1993); B. Phipson and G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 9, 39 (2010).
@@ -220,13 +215,10 @@ class CommonOrigin:
 
     duplicate: bool  # whether queries and keys are bit-identical
     # r, the correlation over heads of ln σ_Q, ln σ_K and the ln of the eigenvalues, each minus its mean over the layer:
-    # 1 for a copy, 0 on average for two seeds. NaN if heads do not match in number and size, or layers have a single
-    # head.
+    # 1 for a copy, 0 on average for two seeds; NaN if heads do not match or layers have a single head
     alignment: float
-    # one-sided permutation p-value of r, with the heads of one model moved to other positions; NaN where r is NaN
-    p_value: float
-    # whether each layer's heads have the same eigenvalues to a part in a thousand, in another order
-    reordered: bool = False
+    p_value: float  # one-sided permutation p-value of r, with the heads of one model moved to other positions
+    reordered: bool = False  # whether each layer's heads have the same eigenvalues, in another order
     reason: Reason = field(default_factory=Reason)  # why a common origin cannot be tested by r
 
 
@@ -235,11 +227,9 @@ def common_origin(
 ) -> CommonOrigin:
     """Tell duplicates and near-duplicates (fine-tuned, rounded, merged, of the same seed) from independent models.
 
-    In a model that is trained from an independent initialization, the order of the heads within a layer carries no
-    information. Heads with their own key heads are exchangeable; so are key heads together with all heads that read
-    them, and heads that share a key head. Permuting the heads of one model in these ways therefore leaves the law of r
-    unchanged. The test is exact for trained and untrained models, whatever the layers have in common.
-    p = (b + 1)/(B + 1).
+    In a model that is trained from an independent initialization, key heads are exchangeable together with all heads
+    that read them, and so are heads that share a key head. Permuting the heads of one model in these ways leaves the
+    law of r unchanged, so that p = (b + 1)/(B + 1) is exact for trained and untrained models.
     """
     permutations, rng = require_positive_integer("permutations", permutations), np.random.default_rng(seed)
     models = first, second
@@ -296,10 +286,7 @@ def _reordered(
     second: Float[np.ndarray, "layer head index"],
     present: Bool[np.ndarray, "layer head"],
 ) -> bool:
-    """Test whether the heads of each layer have the same eigenvalues, but not all in the same order.
-
-    All eigenvalues of independent heads in every layer do not agree to a part in a thousand by chance.
-    """
+    """Test whether the heads of each layer have the same eigenvalues, but not all in the same order."""
     from scipy.optimize import linear_sum_assignment
 
     in_place = True
@@ -317,10 +304,7 @@ def _reordered(
 def _places(
     key_heads: Int[np.ndarray, " head"], permutations: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "permutation head"]:
-    """Random permutations of the heads of a layer: key heads in random order, and their heads in random order.
-
-    Heads are sorted by a random number of their key head, then by a random number of their own.
-    """
+    """Random permutations of the heads of a layer: key heads in random order, and their heads in random order."""
     by_key_head = rng.random((permutations, int(key_heads.max()) + 1))[:, key_heads]
     order = np.lexsort((rng.random((permutations, key_heads.size)), by_key_head), axis=-1)
     places = np.empty_like(order)

@@ -55,22 +55,20 @@ def diff(
     The change ΔW = W' - W is described by its norm over W's; the cosine between ΔW and W, negative where weights have
     shrunk; its effective rank; and the number of its directions that stand out of noise, at ``level``. Directions are
     counted against random sign flips of the change, as :func:`rmtbase.results.signal.signal` does with
-    ``null="signs"``, because rounding makes the noise of weights other than normal. In a change without directions,
-    one is found with probability ``level``.
+    ``null="signs"``, because rounding makes the noise of weights other than normal.
 
-    Further variables say whether the change lies along old directions, on the side of inputs (rows of W) and of
-    outputs. The old directions are W's k strongest, where k is its effective rank (ΣS²)²/ΣS⁴ rounded up. The share of
-    ‖ΔW‖_F² along them is compared with the share under a random rotation of ΔW, whose mean is k/n for n dimensions and
-    whose law is :class:`rmtbase.laws.HaarTrace`. A change that is independent of the old matrix has uniform p-values,
-    whatever its spectrum. A change that replaces W by an independent matrix is not independent of W: it removes W, so
-    it lies along the old directions, at a cosine of -0.7 if the norms are equal. Also given are the largest absolute
-    cosine of the first direction of ΔW with any of W's r directions, and its p-value: for a random direction
-    P(largest > c) is nearly 1 - (1 - P(β > c²))^r, where β has the law Beta(1/2, (n - 1)/2).
+    The old directions, on the side of inputs (rows of W) and of outputs, are W's k strongest, where k is its effective
+    rank (ΣS²)²/ΣS⁴ rounded up. The share of ‖ΔW‖_F² along them is compared with that under a random rotation of ΔW,
+    whose mean is k/n for n dimensions and whose law is :class:`rmtbase.laws.HaarTrace`. A change that is independent of
+    the old matrix has uniform p-values, whatever its spectrum. One that replaces W by an independent matrix is not: it
+    removes W, so it lies along the old directions, at a cosine of -0.7 if the norms are equal. Also given are the
+    largest absolute cosine of the first direction of ΔW with any of W's r directions, and its p-value: for a random
+    direction P(largest > c) is nearly 1 - (1 - P(β > c²))^r, where β has the law Beta(1/2, (n - 1)/2).
 
     Each head's share of its matrix's change, ‖ΔW_i‖_F²/‖ΔW‖_F², is compared with its law if the head has no part in it:
     for each of the d_head positions within a head, which head has which row (of W_O, column) is random, independently
     of the other positions. This holds for rows of any law and of any scales along the positions, such as those of
-    rotary frequencies, and needs no more than two heads: see :func:`rmtbase.results.diff._head_shares.share_p_values`.
+    rotary frequencies, and needs no more than two heads.
 
     For W_QK and W_OV of every head, ‖ΔW‖_F / ‖W‖_F and the cosine between W' and W say which heads changed most; unlike
     the parts, these products do not depend on how a head splits them into two matrices.
@@ -81,9 +79,6 @@ def diff(
     at each position within a head the rows of B are exchangeable between heads. This is an update that prefers no
     head, and not the initialization: there B is zero, and nothing can be tested. A small p-value does not say why an
     update prefers a head; larger gradients through the base's weights are enough.
-
-    One matrix at a time is in memory, with full decompositions of it and of its change. A head's W_O is
-    (d_output, d_value), as in the whole matrix.
 
     Args:
         before: a folder, a hub id, ``"demo"``, or an opened model.

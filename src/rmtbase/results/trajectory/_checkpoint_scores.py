@@ -36,6 +36,7 @@ from rmtbase.results.scores.measure import MatrixMode, reads_of
 from rmtbase.results.trajectory._along_steps import COMMIT, StepName, one_step
 from rmtbase.shown import in_one_line, shown
 from rmtbase.tables import LOCK, SCHEMA_VERSION, is_temporary, locked_folder, provenance, sweep, write_table
+from rmtbase.words import counted
 
 Result = TypeVar("Result")
 
@@ -196,9 +197,8 @@ class Finished:
     def words(self) -> str:
         """Say how many checkpoints are kept, and where; "" if there are none."""
         count = self.count()
-        if not count:
-            return ""
-        return f"{count} finished checkpoint{'s are' if count != 1 else ' is'} kept in {shown(self.folder)}"
+        are = "is" if count == 1 else "are"
+        return f"{counted(count, 'finished checkpoint')} {are} kept in {shown(self.folder)}" if count else ""
 
     def remove(self) -> None:
         """Delete the finished checkpoints, once the trajectory is written. Other files stay."""
@@ -210,25 +210,20 @@ class Finished:
             raise OutputError(self.folder, f"it cannot be emptied: {error.strerror or error}") from error
 
     def _path(self, revision: Revision) -> Path:
-        which = hashlib.sha256(repr(tuple(revision)).encode("utf-8", "surrogatepass")).hexdigest()
-        return self.folder / f"{self.key[:16]}-{which[:16]}.nc"
-
-
-def finished_folder(output: Path) -> Path:
-    """Return the folder of the finished checkpoints of an unfinished trajectory."""
-    return output.with_name(f"{output.name}.steps")
+        digest = hashlib.sha256(repr(tuple(revision)).encode("utf-8", "surrogatepass")).hexdigest()
+        return self.folder / f"{self.key[:16]}-{digest[:16]}.nc"
 
 
 @contextmanager
 def finished_checkpoints(output: Path, key: str) -> Iterator[Finished]:
     """Open the finished checkpoints of a trajectory for a ``with`` block, locked against other runs."""
-    folder = finished_folder(output)
+    folder = output.with_name(f"{output.name}.steps")
     _require_ours(folder, key)
     finished = Finished(folder, key)
     with locked_folder(folder, "finished checkpoints", lambda: not finished.count()):
         sweep(folder)
-        for left in folder.glob(f"{FETCHED}*"):  # by a run that was killed while it scored the checkpoint
-            shutil.rmtree(left, ignore_errors=True)
+        for fetched in folder.glob(f"{FETCHED}*"):  # by a run that was killed while it scored the checkpoint
+            shutil.rmtree(fetched, ignore_errors=True)
         with said_what_is_kept(finished.words):
             yield finished
 
@@ -239,12 +234,12 @@ def _require_ours(folder: Path, key: str) -> None:
     if not folder.is_dir():
         raise StoreError(folder, "something that is no folder", "a folder, or nothing; choose another output name")
     for name in sorted(path.name for path in folder.iterdir()):
-        found = _STEP_FILE.fullmatch(name)
-        if found is None and name != LOCK and not is_temporary(name) and not name.startswith(FETCHED):
+        step_file = _STEP_FILE.fullmatch(name)
+        if step_file is None and name != LOCK and not is_temporary(name) and not name.startswith(FETCHED):
             raise StoreError(
                 folder, shown(name), "finished checkpoints, or nothing; choose another output name, or move it away"
             )
-        if found is not None and found[1] != key[:16]:
+        if step_file is not None and step_file[1] != key[:16]:
             raise StoreError(
                 folder,
                 "checkpoints scored with other options, or by another installation",
