@@ -10,17 +10,16 @@ from fnmatch import fnmatchcase
 _FOLDERS: dict[tuple[str, str], str] = {
     ("", "results"): ("open_scores open_trajectory"),
     ("comparison", "results.comparison._groups"): ("BetweenGroups TwoGroups between_groups compare_groups"),
-    ("comparison", "results.comparison._common_origin"): ("CommonOrigin common_origin fingerprint"),
     ("comparison", "results.comparison"): (
         "InitialSigmas PairedGrowth SELECTION ScaleLaw ShapeBand TRANSMISSION Training attention_classes "
         "budget_state built_in_correlation compare comparison_csv initial_sigmas paired_growth scale_law "
         "shape_band shape_drift weibull_scales"
     ),
-    ("comparison", "results.comparison._two_models"): ("TwoModels compare_two"),
+    ("comparison", "results.comparison._two_models"): ("CommonOrigin TwoModels common_origin compare_two fingerprint"),
     ("comparison", "results.comparison._classes"): (
-        "FUSED READS WRITES attention_class published_class significant_class"
+        "FUSED READS WRITES attention_class published_class"
     ),
-    ("comparison", "results.comparison._diagnose"): ("RECIPES WEIBULL diagnose"),
+    ("comparison", "results.comparison._matrices"): ("WEIBULL"),
     ("comparison", "results.comparison.summary"): ("not_testable_of summarize_comparison"),
     ("plots", "drawing.axes"): ("statistic_label statistic_words"),
     ("plots", "drawing.color_scales"): ("Q_LEVELS Z_LEVELS q_colorbar z_colorbar"),
@@ -121,11 +120,10 @@ _FOLDERS: dict[tuple[str, str], str] = {
     ),
     ("trajectories", "results.trajectory.summary"): ("Departure StepSummary"),
     ("trajectories", "results.trajectory._checkpoint_scores"): ("Scoring"),
-    ("trajectories", "results.trajectory._attributes"): ("StepName failures"),
     ("trajectories", "results.trajectory"): ("TrajectorySummary summarize_trajectory trajectory"),
     ("trajectories", "results.trajectory.measure"): ("earlier_file"),
-    ("trajectories", "results.trajectory._along_steps"): ("joined one_step until"),
-    ("comparison", "results.comparison._measures"): ("HEADLINES measures_of"),
+    ("trajectories", "results.trajectory._along_steps"): ("StepName failures joined one_step until"),
+    ("comparison", "results.comparison._grouped"): ("HEADLINES measures_of"),
     ("scoring", "results.depth._depth_fitter"): ("DepthFitter depth_fitter"),
     ("scoring", "results.scores._matrices"): ("matrix_p_value_floors"),
 }

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from rmtbase.results.comparison._classes import FUSED, TRANSMISSION, attention_classes, published_class
 from rmtbase.results.comparison._matrices import initial_recipe, members_of, values_of
-from rmtbase.results.comparison._shape_band import ShapeBand, shape_band
+from rmtbase.results.comparison._shape_band import shape_band
 from rmtbase.results.comparison._training_budget import Training
 from rmtbase.results.comparison._two_models import LEVEL, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
@@ -73,84 +73,76 @@ class ComparedModel:
         values = self.values(variable, component)
         return float(values.mean()) if values.size else float("nan")
 
-    def band(self, *components: str, seed: int) -> ShapeBand | None:
-        """Median k over the matrices of some components, with its null; None if there are none."""
-        fits = self.fits(*components)
-        return shape_band([fits.shapes], [fits.numbers], seed=seed) if fits.shapes.size else None
-
 
 def models_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
     """Table of the models: identity, heads that differ from the null, Transmission Class, and training if known."""
-    fitted = any(model.components for model in models)
-    rows = {
-        (row,): _identity(model) | (_transmission(model, seed) if fitted else {}) for row, model in enumerate(models)
-    }
-    return filled(COMPARISON_SCHEMA["/models"], {"model": [model.name for model in models]}, rows)
+    schema, fitted = COMPARISON_SCHEMA["/models"], any(model.components for model in models)
+    names = [name for name, variable in schema.items() if fitted or not variable.part]
+    rows = {(row,): _model_row(model, seed) for row, model in enumerate(models)}
+    return filled(schema, {"model": [model.name for model in models]}, rows, names)
 
 
-def _identity(model: ComparedModel) -> dict[str, Any]:
-    heads, training = model.scores["heads"].to_dataset(), model.training
+def _model_row(model: ComparedModel, seed: int) -> dict[str, Any]:
+    heads, attributes = model.scores["heads"].to_dataset(), model.scores.attrs
     q_value = heads["omnibus_q_value"].values
     n_departed, n_scored = int((q_value < LEVEL).sum()), int(np.isfinite(q_value).sum())
     untrained = n_scored > 0 and not n_departed if model.untrained is None else model.untrained
-    return {
-        "name": shown(model.scores.attrs.get("model", "")),
-        "revision": shown(model.scores.attrs.get("revision", "")),
-        "family": shown(model.scores.attrs.get("family", "")),
+    row: dict[str, Any] = {
+        "name": shown(attributes.get("model", "")),
+        **{name: shown(attributes.get(name, "")) for name in ("revision", "family", "null")},
         "attention": "; ".join(dict.fromkeys(attention_classes(model.scores).values())),
         "fingerprint": fingerprint(model.scores),
-        "null": shown(model.scores.attrs.get("null", "")),
         "n_scored_heads": n_scored,
         "n_untested_heads": int(heads_present(heads).sum()) - n_scored,
         "n_departed_heads": n_departed,
         "untrained": int(untrained),
-        "budget": np.nan if training is None else training.budget,
-        "budget_state": "" if training is None else training.state,
-        "root": np.nan if training is None else training.root,
     }
+    if model.training is not None:
+        training = model.training
+        row |= {"budget": training.budget, "budget_state": training.state, "root": training.root}
+    if model.matrices is not None:
+        row["initial_recipe"] = initial_recipe(model.scores, model.matrices)
+    fits = model.fits(*TRANSMISSION)
+    if fits.shapes.size:
+        row |= {f"transmission_{name}": value for name, value in _shape(fits, seed).items()}
+        # mean over layers, then over components, as in the paper
+        row["transmission_scale"] = np.nanmean([model.mean("scale", name) for name in TRANSMISSION])
+        row["transmission_shape_untrimmed"] = np.median(fits.shapes - fits.gaps)
+        row["transmission_gap"] = np.median(fits.gaps)
+    return row
 
 
-def _transmission(model: ComparedModel, seed: int) -> dict[str, Any]:
-    """Pool the shapes of the Transmission Class over components; average its scales over layers, then components."""
-    fits, band = model.fits(*TRANSMISSION), model.band(*TRANSMISSION, seed=seed)
-    missing = band is None
-    return {
-        "transmission_shape": np.nan if missing else band.medians[0],
-        "transmission_shape_null_mean": np.nan if missing else band.null_medians[0],
-        "transmission_shape_null_std": np.nan if missing else band.null_errors[0],
-        "transmission_scale": np.nan if missing else np.nanmean([model.mean("scale", name) for name in TRANSMISSION]),
-        "transmission_shape_untrimmed": np.nan if missing else np.median(fits.shapes - fits.gaps),
-        "transmission_gap": np.nan if missing else np.median(fits.gaps),
-        "initial_recipe": "" if model.matrices is None else initial_recipe(model.scores, model.matrices),
-    }
+def _shape(fits: FitsOfMatrices, seed: int) -> dict[str, float]:
+    """Median k over matrices, with its null."""
+    band = shape_band([fits.shapes], [fits.numbers], seed=seed)
+    return {"shape": band.medians[0], "shape_null_mean": band.null_medians[0], "shape_null_std": band.null_errors[0]}
 
 
 def components_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
     """Median k of each component of each model, with its null and its published class, and the mean λ and σ."""
-    components = all_components(models)
+    schema, components = COMPARISON_SCHEMA["/components"], all_components(models)
     entries = {
         (row, column): _component(model, name, seed)
         for row, model in enumerate(models)
         for column, name in enumerate(components)
         if name in model.components
     }
-    coordinates = {"model": [model.name for model in models], "component": components}
-    return filled(COMPARISON_SCHEMA["/components"], coordinates, entries)
+    names = [name for name, variable in schema.items() if not variable.part]
+    return filled(schema, {"model": [model.name for model in models], "component": components}, entries, names)
 
 
 def _component(model: ComparedModel, component: str, seed: int) -> dict[str, Any]:
-    fits, band = model.fits(component), model.band(component, seed=seed)
+    fits = model.fits(component)
     entry: dict[str, Any] = {
         "n_matrices": 0 if model.matrices is None else members_of(model.matrices, component).sum(),
         "n_departed": (fits.q_values < LEVEL).sum(),
         "n_tested": np.isfinite(fits.q_values).sum(),
         "scale": model.mean("scale", component),
         "sigma": model.mean("sigma", component),
-        "shape": np.nan if band is None else band.medians[0],
-        "shape_null_mean": np.nan if band is None else band.null_medians[0],
-        "shape_null_std": np.nan if band is None else band.null_errors[0],
-        "published_class": "" if band is None else published_class(band.medians[0], component in FUSED),
     }
+    if fits.shapes.size:
+        entry |= _shape(fits, seed)
+        entry["published_class"] = published_class(entry["shape"], component in FUSED)
     for statistic, name in _MEDIANS.items():
         for variable, ending in (("observed", ""), ("null_mean", "_null_mean")):
             values = model.values(variable, component, statistic)

@@ -148,7 +148,7 @@ def report(tree: xr.DataTree, level: float = 0.05) -> Iterator[Item]:
         total = sum(row["matrices"] for row in rows)
         for tests, items in _same_reasons(untested[group]).items():
             if items:
-                yield f"Not tested, {tests}: {untested_words(items, total, _NOUNS[group])}."
+                yield f"{tests.capitalize()}: {untested_words(items, total, _NOUNS[group])}."
     yield (
         "Medians over layers, or over all heads: the norm of the change over that of the earlier matrix; its cosine "
         "with the earlier matrix; its effective rank, and its directions beyond noise; its share along the old "
