@@ -140,6 +140,11 @@ class InitialSigmas(NamedTuple):
     reads: float  #: σ of matrices that read the residual stream (queries, keys, values, input projections of an MLP)
     writes: float  #: σ of matrices that write to it (output projections of attention and of an MLP)
 
+    @property
+    def ratio(self) -> float:
+        """Ratio of ``reads`` to ``writes``: L/√10 for recipe A, √(2 L) for B."""
+        return self.reads / self.writes
+
 
 @cache
 def initial_sigmas(recipe: str, n_layers: int, d_model: int) -> InitialSigmas:
