@@ -201,14 +201,6 @@ def test_heavy_tails_leave_the_anchor_and_are_a_drift(scored):
     )
 
 
-def test_drifts_of_independent_untrained_weights_are_standard_normal():
-    # What the stated error is: two fits to independent weights, by the law of one.
-    law, rng = weibull_null().shape, np.random.default_rng(4)
-    k = law.mean(1_000) + law.std(1_000) * rng.standard_normal((2, 4_000))
-    z = (k[1] - k[0]) / math.hypot(law.std(1_000), law.std(1_000))
-    assert stats.kstest(z, "norm").pvalue > 1e-4
-
-
 def test_scores_without_fits_are_refused_by_name(scored):
     with pytest.raises(ParameterError, match="only scores of heads"):
         shape_drift(scored(1, matrices=False), scored(1))

@@ -11,7 +11,6 @@ from groups_of_models import compare_groups
 from scipy import stats
 
 from exhaustive import mostly_exhaustive
-from rmtbase.errors import ParameterError
 from rmtbase.results.comparison._two_models import common_origin, compare_two
 
 NAMES = ["trace", "largest_eigenvalue", "spectral_entropy", "participation_ratio"]
@@ -199,12 +198,6 @@ def test_groups_whose_heads_differ_are_told_apart_with_an_error_bar():
     assert found.difference[place] / found.standard_error[place] > 4
     # Heads are independent here: seeds are apart as their heads make them.
     assert found.seed_std[place] == pytest.approx(found.head_error[place], rel=0.6)
-
-
-def test_a_group_needs_two_models():
-    rng = np.random.default_rng(12)
-    with pytest.raises(ParameterError, match="2 models at least"):
-        compare_groups([drawn(rng)], [drawn(rng), drawn(rng)])
 
 
 def test_which_model_is_called_the_first_changes_no_p_value():
