@@ -73,7 +73,8 @@ def most_changed(tree: xr.DataTree, circuit: Circuit = PRODUCTS[0]) -> list[Row]
     )
     places = sorted(np.argwhere(np.isfinite(change)).tolist(), key=lambda place: -change[tuple(place)])
     return [
-        {"layer": layers[layer], "head": heads[head]} | {name: float(of[layer, head]) for name, of in numbers.items()}
+        {"layer": layers[layer], "head": heads[head]}
+        | {name: float(values[layer, head]) for name, values in numbers.items()}
         for layer, head in places
     ]
 
@@ -212,8 +213,8 @@ def _answer(rows: Sequence[Row], level: float) -> Iterator[Item]:
     if total == unchanged:
         yield f"No matrix of {total} changed, so there is no change to test."
         return
-    same = f"; {unchanged} {'are' if unchanged > 1 else 'is'} the same in both" if unchanged else ""
-    yield f"{total - unchanged} of {total} matrices changed{same}."
+    equal = f"; {unchanged} {'are' if unchanged > 1 else 'is'} the same in both" if unchanged else ""
+    yield f"{total - unchanged} of {total} matrices changed{equal}."
     changed = sorted((row for row in rows if row["relative_change"]), key=lambda row: -row["relative_change"])
     if changed:
         most = ", ".join(
@@ -257,9 +258,9 @@ def _unanswered(untested: Mapping[str, Untested]) -> Iterator[Item]:
         }
         reasons = [reason for of_group in missing.values() for reason in of_group]
         if reasons:
-            counts = " and ".join(counted(len(of), _NOUNS[group]) for group, of in missing.items() if of)
-            same = all(reason == reasons[0] for reason in reasons)
-            questions.setdefault((counts, reasons[0] if same else Reason()), []).append(question)
+            counts = " and ".join(counted(len(items), _NOUNS[group]) for group, items in missing.items() if items)
+            single = reasons[0] if all(reason == reasons[0] for reason in reasons) else Reason()
+            questions.setdefault((counts, single), []).append(question)
     parts = [
         f"{' and '.join(texts)}, for {counts}{f' ({reason.words})' if reason else ''}"
         for (counts, reason), texts in questions.items()

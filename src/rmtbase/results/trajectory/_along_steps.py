@@ -298,8 +298,8 @@ def joined_attributes(
         columns = [by_revision[revision] for revision in revisions]
         common = _once(line for line in columns[-1] if all(line in lines for lines in columns))
         for revision, lines in zip(revisions, columns, strict=True):
-            if further := sorted(line for line in lines if line not in common):
-                weights[revision][name] = further
+            if lines_of_some := sorted(line for line in lines if line not in common):
+                weights[revision][name] = lines_of_some
         noted[name] = json.dumps(
             [*common, *_prefixed({revision: weights[revision].get(name, ()) for revision in revisions})]
         )
@@ -326,9 +326,9 @@ def joined_attributes(
 def _lines(part: xr.DataTree, name: str) -> dict[str, list[str]]:
     """Collect the notes or warnings about each revision of a trajectory; those about all of them come first."""
     weights, lines = json.loads(part.attrs["provenance"])["weights"], json.loads(part.attrs[name])
-    own = {revision: weights[revision].get(name, ()) for revision in revisions_of(part)}
-    common = lines[: len(lines) - len(_once(line for of_revision in own.values() for line in of_revision))]
-    return {revision: [*common, *of_revision] for revision, of_revision in own.items()}
+    by_revision = {revision: weights[revision].get(name, ()) for revision in revisions_of(part)}
+    common = lines[: len(lines) - len(_once(line for of_some in by_revision.values() for line in of_some))]
+    return {revision: [*common, *of_some] for revision, of_some in by_revision.items()}
 
 
 def _prefixed(own: Mapping[str, Sequence[str]]) -> list[str]:

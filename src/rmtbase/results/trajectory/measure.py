@@ -166,10 +166,10 @@ def _completed(run: _Run, before: xr.DataTree | None = None, finished: Finished 
         progress.note(f"going on from the {len(scored)} checkpoints that are there: {len(requested)} to be scored")
     steps = [] if before is None else [before]
     if finished is not None:
-        kept = {revision: step for revision in requested if (step := finished.read(revision, progress)) is not None}
-        steps += kept.values()
-        remaining = [revision for revision in requested if revision not in kept]
-        if kept:
+        read = {revision: step for revision in requested if (step := finished.read(revision, progress)) is not None}
+        steps += read.values()
+        remaining = [revision for revision in requested if revision not in read]
+        if read:
             progress.note(f"resuming: {len(remaining)} of {len(requested)} checkpoints left")
     failed: dict[str, str] = {}
     for revision, outcome in _outcomes(run, remaining, steps) if remaining else ():
