@@ -101,7 +101,7 @@ def adapter_of(folder, rank, planted=(), **options):
     return folder / "base", folder / "adapter"
 
 
-@pytest.mark.parametrize("rank", [1, 2, 8])
+@pytest.mark.parametrize("rank", mostly_exhaustive([1, 2, 8], always=1))
 @pytest.mark.parametrize(
     ("module", "layer", "component", "head"),
     [("layers.1.self_attn.q_proj", 1, "attention_query", 3), ("layers.0.self_attn.k_proj", 0, "attention_key", 2)],

@@ -103,9 +103,10 @@ def _model_rows(models: Sequence[Row], published: Sequence[Row]) -> Rows:
         }
         for row in models
     ]
-    rows += [row | {"model": row["published_model"], "of": "published"} for row in published]
+    names = {"model": "published_model", "transmission_scale": "mean_scale"}
+    rows += [row | {name: row[key] for name, key in names.items()} | {"of": "published"} for row in published]
     return Rows.of(
-        (row | {"transmission_scale": row["mean_scale"]} if "mean_scale" in row else row for row in rows),
+        rows,
         *(_text(name, name) for name in ("model", "of", "attention")),
         _number("heads that differ", "departed"),
         _number("k, Transmission", "transmission_shape", ".4g"),
@@ -193,19 +194,17 @@ def _nearest_items(components: Sequence[Row]) -> Iterator[Item]:
 def _trim_rows(models: Sequence[Row], trims: xr.Dataset) -> Rows:
     """Table of the shape by trim: models, published models together, and untrained weights."""
     number = {str(name): value.item() for name, value in trims.items()}
-    rows = [
-        {"name": row["model"], "10": row["transmission_shape"], "0": row["transmission_shape_untrimmed"]}
-        | {"gap": row["transmission_gap"]}
+    rows: list[tuple[str | float, ...]] = [
+        (row["model"], row["transmission_shape"], "", row["transmission_shape_untrimmed"], row["transmission_gap"])
         for row in models
     ]
-    for name, start in (("twelve models (published)", ""), ("untrained", "untrained_")):
-        error = f" ± {number['gap_std']:.4f}" if not start else ""
-        shapes = {trim: number[f"{start}shape_{trim}"] for trim in ("10", "5", "0")}
-        rows.append({"name": name, **shapes, "gap": f"{number[f'{start}gap']:.4f}{error}"})
-    columns = (
-        _number(f"k, {part}", trim, ".4g") for part, trim in (("middle 80 %", "10"), ("middle 90 %", "5"), ("all", "0"))
-    )
-    return Rows.of(rows, _text("Transmission", "name"), *columns, _number("gap", "gap", ".3g"), title="By trim")
+    published = "twelve models (published)", "", f" ± {number['gap_std']:.4f}"
+    for name, start, error in (published, ("untrained", "untrained_", "")):
+        shapes = (number[f"{start}shape_{trim}"] for trim in ("10", "5", "0"))
+        rows.append((name, *shapes, f"{number[f'{start}gap']:.4f}{error}"))
+    headings = ("k, middle 80 %", "k, middle 90 %", "k, all")
+    columns = [Column("Transmission", "left"), *(Column(heading, form=".4g") for heading in headings)]
+    return Rows([*columns, Column("gap", form=".3g")], rows, title="By trim")
 
 
 def _group_items(between: xr.Dataset, groups: xr.Dataset) -> Iterator[Item]:
