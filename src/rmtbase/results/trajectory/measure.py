@@ -79,7 +79,10 @@ def trajectory(
         output: file to write.
         nulls: objects of :mod:`rmtbase.nulls` or their names. ``/heads``, ``/matrices`` and further circuits are scored
             against the first; ``/departures`` has p- and q-values for all nulls.
-        matrices, circuits, components, elements: as in :func:`rmtbase.score`.
+        matrices: as in :func:`rmtbase.score`.
+        circuits: as in :func:`rmtbase.score`.
+        components: as in :func:`rmtbase.score`.
+        elements: as in :func:`rmtbase.score`.
         keep: whether to leave fetched files in the hub's cache; files that it held before stay in any case.
         workers: number of local Dask processes to score on, each on one CPU core.
         scheduler: address of a Dask scheduler, to score on its workers instead; these fetch checkpoints themselves, and
