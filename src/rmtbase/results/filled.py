@@ -10,12 +10,12 @@ import xarray as xr
 
 from rmtbase.tables import Schema
 
+Entries = dict[tuple[int, ...], dict[str, Any]]
+"""Values of variables by their place along the first dimensions."""
+
 
 def filled(
-    schema: Schema,
-    coordinates: Mapping[str, Any],
-    entries: Mapping[tuple[int, ...], Mapping[str, Any]],
-    names: Iterable[str] | None = None,
+    schema: Schema, coordinates: Mapping[str, Any], entries: Entries, names: Iterable[str] | None = None
 ) -> xr.Dataset:
     """Make a dataset of entries by their place; the values of other places are NaN, 0 or the empty text.
 

@@ -17,7 +17,7 @@ from rmtbase.results.comparison._shape_band import shape_band
 from rmtbase.results.comparison._training_budget import Training
 from rmtbase.results.comparison._two_models import LEVEL, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
-from rmtbase.results.filled import filled
+from rmtbase.results.filled import Entries, filled
 from rmtbase.shown import shown
 from rmtbase.tables import heads_present
 
@@ -78,7 +78,7 @@ def models_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
     """Table of the models: identity, heads that differ from the null, Transmission Class, and training if known."""
     schema, fitted = COMPARISON_SCHEMA["/models"], any(model.components for model in models)
     names = [name for name, variable in schema.items() if fitted or not variable.part]
-    rows = {(row,): _model_row(model, seed) for row, model in enumerate(models)}
+    rows: Entries = {(row,): _model_row(model, seed) for row, model in enumerate(models)}
     return filled(schema, {"model": [model.name for model in models]}, rows, names)
 
 
@@ -121,7 +121,7 @@ def _shape(fits: FitsOfMatrices, seed: int) -> dict[str, float]:
 def components_table(models: Sequence[ComparedModel], seed: int) -> xr.Dataset:
     """Median k of each component of each model, with its null and its published class, and the mean λ and σ."""
     schema, components = COMPARISON_SCHEMA["/components"], all_components(models)
-    entries = {
+    entries: Entries = {
         (row, column): _component(model, name, seed)
         for row, model in enumerate(models)
         for column, name in enumerate(components)

@@ -16,7 +16,7 @@ from rmtbase.laws import weibull_anchor, weibull_body_tail_gap, weibull_null
 from rmtbase.results.comparison._each_model import ComparedModel, FitsOfMatrices, all_components
 from rmtbase.results.comparison._training_budget import budget_state
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA, NEAREST
-from rmtbase.results.filled import filled
+from rmtbase.results.filled import Entries, filled
 from rmtbase.statistics import benjamini_hochberg
 
 
@@ -76,7 +76,7 @@ def published_models() -> xr.Dataset:
     moves k by up to 0.0015.
     """
     names = [model.name for model in PUBLISHED_MODELS]
-    entries: dict[tuple[int, ...], dict[str, Any]] = {
+    entries: Entries = {
         (row,): {
             "mean_scale": model.mean_scale,
             "root": np.sqrt(model.peak_rate / model.weight_decay),
@@ -116,7 +116,7 @@ def nearest_table(models: Sequence[ComparedModel], published: xr.Dataset, seed: 
     or the model lacks it.
     """
     components = all_components(models)
-    entries = {}
+    entries: Entries = {}
     for column, component in enumerate(components):
         names, points = _points_of(published, component)
         for row, model in enumerate(models):

@@ -27,7 +27,7 @@ from rmtbase.results.comparison._shape_band import shape_band
 from rmtbase.results.comparison._training_budget import Training
 from rmtbase.results.comparison._two_models import PERMUTATIONS, common_origin, compare_two, fingerprint
 from rmtbase.results.comparison.schema import COMPARISON_SCHEMA
-from rmtbase.results.filled import filled
+from rmtbase.results.filled import Entries, filled
 from rmtbase.results.scores._heads import require_scores
 from rmtbase.results.trajectory.schema import STEP, scores_at
 from rmtbase.statistics import SPECTRAL_STATISTICS, benjamini_hochberg
@@ -169,7 +169,7 @@ def _pairs_table(
 ) -> xr.Dataset:
     """Test every pair for a common origin and for differing heads; reasons for missing tests go into ``warnings``."""
     pairs, statistics = list(combinations(models, 2)), list(SPECTRAL_STATISTICS)
-    rows: dict[tuple[int, ...], dict[str, Any]] = {}
+    rows: Entries = {}
     advance = progress.bar("comparing", len(pairs))
     for place, (first, second) in enumerate(pairs):
         origin = common_origin(first.scores, second.scores, permutations, seed)
@@ -201,7 +201,7 @@ def _pairs_table(
 def _drifts_table(models: Sequence[ComparedModel]) -> xr.Dataset:
     """Compute the mean Δk of each component from the first to the second model of each pair of the same sizes."""
     pairs, components = list(combinations(models, 2)), all_components(models)
-    entries = {}
+    entries: Entries = {}
     for row, (first, second) in enumerate(pairs):
         if first.matrices is None or second.matrices is None:
             continue

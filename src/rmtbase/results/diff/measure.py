@@ -23,7 +23,7 @@ from rmtbase.reasons import Reason
 from rmtbase.results.attributes import file_attributes
 from rmtbase.results.diff._head_shares import share_p_values
 from rmtbase.results.diff.schema import CHANGES_SCHEMA, PRODUCTS
-from rmtbase.results.filled import filled
+from rmtbase.results.filled import Entries, filled
 from rmtbase.results.large_matrices import tell_of_large
 from rmtbase.results.scores import layer_coordinates
 from rmtbase.results.signal._sign_flips import SignFlips, sign_flips
@@ -38,7 +38,6 @@ _NOTE = (
     "rounding of the stored weights"
 )
 Entry = dict[str, Any]
-Entries = dict[tuple[int, ...], Entry]
 
 _FACTORS = {f"attention_{name}": CIRCUITS[name].factors[0] for name in ("query", "key", "value", "output")}
 
@@ -129,8 +128,8 @@ def diff(
                         old_parts, parts = (models.by_head(at, _FACTORS[name].name, matrix) for matrix in (old, change))
                         shares = _shares(parts)
                         for head, pair in enumerate(zip(old_parts, parts, strict=True)):
-                            pair = [part.T for part in pair] if name == _TURNED else pair
-                            entry = _entry(*pair, rounding, reason, signs)
+                            old_part, part = (matrix.T for matrix in pair) if name == _TURNED else pair
+                            entry = _entry(old_part, part, rounding, reason, signs)
                             heads[at, head, factors.index(name)] = entry | shares[head]
             advance(1)
     missing = set()
