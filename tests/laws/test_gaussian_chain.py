@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from polynomial_roots import polynomial_roots
 from scipy.integrate import IntegrationWarning
-from scipy.special import entr, gamma
+from scipy.special import gamma
 
 from exhaustive import mostly_exhaustive
 from rmtbase.errors import ParameterError
@@ -329,26 +329,6 @@ def test_quantiles_from_above_know_the_atom():
     np.testing.assert_allclose(law.sf(quantile[1, 0]), 0.05, rtol=1e-13)
     assert np.isnan(law.isf([-0.1, 1.1, np.nan])).all()
     assert low_rank_product(768, 64).isf(1.0) == low_rank_product(768, 64).support[0]
-
-
-def test_entropy_has_its_closed_form_and_shifts_with_the_scale():
-    # (1, 1): the square of a quarter-circle variable of radius 2.
-    assert GaussianChain(dims=(1, 1), normalization="none").entropy() == pytest.approx(
-        math.log(2 * math.pi) - 1, rel=1e-13
-    )
-    nodes, weights = np.polynomial.legendre.leggauss(1000)
-    angle = 0.5 * math.pi * (nodes + 1.0)
-    for dims in [(768, 64, 768), (10_000, 1, 10_000), (1000, 999, 1000), (9, 7, 8, 11)]:
-        law, wide = (
-            GaussianChain(dims=dims, normalization="none"),
-            GaussianChain(dims=dims, sigmas=(8.0,) + (1.0,) * (len(dims) - 2), normalization="none"),
-        )
-        assert wide.entropy() == pytest.approx(law.entropy() + math.log(64), abs=1e-12)
-        span = np.log(law.support[1] / law.support[0])
-        x = law.support[0] * np.exp(0.5 * span * (1.0 - np.cos(angle)))
-        total = 0.5 * math.pi * np.sum(weights * entr(law.pdf(x)) * x * 0.5 * span * np.sin(angle))
-        assert law.entropy() == pytest.approx(total, abs=1e-9)
-    assert GaussianChain(dims=(4, 8), atom=True, normalization="none").entropy() == -math.inf
 
 
 def test_the_atom_counts_columns():

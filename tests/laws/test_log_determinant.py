@@ -170,8 +170,6 @@ def test_one_chi_square_variable():
     np.testing.assert_allclose(law.cdf(x[x < 3]), chi_square.cdf(np.exp(x[x < 3])), rtol=1e-10)
     np.testing.assert_allclose(law.sf(x), chi_square.sf(np.exp(x)), rtol=1e-10)
     np.testing.assert_allclose(law.pdf(x[1:]), np.exp(x[1:]) * chi_square.pdf(np.exp(x[1:])), rtol=1e-10)
-    # h(ln X) = h(X) - E ln X.
-    assert law.entropy() == pytest.approx(chi_square.entropy() - law.mean(), abs=1e-10)
 
 
 def test_a_self_normalized_pair_of_rows_has_a_power_law():
@@ -209,7 +207,6 @@ def test_sigmas_and_normalization_move_the_law_and_own_sigmas_do_not():
     assert moved.mean() == pytest.approx(raw.mean() + shift, rel=1e-13)
     x = raw.ppf(np.array([1e-20, 0.1, 0.8]))
     np.testing.assert_allclose(moved.cdf(x + shift), raw.cdf(x), rtol=1e-12)
-    assert moved.entropy() == pytest.approx(raw.entropy(), rel=1e-14)
     own = LogDeterminant((12, 5, 9), self_normalized=True, normalization="none")
     assert LogDeterminant((12, 5, 9), (0.5, 3.0), self_normalized=True, normalization="none").mean() == own.mean()
 

@@ -224,19 +224,6 @@ def test_second_moment_has_its_closed_form(depth, sigma):
     )
 
 
-def test_entropy_of_a_narrow_law_is_that_of_a_semicircle():
-    # ln lambda tends to a semicircle of variance 2 L sigma^2: entropy ln(2 pi s) - 1/2.
-    expected = math.log(2 * math.pi * 1e-30 * math.sqrt(10)) - 0.5
-    assert ResidualPath(5, 1e-30).entropy() == pytest.approx(expected, rel=1e-11)
-
-
-def test_entropy_is_minus_the_mean_logarithm_of_the_density():
-    for law in (ResidualPath(10, 0.3), ResidualPath(3, 2.0), FreeMultiplicativeBrownian(1.0)):
-        u = (np.arange(20_000) + 0.5) / 20_000
-        # A midpoint rule over quantiles: its error is the edges', of order ln n / n.
-        assert law.entropy() == pytest.approx(-np.log(law.pdf(law.ppf(u))).mean(), abs=2e-3)
-
-
 def test_values_outside_the_domain():
     for law in (ResidualPath(10, 0.3), ResidualPath(3, 2.0), FreeMultiplicativeBrownian(1.0)):
         upper = law.support[1]

@@ -99,15 +99,6 @@ def test_third_and_fourth_moments_have_bornemanns_digits(beta, skewness, kurtosi
 
 
 @pytest.mark.parametrize("beta", [1, 2])
-def test_entropy_is_the_integral_over_probabilities(beta):
-    law = TracyWidom(beta)
-    nodes, weights = np.polynomial.legendre.leggauss(400)
-    t = 0.5 * (nodes + 1.0)
-    q, mass = t**2 * (3.0 - 2.0 * t), 3.0 * weights * t * (1.0 - t)  # takes the logarithms out of both ends
-    assert law.entropy() == pytest.approx(-float(mass @ np.log(law.pdf(law.ppf(q)))), abs=1e-8)
-
-
-@pytest.mark.parametrize("beta", [1, 2])
 def test_both_equations_of_painleve_hold_between_the_pieces(beta):
     # From the law's own density: q = 2 (ln F_1)' - (ln F_2)' has (ln F_2)'' = -q^2 on either side of -1 and of -16.
     one, two = TracyWidom(1), TracyWidom(2)

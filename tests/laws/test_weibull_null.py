@@ -8,7 +8,7 @@ from scipy import special, stats
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws import LargeSampleLaw, parents, weibull_anchor, weibull_body_tail_gap, weibull_closure, weibull_null
-from rmtbase.statistics import WeibullFit, weibull_fit
+from rmtbase.statistics import weibull_fit
 
 ZETA_3 = special.zeta(3)
 
@@ -83,8 +83,9 @@ def test_a_sample_that_cannot_be_fitted_is_refused(sample):
 def test_a_large_sample_converges_to_the_anchor():
     for name, draw in (("normal", "standard_normal"), ("laplace", "laplace"), ("logistic", "logistic")):
         sample = getattr(np.random.default_rng(3), draw)(size=400_000)
-        z = weibull_null(0.1, type(weibull_anchor(0.1, name).parent)(sample.std())).z_scores(weibull_fit(sample))
-        assert abs(z.shape) < 4.5 and abs(z.scale_to_rms) < 4.5  # false failure: 7e-6 each
+        null, fit = weibull_null(0.1, type(weibull_anchor(0.1, name).parent)(sample.std())), weibull_fit(sample)
+        assert abs(null.shape.z_score(fit.shape, fit.number)) < 4.5  # false failure: 7e-6 each
+        assert abs(null.scale_to_rms.z_score(fit.scale / fit.rms, fit.number)) < 4.5
 
 
 # Its law.
@@ -209,10 +210,10 @@ def test_ten_per_cent_is_not_the_trim_of_least_noise():
 
 def test_the_scale_to_rms_ratio_does_not_ask_for_sigma():
     sample = np.random.default_rng(6).standard_normal(10_000)
-    null = weibull_null()
-    one, other = null.z_scores(weibull_fit(sample)), null.z_scores(weibull_fit(0.02 * sample))
-    assert one.scale_to_rms == pytest.approx(other.scale_to_rms, rel=1e-9)
-    assert abs(one.scale_to_rms) < 4.5 < abs(other.scale)  # false failure 7e-6
+    null, fits = weibull_null(), [weibull_fit(sample), weibull_fit(0.02 * sample)]
+    plain, scaled = (null.scale_to_rms.z_score(fit.scale / fit.rms, fit.number) for fit in fits)
+    assert plain == pytest.approx(scaled, rel=1e-9)
+    assert abs(plain) < 4.5 < abs(null.scale.z_score(fits[1].scale, fits[1].number))  # false failure 7e-6
 
 
 @pytest.mark.parametrize(
@@ -308,10 +309,3 @@ def test_z_scores_and_p_values_keep_the_shape_and_nan():
     observed = np.array([[1.1, 1.3], [0.9, np.nan]])
     np.testing.assert_allclose(law.z_score(observed, 100), [[0.0, 1.0], [-1.0, np.nan]], atol=1e-14)
     np.testing.assert_allclose(law.p_value(observed, 100), [[1.0, 0.317310507863], [0.317310507863, np.nan]], rtol=1e-9)
-
-
-def test_the_score_of_a_fit_at_the_anchor_is_zero():
-    null = weibull_null()
-    n = 10_000
-    fit = WeibullFit(null.shape.mean(n), null.scale.mean(n), null.r_squared.mean(n), 1.0, n)
-    assert null.z_scores(fit)[:3] == (0.0, 0.0, 0.0)

@@ -10,9 +10,8 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.integrate import IntegrationWarning, tanhsinh
+from scipy.integrate import IntegrationWarning
 from scipy.optimize import brentq
-from scipy.special import xlogy
 
 from rmtbase.errors import ParameterError
 from rmtbase.laws._distribution import ComplexArray, Distribution, FloatArray
@@ -41,7 +40,6 @@ class Cut(ABC):
 
     @cached_property
     def log_span(self) -> float:
-        """ln(x_+/x_-); inf for a hard edge."""
         return self.log_upper - self.log_lower
 
     def angle(self, log_x: FloatArray) -> FloatArray:
@@ -111,15 +109,6 @@ class CutLaw(Distribution):
 
     def _average(self, f: Callable[[FloatArray], FloatArray]) -> float:
         return self.expect(f)
-
-    def _log_entropy(self) -> float:
-        """Return the differential entropy of ln x in nats, by the tanh-sinh rule: its integrand is singular."""
-
-        def integrand(chi: FloatArray) -> FloatArray:
-            _, density, slope = self._at_angle(chi)
-            return -xlogy(density, density) * slope
-
-        return float(tanhsinh(integrand, 0.0, self._last_angle, rtol=1e-11).integral)
 
 
 def find_edge(function: Callable[[float], float], low: float, high: float) -> float:

@@ -24,17 +24,12 @@ _LARGEST_EXPONENT = 200.0  # the cube of its exponential is a finite double
 class ExtremeLaw(Distribution):
     """Law of an extreme eigenvalue λ, or of a Box-Cox transform of it, in a coordinate of ln λ.
 
-    :meth:`with_log_cumulants` gives the law of a transform, ln value = offset + linear (e^(bend u) - 1)/bend with
-    u = ln λ - centre.
-
-    Attributes:
-        coordinate: coordinate of the edge.
-        log_unit: ln of the eigenvalue at which the logarithm in the coordinate is 0.
-        centre, offset, linear, bend: parameters of the transform; 0, 0, 1, 0 for the eigenvalue itself.
+    :meth:`with_log_cumulants` gives the law of a transform, ln value = offset + linear (e^(bend u) - 1)/bend with u =
+    ln λ - centre.
     """
 
     coordinate: EdgeCoordinate | HardEdgeCoordinate
-    log_unit: float
+    log_unit: float  # ln of the eigenvalue at which the logarithm in the coordinate is 0
     centre: float = 0.0
     offset: float = 0.0
     linear: float = 1.0
@@ -64,17 +59,9 @@ class ExtremeLaw(Distribution):
         return math.exp(2.0 * centre) * float(weights @ (relative - weights @ relative) ** 2)
 
     def moment(self, k: int) -> float:
-        """E[value^k], k = 0, 1, 2, ..., by quadrature."""
         return self.expect_power(float(require_order(k)))
 
-    def entropy(self) -> float:
-        """Differential entropy -E[ln pdf], by quadrature."""
-        log_values, weights = self.quadrature()
-        density = self.pdf(np.exp(log_values))
-        return -float(weights @ np.log(np.maximum(density, np.finfo(float).tiny)))
-
     def log_cumulants(self) -> tuple[float, float, float]:
-        """Mean, variance and third cumulant of the logarithm."""
         log_values, weights = self.quadrature()
         mean = float(weights @ log_values)
         return mean, float(weights @ (log_values - mean) ** 2), float(weights @ (log_values - mean) ** 3)

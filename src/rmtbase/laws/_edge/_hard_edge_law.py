@@ -59,7 +59,6 @@ class HardEdgeLaw(ExtremeLaw, InvertedScore):
         return density
 
     def _score(self, x: FloatArray) -> FloatArray:
-        """Return the normal score, infinite outside the range of a transformed law."""
         score = self._own(x)[0].copy()
         inside = np.isfinite(score)
         score[inside] = self.coordinate.score(score[inside])

@@ -68,14 +68,14 @@ def _score_table(q: float) -> CubicSpline:
     depth = np.maximum(-w, 0.0)
     spread = 2.0 * np.sqrt(1.0 + depth)
     ends = np.full(w.shape, -_FARTHEST_SCORE), np.full(w.shape, _FARTHEST_SCORE)
-    found = find_root(
+    root = find_root(
         lambda z, w, centre, spread: spiked_tracy_widom_cdf(centre + spread * z, w) - q,
         ends,
         args=(w, depth**2, spread),
         tolerances={"xatol": 1e-14, "xrtol": 0.0},
     )
     # Where the whole law lies on one side of the bracket, the end of the bracket is used.
-    scores = np.where(found.success, found.x, np.where(found.f_bracket[0] >= 0.0, *ends))
+    scores = np.where(root.success, root.x, np.where(root.f_bracket[0] >= 0.0, *ends))
     return CubicSpline(nodes, scores)
 
 

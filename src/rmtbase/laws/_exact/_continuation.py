@@ -34,8 +34,8 @@ def continued(nodes: Sequence[int], values: Sequence[Decimal], at: int) -> tuple
             value = coefficients[k] + (at - nodes[k]) / value
         return value
 
-    whole = up_to(len(coefficients))
-    return whole, whole - up_to(len(coefficients) - 1) if len(coefficients) == len(nodes) > 1 else Decimal(0)
+    best = up_to(len(coefficients))
+    return best, best - up_to(len(coefficients) - 1) if len(coefficients) == len(nodes) > 1 else Decimal(0)
 
 
 def log_inverse_moment(power: int, dims: tuple[int, ...], self_normalized: bool) -> float:

@@ -20,8 +20,6 @@ _TRUSTED = {1: 0.5, 2: 0.5, 3: 0.5, 4: 0.2, 5: 0.02}
 
 
 class Estimate(NamedTuple):
-    """Moments of the participation ratio."""
-
     mean: float
     std: float
     skewness: float
@@ -63,14 +61,15 @@ def participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
 @takes(ChainKeywords)
 def normalized_participation_ratio(*shape: Any, **chain: Unpack[ChainKeywords]) -> Moments:
     """Return :func:`participation_ratio` divided by the rank, which is d_head for W_QK."""
-    of = ChainParameters(*shape, **chain)
-    whole = participation_ratio_of(of.dims)
-    return replace(whole, **{name: getattr(whole, name) / of.rank for name in ("mean", "std", "error", "std_error")})
+    parameters = ChainParameters(*shape, **chain)
+    moments = participation_ratio_of(parameters.dims)
+    return replace(
+        moments, **{name: getattr(moments, name) / parameters.rank for name in ("mean", "std", "error", "std_error")}
+    )
 
 
 @lru_cache(maxsize=1024)
 def participation_ratio_of(dims: tuple[int, ...]) -> Moments:
-    """Return :func:`participation_ratio` for checked dimensions."""
     if min(dims) == 1:
         return Moments(1.0, 0.0, "exact")
     estimates = estimates_by_order(dims)

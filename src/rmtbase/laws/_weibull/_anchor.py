@@ -24,8 +24,6 @@ _DOUBLE_DIGITS = 15  # up to this number the floats come from double-precision p
 
 
 class Decimals(NamedTuple):
-    """Anchor as decimal strings."""
-
     shape: str
     scale: str
     r_squared: str

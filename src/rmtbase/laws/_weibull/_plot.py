@@ -131,18 +131,15 @@ class WeibullPlot:
 
     @cached_property
     def sample_shape(self) -> Expansion:
-        """k̂ of a sample."""
         square = self.trimmed_mean(lambda x: (x - self.x_mean) ** 2, lambda x: 2.0 * (x - self.x_mean))
         return self._sample_covariance / (square - self._sample_mean * self._sample_mean)
 
     @cached_property
     def sample_log_scale(self) -> Expansion:
-        """ln λ̂ of a sample."""
         return self._sample_mean + self.x_mean - self.y_mean * self.sample_shape.power(-1.0)
 
     @cached_property
     def sample_r_squared(self) -> Expansion:
-        """R² of a sample."""
         return self.sample_shape * self._sample_covariance / self.y_variance
 
 
