@@ -17,7 +17,7 @@ from rmtbase.laws._description import describe
 from rmtbase.laws._distribution import DiscreteDistribution, Distribution, Moments
 from rmtbase.laws._edge._bessel_edge import BesselEdge
 from rmtbase.laws._edge._extreme_eigenvalues import EdgeLaw, largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._edge._hard_edge_law import HardEdgeLaw
+from rmtbase.laws._edge._extreme_law import HardEdgeLaw
 from rmtbase.laws._edge._ordered_eigenvalues import OrderedEigenvalues, ordered_eigenvalues
 from rmtbase.laws._edge._spike import Outlier, RankOneSpike
 from rmtbase.laws._edge._spiked_tracy_widom import spiked_tracy_widom_cdf
@@ -53,8 +53,12 @@ from rmtbase.laws._weibull._null import (
     weibull_null,
     weibull_product_null,
 )
-from rmtbase.laws._weibull._plot import NoiseOptimum, weibull_noise_optimum, weibull_quantile_noise
-from rmtbase.laws._weibull._projections import weibull_maximum_likelihood
+from rmtbase.laws._weibull._plot import (
+    NoiseOptimum,
+    weibull_maximum_likelihood,
+    weibull_noise_optimum,
+    weibull_quantile_noise,
+)
 
 __all__ = [
     "NULL_STATISTICS",

@@ -79,16 +79,10 @@ class CutLaw(Distribution):
     def expect(self, f: Callable[[FloatArray], ArrayLike], rtol: float = 1e-12) -> float:
         """Return E[f(X)] for a function f that maps an array to an array of the same shape.
 
-        Numerical: the trapezoidal rule in the coordinate of :class:`Cut`. The edges are not singular in it, and the
-        rule converges geometrically for analytic f (for eigenvalues also for ln λ and powers above -1/2). The number
-        of nodes doubles until three successive results agree to ``rtol`` relative to E|f| (two may agree by chance).
-        A kink or a jump in f needs more nodes.
-
-        Raises:
-            ParameterError: if f does not return one finite number per value.
-
-        Warns:
-            scipy.integrate.IntegrationWarning: if 65 536 nodes do not reach ``rtol``.
+        Numerical: the trapezoidal rule in the coordinate of :class:`Cut`, which converges geometrically for analytic f
+        (for eigenvalues also for ln λ and powers above -1/2). The number of nodes doubles until three successive
+        results agree to ``rtol`` relative to E|f| (two may agree by chance); an IntegrationWarning says that 65 536 do
+        not suffice, as at a kink. An f that does not return one finite number per value raises a ParameterError.
         """
         total, previous, agreed, count = 0.0, math.nan, 0, 32
         while count <= _MOST_NODES:

@@ -34,10 +34,7 @@ Table = tuple[FloatArray, FloatArray, BSpline, PchipInterpolator]
 
 
 class Tabulated(ScoredLaw):
-    """Law of X > 0, given by the normal score of P(X ≤ x) as a quintic spline in ln x through a table.
-
-    The table ends at a score of ±``furthest``; beyond it the score is extrapolated linearly in ln x.
-    """
+    """Law of X > 0, given by the normal score of P(X ≤ x) as a quintic spline in ln x, linear beyond its table."""
 
     furthest: ClassVar[float] = 12.0
 

@@ -17,9 +17,8 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._chain_map import chain_map, chain_scale
 from rmtbase.laws._distribution import FloatArray, TransformedLaw
 from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side, edge_coordinate
-from rmtbase.laws._edge._extreme_law import ExtremeLaw
+from rmtbase.laws._edge._extreme_law import ExtremeLaw, HardEdgeLaw
 from rmtbase.laws._edge._hard_edge_coordinate import LARGEST_CROWD, hard_edge_coordinate
-from rmtbase.laws._edge._hard_edge_law import HardEdgeLaw
 from rmtbase.laws._edge._tracy_widom import TracyWidom
 from rmtbase.laws._parameters import ChainKeywords, ChainParameters, takes, variance_factor
 from rmtbase.laws._scale import own_variance_log_cumulants

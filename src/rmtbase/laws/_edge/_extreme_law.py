@@ -1,21 +1,23 @@
-"""Base class of the laws of an extreme eigenvalue: powers, logarithms and derived laws."""
+"""Laws of an extreme eigenvalue: powers, logarithms and derived laws of any, and the law at a hard lower edge."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from scipy.optimize import brentq
 
 from rmtbase.errors import ParameterError
-from rmtbase.laws._distribution import Distribution, FloatArray
+from rmtbase.laws._distribution import Distribution, FloatArray, InvertedScore
 from rmtbase.laws._edge._edge_coordinate import EdgeCoordinate, Side
 from rmtbase.laws._edge._hard_edge_coordinate import HardEdgeCoordinate
 from rmtbase.parameters import require_order
 
+_STEP, _REACH = 1.0 / 16.0, 37.0  # trapezoidal rule in the normal score, down to the smallest double
 _STRONGEST_BEND = 1.0  # in units of 1/(standard deviation of ln λ)
 _LARGEST_EXPONENT = 200.0  # the cube of its exponential is a finite double
 
@@ -70,11 +72,7 @@ class ExtremeLaw(Distribution):
         """Return the law of the Box-Cox transform of the eigenvalue whose logarithm has these first three cumulants.
 
         It serves for an eigenvalue that is divided by a quantity which varies with it. The skewness of the transform
-        grows with ``bend`` (van Zwet 1964), so there is at most one solution.
-
-        Raises:
-            ParameterError: for a variance that is not positive, or a third cumulant that would need a ``bend`` of more
-                than the inverse standard deviation of ln λ.
+        grows with ``bend`` (van Zwet 1964), so there is at most one solution; a ParameterError says that there is none.
         """
         if not variance > 0.0:
             raise ParameterError("variance", variance, "a positive number")
@@ -122,3 +120,56 @@ class ExtremeLaw(Distribution):
 def bent(u: FloatArray, bend: float) -> FloatArray:
     """(e^(bend u) - 1) / bend."""
     return np.expm1(bend * u) / bend if bend else u
+
+
+@dataclass(frozen=True)
+class HardEdgeLaw(ExtremeLaw, InvertedScore):
+    """Law of the smallest eigenvalue where the second smallest dimension exceeds the smallest by ν < 16.
+
+    It is the law of the Bessel edge (``laws.BesselEdge``) in a coordinate of ln λ, to second order:
+    P(value ≤ λ) = Φ(score(ln λ)), with the score derived in ``rmtbase/laws/_edge/_hard_edge_coordinate.py``. The
+    probability falls as λ^((ν + 1)/2) towards zero, so E value^-p is finite only for p < (ν + 1)/2.
+    """
+
+    coordinate: HardEdgeCoordinate
+
+    @property
+    def side(self) -> Side:
+        """Side of the spectrum, ``"lower"``."""
+        return "lower"
+
+    def expect_power(self, power: float) -> float:
+        """E[value^power], by quadrature; inf for power ≤ -(ν + 1)/2."""
+        if power <= -self.coordinate.order:
+            return math.inf
+        log_values, weights = self.quadrature()
+        return float(weights @ np.exp(power * log_values))
+
+    def own_quadrature(self) -> tuple[FloatArray, FloatArray]:
+        """Return nodes ln λ and weights of total mass 1 for expectations over the law of λ itself."""
+        return self._rule
+
+    @cached_property
+    def _rule(self) -> tuple[FloatArray, FloatArray]:
+        score = np.arange(-_REACH + 0.5 * _STEP, _REACH, _STEP)
+        weight = np.exp(-0.5 * score**2)
+        return self.log_unit + self.coordinate.log_eigenvalue(score), weight / weight.sum()
+
+    def _pdf(self, x: FloatArray) -> FloatArray:
+        log_own, steepness = self._own(x)
+        density = np.zeros(x.shape)
+        inside = np.isfinite(log_own)
+        at = log_own[inside]
+        height = np.exp(-0.5 * self.coordinate.score(at) ** 2) / math.sqrt(2.0 * math.pi)
+        density[inside] = height * self.coordinate.slope(at) * steepness[inside] / x[inside]
+        return density
+
+    def _score(self, x: FloatArray) -> FloatArray:
+        score = self._own(x)[0].copy()
+        inside = np.isfinite(score)
+        score[inside] = self.coordinate.score(score[inside])
+        return score
+
+    def at_score(self, z: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore", under="ignore"):
+            return np.exp(self._derived(self.log_unit + self.coordinate.log_eigenvalue(z)))

@@ -52,9 +52,9 @@ def spiked_tracy_widom_cdf(x: ArrayLike, w: ArrayLike, beta: int = 1) -> FloatAr
 def spiked_tracy_widom_score(q: float, w: FloatArray) -> FloatArray:
     """Return the q-quantile of F(x; w), β = 1, as z = (x - m²)/(2 √(1 + m)), m = max(-w, 0).
 
-    Far above the threshold z is the normal quantile. The values come from a table in w, made once per q on first use
-    (20 ms). Beyond its ends the table is constant: at w = -60 z is within 0.01 of the normal quantile, and at w = 40
-    the law is the Tracy–Widom law.
+    Far above the threshold z is the normal quantile. The values come from a table in w, made once per q. Beyond its
+    ends the table is constant: at w = -60 z is within 0.01 of the normal quantile, and at w = 40 the law is the
+    Tracy–Widom law.
     """
     table = _score_table(float(q))
     return table(np.clip(np.arcsinh(w), table.x[0], table.x[-1]))

@@ -121,11 +121,7 @@ class _Cells:
         self.third = 2.0 * (weights @ conditional[:, :-1] ** 3) / self.count
 
     def divergence(self, reference: FloatArray) -> Moments:
-        """Return the moments of Σ p ln(p/q), where p are the fractions c of the elements divided by their sum.
-
-        Args:
-            reference: ln q and its first two derivatives with respect to ln σ², shape (3, bin).
-        """
+        """Return the moments of Σ p ln(p/q); ``reference`` is ln q with two derivatives in ln σ², (3, bin)."""
         share, total = self.share, self.share.sum()
         log_q, slope, curvature = reference
         excess = np.log(share) - log_q

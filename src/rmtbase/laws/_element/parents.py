@@ -172,9 +172,7 @@ class Uniform(_ScaledParent):
 class TruncatedNormal(_ScaledParent):
     """w ~ N(0, σ²) given |w| < bσ: F = erf(x/(σ√2)) / erf(b/√2).
 
-    Attributes:
-        sigma: standard deviation of the normal law before truncation, as initializers take it; the standard deviation
-            of w is 0.87962566 σ at b = 2.
+    σ is the standard deviation before truncation, as initializers take it; that of w is 0.87962566 σ at b = 2.
     """
 
     # b, in units of σ, from 0.01 to 40. ``trunc_normal_`` of PyTorch and timm takes absolute limits, a = -2 and b = 2:
@@ -216,9 +214,7 @@ class Logistic(_ScaledParent):
 class StudentT(_ScaledParent):
     """w/σ ~ Student's t with ν = df degrees of freedom: F = I_y(1/2, ν/2), y = x²/(νσ² + x²).
 
-    Attributes:
-        sigma: the scale parameter; the standard deviation of w is σ√(ν/(ν−2)) for ν > 2.
-        df: ν from 0.1 to 10⁴, not necessarily an integer.
+    σ is the scale parameter; the standard deviation of w is σ√(ν/(ν−2)) for ν > 2.
     """
 
     df: float | Fraction = 4.0

@@ -23,11 +23,7 @@ def classical_cumulants(moments: Sequence[Any], times: Callable[[Any, Any], Any]
 
 
 def free_cumulants(moments: Sequence[Fraction]) -> list[Fraction]:
-    """Return the free cumulants from m_1, ..., m_n: m_n = Σ_s κ_s [z^(n-s)] M(z)^s, M(z) = 1 + Σ_k m_k z^k.
-
-    This is the sum over non-crossing partitions, ordered by the size s of the block that holds the first element
-    (Speicher 1994).
-    """
+    """Return the free cumulants: m_n = Σ_s κ_s [z^(n-s)] M(z)^s, M(z) = 1 + Σ_k m_k z^k (Speicher 1994)."""
     order = len(moments)
     series = [Fraction(1), *moments]
     powers = [[Fraction(1)] + [Fraction(0)] * order]

@@ -29,15 +29,12 @@ def trace_moment(
 
         E p_mu(M) = Σ_kappa a_{μ κ} Π_{l=0..L} J_kappa(1^{n_l}),    p_mu = Σ_kappa a_{μ κ} J_kappa.
 
-    This is multiplied by (Π σ_l²)^k, and by n_0^(-k) for ``sqrt_d``. For the raw product (``normalization="none"``) at
-    σ = 1 it is a polynomial in the dimensions (:func:`trace_moment_polynomial`). The degree k = sum(partition) is
-    arbitrary; the coefficients are computed once per degree (in 1 ms at k = 4, 20 ms at k = 8, 0.3 s at k = 12).
+    This is multiplied by (Π σ_l²)^k, and by n_0^(-k) for ``sqrt_d``, k = sum(partition). The coefficients are computed
+    once per degree (in 1 ms at k = 4, 20 ms at k = 8, 0.3 s at k = 12).
 
     ``partition`` holds the exponents μ_i, positive integers in any order; () gives 1. ``self_normalized`` first divides
-    each X_l by its own σ̂_l, σ̂_l² = |X_l|_F² / (n_{l-1} n_l); the sigmas then cancel.
-
-    Raises:
-        ParameterError: for exponents that are not positive integers, and as :class:`rmtbase.laws.GaussianChain`.
+    each X_l by its own σ̂_l, σ̂_l² = |X_l|_F² / (n_{l-1} n_l); the sigmas then cancel. Errors as for
+    :class:`rmtbase.laws.GaussianChain`, and for other exponents.
     """
     powers = require_powers("partition", partition)
     parameters = ChainParameters(*shape, **chain)
@@ -53,12 +50,7 @@ def trace_cumulant(
     """Return the exact joint cumulant of tr M^(a_1), ..., tr M^(a_m), with M as in :func:`trace_moment`.
 
     One power gives the mean, (a, a) the variance, (a, b) the covariance of tr M^a and tr M^b, and (a, a, a) the third
-    central moment. ``powers`` holds one or more powers in any order. ``self_normalized`` is that of
-    :func:`trace_moment`.
-
-    Raises:
-        ParameterError: for powers that are not positive integers, for no powers, and as
-            :class:`rmtbase.laws.GaussianChain`.
+    central moment. ``powers`` holds one or more positive integers. The rest and errors as for :func:`trace_moment`.
     """
     checked = require_powers("powers", powers)
     if not checked:

@@ -98,16 +98,12 @@ def trace_moment_polynomial(partition: Sequence[int], symbols: Sequence[str]) ->
     """Return E[Π_i tr M^(μ_i)] of the raw product at σ = 1 (:func:`trace_moment`) as a polynomial in the dimensions.
 
     The polynomial is exact. Its coefficients are positive integers, which count the pairings of the entries by the
-    indices that stay free (Wick). For W_QK, ``trace_moment_polynomial((2,), ("d", "h", "d"))`` is
-    d**2*h*(d**2 + 2*d*h + 2*d + h + 3).
+    indices that stay free (Wick). For W_QK, ``trace_moment_polynomial((2,), ("d", "h", "d"))`` is d**2*h*(d**2 + 2*d*h
+    + 2*d + h + 3).
 
-    Args:
-        partition: the exponents μ_i, positive integers in any order.
-        symbols: the names of n_0, ..., n_L; equal names mean equal dimensions.
-
-    Raises:
-        ParameterError: for exponents that are not positive integers, fewer than two symbols, or symbols that are not
-            Python identifiers.
+    ``partition`` holds the exponents μ_i; ``symbols`` are the names of n_0, ..., n_L, of which equal ones mean equal
+    dimensions. Other exponents than positive integers, fewer than two symbols, or symbols that are no Python
+    identifiers raise a ParameterError.
     """
     mu, symbols = require_powers("partition", partition), tuple(symbols)
     if len(symbols) < 2 or not all(name.isidentifier() for name in symbols):

@@ -75,12 +75,7 @@ def kernel_residual(parent: Parent, n: int) -> Estimate:
 
 
 class _Smoothed:
-    """Density p of the parent, convolved with a normal density K, on a grid.
-
-    Attributes:
-        entropy: −∫ p_K ln p_K.
-        stretch: its derivative with respect to ln b, b² ∫ p_K'²/p_K (de Bruijn's identity).
-    """
+    """Density p of the parent, convolved with a normal density K, on a grid."""
 
     def __init__(self, law: ReferenceLaw, bandwidth: float) -> None:
         upper = min(law.upper, 12.0)

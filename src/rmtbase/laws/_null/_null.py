@@ -15,8 +15,8 @@ from rmtbase.errors import ParameterError
 from rmtbase.laws._chain._fourth_cumulant import kurtosis_weight
 from rmtbase.laws._distribution import Distribution, StatedLaw
 from rmtbase.laws._edge._extreme_eigenvalues import largest_eigenvalue, smallest_eigenvalue
-from rmtbase.laws._exact._continuation import log_inverse_moment
 from rmtbase.laws._exact._log_determinant import LogDeterminant
+from rmtbase.laws._exact._participation_ratio import log_inverse_moment
 from rmtbase.laws._exact._trace_moments import trace_cumulants
 from rmtbase.laws._null import _accuracy as accuracy
 from rmtbase.laws._null._accuracy import Method

@@ -22,7 +22,7 @@ from rmtbase.laws._element._expansion import (
 )
 from rmtbase.laws._element._panels import Panels, panels
 from rmtbase.laws._element.parents import Parent
-from rmtbase.laws._weibull._projections import weibull_maximum_likelihood
+from rmtbase.laws._weibull._plot import weibull_maximum_likelihood
 
 LOG_TWO_PI = math.log(2.0 * math.pi)
 _NORMAL_IQR = 1.3489795003921634

@@ -167,8 +167,7 @@ class CutMap(Cut):
 class LogEigenvalue(CutLaw):
     """Law of y = ln λ, for eigenvalues that span more orders of magnitude than a double holds.
 
-    Numerical: functions of y have a backward error of a few units of rounding in y. The cdf has a closed form on the
-    curve; masses below 1e-100 may count as 0.
+    Numerical, with a backward error of a few units of rounding in y; masses below 1e-100 may count as 0.
     """
 
     cut: CutMap  # the map that defines the law; see the corresponding law of λ

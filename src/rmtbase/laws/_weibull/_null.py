@@ -134,11 +134,7 @@ def weibull_body_tail_gap(
 
     The weights are independent. The "body–tail gap" k(80 %) − k(100 %) is a property of the fit and the parent before
     any training: 0.0543677 for normal weights. Its spread comes from the joint influence of a weight on both fits.
-
-    ``distribution`` is as in :func:`weibull_anchor`; ``body`` is the larger trim and ``full`` the smaller one.
-
-    Raises:
-        ParameterError: for a trim outside [0, 1/2), body ≤ full, or an unknown distribution.
+    Arguments and errors as for :func:`weibull_anchor`; ``body`` must exceed ``full``.
     """
     inner, outer, parent = require_trim(body, "body"), require_trim(full, "full"), require_parent(distribution)
     if inner <= outer:
