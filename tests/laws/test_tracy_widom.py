@@ -36,12 +36,6 @@ def test_an_unknown_beta_is_refused(beta):
         TracyWidom(beta)
 
 
-@pytest.mark.parametrize("k", [-1, 1.5, True, "2"])
-def test_a_moment_needs_a_non_negative_integer(k):
-    with pytest.raises(ParameterError, match="k ="):
-        TracyWidom(1).moment(k)
-
-
 @pytest.mark.parametrize("row", REFERENCE, ids=lambda row: str(row[0]))
 def test_cdf_and_sf_agree_with_high_precision_digits(row):
     s, f1, one_minus_f1, f2, one_minus_f2 = row
