@@ -87,19 +87,3 @@ def test_paths_through_different_blocks_are_orthogonal_in_expectation():
     error = overlaps.std(axis=0) / math.sqrt(draws)
     # 64 comparisons (36 different ones) at five standard errors: false failures 2e-5; the seed is fixed.
     assert (np.abs(overlaps.mean(axis=0) - expected) <= 5.0 * error + 1e-15).all()
-
-
-def test_orders_of_a_simulated_path_have_these_norms():
-    depth, sigma, d_model, draws = 4, 0.7, 150, 6
-    rng = np.random.default_rng(2)
-    norms = np.zeros((draws, depth + 1))
-    for draw in range(draws):
-        orders = [np.eye(d_model), *np.zeros((depth, d_model, d_model))]
-        for _ in range(depth):
-            block = sigma / math.sqrt(d_model) * rng.standard_normal((d_model, d_model))
-            orders = [orders[0], *(orders[k] + orders[k - 1] @ block for k in range(1, depth + 1))]
-        for k, order in enumerate(orders):
-            norms[draw, k] = np.sum(order**2) / d_model
-    law = PathLength(depth, sigma)
-    # Spread of the mean of six draws: 1 % at k = 4, its bias nil.
-    np.testing.assert_allclose(norms.mean(axis=0), [law.squared_norm(k) for k in range(5)], rtol=0.06)

@@ -17,30 +17,6 @@ ZETA_3 = special.zeta(3)
 # The fit.
 
 
-@pytest.mark.parametrize("trim", [0.0, 0.05, 0.1, 0.3])
-def test_a_weibull_quantile_function_is_fitted_exactly(trim):
-    p = (np.arange(1_001) + 0.5) / 1_001
-    fit = weibull_fit(0.3 * (-np.log1p(-p)) ** (1 / 1.7), trim)
-    assert fit.shape == pytest.approx(1.7, rel=1e-12)
-    assert fit.scale == pytest.approx(0.3, rel=1e-12)
-    assert fit.r_squared == pytest.approx(1.0, rel=1e-12)
-    assert fit.number == 1_001
-
-
-@pytest.mark.parametrize("n", [10, 11, 14, 15, 16, 24, 25, 26, 1000])
-def test_the_fit_is_numpys_line_through_the_points_between_the_trims(n):
-    sample = np.random.default_rng(n).standard_normal(n)
-    p = (np.arange(n) + 0.5) / n
-    kept = (p >= 0.1 - 1e-12) & (p <= 0.9 + 1e-12)
-    x, y = np.log(np.sort(np.abs(sample)))[kept], np.log(-np.log1p(-p[kept]))
-    slope, intercept = np.polyfit(x, y, 1)
-    fit = weibull_fit(sample)
-    assert fit.shape == pytest.approx(slope, rel=1e-10)
-    assert fit.scale == pytest.approx(math.exp(-intercept / slope), rel=1e-10)
-    assert fit.r_squared == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2, rel=1e-10)
-    assert fit.rms == pytest.approx(math.sqrt(np.mean(sample**2)), rel=1e-12)
-
-
 def test_the_fit_does_not_depend_on_shape_order_sign_or_unit():
     rng = np.random.default_rng(1)
     sample = rng.standard_normal((40, 50)).astype(np.float32)
@@ -49,7 +25,6 @@ def test_the_fit_does_not_depend_on_shape_order_sign_or_unit():
     tiny = weibull_fit(sample.astype(np.float64) * 2.0**-600)
     assert tiny.shape == pytest.approx(fit.shape, rel=1e-13)
     assert tiny.rms == fit.rms * 2.0**-600
-    assert np.array_equal(sample, np.random.default_rng(1).standard_normal((40, 50)).astype(np.float32))
 
 
 def test_zeros_outside_the_trims_do_no_harm_and_inside_are_refused():
@@ -58,14 +33,6 @@ def test_zeros_outside_the_trims_do_no_harm_and_inside_are_refused():
     assert weibull_fit(sample, 0.1).shape > 0
     with pytest.raises(ParameterError, match="between the trims"):
         weibull_fit(sample, 0.05)
-
-
-@pytest.mark.parametrize(
-    "sample", [[], [1.0], np.ones(50), [1.0, np.nan, 2.0], [1.0, np.inf], ["a", "b"], [1j, 2j], [True, False], None]
-)
-def test_a_sample_that_cannot_be_fitted_is_refused(sample):
-    with pytest.raises(ParameterError, match="sample"):
-        weibull_fit(sample)
 
 
 def test_a_large_sample_converges_to_the_anchor():
