@@ -17,13 +17,11 @@ from rmtbase.laws import AdamWNoise
         ((0.0, 0.1), "learning_rate"),
         ((-1e-3, 0.1), "learning_rate"),
         ((math.nan, 0.1), "learning_rate"),
-        ((True, 0.1), "learning_rate"),
         ((1e-3, 0.0), "weight_decay"),
         ((1e-3, math.inf), "weight_decay"),
         ((1e-3, 0.1, 1.0), "beta1"),
         ((1e-3, 0.1, -0.1), "beta1"),
         ((1e-3, 0.1, math.nan), "beta1"),
-        ((1e-3, 0.1, True), "beta1"),
         ((1e-3, 200.0, 0.9), "weight_decay"),
     ],
 )

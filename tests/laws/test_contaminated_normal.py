@@ -24,8 +24,6 @@ ATOM = ContaminatedNormal(0.2, mean_spike=1.0, sigma_bulk=0.5)
         ({"spike_weight": -0.1}, "spike_weight"),
         ({"spike_weight": 1.1}, "spike_weight"),
         ({"spike_weight": math.nan}, "spike_weight"),
-        ({"spike_weight": True}, "spike_weight"),
-        ({"spike_weight": "0.1"}, "spike_weight"),
         ({"spike_weight": 0.1, "sigma_bulk": 0.0}, "sigma_bulk"),
         ({"spike_weight": 0.1, "sigma_bulk": math.inf}, "sigma_bulk"),
         ({"spike_weight": 0.1, "sigma_spike": -1.0}, "sigma_spike"),
