@@ -104,19 +104,12 @@ class ArrayModel(WeightMatrices):
 
 @dataclass(frozen=True)
 class _Factors:
-    """Query or key factors, as they were given.
+    """Query or key factors, as they were given."""
 
-    Attributes:
-        name: name of the argument.
-        layers: for each layer an array-like of ``shape``.
-        shape: (head, d_head, d_model).
-        has_layers: whether the argument has a layer axis.
-    """
-
-    name: str
-    layers: Any
-    shape: tuple[int, ...]
-    has_layers: bool
+    name: str  # name of the argument
+    layers: Any  # for each layer an array-like of ``shape``
+    shape: tuple[int, ...]  # (head, d_head, d_model)
+    has_layers: bool  # whether the argument has a layer axis
 
     @classmethod
     def of(cls, name: str, given: Any) -> _Factors:
@@ -149,15 +142,12 @@ class _Factors:
 
     @property
     def in_words(self) -> str:
-        """The number of layers and their shape, for messages."""
         return f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'} of shape {self.shape}"
 
     def read(self, layer: int) -> NDArray[Any]:
-        """Read the factors of one layer, in their own dtype."""
         return require_real_array(self.name, self.layers[layer])
 
     def require_weights(self) -> None:
-        """Raise ParameterError unless every head of every layer is finite and has a weight other than zero."""
         for layer in range(len(self.layers)):
             array = self.read(layer).astype(np.float64)
             finite = np.isfinite(array).all(axis=(1, 2))
@@ -170,5 +160,4 @@ class _Factors:
                 raise ParameterError(self.name, f"{place} is all zeros", "heads with weights in them")
 
     def place(self, layer: int, head: int) -> str:
-        """Describe a head in words."""
         return f"layer {layer} head {head}" if self.has_layers else f"head {head}"

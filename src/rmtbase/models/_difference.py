@@ -232,7 +232,6 @@ def _called(model: Model) -> str:
 
 
 def _without_tensors(site: Site) -> Site:
-    """Return the site without its expressions over stored tensors."""
     return replace(
         site,
         query=None,

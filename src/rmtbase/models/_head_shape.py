@@ -176,7 +176,6 @@ def _of_network(config: Mapping[str, Any], path: Path, source: str, refused: Che
 
 
 def _one_shape(sites: Sequence[Site], path: Path) -> tuple[int, int]:
-    """Return (d_model, d_head), which all sites must share."""
     for site in sites:
         if site.d_query != site.d_key:
             raise CheckpointError(
@@ -197,7 +196,6 @@ def _one_shape(sites: Sequence[Site], path: Path) -> tuple[int, int]:
 
 
 def _is_chain(matrix: Expression | None) -> bool:
-    """Return True if the matrix or any part of it is a product."""
     if matrix is None or isinstance(matrix, Product):
         return matrix is not None
     parts = (getattr(matrix, field.name) for field in fields(matrix))  # type: ignore[arg-type]  # each is a dataclass

@@ -82,7 +82,6 @@ class _Matrix(NamedTuple):
     is_transposed: bool  # True if it is stored as (inputs, outputs)
 
     def ensemble(self, options: Options) -> Any:
-        """Return the ensemble of one matrix."""
         from rmtbase.ensembles import initialized_matrix
 
         shape = self.parameter.shape
@@ -90,7 +89,6 @@ class _Matrix(NamedTuple):
         return initialized_matrix(*((n_columns, n_rows) if self.is_transposed else (n_rows, n_columns)), **options)
 
     def matrices(self) -> Iterator[torch.Tensor]:
-        """Yield the matrices of the stack."""
         whole = self.parameter.detach()
         yield from [whole] if self.is_kernel else whole.flatten(0, -3) if whole.ndim > 2 else [whole]
 

@@ -182,7 +182,6 @@ class Model(WeightMatrices):
         notes: tuple[str, ...] = (),
         network: Network | None = None,
     ) -> Model:
-        """Check the configuration, then check the headers of the checkpoint against it."""
         require_readable_quantisation(config, config_path)
         require_all_heads(config, config_path)
         architecture, network = find_architecture(config, config_path, network)
@@ -310,7 +309,6 @@ class Model(WeightMatrices):
 
     @cached_property
     def _finite(self) -> set[str]:
-        """The tensors that :meth:`require_finite` has checked."""
         return set()
 
     def without_proof(self, reason: str | None = None) -> Model:

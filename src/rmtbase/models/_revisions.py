@@ -121,7 +121,6 @@ def find_series(
 
 
 def step_of(name: str) -> int | None:
-    """Return the number of steps in the name of a revision, or None."""
     found = _STEP.fullmatch(name)
     return int(found[1]) if found else None
 
@@ -168,7 +167,6 @@ def _some(there: Mapping[str, int]) -> str:
 
 
 def _steps_in(folder: Path) -> dict[str, int]:
-    """Return the subfolders with a number of steps in the name."""
     if not folder.is_dir():
         raise CheckpointError(folder, "is a file; pass the folder that holds the folders of checkpoints")
     try:

@@ -37,12 +37,7 @@ def find_architecture(config: Mapping[str, Any], path: Path, network: Network | 
 def inventory_by_route(
     config: Mapping[str, Any], path: Path, architecture: str, checkpoint: Checkpoint, network: Network | None
 ) -> tuple[Inventory, Network | None]:
-    """Find the content of a checkpoint with the table, or by running its network, which is then returned too.
-
-    The network is run, where possible, if the table was not proved for the configuration, if some layers lack tensors
-    that the table expects, or if there are several stacks instead of one. A layer without any tensor in the checkpoint
-    is an error in any case, and so is a stack that the network does not have.
-    """
+    """Find the content of a checkpoint with the table, or by running its network, which is then returned too."""
     if network is not None:
         return network.inventory(checkpoint.shapes()), network
     try:

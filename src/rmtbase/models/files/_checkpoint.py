@@ -55,32 +55,18 @@ class Checkpoint:
     ``model.safetensors.index.json`` names; ``pytorch_model.bin``; the shards that ``pytorch_model.bin.index.json``
     names (the last two need torch). Tensors have the names of the model's own modules, without the insertions of
     torch.compile, FSDP, activation checkpointing, DataParallel and PEFT.
-
-    Attributes:
-        path: the folder; for tensors in memory, their name in messages.
-        config_path: the path of the configuration, or its name in messages.
-        notes: choices about the files that are not obvious: tensors of a shard that the index does not name are read,
-            as transformers does; an index beside a single file is not read; quantised weights are dequantised.
     """
 
-    path: Path
-    config_path: Path
+    path: Path  # the folder; for tensors in memory, their name in messages
+    config_path: Path  # the path of the configuration, or its name in messages
     _tensors: Mapping[str, CheckpointTensor] = field(repr=False, compare=False)
+    # choices about the files that are not obvious: tensors of a shard that the index does not name are read, as
+    # transformers does; an index beside a single file is not read; quantised weights are dequantised
     notes: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, folder: str | Path) -> Checkpoint:
-        """Find the files, and read and check their headers. Weights are read only for the checksums of ``.bin`` files.
-
-        Instead of a folder, one of its ``.safetensors`` or ``.bin`` files can be given; only that file is then read.
-
-        Raises:
-            MissingFileError: the folder has no such file, or lacks a shard.
-            CorruptFileError: a file is truncated or malformed, or lacks a tensor that the index places in it; or a
-                tensor is in two shards.
-            CheckpointError: one of these files is not a regular file, or cannot be read.
-            MissingDependencyError: there are only ``.bin`` files, and torch is not installed, or older than 2.10.
-        """
+        """Find the files, and read and check their headers. Weights are read only for the checksums of ``.bin`` files."""
         folder = Path(folder)
         if folder.suffix in (".safetensors", ".bin") and not folder.is_dir():
             files, notes = _read_single(folder, TorchFile.open if folder.suffix == ".bin" else SafetensorsFile.open)
@@ -96,11 +82,7 @@ class Checkpoint:
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[Any, Any], name: str) -> Checkpoint:
-        """Open a state dict without copying its tensors; messages refer to it by ``name``.
-
-        Raises:
-            ParameterError: ``tensors`` is not a state dict.
-        """
+        """Open a state dict without copying its tensors; messages refer to it by ``name``."""
         held = StateDict.from_tensors(tensors, name)
         return cls._of_files(held.path, Path("config"), dict.fromkeys(held.entries, held), [])
 
@@ -108,7 +90,6 @@ class Checkpoint:
     def _of_files(
         cls, path: Path, config_path: Path, files: Mapping[str, TensorFile], notes: Iterable[str]
     ) -> Checkpoint:
-        """Open the tensors of files, by their names without wrappers."""
         tensors = _without_wrappers({name: StoredTensor(file, name) for name, file in files.items()})
         return cls(path, config_path, MappingProxyType(tensors), tuple(notes))
 
@@ -120,20 +101,17 @@ class Checkpoint:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that hold the tensors, sorted; empty for tensors in memory."""
         stored = (one for tensor in self._tensors.values() for one in tensor.stored)
         return tuple(sorted({one.path for one in stored if not isinstance(one.file, StateDict)}))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the tensors, sorted."""
         return tuple(sorted(self._tensors))
 
     def __contains__(self, name: object) -> bool:
         return name in self._tensors
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the stored shape of a tensor."""
         return self._entry(name).shape
 
     def dtype(self, name: str) -> str:
@@ -141,38 +119,23 @@ class Checkpoint:
         return self._entry(name).dtype
 
     def file(self, name: str) -> Path:
-        """Return the file that holds a tensor; for tensors in memory, their name in messages."""
         return self.tensor(name).stored[0].path
 
     def tensor(self, name: str) -> CheckpointTensor:
-        """Return the tensor with this name, unread.
-
-        Raises:
-            ParameterError: there is no such tensor.
-        """
+        """Return the tensor with this name, unread."""
         if name not in self._tensors:
             raise ParameterError("name", name, f"a tensor of the checkpoint {self.path}")
         return self._tensors[name]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every tensor, by name."""
         return {name: self.shape(name) for name in self.names}
 
     def read(self, name: str) -> Float[np.ndarray, "..."]:
-        """Read a whole tensor as float32, or as float64 where it is stored so. Half precision is widened exactly.
-
-        Raises as :meth:`read_stored`.
-        """
+        """Read a whole tensor as float32, or as float64 where it is stored so. Half precision is widened exactly."""
         return widened(self.read_stored(name))
 
     def read_stored(self, name: str) -> Shaped[np.ndarray, "..."]:
-        """Read a whole tensor in the precision in which it is stored; bfloat16 is that of ml_dtypes.
-
-        Raises:
-            ParameterError: there is no such tensor.
-            NonFiniteError: it holds NaN or infinite values.
-            CheckpointError: its element type is not a floating type, or it has no elements.
-        """
+        """Read a whole tensor in the precision in which it is stored; bfloat16 is that of ml_dtypes."""
         shape = self.shape(name)
         return self._read(name, 0, self._entry(name).size).reshape(shape)
 
@@ -181,7 +144,6 @@ class Checkpoint:
         return widened(self.read_stored_rows(name, start, stop))
 
     def read_stored_rows(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, "..."]:
-        """Read rows as :meth:`read_rows` does, in the precision in which they are stored."""
         shape = self.shape(name)
         if not shape or not 0 <= start < stop <= shape[0]:
             raise ParameterError("rows", (start, stop), f"0 <= start < stop <= rows of the shape {shape}")
@@ -189,10 +151,7 @@ class Checkpoint:
         return self._read(name, start * width, stop * width).reshape(stop - start, *shape[1:])
 
     def digest(self, names: Iterable[str]) -> bytes:
-        """Return SHA-256 over the element type, shape and stored bytes of the tensors, in the order given.
-
-        For a quantised tensor these are the codes and everything that is needed to dequantise them.
-        """
+        """Return SHA-256 over the element type, shape and stored bytes of the tensors, in the order given."""
         total = hashlib.sha256()
         for name in names:
             self.require_supported(name)
@@ -204,10 +163,7 @@ class Checkpoint:
         return total.digest()
 
     def require_finite(self, names: Iterable[str]) -> None:
-        """Raise what :meth:`read_stored` raises if a stored number of these tensors is NaN or infinite, or no number.
-
-        Each tensor is read once, and nothing is dequantised.
-        """
+        """Raise what :meth:`read_stored` raises if a stored number of these tensors is NaN or infinite, or no number."""
         from rmtbase.linalg import available_cores  # which imports SciPy
 
         def check(name: str) -> None:
@@ -226,7 +182,6 @@ class Checkpoint:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def require_supported(self, name: str) -> None:
-        """Raise CheckpointError unless the tensor has elements of a type that can be read."""
         require_supported(self.file(name), name, self._entry(name))
 
     def _entry(self, name: str) -> TensorEntry:
@@ -271,7 +226,6 @@ def _read_shards(
 
 
 def _without_wrappers(tensors: Mapping[str, StoredTensor]) -> dict[str, CheckpointTensor]:
-    """Return the tensors by the names that they have in the model itself."""
     unwrapped: dict[str, CheckpointTensor] = {}
     for name, own in own_names(tensors).items():
         if own in unwrapped:

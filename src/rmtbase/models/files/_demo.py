@@ -10,7 +10,6 @@ from rmtbase.models.files._files import read_json_object
 
 
 def demo_root() -> Path:
-    """Return the folder of the bundled model, within the installed package."""
     return Path(str(files("rmtbase.models").joinpath("demo")))
 
 
@@ -25,7 +24,6 @@ def demo_revisions() -> tuple[str, ...]:
 
 
 def demo_steps() -> dict[str, int]:
-    """Return the number of optimizer steps of each bundled checkpoint, by name. Raises as :func:`demo_revisions`."""
     path = demo_root() / "index.json"
     try:
         return {str(one["name"]): int(one["step"]) for one in read_json_object(path)["revisions"]}
@@ -34,7 +32,6 @@ def demo_steps() -> dict[str, int]:
 
 
 def demo_checkpoint(revision: str | None = None) -> tuple[Path, str]:
-    """Return the folder of a bundled checkpoint, and its name."""
     names, default = _read_index()
     name = default if revision is None else revision
     if name not in names:

@@ -43,10 +43,7 @@ def reading(path: Path, needed_by: str | None = None, *, buffered: bool = True) 
 
 
 def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
-    """Read the JSON object in a regular file of at most ``largest`` bytes.
-
-    ``NaN`` and ``Infinity`` are accepted as numbers, because transformers writes them into configurations.
-    """
+    """Read the JSON object in a regular file of at most ``largest`` bytes."""
     with reading(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         text = b"" if size > largest else stream.read(largest + 1)

@@ -89,12 +89,10 @@ def _known_by_name() -> dict[str, KnownModel]:
 
 
 def find_known(name: str) -> KnownModel | None:
-    """Find a known model by short name or by hub id, with or without the owner, in upper or lower case."""
     return _known_by_name().get(name.lower())
 
 
 def names_near(name: str) -> str:
-    """List similar names of known models, for an error message."""
     names = [known.name for known in known_models()]
     asked = name.lower().rpartition("/")[2][:100]
     begin_alike = [known for known in names if asked and known.startswith(asked)]
@@ -111,14 +109,7 @@ def hub_id(name: str) -> str:
 def fetch_checkpoint(
     model: str, revision: str | None = None, subfolder: str | None = None, cache: Path | None = None
 ) -> Path:
-    """Download a model from the hub, unless the hub's cache has it, and return its local folder.
-
-    With ``subfolder``, only the content of that folder is downloaded; the folder of the repository is still returned.
-    With ``cache``, a model that the hub's own cache does not hold completely is downloaded into that folder.
-
-    Only the configuration and the weights are downloaded: safetensors, or ``.bin`` files where there are none. No code
-    is downloaded.
-    """
+    """Download a model from the hub, unless the hub's cache has it, and return its local folder."""
     if cache is not None and (held := _held(model, revision, subfolder)) is not None:
         return held
     folder = _download(model, revision, _SAFETENSORS, subfolder, cache)
@@ -137,17 +128,14 @@ def fetch_checkpoint(
 
 
 def fetch_file(model: str, name: str, revision: str | None = None, cache: Path | None = None) -> Path:
-    """Download one file of a model from the hub, unless the hub's cache has it."""
     return _download(model, revision, [name], cache=cache) / name
 
 
 def fetch_config(model: str, revision: str | None = None) -> Path:
-    """Download only a model's ``config.json``, unless the hub's cache has it, and return its local folder."""
     return _download(model, revision, ["config.json"])
 
 
 def fetch_refs(model: str) -> dict[str, str]:
-    """Fetch the branches and tags of a model on the hub, each with its commit."""
     from huggingface_hub import HfApi
 
     try:
@@ -158,10 +146,7 @@ def fetch_refs(model: str) -> dict[str, str]:
 
 
 def fetch_size(model: str, revision: str | None = None) -> tuple[int | None, bool]:
-    """Ask the hub for the bytes that :func:`fetch_checkpoint` downloads, and whether access to the model is gated.
-
-    The bytes are None if the hub does not say.
-    """
+    """Ask the hub for the bytes that :func:`fetch_checkpoint` downloads, and whether access to the model is gated."""
     from huggingface_hub import HfApi
     from huggingface_hub.utils import filter_repo_objects
 
@@ -179,7 +164,6 @@ def fetch_size(model: str, revision: str | None = None) -> tuple[int | None, boo
 
 
 def require_access(model: str) -> None:
-    """Raise an error if the hub denies access to the files of a model."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
     try:
@@ -223,10 +207,7 @@ def _download(
 
 
 def _require_digests(model: str, folder: Path, begun: float) -> None:
-    """Compare files downloaded since then with the SHA-256 that the hub has for them, its ETag of an LFS file.
-
-    The hub's cache names the file behind each link by that ETag. Files of Git alone have another, and are small.
-    """
+    """Compare files downloaded since then with the SHA-256 that the hub has for them, its ETag of an LFS file."""
     for link in folder.rglob("*"):
         blob = link.resolve()
         if not _SHA256.fullmatch(blob.name) or blob.stat().st_mtime < begun - _CLOCK:

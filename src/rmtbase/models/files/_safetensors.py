@@ -45,7 +45,6 @@ class SafetensorsFile:
 
     @classmethod
     def open(cls, path: Path) -> SafetensorsFile:
-        """Read and check the header."""
         with reading(path) as stream:
             file_size = os.fstat(stream.fileno()).st_size
             length = _header_length(path, stream, file_size)
@@ -69,7 +68,6 @@ class SafetensorsFile:
         return cls(path, MappingProxyType(entries), MappingProxyType(begins))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor, as stored."""
         storage = STORAGE[self.entries[name].dtype]
         # NumPy bypasses Python's buffer, which from Python 3.14 on would be 128 KiB for nothing.
         with reading(self.path, buffered=False) as stream:

@@ -32,7 +32,6 @@ class StateDict:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[Any, Any], name: str) -> StateDict:
-        """Take the tensors without copying them. No weight is read."""
         expected = "a state dict: names of tensors, and the tensors"
         held = {}
         for key, value in tensors.items():
@@ -50,7 +49,6 @@ class StateDict:
         return cls(Path(name), MappingProxyType(entries), MappingProxyType(held))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
         try:
             elements = self._tensors[name].reshape(-1)[start:stop]
             torch = sys.modules.get("torch")

@@ -25,14 +25,10 @@ class CheckpointTensor(Protocol):
     """Tensor of a checkpoint."""
 
     @property
-    def entry(self) -> TensorEntry:
-        """Its element type and shape."""
-        ...
+    def entry(self) -> TensorEntry: ...
 
     @property
-    def stored(self) -> tuple[StoredTensor, ...]:
-        """The tensors in files that it is made of."""
-        ...
+    def stored(self) -> tuple[StoredTensor, ...]: ...
 
     @property
     def is_made_whole(self) -> bool:
@@ -53,26 +49,21 @@ class StoredTensor:
 
     @property
     def path(self) -> Path:
-        """The file."""
         return self.file.path
 
     @property
     def entry(self) -> TensorEntry:
-        """Its element type and shape."""
         return self.file.entries[self.name]
 
     @property
     def stored(self) -> tuple[StoredTensor, ...]:
-        """Itself."""
         return (self,)
 
     @property
     def is_made_whole(self) -> bool:
-        """False: any part of it can be read."""
         return False
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
         return self.file.read_bits(self.name, start, stop)
 
     def array(self, start: int = 0, stop: int | None = None) -> Shaped[np.ndarray, "..."]:
@@ -109,11 +100,9 @@ class DerivedTensor:
 
     @property
     def is_made_whole(self) -> bool:
-        """True if the whole tensor is computed even if only a part of it is read."""
         return self.rows_together is None or self.rows_together >= self.entry.shape[0]
 
     def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Compute the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
         rows = self.entry.shape[0]
         step, width = self.rows_together or rows, self.entry.size // rows
         first, last = start // (step * width) * step, min(ceil(stop / (step * width)) * step, rows)

@@ -60,7 +60,6 @@ class TensorEntry:
 
     @property
     def size(self) -> int:
-        """The number of elements."""
         return prod(self.shape)
 
 
@@ -68,14 +67,10 @@ class TensorFile(Protocol):
     """File of named tensors."""
 
     @property
-    def path(self) -> Path:
-        """The file."""
-        ...
+    def path(self) -> Path: ...
 
     @property
-    def entries(self) -> Mapping[str, TensorEntry]:
-        """The tensors by name."""
-        ...
+    def entries(self) -> Mapping[str, TensorEntry]: ...
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
         """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
@@ -88,12 +83,10 @@ def element_type(name: str) -> str:
 
 
 def is_float(entry: TensorEntry) -> bool:
-    """Return True for the element types of weights; others are codes of quantised weights."""
     return entry.dtype in _WEIGHTS
 
 
 def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
-    """Raise CheckpointError unless the tensor has elements, and their type is that of weights."""
     if not is_float(entry):
         raise CheckpointError(
             path,
@@ -126,11 +119,7 @@ def largest_magnitude(numbers: Shaped[np.ndarray, "..."]) -> float:
 
 
 def require_digits(path: Path, name: str, values: Shaped[np.ndarray, "..."], dtype: str) -> None:
-    """Raise CheckpointError if the tensor is not zero, but all its values are within a few steps of the finest grid.
-
-    Near zero the numbers of a type lie on an equidistant grid. Weights as small as its steps are rounded to few values,
-    many of them to zero, and their spectrum is that of the rounding. A few such values among larger ones do no harm.
-    """
+    """Raise CheckpointError if the tensor is not zero, but all its values are within a few steps of the finest grid."""
     enough = _STEPS * _FINEST[dtype]
     if largest_magnitude(values.reshape(-1)[:_FEW]) >= enough:
         return
@@ -150,7 +139,6 @@ def least_sigma(dtype: str) -> float:
 
 
 def require_finite(path: Path, name: str, values: Shaped[np.ndarray, "..."]) -> None:
-    """Raise NonFiniteError unless every value is finite."""
     if not np.isfinite(largest_magnitude(values)):
         with np.errstate(invalid="ignore"):  # ml_dtypes warns of some NaN
             raise NonFiniteError(path, name, int(np.isnan(values).sum()), int(np.isinf(values).sum()))

@@ -83,7 +83,6 @@ class TorchFile:
         return cls(path, MappingProxyType(entries), size, MappingProxyType(tensors))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor, as stored."""
         import torch
 
         try:
@@ -112,7 +111,6 @@ def require_torch() -> None:
 
 
 def _require_archive(path: Path, stream: BinaryIO, size: int) -> None:
-    """Raise CorruptFileError, with the kind of the file, unless it begins like a zip archive."""
     if size == 0:
         raise CorruptFileError(path, "an empty file", _DOWNLOAD)
     stream.seek(0)

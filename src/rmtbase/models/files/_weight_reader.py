@@ -66,7 +66,6 @@ def _rows(checkpoint: Checkpoint, name: str, start: int, stop: int) -> Shaped[np
 
 
 def _weights(checkpoint: Checkpoint, name: str, values: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
-    """Check the numbers of a stored tensor, and round float64 to float32."""
     require_digits(checkpoint.file(name), name, values, checkpoint.dtype(name))
     if values.dtype != np.float64:
         return values

@@ -90,7 +90,6 @@ class Update(NamedTuple):
 
 
 def require_plain(config: Mapping[str, Any], path: Path) -> None:
-    """Raise CheckpointError, with the reason, unless the settings are those of an adapter that is read."""
     kind = config.get("peft_type")
     if kind != "LORA":
         reason = _NOT_IN_WEIGHTS.get(kind) if isinstance(kind, str) else None

@@ -74,38 +74,23 @@ class _Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Adapter:
-    """Low-rank adapter whose headers have been read.
+    """Low-rank adapter whose headers have been read."""
 
-    Attributes:
-        folder: its folder.
-        checkpoint: its tensors.
-        updates: the update of each module, in the order of the modules' names.
-        saved: tensors that replace tensors of the base (``modules_to_save``, biases, embeddings), by the model's name.
-        outside: names of those in ``saved`` that belong to no layer.
-        tokens: tensors that replace rows of embeddings, with the numbers of the rows, by the model's name.
-        transposed: whether its settings say that modules store (d_in, d_out).
-        unread: modules with updates that are not read: of parameters with the weights of several experts.
-        beside: names of subfolders that hold further adapters.
-    """
-
-    folder: Path
-    checkpoint: Checkpoint = field(repr=False)
-    updates: Mapping[str, Update] = field(repr=False)
+    folder: Path  # its folder
+    checkpoint: Checkpoint = field(repr=False)  # its tensors
+    updates: Mapping[str, Update] = field(repr=False)  # the update of each module, in the order of the modules' names
+    # tensors that replace tensors of the base (``modules_to_save``, biases, embeddings), by the model's name
     saved: Mapping[str, str] = field(repr=False)
-    outside: frozenset[str]
+    outside: frozenset[str]  # names of those in ``saved`` that belong to no layer
+    # tensors that replace rows of embeddings, with the numbers of the rows, by the model's name
     tokens: Mapping[str, tuple[str, list[int]]] = field(repr=False)
-    transposed: bool
-    unread: tuple[str, ...]
-    beside: tuple[str, ...]
+    transposed: bool  # whether its settings say that modules store (d_in, d_out)
+    unread: tuple[str, ...]  # modules with updates that are not read: of parameters with the weights of several experts
+    beside: tuple[str, ...]  # names of subfolders that hold further adapters
 
     @classmethod
     def open(cls, folder: Path) -> Adapter:
-        """Read the settings, and check them and the tensors against each other.
-
-        Raises:
-            CheckpointError: or one of its subclasses: the adapter is of another kind, a setting is not supported, a
-                tensor belongs to no update, or shapes do not fit each other or the settings.
-        """
+        """Read the settings, and check them and the tensors against each other."""
         path = folder / ADAPTER_CONFIG
         config = read_json_object(path)
         require_plain(config, path)
@@ -161,19 +146,7 @@ class Adapter:
     def delta(
         self, base: Checkpoint | None = None, of_base: Sequence[Site] = ()
     ) -> tuple[tuple[Site, ...], tuple[str, ...]]:
-        """Represent the update of each module as one head, with W_Q = s Bᵀ and W_K = A, so that W_QK = ΔW.
-
-        With the base and its sites, queries, keys and values have the heads of the base instead: W_Q = s B_iᵀ for the
-        rows of head i, and the common W_K = A, so that W_QK = ΔW_i.
-
-        Returns:
-            The sites, and notes on how to interpret them. The name of a module is its stack, the number in the name its
-            layer.
-
-        Raises:
-            CheckpointError: it is a DoRA adapter, whose change of the weights is not of low rank; or it changes only
-                embeddings.
-        """
+        """Represent the update of each module as one head, with W_Q = s Bᵀ and W_K = A, so that W_QK = ΔW."""
         if any(update.magnitude is not None for update in self.updates.values()):
             raise CheckpointError(
                 self.folder,
@@ -225,11 +198,7 @@ class Adapter:
         return tuple(sorted(sites, key=lambda site: site.place)), tuple(notes)
 
     def merged(self, base: Checkpoint) -> Checkpoint:
-        """Merge every update into the base, as peft's ``merge_and_unload`` does, in float64 rounded to float32.
-
-        Raises:
-            CheckpointError: the base lacks such a tensor, or it has another shape.
-        """
+        """Merge every update into the base, as peft's ``merge_and_unload`` does, in float64 rounded to float32."""
         if self.untargeted:
             raise CheckpointError(
                 self.folder / ADAPTER_CONFIG,
@@ -303,7 +272,6 @@ class Adapter:
         return found
 
     def _unread_notes(self, renamed: Sequence[str] = ()) -> list[str]:
-        """Return notes on what is not read: updates of experts and routers, and adapters in subfolders."""
         notes = []
         if unread := [*self.unread, *renamed]:
             notes.append(f"not read, so left as in the base: updates of experts or routers, {_some(unread)}")
@@ -316,7 +284,6 @@ class Adapter:
     def _changed(
         self, base: Checkpoint, name: str, parts: Sequence[str], change: Callable[..., np.ndarray]
     ) -> DerivedTensor:
-        """Return a tensor of the base that is changed by tensors of the adapter, in float64 rounded to float32."""
         tensors = (base.tensor(name), *map(self.checkpoint.tensor, parts))
 
         def make(*_: int) -> np.ndarray:
@@ -327,11 +294,7 @@ class Adapter:
         return DerivedTensor(TensorEntry("F32", base.shape(name)), stored, make)
 
     def _in_base(self, base: Checkpoint, name: str, may_lack: bool) -> str | None:
-        """Find the base's name for a tensor: the base or the adapter may have been saved without the model's head.
-
-        Torch's own attention has one weight of another name, and transformers may store a type under other names than
-        those of its modules.
-        """
+        """Find the base's name for a tensor: the base or the adapter may have been saved without the model's head."""
         both = (name.split("."), re.sub(r"\.weight$", ".in_proj_weight", name).split("."))
         shorter = [".".join(parts[start:]) for parts in both for start in range(len(parts) - 1)]
         if own := next((one for one in shorter if one in base), None):

@@ -36,7 +36,6 @@ _LONGEST_STATE = 1 << 16  # bytes of bitsandbytes' description of one matrix
 
 
 def bitsandbytes(settings: Settings) -> Format:
-    """Choose between int8 and 4-bit codes according to the configuration."""
     bits = {
         width
         for width in (4, 8)

@@ -43,7 +43,6 @@ _BY_GROUP = (True, "group", "dynamic")  # values of actorder with which groups a
 
 
 def compressed_tensors(settings: Settings) -> Format:
-    """Return the format of all quantised matrices, which must share one scheme."""
     scheme = _Scheme.of(settings)
     needed = (scheme.codes, ".weight_scale", ".weight_shape") if scheme.packs else (scheme.codes, ".weight_scale")
     marker = scheme.codes if scheme.packs else ".weight_scale"
@@ -64,7 +63,6 @@ class _Scheme:
 
     @classmethod
     def of(cls, settings: Settings) -> _Scheme:
-        """Read the scheme from a configuration. Raises CheckpointError if it is not supported."""
         settings.require_none("transform_config")
         sparsity = settings.get("sparsity_config", {})
         if not isinstance(sparsity, Mapping) or sparsity.get("format") not in (None, "dense"):
@@ -93,21 +91,17 @@ class _Scheme:
 
     @property
     def called(self) -> str:
-        """The name of the format in messages."""
         return f"compressed-tensors {self.stored} ({self.bits} bit)"
 
     @property
     def packs(self) -> bool:
-        """True if codes are packed in words."""
         return self.stored == _PACKED
 
     @property
     def codes(self) -> str:
-        """Ending of the names of codes."""
         return ".weight_packed" if self.packs else ".weight"
 
     def derive(self, parts: Parts) -> DerivedTensor:
-        """Derive the matrix from these tensors."""
         codes, zeros = parts[self.codes], parts.get(".weight_zero_point")
         shape = matrix_shape(codes, ("I32",) if self.packs else _PLAIN[self.stored], self.called)
         if self.packs:
@@ -171,10 +165,7 @@ class _Scheme:
     def _offsets(
         self, codes: StoredTensor, zeros: StoredTensor, shape: tuple[int, int], block: tuple[int, int] | None
     ) -> Callable[[int, int], Float32[np.ndarray, "..."]]:
-        """Return a function that reads rows of zero points.
-
-        These are packed along the outputs where codes are packed and scales belong to outputs or groups.
-        """
+        """Return a function that reads rows of zero points."""
         if block is None or not self.packs or self.strategy == "block":
             grid = (1,) if block is None else (ceil(shape[0] / block[0]), ceil(shape[1] / block[1]))
             require(zeros, grid, (codes.entry.dtype if not self.packs else "I8",), self.called)

@@ -159,12 +159,10 @@ def derived(
     make: Callable[[int, int], Float32[np.ndarray, "..."]],
     rows_together: int = 1,
 ) -> DerivedTensor:
-    """Return the matrix, or the stack of matrices, that is made of these tensors."""
     return DerivedTensor(TensorEntry(dtype, shape), tuple(parts.values()), make, rows_together)
 
 
 def matrix_shape(codes: StoredTensor, dtypes: tuple[str, ...], called: str) -> tuple[int, int]:
-    """Return the two sizes of a tensor of codes."""
     shape = codes.entry.shape
     if len(shape) != 2 or not all(shape):
         raise CheckpointError(
@@ -200,7 +198,6 @@ def groups_of_inputs(index: StoredTensor, scales: StoredTensor, n_groups: int) -
 
 
 def require(tensor: StoredTensor, shape: tuple[int, ...], dtypes: tuple[str, ...], called: str) -> None:
-    """Require that a tensor of a quantised matrix has this shape and one of these types."""
     if tensor.entry.shape != shape:
         raise ShapeError(tensor.path, tensor.name, tensor.entry.shape, shape, f"quantised with {called}")
     if tensor.entry.dtype not in dtypes:

@@ -61,7 +61,6 @@ class GgufFile:
 
     @classmethod
     def open(cls, path: Path) -> GgufFile:
-        """Read and check the header."""
         if importlib.util.find_spec("gguf") is None:
             raise MissingDependencyError("gguf", "reading a GGUF file", "gguf")
         with reading(path) as stream:
@@ -177,7 +176,6 @@ class _Header:
         self.position = 0
 
     def begin(self) -> int:
-        """Read the number of tensors, after magic and version."""
         if self.file_size == 0:
             raise CorruptFileError(self.path, "an empty file", _VALID)
         magic = self._take(4)

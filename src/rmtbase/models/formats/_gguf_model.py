@@ -208,7 +208,6 @@ def _rearranged(
 
 
 def _notes(file: GgufFile) -> tuple[str, ...]:
-    """Return a note on the types of quantised matrices, if there are any."""
     types = sorted({file.types[name] for name, entry in file.entries.items() if len(entry.shape) > 1} - set(_WHOLE))
     if not types:
         return ()

@@ -42,10 +42,7 @@ def first_match(patterns: Iterable[str], module: str) -> str | None:
 
 
 def is_targeted(settings: Mapping[str, Any], module: str) -> bool:
-    """Return True if the settings of an adapter select a module, by name or because all linear maps are selected.
-
-    Without a list or pattern of targets, every module that is not excluded is selected, unless parameters are targeted.
-    """
+    """Return True if the settings of an adapter select a module, by name or because all linear maps are selected."""
     targets, excluded = settings.get("target_modules"), settings.get("exclude_modules")
     if isinstance(excluded, str) and excluded and matches(excluded, module):
         return False
@@ -106,7 +103,6 @@ def _unread(pattern: str, position: int) -> ParameterError:
 
 
 def _alternatives(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
-    """Parse the content of a group: sequences of parts, with ``|`` between alternatives."""
     if depth > _DEEPEST:
         raise ParameterError("pattern", shown(pattern, 80), f"one of at most {_DEEPEST} groups within each other")
     each: list[list[_Ends]] = [[]]

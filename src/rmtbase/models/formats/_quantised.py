@@ -45,7 +45,6 @@ _OF_ACTIVATIONS = re.compile(
 
 
 def require_readable_quantisation(config: Mapping[str, Any], path: Path) -> None:
-    """Raise CheckpointError if the configuration names an unsupported quantisation."""
     found = _settings(config, path)
     if found is not None and _method(found) != _DEQUANTISED:
         _format(found)
@@ -98,7 +97,6 @@ def _settings_beside(checkpoint: Checkpoint) -> Settings | None:
 
 
 def _method(settings: Settings) -> str | None:
-    """Return the method of quantisation, or None if it is not stated."""
     method = settings.get("quant_method")
     if isinstance(method, str):
         return str.__str__(method)  # transformers has a subclass of str
@@ -108,7 +106,6 @@ def _method(settings: Settings) -> str | None:
 
 
 def _format(settings: Settings) -> Format:
-    """Return the format in which the matrices are stored."""
     method = _method(settings)
     if method is None or method not in METHODS:
         bits = settings.get("bits", settings.get("w_bit"))
@@ -129,7 +126,6 @@ def _unknown(path: Path, key: str, method: str) -> CheckpointError:
 
 
 def _replaced(checkpoint: Checkpoint, settings: Settings, found: Format) -> Checkpoint:
-    """Replace the tensors of a quantised format by the matrices that they make up."""
     names, used = checkpoint.names, set[str]()
     made: dict[str, CheckpointTensor] = {}
     noted = ""

@@ -47,10 +47,7 @@ _AWQ_PLACES = (0, 4, 1, 5, 2, 6, 3, 7)  # positions of the eight outputs in a wo
 
 
 def gptq(settings: Settings) -> Format:
-    """Return the GPTQ format: ``qweight`` packs inputs, ``qzeros`` outputs; ``g_idx`` is the group of each input.
-
-    The matrix has the type of the scales.
-    """
+    """Return the GPTQ format: ``qweight`` packs inputs, ``qzeros`` outputs; ``g_idx`` is the group of each input."""
     bits = settings.one_of("bits", (2, 3, 4, 8))
     group_size = settings.group_size("group_size")
     versions = ("gptq", "gptq_v2")
@@ -119,10 +116,7 @@ def gptq(settings: Settings) -> Format:
 
 
 def awq(settings: Settings) -> Format:
-    """Return the AWQ format: ``qweight`` and ``qzeros`` pack outputs, in the order of version "gemm".
-
-    The matrix has the type of the scales.
-    """
+    """Return the AWQ format: ``qweight`` and ``qzeros`` pack outputs, in the order of version "gemm"."""
     settings.one_of("bits", (4,), settings.get("w_bit"))
     group_size = settings.group_size("group_size", settings.get("q_group_size"))
     settings.one_of("version", ("gemm", "GEMM"), "gemm")
@@ -151,10 +145,7 @@ def awq(settings: Settings) -> Format:
 
 
 def fp8(settings: Settings) -> Format:
-    """Return the FP8 format: codes are multiplied by ``_scale_inv``.
-
-    The matrix has the type of the scales, or bfloat16 where these are exponents.
-    """
+    """Return the FP8 format: codes are multiplied by ``_scale_inv``."""
     block = settings.block("weight_block_size", (128, 128))
     settings.one_of("fmt", ("e4m3",), "e4m3")
 

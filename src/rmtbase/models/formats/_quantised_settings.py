@@ -22,20 +22,16 @@ class Settings:
     words: Mapping[str, Any]  # the settings by key
 
     def get(self, word: str, default: Any = None) -> Any:
-        """Return a value unchecked, or the default if it is absent or null."""
         value = self.words.get(word)
         return default if value is None else value
 
     def refused(self, word: str, found: Any, expected: str) -> CheckpointError:
-        """Return the error for a value that is not supported."""
         return CheckpointError(self.path, f"{self.key}: {word} = {quoted(found)}; expected {expected}")
 
     def one_of(self, word: str, allowed: tuple[Any, ...], default: Any = None) -> Any:
-        """Return a value, which must be one of those allowed."""
         return self.one_value(word, self.get(word, default), allowed)
 
     def one_value(self, word: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-        """Check that a given value of a key is one of those allowed, and return it."""
         for one in allowed:
             if value == one and isinstance(value, type(one)) and isinstance(value, bool) == isinstance(one, bool):
                 return one
@@ -48,21 +44,18 @@ class Settings:
                 raise self.refused(word, self.get(word), "none: weights that are stored in this way are not supported")
 
     def positive(self, word: str) -> int:
-        """Return a size."""
         value = self.get(word)
         if type(value) is not int or not 0 < value < _LARGEST:
             raise self.refused(word, value, "a positive integer")
         return value
 
     def sizes(self, word: str) -> list[int]:
-        """Return a shape."""
         value = self.get(word)
         if not isinstance(value, list) or not 0 < len(value) <= 4 or not all(_is_size(one) for one in value):
             raise self.refused(word, value, "a list of one to four positive integers")
         return value
 
     def number(self, word: str) -> float:
-        """Return a finite number."""
         value = self.get(word)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
             raise self.refused(word, value, "a finite number")

@@ -41,13 +41,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 def reason_not_proved(
     network: Network, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read, noted: Collection[str]
 ) -> str | None:
-    """Prove all sites of a module by running it as it was given, or return the reason why that is not possible.
-
-    Each site must first be found again in the module's forward pass, with the same norms and rotation. Then q·k of the
-    pass, with the module's own query and key weights, is compared with xᵀ W_QK x′ for each site and head.
-
-    The reason in words, or None if all sites were proved.
-    """
+    """Prove all sites of a module by running it as it was given, or return the reason why that is not possible."""
     assert network.given is not None
     names = [frozenset(site.query_key_tensors()) for site in sites]
     parameters = parameters_of(network.network, stored, names)
@@ -135,14 +129,12 @@ def _reasons(
 
 
 def _replaced(module: nn.Module) -> Iterator[str]:
-    """Yield the methods of a module's class that its instance replaces."""
     for name, value in vars(module).items():
         if callable(value) and isinstance(getattr(type(module), name, None), (FunctionType, MethodType)):
             yield name
 
 
 def _other_attention(module: nn.Module) -> Iterator[str]:
-    """Yield the attention functions that do not belong to ``transformers``."""
     configs = {id(one): one for part in module.modules() if (one := getattr(part, "config", None)) is not None}
     for config in configs.values():
         name = getattr(config, "_attn_implementation", None)

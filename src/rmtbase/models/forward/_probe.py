@@ -108,7 +108,6 @@ class Reading:
 
     @property
     def met(self) -> dict[str, Met]:
-        """The sites, by the key of their softmax."""
         return self._read[0]
 
     @property
@@ -125,7 +124,6 @@ class Reading:
         return np.array([one.first for _, one in self._linears])
 
     def outputs_of(self, softmax: str) -> list[str]:
-        """List the products of a softmax's weights with values."""
         return [
             key
             for key, one in self.plain.outputs.items()
@@ -206,7 +204,6 @@ class Reading:
     # -- operands ---------------------------------------------------------------------------------------------------
 
     def _operand(self, product: str, side: str) -> Heads:
-        """Decode an operand of a product."""
         plain, tagged = (getattr(one.products[product], side).numpy() for one in (self.plain, self.tagged))
         numbers = decode(plain, tagged)
         origin = self.plain.products[product].origins[0 if side == "left" else 1]

@@ -140,34 +140,24 @@ class NormOutputs:
         return told
 
     def keep(self, name: str, given: Tensor) -> None:
-        """Record the input of a norm."""
         self.given.setdefault(name, []).append(given[(*(slice(_NORMED),) * (given.ndim - 1),)].clone())
 
     def giver(self, row: np.ndarray) -> str | None:
-        """Return the norm whose output a token's activations are, or None."""
         return self._givers.get(hash(row.tobytes()))
 
 
 class RealMaps(Protocol):
     """Linear maps that are computed with their weights, and a receiver of the products of their outputs."""
 
-    def holds(self, name: str) -> bool:
-        """Return True if the map with this weight is to be computed."""
-        ...
+    def holds(self, name: str) -> bool: ...
 
     def apply(
         self, name: str, given: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
     ) -> Tensor:
-        """Apply the map to an input (tokens, inputs).
-
-        ``starts`` are the positions of the outputs' first weights in the flat parameter, which ``laid`` arranges as
-        (inputs, outputs).
-        """
+        """Apply the map to an input (tokens, inputs)."""
         ...
 
-    def met(self, product: str, left: Tensor, right: Tensor) -> None:
-        """Receive a product of (n, m, d) and (n, s, d)."""
-        ...
+    def met(self, product: str, left: Tensor, right: Tensor) -> None: ...
 
 
 def _generator(key: str) -> torch.Generator:

@@ -53,16 +53,7 @@ _COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
 
 
 class ForwardPass(TorchDispatchMode):
-    """Single pass; see the module. Its results are in ``linears``, ``products``, ``softmaxes`` and ``outputs``.
-
-    Args:
-        names: name of a parameter by the storage of its meta tensor.
-        numbers: numbers of outputs, shared by the passes.
-        tagged: products of queries and keys that count double in a tagged pass; None in a plain pass.
-        neutral: whether rotation is neutral.
-        real: computes chosen maps with their weights; None if all outputs are made up.
-        norms: whether norms are neutral or distinguished.
-    """
+    """Single pass; see the module. Its results are in ``linears``, ``products``, ``softmaxes`` and ``outputs``."""
 
     def __init__(
         self,
@@ -109,13 +100,11 @@ class ForwardPass(TorchDispatchMode):
         )
 
     def declare(self, tensor: Tensor, origin: Origin) -> Tensor:
-        """Set the origin of a tensor."""
         self._origins[_storage(tensor)] = origin
         self._held.setdefault(_storage(tensor), StorageWeakRef(tensor.untyped_storage()))
         return tensor
 
     def declare_input(self, tensor: Tensor) -> None:
-        """Declare a tensor as one of the model's inputs."""
         self.declare(tensor, Origin(content=True))
 
     def _inherit(self, result: Any, given: list[Tensor], marks: frozenset[Mark]) -> None:
@@ -209,7 +198,6 @@ class ForwardPass(TorchDispatchMode):
         return kept * turning[0].abs()
 
     def _made_up(self, leaf: Any) -> Any:
-        """Replace a parameter by noise."""
         if not (isinstance(leaf, Tensor) and leaf.is_meta):
             return leaf
         if not leaf.is_floating_point():
@@ -288,7 +276,6 @@ class ForwardPass(TorchDispatchMode):
         return Weight(name, starts, step, n_inputs)
 
     def _laid(self, flat: Tensor, weight: Tensor) -> Tensor:
-        """Arrange a parameter's entries like the weight."""
         copied = self._copies.get(_storage(weight))
         if copied is not None:
             flat = flat.as_strided(copied.shape, copied.stride, copied.offset).flatten()

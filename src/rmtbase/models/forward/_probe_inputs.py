@@ -39,7 +39,6 @@ class _Sizes:
 
     @property
     def text(self) -> Any:
-        """The configuration of the part that reads text."""
         try:
             return self.config.get_text_config()
         except (AttributeError, ValueError):  # there is none, or there are several
@@ -47,21 +46,17 @@ class _Sizes:
 
     @property
     def sound(self) -> Any:
-        """The configuration of the part that reads sound."""
         parts = (getattr(self.config, name, None) for name in ("audio_config", "speech_config"))
         return next((part for part in parts if part), self.config)
 
     @property
     def sight(self) -> Any:
-        """The configuration of the part that reads images."""
         return getattr(self.config, "vision_config", None) or self.config
 
     def noise(self, *shape: int) -> Tensor:
-        """Draw noise of a shape."""
         return torch.randn(shape, generator=self.generator, dtype=torch.float64)
 
     def tokens(self) -> Tensor:
-        """Return token numbers of a text."""
         most = max(_size(self.text, "vocab_size", default=32) // 2 - 3, 1)
         return 3 + torch.arange(_BATCH * _TOKENS).reshape(_BATCH, _TOKENS) % most
 
@@ -108,7 +103,6 @@ def _mains(words: Collection[str], sizes: _Sizes) -> Iterator[dict[str, Tensor]]
 def _seen(
     words: Collection[str], sizes: _Sizes, written: Mapping[str, Tensor], decoded: Mapping[str, Tensor]
 ) -> Iterator[dict[str, Tensor]]:
-    """Yield images, videos, and patches of them."""
     sight, noise = sizes.sight, sizes.noise
     if sight is None:
         return
@@ -148,7 +142,6 @@ def _seen(
 
 
 def _heard(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
-    """Yield sound, as a spectrum or as a waveform."""
     sound, noise = sizes.sound, sizes.noise
     bins = _size(sound, "num_mel_bins", "input_feat_per_channel", "feature_size", default=16)
     length = 2 * _size(sound, "max_source_positions", default=32)
@@ -167,7 +160,6 @@ def _heard(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
 
 
 def _measured(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
-    """Yield time series."""
     config = sizes.config
     length = _size(config, "context_length", default=32)
     lags = getattr(config, "lags_sequence", None)
@@ -178,7 +170,6 @@ def _measured(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
 
 
 def _images(config: Any, noise: Callable[..., Tensor]) -> dict[str, Tensor]:
-    """Return an image and a few frames of a video."""
     channels = getattr(config, "num_channels", getattr(config, "in_channels", 3))
     if not isinstance(channels, int):
         return {}
@@ -200,7 +191,6 @@ def _patch(config: Any) -> tuple[int, ...]:
 
 
 def _ones(_: _Sizes, lead: Tensor) -> Tensor:
-    """Return a mask that hides no token, patch or frame."""
     return torch.ones(lead.shape[:2], dtype=torch.long)
 
 
@@ -221,7 +211,6 @@ def _grid(*axes: int) -> Callable[[_Sizes, Tensor], Tensor]:
 
 
 def _places(_: _Sizes, lead: Tensor) -> Tensor:
-    """Return (column, row) of each patch."""
     place = torch.arange(lead.shape[1])
     return torch.stack([place % _GRID, place // _GRID], dim=-1).expand(len(lead), -1, -1)
 
@@ -232,7 +221,6 @@ def _encoded(sizes: _Sizes, lead: Tensor) -> Tensor:
 
 
 def _ahead(sizes: _Sizes) -> int:
-    """Return the number of steps that a series is continued."""
     return _size(sizes.config, "prediction_length", default=1)
 
 

@@ -52,12 +52,7 @@ class _Unanswering:
 def only_layers_of(
     network: nn.Module, parameters: Mapping[str, Expression], sites: Sequence[frozenset[str]]
 ) -> Iterator[None]:
-    """Leave out layers without queries or keys of the given sites, as a context manager.
-
-    A stack of layers is a list of modules some of which hold all queries and keys of a site. The product of these is
-    then computed inside a layer, so that no layer between a map of a site and its product is left out. A layer that is
-    left out returns its input; if layers of its class return more, it also returns what the last of them returned.
-    """
+    """Leave out layers without queries or keys of the given sites, as a context manager."""
     shared = network.named_parameters(remove_duplicate=False)
     holding = {id(one): frozenset(parameters[name].tensors()) for name, one in shared if name in parameters}
     with ExitStack() as changed:
@@ -167,7 +162,6 @@ class LikeLayers:
             of_layer[number][name] = one
 
         def told(number: int, other: int) -> dict[str, _T]:
-            """Return the results of a layer under the names of another."""
             return _renamed(of_layer[number], rf"(?<![\w.]){re.escape(stem)}\.{number}(?![^.|])", f"{stem}.{other}")
 
         for first, second, *_ in self.kinds:
@@ -265,7 +259,6 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _renamed(value: Any, pattern: str, by: str) -> Any:
-    """Replace matching names anywhere in a nested value."""
     if isinstance(value, str):
         return re.sub(pattern, lambda _: by, value)
     if isinstance(value, dict):

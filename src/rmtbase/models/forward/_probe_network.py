@@ -149,16 +149,7 @@ def _with_buffers(network: transformers.PreTrainedModel) -> None:
 
 @contextmanager
 def written_out(network: nn.Module) -> Iterator[None]:
-    """Use explicit attention and experts in torch instead of kernels, as a context manager; all changes are undone.
-
-    State-space mixers pad their tokens to chunks and form arrays of (chunk, chunk, heads, state), which take gigabytes
-    for a few tokens. Their chunks are made small meanwhile, which does not change their results. Caches of keys and
-    values are off beside cross-attention, to which some classes give those of the layer's own attention.
-
-    Changes that forward passes make to the network's modules and configurations are undone, and the states of the
-    random generators of torch, NumPy and Python are restored. Only one thread at a time may enter, because the default
-    type of new tensors and the global hooks of modules belong to the process.
-    """
+    """Use explicit attention and experts in torch instead of kernels, as a context manager; all changes are undone."""
     names = ("_attn_implementation_internal", "_experts_implementation_internal")
     with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]), ExitStack() as undone:
         undone.callback(random.setstate, random.getstate())
@@ -178,7 +169,6 @@ def written_out(network: nn.Module) -> Iterator[None]:
 
 
 def _put_back(held: dict[str, Any], before: Mapping[str, Any]) -> None:
-    """Restore the content of a dictionary in place."""
     for name in held.keys() - before.keys():
         del held[name]
     held.update(before)
@@ -186,7 +176,6 @@ def _put_back(held: dict[str, Any], before: Mapping[str, Any]) -> None:
 
 @contextmanager
 def without_caches(network: nn.Module) -> Iterator[None]:
-    """Disable caches of keys and values, which are indexed by the layer's number, as a context manager."""
     before = [(held, held["use_cache"]) for held in _configs(network) if "use_cache" in held]
     try:
         for held, _ in before:
@@ -205,7 +194,6 @@ def _keeps_cache(module: nn.Module) -> bool:
 
 
 def _configs(network: nn.Module) -> list[dict[str, Any]]:
-    """Return the configurations of a network and of its parts, each once."""
     found = [getattr(module, "config", None) for module in network.modules()]
     return [*{id(one): vars(one) for one in found if hasattr(one, "__dict__")}.values()]
 

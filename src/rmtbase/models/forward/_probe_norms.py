@@ -52,10 +52,7 @@ class Norms:
         return measured and measured.norm
 
     def behind(self, operand: frozenset[Mark], maps: frozenset[Mark], rows: Int[np.ndarray, "head d"]) -> Norm | None:
-        """Return the norm of queries, keys or values with these rows, given the marks that they have passed.
-
-        None if the norm is unknown, or does more than divide them and multiply by gains in the order of the rows.
-        """
+        """Return the norm of queries, keys or values with these rows, given the marks that they have passed."""
         if any(mark.kind == "inner" for mark in maps) or any(mark.kind == "gain" for mark in operand):
             return None
         found = [mark for mark in operand if mark.kind in NORM_KINDS]
@@ -92,7 +89,6 @@ class Norms:
 
 
 def _measure(module: nn.Module, name: str, shape: tuple[int, ...]) -> Measured | None:
-    """Measure a norm: set its parameters in turn, and find which of them acts as gain and which as bias."""
     generator = torch.Generator().manual_seed(3)
     parameters = {key: tuple(one.shape) for key, one in module.named_parameters()}
     x = 3 * torch.randn(shape, generator=generator, dtype=torch.float64) + 1

@@ -44,7 +44,6 @@ class Met(NamedTuple):
 
 
 def common_module(names: Iterable[str]) -> str:
-    """Return the modules that all names begin with."""
     same = []
     for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
         if len(set(parts)) > 1:
@@ -68,7 +67,6 @@ def other_layer(queries: Iterable[str], keys: Iterable[str]) -> str | None:
 
 
 def is_within(name: str, module: str) -> bool:
-    """Return True if a tensor or a module is inside a module, by their names."""
     return name.startswith(f"{module}." if module else "")
 
 

@@ -104,10 +104,7 @@ ONE_TOKEN = "one query meets one key: they are not told from each other"
 def pairs(
     queries: np.ndarray, keys: np.ndarray, stored: Callable[[tuple[int, ...]], tuple[tuple[str, int], ...]]
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return the query heads in order, each with its key head, as the numbers of their rows.
-
-    ``stored`` returns the weights that rows belong to, and where they start in these.
-    """
+    """Return the query heads in order, each with its key head, as the numbers of their rows."""
     met: dict[tuple[int, ...], tuple[int, ...]] = {}
     for of_queries, of_keys in zip(queries, keys, strict=True):
         known = {row for row in _distinct(of_keys) if min(row) > 0}
@@ -128,7 +125,6 @@ def pairs(
 
 
 def _distinct(rows: np.ndarray) -> list[tuple[int, ...]]:
-    """Return the distinct rows, in order."""
     return list(dict.fromkeys(map(tuple, (rows[:1] if (rows == rows[:1]).all() else rows).tolist())))
 
 
@@ -160,7 +156,6 @@ def factors_of(operand: Heads, rows: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def token_factor(found: Float[np.ndarray, " n"]) -> float | None:
-    """Return the first factor f such that all values are f · u[t] with some tokens t, or None."""
     order, known = _sorted_tokens()
     # Candidates are in the order of u, because searching for sorted numbers is fast.
     candidates, turns = np.append(found[0] / known, 1.0), np.append(order, -1)
@@ -205,5 +200,4 @@ def stored_rows(
 
 
 def rounded(factor: float) -> float:
-    """Round to twelve digits, the accuracy of the factor."""
     return float(f"{factor:.12g}")

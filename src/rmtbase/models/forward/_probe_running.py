@@ -99,7 +99,6 @@ def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Return True if a module is a norm by its class name and contains no other module."""
     return "norm" in type(module).__name__.lower() and next(module.children(), None) is None
 
 
@@ -114,10 +113,7 @@ def run(
     norms: NormOutputs | None = None,
     prefix: str = "",
 ) -> ForwardPass:
-    """Run one pass with meta tensors in place of the parameters; the module is restored afterwards in any case.
-
-    Names of parameters and modules in the result have the prefix. Buffers are copied, since a pass may write to them.
-    """
+    """Run one pass with meta tensors in place of the parameters; the module is restored afterwards in any case."""
     stand_ins: dict[str, Tensor] = {
         name: one.detach().clone() if one.is_meta else one.detach().to("cpu", copy=True)
         for name, one in module.named_buffers()

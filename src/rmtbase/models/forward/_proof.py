@@ -31,15 +31,7 @@ def proof_of(
     network: Network | None = None,
     noted: Collection[str] = (),
 ) -> str:
-    """Prove sites by a forward pass, and return a note about it.
-
-    A module in memory is run itself, and either all of its sites are proved or none. For stored weights the network of
-    their configuration is built, and the first and the last site of each kind are proved; sites are of one kind if the
-    names of their tensors differ only in numbers, as in the layers of a stack. Each site is compared with a forward
-    pass of the real weights on fresh noise: q·k of the module must equal xᵀ W_QK x′ for every head, up to rounding.
-
-    The note: that the sites were proved and how, or "not proved" and why.
-    """
+    """Prove sites by a forward pass, and return a note about it."""
     kinds: dict[str, list[Site]] = {}
     for site in sites:
         kinds.setdefault(re.sub(r"\d+", "#", " ".join(sorted(site.query_key_tensors()))), []).append(site)

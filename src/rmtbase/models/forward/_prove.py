@@ -35,14 +35,7 @@ def prove_parts(
     path: Path,
     own: Mapping[str, nn.Parameter] | None = None,
 ) -> tuple[Site, ...]:
-    """Compare the products of queries and keys in each site's module with the site's expressions.
-
-    The maps of queries and keys run with the real weights in float64, on two inputs of noise; biases, norms, gains and
-    rotation are neutral, as they are for the sites. One weight is in memory at a time; products of weights are not
-    formed.
-
-    The sites whose queries are multiplied with their keys in these parts; these sites are proved.
-    """
+    """Compare the products of queries and keys in each site's module with the site's expressions."""
     proved: set[Site] = set()
     for part in parts:
         chosen: dict[str, tuple[Met, Site]] = {}
@@ -138,13 +131,11 @@ class _MadeUp:
         }
 
     def holds(self, name: str) -> bool:
-        """Return True for the maps whose outputs are made up here."""
         return name in self._maps
 
     def apply(
         self, name: str, given: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
     ) -> Tensor:
-        """Make up the outputs of a map."""
         result, change = (noise(key, (*given.shape[:-1], starts.shape[-1])) for key in (name, f"other {name}"))
         rows = np.concatenate([np.zeros(0, int), *(rows for weight, rows in self._others if weight == name)])
         is_other = torch.isin(starts, torch.from_numpy(rows)).expand(result.shape).flatten(0, -2).clone()
@@ -154,18 +145,13 @@ class _MadeUp:
         )  # a small one, which changes no choice of tokens
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
-        """Record both operands."""
         self.operands[product] = float(left.sum()), float(right.sum())
 
 
 def _moves_rows(
     key: str, met: Met, before: _MadeUp, everywhere: _MadeUp, other_query: _MadeUp, other_key: _MadeUp
 ) -> bool | None:
-    """Return True if another query changes rows of logits as a whole, False if another key does, and None otherwise.
-
-    Where rows have one entry, the query changes fewer of them. The passes are without other queries, with others at all
-    tokens, with one other query and with one other key.
-    """
+    """Return True if another query changes rows of logits as a whole, False if another key does, and None otherwise."""
     changes = [np.abs(one.scores[key] - before.scores[key]) for one in (everywhere, other_query, other_key)]
     depends, *by_side = (change > 1e-9 * changes[0].max() for change in changes)
     rows = [changed.any(axis=-1) for changed in by_side]
@@ -204,7 +190,6 @@ class _Proof:
         self._leaves: dict[str, Float[np.ndarray, "2 d_in"]] = {}
 
     def holds(self, name: str) -> bool:
-        """Return True for the maps of queries and keys."""
         return name in self._of_site
 
     def apply(
@@ -229,7 +214,6 @@ class _Proof:
         return torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float64))
 
     def met(self, product: str, left: Tensor, right: Tensor) -> None:
-        """Compare the sites that the product belongs to."""
         for met, site in self.left.pop(product, ()):
             self._compare(met, site, left, right)
 
@@ -260,7 +244,6 @@ class _Proof:
         )
 
     def _leaf(self, matrix: Expression | None) -> np.ndarray:
-        """Return the noise that was the input of a matrix."""
         return next(self._leaves[name] for name in (matrix.tensors() if matrix else ()) if name in self._leaves)
 
     def _expected(self, site: Site, traced: Site, of_queries: np.ndarray, of_keys: np.ndarray) -> np.ndarray:
@@ -292,7 +275,6 @@ class _Images:
         self._known: dict[tuple[Expression, bytes], Float[np.ndarray, "n d_out"]] = {}
 
     def of(self, matrix: Expression, x: Float[np.ndarray, "n d_in"]) -> Float[np.ndarray, "n d_out"]:
-        """Return x Wᵀ."""
         key = matrix, x.tobytes()
         if key not in self._known:
             self._known[key] = self._made(matrix, x)

@@ -39,10 +39,7 @@ _SHIFT = 2**32
 def stored_parameters(
     network: nn.Module, stored: Mapping[str, tuple[int, ...]], needed: Iterable[str]
 ) -> dict[str, Expression]:
-    """Express the needed parameters over stored tensors, given by name and shape; omit those that are not stored.
-
-    The tensors of a module outside ``transformers`` have the module's own names.
-    """
+    """Express the needed parameters over stored tensors, given by name and shape; omit those that are not stored."""
     if not isinstance(network, transformers.PreTrainedModel):
         return {name: Tensor(name) for name in needed if name in stored}
     transforms = get_model_conversion_mapping(network)
@@ -83,11 +80,7 @@ def names_in_modules(network: nn.Module, stored: Iterable[str]) -> dict[str, str
 
 
 def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a module's tensors as ``transformers`` saves them: under other names or, of some types, in other pieces.
-
-    Only matrices that are saved in other pieces are copied. Stacks of matrices, such as those of experts, are left as
-    they are.
-    """
+    """Return a module's tensors as ``transformers`` saves them: under other names or, of some types, in other pieces."""
     if not isinstance(network, transformers.PreTrainedModel):
         return dict(tensors)
     shapes = {name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in tensors.items()}
@@ -136,7 +129,6 @@ def _converted(
 
 
 def _rows(made: TorchTensor | list[TorchTensor], sources: list[str], stored: Mapping[str, Any]) -> Expression | None:
-    """Return the rows with these numbers, or None if loading changes the columns."""
     numbers = made[0] if isinstance(made, list) else made
     if numbers.ndim != 2 or numbers.shape[1] != 2 or not torch.equal(numbers[:, 1], numbers[:, 0] + 1):
         return None
@@ -176,7 +168,6 @@ def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> S
 
 
 def _norm(norm: Norm | None, parameters: Mapping[str, Expression]) -> Norm | None:
-    """Return the norm with the names of stored tensors, or None if one of them is not stored unchanged."""
     if norm is None:
         return None
     names: list[str | None] = []

@@ -37,29 +37,17 @@ NOT_PROVED = "not proved"
 
 @dataclass(frozen=True)
 class Network:
-    """Network without weights and its attention sites. Made by :meth:`of_config` or :meth:`of_module`.
+    """Network without weights and its attention sites. Made by :meth:`of_config` or :meth:`of_module`."""
 
-    Attributes:
-        network: the module.
-        path: its name in messages.
-        inputs: inputs of its forward pass, by name; None where they must be found.
-        given: the user's object: the module itself or its wrapper; None for a network that was built here.
-    """
-
-    network: nn.Module
-    path: Path
-    inputs: Mapping[str, Any] | None = None
+    network: nn.Module  # the module
+    path: Path  # its name in messages
+    inputs: Mapping[str, Any] | None = None  # inputs of its forward pass, by name; None where they must be found
+    # the user's object: the module itself or its wrapper; None for a network that was built here
     given: nn.Module | None = None
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], path: Path) -> Network:
-        """Build the class that ``transformers`` has for a configuration. No other code is run.
-
-        Raises:
-            MissingDependencyError: torch or ``transformers`` is not installed.
-            UnknownArchitectureError: ``transformers`` does not know the type.
-            CheckpointError: the type requires its own code, or the class cannot be built.
-        """
+        """Build the class that ``transformers`` has for a configuration. No other code is run."""
         require_transformers("reading a model through its own forward pass")
         from rmtbase.models.forward._probe_network import build
 
@@ -69,23 +57,12 @@ class Network:
     def of_module(
         cls, module: nn.Module, inputs: Mapping[str, Any] | None = None, given: nn.Module | None = None
     ) -> Network:
-        """Wrap a live module on any device and of any dtype; the module is not changed.
-
-        Args:
-            module: a module of ``transformers`` or of the user; its class may come from anywhere.
-            inputs: inputs of its forward pass, by name, with at least two tokens; most modules of ``transformers`` need
-                none.
-            given: the wrapper of the module, if it has one.
-
-        Raises:
-            MissingDependencyError: torch or ``transformers`` is not installed.
-        """
+        """Wrap a live module on any device and of any dtype; the module is not changed."""
         require_transformers("reading a module")
         return cls(module, Path(type(module).__name__), inputs, module if given is None else given)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The parts that ran. Raises CheckpointError if none runs."""
         from rmtbase.models.forward._probe_network import read_parts
 
         try:
@@ -103,14 +80,7 @@ class Network:
         return in_places(met for part in self.parts for met in part.met.values())
 
     def inventory(self, stored: Mapping[str, tuple[int, ...]] | None = None) -> Inventory:
-        """Find the attention sites, over the names of the stored tensors; notes name the modules that were not read.
-
-        Args:
-            stored: the shapes of the stored tensors by name; by default the names are the network's own.
-
-        Raises:
-            CheckpointError: the network does not run, no attention was found, or one of its tensors is not stored.
-        """
+        """Find the attention sites, over the names of the stored tensors; notes name the modules that were not read."""
         from rmtbase.models.forward._probe_network import never_run
 
         if stored is not None:
@@ -165,23 +135,7 @@ class Network:
         yield from bias_notes({"with": Declared(True), "without": Declared(False)}, tensors, stored)
 
     def prove(self, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read) -> tuple[Site, ...]:
-        """Compare q·k of the network's own modules, with the real weights, with xᵀ W_QK x′ of each site and head.
-
-        The network first runs without the layers that hold none of these sites, since the inputs of the others are
-        noise anyway. If it does not run in this way, or not all sites are found and equal, the whole network decides.
-
-        Args:
-            sites: sites over the names of the stored tensors, found in any way.
-            stored: the shapes of the stored tensors by name.
-            read: function that reads a stored tensor.
-
-        Returns:
-            The sites that were found in the network; all of them are proved.
-
-        Raises:
-            Disproved: the products differ by more than rounding.
-            CheckpointError: the network does not run.
-        """
+        """Compare q·k of the network's own modules, with the real weights, with xᵀ W_QK x′ of each site and head."""
         from rmtbase.models.forward._probe_layers import only_layers_of
         from rmtbase.models.forward._probe_network import read_parts
         from rmtbase.models.forward._prove import prove_parts
@@ -209,7 +163,6 @@ class Network:
 
 
 def _is_within(module: str, other: str) -> bool:
-    """Return True if the modules are the same, or one contains the other."""
     return f"{module}.".startswith(f"{other}.") or f"{other}.".startswith(f"{module}.")
 
 
@@ -239,7 +192,6 @@ def stored_of(module: nn.Module) -> tuple[dict[str, tuple[int, ...]], Read]:
 
 
 def require_transformers(purpose: str) -> None:
-    """Raise MissingDependencyError unless torch and transformers are installed."""
     for package in ("torch", "transformers"):
         try:
             version(package)

@@ -33,7 +33,6 @@ _PARTS = {"q": "attention_query", "k": "attention_key", "v": "attention_value", 
 
 
 def find_sites(config: Mapping[str, Any], checkpoint: Checkpoint, path: Path) -> tuple[Site, ...]:
-    """Find the attention sites of a checkpoint by its configuration's ``model_type``: see :func:`find_inventory`."""
     return find_inventory(config, checkpoint, path, str(config.get("model_type"))).sites
 
 
@@ -104,7 +103,6 @@ class _Stack:
         self._require_layers()
 
     def sites(self) -> list[Site]:
-        """Return the attention of each layer that has one, with the shapes of its tensors checked."""
         sizes, layers = self.given.sizes, self.attending()
         present = [part for part in _PARTS if self._has(part, layers)]
         return [self._site(layer, present, sizes) for layer in layers]
@@ -199,11 +197,7 @@ class _Stack:
         )
 
     def _norm(self, name: str, layer: int, shape: tuple[int, int]) -> Norm | None:
-        """Find a norm of a site, by the name of the field of Site, for a matrix of this shape.
-
-        Returns None where the norm is unknown, or where its number of gains does not fit the matrix: the number of its
-        inputs for an input norm, a divisor of its outputs for a norm of queries or keys.
-        """
+        """Find a norm of a site, by the name of the field of Site, for a matrix of this shape."""
         each = self.entry.norms.get(name)
         if each is None:
             return None
@@ -261,24 +255,19 @@ class _Stack:
         return not missing
 
     def _alone(self, layer: int, symbol: str) -> str:
-        """Say that a matrix is the only one that a layer lacks of its kind, which no network does; else return "".
-
-        Values may be missing by themselves: those of some types are their keys.
-        """
+        """Say that a matrix is the only one that a layer lacks of its kind, which no network does; else return ""."""
         kind = next((kind for kind in (_PARTS, MLP) if symbol in kind and symbol != "v"), {})
         names = {self._tensor(layer, one) for one in kind if self.layout.holding(one)} - {self._tensor(layer, symbol)}
         there = bool(names) and all(name in self.checkpoint for name in names)
         return f"layer {layer} has the other tensors of its {'MLP' if kind is MLP else 'attention'}" if there else ""
 
     def attending(self) -> list[int]:
-        """Return the layers with attention."""
         return self.entry.attending(self.given.sizes["n_layers"], self.path)
 
     def _name(self, layer: int, tensor: str) -> str:
         return f"{self.prefix}{self.layout.layer.format(layer)}{tensor}"
 
     def _local(self, name: str) -> str:
-        """Return the part of a name that follows the layer."""
         return re.sub(rf"^{re.escape(self.prefix)}{_pattern(self.layout.layer)}", "", name)
 
     def _tensor(self, layer: int, symbol: str) -> str:
@@ -287,11 +276,7 @@ class _Stack:
         return next((name for name in each if name in self.checkpoint), each[0])
 
     def _require_layers(self) -> None:
-        """Raise unless there are tensors for each layer of the configuration and for no other.
-
-        The loop runs over the layers in the names, so that a configuration with 10¹⁸ layers fails at the first missing
-        layer.
-        """
+        """Raise unless there are tensors for each layer of the configuration and for no other."""
         n_layers = self.given.sizes["n_layers"]
         of_any = _any_layer(re.escape(self.prefix), self.layout.layer)
         found = ((of_any.match(name), name) for name in self.checkpoint.names)
@@ -374,7 +359,6 @@ def _any_number(name: str) -> str:
 
 
 def _any_layer(prefix: str, name: str) -> re.Pattern[str]:
-    """Compile a pattern for a name in which ``{}`` stands for the number of any layer."""
     return re.compile(prefix + _pattern(name), re.DOTALL)
 
 

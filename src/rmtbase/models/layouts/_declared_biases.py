@@ -20,7 +20,6 @@ class Declared(NamedTuple):
     said: bool = False  # whether the configuration itself has the key, rather than only the defaults of its class
 
     def in_words(self) -> str:
-        """Name the source of the declaration."""
         return f"{self.key} = {str(self.present).lower()}" if self.key else "the model's class"
 
 

@@ -133,7 +133,6 @@ class _Finder:
         self.experts_left: dict[str, list[Place]] = defaultdict(list)
 
     def read(self, layer: _Layer) -> None:
-        """Search one layer."""
         numbered: dict[str, dict[int, str]] = defaultdict(dict)
         stacks, shared, plain = [], [], []
         for path, names in layer.modules.items():
@@ -156,7 +155,6 @@ class _Finder:
             self.left[f"no matrices: {names}: none of the known names of an MLP"].append(layer.place)
 
     def _told(self) -> Iterator[Collection[Place]]:
-        """Yield the layers that have a matrix or a note."""
         yield self.layers
         yield from (*self.left.values(), *self.experts_left.values())
 
@@ -252,7 +250,6 @@ class _Finder:
 
 
 def _naming_scheme(held: Mapping[str, str]) -> tuple[str | None, str, str] | None:
-    """Return the naming scheme that matches the names of a module's matrices."""
     return next((one for one in _NAMING_SCHEMES if held.keys() == {word for word in one if word is not None}), None)
 
 

@@ -2,7 +2,6 @@
 
 If x̂ is the output of a norm before its gains g and bias β, and q = W (g ⊙ x̂ + β) + b, the folded matrix acts on
 (x̂, 1):
-
     [W diag(g), W β + b]
 
 The gains of a norm of queries or keys multiply rows. The divisor of such a norm depends on the token, so that W_QK
@@ -44,10 +43,7 @@ def require_folds(fold: object) -> tuple[str, ...]:
 
 
 def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site:
-    """Fold biases or norms into the queries, keys and values of a site.
-
-    The site, with one more input where there is a bias. W_O is unchanged: its bias is added once for all heads.
-    """
+    """Fold biases or norms into the queries, keys and values of a site."""
     if "norms" in fold:
         _require_norms(site)
     sides = {
@@ -82,7 +78,6 @@ def has_biases(site: Site, stored: Container[str]) -> bool:
 
 
 def _require_norms(site: Site) -> None:
-    """Raise ParameterError unless the norms of queries, of keys and of their inputs are all known."""
     norms = {
         "inputs of queries": site.query_input_norm,
         "inputs of keys": site.key_input_norm,
@@ -101,7 +96,6 @@ def _require_norms(site: Site) -> None:
 
 
 def _is_wider(matrix: Expression | None) -> bool:
-    """Return True if the matrix has a column for a bias."""
     return isinstance(matrix.of if isinstance(matrix, Gained) else matrix, Biased)
 
 

@@ -57,7 +57,6 @@ class Rows:
 
     @classmethod
     def parse(cls, text: str) -> Rows:
-        """Parse the table's notation."""
         found = re.fullmatch(r"(?P<n>\d+)?(?P<open>\(?)(?P<blocks>[a-z ]+?)\)?(?: < (?P<reads>\w+))?(?P<t> T)?", text)
         assert found is not None, text
         blocks = tuple(found["blocks"].split())
@@ -66,7 +65,6 @@ class Rows:
         return cls(blocks, repeated, found["reads"], bool(found["t"]))
 
     def indices(self, symbol: str, sizes: Mapping[str, int]) -> list[int]:
-        """Return the indices of the symbol's rows, in the order of heads."""
         times = sizes[self.repeated] if isinstance(self.repeated, str) else self.repeated
         width = {one: sizes[one] // times for one in self.blocks}
         first = sum(width[one] for one in self.blocks[: self.blocks.index(symbol)])
@@ -74,7 +72,6 @@ class Rows:
         return [block * whole + first + row for block in range(times) for row in range(width[symbol])]
 
     def height(self, sizes: Mapping[str, int]) -> int:
-        """Return the number of rows."""
         return sum(sizes[one] for one in self.blocks)
 
 
@@ -151,7 +148,6 @@ class Entry:
     biases: Mapping[str, Declared]
 
     def attending(self, n_layers: int, path: Path) -> list[int]:
-        """Return the layers with attention. Raises if their kinds are not given, or there are more than 100 000."""
         if n_layers > 100_000:  # a list of a billion takes the memory of the machine
             raise CheckpointError(path, f"{n_layers:,} layers; expected at most 100,000")
         for key, kinds in self.attends.items():

@@ -62,7 +62,6 @@ _BESIDE_MATRICES = {
 
 
 def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
-    """Raise CheckpointError if the configuration says that heads were taken out of some layers."""
     pruned = config.get("pruned_heads")
     if pruned:
         raise CheckpointError(
@@ -85,7 +84,6 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
 
 
 def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory: Inventory) -> tuple[str, ...]:
-    """Return notes on whatever else exists and does not affect the scores."""
     notes = (_CUSTOM_CODE,) if config.get("auto_map") else ()
     unread = _unread_attention(checkpoint, inventory.sites, inventory.used_tensors())
     return (*notes, *unread, *_multiplier_notes(config))
@@ -133,10 +131,7 @@ def left_out(checkpoint: Checkpoint, used: Collection[str]) -> dict[str, list[st
 
 
 def unread_matrices(checkpoint: Checkpoint, used: Collection[str], noted: Collection[str]) -> tuple[str, ...]:
-    """Name the matrices and kernels outside attention that are not used by anything that is scored.
-
-    One line, or none if there are no such matrices.
-    """
+    """Name the matrices and kernels outside attention that are not used by anything that is scored."""
     names = list(_matrices(checkpoint, used))
     of_attention = set(_of_attention(names))
     found: dict[str, list[str]] = {}
@@ -176,11 +171,7 @@ def _listed(checkpoint: Checkpoint, found: Mapping[str, list[str]]) -> str:
 
 
 def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
-    """Return the checkpoint without the layers that draft further tokens, which follow the model's own layers.
-
-    DeepSeek and its successors continue the numbering (``num_nextn_predict_layers``); others name these layers ``mtp``.
-    The heads of Medusa, which have no attention, are left out too.
-    """
+    """Return the checkpoint without the layers that draft further tokens, which follow the model's own layers."""
     n_layers, n_more = config.get("num_hidden_layers"), config.get("num_nextn_predict_layers")
     follow = range(n_layers, n_layers + n_more) if type(n_layers) is int and type(n_more) is int else range(0)
     beyond = {name for name in checkpoint.names if (found := _LAYER.fullmatch(name)) and int(found[1]) in follow}

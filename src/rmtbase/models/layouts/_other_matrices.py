@@ -47,10 +47,7 @@ UNSTORED = "unembedding: none is stored; it is the embedding, or the model has n
 
 
 def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Mapping[str, Any]) -> Inventory:
-    """Add to the inventory of a checkpoint the MLPs and routers that it lacks, and its further parts.
-
-    Existing entries are kept. Only names and shapes are used.
-    """
+    """Add to the inventory of a checkpoint the MLPs and routers that it lacks, and its further parts."""
     used = {name for held in inventory.matrices.values() for one in held.values() for name in one.tensors()}
     found = find_feed_forward(inventory.sites, checkpoint, config, used, frozenset(_types(config)))
     outputs, notes = _outputs(inventory.sites, checkpoint)
@@ -73,10 +70,7 @@ def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Ma
 def _outputs(
     sites: tuple[Site, ...], checkpoint: Checkpoint
 ) -> tuple[dict[Place, dict[str, Expression]], tuple[str, ...]]:
-    """Find W_O of sites that modify the heads' values before it, so that there is a W_O but no W_OV.
-
-    In most cases the values pass a gate, which has ``gate`` in its name or shares a tensor with the queries.
-    """
+    """Find W_O of sites that modify the heads' values before it, so that there is a W_O but no W_OV."""
     found: dict[Place, dict[str, Expression]] = {}
     between: dict[str, list[Place]] = {}
     for site in sites:
@@ -94,7 +88,6 @@ def _outputs(
 
 
 def _types(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the model types of a configuration and of its parts."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _types(value)
@@ -103,11 +96,7 @@ def _types(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def find_fused(sites: Iterable[Site], shapes: Shapes) -> Part:
-    """Find the tensors that hold the queries, keys and values of a site, or two of these, and nothing else.
-
-    Their components are ``attention_query_key_value``, ``attention_query_key`` or ``attention_key_value``, according to
-    their content. Each row must belong to exactly one of queries, keys and values; a tensor that holds more is omitted.
-    """
+    """Find the tensors that hold the queries, keys and values of a site, or two of these, and nothing else."""
     found: dict[MatrixName, Expression] = {}
     for site in sites:
         held: dict[Expression, list[str]] = {}

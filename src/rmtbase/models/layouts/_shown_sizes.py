@@ -16,11 +16,7 @@ _SHOWN = 3  # names in a message
 
 
 def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
-    """Add missing sizes that the tensors show to the configuration, under the keys of its type.
-
-    Tensors do not show the number of heads: twelve heads of 64 have the shape of 24 heads of 32. If that is given, the
-    head size and the number of key heads follow. Nothing is added for a model with several stacks.
-    """
+    """Add missing sizes that the tensors show to the configuration, under the keys of its type."""
     completed, architecture = dict(config), config.get("model_type")
     if architecture not in supported_architectures():
         return completed

@@ -51,20 +51,13 @@ class MatrixName(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """Learned part of a norm: x̂ · (offset + gain) + bias.
+    """Learned part of a norm: x̂ · (offset + gain) + bias."""
 
-    Attributes:
-        gain: name of the stored gains, or None.
-        bias: name of the stored bias, or None.
-        offset: 1 where the stored values are gain − 1, as in Gemma; otherwise 0.
-    """
-
-    gain: str | None
-    bias: str | None = None
-    offset: float = 0.0
+    gain: str | None  # name of the stored gains, or None
+    bias: str | None = None  # name of the stored bias, or None
+    offset: float = 0.0  # 1 where the stored values are gain − 1, as in Gemma; otherwise 0
 
     def tensors(self) -> tuple[str, ...]:
-        """Return the names of its stored tensors."""
         return tuple(name for name in (self.gain, self.bias) if name is not None)
 
 
@@ -145,31 +138,22 @@ class Site:
 
 @dataclass(frozen=True)
 class Part:
-    """Matrices beside those of the layers, which are scored only on request.
+    """Matrices beside those of the layers, which are scored only on request."""
 
-    Attributes:
-        matrices: in the order in which they are read.
-        notes: what must be known to interpret them, and which matrices of this kind exist but are not read.
-    """
-
-    matrices: Mapping[MatrixName, Expression]
+    matrices: Mapping[MatrixName, Expression]  # in the order in which they are read
+    # what must be known to interpret them, and which matrices of this kind exist but are not read
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """Attention sites and other weight matrices of a model, by name; no weight is read.
+    """Attention sites and other weight matrices of a model, by name; no weight is read."""
 
-    Attributes:
-        sites: in order of stack and layer.
-        others: the matrices of the layers outside the sites (MLP, router), by place and component.
-        notes: what must be known about the whole model.
-        parts: further matrices: ``"fused"``, ``"embeddings"``, ``"experts"``.
-    """
-
-    sites: tuple[Site, ...]
+    sites: tuple[Site, ...]  # in order of stack and layer
+    # the matrices of the layers outside the sites (MLP, router), by place and component
     others: Mapping[Place, Mapping[str, Expression]]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what must be known about the whole model
+    # further matrices: ``"fused"``, ``"embeddings"``, ``"experts"``
     parts: Mapping[str, Part] = field(default_factory=dict)
 
     @property

@@ -31,12 +31,7 @@ SIZES = (
 
 
 class Sizes:
-    """Sizes that a configuration gives, and the keys that give them: those of ``wanted`` that the entry has.
-
-    Raises:
-        CheckpointError: a size that is not ``optional`` is absent, or one is not a positive integer, or they do not fit
-            together.
-    """
+    """Sizes that a configuration gives, and the keys that give them: those of ``wanted`` that the entry has."""
 
     def __init__(
         self, entry: Entry, path: Path, wanted: Sequence[str] = SIZES, optional: Sequence[str] = ("d_mlp",)
@@ -80,10 +75,7 @@ class Sizes:
         return self._computed(text)
 
     def _computed(self, text: str) -> int:
-        """Evaluate numbers and keys with ``*``, ``+``, ``/`` and ``//`` between them, from left to right.
-
-        A remainder of ``/`` is an error; ``//`` drops it and gives at least one.
-        """
+        """Evaluate numbers and keys with ``*``, ``+``, ``/`` and ``//`` between them, from left to right."""
         first, *rest = re.split(r" ([*+]|//?) ", text)
         total = self._term(first)
         for operation, term in zip(rest[::2], rest[1::2], strict=True):
@@ -150,7 +142,6 @@ class Sizes:
         return rows
 
     def missing(self, name: str) -> str:
-        """Return the keys of a size that is missing, for an error."""
         return self._entry.sizes.get(name, name).partition(" else ")[0]
 
     def rotated(self) -> int | None:
@@ -207,10 +198,7 @@ class Sizes:
             return None
 
     def number(self, text: str | None, optional: bool = False) -> float | None:
-        """Evaluate a product in the table's notation, or what follows ``or`` where the configuration has no such key.
-
-        ``^-0.5`` after a factor means its inverse square root, ``1+`` before a list one more than its length.
-        """
+        """Evaluate a product in the table's notation, or what follows ``or`` where the configuration has no such key."""
         if text is None:
             return None
         first, _, instead = text.partition(" or ")

@@ -17,11 +17,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 
 
 class SeveralStacks(CheckpointError):  # noqa: N818
-    """Error: several stacks of layers are stored where the table has one.
-
-    Attributes:
-        tensors: for each stack, the name of the query tensor in one layer.
-    """
+    """Error: several stacks of layers are stored where the table has one."""
 
     def __init__(self, path: Path | str, what: str, tensors: tuple[str, ...]) -> None:
         self.tensors = tensors
