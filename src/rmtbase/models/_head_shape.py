@@ -22,11 +22,11 @@ from rmtbase.errors import (
     ParameterError,
     UnknownArchitectureError,
 )
-from rmtbase.models._open import existing_folder, require_checkpoint, split_name
 from rmtbase.models.files._demo import demo_checkpoint
 from rmtbase.models.files._files import read_json_object
 from rmtbase.models.files._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
 from rmtbase.models.files._other_programs import refuse_other_formats
+from rmtbase.models.files._paths import existing_folder, require_checkpoint, split_name
 from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
 from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._expressions import Expression, Product

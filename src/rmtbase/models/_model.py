@@ -99,7 +99,7 @@ class Model(WeightMatrices):
         config_path = (folder if folder.is_dir() else folder.parent) / "config.json"
         refuse_other_formats(config_path.parent, beside_adapter=adapted is not None)
         config = read_json_object(config_path)
-        refuse_other_programs(config, config_path, folder)
+        refuse_other_programs(config, config_path)
 
         def open_checkpoint() -> Checkpoint:
             stored = without_draft_layers(dequantised(Checkpoint.open(folder), config, config_path), config)
@@ -190,7 +190,7 @@ class Model(WeightMatrices):
         try:
             inventory, network = inventory_by_route(config, config_path, architecture, checkpoint, network)
         except (MissingTensorError, ShapeError) as error:
-            advise_on_names(error, checkpoint.shapes(), checkpoint.files, config, architecture)
+            advise_on_names(error, checkpoint.shapes(), config, architecture)
             raise
         inventory = with_other_matrices(inventory, checkpoint, config)
         more = (*leftover_notes(config, checkpoint, inventory), *initializer_notes(config), *notes)

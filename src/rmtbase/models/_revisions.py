@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingCheckpointFileError, ParameterError
 from rmtbase.models._model import Model
-from rmtbase.models._open import existing_folder, open_model
+from rmtbase.models._open import open_model
 from rmtbase.models.files._demo import demo_root, demo_steps
 from rmtbase.models.files._hub import HUB_ID, fetch_refs, hub_id
+from rmtbase.models.files._paths import existing_folder
 from rmtbase.models.layouts._folding import require_folds
 from rmtbase.shown import in_one_line
 

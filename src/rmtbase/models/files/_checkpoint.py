@@ -66,7 +66,7 @@ class Checkpoint:
 
     @classmethod
     def open(cls, folder: str | Path) -> Checkpoint:
-        """Find the files, and read and check their headers. Weights are read only for the checksums of ``.bin`` files."""
+        """Find the files, and read and check their headers; weights are read only for checksums of ``.bin`` files."""
         folder = Path(folder)
         if folder.suffix in (".safetensors", ".bin") and not folder.is_dir():
             files, notes = _read_single(folder, TorchFile.open if folder.suffix == ".bin" else SafetensorsFile.open)

@@ -94,7 +94,7 @@ def _header_length(path: Path, stream: BinaryIO, file_size: int) -> int:
     (length,) = _LENGTH.unpack(first)
     if not 2 <= length <= _LONGEST_HEADER:
         kind = format_that_begins(first + stream.read(8))
-        what = "another format" if kind is None else f"{kind.found}; {kind.advice}"
+        what = "another format" if kind is None else kind.found
         raise CorruptFileError(path, f"a header length of {length} bytes", f"{_VALID}: this is {what}")
     if _LENGTH.size + length > file_size:
         raise CorruptFileError(
