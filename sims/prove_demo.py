@@ -6,7 +6,7 @@ import json
 
 from rmtbase.models import demo_revisions, open_model
 from rmtbase.models.files._demo import demo_root
-from rmtbase.models.forward._kept_proofs import DEMO_PROOFS
+from rmtbase.models.forward._proof import DEMO_PROOFS
 
 
 def proofs() -> dict[str, str]:

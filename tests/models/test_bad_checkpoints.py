@@ -277,7 +277,7 @@ def test_hashing_that_is_given_up_reads_no_more_and_begins_anew(parts, tmp_path,
     monkeypatch.setattr(type(model), "site_digest", slow)
     model.hash_ahead()
     assert under_way.wait(10)
-    begun = model._hashing.digests
+    begun = model._digests.start()
     model.give_up_hashing()
     go_on.set()
     assert isinstance(begun.exception(10), CancelledError) and read == [0]

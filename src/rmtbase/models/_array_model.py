@@ -70,17 +70,12 @@ class ArrayModel(WeightMatrices):
         )
 
     def matrix(self, layer: int, component: str) -> Float64[np.ndarray, "d_out d_in"]:
-        """Return all factors of a layer, head after head: shape (heads · d_head, d_model).
-
-        Raises:
-            ParameterError: there is no such layer or component.
-        """
+        """Return all factors of a layer, head after head: shape (heads · d_head, d_model)."""
         self.require_matrix(layer, component)
         factors = self._factors[component]
         return factors.read(layer).astype(np.float64).reshape(-1, factors.shape[-1])
 
     def has(self, layer: int, component: str) -> bool:
-        """Return True for queries and keys, which every layer has."""
         return component in self._factors
 
     def least_sigma(self, layer: int, component: str) -> float:

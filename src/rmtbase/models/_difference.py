@@ -59,7 +59,6 @@ class Difference(WeightMatrices):
 
     @property
     def path(self) -> Path:
-        """The path of the first model."""
         return self.of.path
 
     @property
@@ -69,11 +68,9 @@ class Difference(WeightMatrices):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that hold the weights of both."""
         return (*self.of.files, *self.less.files)
 
     def has(self, layer: int, component: str) -> bool:
-        """Return True if a layer, given by its index in ``layers``, has a component in both models."""
         return self.of.has(layer, component) and self.less.has(layer, component)
 
     def matrix(self, layer: int, component: str) -> Float64[np.ndarray, "d_out d_in"]:
@@ -85,16 +82,13 @@ class Difference(WeightMatrices):
         return matrix
 
     def require_finite(self, components: Iterable[str] | None = None, parts: Iterable[str] = ()) -> None:
-        """Raise the error of either model whose stored weights are NaN or infinite."""
         for model in (self.of, self.less):
             model.require_finite(self.components if components is None else components, parts)
 
     def part_notes(self, part: str) -> tuple[str, ...]:
-        """Return the notes of both models on a part."""
         return tuple(dict.fromkeys((*self.of.part_notes(part), *self.less.part_notes(part))))
 
     def shape(self, name: MatrixName) -> tuple[int, int]:
-        """Return the shape (d_out, d_in) of a matrix of a part."""
         return self.of.shape(name)
 
     def blocks(self, name: MatrixName) -> Iterator[Float64[np.ndarray, "row column"]]:
@@ -103,11 +97,9 @@ class Difference(WeightMatrices):
             yield one.astype(np.float64) - other.astype(np.float64)
 
     def is_transposed(self, name: MatrixName) -> bool:
-        """Return True if the blocks of a matrix of a part are rows of its transpose."""
         return self.of.is_transposed(name)
 
     def digest(self, name: MatrixName) -> bytes:
-        """Return SHA-256 over the digests of both models."""
         return hashlib.sha256(self.of.digest(name) + self.less.digest(name)).digest()
 
     def rounding(self, layer: int, component: str) -> float:
@@ -182,7 +174,6 @@ class Difference(WeightMatrices):
         return self.of.refused(site, head, f"a difference with {found}", expected)
 
     def site_digest(self, site: int) -> bytes:
-        """Return SHA-256 over the digests of both models."""
         return hashlib.sha256(self.of.site_digest(site) + self.less.site_digest(site)).digest()
 
 

@@ -12,34 +12,23 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, ShapeError
-from rmtbase.models._routes import find_architecture, inventory_by_route
 from rmtbase.models._weight_matrices import WeightMatrices
-from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.files._checkpoint import Checkpoint, WeightReader
 from rmtbase.models.files._files import read_json_object
 from rmtbase.models.files._other_programs import advise_on_names, refuse_other_formats, refuse_other_programs
 from rmtbase.models.files._tensor_file import DIGITS, least_sigma, widened
-from rmtbase.models.files._weight_reader import WeightReader
 from rmtbase.models.formats._adapters import Adapter
 from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
 from rmtbase.models.formats._quantised import dequantised, require_readable_quantisation
-from rmtbase.models.forward._kept_proofs import kept_proof, subject
-from rmtbase.models.forward._proof import proof_is_wanted, proof_of
-from rmtbase.models.forward._torch_route import NOT_PROVED, Network
-from rmtbase.models.layouts._declared_biases import UNUSED_BIASES
+from rmtbase.models.forward._proof import kept_proof, proof_is_wanted, proof_of, subject
+from rmtbase.models.forward._torch_route import NOT_PROVED, Network, find_architecture, inventory_by_route
+from rmtbase.models.layouts import _leftovers as leftovers
 from rmtbase.models.layouts._expressions import Expression, Tensor
 from rmtbase.models.layouts._folding import fold_site, has_biases, require_folds
-from rmtbase.models.layouts._given_sites import require_sites
-from rmtbase.models.layouts._leftovers import (
-    initializer_notes,
-    leftover_notes,
-    require_all_heads,
-    require_plain_tensors,
-    unread_matrices,
-    without_draft_layers,
-)
+from rmtbase.models.layouts._layout_table import UNUSED_BIASES
 from rmtbase.models.layouts._other_matrices import find_fused, with_other_matrices
-from rmtbase.models.layouts._shown_sizes import with_sizes
-from rmtbase.models.layouts._sites import BIASES, NORMS, Inventory, MatrixName, Part, Place, Site
+from rmtbase.models.layouts._sites import BIASES, NORMS, Inventory, MatrixName, Part, Place, Site, require_sites
+from rmtbase.models.layouts._sizes import with_sizes
 from rmtbase.shown import in_one_line
 
 
@@ -83,13 +72,7 @@ class Model(WeightMatrices):
         """Read the configuration and the headers of a checkpoint folder, and check them against each other.
 
         The function ``adapted`` applies an adapter to the checkpoint; with it the folder may hold the adapter too.
-
-        Instead of the folder, one of its ``.safetensors`` files can be given, or one ``.gguf`` file, which contains its
-        own configuration.
-
-        Raises:
-            CheckpointError: or one of its subclasses; it names the file, the tensor, what was found and expected.
-            MissingDependencyError: the weights are ``.bin`` files and torch 2.10 or later is not installed.
+        Instead of the folder, one of its files of weights can be given. Raises as :func:`open_model`.
         """
         gguf = find_gguf(folder)
         if gguf is not None:
@@ -102,18 +85,14 @@ class Model(WeightMatrices):
         refuse_other_programs(config, config_path)
 
         def open_checkpoint() -> Checkpoint:
-            stored = without_draft_layers(dequantised(Checkpoint.open(folder), config, config_path), config)
+            stored = leftovers.without_draft_layers(dequantised(Checkpoint.open(folder), config, config_path), config)
             return stored if adapted is None else adapted(stored)
 
         return cls._checked(open_checkpoint, config, config_path, name, revision, notes)
 
     @classmethod
     def of_updates(cls, adapter: Adapter, name: str, base: Model | None = None) -> Model:
-        """Open the low-rank updates of an adapter, by the heads of its base if given: see :meth:`Adapter.delta`.
-
-        Raises:
-            CheckpointError: the adapter has no low-rank updates, or was made for another base.
-        """
+        """Open the low-rank updates of an adapter, by the heads of its base if given: see :meth:`Adapter.delta`."""
         sites, notes = adapter.delta() if base is None else adapter.delta(base._checkpoint, base.sites)
         inventory = Inventory(sites=sites, others={}, notes=notes)
         opened = cls._of_inventory(inventory, adapter.checkpoint, {}, "", name, None)
@@ -136,14 +115,10 @@ class Model(WeightMatrices):
         Sizes that the configuration leaves out, unless it is ``complete``, are taken from the tensors, except the
         number of heads, which no tensor shows. With ``network``, the sites are found by running that network. ``given``
         is the module that holds the tensors; it is run for the proof.
-
-        Raises:
-            ParameterError: ``tensors`` is not a state dict.
-            CheckpointError: or one of its subclasses; it names the tensor, what was found and expected.
         """
         stored = Checkpoint.of_tensors(tensors, name)
-        require_plain_tensors(stored)  # before any tensor is looked up by name
-        checkpoint = without_draft_layers(dequantised(stored, config, stored.config_path), config)
+        leftovers.require_plain_tensors(stored)  # before any tensor is looked up by name
+        checkpoint = leftovers.without_draft_layers(dequantised(stored, config, stored.config_path), config)
         sized = dict(config) if complete or network is not None else with_sizes(config, checkpoint)
         opened = cls._checked(lambda: checkpoint, sized, checkpoint.config_path, name, revision, network=network)
         return opened if given is None else replace(opened, _network=given)
@@ -160,10 +135,6 @@ class Model(WeightMatrices):
         """Open a checkpoint whose tensors have any names, with the sites that express their queries and keys.
 
         If the tensors belong to a module, pass it as ``given``; it is run for the proof.
-
-        Raises:
-            ParameterError: no site is given, or a site lacks queries or keys.
-            CheckpointError: or one of its subclasses: a tensor is missing, or does not have the shape of its site.
         """
         held = tuple(sites)
         require_sites(held, checkpoint)
@@ -183,17 +154,17 @@ class Model(WeightMatrices):
         network: Network | None = None,
     ) -> Model:
         require_readable_quantisation(config, config_path)
-        require_all_heads(config, config_path)
+        leftovers.require_all_heads(config, config_path)
         architecture, network = find_architecture(config, config_path, network)
         checkpoint = open_checkpoint()
-        require_plain_tensors(checkpoint)
+        leftovers.require_plain_tensors(checkpoint)
         try:
             inventory, network = inventory_by_route(config, config_path, architecture, checkpoint, network)
         except (MissingTensorError, ShapeError) as error:
             advise_on_names(error, checkpoint.shapes(), config, architecture)
             raise
         inventory = with_other_matrices(inventory, checkpoint, config)
-        more = (*leftover_notes(config, checkpoint, inventory), *initializer_notes(config), *notes)
+        more = (*leftovers.leftover_notes(config, checkpoint, inventory), *leftovers.initializer_notes(config), *notes)
         return cls._of_inventory(inventory, checkpoint, config, architecture, name, revision, more, network)
 
     @classmethod
@@ -239,11 +210,7 @@ class Model(WeightMatrices):
         return tuple(dict.fromkeys(site.place.stack for site in self.sites)) if self.is_of_updates else ()
 
     def with_updates(self, of: Model) -> Model:
-        """Return this model with the updates of an adapter merged in: see :meth:`Adapter.merged`.
-
-        Raises:
-            CheckpointError: the adapter was made for another model.
-        """
+        """Return this model with the updates of an adapter merged in: see :meth:`Adapter.merged`."""
         assert of._adapter is not None
         merged = of._adapter.merged(self._checkpoint)
         notes = (*self.notes, merged.notes[-1])
@@ -260,10 +227,8 @@ class Model(WeightMatrices):
     def prove(self) -> Model:
         """Return the model with a note that its sites were proved, or why they were not: see ``proof_of``.
 
-        A model that was proved before, or was opened with ``proof=False``, is returned unchanged.
-
-        Raises:
-            CheckpointError: q·k in the model's own forward pass differs from what a site's W_QK gives.
+        A model that was proved before, or was opened with ``proof=False``, is returned unchanged. Raises an error if
+        q·k in the model's own forward pass differs from what a site's W_QK gives.
         """
         if not (self._to_prove and proof_is_wanted()):
             return self
@@ -344,17 +309,13 @@ class Model(WeightMatrices):
         )
 
     def has(self, layer: int, component: str) -> bool:
-        """Return True if a layer, given by its index in ``layers``, has a component."""
         return component in self._matrices[self.layers[layer]]
 
     def matrix(self, layer: int, component: str) -> Float[np.ndarray, "d_out d_in"]:
         """Return one weight matrix, shape (d_out, d_in): rows are outputs, whatever the stored orientation.
 
-        The matrix is float32, or float64 where it is computed from several tensors.
-
-        Raises:
-            ParameterError: there is no such layer or component.
-            CheckpointError: a tensor cannot be read, or is not finite.
+        The matrix is float32, or float64 where it is computed from several tensors. Raises ParameterError if there is
+        no such layer or component, and CheckpointError if a tensor cannot be read or is not finite.
         """
         matrix = widened(self.stored_matrix(layer, component))
         matrix.flags.writeable = False
@@ -376,11 +337,10 @@ class Model(WeightMatrices):
         """Return notes on a part, or on ``"layers"``, including those on matrices that exist but are not read."""
         if part == "layers":
             noted = (*self.notes, *(note for one in self._parts.values() for note in one.notes))
-            return unread_matrices(self._checkpoint, self.used_tensors(), noted)
+            return leftovers.unread_matrices(self._checkpoint, self.used_tensors(), noted)
         return self._parts[part].notes if part in self._parts else ()
 
     def shape(self, name: MatrixName) -> tuple[int, int]:
-        """Return the shape (d_out, d_in) of a matrix of a part."""
         return self._of_part(name).shape(self._checkpoint.shape)
 
     def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:
@@ -398,7 +358,6 @@ class Model(WeightMatrices):
             yield expression.evaluate(self._tensors.read_one_of if self._is_of_one_type(expression) else self.stored)
 
     def is_transposed(self, name: MatrixName) -> bool:
-        """Return True if the blocks of a matrix of a part are rows of its transpose."""
         expression = self._of_part(name)
         return name.expert is None and isinstance(expression, Tensor) and expression.transposed
 
@@ -407,7 +366,6 @@ class Model(WeightMatrices):
         return self._of_part(name) == other._of_part(name)
 
     def digest(self, name: MatrixName) -> bytes:
-        """Return SHA-256 over the stored tensors of a matrix of a part."""
         return self._checkpoint.digest(self._of_part(name).tensors())
 
     def _of_part(self, name: MatrixName) -> Expression:
@@ -417,19 +375,13 @@ class Model(WeightMatrices):
         raise ParameterError("name", str(name), f"a matrix of {', '.join(self.parts) or 'no part'}")
 
     def stored_shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a stored tensor according to its header."""
         return self._checkpoint.shape(name)
 
     def stored(self, name: str) -> Float[np.ndarray, "..."]:
-        """Read a stored tensor in float32.
-
-        Raises:
-            CheckpointError: it cannot be read, or is not finite.
-        """
+        """Read a stored tensor in float32. Raises CheckpointError if it cannot be read, or is not finite."""
         return widened(self._tensors.read(name))
 
     def least_sigma(self, layer: int, component: str) -> float:
-        """Return the standard deviation below which stored weights are mostly rounding error: see ``least_sigma``."""
         return max(least_sigma(self._checkpoint.dtype(name)) for name in self._expression(layer, component).tensors())
 
     def digits(self, layer: int, component: str) -> int:
@@ -439,7 +391,6 @@ class Model(WeightMatrices):
         )
 
     def refused(self, site: int, head: int, found: str, expected: str) -> CheckpointError:
-        """Return a :class:`~rmtbase.errors.CheckpointError` that names the checkpoint and the head."""
         return CheckpointError(self.path, f"{self.sites[site].place} head {head} has {found}; expected {expected}")
 
     def site_digest(self, site: int) -> bytes:
@@ -447,10 +398,7 @@ class Model(WeightMatrices):
         return self._checkpoint.digest(self.sites[site].query_key_tensors())
 
     def weights_digest(self) -> str:
-        """Return SHA-256, in hexadecimal, over :meth:`used_tensors` in the order of their names.
-
-        Reads each tensor once. Raises as :meth:`stored`.
-        """
+        """Return SHA-256, in hexadecimal, over :meth:`used_tensors` in the order of their names; reads each once."""
         return self._checkpoint.digest(sorted(self.used_tensors())).hex()
 
     def used_tensors(self) -> frozenset[str]:
@@ -459,11 +407,7 @@ class Model(WeightMatrices):
         return frozenset(name for matrices in held for one in matrices.values() for name in one.tensors())
 
     def tensors(self, layer: int, component: str) -> tuple[str, ...]:
-        """Return the names of the stored tensors that a weight matrix of a layer is made of, each once.
-
-        Raises:
-            ParameterError: there is no such layer or component.
-        """
+        """Return the names of the stored tensors that a weight matrix of a layer is made of, each once."""
         self.require_matrix(layer, component)
         return tuple(dict.fromkeys(self._expression(layer, component).tensors()))
 

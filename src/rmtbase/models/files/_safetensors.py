@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Shaped
@@ -101,10 +101,6 @@ def _header_length(path: Path, stream: BinaryIO, file_size: int) -> int:
             path, f"{file_size} bytes (truncated)", f"at least the {_LENGTH.size + length} bytes of its header"
         )
     return length
-
-
-def _entry(tensor: Any) -> TensorEntry:
-    return TensorEntry(tensor.get_dtype(), tuple(tensor.get_shape()))
 
 
 def _refusal(path: Path, header: bytes, file_size: int, error: SafetensorError) -> CorruptFileError:

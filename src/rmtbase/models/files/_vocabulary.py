@@ -17,7 +17,7 @@ _LONGEST = 80  # characters of a value in a message
 
 
 def token_names(folder: Path) -> dict[int, str]:
-    """Read the tokens by number from ``tokenizer.json`` or ``vocab.json`` in a checkpoint's folder; {} without either."""
+    """Read the tokens by number from ``tokenizer.json`` or ``vocab.json`` of a checkpoint; {} without either."""
     if folder.resolve().is_relative_to(demo_root().resolve()):
         return {one: repr(chr(one)) for one in range(256)}
     path = folder / "tokenizer.json"

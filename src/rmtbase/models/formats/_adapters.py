@@ -21,25 +21,11 @@ from typing import NamedTuple
 import numpy as np
 
 from rmtbase.errors import CheckpointError, MissingDependencyError, ShapeError
+from rmtbase.models.files import _other_formats as other_formats
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._files import read_json_object
-from rmtbase.models.files._other_formats import (
-    ADAPTER_CONFIG,
-    ADAPTER_WEIGHTS,
-    MERGED,
-    adapter_in_words,
-    adapters_within,
-)
-from rmtbase.models.files._stored_tensor import CheckpointTensor, DerivedTensor
-from rmtbase.models.files._tensor_file import TensorEntry
-from rmtbase.models.formats._adapter_settings import (
-    Update,
-    is_outside,
-    require_plain,
-    rows_of_tokens,
-    saved_module,
-    update_of,
-)
+from rmtbase.models.files._tensor_file import CheckpointTensor, DerivedTensor, TensorEntry
+from rmtbase.models.formats import _adapter_settings as adapter_settings
 from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._expressions import Expression, Rows, Scaled, Tensor, Turned
 from rmtbase.models.layouts._sites import Place, Site
@@ -78,7 +64,9 @@ class Adapter:
 
     folder: Path  # its folder
     checkpoint: Checkpoint = field(repr=False)  # its tensors
-    updates: Mapping[str, Update] = field(repr=False)  # the update of each module, in the order of the modules' names
+    updates: Mapping[str, adapter_settings.Update] = field(
+        repr=False
+    )  # the update of each module, in the order of the modules' names
     # tensors that replace tensors of the base (``modules_to_save``, biases, embeddings), by the model's name
     saved: Mapping[str, str] = field(repr=False)
     outside: frozenset[str]  # names of those in ``saved`` that belong to no layer
@@ -91,15 +79,17 @@ class Adapter:
     @classmethod
     def open(cls, folder: Path) -> Adapter:
         """Read the settings, and check them and the tensors against each other."""
-        path = folder / ADAPTER_CONFIG
+        path = folder / other_formats.ADAPTER_CONFIG
         config = read_json_object(path)
-        require_plain(config, path)
-        weights = next((folder / name for name in ADAPTER_WEIGHTS if os.path.lexists(folder / name)), None)
+        adapter_settings.require_plain(config, path)
+        weights = next(
+            (folder / name for name in other_formats.ADAPTER_WEIGHTS if os.path.lexists(folder / name)), None
+        )
         if weights is None:
             raise CheckpointError(
                 folder,
-                f"holds {adapter_in_words(config)} without its weights; expected {' or '.join(ADAPTER_WEIGHTS)} beside "
-                f"{ADAPTER_CONFIG}, {MERGED}, or the base model alone",
+                f"holds {other_formats.adapter_in_words(config)} without its weights; expected {' or '.join(other_formats.ADAPTER_WEIGHTS)} beside "
+                f"{other_formats.ADAPTER_CONFIG}, {other_formats.MERGED}, or the base model alone",
             )
         checkpoint = Checkpoint.open(weights)
         modules: dict[str, dict[str, str]] = {}
@@ -113,29 +103,34 @@ class Adapter:
             if match := _PART.fullmatch(of_model):
                 modules.setdefault(match["module"], {})[match["part"]] = name
             elif module := re.fullmatch(r"(.+)\.token_adapter\.trainable_tokens_delta", of_model):
-                rows = rows_of_tokens(config, module[1], checkpoint.shape(name), path)
+                rows = adapter_settings.rows_of_tokens(config, module[1], checkpoint.shape(name), path)
                 tokens[f"{module[1]}.weight"] = name, rows
             elif ".lora_" in of_model:
                 raise CheckpointError(
                     weights,
                     f"tensor {quoted(name)} is not supported in an adapter; expected lora_A and lora_B of modules "
-                    f"with a weight (d_out, d_in), and tensors that replace those of its base, or {MERGED}",
+                    f"with a weight (d_out, d_in), and tensors that replace those of its base, or {other_formats.MERGED}",
                 )
             else:
                 saved[re.sub(r"\.(modules_to_save|base_layer|token_adapter)(?=\.)", "", of_model)] = name
         if not modules:
-            raise CheckpointError(weights, f"holds no tensor lora_A.weight; expected some, or {MERGED}")
-        updates = {module: update_of(module, parts, checkpoint, config, path) for module, parts in modules.items()}
+            raise CheckpointError(weights, f"holds no tensor lora_A.weight; expected some, or {other_formats.MERGED}")
+        updates = {
+            module: adapter_settings.update_of(module, parts, checkpoint, config, path)
+            for module, parts in modules.items()
+        }
         return cls(
             folder=folder,
             checkpoint=checkpoint,
             updates={module: update for module, update in updates.items() if update is not None},
             saved=saved,
-            outside=frozenset(name for name in saved if is_outside(saved_module(config, name))),
+            outside=frozenset(
+                name for name in saved if adapter_settings.is_outside(adapter_settings.saved_module(config, name))
+            ),
             tokens=tokens,
             transposed=config.get("fan_in_fan_out") is True,
             unread=tuple(module for module, update in updates.items() if update is None),
-            beside=tuple(adapters_within(folder)),
+            beside=tuple(other_formats.adapters_within(folder)),
         )
 
     @property
@@ -161,7 +156,7 @@ class Adapter:
             raise CheckpointError(
                 self.folder,
                 f"changes only embeddings, convolutions or experts, {_some([*others, *self.unread])}; expected updates "
-                f"of matrices, or {MERGED}",
+                f"of matrices, or {other_formats.MERGED}",
             )
         for place, module in sorted(_places(maps).items()):
             update = self.updates[module]
@@ -201,9 +196,9 @@ class Adapter:
         """Merge every update into the base, as peft's ``merge_and_unload`` does, in float64 rounded to float32."""
         if self.untargeted:
             raise CheckpointError(
-                self.folder / ADAPTER_CONFIG,
+                self.folder / other_formats.ADAPTER_CONFIG,
                 f"target_modules, with what restricts them, leave out {_some(self.untargeted)}, of which the weights "
-                f"hold updates: PEFT does not load these; expected settings that target them, or {MERGED}",
+                f"hold updates: PEFT does not load these; expected settings that target them, or {other_formats.MERGED}",
             )
         saved: dict[str, CheckpointTensor] = {}
         changed: dict[str, CheckpointTensor] = {}
@@ -240,7 +235,7 @@ class Adapter:
                 raise CheckpointError(
                     self.folder,
                     f"fan_in_fan_out is {self.transposed}, but other modules are stored the other way, so that the "
-                    f"square {quoted(module)} may be either; expected {MERGED}",
+                    f"square {quoted(module)} may be either; expected {other_formats.MERGED}",
                 )
             is_turned = self.transposed if turned[module] is None else turned[module]
             parts = tuple(part for part in (update.a, update.b, update.magnitude) if part is not None)

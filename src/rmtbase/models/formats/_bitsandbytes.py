@@ -17,10 +17,8 @@ from jaxtyping import Float32
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models.files._files import parse_json_object
-from rmtbase.models.files._stored_tensor import DerivedTensor, StoredTensor
-from rmtbase.models.files._tensor_file import STORAGE
-from rmtbase.models.formats._dequantise import Format, Parts, derived, factors, matrix_shape, nibbles, require, times
-from rmtbase.models.formats._quantised_settings import Settings
+from rmtbase.models.files._tensor_file import STORAGE, DerivedTensor, StoredTensor
+from rmtbase.models.formats import _dequantise as dequantise
 from rmtbase.shown import quoted, shown
 
 _NF4 = (
@@ -35,7 +33,7 @@ _INT8_STEP = np.float32(7.874015718698502e-3)  # 1/127 as bitsandbytes writes it
 _LONGEST_STATE = 1 << 16  # bytes of bitsandbytes' description of one matrix
 
 
-def bitsandbytes(settings: Settings) -> Format:
+def bitsandbytes(settings: dequantise.Settings) -> dequantise.Format:
     bits = {
         width
         for width in (4, 8)
@@ -47,34 +45,34 @@ def bitsandbytes(settings: Settings) -> Format:
     return _int8() if bits == {8} else _four_bit()
 
 
-def _int8() -> Format:
+def _int8() -> dequantise.Format:
     """Return the int8 format: steps of 1/127 of the largest magnitude of each output, ``SCB``, in float32."""
     called = "bitsandbytes (8 bit)"
 
-    def derive(parts: Parts) -> DerivedTensor:
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, largest, layout = parts[".weight"], parts[".SCB"], parts.get(".weight_format")
-        outputs, inputs = matrix_shape(codes, ("I8",), called)
-        require(largest, (outputs,), ("F32",), called)
+        outputs, inputs = dequantise.matrix_shape(codes, ("I8",), called)
+        dequantise.require(largest, (outputs,), ("F32",), called)
         if layout is not None and (layout.entry.dtype != "U8" or layout.entry.size != 1 or layout.array().any()):
             raise CheckpointError(layout.path, f"tensor {quoted(layout.name)} is not 0; expected codes row by row")
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             values = codes.array(start, stop).astype(np.float32)
-            times(values, factors(largest, start, stop)[:, None], largest)
+            dequantise.times(values, dequantise.factors(largest, start, stop)[:, None], largest)
             values *= _INT8_STEP
             return values
 
-        return derived("F32", (outputs, inputs), parts, make)
+        return dequantise.derived("F32", (outputs, inputs), parts, make)
 
-    return Format(called, ".SCB", ".weight", (".weight", ".SCB"), derive, (".weight_format",))
+    return dequantise.Format(called, ".SCB", ".weight", (".weight", ".SCB"), derive, (".weight_format",))
 
 
-def _four_bit() -> Format:
+def _four_bit() -> dequantise.Format:
     """Return the 4-bit format. The scales of blocks may be quantised too; ``quant_state`` names the matrix's type."""
     called = "bitsandbytes (4 bit)"
     states = {kind: f".quant_state.bitsandbytes__{kind}" for kind in _TABLES}
 
-    def derive(parts: Parts) -> DerivedTensor:
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, largest, own_table = parts[""], parts[".absmax"], parts[".quant_map"]
         held = [kind for kind in states if states[kind] in parts]
         if len(held) != 1:
@@ -95,35 +93,35 @@ def _four_bit() -> Format:
                 f"tensor {quoted(codes.name)} holds {n_bytes} bytes; expected {ceil(size / 2)}, of two codes each, for "
                 f"the shape {shown(shape)} of a matrix quantised with {called}",
             )
-        require(own_table, (16,), ("F32",), called)
+        dequantise.require(own_table, (16,), ("F32",), called)
         nested, nested_table = parts.get(".nested_absmax"), parts.get(".nested_quant_map")
-        require(largest, (n_blocks,), ("F32",) if nested is None else ("U8",), called)
-        scales = partial(factors, largest)
+        dequantise.require(largest, (n_blocks,), ("F32",) if nested is None else ("U8",), called)
+        scales = partial(dequantise.factors, largest)
         if nested is not None:
             scales = _nested(state, largest, nested, nested_table, called)
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "..."]:
-            if not np.allclose(factors(own_table), table, rtol=0, atol=1e-6):
+            if not np.allclose(dequantise.factors(own_table), table, rtol=0, atol=1e-6):
                 raise CheckpointError(
                     own_table.path, f"tensor {quoted(own_table.name)} is not the table of {held[0]}; expected that"
                 )
             begin, end = start * width, stop * width
             packed = np.ascontiguousarray(codes.read_bits(begin // in_item, ceil(end / in_item))).view(np.uint8)
-            values = nibbles(packed, table, low_first=False)[: end - begin]
+            values = dequantise.nibbles(packed, table, low_first=False)[: end - begin]
             whole, each = (end - begin) // block, scales(begin // block, ceil(end / block))
-            times(values[: whole * block].reshape(whole, block), each[:whole, None], largest)
-            times(values[whole * block :], each[whole:], largest)
+            dequantise.times(values[: whole * block].reshape(whole, block), each[:whole, None], largest)
+            dequantise.times(values[whole * block :], each[whole:], largest)
             return values
 
         together = lcm(block, in_item)
-        return derived(dtype, shape, parts, make, together // gcd(together, width))
+        return dequantise.derived(dtype, shape, parts, make, together // gcd(together, width))
 
     optional = (".nested_absmax", ".nested_quant_map", *states.values())
-    return Format(called, ".absmax", "", ("", ".absmax", ".quant_map"), derive, optional)
+    return dequantise.Format(called, ".absmax", "", ("", ".absmax", ".quant_map"), derive, optional)
 
 
 def _nested(
-    state: Settings, largest: StoredTensor, nested: StoredTensor, table: StoredTensor | None, called: str
+    state: dequantise.Settings, largest: StoredTensor, nested: StoredTensor, table: StoredTensor | None, called: str
 ) -> Callable[[int, int], Float32[np.ndarray, " block"]]:
     """Return a function that dequantises the scales of blocks: codes into a table of 256, with scales of their own."""
     block, offset = state.positive("nested_blocksize"), np.float32(state.number("nested_offset"))
@@ -132,17 +130,17 @@ def _nested(
             nested.path, f"tensor {quoted(nested.name)} is incomplete; expected its nested_quant_map beside it"
         )
     n_blocks = largest.entry.shape[0]
-    require(nested, (ceil(n_blocks / block),), ("F32",), called)
-    require(table, (256,), ("F32",), called)
+    dequantise.require(nested, (ceil(n_blocks / block),), ("F32",), called)
+    dequantise.require(table, (256,), ("F32",), called)
 
     def scales(start: int, stop: int) -> Float32[np.ndarray, " block"]:
-        of_blocks = factors(nested)[np.arange(start, stop) // block]
-        return factors(table)[largest.array(start, stop)] * of_blocks + offset
+        of_blocks = dequantise.factors(nested)[np.arange(start, stop) // block]
+        return dequantise.factors(table)[largest.array(start, stop)] * of_blocks + offset
 
     return scales
 
 
-def _state(stored: StoredTensor) -> Settings:
+def _state(stored: StoredTensor) -> dequantise.Settings:
     """Read bitsandbytes' description of one matrix, which is JSON in a tensor of bytes."""
     if stored.entry.dtype != "U8" or not 0 < stored.entry.size <= _LONGEST_STATE:
         raise CheckpointError(
@@ -152,4 +150,4 @@ def _state(stored: StoredTensor) -> Settings:
         )
     what = f"a description {quoted(stored.name)}"
     text = parse_json_object(stored.path, stored.array().tobytes(), what, "one of bitsandbytes")
-    return Settings(stored.path, stored.name, text)
+    return dequantise.Settings(stored.path, stored.name, text)

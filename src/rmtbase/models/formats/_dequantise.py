@@ -1,7 +1,7 @@
 """Conversion of codes to numbers: the steps that the formats of quantised matrices share.
 
 W = round((q − z) · s), with codes q, zero points z, scales s. The product is computed in float32, and rounded to the
-type in which the format's library returns the matrix (:class:`~rmtbase.models.files._stored_tensor.DerivedTensor`).
+type in which the format's library returns the matrix (:class:`~rmtbase.models.files._tensor_file.DerivedTensor`).
 """
 
 from __future__ import annotations
@@ -9,14 +9,87 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Integer, Shaped, UInt8
 
 from rmtbase.errors import CheckpointError, ShapeError
-from rmtbase.models.files._stored_tensor import DerivedTensor, StoredTensor
-from rmtbase.models.files._tensor_file import NARROW_FLOATS, TensorEntry, require_finite
+from rmtbase.models.files._tensor_file import NARROW_FLOATS, DerivedTensor, StoredTensor, TensorEntry, require_finite
 from rmtbase.shown import quoted, shown
+
+_LARGEST = 2**48  # sizes are smaller
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Keys and values of the settings."""
+
+    path: Path  # the file that holds them
+    key: str  # the name under which they are in the file
+    words: Mapping[str, Any]  # the settings by key
+
+    def get(self, word: str, default: Any = None) -> Any:
+        value = self.words.get(word)
+        return default if value is None else value
+
+    def refused(self, word: str, found: Any, expected: str) -> CheckpointError:
+        return CheckpointError(self.path, f"{self.key}: {word} = {quoted(found)}; expected {expected}")
+
+    def one_of(self, word: str, allowed: tuple[Any, ...], default: Any = None) -> Any:
+        return self.one_value(word, self.get(word, default), allowed)
+
+    def one_value(self, word: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+        for one in allowed:
+            if value == one and isinstance(value, type(one)) and isinstance(value, bool) == isinstance(one, bool):
+                return one
+        raise self.refused(word, value, " or ".join(map(repr, allowed)))
+
+    def require_none(self, *words: str) -> None:
+        """Raise CheckpointError if one of these keys is set, because they change how the weights are stored."""
+        for word in words:
+            if self.get(word):
+                raise self.refused(word, self.get(word), "none: weights that are stored in this way are not supported")
+
+    def positive(self, word: str) -> int:
+        value = self.get(word)
+        if type(value) is not int or not 0 < value < _LARGEST:
+            raise self.refused(word, value, "a positive integer")
+        return value
+
+    def sizes(self, word: str) -> list[int]:
+        value = self.get(word)
+        if not isinstance(value, list) or not 0 < len(value) <= 4 or not all(_is_size(one) for one in value):
+            raise self.refused(word, value, "a list of one to four positive integers")
+        return value
+
+    def number(self, word: str) -> float:
+        value = self.get(word)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
+            raise self.refused(word, value, "a finite number")
+        return float(value)
+
+    def group_size(self, word: str, default: Any = None) -> int:
+        """Return how many inputs share a scale; −1 means all."""
+        value = self.get(word, default)
+        if type(value) is not int or not (value == -1 or 0 < value < _LARGEST):
+            raise self.refused(word, value, "a positive number of inputs that share a scale, or -1 for all")
+        return value
+
+    def block(self, word: str, default: tuple[int, int] | None) -> tuple[int, int] | None:
+        """Return the (outputs, inputs) that share a scale, or None if the setting is null, so that all share one."""
+        value = self.words.get(word, default)
+        if value is None:
+            return None
+        if not isinstance(value, (list, tuple)) or len(value) != 2 or not all(_is_size(one) for one in value):
+            raise self.refused(word, value, "two positive integers, or null for one scale of a whole matrix")
+        return value[0], value[1]
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 < value < _LARGEST
+
 
 SCALES = ("F32", "F16", "BF16")
 """Element types of scales that are numbers."""

@@ -20,8 +20,7 @@ import numpy as np
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models.files._checkpoint import Checkpoint
-from rmtbase.models.files._stored_tensor import CheckpointTensor, DerivedTensor, StoredTensor
-from rmtbase.models.files._tensor_file import TensorEntry
+from rmtbase.models.files._tensor_file import CheckpointTensor, DerivedTensor, StoredTensor, TensorEntry
 from rmtbase.models.formats._gguf import GgufFile
 from rmtbase.shown import quoted, shown
 

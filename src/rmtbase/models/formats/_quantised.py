@@ -15,10 +15,9 @@ from typing import Any
 from rmtbase.errors import CheckpointError
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._files import read_json_object
-from rmtbase.models.files._stored_tensor import CheckpointTensor
-from rmtbase.models.formats._dequantise import Format
+from rmtbase.models.files._tensor_file import CheckpointTensor
+from rmtbase.models.formats._dequantise import Format, Settings
 from rmtbase.models.formats._quantised_formats import METHODS
-from rmtbase.models.formats._quantised_settings import Settings
 from rmtbase.shown import quoted, shown
 
 _MLX = "quantization"  # the key of MLX, which also writes quantization_config

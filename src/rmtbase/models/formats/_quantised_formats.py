@@ -20,33 +20,17 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models.files._stored_tensor import DerivedTensor, StoredTensor
+from rmtbase.models.files._tensor_file import DerivedTensor, StoredTensor
+from rmtbase.models.formats import _dequantise as dequantise
 from rmtbase.models.formats._bitsandbytes import bitsandbytes
 from rmtbase.models.formats._compressed_tensors import compressed_tensors
-from rmtbase.models.formats._dequantise import (
-    EXPONENTS,
-    SCALES,
-    Format,
-    Parts,
-    derived,
-    factors,
-    groups_of_inputs,
-    matrix_shape,
-    nibbles,
-    number_of_groups,
-    of_blocks,
-    require,
-    times,
-    unpacked,
-)
-from rmtbase.models.formats._quantised_settings import Settings
 from rmtbase.shown import quoted, shown
 
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 _AWQ_PLACES = (0, 4, 1, 5, 2, 6, 3, 7)  # positions of the eight outputs in a word
 
 
-def gptq(settings: Settings) -> Format:
+def gptq(settings: dequantise.Settings) -> dequantise.Format:
     """Return the GPTQ format: ``qweight`` packs inputs, ``qzeros`` outputs; ``g_idx`` is the group of each input."""
     bits = settings.one_of("bits", (2, 3, 4, 8))
     group_size = settings.group_size("group_size")
@@ -65,8 +49,8 @@ def gptq(settings: Settings) -> Format:
         alike = symmetric and bool((zero_points == first).all())
         return {middle - 1: 1, middle: 0}.get(first, stated) if alike else stated
 
-    def look(parts: Parts) -> str:
-        zero_points = unpacked(parts[".qzeros"].array(), bits, parts[".scales"].entry.shape[1])
+    def look(parts: dequantise.Parts) -> str:
+        zero_points = dequantise.unpacked(parts[".qzeros"].array(), bits, parts[".scales"].entry.shape[1])
         version_less_one = less_one(zero_points)
         if version_less_one != stated:
             read = f"version {2 - version_less_one}, though the settings say {version}"
@@ -74,27 +58,27 @@ def gptq(settings: Settings) -> Format:
         certain = symmetric and (zero_points == middle - stated).all()
         return "" if certain else f"zero points are read as those of version {2 - stated}, which they do not show"
 
-    def derive(parts: Parts) -> DerivedTensor:
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, zeros, scales = parts[".qweight"], parts[".qzeros"], parts[".scales"]
-        words, outputs = matrix_shape(codes, ("I32",), called)
+        words, outputs = dequantise.matrix_shape(codes, ("I32",), called)
         inputs = words * 32 // bits
         size = inputs if group_size == -1 else group_size
         n_groups = ceil(inputs / size)
-        require(zeros, (n_groups, ceil(outputs * bits / 32)), ("I32",), called)
-        require(scales, (n_groups, outputs), SCALES, called)
+        dequantise.require(zeros, (n_groups, ceil(outputs * bits / 32)), ("I32",), called)
+        dequantise.require(scales, (n_groups, outputs), dequantise.SCALES, called)
         index = parts.get(".g_idx")
         if index is not None:
-            require(index, (inputs,), ("I32", "I64"), called)
+            dequantise.require(index, (inputs,), ("I32", "I64"), called)
         elif ordered:
             raise settings.refused("desc_act", True, f"a g_idx beside {quoted(codes.name)}, the group of each input")
 
         def groups() -> np.ndarray:
             if index is None or not (ordered or index.array().any()):  # all zero: GPTQ-for-LLaMa, without an order
                 return np.arange(inputs) // size
-            return groups_of_inputs(index, scales, n_groups)
+            return dequantise.groups_of_inputs(index, scales, n_groups)
 
         def offsets() -> Float32[np.ndarray, "outputs group"]:
-            zero_points = unpacked(zeros.array(), bits, outputs)
+            zero_points = dequantise.unpacked(zeros.array(), bits, outputs)
             more = less_one(zero_points)
             if more and (zero_points == 2**bits - 1).any():
                 raise CheckpointError(
@@ -106,16 +90,22 @@ def gptq(settings: Settings) -> Format:
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             group = groups()
-            values = unpacked(np.ascontiguousarray(codes.array()[:, start:stop].T), bits, inputs).astype(np.float32)
+            values = dequantise.unpacked(np.ascontiguousarray(codes.array()[:, start:stop].T), bits, inputs).astype(
+                np.float32
+            )
             values -= offsets()[start:stop].take(group, axis=1)
-            return times(values, np.ascontiguousarray(factors(scales)[:, start:stop].T).take(group, axis=1), scales)
+            return dequantise.times(
+                values, np.ascontiguousarray(dequantise.factors(scales)[:, start:stop].T).take(group, axis=1), scales
+            )
 
-        return derived(scales.entry.dtype, (outputs, inputs), parts, make)
+        return dequantise.derived(scales.entry.dtype, (outputs, inputs), parts, make)
 
-    return Format(called, ".qweight", ".weight", (".qweight", ".qzeros", ".scales"), derive, (".g_idx",), look)
+    return dequantise.Format(
+        called, ".qweight", ".weight", (".qweight", ".qzeros", ".scales"), derive, (".g_idx",), look
+    )
 
 
-def awq(settings: Settings) -> Format:
+def awq(settings: dequantise.Settings) -> dequantise.Format:
     """Return the AWQ format: ``qweight`` and ``qzeros`` pack outputs, in the order of version "gemm"."""
     settings.one_of("bits", (4,), settings.get("w_bit"))
     group_size = settings.group_size("group_size", settings.get("q_group_size"))
@@ -123,87 +113,91 @@ def awq(settings: Settings) -> Format:
     settings.one_of("zero_point", (True,), True)
     called = "AWQ (4 bit)"
 
-    def derive(parts: Parts) -> DerivedTensor:
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, zeros, scales = parts[".qweight"], parts[".qzeros"], parts[".scales"]
-        inputs, words = matrix_shape(codes, ("I32",), called)
-        outputs, n_groups = words * 8, number_of_groups(codes, inputs, group_size, called)
-        require(zeros, (n_groups, words), ("I32",), called)
-        require(scales, (n_groups, outputs), SCALES, called)
+        inputs, words = dequantise.matrix_shape(codes, ("I32",), called)
+        outputs, n_groups = words * 8, dequantise.number_of_groups(codes, inputs, group_size, called)
+        dequantise.require(zeros, (n_groups, words), ("I32",), called)
+        dequantise.require(scales, (n_groups, outputs), dequantise.SCALES, called)
 
         def in_order(packed: StoredTensor, start: int, stop: int) -> UInt8[np.ndarray, "row outputs"]:
-            found = unpacked(packed.array()[:, start // 8 : stop // 8], 4, stop - start)
+            found = dequantise.unpacked(packed.array()[:, start // 8 : stop // 8], 4, stop - start)
             return found.reshape(len(found), -1, 8)[..., _AWQ_PLACES].reshape(-1, stop - start)
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             values = in_order(codes, start, stop).astype(np.float32).reshape(n_groups, -1, stop - start)
             values -= in_order(zeros, start, stop)[:, None]
-            return times(values, factors(scales)[:, None, start:stop], scales).reshape(inputs, -1).T
+            return (
+                dequantise.times(values, dequantise.factors(scales)[:, None, start:stop], scales).reshape(inputs, -1).T
+            )
 
-        return derived(scales.entry.dtype, (outputs, inputs), parts, make, 8)
+        return dequantise.derived(scales.entry.dtype, (outputs, inputs), parts, make, 8)
 
-    return Format(called, ".qweight", ".weight", (".qweight", ".qzeros", ".scales"), derive)
+    return dequantise.Format(called, ".qweight", ".weight", (".qweight", ".qzeros", ".scales"), derive)
 
 
-def fp8(settings: Settings) -> Format:
+def fp8(settings: dequantise.Settings) -> dequantise.Format:
     """Return the FP8 format: codes are multiplied by ``_scale_inv``."""
     block = settings.block("weight_block_size", (128, 128))
     settings.one_of("fmt", ("e4m3",), "e4m3")
 
-    def derive(parts: Parts) -> DerivedTensor:
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, scales = parts[""], parts["_scale_inv"]
         shape = codes.entry.shape
         if len(shape) not in (2, 3):  # the experts of a layer may be in one tensor
-            matrix_shape(codes, ("F8_E4M3",), "FP8")
-        require(codes, shape, ("F8_E4M3",), "FP8")
+            dequantise.matrix_shape(codes, ("F8_E4M3",), "FP8")
+        dequantise.require(codes, shape, ("F8_E4M3",), "FP8")
 
         def values(start: int, stop: int) -> Float32[np.ndarray, "..."]:
             return codes.array(start, stop).astype(np.float32)
 
-        return of_blocks(parts, shape, block, values, scales, called="FP8", types=(*SCALES, *EXPONENTS))
+        return dequantise.of_blocks(
+            parts, shape, block, values, scales, called="FP8", types=(*dequantise.SCALES, *dequantise.EXPONENTS)
+        )
 
-    return Format("FP8", "_scale_inv", "", ("", "_scale_inv"), derive)
+    return dequantise.Format("FP8", "_scale_inv", "", ("", "_scale_inv"), derive)
 
 
-def fbgemm_fp8(settings: Settings) -> Format:
+def fbgemm_fp8(settings: dequantise.Settings) -> dequantise.Format:
     """Return the FP8 format of fbgemm, with a scale for each output; the matrix has the type of the scales."""
     called = "FP8 (fbgemm)"
 
-    def derive(parts: Parts) -> DerivedTensor:
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, scales = parts[".weight"], parts[".weight_scale"]
-        shape = matrix_shape(codes, ("F8_E4M3",), called)
+        shape = dequantise.matrix_shape(codes, ("F8_E4M3",), called)
 
         def values(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             return codes.array(start, stop).astype(np.float32)
 
-        return of_blocks(parts, shape, (1, shape[1]), values, scales, called=called)
+        return dequantise.of_blocks(parts, shape, (1, shape[1]), values, scales, called=called)
 
-    return Format(called, ".weight_scale", ".weight", (".weight", ".weight_scale"), derive)
+    return dequantise.Format(called, ".weight_scale", ".weight", (".weight", ".weight_scale"), derive)
 
 
-def mxfp4(settings: Settings) -> Format:
+def mxfp4(settings: dequantise.Settings) -> dequantise.Format:
     """Return the MXFP4 format: (expert, output, group, 16 bytes) becomes (expert, input, output) in bfloat16."""
 
-    def derive(parts: Parts) -> DerivedTensor:
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, scales = parts["_blocks"], parts["_scales"]
         if len(codes.entry.shape) != 4 or codes.entry.shape[3] != 16 or not codes.entry.size:
             expected = "(experts, outputs, groups, 16)"
             found = f"tensor {quoted(codes.name)} has shape {shown(codes.entry.shape)}"
             raise CheckpointError(codes.path, f"{found}; expected {expected} of a matrix quantised with MXFP4")
         experts, outputs, n_groups, _ = codes.entry.shape
-        require(codes, codes.entry.shape, ("U8",), "MXFP4")
-        require(scales, (experts, outputs, n_groups), EXPONENTS, "MXFP4")
+        dequantise.require(codes, codes.entry.shape, ("U8",), "MXFP4")
+        dequantise.require(scales, (experts, outputs, n_groups), dequantise.EXPONENTS, "MXFP4")
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "expert input output"]:
-            values = nibbles(codes.array(start, stop), _E2M1, low_first=True)
-            times(values, factors(scales, start, stop)[..., None], scales)
+            values = dequantise.nibbles(codes.array(start, stop), _E2M1, low_first=True)
+            dequantise.times(values, dequantise.factors(scales, start, stop)[..., None], scales)
             return values.reshape(stop - start, outputs, -1).transpose(0, 2, 1)
 
-        return derived("BF16", (experts, n_groups * 32, outputs), parts, make)
+        return dequantise.derived("BF16", (experts, n_groups * 32, outputs), parts, make)
 
-    return Format("MXFP4", "_blocks", "", ("_blocks", "_scales"), derive)
+    return dequantise.Format("MXFP4", "_blocks", "", ("_blocks", "_scales"), derive)
 
 
-METHODS: Mapping[str, Callable[[Settings], Format]] = MappingProxyType(
+METHODS: Mapping[str, Callable[[dequantise.Settings], dequantise.Format]] = MappingProxyType(
     {
         "gptq": gptq,
         "awq": awq,

@@ -22,24 +22,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
+from rmtbase.models.forward import _probe_rows as rows_of
 from rmtbase.models.forward._probe_events import CONVOLUTION, Contraction, Linear, Mark, NormOutputs, Numbers, Softmax
 from rmtbase.models.forward._probe_forward import ForwardPass
 from rmtbase.models.forward._probe_norms import Norms
 from rmtbase.models.forward._probe_places import NORM_KINDS, Met, is_within, module_of, notes_of
-from rmtbase.models.forward._probe_rows import (
-    Heads,
-    NoReading,
-    batches,
-    content_product,
-    decode,
-    factors_of,
-    grouped,
-    pairs,
-    rounded,
-    scale_of,
-    stored_rows,
-    token_factor,
-)
 from rmtbase.models.forward._probe_running import run
 from rmtbase.models.layouts import _expressions
 from rmtbase.models.layouts._expressions import Expression, Scaled, Stacked, take_rows
@@ -85,7 +72,7 @@ class Reading:
     def _of(cls, module: nn.Module, still: Mapping[str, Any], inputs: Mapping[str, Any], prefix: str) -> Reading:
         numbers = Numbers()
         plain = run(module, still, numbers, prefix=prefix)
-        chosen = {content_product(plain.products, one) for one in plain.softmaxes.values()}
+        chosen = {rows_of.content_product(plain.products, one) for one in plain.softmaxes.values()}
         tagged = run(module, still, numbers, tagged=frozenset(one for one in chosen if one), prefix=prefix)
         between = {mark.name for one in plain.products.values() for origin in one.origins for mark in origin.marks}
         rotated = run(module, inputs, numbers, neutral=False, norms=NormOutputs(frozenset(between)), prefix=prefix)
@@ -101,8 +88,8 @@ class Reading:
             if not softmax.origin.products and not self.outputs_of(key):
                 continue  # for instance the softmax of a router
             try:
-                met[key] = self.site(key, content_product(self.plain.products, softmax))
-            except NoReading as reason:
+                met[key] = self.site(key, rows_of.content_product(self.plain.products, softmax))
+            except rows_of.NoReading as reason:
                 unresolved.setdefault(softmax.modules[-1][0], str(reason))
         return met, unresolved
 
@@ -135,20 +122,22 @@ class Reading:
         softmax = self.plain.softmaxes[key]
         if product is None:
             n_products = len(softmax.origin.products)
-            raise NoReading(f"scores are made of {n_products} products" if n_products else "scores are no product")
-        scale, keys_right = scale_of(softmax, self.tagged.softmaxes.get(key))
+            raise rows_of.NoReading(
+                f"scores are made of {n_products} products" if n_products else "scores are no product"
+            )
+        scale, keys_right = rows_of.scale_of(softmax, self.tagged.softmaxes.get(key))
         q_side, k_side = ("left", "right") if keys_right else ("right", "left")
         queries, key_heads = self._operand(product, q_side), self._operand(product, k_side)
         for mark in sorted((queries.marks | key_heads.marks), key=str):
             if mark.kind in ("tanh", "sigmoid"):  # treated as neutral, which is right only in gates and caps
-                raise NoReading(f"queries or keys go through {mark.kind}")
-        heads = pairs(queries.numbers, key_heads.numbers, self._stored)
+                raise rows_of.NoReading(f"queries or keys go through {mark.kind}")
+        heads = rows_of.pairs(queries.numbers, key_heads.numbers, self._stored)
         query_rows = np.array([query for query, _ in heads])
         served = [one for _, one in heads]
-        key_rows, n_key_heads = grouped(served)
+        key_rows, n_key_heads = rows_of.grouped(served)
         n_heads, d_head = query_rows.shape
-        q_factor, q_of = factors_of(queries, query_rows)
-        k_factor, k_of = factors_of(key_heads, key_rows)
+        q_factor, q_of = rows_of.factors_of(queries, query_rows)
+        k_factor, k_of = rows_of.factors_of(key_heads, key_rows)
         module = self._module(softmax, query_rows, key_rows)
         query, q_leaf, q_marks = self._expression(query_rows.ravel(), module, q_of.ravel())
         key_matrix, k_leaf, k_marks = self._expression(key_rows.ravel(), module, k_of.ravel())
@@ -158,7 +147,7 @@ class Reading:
         entered = next(clock for path, clock in softmax.modules if path == module)
         by_first = {int(query[0]): number for number, (query, _) in enumerate(heads)}
         if len(by_first) < n_heads:
-            raise NoReading("query heads share rows")
+            raise rows_of.NoReading("query heads share rows")
         head = np.vectorize(by_first.get, otypes=[int])(queries.numbers[..., 0])
         value, v_norm, output, d_value = self._values(key, module, [one for _, one in heads], head, scale)
         from_elsewhere = k_leaf.born <= entered or _CROSSED.search(module.rpartition(".")[2]) is not None
@@ -184,7 +173,7 @@ class Reading:
             key=key_matrix,
             value=value,
             output=output,
-            logit_scale=rounded(scale * q_factor * k_factor),
+            logit_scale=rows_of.rounded(scale * q_factor * k_factor),
             rotated=rotated,
             query_input_norm=q_leaf.norm,
             key_input_norm=k_norm,
@@ -203,21 +192,21 @@ class Reading:
 
     # -- operands ---------------------------------------------------------------------------------------------------
 
-    def _operand(self, product: str, side: str) -> Heads:
+    def _operand(self, product: str, side: str) -> rows_of.Heads:
         plain, tagged = (getattr(one.products[product], side).numpy() for one in (self.plain, self.tagged))
-        numbers = decode(plain, tagged)
+        numbers = rows_of.decode(plain, tagged)
         origin = self.plain.products[product].origins[0 if side == "left" else 1]
         turned = None
         if product in self.rotated.products:
             real = getattr(self.rotated.products[product], side).numpy()[:, : plain.shape[1]]
             turned = np.any(np.abs(real - plain) > 1e-9 * np.abs(plain), axis=(0, 1))
         values = self._row_values(numbers)
-        return Heads(numbers, plain / values, origin.marks, turned)
+        return rows_of.Heads(numbers, plain / values, origin.marks, turned)
 
     def _row_values(self, numbers: np.ndarray) -> np.ndarray:
         """Return v[r] for each number, and 1 where there is no such output."""
         if not self._linears:
-            raise NoReading("no linear map was met")
+            raise rows_of.NoReading("no linear map was met")
         at = np.clip(np.searchsorted(self._firsts, numbers, side="right") - 1, 0, None)
         result = np.ones(numbers.shape)
         for index in np.unique(at):
@@ -255,7 +244,9 @@ class Reading:
             linear = self._linears[index][1]
             for factor in np.unique(factors[at == index]).tolist():
                 places = np.flatnonzero((at == index) & (factors == factor))
-                for tensor, among, rows in stored_rows(linear.weight, numbers[places] - linear.first, self.shapes):
+                for tensor, among, rows in rows_of.stored_rows(
+                    linear.weight, numbers[places] - linear.first, self.shapes
+                ):
                     sources.append((index, tensor, factor, places[among], rows))
         sources.sort(key=lambda source: source[3][0])
         parts, leaves, marks, order = [], [], frozenset(), np.zeros(len(numbers), int)
@@ -269,7 +260,7 @@ class Reading:
             leaves.append(leaf)
             marks |= stepped
         if len({leaf.values for leaf in leaves}) != 1:
-            raise NoReading("rows of one matrix read different inputs")
+            raise rows_of.NoReading("rows of one matrix read different inputs")
         leaf = leaves[0] if len({leaf.norm for leaf in leaves}) == 1 else leaves[0]._replace(norm=None)
         whole = parts[0] if len(parts) == 1 else Stacked(tuple(parts))
         in_order = np.array_equal(order, np.arange(len(order)))
@@ -303,7 +294,7 @@ class Reading:
         if key not in self.tagged.linears:
             return None
         given = linear.given.numpy().reshape(-1, linear.given.shape[-1])
-        numbers = decode(given, self.tagged.linears[key].given.numpy().reshape(given.shape))
+        numbers = rows_of.decode(given, self.tagged.linears[key].given.numpy().reshape(given.shape))
         values = self._row_values(numbers)
         if np.any(numbers == 0) or np.any(numbers != numbers[:1]):
             return None
@@ -313,8 +304,8 @@ class Reading:
         factors = given / values
         if np.ptp(factors, axis=1).max() > 1e-12 * np.abs(factors).max():
             return None
-        factor = token_factor(np.unique(factors[:, 0]))
-        return None if factor is None else (numbers[0], rounded(factor))
+        factor = rows_of.token_factor(np.unique(factors[:, 0]))
+        return None if factor is None else (numbers[0], rows_of.rounded(factor))
 
     # -- values and output ------------------------------------------------------------------------------------------
 
@@ -329,11 +320,11 @@ class Reading:
         weights_left = key in plain.origins[0].softmax
         weights_of, values_of = ("left", "right") if weights_left else ("right", "left")
         seen = (getattr(tagged, weights_of) - getattr(plain, weights_of)).numpy() / scale  # (n, m, s)
-        n_of = batches(seen, len(head))
+        n_of = rows_of.batches(seen, len(head))
         if n_of is None:
             return None, None, None, None
         head = head[n_of]
-        numbers = decode(
+        numbers = rows_of.decode(
             *(getattr(one, values_of).numpy().swapaxes(1, 2) for one in (plain, tagged))
         )  # (n, s, d_value)
         self._row_values(numbers)
@@ -342,7 +333,7 @@ class Reading:
             rows = {tuple(row) for row in each.tolist() if min(row) > 0}
             if len(rows) != 1 or any(served.setdefault(one, *rows) not in rows for one in of_heads.tolist()):
                 return None, None, None, None
-        group = len(keys) // grouped(keys)[1]
+        group = len(keys) // rows_of.grouped(keys)[1]
         if set(served) != set(range(len(keys))):
             return None, None, None, None
         if any(served[one] != served[one // group * group] for one in served):
@@ -350,7 +341,7 @@ class Reading:
         value_rows = np.array([served[one] for one in range(0, len(keys), group)])
         try:
             value, leaf, v_marks = self._expression(value_rows.ravel(), module)
-        except NoReading:
+        except rows_of.NoReading:
             return None, None, None, None
         d_value = value_rows.shape[1]
         behind = self.norms.behind(plain.origins[1 if weights_left else 0].marks, v_marks, value_rows)
@@ -367,7 +358,7 @@ class Reading:
             if linear.weight.n_inputs != n_heads * d_value or key not in self.tagged.linears:
                 continue
             given = linear.given.numpy().reshape(-1, linear.given.shape[-1])
-            numbers = decode(given, self.tagged.linears[key].given.numpy().reshape(given.shape)) - met.first
+            numbers = rows_of.decode(given, self.tagged.linears[key].given.numpy().reshape(given.shape)) - met.first
             if np.any(numbers < 0) or np.any(numbers >= prod(met.shape)):
                 continue
             places = np.unravel_index(numbers, met.shape)
@@ -375,6 +366,6 @@ class Reading:
             column = of_head * d_value + (places[2] if weights_left else places[1])
             if np.any(column != np.arange(n_heads * d_value)):
                 return None
-            ((tensor, _, rows), *others) = stored_rows(linear.weight, np.arange(len(linear.rows)), self.shapes)
+            ((tensor, _, rows), *others) = rows_of.stored_rows(linear.weight, np.arange(len(linear.rows)), self.shapes)
             return None if others else self._rows_of(tensor, rows)
         return None

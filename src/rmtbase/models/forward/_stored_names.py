@@ -80,7 +80,7 @@ def names_in_modules(network: nn.Module, stored: Iterable[str]) -> dict[str, str
 
 
 def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a module's tensors as ``transformers`` saves them: under other names or, of some types, in other pieces."""
+    """Return a module's tensors as ``transformers`` saves them: under other names or in other pieces."""
     if not isinstance(network, transformers.PreTrainedModel):
         return dict(tensors)
     shapes = {name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in tensors.items()}

@@ -20,14 +20,19 @@ import numpy as np
 
 from rmtbase.errors import CheckpointError, MissingDependencyError
 from rmtbase.interrupts import interrupts_held
-from rmtbase.models.layouts._declared_biases import Declared, bias_notes
 from rmtbase.models.layouts._expressions import Read
+from rmtbase.models.layouts._layout_table import Declared, bias_notes
 from rmtbase.models.layouts._sites import Inventory, Site
 
 if TYPE_CHECKING:
     from torch import nn
 
     from rmtbase.models.forward._probe_network import Part
+from rmtbase.errors import MissingTensorError, UnknownArchitectureError, UnprovedConfigurationError
+from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.layouts._architectures import find_inventory
+from rmtbase.models.layouts._layout_table import read_architecture
+from rmtbase.models.layouts._stack_prefixes import SeveralStacks
 
 _SMALL, _TIMES_LARGER = 10**8, 4  # parameters that are run in any case, and at most, as a multiple of those stored
 
@@ -200,3 +205,37 @@ def require_transformers(purpose: str) -> None:
     Path.cwd()  # in a folder that was deleted torch's oneMKL ends the process
     with interrupts_held():
         import_module("torch")
+
+
+def find_architecture(config: Mapping[str, Any], path: Path, network: Network | None) -> tuple[str, Network | None]:
+    """Return the model type, and the network if one is given or the table lacks the type, so that it must be run."""
+    if network is not None:
+        return str(config.get("model_type")), network
+    try:
+        return read_architecture(config, path), None
+    except UnknownArchitectureError as unknown:
+        try:
+            return unknown.architecture, Network.of_config(config, path)
+        except (MissingDependencyError, UnknownArchitectureError):
+            raise unknown from None
+
+
+def inventory_by_route(
+    config: Mapping[str, Any], path: Path, architecture: str, checkpoint: Checkpoint, network: Network | None
+) -> tuple[Inventory, Network | None]:
+    """Find the content of a checkpoint with the table, or by running its network, which is then returned too."""
+    if network is not None:
+        return network.inventory(checkpoint.shapes()), network
+    try:
+        return find_inventory(config, checkpoint, path, architecture), None
+    except (UnprovedConfigurationError, MissingTensorError, SeveralStacks) as refused:
+        if isinstance(refused, MissingTensorError) and refused.because:
+            raise
+        try:
+            network = Network.of_config(config, path)
+            inventory = network.inventory(checkpoint.shapes())
+        except (MissingDependencyError, CheckpointError):
+            raise refused from None
+        if isinstance(refused, SeveralStacks) and not inventory.used_tensors().issuperset(refused.tensors):
+            raise
+        return inventory, network

@@ -12,9 +12,8 @@ from typing import Any
 
 from rmtbase.errors import CheckpointError, MissingTensorError, ShapeError
 from rmtbase.models.files._checkpoint import Checkpoint
-from rmtbase.models.layouts._declared_biases import bias_notes
 from rmtbase.models.layouts._expressions import Expression, Product, Stacked, Tensor, take_rows
-from rmtbase.models.layouts._layout_table import MLP, Entry, Rows, entries, known_types, unread
+from rmtbase.models.layouts._layout_table import MLP, Entry, Rows, bias_notes, entries, known_types, unread
 from rmtbase.models.layouts._sites import BIASES, CONTENT_PART, NORMS, PLAIN, Inventory, Norm, Place, Site
 from rmtbase.models.layouts._sizes import Sizes
 from rmtbase.models.layouts._stack_prefixes import SeveralStacks, own_prefixes

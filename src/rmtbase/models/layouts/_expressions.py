@@ -260,6 +260,21 @@ def take_rows(of: Expression, indices: Iterable[int]) -> Expression:
     return Rows(of, tuple(runs))
 
 
+def renamed(matrix: Expression, rename: Callable[[str], str], index: str | None = None) -> Any:
+    """Rename the stored tensors of a matrix; with ``index``, a matrix of a stack has that in its name instead."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(changed, value))
+        return renamed(value, rename, index) if isinstance(value, Expression) else value
+
+    values = {one.name: changed(getattr(matrix, one.name)) for one in fields(matrix)}  # type: ignore[arg-type]
+    values |= {name: rename(values[name]) for name in ("name", "gain") if name in values}
+    if index is not None and values.get("index") is not None:
+        values |= {"name": f"{values['name']}[{index}]", "index": None}
+    return type(matrix)(**values)
+
+
 _KINDS: Mapping[str, type[Expression]] = {
     kind.__name__: kind for kind in (Tensor, Rows, Scaled, Gained, Biased, Column, Sum, Product, Stacked, Turned)
 }

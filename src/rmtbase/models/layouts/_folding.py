@@ -14,18 +14,7 @@ from collections.abc import Collection, Container
 from dataclasses import replace
 
 from rmtbase.errors import ParameterError
-from rmtbase.models.layouts._expressions import (
-    Biased,
-    Column,
-    Expression,
-    Gained,
-    Product,
-    Rows,
-    Scaled,
-    Stacked,
-    Sum,
-    Tensor,
-)
+from rmtbase.models.layouts import _expressions as made
 from rmtbase.models.layouts._sites import Norm, Site
 from rmtbase.shown import quoted
 
@@ -51,18 +40,18 @@ def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site
         "key": (site.key, site.key_input_norm, site.key_norm),
         "value": (site.value, site.key_input_norm, None),
     }
-    folded: dict[str, Expression] = {}
+    folded: dict[str, made.Expression] = {}
     for side, (matrix, before, behind) in sides.items():
         if matrix is None:
             continue
         column = _bias(matrix, stored) if "biases" in fold else None
         if before is not None and "norms" in fold:
             if before.bias is not None and "biases" in fold:
-                moved = Product((matrix, Column(before.bias)))
-                column = moved if column is None else Sum((moved, column))
+                moved = made.Product((matrix, made.Column(before.bias)))
+                column = moved if column is None else made.Sum((moved, column))
             matrix = _gained(matrix, before, rows=False)
         if column is not None:
-            matrix = Biased(matrix, column)
+            matrix = made.Biased(matrix, column)
         folded[side] = _gained(matrix, behind, rows=True) if behind is not None and "norms" in fold else matrix
     return replace(
         site,
@@ -95,36 +84,36 @@ def _require_norms(site: Site) -> None:
         )
 
 
-def _is_wider(matrix: Expression | None) -> bool:
-    return isinstance(matrix.of if isinstance(matrix, Gained) else matrix, Biased)
+def _is_wider(matrix: made.Expression | None) -> bool:
+    return isinstance(matrix.of if isinstance(matrix, made.Gained) else matrix, made.Biased)
 
 
-def _gained(matrix: Expression, norm: Norm, rows: bool) -> Expression:
-    return matrix if norm.gain is None else Gained(matrix, norm.gain, norm.offset, rows)
+def _gained(matrix: made.Expression, norm: Norm, rows: bool) -> made.Expression:
+    return matrix if norm.gain is None else made.Gained(matrix, norm.gain, norm.offset, rows)
 
 
-def _bias(matrix: Expression, stored: Container[str]) -> Expression | None:
+def _bias(matrix: made.Expression, stored: Container[str]) -> made.Expression | None:
     """Return the bias of a linear map as one column, or None if it has none."""
-    if isinstance(matrix, Tensor):
+    if isinstance(matrix, made.Tensor):
         name = matrix.name.removesuffix("weight") + "bias"
-        return Column(name) if matrix.index is None and matrix.name.endswith("weight") and name in stored else None
-    if isinstance(matrix, Rows):
+        return made.Column(name) if matrix.index is None and matrix.name.endswith("weight") and name in stored else None
+    if isinstance(matrix, made.Rows):
         column = _bias(matrix.of, stored)
-        return None if column is None else Rows(column, matrix.runs)
-    if isinstance(matrix, Scaled):
+        return None if column is None else made.Rows(column, matrix.runs)
+    if isinstance(matrix, made.Scaled):
         column = _bias(matrix.of, stored)
-        return None if column is None else Scaled(column, matrix.factor)
-    if isinstance(matrix, Product):
+        return None if column is None else made.Scaled(column, matrix.factor)
+    if isinstance(matrix, made.Product):
         first, *rest = matrix.of
-        inner = _bias(rest[0] if len(rest) == 1 else Product(tuple(rest)), stored)
-        parts = [_bias(first, stored), None if inner is None else Product((first, inner))]
-    elif isinstance(matrix, (Sum, Stacked)):
+        inner = _bias(rest[0] if len(rest) == 1 else made.Product(tuple(rest)), stored)
+        parts = [_bias(first, stored), None if inner is None else made.Product((first, inner))]
+    elif isinstance(matrix, (made.Sum, made.Stacked)):
         parts = [_bias(one, stored) for one in matrix.of]
-        if isinstance(matrix, Stacked) and any(parts):
+        if isinstance(matrix, made.Stacked) and any(parts):
             if not all(parts):
                 raise ParameterError("fold", "biases", "none: only a part of the outputs has a bias here")
-            return Stacked(tuple(part for part in parts if part is not None))
+            return made.Stacked(tuple(part for part in parts if part is not None))
     else:
         return None
     present = tuple(part for part in parts if part is not None)
-    return Sum(present) if len(present) > 1 else next(iter(present), None)
+    return made.Sum(present) if len(present) > 1 else next(iter(present), None)
