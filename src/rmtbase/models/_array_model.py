@@ -55,8 +55,8 @@ class ArrayModel(WeightMatrices):
         if k.shape[1:] != q.shape[1:] or n_heads % k.shape[0]:
             expected = f"(key heads, {d_head}, {d_model})"
             raise ParameterError("w_k", k.shape, f"shape {expected}, key heads a divisor of {n_heads}")
-        for one in (q, k):
-            one.require_weights()
+        for factors in (q, k):
+            factors.require_weights()
         places = tuple(Place("", layer) for layer in range(len(q.layers)))
         site = Site(
             place=places[0], n_heads=n_heads, n_key_heads=k.shape[0], d_head=d_head, d_query=d_model, d_key=d_model
@@ -107,33 +107,37 @@ class _Factors:
     has_layers: bool  # whether the argument has a layer axis
 
     @classmethod
-    def of(cls, name: str, given: Any) -> _Factors:
+    def of(cls, name: str, argument: Any) -> _Factors:
         """Distinguish several layers from one by the number of dimensions; elements of arrays are not read."""
-        if isinstance(given, Iterable) and not isinstance(given, str | Mapping) and not hasattr(given, "dtype"):
-            given = list(given)
-        if isinstance(given, list) and given and all(getattr(one, "ndim", None) == 3 for one in given):
-            layers, shape = given, tuple(given[0].shape)
-            for index, one in enumerate(given):
+        if (
+            isinstance(argument, Iterable)
+            and not isinstance(argument, str | Mapping)
+            and not hasattr(argument, "dtype")
+        ):
+            argument = list(argument)
+        if isinstance(argument, list) and argument and all(getattr(array, "ndim", None) == 3 for array in argument):
+            layers, shape = argument, tuple(argument[0].shape)
+            for index, one in enumerate(argument):
                 if tuple(one.shape) != shape:
                     expected = f"the shape of {name}[0], {shape}; score layers of other shapes by themselves"
                     raise ParameterError(f"{name}[{index}]", tuple(one.shape), expected)
-            whole = len(given), *shape
+            shape_of_all = len(argument), *shape
         else:
-            array: Any = given if getattr(given, "ndim", None) in (3, 4) else require_real_array(name, given)
-            whole = tuple(array.shape)
-            layers, shape = (array, whole[1:]) if len(whole) == 4 else ([array], whole)
-        if len(shape) != 3 or 0 in whole:
+            array: Any = argument if getattr(argument, "ndim", None) in (3, 4) else require_real_array(name, argument)
+            shape_of_all = tuple(array.shape)
+            layers, shape = (array, shape_of_all[1:]) if len(shape_of_all) == 4 else ([array], shape_of_all)
+        if len(shape) != 3 or 0 in shape_of_all:
             raise ParameterError(
                 name,
-                whole,
+                shape_of_all,
                 "an array of shape (head, d_head, d_model) or (layer, head, d_head, d_model), or arrays (head, d_head, "
                 "d_model) one after the other, one for each layer",
             )
         if shape[1] > shape[2]:
             raise ParameterError(
-                name, whole, "shape (head, d_head, d_model) with d_head ≤ d_model; transpose each head"
+                name, shape_of_all, "shape (head, d_head, d_model) with d_head ≤ d_model; transpose each head"
             )
-        return cls(name, layers, shape, len(whole) == 4)
+        return cls(name, layers, shape, len(shape_of_all) == 4)
 
     @property
     def in_words(self) -> str:

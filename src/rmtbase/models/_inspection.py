@@ -115,11 +115,10 @@ def _looks(
     sizes = () if site is None else tuple((name, getattr(site, name)) for name in _SIZES)
     without = partial(_without, place.layer)
     words, shapes = [], []
-    for name, (first, *others) in expressions.items():
-        if others or name in EXPERT_COMPONENTS:
-            text = (
-                f"{len(others) + 1} experts: {in_words(renamed(first, partial(_without_numbers, place.layer), '{}'))}"
-            )
+    for name, (first, *next_experts) in expressions.items():
+        if next_experts or name in EXPERT_COMPONENTS:
+            without_numbers = partial(_without_numbers, place.layer)
+            text = f"{len(next_experts) + 1} experts: {in_words(renamed(first, without_numbers, '{}'))}"
         else:
             text = in_words(renamed(first, without))
         words.append((name, text))

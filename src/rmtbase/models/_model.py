@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -25,11 +25,28 @@ from rmtbase.models.forward._torch_route import NOT_PROVED, Network, find_archit
 from rmtbase.models.layouts import _leftovers as leftovers
 from rmtbase.models.layouts._expressions import Expression, Tensor
 from rmtbase.models.layouts._folding import fold_site, has_biases, require_folds
-from rmtbase.models.layouts._layout_table import UNUSED_BIASES
 from rmtbase.models.layouts._other_matrices import find_fused, with_other_matrices
-from rmtbase.models.layouts._sites import BIASES, NORMS, Inventory, MatrixName, Part, Place, Site, require_sites
+from rmtbase.models.layouts._sites import (
+    BIASES,
+    NORMS,
+    UNUSED_BIASES,
+    Inventory,
+    MatrixName,
+    Part,
+    Place,
+    Site,
+    require_sites,
+)
 from rmtbase.models.layouts._sizes import with_sizes
 from rmtbase.shown import in_one_line
+
+
+class Named(NamedTuple):
+    """Name, revision and notes that a model is opened with."""
+
+    name: str
+    revision: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @in_one_line
@@ -62,12 +79,7 @@ class Model(WeightMatrices):
 
     @classmethod
     def from_folder(
-        cls,
-        folder: Path,
-        name: str,
-        revision: str | None = None,
-        notes: tuple[str, ...] = (),
-        adapted: Callable[[Checkpoint], Checkpoint] | None = None,
+        cls, folder: Path, named: Named, adapted: Callable[[Checkpoint], Checkpoint] | None = None
     ) -> Model:
         """Read the configuration and the headers of a checkpoint folder, and check them against each other.
 
@@ -76,9 +88,9 @@ class Model(WeightMatrices):
         """
         gguf = find_gguf(folder)
         if gguf is not None:
-            described, held = open_gguf(gguf)
-            checkpoint = held if adapted is None else adapted(held)
-            return cls._checked(lambda: checkpoint, described, gguf, name, revision, notes)
+            config, stored = open_gguf(gguf)
+            checkpoint = stored if adapted is None else adapted(stored)
+            return cls._checked(lambda: checkpoint, config, gguf, named)
         config_path = (folder if folder.is_dir() else folder.parent) / "config.json"
         refuse_other_formats(config_path.parent, beside_adapter=adapted is not None)
         config = read_json_object(config_path)
@@ -88,14 +100,13 @@ class Model(WeightMatrices):
             stored = leftovers.without_draft_layers(dequantised(Checkpoint.open(folder), config, config_path), config)
             return stored if adapted is None else adapted(stored)
 
-        return cls._checked(open_checkpoint, config, config_path, name, revision, notes)
+        return cls._checked(open_checkpoint, config, config_path, named)
 
     @classmethod
-    def of_updates(cls, adapter: Adapter, name: str, base: Model | None = None) -> Model:
+    def of_updates(cls, adapter: Adapter, named: Named, base: Model | None = None) -> Model:
         """Open the low-rank updates of an adapter, by the heads of its base if given: see :meth:`Adapter.delta`."""
         sites, notes = adapter.delta() if base is None else adapter.delta(base._checkpoint, base.sites)
-        inventory = Inventory(sites=sites, others={}, notes=notes)
-        opened = cls._of_inventory(inventory, adapter.checkpoint, {}, "", name, None)
+        opened = cls._of_inventory(Inventory(sites=sites, others={}, notes=notes), adapter.checkpoint, named)
         opened = replace(opened, _adapter=adapter)
         return opened.without_proof("updates of weights have no forward pass by themselves")
 
@@ -104,43 +115,32 @@ class Model(WeightMatrices):
         cls,
         tensors: Mapping[Any, Any],
         config: Mapping[str, Any],
-        name: str,
-        revision: str | None = None,
+        named: Named,
         network: Network | None = None,
-        given: Network | None = None,
-        complete: bool = False,
+        is_complete: bool = False,
     ) -> Model:
         """Check the tensors of a state dict, by name, against a configuration. The tensors are not copied.
 
-        Sizes that the configuration leaves out, unless it is ``complete``, are taken from the tensors, except the
-        number of heads, which no tensor shows. With ``network``, the sites are found by running that network. ``given``
-        is the module that holds the tensors; it is run for the proof.
+        Sizes that the configuration leaves out, unless it is complete, are taken from the tensors, except the number of
+        heads, which no tensor shows. With ``network``, the sites are found by running that network.
         """
-        stored = Checkpoint.of_tensors(tensors, name)
+        stored = Checkpoint.of_tensors(tensors, named.name)
         leftovers.require_plain_tensors(stored)  # before any tensor is looked up by name
         checkpoint = leftovers.without_draft_layers(dequantised(stored, config, stored.config_path), config)
-        sized = dict(config) if complete or network is not None else with_sizes(config, checkpoint)
-        opened = cls._checked(lambda: checkpoint, sized, checkpoint.config_path, name, revision, network=network)
-        return opened if given is None else replace(opened, _network=given)
+        sized = dict(config) if is_complete or network is not None else with_sizes(config, checkpoint)
+        return cls._checked(lambda: checkpoint, sized, checkpoint.config_path, named, network)
 
     @classmethod
-    def of_sites(
-        cls,
-        checkpoint: Checkpoint,
-        sites: Iterable[Site],
-        name: str,
-        revision: str | None,
-        given: Network | None = None,
-    ) -> Model:
-        """Open a checkpoint whose tensors have any names, with the sites that express their queries and keys.
+    def of_sites(cls, checkpoint: Checkpoint, sites: Iterable[Site], named: Named) -> Model:
+        """Open a checkpoint whose tensors have any names, with the sites that express their queries and keys."""
+        given_sites = tuple(sites)
+        require_sites(given_sites, checkpoint)
+        parts = {"fused": find_fused(given_sites, checkpoint.shape)}
+        return cls._of_inventory(Inventory(sites=given_sites, others={}, parts=parts), checkpoint, named)
 
-        If the tensors belong to a module, pass it as ``given``; it is run for the proof.
-        """
-        held = tuple(sites)
-        require_sites(held, checkpoint)
-        inventory = Inventory(sites=held, others={}, parts={"fused": find_fused(held, checkpoint.shape)})
-        opened = cls._of_inventory(inventory, checkpoint, {}, "", name, revision, network=given)
-        return opened if given else opened.without_proof("its sites were given with tensors, and no module to run")
+    def of_module(self, network: Network | None) -> Model:
+        """Return the model with the module that holds its tensors, if there is one: it is run for the proof."""
+        return self if network is None else replace(self, _network=network)
 
     @classmethod
     def _checked(
@@ -148,9 +148,7 @@ class Model(WeightMatrices):
         open_checkpoint: Callable[[], Checkpoint],
         config: dict[str, Any],
         config_path: Path,
-        name: str,
-        revision: str | None,
-        notes: tuple[str, ...] = (),
+        named: Named,
         network: Network | None = None,
     ) -> Model:
         require_readable_quantisation(config, config_path)
@@ -164,35 +162,26 @@ class Model(WeightMatrices):
             advise_on_names(error, checkpoint.shapes(), config, architecture)
             raise
         inventory = with_other_matrices(inventory, checkpoint, config)
-        more = (*leftovers.leftover_notes(config, checkpoint, inventory), *leftovers.initializer_notes(config), *notes)
-        return cls._of_inventory(inventory, checkpoint, config, architecture, name, revision, more, network)
+        notes = leftovers.leftover_notes(config, checkpoint, inventory) + leftovers.initializer_notes(config)
+        opened = cls._of_inventory(inventory, checkpoint, named._replace(notes=(*notes, *named.notes)))
+        return replace(opened, config=config, architecture=architecture, _network=network)
 
     @classmethod
-    def _of_inventory(
-        cls,
-        inventory: Inventory,
-        checkpoint: Checkpoint,
-        config: dict[str, Any],
-        architecture: str,
-        name: str,
-        revision: str | None,
-        notes: tuple[str, ...] = (),
-        network: Network | None = None,
-    ) -> Model:
+    def _of_inventory(cls, inventory: Inventory, checkpoint: Checkpoint, named: Named) -> Model:
         matrices = inventory.matrices
         return cls(
-            name=name,
-            revision=revision,
+            name=named.name,
+            revision=named.revision,
             path=checkpoint.path,
-            architecture=architecture,
-            config=config,
+            architecture="",
+            config={},
             sites=inventory.sites,
             layers=tuple(matrices),
-            components=tuple(dict.fromkeys(name for held in matrices.values() for name in held)),
+            components=tuple(dict.fromkeys(name for components in matrices.values() for name in components)),
             parts={name: tuple(part.matrices) for name, part in inventory.parts.items() if part.matrices},
-            notes=(*inventory.notes, *checkpoint.notes, *notes),
+            notes=(*inventory.notes, *checkpoint.notes, *named.notes),
             _raw=inventory.sites,
-            _network=network,
+            _network=None,
             _matrices=matrices,
             _parts=inventory.parts,
             _checkpoint=checkpoint,
@@ -209,13 +198,13 @@ class Model(WeightMatrices):
         """Modules, named without their layer, whose updates by an adapter these are; empty for weights."""
         return tuple(dict.fromkeys(site.place.stack for site in self.sites)) if self.is_of_updates else ()
 
-    def with_updates(self, of: Model) -> Model:
+    def with_updates(self, updates: Model) -> Model:
         """Return this model with the updates of an adapter merged in: see :meth:`Adapter.merged`."""
-        assert of._adapter is not None
-        merged = of._adapter.merged(self._checkpoint)
+        assert updates._adapter is not None
+        merged = updates._adapter.merged(self._checkpoint)
         notes = (*self.notes, merged.notes[-1])
         opened = replace(
-            self, name=f"{self.name} + {of.name}", notes=notes, _checkpoint=merged, _tensors=WeightReader(merged)
+            self, name=f"{self.name} + {updates.name}", notes=notes, _checkpoint=merged, _tensors=WeightReader(merged)
         )
         return opened.without_proof("the updates of an adapter were merged into it")
 
@@ -249,7 +238,7 @@ class Model(WeightMatrices):
         return proof_of(self._raw, self.config, self.path, stored, self.stored, self._network, noted)
 
     def proof_subject(self) -> str:
-        """Digest of what a proof of the sites is about: see ``_kept_proofs.subject``."""
+        """Return the digest of what a proof of the sites is about."""
         return subject(self.fingerprint(), self._raw, self.config, self._checkpoint.shapes())
 
     @property
@@ -259,18 +248,27 @@ class Model(WeightMatrices):
 
     def require_finite(self, components: Iterable[str] | None = None, parts: Iterable[str] = ()) -> None:
         """Raise the error of :meth:`stored` if a stored weight is NaN or infinite; weights are checked only once."""
-        wanted = frozenset(self.components if components is None else components)
-        layers = (one for held in self._matrices.values() for name, one in held.items() if name in wanted)
-        others = (one for part in parts if part in self._parts for one in self._parts[part].matrices.values())
-        names = dict.fromkeys(name for one in (*layers, *others) for name in one.tensors())
+        names_read = frozenset(self.components if components is None else components)
+        layers = (
+            matrix
+            for components in self._matrices.values()
+            for name, matrix in components.items()
+            if name in names_read
+        )
+        part_matrices = (
+            matrix for part in parts if part in self._parts for matrix in self._parts[part].matrices.values()
+        )
+        names = dict.fromkeys(name for matrix in (*layers, *part_matrices) for name in matrix.tensors())
         self._checkpoint.require_finite(name for name in names if name not in self._finite)
         self._finite.update(names)
 
     def layer_shapes(self, components: Iterable[str] | None = None) -> list[tuple[int, int]]:
         """List the shapes (d_out, d_in) of the matrices of the layers, by their headers; of all components if None."""
-        wanted = frozenset(self.components if components is None else components)
-        held = (one for matrices in self._matrices.values() for name, one in matrices.items() if name in wanted)
-        return [one.shape(self._checkpoint.shape) for one in held]
+        names_read = frozenset(self.components if components is None else components)
+        layer_matrices = (
+            matrix for matrices in self._matrices.values() for name, matrix in matrices.items() if name in names_read
+        )
+        return [matrix.shape(self._checkpoint.shape) for matrix in layer_matrices]
 
     @cached_property
     def _finite(self) -> set[str]:
@@ -281,14 +279,10 @@ class Model(WeightMatrices):
         return replace(self, _to_prove=False) if reason is None else replace(self, _not_run=reason)
 
     def fold(self, what: Iterable[str] | str) -> Model:
-        """Return the model with biases, or gains of norms, folded into its queries, keys and values: see ``fold_site``.
+        """Return the model with ``"biases"``, or gains of ``"norms"``, folded into its queries, keys and values.
 
-        Args:
-            what: some of ``"biases"`` and ``"norms"``.
-
-        Raises:
-            ParameterError: ``what`` names anything else, the biases cannot be folded in, or a norm of queries or keys
-                or of their inputs is not known.
+        Raises ParameterError if ``what`` names anything else, the biases cannot be folded in, or a norm of queries or
+        keys or of their inputs is not known.
         """
         folds = require_folds(what)
         if not folds:
@@ -297,13 +291,15 @@ class Model(WeightMatrices):
         if "biases" in folds and unused:
             raise ParameterError("fold", "biases", f"none here: {unused[0]}")
         sites = tuple(fold_site(site, folds, self._checkpoint) for site in self._raw)
-        held = Inventory(sites=sites, others={}).matrices
-        matrices = {place: {**each, **held.get(place, {})} for place, each in self._matrices.items()}
+        folded = Inventory(sites=sites, others={}).matrices
+        matrices = {place: {**components, **folded.get(place, {})} for place, components in self._matrices.items()}
         biased = all(has_biases(site, self._checkpoint) for site in self._raw)  # judged by the names of the tensors
         settled = {NORMS: "norms" in folds, BIASES: "biases" in folds and biased}
         notes = (note for note in self.notes if not settled.get(note))
         words = f"folded into queries, keys and values: {', '.join(folds)}"
-        parts, held_parts = ({k: v for k, v in each.items() if k != "fused"} for each in (self.parts, self._parts))
+        parts, held_parts = (
+            {k: v for k, v in by_part.items() if k != "fused"} for by_part in (self.parts, self._parts)
+        )
         return replace(
             self, sites=sites, folded=folds, notes=(*notes, words), parts=parts, _matrices=matrices, _parts=held_parts
         )
@@ -336,7 +332,7 @@ class Model(WeightMatrices):
     def part_notes(self, part: str) -> tuple[str, ...]:
         """Return notes on a part, or on ``"layers"``, including those on matrices that exist but are not read."""
         if part == "layers":
-            noted = (*self.notes, *(note for one in self._parts.values() for note in one.notes))
+            noted = (*self.notes, *(note for part in self._parts.values() for note in part.notes))
             return leftovers.unread_matrices(self._checkpoint, self.used_tensors(), noted)
         return self._parts[part].notes if part in self._parts else ()
 
@@ -346,9 +342,7 @@ class Model(WeightMatrices):
     def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:
         """Yield a matrix of a part, as :meth:`stored_matrix` does: an expert whole, others in blocks of stored rows.
 
-        Experts that are stored as a stack are read one at a time. A block of an embedding has 4 194 304 elements, or
-        d_model rows if these are more. The same holds for dequantised tensors, but a tensor into which an adapter was
-        merged is held in memory as a whole. Raises as :meth:`matrix`.
+        A tensor into which an adapter was merged is held in memory as a whole. Raises as :meth:`matrix`.
         """
         expression = self._of_part(name)
         if name.expert is None:
@@ -361,9 +355,9 @@ class Model(WeightMatrices):
         expression = self._of_part(name)
         return name.expert is None and isinstance(expression, Tensor) and expression.transposed
 
-    def is_stored_as(self, name: MatrixName, other: Model) -> bool:
+    def is_stored_as(self, name: MatrixName, model: Model) -> bool:
         """Return True if another model stores a matrix of a part under the same name and in the same orientation."""
-        return self._of_part(name) == other._of_part(name)
+        return self._of_part(name) == model._of_part(name)
 
     def digest(self, name: MatrixName) -> bytes:
         return self._checkpoint.digest(self._of_part(name).tensors())
@@ -403,8 +397,8 @@ class Model(WeightMatrices):
 
     def used_tensors(self) -> frozenset[str]:
         """Return the names of the stored tensors that its matrices are made of."""
-        held = [*self._matrices.values(), *(part.matrices for part in self._parts.values())]
-        return frozenset(name for matrices in held for one in matrices.values() for name in one.tensors())
+        mappings = [*self._matrices.values(), *(part.matrices for part in self._parts.values())]
+        return frozenset(name for matrices in mappings for matrix in matrices.values() for name in matrix.tensors())
 
     def tensors(self, layer: int, component: str) -> tuple[str, ...]:
         """Return the names of the stored tensors that a weight matrix of a layer is made of, each once."""

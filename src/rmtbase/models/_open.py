@@ -8,15 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from rmtbase.errors import (
-    MissingCheckpointFileError,
-    MissingTensorError,
-    OutputError,
-    ParameterError,
-    near_architectures,
-)
+from rmtbase.errors import MissingCheckpointFileError, MissingTensorError, ParameterError, near_architectures
 from rmtbase.models._difference import Difference, difference
-from rmtbase.models._model import Model
+from rmtbase.models._model import Model, Named
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._demo import demo_checkpoint
@@ -30,10 +24,12 @@ from rmtbase.models.formats._adapters import WAYS, Adapter
 from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._layout_table import known_types as supported_architectures
 from rmtbase.models.layouts._sites import Site
-from rmtbase.regular_files import identity
 
 if TYPE_CHECKING:
     import torch
+
+
+_NO_MODULE = "its sites were given with tensors, and no module to run"
 
 
 @overload
@@ -173,15 +169,16 @@ def _open_given_sites(source: Source) -> Model | None:
         if (value := getattr(source, keyword)) is not None:
             raise ParameterError(keyword, str(value), "none beside sites")
     folder = folder / (source.subfolder or "")
-    return Model.of_sites(Checkpoint.open(folder), sites, source.in_memory.name or folder.resolve().stem, None)
+    opened = Model.of_sites(Checkpoint.open(folder), sites, Named(source.in_memory.name or folder.resolve().stem))
+    return opened.without_proof(_NO_MODULE)
 
 
 def _open_opened(source: Source) -> Model | None:
     """Return a model that is open already; refuse everything that is no path or name, and arguments for memory."""
     for keyword, value in vars(source.in_memory).items():
         if value is not None:
-            found = value if isinstance(value, str) else type(value).__name__
-            raise ParameterError(keyword, found, "none: it is for a module or a state dict in memory")
+            described = value if isinstance(value, str) else type(value).__name__
+            raise ParameterError(keyword, described, "none: it is for a module or a state dict in memory")
     model = source.where
     if isinstance(model, Model):
         if source.revision is not None:
@@ -189,9 +186,11 @@ def _open_opened(source: Source) -> Model | None:
         return model
     if not isinstance(model, (str, Path)) or not str(model).strip():
         # Show only the type: the repr of a list of tensors is long and says nothing.
-        found = model if model is None or isinstance(model, (str, int, float)) else type(model).__name__
+        described = model if model is None or isinstance(model, (str, int, float)) else type(model).__name__
         raise ParameterError(
-            "model", found, "a folder, the name of a model on the hub, or 'demo'; or a module of torch or a state dict"
+            "model",
+            described,
+            "a folder, the name of a model on the hub, or 'demo'; or a module of torch or a state dict",
         )
     return None
 
@@ -219,11 +218,11 @@ def _open_adapter(source: Source) -> Model | None:
         raise ParameterError("adapter", way, f"{expected}; {advice}" if advice else expected)
     if way == "delta":
         if base is not None:
-            return Model.of_updates(Adapter.open(folder), name, _opened(of_base, _STORED))
+            return Model.of_updates(Adapter.open(folder), Named(name), _opened(of_base, _STORED))
         for keyword in ("revision", "subfolder"):
             if (value := getattr(source, keyword)) is not None and not is_fetched:
                 raise ParameterError(keyword, str(value), "none: updates that are opened by themselves have no base")
-        return Model.of_updates(Adapter.open(folder), name)
+        return Model.of_updates(Adapter.open(folder), Named(name))
     if base is None and is_adapter_alone(folder):
         base, named = _named_base(folder)
         of_base = replace(of_base, revision=named, subfolder=None) if is_fetched else of_base
@@ -246,7 +245,7 @@ def _open_demo(source: Source) -> Model | None:
     if source.where != "demo":
         return None
     folder, revision = demo_checkpoint(source.revision)
-    return Model.from_folder(folder, "demo", revision, adapted=source.adapted)
+    return Model.from_folder(folder, Named("demo", revision), source.adapted)
 
 
 def _open_folder(source: Source) -> Model | None:
@@ -258,7 +257,7 @@ def _open_folder(source: Source) -> Model | None:
         if not path.is_dir():
             raise MissingCheckpointFileError(path, advice="pass the name of a folder within that of the checkpoint")
     require_checkpoint(path, source.revision)
-    return Model.from_folder(path, path.resolve().name, adapted=source.adapted)
+    return Model.from_folder(path, Named(path.resolve().name), source.adapted)
 
 
 def _open_hub(source: Source) -> Model:
@@ -266,8 +265,7 @@ def _open_hub(source: Source) -> Model:
     file = HUB_GGUF.fullmatch(where) if isinstance(where, str) and subfolder is None else None
     if file is not None:
         path = fetch_file(file["model"], file["file"], source.revision, source.cache)
-        commit = (f"hub commit {path.parent.name}",)
-        return Model.from_folder(path, where, revision, commit, adapted=source.adapted)
+        return Model.from_folder(path, Named(where, revision, (f"hub commit {path.parent.name}",)), source.adapted)
     if isinstance(where, Path) or not HUB_ID.fullmatch(where):
         raise MissingCheckpointFileError(expanded(Path(where)))
     name = hub_id(where)
@@ -276,9 +274,9 @@ def _open_hub(source: Source) -> Model:
     if subfolder is not None:
         folder, name = folder / subfolder, f"{name}/{subfolder}"
     if is_adapter_alone(folder):
-        opened = Model.of_updates(Adapter.open(folder), name)
+        opened = Model.of_updates(Adapter.open(folder), Named(name))
         return replace(opened, revision=revision, notes=(*opened.notes, *notes))
-    return Model.from_folder(folder, name, revision, notes, source.adapted)
+    return Model.from_folder(folder, Named(name, revision, notes), source.adapted)
 
 
 def _open_memory(source: Source) -> Model | None:
@@ -287,7 +285,7 @@ def _open_memory(source: Source) -> Model | None:
     module = model if torch is not None and isinstance(model, torch.nn.Module) else None
     if module is None and not isinstance(model, Mapping):
         return None
-    network = given = model_type = None
+    network = network_given = model_type = None
     config, family, sites = arguments.config, arguments.family, arguments.sites
     inner: Any = model
     if module is None:
@@ -296,7 +294,7 @@ def _open_memory(source: Source) -> Model | None:
         kind, own_name = type(module).__name__, getattr(module, "name_or_path", None)
         inner = getattr(module, "module", module)  # torch.nn.DataParallel and its distributed variant wrap a module
         tensors = weights_in_effect(inner)
-        given = Network(inner, Path(type(inner).__name__), arguments.inputs, module)
+        network_given = Network(inner, Path(type(inner).__name__), arguments.inputs, module)
         own_config = getattr(module, "config", getattr(inner, "config", None))
         if config is None and hasattr(own_config, "to_dict"):  # otherwise it is not a configuration of transformers
             config = own_config
@@ -306,25 +304,26 @@ def _open_memory(source: Source) -> Model | None:
             config = config or {"model_type": kind}
     name = arguments.name or (own_name if isinstance(own_name, str) else None) or kind
     if sites is not None:
-        return Model.of_sites(Checkpoint.of_tensors(tensors, name), sites, name, source.revision, given)
+        opened = Model.of_sites(Checkpoint.of_tensors(tensors, name), sites, Named(name, source.revision))
+        return opened.of_module(network_given) if network_given else opened.without_proof(_NO_MODULE)
     try:
         settings = _settings(config, kind, family)
     except ParameterError as error:
         if error.name == "family" and family is None:
             advise_in_memory(error, model, tensors, config)
         raise
-    if given is not None and "transformers" in sys.modules:
+    if network_given is not None and "transformers" in sys.modules:
         from rmtbase.models.forward._stored_names import as_saved
 
         tensors = as_saved(inner, tensors)  # the table has the names of files
-    is_complete = model_type is not None
+    named, is_complete = Named(name, source.revision), model_type is not None
     try:
-        return Model.from_state_dict(tensors, settings, name, source.revision, network, network or given, is_complete)
+        opened = Model.from_state_dict(tensors, settings, named, network, is_complete)
     except MissingTensorError:
-        if network is not None or model_type is None or module is None:
+        if network is not None or not is_complete or module is None:
             raise
-    network = Network.of_module(inner, given=module)
-    return Model.from_state_dict(tensors, settings, name, source.revision, network)
+        return Model.from_state_dict(tensors, settings, named, Network.of_module(inner, given=module))
+    return opened.of_module(network or network_given)
 
 
 _STORED = (_open_demo, _open_folder, _open_hub)
@@ -332,7 +331,7 @@ _OPENERS = (_open_memory, _open_given_sites, _open_opened, _open_adapter, *_STOR
 """Ways to open a model; the first that knows it opens it."""
 
 
-def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:
+def _settings(config: Any, kind: str, family: str | None) -> dict[str, Any]:
     """Return the configuration as a dictionary that names its family."""
     mapping = config.to_dict() if hasattr(config, "to_dict") else config
     if mapping is not None and not isinstance(mapping, Mapping):
@@ -345,7 +344,7 @@ def _settings(config: Any, what: str, family: str | None) -> dict[str, Any]:
         raise ParameterError(
             "family",
             None,
-            f"the family of the {what}, such as {near_architectures('', types)}, with the number of heads, as "
+            f"the family of the {kind}, such as {near_architectures('', types)}, with the number of heads, as "
             "family='gpt2', config={'n_head': 12}; or sites=[Site(…)], which locate its queries and keys; or, for a "
             "module, inputs={…}, the arguments of its forward pass. Heads as arrays go into "
             "rmtbase.score_heads(w_q, w_k); rmtbase.models.split_qkv cuts them out of fused weights",
@@ -377,23 +376,3 @@ def require_model(
     opened = model if isinstance(model, WeightMatrices) else open_model(model)
     opened.require_finite(*((None, ()) if reads is None else reads(opened)))
     return opened.prove()
-
-
-def require_other_files(paths: Iterable[Path], model: WeightMatrices) -> None:
-    """Raise :class:`~rmtbase.errors.OutputError` if a path leads to a file of the model, or of one of a difference.
-
-    Files are compared rather than names: the hub's cache keeps a model's files as symbolic links, and the path may be
-    a link or its target.
-    """
-    sources = [source for source in opened_from(model) if source.files]
-    files = {identity(file) for source in sources for file in (*source.path.iterdir(), *source.files)} - {None}
-    for path in paths:
-        if identity(path) in files:
-            raise OutputError(path, "it is a file of the model that is read; expected another name")
-
-
-def opened_from(model: WeightMatrices) -> tuple[Model, ...]:
-    """Return the stored models that weight matrices come from: the model itself, or both models of a difference."""
-    if isinstance(model, Difference):
-        return model.of, model.less
-    return (model,) if isinstance(model, Model) else ()

@@ -130,8 +130,8 @@ class WeightMatrices(ABC):
         return self._common(lambda site: site.d_head)
 
     def _common(self, size: Callable[[Site], int]) -> int | None:
-        found = {size(site) for site in self.sites}
-        return found.pop() if len(found) == 1 else None
+        sizes = {size(site) for site in self.sites}
+        return sizes.pop() if len(sizes) == 1 else None
 
     @abstractmethod
     def has(self, layer: int, component: str) -> bool:
@@ -184,14 +184,14 @@ class WeightMatrices(ABC):
         return self._factor(site, "output")
 
     def by_head(
-        self, site: int, factor: str, whole: Shaped[np.ndarray, "d_out d_in"]
+        self, site: int, factor: str, matrix: Shaped[np.ndarray, "d_out d_in"]
     ) -> Shaped[np.ndarray, "factor_head rank width"]:
         """Cut ``whole``, the matrix of all heads of a site, into those of its heads.
 
         The factor is ``"query"``, ``"key"``, ``"value"`` or ``"output"``; each head's part of the output is transposed.
         """
         at = self._site(site)
-        rows = np.ascontiguousarray(whole.T) if factor == "output" else whole
+        rows = np.ascontiguousarray(matrix.T) if factor == "output" else matrix
         return rows.reshape(at.n_heads if factor in ("query", "output") else at.n_key_heads, -1, rows.shape[1])
 
     def stored_shape(self, name: str) -> tuple[int, ...]:
@@ -254,9 +254,9 @@ class WeightMatrices(ABC):
         for site, digest in zip(self.sites, self._digests.result(), strict=True):
             layers[digest].append(" ".join((site.place.stack, str(site.place.layer))).lstrip())
         return tuple(
-            f"layers {', '.join(same)} hold byte-identical query and key weights: they are one observation"
-            for same in layers.values()
-            if len(same) > 1
+            f"layers {', '.join(places)} hold byte-identical query and key weights: they are one observation"
+            for places in layers.values()
+            if len(places) > 1
         )
 
     def hash_ahead(self) -> None:
@@ -267,9 +267,9 @@ class WeightMatrices(ABC):
         """Stop what :meth:`hash_ahead` started after the current tensors; a later request reads them again."""
         self._digests.give_up()
 
-    def take_digests(self, same: WeightMatrices) -> None:
+    def take_digests(self, model: WeightMatrices) -> None:
         """Take over the digests, finished or in progress, and the checks of a model with the same weights."""
-        vars(self).update({name: vars(same)[name] for name in ("_digests", "_finite") if name in vars(same)})
+        vars(self).update({name: vars(model)[name] for name in ("_digests", "_finite") if name in vars(model)})
 
     @cached_property
     def _digests(self) -> _Digests:
@@ -281,8 +281,8 @@ class WeightMatrices(ABC):
         if component not in self.components:
             raise ParameterError("component", component, f"one of {', '.join(self.components)}")
         if not self.has(layer, component):
-            held = ", ".join(one for one in self.components if self.has(layer, one))
-            raise ParameterError("component", component, f"one that {self.layers[layer]} has: {held}")
+            available = ", ".join(name for name in self.components if self.has(layer, name))
+            raise ParameterError("component", component, f"one that {self.layers[layer]} has: {available}")
 
 
 def _require_index(name: str, index: int, count: int) -> None:

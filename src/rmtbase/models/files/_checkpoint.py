@@ -73,8 +73,8 @@ class Checkpoint:
     @classmethod
     def of_tensors(cls, tensors: Mapping[Any, Any], name: str) -> Checkpoint:
         """Open a state dict without copying its tensors; messages refer to it by ``name``."""
-        held = StateDict.from_tensors(tensors, name)
-        return cls._of_files(held.path, Path("config"), dict.fromkeys(held.entries, held), [])
+        state = StateDict.from_tensors(tensors, name)
+        return cls._of_files(state.path, Path("config"), dict.fromkeys(state.entries, state), [])
 
     @classmethod
     def _of_files(
@@ -92,7 +92,7 @@ class Checkpoint:
     @property
     def files(self) -> tuple[Path, ...]:
         stored = (one for tensor in self._tensors.values() for one in tensor.stored)
-        return tuple(sorted({one.path for one in stored if not isinstance(one.file, StateDict)}))
+        return tuple(sorted({tensor.path for tensor in stored if not isinstance(tensor.file, StateDict)}))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -221,11 +221,11 @@ def _read_shards(
 
 def _without_wrappers(tensors: Mapping[str, stored_types.StoredTensor]) -> dict[str, stored_types.CheckpointTensor]:
     unwrapped: dict[str, stored_types.CheckpointTensor] = {}
-    for name, own in own_names(tensors).items():
-        if own in unwrapped:
-            both = f"both {quoted(unwrapped[own].stored[0].name)} and {quoted(name)}"
-            raise CorruptFileError(tensors[name].path, both, f"one tensor {quoted(own)}, wrapped or not")
-        unwrapped[own] = tensors[name]
+    for name, unwrapped_name in own_names(tensors).items():
+        if unwrapped_name in unwrapped:
+            both = f"both {quoted(unwrapped[unwrapped_name].stored[0].name)} and {quoted(name)}"
+            raise CorruptFileError(tensors[name].path, both, f"one tensor {quoted(unwrapped_name)}, wrapped or not")
+        unwrapped[unwrapped_name] = tensors[name]
     return unwrapped
 
 
@@ -270,8 +270,8 @@ class WeightReader:
 
     def read_one_of(self, name: str) -> Any:
         """Read matrices of a stack one at a time, or all at once where they can only be made together."""
-        one = self._checkpoint.tensor(name)
-        if len(one.entry.shape) == 3 and not one.is_made_whole:
+        tensor = self._checkpoint.tensor(name)
+        if len(tensor.entry.shape) == 3 and not tensor.is_made_whole:
             return _Stack(self._checkpoint, name)
         return self.read(name)
 
@@ -279,10 +279,10 @@ class WeightReader:
         """Yield blocks of rows, converted as by :meth:`read`; each is read by itself where it can be made by itself."""
         rows, width = self._checkpoint.shape(name)
         height = max(width, _BLOCK // width)
-        whole = self.read(name) if self._checkpoint.tensor(name).is_made_whole else None
+        tensor = self.read(name) if self._checkpoint.tensor(name).is_made_whole else None
         for start in range(0, rows, height):
             stop = min(start + height, rows)
-            yield _rows(self._checkpoint, name, start, stop) if whole is None else whole[start:stop]
+            yield _rows(self._checkpoint, name, start, stop) if tensor is None else tensor[start:stop]
 
     def read(self, name: str) -> Shaped[np.ndarray, "..."]:
         """Read a whole tensor, in the precision in which it is stored; float64 is rounded to float32."""

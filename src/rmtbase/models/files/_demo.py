@@ -26,7 +26,7 @@ def demo_revisions() -> tuple[str, ...]:
 def demo_steps() -> dict[str, int]:
     path = demo_root() / "index.json"
     try:
-        return {str(one["name"]): int(one["step"]) for one in read_json_object(path)["revisions"]}
+        return {str(entry["name"]): int(entry["step"]) for entry in read_json_object(path)["revisions"]}
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFileError(path, "no list of revisions with their steps", "one: install again") from error
 

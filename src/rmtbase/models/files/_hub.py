@@ -83,9 +83,9 @@ def known_models() -> tuple[KnownModel, ...]:
 @cache
 def _known_by_name() -> dict[str, KnownModel]:
     """Return the known models by hub id, by hub id without the owner, and by short name, which takes precedence."""
-    known = known_models()[::-1]  # reversed, so that the first of several wins
-    without_owner = {one.hub_id.lower().partition("/")[2]: one for one in known}
-    return without_owner | {one.hub_id.lower(): one for one in known} | {one.name: one for one in known}
+    models = known_models()[::-1]  # reversed, so that the first of several wins
+    without_owner = {model.hub_id.lower().partition("/")[2]: model for model in models}
+    return without_owner | {model.hub_id.lower(): model for model in models} | {model.name: model for model in models}
 
 
 def find_known(name: str) -> KnownModel | None:
@@ -93,25 +93,25 @@ def find_known(name: str) -> KnownModel | None:
 
 
 def names_near(name: str) -> str:
-    names = [known.name for known in known_models()]
+    names = [model.name for model in known_models()]
     asked = name.lower().rpartition("/")[2][:100]
-    begin_alike = [known for known in names if asked and known.startswith(asked)]
+    begin_alike = [candidate for candidate in names if asked and candidate.startswith(asked)]
     near = get_close_matches(asked, names, n=_NEAR, cutoff=0.5)
     return ", ".join(list(dict.fromkeys((*near, *begin_alike)))[:_NEAR] or ["gpt2", "pythia-70m", "llama-3.1-8b"])
 
 
 def hub_id(name: str) -> str:
     """Return the hub id of a known model, or else the name itself: ``pythia-70m`` is ``EleutherAI/pythia-70m``."""
-    known = find_known(name)
-    return name if known is None else known.hub_id
+    model = find_known(name)
+    return name if model is None else model.hub_id
 
 
 def fetch_checkpoint(
     model: str, revision: str | None = None, subfolder: str | None = None, cache: Path | None = None
 ) -> Path:
     """Download a model from the hub, unless the hub's cache has it, and return its local folder."""
-    if cache is not None and (held := _held(model, revision, subfolder)) is not None:
-        return held
+    if cache is not None and (folder_held := _held(model, revision, subfolder)) is not None:
+        return folder_held
     folder = _download(model, revision, _SAFETENSORS, subfolder, cache)
     if any((folder / (subfolder or "")).glob("*.safetensors")):
         return folder
@@ -154,12 +154,12 @@ def fetch_size(model: str, revision: str | None = None) -> tuple[int | None, boo
         info = HfApi().model_info(model, revision=revision, files_metadata=True)
     except Exception as error:
         raise CheckpointError(model, _explain(error, revision)) from error
-    sizes = {one.rfilename: one.size for one in info.siblings or ()}
+    sizes = {file.rfilename: file.size for file in info.siblings or ()}
     for patterns in (_SAFETENSORS, _TORCH):
         names = [*filter_repo_objects(sizes, allow_patterns=patterns, ignore_patterns=_OTHER_COPIES)]
         if any(name.endswith((".safetensors", ".bin")) for name in names):
-            known = [sizes[name] for name in names]
-            return (None if None in known else sum(size or 0 for size in known)), bool(info.gated)
+            file_sizes = [sizes[name] for name in names]
+            return (None if None in file_sizes else sum(size or 0 for size in file_sizes)), bool(info.gated)
     return None, bool(info.gated)
 
 
@@ -193,7 +193,7 @@ def _download(
     from huggingface_hub import snapshot_download
 
     inside = "" if subfolder is None else f"{subfolder}/"
-    allowed, ignored = ([inside + pattern for pattern in some] for some in (patterns, _OTHER_COPIES))
+    allowed, ignored = ([inside + pattern for pattern in patterns_of] for patterns_of in (patterns, _OTHER_COPIES))
     options: dict[str, Any] = {"allow_patterns": allowed, "ignore_patterns": ignored}
     options |= ({"cache_dir": cache} if cache else {}) | ({"local_files_only": True} if local else {})
     begun = time.time()
@@ -213,11 +213,11 @@ def _require_digests(model: str, folder: Path, begun: float) -> None:
         if not _SHA256.fullmatch(blob.name) or blob.stat().st_mtime < begun - _CLOCK:
             continue
         with blob.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != blob.name:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if digest != blob.name:
             blob.unlink()
             raise CheckpointError(
-                model, f"{link.name} was downloaded with SHA-256 {found}, and the hub has {blob.name}; fetch it again"
+                model, f"{link.name} was downloaded with SHA-256 {digest}, and the hub has {blob.name}; fetch it again"
             )
 
 

@@ -149,9 +149,9 @@ def which_adapter(folder: Path) -> str | None:
     names = adapters_within(folder)
     if not names:
         return None
-    what = "adapters in folders within it" if len(names) > 1 else "an adapter within it"
+    content = "adapters in folders within it" if len(names) > 1 else "an adapter within it"
     paths = " or ".join(shown(str(folder / name), 200) for name in names[:_LISTED])
-    return f"the folder holds {what}: pass {paths}"
+    return f"the folder holds {content}: pass {paths}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -54,10 +54,10 @@ def refusal_of_file(path: Path) -> CheckpointError:
     content = _content(path)
     if content is None and kind is None:
         return CheckpointError(path, "is a file; pass the folder that holds it and its config.json")
-    found = content.found if content else kind.found if kind else ""
+    kind_found = content.found if content else kind.found if kind else ""
     names = _after(", with ", _whose(content.shapes, {})) if content else ""
     expected = kind.expected if kind else "the folder that holds it and its config.json"
-    return CheckpointError(path, f"is {found}{names}, which is not read; expected {expected}")
+    return CheckpointError(path, f"is {kind_found}{names}, which is not read; expected {expected}")
 
 
 def refuse_other_programs(config: Mapping[str, Any], path: Path) -> None:

@@ -74,8 +74,8 @@ def require_checkpoint(folder: Path, revision: str | None) -> None:
         return
     if not folder.is_dir():
         if _SHARD.search(folder.name):
-            found = "is one of several files of a checkpoint"
-            raise CheckpointError(folder, f"{found}; pass the folder that holds it and its config.json")
+            described = "is one of several files of a checkpoint"
+            raise CheckpointError(folder, f"{described}; pass the folder that holds it and its config.json")
         raise refusal_of_file(folder)
     if revision is not None:
         raise ParameterError("revision", revision, "none for a folder: pass the folder of that revision")

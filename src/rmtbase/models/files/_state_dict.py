@@ -33,20 +33,24 @@ class StateDict:
     @classmethod
     def from_tensors(cls, tensors: Mapping[Any, Any], name: str) -> StateDict:
         expected = "a state dict: names of tensors, and the tensors"
-        held = {}
+        kept_tensors = {}
         for key, value in tensors.items():
             if not isinstance(key, str):
                 raise ParameterError("model", f"a mapping with a key of type {type(key).__name__}", expected)
             if getattr(value, "is_nested", False) is True:
-                found = f"a mapping with a nested tensor under {quoted(key)}, which has no one shape"
-                raise ParameterError("model", found, f"{expected}; take it apart (tensor.unbind()), or leave it out")
+                described = f"a mapping with a nested tensor under {quoted(key)}, which has no one shape"
+                raise ParameterError(
+                    "model", described, f"{expected}; take it apart (tensor.unbind()), or leave it out"
+                )
             if hasattr(value, "shape") and hasattr(value, "dtype"):
-                held[key] = value
+                kept_tensors[key] = value
             elif value is not None and not isinstance(value, (bool, int, float, str, bytes)):
-                found = f"a mapping with a {type(value).__name__} under {quoted(key)}"
-                raise ParameterError("model", found, f"{expected}; pass the inner one where it is in a larger mapping")
-        entries = {key: TensorEntry(_dtype(value), tuple(value.shape)) for key, value in held.items()}
-        return cls(Path(name), MappingProxyType(entries), MappingProxyType(held))
+                described = f"a mapping with a {type(value).__name__} under {quoted(key)}"
+                raise ParameterError(
+                    "model", described, f"{expected}; pass the inner one where it is in a larger mapping"
+                )
+        entries = {key: TensorEntry(_dtype(value), tuple(value.shape)) for key, value in kept_tensors.items()}
+        return cls(Path(name), MappingProxyType(entries), MappingProxyType(kept_tensors))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
         try:
@@ -56,8 +60,8 @@ class StateDict:
                 elements = elements.view(torch.uint8)  # NumPy has no 8-bit floats
             elements = require_real_array(name, elements)
         except (ParameterError, RuntimeError, TypeError) as error:
-            found = f"tensor {quoted(name)} is a {type(self._tensors[name]).__name__} that cannot be read"
-            raise CheckpointError(self.path, f"{found} ({error}); expected a dense tensor with values") from error
+            described = f"tensor {quoted(name)} is a {type(self._tensors[name]).__name__} that cannot be read"
+            raise CheckpointError(self.path, f"{described} ({error}); expected a dense tensor with values") from error
         return elements.view(STORAGE[self.entries[name].dtype])
 
 
@@ -68,11 +72,11 @@ def _dtype(tensor: Any) -> str:
 def weights_in_effect(module: Any) -> dict[str, Any]:
     """Return the state dict of a module of torch, with the results of ``torch.nn.utils.parametrize``."""
     tensors = dict(module.state_dict())
-    for path, one in module.named_modules():
-        if getattr(one, "parametrizations", None) is None:
+    for path, submodule in module.named_modules():
+        if getattr(submodule, "parametrizations", None) is None:
             continue
         stem = f"{path}." if path else ""
-        for name in one.parametrizations:
-            tensors[f"{stem}{name}"] = getattr(one, name).detach()
-        tensors = {name: held for name, held in tensors.items() if not name.startswith(f"{stem}parametrizations.")}
+        for name in submodule.parametrizations:
+            tensors[f"{stem}{name}"] = getattr(submodule, name).detach()
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(f"{stem}parametrizations.")}
     return tensors

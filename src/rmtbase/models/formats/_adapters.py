@@ -24,6 +24,7 @@ from rmtbase.errors import CheckpointError, MissingDependencyError, ShapeError
 from rmtbase.models.files import _other_formats as other_formats
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._files import read_json_object
+from rmtbase.models.files._other_formats import MERGED
 from rmtbase.models.files._tensor_file import CheckpointTensor, DerivedTensor, TensorEntry
 from rmtbase.models.formats import _adapter_settings as adapter_settings
 from rmtbase.models.forward._torch_route import Network
@@ -88,8 +89,9 @@ class Adapter:
         if weights is None:
             raise CheckpointError(
                 folder,
-                f"holds {other_formats.adapter_in_words(config)} without its weights; expected {' or '.join(other_formats.ADAPTER_WEIGHTS)} beside "
-                f"{other_formats.ADAPTER_CONFIG}, {other_formats.MERGED}, or the base model alone",
+                f"holds {other_formats.adapter_in_words(config)} without its weights; "
+                f"expected {' or '.join(other_formats.ADAPTER_WEIGHTS)} beside "
+                f"{other_formats.ADAPTER_CONFIG}, {MERGED}, or the base model alone",
             )
         checkpoint = Checkpoint.open(weights)
         modules: dict[str, dict[str, str]] = {}
@@ -109,12 +111,12 @@ class Adapter:
                 raise CheckpointError(
                     weights,
                     f"tensor {quoted(name)} is not supported in an adapter; expected lora_A and lora_B of modules "
-                    f"with a weight (d_out, d_in), and tensors that replace those of its base, or {other_formats.MERGED}",
+                    f"with a weight (d_out, d_in), and tensors that replace those of its base, or {MERGED}",
                 )
             else:
                 saved[re.sub(r"\.(modules_to_save|base_layer|token_adapter)(?=\.)", "", of_model)] = name
         if not modules:
-            raise CheckpointError(weights, f"holds no tensor lora_A.weight; expected some, or {other_formats.MERGED}")
+            raise CheckpointError(weights, f"holds no tensor lora_A.weight; expected some, or {MERGED}")
         updates = {
             module: adapter_settings.update_of(module, parts, checkpoint, config, path)
             for module, parts in modules.items()
@@ -150,41 +152,41 @@ class Adapter:
             )
         sites: list[Site] = []
         wide: list[str] = []
-        others = [module for module, update in self.updates.items() if not update.of_map]
+        no_maps = [module for module, update in self.updates.items() if not update.of_map]
         maps = [module for module, update in self.updates.items() if update.of_map]
         if not maps:
             raise CheckpointError(
                 self.folder,
-                f"changes only embeddings, convolutions or experts, {_some([*others, *self.unread])}; expected updates "
-                f"of matrices, or {other_formats.MERGED}",
+                f"changes only embeddings, convolutions or experts, {_some([*no_maps, *self.unread])}; expected "
+                f"updates of matrices, or {MERGED}",
             )
         for place, module in sorted(_places(maps).items()):
             update = self.updates[module]
             (rank, d_in), (d_out, _) = self.checkpoint.shape(update.a), self.checkpoint.shape(update.b)
-            whole = _Rows("", 1, d_out, Tensor(update.b))
+            all_rows = _Rows("", 1, d_out, Tensor(update.b))
             rows = [] if base is None else self._rows_of_heads(base, of_base, module)
-            if rows and rank > min(one.d_head for one in rows):
+            if rows and rank > min(head_rows.d_head for head_rows in rows):
                 wide.append(module)
                 rows = []
             sites += [
                 Site(
-                    place=place._replace(stack=f"{place.stack} {one.name}" if len(rows) > 1 else place.stack),
+                    place=place._replace(stack=f"{place.stack} {head_rows.name}" if len(rows) > 1 else place.stack),
                     module=module,
-                    n_heads=one.n_heads,
+                    n_heads=head_rows.n_heads,
                     n_key_heads=1,
                     d_head=rank,
-                    d_query=one.d_head,
+                    d_query=head_rows.d_head,
                     d_key=d_in,
-                    query=Scaled(Turned(one.of, one.n_heads), update.scale),
+                    query=Scaled(Turned(head_rows.of, head_rows.n_heads), update.scale),
                     key=Tensor(update.a),
                 )
-                for one in rows or [whole]
+                for head_rows in rows or [all_rows]
             ]
         notes = [_WHOLE if base is None else _BY_HEADS]
         if wide:
             notes.append(f"of a rank above the rows of a head, so left whole: {_some(wide)}")
-        if others:
-            notes.append(f"updates of embeddings or convolutions, which are not linear maps: {_some(others)}")
+        if no_maps:
+            notes.append(f"updates of embeddings or convolutions, which are not linear maps: {_some(no_maps)}")
         if self.saved or self.tokens:
             notes.append(f"also trained, but not as low-rank updates: {_some([*self.saved, *self.tokens])}")
         if self.untargeted:
@@ -198,31 +200,33 @@ class Adapter:
             raise CheckpointError(
                 self.folder / other_formats.ADAPTER_CONFIG,
                 f"target_modules, with what restricts them, leave out {_some(self.untargeted)}, of which the weights "
-                f"hold updates: PEFT does not load these; expected settings that target them, or {other_formats.MERGED}",
+                f"hold updates: PEFT does not load these; expected settings that target them, or {MERGED}",
             )
         saved: dict[str, CheckpointTensor] = {}
         changed: dict[str, CheckpointTensor] = {}
         left: list[str] = []
-        for name, own in self.saved.items():
-            of_base, shape = self._in_base(base, name, name in self.outside), self.checkpoint.shape(own)
+        for name, stored in self.saved.items():
+            of_base, shape = self._in_base(base, name, name in self.outside), self.checkpoint.shape(stored)
             if of_base is None:
                 left.append(name)
                 continue
             is_resized = name in self.outside and base.shape(of_base)[1:] == shape[1:]  # a vocabulary that has grown
             if base.shape(of_base) != shape and not is_resized:
-                raise ShapeError(self.folder, own, shape, base.shape(of_base), f"of {base.path}")
-            saved[of_base] = self.checkpoint.tensor(own)
+                raise ShapeError(self.folder, stored, shape, base.shape(of_base), f"of {base.path}")
+            saved[of_base] = self.checkpoint.tensor(stored)
         before = base.replaced((), saved, "")
-        for name, (own, rows) in self.tokens.items():
-            of_base, least = self._in_base(before, name, True), (max(rows) + 1, *self.checkpoint.shape(own)[1:])
+        for name, (stored, rows) in self.tokens.items():
+            of_base, least = self._in_base(before, name, True), (max(rows) + 1, *self.checkpoint.shape(stored)[1:])
             if of_base is None:
                 left.append(name)
             elif before.shape(of_base)[1:] != least[1:] or before.shape(of_base)[0] < least[0]:
                 raise ShapeError(base.file(of_base), of_base, before.shape(of_base), least, "or more rows")
             else:
-                changed[of_base] = self._changed(before, of_base, (own,), partial(_with_rows, rows))
+                changed[of_base] = self._changed(before, of_base, (stored,), partial(_with_rows, rows))
         replaced = [*saved, *changed]
-        names = {module: self._in_base(before, one.weight, one.may_lack) for module, one in self.updates.items()}
+        names = {
+            module: self._in_base(before, update.weight, update.may_lack) for module, update in self.updates.items()
+        }
         updates = {module: (self.updates[module], name) for module, name in names.items() if name is not None}
         renamed = [module for module in names if module not in updates and self.updates[module].of_parameter]
         left += [module for module in names if module not in updates and module not in renamed]
@@ -231,11 +235,11 @@ class Adapter:
         turned = {module: update.is_turned(self.checkpoint, before, name) for module, (update, name) in updates.items()}
         of_maps = [turned[module] for module, (update, _) in updates.items() if update.of_map]
         for module, (update, name) in updates.items():
-            if turned[module] is None and any(one == (not self.transposed) for one in of_maps):
+            if turned[module] is None and any(is_turned_so == (not self.transposed) for is_turned_so in of_maps):
                 raise CheckpointError(
                     self.folder,
                     f"fan_in_fan_out is {self.transposed}, but other modules are stored the other way, so that the "
-                    f"square {quoted(module)} may be either; expected {other_formats.MERGED}",
+                    f"square {quoted(module)} may be either; expected {MERGED}",
                 )
             is_turned = self.transposed if turned[module] is None else turned[module]
             parts = tuple(part for part in (update.a, update.b, update.magnitude) if part is not None)
@@ -257,23 +261,27 @@ class Adapter:
         if weight is None:
             return []
         update.is_turned(self.checkpoint, base, weight)  # checks the shape
-        found = []
+        rows_of_heads = []
         for site in of_base:
             for name, n_heads in (("query", site.n_heads), ("key", site.n_key_heads), ("value", site.n_key_heads)):
-                of, size = getattr(site, name), site.d_value if name == "value" else site.d_head
-                inner = of.of if isinstance(of, Rows) else of
+                matrix, size = getattr(site, name), site.d_value if name == "value" else site.d_head
+                inner = matrix.of if isinstance(matrix, Rows) else matrix
                 if size is not None and isinstance(inner, Tensor) and inner.name == weight and inner.index is None:
-                    found.append(_Rows(name, n_heads, size, Rows(b, of.runs) if isinstance(of, Rows) else b))
-        return found
+                    rows_of_heads.append(
+                        _Rows(name, n_heads, size, Rows(b, matrix.runs) if isinstance(matrix, Rows) else b)
+                    )
+        return rows_of_heads
 
     def _unread_notes(self, renamed: Sequence[str] = ()) -> list[str]:
         notes = []
         if unread := [*self.unread, *renamed]:
             notes.append(f"not read, so left as in the base: updates of experts or routers, {_some(unread)}")
         if self.beside:
-            each = ", ".join(quoted(name) for name in self.beside[:_SHOWN])
-            more = f" and {len(self.beside) - _SHOWN} more" if len(self.beside) > _SHOWN else ""
-            notes.append(f"not read: other adapters within the folder, each opened by its own path: {each}{more}")
+            listed = ", ".join(quoted(name) for name in self.beside[:_SHOWN])
+            rest_of_them = f" and {len(self.beside) - _SHOWN} more" if len(self.beside) > _SHOWN else ""
+            notes.append(
+                f"not read: other adapters within the folder, each opened by its own path: {listed}{rest_of_them}"
+            )
         return notes
 
     def _changed(
@@ -292,20 +300,20 @@ class Adapter:
         """Find the base's name for a tensor: the base or the adapter may have been saved without the model's head."""
         both = (name.split("."), re.sub(r"\.weight$", ".in_proj_weight", name).split("."))
         shorter = [".".join(parts[start:]) for parts in both for start in range(len(parts) - 1)]
-        if own := next((one for one in shorter if one in base), None):
-            return own
-        others = [other for other in base.names if other.endswith(f".{name}")]
-        if not others:
+        if stored := next((candidate for candidate in shorter if candidate in base), None):
+            return stored
+        matches = [candidate for candidate in base.names if candidate.endswith(f".{name}")]
+        if not matches:
             renamed = _by_module(base.config_path, base.names)
-            others = [renamed[one] for one in shorter if one in renamed][:1]
-            others = others or [stored for other, stored in renamed.items() if other.endswith(f".{name}")]
-        if len(others) != 1 and (others or not may_lack):
+            matches = [renamed[candidate] for candidate in shorter if candidate in renamed][:1]
+            matches = matches or [stored for candidate, stored in renamed.items() if candidate.endswith(f".{name}")]
+        if len(matches) != 1 and (matches or not may_lack):
             raise CheckpointError(
                 base.path,
                 f"no tensor {quoted(name)}, which the adapter {self.folder.name} changes; expected the model that it "
                 "was made for",
             )
-        return others[0] if others else None
+        return matches[0] if matches else None
 
 
 @lru_cache(maxsize=2)
@@ -338,16 +346,16 @@ def _with_rows(rows: list[int], stored: np.ndarray, new: np.ndarray) -> np.ndarr
 
 def _places(modules: Iterable[str]) -> dict[Place, str]:
     """Return a place for each module: the part of its name after the layer's number, or all of it to tell two apart."""
-    found: dict[Place, str] = {}
+    places: dict[Place, str] = {}
     parts = {module: _LAYER.fullmatch(module) for module in modules}
     short = [(match["name"], match["layer"]) for match in parts.values() if match]
     for module, match in parts.items():
         if match is None:
-            found[Place(module, -1)] = module
+            places[Place(module, -1)] = module
         else:
             stack = match["name"] if len(set(short)) == len(short) else f"{match['before']}{match['name']}"
-            found[Place(stack, int(match["layer"]))] = module
-    return found
+            places[Place(stack, int(match["layer"]))] = module
+    return places
 
 
 def _some(names: Iterable[str]) -> str:

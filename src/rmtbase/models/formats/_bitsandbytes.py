@@ -74,14 +74,14 @@ def _four_bit() -> dequantise.Format:
 
     def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, largest, own_table = parts[""], parts[".absmax"], parts[".quant_map"]
-        held = [kind for kind in states if states[kind] in parts]
-        if len(held) != 1:
+        kinds = [kind for kind in states if states[kind] in parts]
+        if len(kinds) != 1:
             raise CheckpointError(
                 codes.path,
-                f"tensor {quoted(codes.name)} has {len(held)} descriptions quant_state beside it; expected one",
+                f"tensor {quoted(codes.name)} has {len(kinds)} descriptions quant_state beside it; expected one",
             )
-        state = _state(parts[states[held[0]]])
-        table = _TABLES[state.one_of("quant_type", (held[0],))]
+        state = _state(parts[states[kinds[0]]])
+        table = _TABLES[state.one_of("quant_type", (kinds[0],))]
         shape, block = tuple(state.sizes("shape")), state.positive("blocksize")
         size, width, n_blocks = prod(shape), prod(shape[1:]), ceil(prod(shape) / block)
         dtype = _RESULTS[state.one_of("dtype", tuple(_RESULTS))]
@@ -103,14 +103,14 @@ def _four_bit() -> dequantise.Format:
         def make(start: int, stop: int) -> Float32[np.ndarray, "..."]:
             if not np.allclose(dequantise.factors(own_table), table, rtol=0, atol=1e-6):
                 raise CheckpointError(
-                    own_table.path, f"tensor {quoted(own_table.name)} is not the table of {held[0]}; expected that"
+                    own_table.path, f"tensor {quoted(own_table.name)} is not the table of {kinds[0]}; expected that"
                 )
             begin, end = start * width, stop * width
             packed = np.ascontiguousarray(codes.read_bits(begin // in_item, ceil(end / in_item))).view(np.uint8)
             values = dequantise.nibbles(packed, table, low_first=False)[: end - begin]
-            whole, each = (end - begin) // block, scales(begin // block, ceil(end / block))
-            dequantise.times(values[: whole * block].reshape(whole, block), each[:whole, None], largest)
-            dequantise.times(values[whole * block :], each[whole:], largest)
+            n_whole, block_scales = (end - begin) // block, scales(begin // block, ceil(end / block))
+            dequantise.times(values[: n_whole * block].reshape(n_whole, block), block_scales[:n_whole, None], largest)
+            dequantise.times(values[n_whole * block :], block_scales[n_whole:], largest)
             return values
 
         together = lcm(block, in_item)
@@ -148,6 +148,6 @@ def _state(stored: StoredTensor) -> dequantise.Settings:
             f"tensor {quoted(stored.name)} of {stored.entry.size} {shown(stored.entry.dtype)}; expected a description "
             f"of at most {_LONGEST_STATE} bytes",
         )
-    what = f"a description {quoted(stored.name)}"
-    text = parse_json_object(stored.path, stored.array().tobytes(), what, "one of bitsandbytes")
+    noun = f"a description {quoted(stored.name)}"
+    text = parse_json_object(stored.path, stored.array().tobytes(), noun, "one of bitsandbytes")
     return dequantise.Settings(stored.path, stored.name, text)

@@ -60,10 +60,12 @@ class _Scheme:
         if not isinstance(sparsity, Mapping) or sparsity.get("format") not in (None, "dense"):
             raise settings.refused("sparsity_config", sparsity, "none, or one of the format dense")
         groups = settings.get("config_groups")
-        each = [one for one in groups.values() if isinstance(one, Mapping)] if isinstance(groups, Mapping) else []
-        schemes = [(one.get("weights"), one.get("format") or settings.get("format")) for one in each]
+        group_settings = (
+            [group for group in groups.values() if isinstance(group, Mapping)] if isinstance(groups, Mapping) else []
+        )
+        schemes = [(group.get("weights"), group.get("format") or settings.get("format")) for group in group_settings]
         weights, stored = schemes[0] if schemes else (None, None)
-        if not isinstance(weights, Mapping) or any(one != schemes[0] for one in schemes):
+        if not isinstance(weights, Mapping) or any(scheme != schemes[0] for scheme in schemes):
             raise settings.refused("config_groups", groups, "groups of modules whose weights have one scheme")
         stored = settings.one_value("format", stored, (*_PLAIN, _PACKED))
         words = dequantise.Settings(settings.path, f"{settings.key}: config_groups: weights", weights)

@@ -41,9 +41,13 @@ class Settings:
         return self.one_value(word, self.get(word, default), allowed)
 
     def one_value(self, word: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-        for one in allowed:
-            if value == one and isinstance(value, type(one)) and isinstance(value, bool) == isinstance(one, bool):
-                return one
+        for value_allowed in allowed:
+            if (
+                value == value_allowed
+                and isinstance(value, type(value_allowed))
+                and isinstance(value, bool) == isinstance(value_allowed, bool)
+            ):
+                return value_allowed
         raise self.refused(word, value, " or ".join(map(repr, allowed)))
 
     def require_none(self, *words: str) -> None:
@@ -60,7 +64,7 @@ class Settings:
 
     def sizes(self, word: str) -> list[int]:
         value = self.get(word)
-        if not isinstance(value, list) or not 0 < len(value) <= 4 or not all(_is_size(one) for one in value):
+        if not isinstance(value, list) or not 0 < len(value) <= 4 or not all(_is_size(size) for size in value):
             raise self.refused(word, value, "a list of one to four positive integers")
         return value
 
@@ -82,7 +86,7 @@ class Settings:
         value = self.words.get(word, default)
         if value is None:
             return None
-        if not isinstance(value, (list, tuple)) or len(value) != 2 or not all(_is_size(one) for one in value):
+        if not isinstance(value, (list, tuple)) or len(value) != 2 or not all(_is_size(size) for size in value):
             raise self.refused(word, value, "two positive integers, or null for one scale of a whole matrix")
         return value[0], value[1]
 
@@ -128,10 +132,10 @@ def unpacked(words: Shaped[np.ndarray, "... word"], bits: int, count: int) -> UI
     codes = np.empty((*words.shape[:-1], words.shape[-1] // period * in_period), np.uint8)
     for place in range(in_period):
         word, begin = divmod(place * bits, 32)
-        found = words[..., word::period] >> np.uint32(begin)
+        bits_found = words[..., word::period] >> np.uint32(begin)
         if begin + bits > 32:
-            found |= words[..., word + 1 :: period] << np.uint32(32 - begin)
-        codes[..., place::in_period] = found & np.uint32(2**bits - 1)
+            bits_found |= words[..., word + 1 :: period] << np.uint32(32 - begin)
+        codes[..., place::in_period] = bits_found & np.uint32(2**bits - 1)
     return codes[..., :count]
 
 
@@ -147,14 +151,14 @@ def nibbles(
 
 
 def times(
-    values: Float32[np.ndarray, "..."], scales: Float32[np.ndarray, "..."], of: StoredTensor
+    values: Float32[np.ndarray, "..."], scales: Float32[np.ndarray, "..."], tensor: StoredTensor
 ) -> Float32[np.ndarray, "..."]:
     """Multiply in place by scales, which are broadcast to the values."""
     if not scales.all() and ((scales == 0) & (values != 0)).any():
         raise CheckpointError(
-            of.path,
-            f"tensor {quoted(of.name)} holds scales that are zero where the codes are not; expected the scales that "
-            "these were made with",
+            tensor.path,
+            f"tensor {quoted(tensor.name)} holds scales that are zero where the codes are not; expected the "
+            "scales that these were made with",
         )
     values *= scales
     return values
@@ -204,22 +208,22 @@ def of_blocks(
             return times(values, factors(scales).reshape(()), scales)
         height, width = block
         rows = start // together, ceil(stop / together)
-        each, offsets = factors(scales, *rows), None if zeros is None else zeros(*rows)
+        row_scales, offsets = factors(scales, *rows), None if zeros is None else zeros(*rows)
         order = None if groups is None else groups()
         if order is not None:
             values -= 0 if offsets is None else offsets[:, order]
-            return times(values, each[:, order], scales)
+            return times(values, row_scales[:, order], scales)
         if height == 1 and inputs % width == 0:
             grouped = values.reshape(*values.shape[:-1], -1, width)
             if offsets is not None:
                 grouped -= offsets[..., None]
-            times(grouped, each[..., None], scales)
+            times(grouped, row_scales[..., None], scales)
             return values
-        for row in range(each.shape[-2]):
+        for row in range(row_scales.shape[-2]):
             of_row = values[..., row * height : (row + 1) * height, :]
             if offsets is not None:
                 of_row -= np.repeat(offsets[..., row : row + 1, :], width, axis=-1)[..., :inputs]
-            times(of_row, np.repeat(each[..., row : row + 1, :], width, axis=-1)[..., :inputs], scales)
+            times(of_row, np.repeat(row_scales[..., row : row + 1, :], width, axis=-1)[..., :inputs], scales)
         return values
 
     return derived(scales.entry.dtype if scales.entry.dtype in SCALES else "BF16", shape, parts, make, together)

@@ -38,7 +38,7 @@ def matches(pattern: str, name: str) -> bool:
 
 def first_match(patterns: Iterable[str], module: str) -> str | None:
     """Return the first pattern that matches a module's whole name or its end after a dot, or None."""
-    return next((one for one in patterns if matches(rf"(.*\.)?({one})", module)), None)
+    return next((pattern for pattern in patterns if matches(rf"(.*\.)?({pattern})", module)), None)
 
 
 def is_targeted(settings: Mapping[str, Any], module: str) -> bool:
@@ -49,7 +49,7 @@ def is_targeted(settings: Mapping[str, Any], module: str) -> bool:
     if isinstance(excluded, list) and _ends_with(module, excluded):
         return False
     saved = settings.get("modules_to_save")
-    if isinstance(saved, list) and any(matches(rf"(.*\.)?({one})(\..*)?", module) for one in saved):
+    if isinstance(saved, list) and any(matches(rf"(.*\.)?({module_saved})(\..*)?", module) for module_saved in saved):
         return False
     if isinstance(targets, str):
         return targets.lower() == "all-linear" or matches(targets, module)
@@ -61,7 +61,7 @@ def is_targeted(settings: Mapping[str, Any], module: str) -> bool:
 
 
 def _ends_with(module: str, names: Iterable[Any]) -> bool:
-    return any(f".{module}".endswith(f".{one}") for one in names if isinstance(one, str))
+    return any(f".{module}".endswith(f".{ending}") for ending in names if isinstance(ending, str))
 
 
 def _is_of_layers(settings: Mapping[str, Any], module: str) -> bool:
@@ -105,15 +105,15 @@ def _unread(pattern: str, position: int) -> ParameterError:
 def _alternatives(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
     if depth > _DEEPEST:
         raise ParameterError("pattern", shown(pattern, 80), f"one of at most {_DEEPEST} groups within each other")
-    each: list[list[_Ends]] = [[]]
+    alternatives: list[list[_Ends]] = [[]]
     while position < len(pattern) and pattern[position] != ")":
         if pattern[position] == "|":
-            each.append([])
+            alternatives.append([])
             position += 1
             continue
-        one, position = _part(pattern, position, depth)
-        each[-1].append(one)
-    return _any_of([_in_turn(parts) for parts in each]), position
+        part, position = _part(pattern, position, depth)
+        alternatives[-1].append(part)
+    return _any_of([_in_turn(parts) for parts in alternatives]), position
 
 
 def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
@@ -123,16 +123,16 @@ def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
         if group is None:
             raise _unread(pattern, position)
         inner, position = _alternatives(pattern, group.end(), depth + 1)
-        one = _ahead(inner, group["ahead"] == "=") if group["ahead"] else inner
+        part = _ahead(inner, group["ahead"] == "=") if group["ahead"] else inner
         position += 1
     else:
         atom = _ATOM.match(pattern, position)
         if atom is None:
             raise _unread(pattern, position)
-        one, position = _atom(re.compile(atom[0])), atom.end()
+        part, position = _atom(re.compile(atom[0])), atom.end()
     times = _TIMES.match(pattern, position)
     if times is None or times[0] == "{}":
-        return one, position
+        return part, position
     if pattern[times.end() : times.end() + 1] == "+":
         raise _unread(pattern, position)
     position = times.end() + (pattern[times.end() : times.end() + 1] == "?")  # lazy ones have the same ends
@@ -142,51 +142,51 @@ def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
         most = (int(times["most"]) if times["most"] else None) if times["more"] else least
     if max(least, most or 0) > _MOST_COPIES:
         raise ParameterError("pattern", shown(pattern, 80), f"one that repeats nothing more than {_MOST_COPIES} times")
-    return _repeated(one, least, most), position
+    return _repeated(part, least, most), position
 
 
 def _atom(compiled: re.Pattern[str]) -> _Ends:
     def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        return frozenset(found.end() for start in starts if (found := compiled.match(text, start)))
+        return frozenset(match.end() for start in starts if (match := compiled.match(text, start)))
 
     return ends
 
 
 def _in_turn(parts: list[_Ends]) -> _Ends:
     def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        for one in parts:
-            starts = one(text, starts)
+        for part in parts:
+            starts = part(text, starts)
         return starts
 
     return ends
 
 
-def _any_of(each: list[_Ends]) -> _Ends:
+def _any_of(parts: list[_Ends]) -> _Ends:
     def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        return frozenset().union(*(one(text, starts) for one in each))
+        return frozenset().union(*(part(text, starts) for part in parts))
 
-    return ends if len(each) > 1 else each[0]
+    return ends if len(parts) > 1 else parts[0]
 
 
-def _ahead(inner: _Ends, wanted: bool) -> _Ends:
+def _ahead(inner: _Ends, is_positive: bool) -> _Ends:
     def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
-        return frozenset(start for start in starts if bool(inner(text, frozenset((start,)))) == wanted)
+        return frozenset(start for start in starts if bool(inner(text, frozenset((start,)))) == is_positive)
 
     return ends
 
 
-def _repeated(one: _Ends, least: int, most: int | None) -> _Ends:
+def _repeated(part: _Ends, least: int, most: int | None) -> _Ends:
     def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
         for _ in range(least):
-            before, starts = starts, one(text, starts)
+            before, starts = starts, part(text, starts)
             if starts == before:
                 break
-        found = reached = starts
+        ends_reached = reached = starts
         for _ in range(len(text) + 1 if most is None else most - least):
-            reached = one(text, reached) - found
+            reached = part(text, reached) - ends_reached
             if not reached:
                 break
-            found |= reached
-        return found
+            ends_reached |= reached
+        return ends_reached
 
     return ends

@@ -44,9 +44,9 @@ _OF_ACTIVATIONS = re.compile(
 
 
 def require_readable_quantisation(config: Mapping[str, Any], path: Path) -> None:
-    found = _settings(config, path)
-    if found is not None and _method(found) != _DEQUANTISED:
-        _format(found)
+    settings = _settings(config, path)
+    if settings is not None and _method(settings) != _DEQUANTISED:
+        _format(settings)
 
 
 def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -> Checkpoint:
@@ -65,10 +65,10 @@ def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -
         checkpoint = _replaced(checkpoint, settings, _format(settings))
     for name in checkpoint.names:
         if any(map(_CODES.fullmatch, name.split("."))):
-            how = "" if settings is None else f", but to no matrix that {settings.key} describes"
+            where = "" if settings is None else f", but to no matrix that {settings.key} describes"
             raise CheckpointError(
                 checkpoint.file(name),
-                f"tensor {quoted(name)} belongs to quantised weights{how}: the numbers beside it are codes, not the "
+                f"tensor {quoted(name)} belongs to quantised weights{where}: the numbers beside it are codes, not the "
                 f"trained weights; {_PASS_SOURCE}",
             )
     return checkpoint
@@ -124,42 +124,42 @@ def _unknown(path: Path, key: str, method: str) -> CheckpointError:
     )
 
 
-def _replaced(checkpoint: Checkpoint, settings: Settings, found: Format) -> Checkpoint:
+def _replaced(checkpoint: Checkpoint, settings: Settings, layout: Format) -> Checkpoint:
     names, used = checkpoint.names, set[str]()
     made: dict[str, CheckpointTensor] = {}
     noted = ""
     for name in names:
-        if not name.endswith(found.marker) or name == found.marker:
+        if not name.endswith(layout.marker) or name == layout.marker:
             continue
-        base = name.removesuffix(found.marker)
+        base = name.removesuffix(layout.marker)
         parts = {}
-        for ending in (*found.needed, *found.optional):
+        for ending in (*layout.needed, *layout.optional):
             if base + ending in checkpoint:
                 (parts[ending],) = checkpoint.tensor(base + ending).stored
-            elif ending in found.needed:
+            elif ending in layout.needed:
                 raise CheckpointError(
                     checkpoint.file(name),
-                    f"tensor {quoted(name)} is part of a matrix quantised with {found.called}; expected "
+                    f"tensor {quoted(name)} is part of a matrix quantised with {layout.called}; expected "
                     f"{quoted(base + ending)} beside it",
                 )
-        made[base + found.weight] = found.derive(parts)
-        noted = found.look(parts) if len(made) == 1 else noted
+        made[base + layout.weight] = layout.derive(parts)
+        noted = layout.look(parts) if len(made) == 1 else noted
         used.update(base + ending for ending in parts)
     twice = next((name for name in made if name in checkpoint and name not in used), None)
     if twice is not None:
         raise CheckpointError(
             checkpoint.file(twice),
-            f"tensor {quoted(twice)} is there beside the codes of the same matrix, quantised with {found.called}; "
+            f"tensor {quoted(twice)} is there beside the codes of the same matrix, quantised with {layout.called}; "
             "expected one of them",
         )
     if not made:
         raise CheckpointError(
             settings.path,
-            f"{settings.key}: the model is quantised with {found.called}, and no tensor that ends in {found.marker} is "
-            f"there; {_PASS_SOURCE}, or take {settings.key} out if its weights are stored as they are",
+            f"{settings.key}: the model is quantised with {layout.called}, and no tensor ends in {layout.marker}; "
+            f"{_PASS_SOURCE}, or take {settings.key} out if its weights are stored as they are",
         )
     used.update(name for name in names if _OF_ACTIVATIONS.fullmatch(name))
     matrices = f"{len(made)} matrices are" if len(made) > 1 else "one matrix is"
-    note = f"quantised with {found.called}: {matrices} dequantised, and W_QK carries the rounding of its factors"
+    note = f"quantised with {layout.called}: {matrices} dequantised, and W_QK carries the rounding of its factors"
     note += f"; {noted}" if noted else ""
     return checkpoint.replaced(used, made, note)

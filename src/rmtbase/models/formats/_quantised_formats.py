@@ -46,8 +46,8 @@ def gptq(settings: dequantise.Settings) -> dequantise.Format:
     def less_one(zero_points: UInt8[np.ndarray, "..."]) -> int:
         """Return 1 for version 1 and 0 for version 2: symmetric zero points, all in the middle, show it themselves."""
         first = int(zero_points.flat[0])
-        alike = symmetric and bool((zero_points == first).all())
-        return {middle - 1: 1, middle: 0}.get(first, stated) if alike else stated
+        is_uniform = symmetric and bool((zero_points == first).all())
+        return {middle - 1: 1, middle: 0}.get(first, stated) if is_uniform else stated
 
     def look(parts: dequantise.Parts) -> str:
         zero_points = dequantise.unpacked(parts[".qzeros"].array(), bits, parts[".scales"].entry.shape[1])
@@ -79,14 +79,14 @@ def gptq(settings: dequantise.Settings) -> dequantise.Format:
 
         def offsets() -> Float32[np.ndarray, "outputs group"]:
             zero_points = dequantise.unpacked(zeros.array(), bits, outputs)
-            more = less_one(zero_points)
-            if more and (zero_points == 2**bits - 1).any():
+            offset = less_one(zero_points)
+            if offset and (zero_points == 2**bits - 1).any():
                 raise CheckpointError(
                     zeros.path,
                     f"tensor {quoted(zeros.name)} holds {2**bits - 1}, a zero point less one of {2**bits}, which some "
                     f"libraries read as 0; expected at most {2**bits - 2}, or checkpoint_format gptq_v2",
                 )
-            return np.ascontiguousarray(zero_points.T) + np.float32(more)
+            return np.ascontiguousarray(zero_points.T) + np.float32(offset)
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             group = groups()
@@ -121,8 +121,8 @@ def awq(settings: dequantise.Settings) -> dequantise.Format:
         dequantise.require(scales, (n_groups, outputs), dequantise.SCALES, called)
 
         def in_order(packed: StoredTensor, start: int, stop: int) -> UInt8[np.ndarray, "row outputs"]:
-            found = dequantise.unpacked(packed.array()[:, start // 8 : stop // 8], 4, stop - start)
-            return found.reshape(len(found), -1, 8)[..., _AWQ_PLACES].reshape(-1, stop - start)
+            codes = dequantise.unpacked(packed.array()[:, start // 8 : stop // 8], 4, stop - start)
+            return codes.reshape(len(codes), -1, 8)[..., _AWQ_PLACES].reshape(-1, stop - start)
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             values = in_order(codes, start, stop).astype(np.float32).reshape(n_groups, -1, stop - start)
@@ -181,8 +181,8 @@ def mxfp4(settings: dequantise.Settings) -> dequantise.Format:
         codes, scales = parts["_blocks"], parts["_scales"]
         if len(codes.entry.shape) != 4 or codes.entry.shape[3] != 16 or not codes.entry.size:
             expected = "(experts, outputs, groups, 16)"
-            found = f"tensor {quoted(codes.name)} has shape {shown(codes.entry.shape)}"
-            raise CheckpointError(codes.path, f"{found}; expected {expected} of a matrix quantised with MXFP4")
+            described = f"tensor {quoted(codes.name)} has shape {shown(codes.entry.shape)}"
+            raise CheckpointError(codes.path, f"{described}; expected {expected} of a matrix quantised with MXFP4")
         experts, outputs, n_groups, _ = codes.entry.shape
         dequantise.require(codes, codes.entry.shape, ("U8",), "MXFP4")
         dequantise.require(scales, (experts, outputs, n_groups), dequantise.EXPONENTS, "MXFP4")

@@ -72,12 +72,14 @@ class Reading:
     def _of(cls, module: nn.Module, still: Mapping[str, Any], inputs: Mapping[str, Any], prefix: str) -> Reading:
         numbers = Numbers()
         plain = run(module, still, numbers, prefix=prefix)
-        chosen = {rows_of.content_product(plain.products, one) for one in plain.softmaxes.values()}
-        tagged = run(module, still, numbers, tagged=frozenset(one for one in chosen if one), prefix=prefix)
-        between = {mark.name for one in plain.products.values() for origin in one.origins for mark in origin.marks}
+        chosen = {rows_of.content_product(plain.products, softmax) for softmax in plain.softmaxes.values()}
+        tagged = run(module, still, numbers, tagged=frozenset(product for product in chosen if product), prefix=prefix)
+        between = {
+            mark.name for product in plain.products.values() for origin in product.origins for mark in origin.marks
+        }
         rotated = run(module, inputs, numbers, neutral=False, norms=NormOutputs(frozenset(between)), prefix=prefix)
-        shapes = {prefix + name: tuple(one.shape) for name, one in module.named_parameters()}
-        modules = {(prefix + path).rstrip("."): one for path, one in module.named_modules()}
+        shapes = {prefix + name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+        modules = {(prefix + path).rstrip("."): submodule for path, submodule in module.named_modules()}
         return cls(plain, tagged, rotated, shapes, still, Norms(modules, plain.norms, tagged.norms, rotated))
 
     @cached_property
@@ -108,13 +110,13 @@ class Reading:
 
     @cached_property
     def _firsts(self) -> np.ndarray:
-        return np.array([one.first for _, one in self._linears])
+        return np.array([linear.first for _, linear in self._linears])
 
     def outputs_of(self, softmax: str) -> list[str]:
         return [
             key
-            for key, one in self.plain.outputs.items()
-            if any(softmax in origin.softmax for origin in one.origins) and key in self.tagged.outputs
+            for key, product in self.plain.outputs.items()
+            if any(softmax in origin.softmax for origin in product.origins) and key in self.tagged.outputs
         ]
 
     def site(self, key: str, product: str | None) -> Met:
@@ -133,7 +135,7 @@ class Reading:
                 raise rows_of.NoReading(f"queries or keys go through {mark.kind}")
         heads = rows_of.pairs(queries.numbers, key_heads.numbers, self._stored)
         query_rows = np.array([query for query, _ in heads])
-        served = [one for _, one in heads]
+        served = [key_head for _, key_head in heads]
         key_rows, n_key_heads = rows_of.grouped(served)
         n_heads, d_head = query_rows.shape
         q_factor, q_of = rows_of.factors_of(queries, query_rows)
@@ -149,7 +151,7 @@ class Reading:
         if len(by_first) < n_heads:
             raise rows_of.NoReading("query heads share rows")
         head = np.vectorize(by_first.get, otypes=[int])(queries.numbers[..., 0])
-        value, v_norm, output, d_value = self._values(key, module, [one for _, one in heads], head, scale)
+        value, v_norm, output, d_value = self._values(key, module, [key_head for _, key_head in heads], head, scale)
         from_elsewhere = k_leaf.born <= entered or _CROSSED.search(module.rpartition(".")[2]) is not None
         crossed = q_leaf.values != k_leaf.values and from_elsewhere
         k_norm = k_leaf.norm if value is None or v_norm == k_leaf.norm else None
@@ -158,10 +160,10 @@ class Reading:
         d_key = key_matrix.shape(shape_of)[1]
         if value is not None and value.shape(shape_of)[1] != d_key:
             value = None
-        others = [name for one in (value, output) if one is not None for name in one.tensors()]
+        other_names = [name for matrix in (value, output) if matrix is not None for name in matrix.tensors()]
         site = Site(
             place=Place("", 0),
-            module=module_of(query.tensors(), key_matrix.tensors(), others),
+            module=module_of(query.tensors(), key_matrix.tensors(), other_names),
             n_heads=n_heads,
             n_key_heads=n_key_heads,
             d_head=d_head,
@@ -193,7 +195,9 @@ class Reading:
     # -- operands ---------------------------------------------------------------------------------------------------
 
     def _operand(self, product: str, side: str) -> rows_of.Heads:
-        plain, tagged = (getattr(one.products[product], side).numpy() for one in (self.plain, self.tagged))
+        plain, tagged = (
+            getattr(forward_pass.products[product], side).numpy() for forward_pass in (self.plain, self.tagged)
+        )
         numbers = rows_of.decode(plain, tagged)
         origin = self.plain.products[product].origins[0 if side == "left" else 1]
         turned = None
@@ -212,23 +216,25 @@ class Reading:
         for index in np.unique(at):
             linear = self._linears[index][1]
             local = numbers - linear.first
-            here = (at == index) & (local >= 0) & (local < len(linear.rows))
-            result[here] = linear.rows.numpy()[local[here]]
-            numbers[(at == index) & ~here] = 0
+            in_linear = (at == index) & (local >= 0) & (local < len(linear.rows))
+            result[in_linear] = linear.rows.numpy()[local[in_linear]]
+            numbers[(at == index) & ~in_linear] = 0
         return result
 
     # -- expressions ------------------------------------------------------------------------------------------------
 
     def _module(self, softmax: Softmax, *rows: np.ndarray) -> str:
         """Return the innermost running module that contains the maps of queries and keys."""
-        names = {self._linears[self._index(number)][1].weight.name for each in rows for number in each[0]}
+        names = {self._linears[self._index(number)][1].weight.name for row in rows for number in row[0]}
         return [path for path, _ in softmax.modules if all(is_within(name, path) for name in names)][-1]
 
     def _stored(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
         """Return the weight of each output, and where its row starts in it."""
         linears = [self._linears[self._index(number)][1] for number in numbers]
-        each = zip(numbers, linears, strict=True)
-        return tuple((one.weight.name, int(one.weight.starts[number - one.first])) for number, one in each)
+        numbered = zip(numbers, linears, strict=True)
+        return tuple(
+            (linear.weight.name, int(linear.weight.starts[number - linear.first])) for number, linear in numbered
+        )
 
     def _index(self, number: int) -> int:
         return int(np.searchsorted(self._firsts, number, side="right")) - 1
@@ -262,13 +268,13 @@ class Reading:
         if len({leaf.values for leaf in leaves}) != 1:
             raise rows_of.NoReading("rows of one matrix read different inputs")
         leaf = leaves[0] if len({leaf.norm for leaf in leaves}) == 1 else leaves[0]._replace(norm=None)
-        whole = parts[0] if len(parts) == 1 else Stacked(tuple(parts))
+        stacked = parts[0] if len(parts) == 1 else Stacked(tuple(parts))
         in_order = np.array_equal(order, np.arange(len(order)))
-        return whole if in_order else take_rows(whole, order.tolist()), leaf, marks
+        return stacked if in_order else take_rows(stacked, order.tolist()), leaf, marks
 
     def _rows_of(self, tensor: _expressions.Tensor, rows: np.ndarray) -> Expression:
-        whole = np.array_equal(rows, np.arange(tensor.shape(self.shapes.__getitem__)[0]))
-        return tensor if whole else take_rows(tensor, rows.tolist())
+        is_whole = np.array_equal(rows, np.arange(tensor.shape(self.shapes.__getitem__)[0]))
+        return tensor if is_whole else take_rows(tensor, rows.tolist())
 
     def _part(
         self, index: int, tensor: _expressions.Tensor, rows: np.ndarray, module: str
@@ -280,28 +286,30 @@ class Reading:
         marks = linear.marks
         if before is None:
             values = linear.given.numpy().tobytes()
-            convolved = {one for one in linear.origin.marks if one.kind == CONVOLUTION and is_within(one.name, module)}
+            convolved = {
+                mark for mark in linear.origin.marks if mark.kind == CONVOLUTION and is_within(mark.name, module)
+            }
             return part, _Leaf(values, linear.origin.born, self.norms.before(key)), marks | convolved
         numbers, factor = before
         part = part if factor == 1.0 else Scaled(part, factor)
         inner, leaf, stepped = self._expression(numbers, module)
-        of = (part, *inner.of) if isinstance(inner, _expressions.Product) else (part, inner)
-        between = {Mark("inner", one.name) if one.kind in NORM_KINDS else one for one in linear.origin.marks}
-        return _expressions.Product(of), leaf, marks | stepped | between
+        factors = (part, *inner.of) if isinstance(inner, _expressions.Product) else (part, inner)
+        between = {Mark("inner", mark.name) if mark.kind in NORM_KINDS else mark for mark in linear.origin.marks}
+        return _expressions.Product(factors), leaf, marks | stepped | between
 
     def _before(self, key: str, linear: Linear, module: str) -> tuple[np.ndarray, float] | None:
         """Return the outputs within the module that are a map's inputs up to a common factor, or None."""
         if key not in self.tagged.linears:
             return None
-        given = linear.given.numpy().reshape(-1, linear.given.shape[-1])
-        numbers = rows_of.decode(given, self.tagged.linears[key].given.numpy().reshape(given.shape))
+        values_given = linear.given.numpy().reshape(-1, linear.given.shape[-1])
+        numbers = rows_of.decode(values_given, self.tagged.linears[key].given.numpy().reshape(values_given.shape))
         values = self._row_values(numbers)
         if np.any(numbers == 0) or np.any(numbers != numbers[:1]):
             return None
         names = {self._linears[index][1].weight.name for index in map(self._index, numbers[0])}
         if not all(is_within(name, module) for name in names):
             return None
-        factors = given / values
+        factors = values_given / values
         if np.ptp(factors, axis=1).max() > 1e-12 * np.abs(factors).max():
             return None
         factor = rows_of.token_factor(np.unique(factors[:, 0]))
@@ -325,20 +333,22 @@ class Reading:
             return None, None, None, None
         head = head[n_of]
         numbers = rows_of.decode(
-            *(getattr(one, values_of).numpy().swapaxes(1, 2) for one in (plain, tagged))
+            *(getattr(contraction, values_of).numpy().swapaxes(1, 2) for contraction in (plain, tagged))
         )  # (n, s, d_value)
         self._row_values(numbers)
         served: dict[int, tuple[int, ...]] = {}
-        for of_heads, each in zip(head, numbers, strict=True):
-            rows = {tuple(row) for row in each.tolist() if min(row) > 0}
-            if len(rows) != 1 or any(served.setdefault(one, *rows) not in rows for one in of_heads.tolist()):
+        for of_heads, head_values in zip(head, numbers, strict=True):
+            rows = {tuple(row) for row in head_values.tolist() if min(row) > 0}
+            if len(rows) != 1 or any(
+                served.setdefault(served_head, *rows) not in rows for served_head in of_heads.tolist()
+            ):
                 return None, None, None, None
         group = len(keys) // rows_of.grouped(keys)[1]
         if set(served) != set(range(len(keys))):
             return None, None, None, None
-        if any(served[one] != served[one // group * group] for one in served):
+        if any(served[served_head] != served[served_head // group * group] for served_head in served):
             return None, None, None, None
-        value_rows = np.array([served[one] for one in range(0, len(keys), group)])
+        value_rows = np.array([served[served_head] for served_head in range(0, len(keys), group)])
         try:
             value, leaf, v_marks = self._expression(value_rows.ravel(), module)
         except rows_of.NoReading:
@@ -357,8 +367,11 @@ class Reading:
         for key, linear in self.plain.linears.items():
             if linear.weight.n_inputs != n_heads * d_value or key not in self.tagged.linears:
                 continue
-            given = linear.given.numpy().reshape(-1, linear.given.shape[-1])
-            numbers = rows_of.decode(given, self.tagged.linears[key].given.numpy().reshape(given.shape)) - met.first
+            values_given = linear.given.numpy().reshape(-1, linear.given.shape[-1])
+            numbers = (
+                rows_of.decode(values_given, self.tagged.linears[key].given.numpy().reshape(values_given.shape))
+                - met.first
+            )
             if np.any(numbers < 0) or np.any(numbers >= prod(met.shape)):
                 continue
             places = np.unravel_index(numbers, met.shape)
@@ -366,6 +379,8 @@ class Reading:
             column = of_head * d_value + (places[2] if weights_left else places[1])
             if np.any(column != np.arange(n_heads * d_value)):
                 return None
-            ((tensor, _, rows), *others) = rows_of.stored_rows(linear.weight, np.arange(len(linear.rows)), self.shapes)
-            return None if others else self._rows_of(tensor, rows)
+            ((tensor, _, rows), *more_tensors) = rows_of.stored_rows(
+                linear.weight, np.arange(len(linear.rows)), self.shapes
+            )
+            return None if more_tensors else self._rows_of(tensor, rows)
         return None

@@ -66,17 +66,19 @@ class ForwardPass(TorchDispatchMode):
 
     def origin(self, *tensors: Tensor) -> events.Origin:
         """Return the combined origin of a result computed from these tensors."""
-        each = {id(one): one for one in (self._origins.get(_storage(tensor), _NOWHERE) for tensor in tensors)}.values()
-        if len(each) == 1:
-            return next(iter(each))
+        origins = {
+            id(origin): origin for origin in (self._origins.get(_storage(tensor), _NOWHERE) for tensor in tensors)
+        }.values()
+        if len(origins) == 1:
+            return next(iter(origins))
         return events.Origin(
-            content=any(one.content for one in each),
-            linear=any(one.linear for one in each),
-            marks=frozenset().union(*(one.marks for one in each)),
-            products=frozenset().union(*(one.products for one in each)),
-            softmax=frozenset().union(*(one.softmax for one in each)),
-            maps=frozenset().union(*(one.maps for one in each)),
-            born=max((one.born for one in each), default=0),
+            content=any(origin.content for origin in origins),
+            linear=any(origin.linear for origin in origins),
+            marks=frozenset().union(*(origin.marks for origin in origins)),
+            products=frozenset().union(*(origin.products for origin in origins)),
+            softmax=frozenset().union(*(origin.softmax for origin in origins)),
+            maps=frozenset().union(*(origin.maps for origin in origins)),
+            born=max((origin.born for origin in origins), default=0),
         )
 
     def declare(self, tensor: Tensor, origin: events.Origin) -> Tensor:
@@ -87,9 +89,9 @@ class ForwardPass(TorchDispatchMode):
     def declare_input(self, tensor: Tensor) -> None:
         self.declare(tensor, events.Origin(content=True))
 
-    def _inherit(self, result: Any, given: list[Tensor], marks: frozenset[events.Mark]) -> None:
-        origin = self.origin(*given)
-        before = {_storage(tensor) for tensor in given}
+    def _inherit(self, result: Any, arguments: list[Tensor], marks: frozenset[events.Mark]) -> None:
+        origin = self.origin(*arguments)
+        before = {_storage(tensor) for tensor in arguments}
         for tensor in events.tensors_in(result):
             born = self._origins.get(_storage(tensor), _NOWHERE).born if _storage(tensor) in before else self._clock
             carried = replace(origin, marks=origin.marks | marks, born=born)
@@ -97,8 +99,8 @@ class ForwardPass(TorchDispatchMode):
                 carried = events.Origin(origin.content, born=born)
             self.declare(tensor, carried)
 
-    def _key(self, what: str) -> str:
-        key = f"{self.modules[-1][0]}|{what}"
+    def _key(self, operation: str) -> str:
+        key = f"{self.modules[-1][0]}|{operation}"
         self._met[key] += 1
         return f"{key}|{self._met[key]}"
 
@@ -111,27 +113,29 @@ class ForwardPass(TorchDispatchMode):
         if isinstance(dtype := kwargs.get("dtype"), torch.dtype):
             kwargs["dtype"] = _widened(dtype)
         name = func._schema.name.removeprefix("aten::")
-        given = events.tensors_in((args, kwargs))
+        arguments = events.tensors_in((args, kwargs))
         if name in _ROTATION:  # angles may be learned
-            args = given = [self._made_up(tensor) for tensor in given]
-        stored = [tensor.is_meta for tensor in given]
+            args = arguments = [self._made_up(tensor) for tensor in arguments]
+        stored = [tensor.is_meta for tensor in arguments]
         if name in _MULTIPLY and self._operands(name, args)[0].is_floating_point():
             return self._multiply(name, args, kwargs)
         marks: frozenset[events.Mark] = frozenset()
         if all(stored) and stored:
-            copied = name == "_to_copy" or (name == "clone" and given[0].is_contiguous())
-            copied = copied and given[0].is_floating_point()  # the same parameter, on any device and in any type
-            result = given[0].detach() if copied else func(*args, **kwargs)
-            if name == "clone" and not copied and _storage(given[0]) in self._names and result.is_contiguous():
-                self._names[_storage(result)] = self._names[_storage(given[0])]
-                one = given[0]
-                self._copies[_storage(result)] = events.Copy(tuple(one.shape), one.stride(), int(one.storage_offset()))
+            copied = name == "_to_copy" or (name == "clone" and arguments[0].is_contiguous())
+            copied = copied and arguments[0].is_floating_point()  # the same parameter, on any device and in any type
+            result = arguments[0].detach() if copied else func(*args, **kwargs)
+            if name == "clone" and not copied and _storage(arguments[0]) in self._names and result.is_contiguous():
+                self._names[_storage(result)] = self._names[_storage(arguments[0])]
+                parameter = arguments[0]
+                self._copies[_storage(result)] = events.Copy(
+                    tuple(parameter.shape), parameter.stride(), int(parameter.storage_offset())
+                )
         elif name == "convolution" and any(stored):
             return self._convolve(func, args, kwargs)
         elif any(stored):
             marks = frozenset(
                 events.Mark("gain" if name.startswith(("mul", "div")) else "bias", self._names[_storage(tensor)])
-                for tensor in given
+                for tensor in arguments
                 if tensor.is_meta and _storage(tensor) in self._names
             )
             result = self._mixed(func, name, args, kwargs)
@@ -139,14 +143,14 @@ class ForwardPass(TorchDispatchMode):
             return self._softmax(args[0], args[1])
         elif name == "mul" and self._neutral and (turned := self._turned(*args)) is not None:
             result = turned
-        elif name in ("max", "amax") and self.origin(given[0]).products:  # subtracted before a softmax
-            result = tree_map(lambda one: torch.zeros_like(one), func(*args, **kwargs))
+        elif name in ("max", "amax") and self.origin(arguments[0]).products:  # subtracted before a softmax
+            result = tree_map(lambda tensor: torch.zeros_like(tensor), func(*args, **kwargs))
         elif name in _NEUTRAL and (self._neutral or name not in _ROTATION) and args[0].is_floating_point():
             result = _NEUTRAL[name](*args)
             marks = frozenset({events.Mark(name, self.modules[-1][0])} if name not in _ROTATION else ())
         else:
             result = func(*args, **kwargs)
-        self._inherit(result, given, marks)
+        self._inherit(result, arguments, marks)
         return result
 
     def _mixed(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -154,8 +158,8 @@ class ForwardPass(TorchDispatchMode):
         if name in _NORMS:
             return events.contiguous(self.norms.output("", args[0], "")), args[0].new_zeros(1), args[0].new_ones(1)
         if name in ("add", "mul") or (name.rstrip("_") in ("add", "mul", "sub", "div") and not args[0].is_meta):
-            given, stored = args[:2] if not args[0].is_meta else args[1::-1]
-            result = given.expand(torch.broadcast_shapes(given.shape, stored.shape))
+            values, stored = args[:2] if not args[0].is_meta else args[1::-1]
+            result = values.expand(torch.broadcast_shapes(values.shape, stored.shape))
             if stored.ndim == 1:  # a gain or a bias, which may belong to a norm
                 result = self.norms.output(self._names.get(_storage(stored), ""), result, "")
             return args[0].copy_(result) if name.endswith("_") else events.contiguous(result)
@@ -166,16 +170,18 @@ class ForwardPass(TorchDispatchMode):
         meta_args, meta_kwargs = tree_map(_to_meta, (args, kwargs))
         shapes = func(*meta_args, **meta_kwargs)
         key = self._key(name)
-        return tree_map(lambda one: events.noise(key, one.shape) if isinstance(one, Tensor) else one, shapes)
+        return tree_map(
+            lambda tensor: events.noise(key, tensor.shape) if isinstance(tensor, Tensor) else tensor, shapes
+        )
 
     def _turned(self, *factors: Any) -> Tensor | None:
         """Return the product with a neutralised complex rotation by position, or None if there is no such rotation."""
-        tensors = [one for one in factors if isinstance(one, Tensor) and one.is_complex()]
-        turning = [one for one in tensors if not self.origin(one).linear]
+        tensors = [factor for factor in factors if isinstance(factor, Tensor) and factor.is_complex()]
+        turning = [factor for factor in tensors if not self.origin(factor).linear]
         if len(tensors) != 2 or len(turning) != 1:
             return None
-        (kept,) = (one for one in tensors if one is not turning[0])
-        return kept * turning[0].abs()
+        (content,) = (factor for factor in tensors if factor is not turning[0])
+        return content * turning[0].abs()
 
     def _made_up(self, leaf: Any) -> Any:
         if not (isinstance(leaf, Tensor) and leaf.is_meta):
@@ -212,30 +218,30 @@ class ForwardPass(TorchDispatchMode):
             self.declare(result, replace(origin, born=self._clock))
         return self.declare(result.squeeze(-1), self.origin(result)) if vector else result
 
-    def _linear(self, given: Tensor, weight: Tensor, marks: frozenset[events.Mark]) -> Tensor:
+    def _linear(self, values: Tensor, weight: Tensor, marks: frozenset[events.Mark]) -> Tensor:
         """Make up the output for (tokens, inputs) and (inputs, outputs), both possibly with a leading batch axis."""
-        shape = (*given.shape[:-1], weight.shape[-1])
-        held = self._names.get(_storage(weight))
-        key = self._key(f"linear {held or ''}")
-        origin = self.origin(given)
-        if given.shape[-1] != weight.shape[-2]:
-            raise ValueError(f"{given.shape[-1]} inputs of {held or 'a map'} of {weight.shape[-2]}")
-        lies = self._lies(held, weight) if held is not None else None
-        if held is None or lies is None:
+        shape = (*values.shape[:-1], weight.shape[-1])
+        weight_name = self._names.get(_storage(weight))
+        key = self._key(f"linear {weight_name or ''}")
+        origin = self.origin(values)
+        if values.shape[-1] != weight.shape[-2]:
+            raise ValueError(f"{values.shape[-1]} inputs of {weight_name or 'a map'} of {weight.shape[-2]}")
+        lies = self._lies(weight_name, weight) if weight_name is not None else None
+        if weight_name is None or lies is None:
             return self.declare(events.noise(key, shape), events.Origin(content=origin.content, born=self._clock))
-        made = events.Origin(origin.content, True, marks, born=self._clock, maps=frozenset({held}))
-        if self._real is not None and self._real.holds(held):
+        made = events.Origin(origin.content, True, marks, born=self._clock, maps=frozenset({weight_name}))
+        if self._real is not None and self._real.holds(weight_name):
             starts = lies.starts.reshape(-1, 1, weight.shape[-1]) if weight.ndim == 3 else lies.starts
-            result = self._real.apply(held, given, starts, lambda flat: self._laid(flat, weight), origin)
+            result = self._real.apply(weight_name, values, starts, lambda flat: self._laid(flat, weight), origin)
             return self.declare(result, made)
         n_rows = len(lies.starts)
         first = self._numbers.first_of(key, n_rows)
         rows = events.row_values(key, n_rows)
-        self.linears[key] = events.Linear(lies, first, rows, given[..., : events.KEPT, :].clone(), origin, marks)
+        self.linears[key] = events.Linear(lies, first, rows, values[..., : events.KEPT, :].clone(), origin, marks)
         sent = rows * self._tags(first, n_rows)
         if weight.ndim == 3:
             sent = sent.reshape(-1, 1, weight.shape[-1])
-        result = (events.tokens(given.shape[-2])[:, None] * sent).expand(shape).clone()
+        result = (events.tokens(values.shape[-2])[:, None] * sent).expand(shape).clone()
         return self.declare(result, made)
 
     def _lies(self, name: str, weight: Tensor) -> events.Weight | None:
@@ -262,22 +268,22 @@ class ForwardPass(TorchDispatchMode):
         return flat.as_strided(weight.shape, weight.stride(), weight.storage_offset())
 
     def _convolve(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Tensor:
-        given, weight, bias, *_, groups = args
+        values, weight, bias, *_, groups = args
         shape = func(*tree_map(_to_meta, args), **kwargs).shape
         plain = (
-            weight.is_meta and not given.is_meta and groups == 1 and not args[6] and set(weight.shape[2:]) == {1}
+            weight.is_meta and not values.is_meta and groups == 1 and not args[6] and set(weight.shape[2:]) == {1}
         )  # kernels of size 1 are a linear map of the channels
-        if plain and shape[2:] == given.shape[2:]:
+        if plain and shape[2:] == values.shape[2:]:
             marks = frozenset({events.Mark("bias", self._names[_storage(bias)])}) if bias is not None else frozenset()
-            channels_last = given.movedim(1, -1).flatten(0, -2)
-            self.declare(channels_last, self.origin(given))
+            channels_last = values.movedim(1, -1).flatten(0, -2)
+            self.declare(channels_last, self.origin(values))
             matrix = weight.flatten(1).t()
             result = self._linear(channels_last, matrix, marks)
             origin = self.origin(result)
-            result = result.reshape(given.shape[0], *given.shape[2:], -1).movedim(-1, 1)
+            result = result.reshape(values.shape[0], *values.shape[2:], -1).movedim(-1, 1)
             return self.declare(result.contiguous(), origin)
-        origin, held = self.origin(given), self._names.get(_storage(weight), "")
-        marks = origin.marks | {events.Mark(events.CONVOLUTION, held)}
+        origin, weight_name = self.origin(values), self._names.get(_storage(weight), "")
+        marks = origin.marks | {events.Mark(events.CONVOLUTION, weight_name)}
         return self.declare(
             events.noise(self._key(events.CONVOLUTION), shape), replace(origin, marks=marks, born=self._clock)
         )
@@ -289,7 +295,7 @@ class ForwardPass(TorchDispatchMode):
         shape = (*left.shape[:-1], right.shape[-1])
         if (count := prod(shape)) > _MOST:
             raise ValueError(f"a product of shape {tuple(shape)}, too large to be run")
-        if any(one.softmax for one in origins):
+        if any(origin.softmax for origin in origins):
             key = self._key("output")
             met = events.Contraction(
                 both[0][:, : events.KEPT, : events.KEPT].clone(), both[1][..., : events.KEPT].clone(), origins
@@ -298,11 +304,13 @@ class ForwardPass(TorchDispatchMode):
             met.shape = (both[0].shape[0], shape[-2], shape[-1])
             self.outputs[key] = met
             values = events.row_values(key, count) * self._tags(met.first, count)
-            content = any(one.content for one in origins)
+            content = any(origin.content for origin in origins)
             return self.declare(values.reshape(shape), events.Origin(content, True, born=self._clock))
-        if not any(one.linear for one in origins):
+        if not any(origin.linear for origin in origins):
             result = torch.matmul(left, right)  # depends only on positions, for instance angles of rotation
-            return self.declare(result, events.Origin(content=any(one.content for one in origins), born=self._clock))
+            return self.declare(
+                result, events.Origin(content=any(origin.content for origin in origins), born=self._clock)
+            )
         key = self._key("product")
         if self._real is not None:
             self._real.met(key, *both)
@@ -315,7 +323,7 @@ class ForwardPass(TorchDispatchMode):
             if self._tagged is not None and key in self._tagged:
                 seen = 2 * seen
             result = seen.expand(n, m, shape[-1]).clone().reshape(shape)
-        content = any(one.content for one in origins)
+        content = any(origin.content for origin in origins)
         return self.declare(result, events.Origin(content, True, products=frozenset({key}), born=self._clock))
 
     def _softmax(self, scores: Tensor, axis: int) -> Tensor:

@@ -20,14 +20,14 @@ _LARGER = 8  # times as high and as wide, an image has several tokens where a sm
 def possible_inputs(module: nn.Module) -> Iterator[dict[str, Any]]:
     """Yield inputs of a module's forward, the likeliest first, with sizes from its configuration."""
     words = signature(module.forward).parameters
-    required = {name for name, one in words.items() if one.default is Parameter.empty}
+    required = {name for name, parameter in words.items() if parameter.default is Parameter.empty}
     crossed = getattr(getattr(module, "config", None), "add_cross_attention", True)
     encoded = {"encoder_hidden_states"} & set(words if crossed else ())  # otherwise a decoder may skip cross-attention
-    for may in dict.fromkeys(frozenset(one) & set(_BESIDE) for one in (required | encoded, required, words)):
+    for may in dict.fromkeys(frozenset(names) & set(_BESIDE) for names in (required | encoded, required, words)):
         sizes = _Sizes(getattr(module, "config", None))
-        for given in _mains(words, sizes):
-            lead = next(iter(given.values()))
-            yield given | {name: make(sizes, lead) for name, make in _BESIDE.items() if name in may - given.keys()}
+        for inputs in _mains(words, sizes):
+            lead = next(iter(inputs.values()))
+            yield inputs | {name: make(sizes, lead) for name, make in _BESIDE.items() if name in may - inputs.keys()}
 
 
 @dataclass
@@ -66,8 +66,8 @@ class _Sizes:
 
 
 def _size(config: Any, *names: str, default: int) -> int:
-    found = (getattr(config, name, None) for name in names)
-    return next((one for one in found if type(one) is int and one > 0), default)
+    values = (getattr(config, name, None) for name in names)
+    return next((value for value in values if type(value) is int and value > 0), default)
 
 
 def _mains(words: Collection[str], sizes: _Sizes) -> Iterator[dict[str, Tensor]]:
@@ -106,21 +106,21 @@ def _seen(
     sight, noise = sizes.sight, sizes.noise
     if sight is None:
         return
-    given = _images(sight, noise)
+    images = _images(sight, noise)
     for name, values in {
-        "pixel_values": given.get("image"),
-        "pixel_values_videos": given.get("video"),
-        "pixel_values_images": given.get("image"),
-        "image": given.get("image"),
+        "pixel_values": images.get("image"),
+        "pixel_values_videos": images.get("video"),
+        "pixel_values_images": images.get("image"),
+        "image": images.get("image"),
     }.items():
         if name in words and values is not None:
             yield {name: values, **decoded}
             yield {name: values, **written}
-            yield {name: given["video"]}
+            yield {name: images["video"]}
             yield {name: values.repeat(*[1] * (values.ndim - 2), _LARGER, _LARGER), **decoded}
     patch = _patch(sight)
     if patch and (("grid_thw" in words) or "image_grid_thw" in words):
-        grid = next(one for one in words if one.endswith("grid_thw"))
+        grid = next(word for word in words if word.endswith("grid_thw"))
         yield {next(iter(words)): noise(_GRID**2, prod(patch)), grid: torch.tensor([[1, _GRID, _GRID]])}
         square = patch if len(patch) == 3 else patch[:1] + patch[2:]
         yield {next(iter(words)): noise(1, _GRID**2, *square), grid: torch.tensor([[1, _GRID, _GRID]])}
@@ -132,8 +132,8 @@ def _seen(
         place = torch.arange(1.0, _GRID**2 + 1, dtype=torch.float64).expand(_BATCH, -1)
         places = torch.stack([(place + 3) // _GRID, (place - 1) % _GRID + 1], dim=-1)
         yield {"flattened_patches": torch.cat([places, noise(_BATCH, _GRID**2, flat)], dim=-1), **decoded}
-    if "pixel_values" in words and "image" in given:
-        (_, *image), tiles = given["image"].shape, _size(sight, "max_num_tiles", default=1)
+    if "pixel_values" in words and "image" in images:
+        (_, *image), tiles = images["image"].shape, _size(sight, "max_num_tiles", default=1)
         yield {"pixel_values": noise(_BATCH, 1, *image), **written}
         yield {"pixel_values": noise(_BATCH, 1, tiles, *image), **written}
         yield {"pixel_values": noise(_size(sight, "num_frames", default=4), *image)}

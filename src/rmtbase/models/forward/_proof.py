@@ -42,7 +42,7 @@ def proof_of(
     kinds: dict[str, list[Site]] = {}
     for site in sites:
         kinds.setdefault(re.sub(r"\d+", "#", " ".join(sorted(site.query_key_tensors()))), []).append(site)
-    chosen = [site for each in kinds.values() for site in dict.fromkeys((each[0], each[-1]))]
+    chosen = [site for alike_sites in kinds.values() for site in dict.fromkeys((alike_sites[0], alike_sites[-1]))]
     try:
         if network is not None and network.given is not None:
             require_transformers("a proof")
@@ -88,25 +88,29 @@ def subject(
     """Digest of what is proved: the weights, given by their own digest, and the sites that are read from them."""
     read = [
         [str(site.place), site.n_heads, site.n_key_heads, site.d_head, site.d_query, site.d_key, site.logit_scale]
-        + [None if one is None else to_json(one) for one in (site.query, site.key)]
+        + [None if matrix is None else to_json(matrix) for matrix in (site.query, site.key)]
         for site in sites
     ]
     return _digest([weights, read, config, sorted(stored.items())])
 
 
-def kept_proof(what: str, prove: Callable[[], str]) -> Kept:
+def kept_proof(proof_subject: str, prove: Callable[[], str]) -> Kept:
     """Return the note about a proof that is kept, or prove and keep it."""
-    shipped = _read(demo_root() / DEMO_PROOFS).get(what)
+    shipped = _read(demo_root() / DEMO_PROOFS).get(proof_subject)
     if isinstance(shipped, str):
         return Kept(shipped, True)
     try:
         versions = [version(name) for name in ("rmtbase", "torch", "transformers")]
     except PackageNotFoundError:
         return Kept(prove(), False)
-    key = _digest([what, *versions, _source()])
+    key = _digest([proof_subject, *versions, _source()])
     path = cache_folder() / f"proof-{key[:32]}.json"
-    held = _read(path)
-    if held.get("proof") == key and isinstance(note := held.get("note"), str) and held.get("sha256") == _digest(note):
+    kept_file = _read(path)
+    if (
+        kept_file.get("proof") == key
+        and isinstance(note := kept_file.get("note"), str)
+        and kept_file.get("sha256") == _digest(note)
+    ):
         return Kept(note, True)
     note = prove()
     if not note.startswith(NOT_PROVED):

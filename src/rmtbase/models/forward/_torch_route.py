@@ -16,13 +16,10 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rmtbase.errors import CheckpointError, MissingDependencyError
 from rmtbase.interrupts import interrupts_held
 from rmtbase.models.layouts._expressions import Read
-from rmtbase.models.layouts._layout_table import Declared, bias_notes
-from rmtbase.models.layouts._sites import Inventory, Site
+from rmtbase.models.layouts._sites import Declared, Inventory, Site, bias_notes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -90,7 +87,7 @@ class Network:
 
         if stored is not None:
             self._require_stored_size(stored)
-        unresolved = (one for part in self.parts for one in part.unresolved.items())
+        unresolved = (reason_of for part in self.parts for reason_of in part.unresolved.items())
         left = [
             f"read in part: {module}: another softmax in it is not read: {reason}"
             if any(_is_within(site.module, module) for site in self._sites)
@@ -107,11 +104,14 @@ class Network:
 
     def _require_stored_size(self, stored: Mapping[str, tuple[int, ...]]) -> None:
         """Raise if the network is far larger than the stored tensors: it is another one, perhaps too large to run."""
-        held, expected = sum(map(prod, stored.values())), sum(one.numel() for one in self.network.parameters())
-        if expected > max(_SMALL, _TIMES_LARGER * held):
+        n_stored, expected = (
+            sum(map(prod, stored.values())),
+            sum(parameter.numel() for parameter in self.network.parameters()),
+        )
+        if expected > max(_SMALL, _TIMES_LARGER * n_stored):
             raise CheckpointError(
                 self.path,
-                f"a network of {expected:,} parameters, where {held:,} are stored; expected one of the stored size",
+                f"a network of {expected:,} parameters, where {n_stored:,} are stored; expected one of the stored size",
             )
 
     def _as_stored(self, sites: tuple[Site, ...], stored: Mapping[str, tuple[int, ...]] | None) -> list[Site]:
@@ -119,7 +119,7 @@ class Network:
 
         if stored is None:
             return list(sites)
-        needed = {name for site in sites for one in site.expressions().values() for name in one.tensors()}
+        needed = {name for site in sites for matrix in site.expressions().values() for name in matrix.tensors()}
         needed |= {name for site in sites for norm in site.norms() for name in norm.tensors()}
         parameters = stored_parameters(self.network, stored, sorted(needed))
         return [as_stored(site, parameters, self.path) for site in sites]
@@ -130,13 +130,13 @@ class Network:
 
         if stored is None:
             return
-        maps = {name for site in self._sites for one in site.expressions().values() for name in one.tensors()}
-        own = {name for name, _ in self.network.named_parameters(remove_duplicate=False)}
-        held = stored_parameters(self.network, stored, sorted(maps))
+        maps = {name for site in self._sites for matrix in site.expressions().values() for name in matrix.tensors()}
+        own_names = {name for name, _ in self.network.named_parameters(remove_duplicate=False)}
+        stored_maps = stored_parameters(self.network, stored, sorted(maps))
         tensors: dict[str, list[str]] = {"with": [], "without": []}
-        for name, one in held.items():
-            which = "with" if name.removesuffix("weight") + "bias" in own else "without"
-            tensors[which] += one.tensors()
+        for name, expression in stored_maps.items():
+            group = "with" if name.removesuffix("weight") + "bias" in own_names else "without"
+            tensors[group] += expression.tensors()
         yield from bias_notes({"with": Declared(True), "without": Declared(False)}, tensors, stored)
 
     def prove(self, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read) -> tuple[Site, ...]:
@@ -160,15 +160,15 @@ class Network:
             except CheckpointError:  # they differ, or a stored tensor cannot be read
                 raise
             except Exception as error:  # a network may raise anything
-                name, what = type(self.network).__name__, f"{type(error).__name__}: {error}"
+                name, reason = type(self.network).__name__, f"{type(error).__name__}: {error}"
                 raise CheckpointError(
-                    self.path, f"{name} does not run with its own queries and keys ({what})"
+                    self.path, f"{name} does not run with its own queries and keys ({reason})"
                 ) from error
         return proved
 
 
-def _is_within(module: str, other: str) -> bool:
-    return f"{module}.".startswith(f"{other}.") or f"{other}.".startswith(f"{module}.")
+def _is_within(module: str, within: str) -> bool:
+    return f"{module}.".startswith(f"{within}.") or f"{within}.".startswith(f"{module}.")
 
 
 def _of_two_layers(sites: Sequence[Site]) -> Iterator[str]:
@@ -182,18 +182,8 @@ def _of_two_layers(sites: Sequence[Site]) -> Iterator[str]:
         if keys is not None:
             shared.setdefault(keys, []).append(str(site.place))
     for keys, places in shared.items():
-        each = ", ".join(places)
-        yield f"{each}: the keys are those of {keys}, which reads the input of its own layer: W_QK joins two inputs"
-
-
-def stored_of(module: nn.Module) -> tuple[dict[str, tuple[int, ...]], Read]:
-    """Return the shapes of a module's parameters by name, and a function that reads one in float64."""
-    parameters = dict(module.named_parameters())
-
-    def read(name: str) -> np.ndarray:
-        return parameters[name].detach().double().cpu().numpy()
-
-    return {name: tuple(one.shape) for name, one in parameters.items()}, read
+        listed = ", ".join(places)
+        yield f"{listed}: the keys are those of {keys}, which reads the input of its own layer: W_QK joins two inputs"
 
 
 def require_transformers(purpose: str) -> None:

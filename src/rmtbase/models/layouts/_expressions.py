@@ -6,7 +6,7 @@ the rest of the package needs no special cases for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from math import prod
@@ -57,12 +57,14 @@ class Tensor(Expression):
     n_inputs: int = 1  # how many axes the inputs have: two where they are (head, d_head)
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        found = tuple(shapes(self.name))
-        stored = found if self.index is None else found[1:]
+        stored_shape = tuple(shapes(self.name))
+        stored = stored_shape if self.index is None else stored_shape[1:]
         while len(stored) > 2 and stored[-1] == 1:
             stored = stored[:-1]
-        if len(stored) < 1 + self.n_inputs or (self.index is not None and self.index >= found[0]):
-            raise ValueError(f"{self.name} of shape {found} is no matrix{'' if self.index is None else ' of its own'}")
+        if len(stored) < 1 + self.n_inputs or (self.index is not None and self.index >= stored_shape[0]):
+            raise ValueError(
+                f"{self.name} of shape {stored_shape} is no matrix{'' if self.index is None else ' of its own'}"
+            )
         split = self.n_inputs if self.transposed else len(stored) - self.n_inputs
         leading, trailing = prod(stored[:split]), prod(stored[split:])
         return (trailing, leading) if self.transposed else (leading, trailing)
@@ -70,8 +72,8 @@ class Tensor(Expression):
     def evaluate(self, read: Read) -> np.ndarray:
         stored = read(self.name)
         outputs, inputs = self.shape(lambda _: stored.shape)
-        one = stored if self.index is None else stored[self.index]
-        return one.reshape(inputs, outputs).T if self.transposed else one.reshape(outputs, inputs)
+        matrix = stored if self.index is None else stored[self.index]
+        return matrix.reshape(inputs, outputs).T if self.transposed else matrix.reshape(outputs, inputs)
 
     def tensors(self) -> Iterator[str]:
         yield self.name
@@ -92,8 +94,8 @@ class Rows(Expression):
         return sum(len(range(*run)) for run in self.runs), inputs
 
     def evaluate(self, read: Read) -> np.ndarray:
-        whole = self.of.evaluate(read)
-        parts = [whole[start:stop:step] for start, stop, step in self.runs]
+        matrix = self.of.evaluate(read)
+        parts = [matrix[start:stop:step] for start, stop, step in self.runs]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -178,15 +180,15 @@ class Sum(Expression):
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        (shape, *others) = (one.shape(shapes) for one in self.of)
-        if any(other != shape for other in others):
-            raise ValueError(f"a sum of the shapes {shape} and {', '.join(map(str, others))}")
+        (shape, *other_shapes) = (term.shape(shapes) for term in self.of)
+        if any(other_shape != shape for other_shape in other_shapes):
+            raise ValueError(f"a sum of the shapes {shape} and {', '.join(map(str, other_shapes))}")
         return shape
 
     def evaluate(self, read: Read) -> np.ndarray:
         total = self.of[0].evaluate(read).astype(np.float64)
-        for one in self.of[1:]:
-            total = total + one.evaluate(read)
+        for term in self.of[1:]:
+            total = total + term.evaluate(read)
         return total
 
 
@@ -197,15 +199,15 @@ class Product(Expression):
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        each = [one.shape(shapes) for one in self.of]
-        if any(left[1] != right[0] for left, right in pairwise(each)):
-            raise ValueError(f"a product of the shapes {' and '.join(map(str, each))}")
-        return each[0][0], each[-1][1]
+        shapes_of = [factor.shape(shapes) for factor in self.of]
+        if any(left[1] != right[0] for left, right in pairwise(shapes_of)):
+            raise ValueError(f"a product of the shapes {' and '.join(map(str, shapes_of))}")
+        return shapes_of[0][0], shapes_of[-1][1]
 
     def evaluate(self, read: Read) -> np.ndarray:
         total = self.of[-1].evaluate(read).astype(np.float64)
-        for one in self.of[-2::-1]:
-            total = one.evaluate(read).astype(np.float64) @ total
+        for factor in self.of[-2::-1]:
+            total = factor.evaluate(read).astype(np.float64) @ total
         return total
 
 
@@ -216,13 +218,13 @@ class Stacked(Expression):
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        each = [one.shape(shapes) for one in self.of]
-        if len({inputs for _, inputs in each}) != 1:
-            raise ValueError(f"matrices of the shapes {' and '.join(map(str, each))}, one above the other")
-        return sum(outputs for outputs, _ in each), each[0][1]
+        shapes_of = [part.shape(shapes) for part in self.of]
+        if len({inputs for _, inputs in shapes_of}) != 1:
+            raise ValueError(f"matrices of the shapes {' and '.join(map(str, shapes_of))}, one above the other")
+        return sum(outputs for outputs, _ in shapes_of), shapes_of[0][1]
 
     def evaluate(self, read: Read) -> np.ndarray:
-        return np.concatenate([one.evaluate(read) for one in self.of])
+        return np.concatenate([part.evaluate(read) for part in self.of])
 
 
 @dataclass(frozen=True)
@@ -239,9 +241,9 @@ class Turned(Expression):
         return self.n_parts * columns, rows // self.n_parts
 
     def evaluate(self, read: Read) -> np.ndarray:
-        whole = self.of.evaluate(read)
-        parts = whole.reshape(self.n_parts, -1, whole.shape[1])
-        return parts.transpose(0, 2, 1).reshape(self.n_parts * whole.shape[1], -1)
+        matrix = self.of.evaluate(read)
+        parts = matrix.reshape(self.n_parts, -1, matrix.shape[1])
+        return parts.transpose(0, 2, 1).reshape(self.n_parts * matrix.shape[1], -1)
 
 
 def take_rows(of: Expression, indices: Iterable[int]) -> Expression:
@@ -268,16 +270,11 @@ def renamed(matrix: Expression, rename: Callable[[str], str], index: str | None 
             return tuple(map(changed, value))
         return renamed(value, rename, index) if isinstance(value, Expression) else value
 
-    values = {one.name: changed(getattr(matrix, one.name)) for one in fields(matrix)}  # type: ignore[arg-type]
+    values = {field.name: changed(getattr(matrix, field.name)) for field in fields(matrix)}  # type: ignore[arg-type]
     values |= {name: rename(values[name]) for name in ("name", "gain") if name in values}
     if index is not None and values.get("index") is not None:
         values |= {"name": f"{values['name']}[{index}]", "index": None}
     return type(matrix)(**values)
-
-
-_KINDS: Mapping[str, type[Expression]] = {
-    kind.__name__: kind for kind in (Tensor, Rows, Scaled, Gained, Biased, Column, Sum, Product, Stacked, Turned)
-}
 
 
 def to_json(expression: Expression) -> list[Any]:
@@ -288,16 +285,4 @@ def to_json(expression: Expression) -> list[Any]:
             return to_json(value)
         return [written(part) for part in value] if isinstance(value, tuple) else value
 
-    return [type(expression).__name__, *(written(getattr(expression, one.name)) for one in fields(expression))]  # type: ignore[arg-type]
-
-
-def from_json(value: Sequence[Any]) -> Expression:
-    """Read the output of :func:`to_json`. Raises ValueError, KeyError or TypeError if ``value`` is not such output."""
-
-    def read(part: Any) -> Any:
-        if not isinstance(part, list):
-            return part
-        return from_json(part) if part and isinstance(part[0], str) else tuple(map(read, part))
-
-    kind, *parts = value
-    return _KINDS[kind](*map(read, parts))
+    return [type(expression).__name__, *(written(getattr(expression, field.name)) for field in fields(expression))]  # type: ignore[arg-type]

@@ -84,15 +84,15 @@ class _Module:
         gate, *in_out = (None if name is None else Tensor(name, self.transposed, index) for name in self.names)
         into, out = in_out
         assert into is not None and out is not None
-        held: dict[str, Expression] = {f"{kind}_in": into, f"{kind}_out": out}
+        matrices: dict[str, Expression] = {f"{kind}_in": into, f"{kind}_out": out}
         if self.fused:
             step, size = (2, 2 * self.d_ff) if alternating else (1, self.d_ff)
             start = 1 if alternating else self.d_ff
-            held[f"{kind}_gate"] = Rows(into, ((0, size, step),))
-            held[f"{kind}_in"] = Rows(into, ((start, 2 * self.d_ff, step),))
+            matrices[f"{kind}_gate"] = Rows(into, ((0, size, step),))
+            matrices[f"{kind}_in"] = Rows(into, ((start, 2 * self.d_ff, step),))
         elif gate is not None:
-            held[f"{kind}_gate"] = gate
-        return {name: held[name] for name in (f"{kind}_in", f"{kind}_gate", f"{kind}_out") if name in held}
+            matrices[f"{kind}_gate"] = gate
+        return {name: matrices[name] for name in (f"{kind}_in", f"{kind}_gate", f"{kind}_out") if name in matrices}
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,9 @@ class _Finder:
         numbered: dict[str, dict[int, str]] = defaultdict(dict)
         stacks, shared, plain = [], [], []
         for path, names in layer.modules.items():
-            found = _EXPERT.fullmatch(path)
-            if found:
-                numbered[found["of"]][int(found["number"])] = path
+            match = _EXPERT.fullmatch(path)
+            if match:
+                numbered[match["of"]][int(match["number"])] = path
             elif any(map(_SHARED.fullmatch, path.split("."))):
                 shared.append(path)
             elif "experts" in path.split(".") or (_naming_scheme(names) and self._is_stacked(names)):
@@ -150,8 +150,10 @@ class _Finder:
         self._one(layer, plain, "mlp")
         if n_experts is not None:
             self._router(layer, n_experts, plain)
-        if layer.in_stages and layer.modules and not any(layer.place in told for told in self._told()):
-            names = ", ".join(f"{path}.{word}".lstrip(".") for path, held in layer.modules.items() for word in held)
+        if layer.in_stages and layer.modules and not any(layer.place in places for places in self._told()):
+            names = ", ".join(
+                f"{path}.{word}".lstrip(".") for path, tensors in layer.modules.items() for word in tensors
+            )
             self.left[f"no matrices: {names}: none of the known names of an MLP"].append(layer.place)
 
     def _told(self) -> Iterator[Collection[Place]]:
@@ -168,10 +170,10 @@ class _Finder:
         if len(spelled) == 1 and isinstance(read[0], _Module):
             self.layers.setdefault(layer.place, {}).update(read[0].matrices(kind, self.alternating))
         elif spelled:
-            reasons = [one for one in read if isinstance(one, str)]
+            reasons = [reason for reason in read if isinstance(reason, str)]
             why = reasons[0] if reasons else f"{len(spelled)} MLPs in a layer; expected one"
-            told = "no matrices" if layer.in_stages else "not read"
-            self.left[f"{told}: {' and '.join(spelled)}: {why}"].append(layer.place)
+            outcome = "no matrices" if layer.in_stages else "not read"
+            self.left[f"{outcome}: {' and '.join(spelled)}: {why}"].append(layer.place)
 
     def _experts(self, layer: _Layer, numbered: Mapping[str, Mapping[int, str]], stacks: Sequence[str]) -> int | None:
         """Add the experts of a layer and return their number, or None where there are none or none are read."""
@@ -181,51 +183,51 @@ class _Finder:
             paths = " and ".join((*numbered, *stacks))
             self.experts_left[f"not read: {paths}: several mixtures in a layer; expected one"].append(layer.place)
             return None
-        found: list[tuple[_Module, int | None]] = []
+        modules: list[tuple[_Module, int | None]] = []
         for path in stacks or [path for _, path in sorted(numbered[next(iter(numbered))].items())]:
             module = self._module(layer, path)
             if isinstance(module, str):
                 self.experts_left[f"not read: {path}: {module}"].append(layer.place)
                 return None
-            found += [(module, index) for index in (range(module.n_experts) if module.n_experts else (None,))]
+            modules += [(module, index) for index in (range(module.n_experts) if module.n_experts else (None,))]
         path = stacks[0] if stacks else next(iter(numbered))
-        numbers = range(len(found)) if stacks else sorted(numbered[path])
-        if list(numbers) != list(range(len(found))) or len(found) not in self.counts:
-            why = f"{len(found)} experts, the last {max(numbers)}; expected as many as the configuration says"
+        numbers = range(len(modules)) if stacks else sorted(numbered[path])
+        if list(numbers) != list(range(len(modules))) or len(modules) not in self.counts:
+            why = f"{len(modules)} experts, the last {max(numbers)}; expected as many as the configuration says"
             self.experts_left[f"not read: {path}: {why}"].append(layer.place)
             return None
-        each = [module.matrices("expert", self.alternating, index) for module, index in found]
-        if len({(tuple(one), module.d_ff) for one, (module, _) in zip(each, found, strict=True)}) > 1:
+        experts = [module.matrices("expert", self.alternating, index) for module, index in modules]
+        if len({(tuple(matrices), module.d_ff) for matrices, (module, _) in zip(experts, modules, strict=True)}) > 1:
             self.experts_left[f"not read: {path}: experts of several shapes"].append(layer.place)
             return None
-        for component in each[0]:
-            for number, matrices in enumerate(each):
+        for component in experts[0]:
+            for number, matrices in enumerate(experts):
                 self.experts[MatrixName(layer.place, component, number)] = matrices[component]
-        return len(found)
+        return len(modules)
 
     def _router(self, layer: _Layer, n_experts: int, paths: Sequence[str]) -> None:
         """Add the router W_r, (experts, d_model): the only matrix of that shape in a module named gate or router."""
-        held = [
+        routers = [
             name
             for path in paths
             for word, name in layer.modules[path].items()
             if _ROUTER.fullmatch(f"{path}.{word}" if path else word)
             and self.checkpoint.shape(name) == (n_experts, layer.d_model)
         ]
-        if len(held) == 1:
-            self.layers.setdefault(layer.place, {})["router"] = Tensor(held[0])
+        if len(routers) == 1:
+            self.layers.setdefault(layer.place, {})["router"] = Tensor(routers[0])
         else:
-            found = f"{len(held)} matrices" if held else "no matrix"
-            self.left[f"not read: the router: {found} ({n_experts}, {layer.d_model}) called gate or router"].append(
+            described = f"{len(routers)} matrices" if routers else "no matrix"
+            self.left[f"not read: the router: {described} ({n_experts}, {layer.d_model}) called gate or router"].append(
                 layer.place
             )
 
     def _module(self, layer: _Layer, path: str) -> _Module | str:
         """Return a module with the names and shapes of an MLP, or the reason why it is not one."""
-        held, d, scheme = layer.modules[path], layer.d_model, _naming_scheme(layer.modules[path])
+        tensors, d, scheme = layer.modules[path], layer.d_model, _naming_scheme(layer.modules[path])
         if scheme is None:
-            return f"{', '.join(held)}; expected the matrices of an MLP"
-        gate, into, out = (None if word is None else held[word] for word in scheme)
+            return f"{', '.join(tensors)}; expected the matrices of an MLP"
+        gate, into, out = (None if word is None else tensors[word] for word in scheme)
         assert into is not None and out is not None
         shapes = {name: self.checkpoint.shape(name) for name in (gate, into, out) if name is not None}
         stacked = all(len(shape) == 3 for shape in shapes.values())
@@ -236,21 +238,23 @@ class _Finder:
             flat = {name: shape[1:] if stacked else shape for name, shape in shapes.items()}
             linear = {name: shape[::-1] if transposed else shape for name, shape in flat.items()}
             d_ff = linear[out][-1]
-            times = next((one for one in ((1, 2) if fusable else (1,)) if linear[into] == (one * d_ff, d)), 0)
+            times = next((factor for factor in ((1, 2) if fusable else (1,)) if linear[into] == (factor * d_ff, d)), 0)
             agree = linear[out] == (d, d_ff) and (gate is None or linear[gate] == linear[into])
             if times and agree and len(counts) == 1:
                 fits.append(_Module((gate, into, out), transposed, times == 2, d_ff, next(iter(counts))))
         if len(fits) != 1:
-            found = ", ".join(f"{name.rsplit(path, 1)[-1].lstrip('.')} {shape}" for name, shape in shapes.items())
-            return f"{found}; expected (d_ff, {d}) and ({d}, d_ff)" + (", which may be either way" if fits else "")
+            described = ", ".join(f"{name.rsplit(path, 1)[-1].lstrip('.')} {shape}" for name, shape in shapes.items())
+            return f"{described}; expected (d_ff, {d}) and ({d}, d_ff)" + (", which may be either way" if fits else "")
         if fits[0].fused and not self.types & (_ALTERNATING | _GATE_FIRST):
-            of = " or ".join(map(quoted, sorted(self.types)))
-            return f"gate and inputs are in one tensor, in an order that is not known for {of}"
+            types = " or ".join(map(quoted, sorted(self.types)))
+            return f"gate and inputs are in one tensor, in an order that is not known for {types}"
         return fits[0]
 
 
-def _naming_scheme(held: Mapping[str, str]) -> tuple[str | None, str, str] | None:
-    return next((one for one in _NAMING_SCHEMES if held.keys() == {word for word in one if word is not None}), None)
+def _naming_scheme(tensors: Mapping[str, str]) -> tuple[str | None, str, str] | None:
+    return next(
+        (scheme for scheme in _NAMING_SCHEMES if tensors.keys() == {word for word in scheme if word is not None}), None
+    )
 
 
 def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]) -> Iterator[_Layer]:
@@ -262,7 +266,7 @@ def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]
     stacks: dict[str, list[Site]] = defaultdict(list)
     for site in sites:
         stacks[site.place.stack].append(site)
-    every = {found[0] for site in sites if (found := _BLOCK.match(site.module))}
+    every = {match[0] for site in sites if (match := _BLOCK.match(site.module))}
     seen: set[str] = set()
     for stack, of_stack in stacks.items():
         prefix, widths = _prefix(of_stack), {site.d_query for site in of_stack}
@@ -270,40 +274,44 @@ def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]
         if prefix is None:
             blocks: dict[str, Site] = {}
             for site in of_stack:
-                found = _BLOCK.match(site.module)
-                if found and found[0] not in seen:
-                    blocks.setdefault(found[0], site)
+                match = _BLOCK.match(site.module)
+                if match and match[0] not in seen:
+                    blocks.setdefault(match[0], site)
             seen.update(blocks)
             for block, site in blocks.items():
-                within = [other.removesuffix(".") for other in every if other.startswith(block) and other != block]
-                held = _modules(checkpoint, used, re.escape(block), {*attention, *within}).get("", {})
-                yield _Layer(site.place, site.d_query, held, in_stages=True)
+                within = [
+                    block_name.removesuffix(".")
+                    for block_name in every
+                    if block_name.startswith(block) and block_name != block
+                ]
+                modules = _modules(checkpoint, used, re.escape(block), {*attention, *within}).get("", {})
+                yield _Layer(site.place, site.d_query, modules, in_stages=True)
         elif prefix not in seen:
             seen.add(prefix)
             of_layer = {site.place.layer: site.d_query for site in of_stack}
             numbered = _modules(checkpoint, used, rf"{re.escape(prefix)}(?P<layer>\d{{1,6}})\.", attention)
-            for number, held in sorted((int(number), held) for number, held in numbered.items()):
+            for number, modules in sorted((int(number), modules) for number, modules in numbered.items()):
                 width = of_layer.get(number, min(widths) if len(widths) == 1 else None)
                 if width is not None:
-                    yield _Layer(Place(stack, number), width, held, in_stages=len(widths) > 1)
+                    yield _Layer(Place(stack, number), width, modules, in_stages=len(widths) > 1)
 
 
 def _modules(
-    checkpoint: Checkpoint, used: Collection[str], before: str, others: Collection[str]
+    checkpoint: Checkpoint, used: Collection[str], before: str, excluded: Collection[str]
 ) -> dict[str, dict[str, dict[str, str]]]:
     """Return the unused matrices outside ``others`` whose names begin with a pattern, by layer, module and name."""
     inside = re.compile(rf"{before}(?P<local>.+)", re.DOTALL)
     modules: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for name in checkpoint.names:
-        found = inside.fullmatch(name)
-        if not found or name in used or len(checkpoint.shape(name)) not in (2, 3):
+        match = inside.fullmatch(name)
+        if not match or name in used or len(checkpoint.shape(name)) not in (2, 3):
             continue
-        module, _, word = found["local"].removesuffix(".weight").rpartition(".")
+        module, _, word = match["local"].removesuffix(".weight").rpartition(".")
         if word.endswith("bias"):  # the biases of a stack of experts have the shape (experts, outputs)
             continue
-        whole = f"{name.removesuffix(found['local'])}{module}"
-        if not any(whole == one or whole.startswith(f"{one}.") for one in others):
-            modules[found.groupdict().get("layer", "")][module][word] = name
+        path = f"{name.removesuffix(match['local'])}{module}"
+        if not any(path == prefix or path.startswith(f"{prefix}.") for prefix in excluded):
+            modules[match.groupdict().get("layer", "")][module][word] = name
     return modules
 
 
@@ -311,8 +319,10 @@ def _prefix(sites: Sequence[Site]) -> str | None:
     """Return the common prefix of all sites' names in front of the number of the layer, or None if there is none."""
     parts = [site.module.split(".") for site in sites]
     for place in range(min(map(len, parts))):
-        numbers = [own[place] == str(site.place.layer) for own, site in zip(parts, sites, strict=True)]
-        before = {tuple(own[:place]) for own in parts}
+        numbers = [
+            parts_of_name[place] == str(site.place.layer) for parts_of_name, site in zip(parts, sites, strict=True)
+        ]
+        before = {tuple(parts_of_name[:place]) for parts_of_name in parts}
         if all(numbers) and len(before) == 1:
             return "".join(f"{part}." for part in parts[0][:place])
     return None
@@ -324,7 +334,7 @@ def _expert_counts(config: Mapping[str, Any]) -> Iterator[int]:
         if isinstance(value, Mapping):
             yield from _expert_counts(value)
         elif "expert" in str(key):
-            yield from (one for one in (value if isinstance(value, list) else [value]) if type(one) is int)
+            yield from (count for count in (value if isinstance(value, list) else [value]) if type(count) is int)
 
 
 def told_by_place(left: Mapping[str, Sequence[Place]]) -> Iterator[str]:

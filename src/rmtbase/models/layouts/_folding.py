@@ -26,9 +26,9 @@ def require_folds(fold: object) -> tuple[str, ...]:
     """Return the names of what to fold in, each once, in the order of :data:`FOLDS`."""
     if isinstance(fold, str):
         fold = [part.strip() for part in fold.split(",")]
-    if not isinstance(fold, Collection) or not all(one in FOLDS for one in fold):
+    if not isinstance(fold, Collection) or not all(name in FOLDS for name in fold):
         raise ParameterError("fold", fold, f"some of {', '.join(map(repr, FOLDS))}")
-    return tuple(one for one in FOLDS if one in fold)
+    return tuple(name for name in FOLDS if name in fold)
 
 
 def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site:
@@ -63,7 +63,7 @@ def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site
 
 def has_biases(site: Site, stored: Container[str]) -> bool:
     """Return True if queries or keys have a bias that :func:`fold_site` folds in, named after its weight."""
-    return any(one is not None and _bias(one, stored) is not None for one in (site.query, site.key))
+    return any(matrix is not None and _bias(matrix, stored) is not None for matrix in (site.query, site.key))
 
 
 def _require_norms(site: Site) -> None:
@@ -73,14 +73,14 @@ def _require_norms(site: Site) -> None:
         "queries": site.query_norm,
         "keys": site.key_norm,
     }
-    unknown = [what for what, norm in norms.items() if norm is None]
+    unknown = [input_ for input_, norm in norms.items() if norm is None]
     if unknown:
-        known = [f"{what}: {norm.gain or 'no gains'}" for what, norm in norms.items() if norm is not None]
+        described = [f"{input_}: {norm.gain or 'no gains'}" for input_, norm in norms.items() if norm is not None]
         raise ParameterError(
             "fold",
             "norms",
             f"none: in {site.place} ({quoted(site.module)}) no norm is known that fits a matrix for "
-            f"{', '.join(unknown)}" + (f"; known for {', '.join(known)}" if known else ""),
+            f"{', '.join(unknown)}" + (f"; known for {', '.join(described)}" if described else ""),
         )
 
 
@@ -108,7 +108,7 @@ def _bias(matrix: made.Expression, stored: Container[str]) -> made.Expression | 
         inner = _bias(rest[0] if len(rest) == 1 else made.Product(tuple(rest)), stored)
         parts = [_bias(first, stored), None if inner is None else made.Product((first, inner))]
     elif isinstance(matrix, (made.Sum, made.Stacked)):
-        parts = [_bias(one, stored) for one in matrix.of]
+        parts = [_bias(part, stored) for part in matrix.of]
         if isinstance(matrix, made.Stacked) and any(parts):
             if not all(parts):
                 raise ParameterError("fold", "biases", "none: only a part of the outputs has a bias here")

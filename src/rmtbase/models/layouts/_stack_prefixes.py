@@ -19,22 +19,22 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 class SeveralStacks(CheckpointError):  # noqa: N818
     """Error: several stacks of layers are stored where the table has one."""
 
-    def __init__(self, path: Path | str, what: str, tensors: tuple[str, ...]) -> None:
+    def __init__(self, path: Path | str, message: str, tensors: tuple[str, ...]) -> None:
         self.tensors = tensors
-        super().__init__(path, what)
+        super().__init__(path, message)
 
 
 def own_prefixes(
-    found: Collection[str], inside: Collection[str], others: Collection[str], unread: Collection[str]
+    prefixes: Collection[str], inside: Collection[str], other_words: Collection[str], unread: Collection[str]
 ) -> list[str]:
     """Select the prefixes that may belong to a stack: those that name its part, or else those that name no other."""
     if not inside:
-        return list(found)
-    each = {prefix: prefix.split(".") for prefix in found}
-    named = [prefix for prefix, parts in each.items() if set(inside) <= set(parts)]
+        return list(prefixes)
+    parts_by_prefix = {prefix: prefix.split(".") for prefix in prefixes}
+    named = [prefix for prefix, parts in parts_by_prefix.items() if set(inside) <= set(parts)]
     stems = tuple(word for key in unread for word in _WORDS.get(key.split("_")[0], (key.split("_")[0],)))
     return named or [
         prefix
-        for prefix, parts in each.items()
-        if not set(others) & set(parts) and not any(part.startswith(stems) for part in parts if stems)
+        for prefix, parts in parts_by_prefix.items()
+        if not set(other_words) & set(parts) and not any(part.startswith(stems) for part in parts if stems)
     ]
