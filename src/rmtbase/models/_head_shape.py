@@ -183,11 +183,8 @@ def _of_network(config: Mapping[str, Any], path: Path, source: str, refused: Che
 def _one_shape(sites: Sequence[Site], path: Path) -> tuple[int, int]:
     for site in sites:
         if site.d_query != site.d_key:
-            raise CheckpointError(
-                path,
-                f"queries of {site.module} read {site.d_query} dimensions and its keys {site.d_key}; expected one "
-                "d_model: W_QK is not square",
-            )
+            problem = f"queries of {site.module} read {site.d_query} dimensions and its keys {site.d_key}"
+            raise CheckpointError(path, f"{problem}; expected one d_model: W_QK is not square")
         if any(map(_is_chain, (site.query, site.key))):
             raise CheckpointError(path, f"queries or keys of {site.module} are products: {_LATENT}")
     shapes = Counter((site.d_query, site.d_head) for site in sites)
@@ -195,10 +192,8 @@ def _one_shape(sites: Sequence[Site], path: Path) -> tuple[int, int]:
         listed = ", ".join(
             f"--d-model {d_model} --d-head {d_head} ({n})" for (d_model, d_head), n in shapes.most_common()
         )
-        raise CheckpointError(
-            path,
-            f"heads of {len(shapes)} shapes, but a baseline has only one; ask for each separately: {listed} layers",
-        )
+        problem = f"heads of {len(shapes)} shapes, but a baseline has only one; ask for each separately"
+        raise CheckpointError(path, f"{problem}: {listed} layers")
     (shape,) = shapes
     return shape
 

@@ -319,7 +319,5 @@ def _weights(checkpoint: Checkpoint, name: str, values: Shaped[np.ndarray, "..."
         with np.errstate(over="raise", under="ignore"):
             return values.astype(np.float32)
     except FloatingPointError as error:
-        raise CheckpointError(
-            checkpoint.file(name),
-            f"tensor {quoted(name)} holds values beyond the range of float32; expected weights, or rescale them",
-        ) from error
+        problem = f"tensor {quoted(name)} holds values beyond the range of float32"
+        raise CheckpointError(checkpoint.file(name), f"{problem}; expected weights, or rescale them") from error

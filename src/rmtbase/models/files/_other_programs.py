@@ -80,11 +80,8 @@ def refuse_other_formats(folder: Path, beside_adapter: bool = False) -> None:
         )
     for weights in () if beside_adapter else formats.ADAPTER_WEIGHTS:
         if os.path.lexists(folder / weights) and any(os.path.lexists(folder / name) for name in formats.MODEL_WEIGHTS):
-            raise CheckpointError(
-                folder,
-                f"holds {weights}, the weights of an adapter, which change those beside it; expected {MERGED}, or the "
-                "base model alone",
-            )
+            problem = f"holds {weights}, the weights of an adapter, which change those beside it"
+            raise CheckpointError(folder, f"{problem}; expected {MERGED}, or the base model alone")
     if folder.is_dir() and not os.path.lexists(folder / "config.json"):
         raise missing_file(folder, "config.json")
 

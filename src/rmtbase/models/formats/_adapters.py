@@ -145,21 +145,15 @@ class Adapter:
     ) -> tuple[tuple[Site, ...], tuple[str, ...]]:
         """Represent the update of each module as one head, with W_Q = s Bᵀ and W_K = A, so that W_QK = ΔW."""
         if any(update.magnitude is not None for update in self.updates.values()):
-            raise CheckpointError(
-                self.folder,
-                "is a DoRA adapter, which rescales whole rows of its base: its change is not a product B A; "
-                "expected adapter = merged, with its base",
-            )
+            problem = "is a DoRA adapter, which rescales whole rows of its base: its change is not a product B A"
+            raise CheckpointError(self.folder, f"{problem}; expected adapter = merged, with its base")
         sites: list[Site] = []
         wide: list[str] = []
         no_maps = [module for module, update in self.updates.items() if not update.of_map]
         maps = [module for module, update in self.updates.items() if update.of_map]
         if not maps:
-            raise CheckpointError(
-                self.folder,
-                f"changes only embeddings, convolutions or experts, {_some([*no_maps, *self.unread])}; expected "
-                f"updates of matrices, or {MERGED}",
-            )
+            problem = f"changes only embeddings, convolutions or experts, {_some([*no_maps, *self.unread])}"
+            raise CheckpointError(self.folder, f"{problem}; expected updates of matrices, or {MERGED}")
         for place, module in sorted(_places(maps).items()):
             update = self.updates[module]
             (rank, d_in), (d_out, _) = self.checkpoint.shape(update.a), self.checkpoint.shape(update.b)
@@ -308,11 +302,8 @@ class Adapter:
             matches = [renamed[candidate] for candidate in shorter if candidate in renamed][:1]
             matches = matches or [stored for candidate, stored in renamed.items() if candidate.endswith(f".{name}")]
         if len(matches) != 1 and (matches or not may_lack):
-            raise CheckpointError(
-                base.path,
-                f"no tensor {quoted(name)}, which the adapter {self.folder.name} changes; expected the model that it "
-                "was made for",
-            )
+            problem = f"no tensor {quoted(name)}, which the adapter {self.folder.name} changes"
+            raise CheckpointError(base.path, f"{problem}; expected the model that it was made for")
         return matches[0] if matches else None
 
 

@@ -76,10 +76,8 @@ def _four_bit() -> dequantise.Format:
         codes, largest, own_table = parts[""], parts[".absmax"], parts[".quant_map"]
         kinds = [kind for kind in states if states[kind] in parts]
         if len(kinds) != 1:
-            raise CheckpointError(
-                codes.path,
-                f"tensor {quoted(codes.name)} has {len(kinds)} descriptions quant_state beside it; expected one",
-            )
+            problem = f"tensor {quoted(codes.name)} has {len(kinds)} descriptions quant_state beside it"
+            raise CheckpointError(codes.path, f"{problem}; expected one")
         state = _state(parts[states[kinds[0]]])
         table = _TABLES[state.one_of("quant_type", (kinds[0],))]
         shape, block = tuple(state.sizes("shape")), state.positive("blocksize")
@@ -143,11 +141,8 @@ def _nested(
 def _state(stored: StoredTensor) -> dequantise.Settings:
     """Read bitsandbytes' description of one matrix, which is JSON in a tensor of bytes."""
     if stored.entry.dtype != "U8" or not 0 < stored.entry.size <= _LONGEST_STATE:
-        raise CheckpointError(
-            stored.path,
-            f"tensor {quoted(stored.name)} of {stored.entry.size} {shown(stored.entry.dtype)}; expected a description "
-            f"of at most {_LONGEST_STATE} bytes",
-        )
+        problem = f"tensor {quoted(stored.name)} of {stored.entry.size} {shown(stored.entry.dtype)}"
+        raise CheckpointError(stored.path, f"{problem}; expected a description of at most {_LONGEST_STATE} bytes")
     noun = f"a description {quoted(stored.name)}"
     text = parse_json_object(stored.path, stored.array().tobytes(), noun, "one of bitsandbytes")
     return dequantise.Settings(stored.path, stored.name, text)

@@ -102,11 +102,8 @@ class _Scheme:
             shape = self._unpacked_shape(codes, parts[".weight_shape"], *shape)
         block = self._block(codes, shape[1])
         if zeros is None and not self.symmetric:
-            raise CheckpointError(
-                codes.path,
-                f"tensor {quoted(codes.name)} is quantised with {self.called} and not symmetric; expected its "
-                "weight_zero_point beside it",
-            )
+            problem = f"tensor {quoted(codes.name)} is quantised with {self.called} and not symmetric"
+            raise CheckpointError(codes.path, f"{problem}; expected its weight_zero_point beside it")
         offsets = None if zeros is None else self._offsets(codes, zeros, shape, block)
         values, scales = partial(self._values, codes, shape[1]), parts[".weight_scale"]
         groups = self._groups(codes, parts.get(".weight_g_idx"), scales, shape[1])
@@ -120,11 +117,8 @@ class _Scheme:
             return None
         if index is None or self.strategy != "group":
             lacking = "scales of groups of inputs" if index else "weight_g_idx beside it, the group of each input"
-            raise CheckpointError(
-                codes.path,
-                f"tensor {quoted((index or codes).name)} is quantised with {self.called} in act-order (actorder); "
-                f"expected {lacking}",
-            )
+            problem = f"tensor {quoted((index or codes).name)} is quantised with {self.called} in act-order (actorder)"
+            raise CheckpointError(codes.path, f"{problem}; expected {lacking}")
         dequantise.require(index, (inputs,), ("I32", "I64"), self.called)
         n_groups = dequantise.number_of_groups(codes, inputs, self.group_size, self.called)
 

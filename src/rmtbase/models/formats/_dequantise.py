@@ -155,11 +155,8 @@ def times(
 ) -> Float32[np.ndarray, "..."]:
     """Multiply in place by scales, which are broadcast to the values."""
     if not scales.all() and ((scales == 0) & (values != 0)).any():
-        raise CheckpointError(
-            tensor.path,
-            f"tensor {quoted(tensor.name)} holds scales that are zero where the codes are not; expected the "
-            "scales that these were made with",
-        )
+        problem = f"tensor {quoted(tensor.name)} holds scales that are zero where the codes are not"
+        raise CheckpointError(tensor.path, f"{problem}; expected the scales that these were made with")
     values *= scales
     return values
 

@@ -190,10 +190,8 @@ def _translated(file: GgufFile, stored: str, family: _Family, architecture: str)
     heads = next((value for key in keys if (value := file.metadata.get(f"{architecture}.{key}")) is not None), None)
     rows = tensor.entry.shape[0]
     if type(heads) is not int or heads < 1 or rows % (2 * heads):
-        raise CheckpointError(
-            file.path,
-            f"tensor {quoted(stored)} has {rows} rows; expected an even number for each of {quoted(heads)} heads",
-        )
+        problem = f"tensor {quoted(stored)} has {rows} rows"
+        raise CheckpointError(file.path, f"{problem}; expected an even number for each of {quoted(heads)} heads")
 
     def unpermuted(values: np.ndarray) -> np.ndarray:
         pairs = values.reshape(heads, rows // heads // 2, 2, -1)

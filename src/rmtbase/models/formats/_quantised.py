@@ -137,21 +137,15 @@ def _replaced(checkpoint: Checkpoint, settings: Settings, layout: Format) -> Che
             if base + ending in checkpoint:
                 (parts[ending],) = checkpoint.tensor(base + ending).stored
             elif ending in layout.needed:
-                raise CheckpointError(
-                    checkpoint.file(name),
-                    f"tensor {quoted(name)} is part of a matrix quantised with {layout.called}; expected "
-                    f"{quoted(base + ending)} beside it",
-                )
+                problem = f"tensor {quoted(name)} is part of a matrix quantised with {layout.called}"
+                raise CheckpointError(checkpoint.file(name), f"{problem}; expected {quoted(base + ending)} beside it")
         made[base + layout.weight] = layout.derive(parts)
         noted = layout.look(parts) if len(made) == 1 else noted
         used.update(base + ending for ending in parts)
     twice = next((name for name in made if name in checkpoint and name not in used), None)
     if twice is not None:
-        raise CheckpointError(
-            checkpoint.file(twice),
-            f"tensor {quoted(twice)} is there beside the codes of the same matrix, quantised with {layout.called}; "
-            "expected one of them",
-        )
+        problem = f"tensor {quoted(twice)} is there beside the codes of the same matrix, quantised with {layout.called}"
+        raise CheckpointError(checkpoint.file(twice), f"{problem}; expected one of them")
     if not made:
         raise CheckpointError(
             settings.path,

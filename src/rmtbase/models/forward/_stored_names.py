@@ -144,10 +144,8 @@ def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> S
     def of(value: Any) -> Any:
         if isinstance(value, Tensor):
             if value.name not in parameters:
-                raise CheckpointError(
-                    path,
-                    f"no stored tensor belongs to the network's {quoted(value.name)}; expected it for {site.place}",
-                )
+                problem = f"no stored tensor belongs to the network's {quoted(value.name)}"
+                raise CheckpointError(path, f"{problem}; expected it for {site.place}")
             stored = parameters[value.name]
             if isinstance(stored, Tensor):
                 return replace(value, name=stored.name)

@@ -109,10 +109,8 @@ class Network:
             sum(parameter.numel() for parameter in self.network.parameters()),
         )
         if expected > max(_SMALL, _TIMES_LARGER * n_stored):
-            raise CheckpointError(
-                self.path,
-                f"a network of {expected:,} parameters, where {n_stored:,} are stored; expected one of the stored size",
-            )
+            problem = f"a network of {expected:,} parameters, where {n_stored:,} are stored"
+            raise CheckpointError(self.path, f"{problem}; expected one of the stored size")
 
     def _as_stored(self, sites: tuple[Site, ...], stored: Mapping[str, tuple[int, ...]] | None) -> list[Site]:
         from rmtbase.models.forward._stored_names import as_stored, stored_parameters

@@ -76,11 +76,8 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
     for name in checkpoint.names:
         parts = name.split(".")
         if any(map(_ADAPTERS.fullmatch, parts)):
-            raise CheckpointError(
-                checkpoint.file(name),
-                f"tensor {quoted(name)} is part of an adapter, which changes the weights beside it; expected {MERGED}, "
-                "or the base model alone",
-            )
+            problem = f"tensor {quoted(name)} is part of an adapter, which changes the weights beside it"
+            raise CheckpointError(checkpoint.file(name), f"{problem}; expected {MERGED}, or the base model alone")
 
 
 def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory: Inventory) -> tuple[str, ...]:
