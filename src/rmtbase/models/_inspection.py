@@ -138,7 +138,6 @@ def _without(layer: int, name: str) -> str:
 
 
 def _without_numbers(layer: int, name: str) -> str:
-    """Replace the numbers of the layer and of the first expert by {}."""
     return re.sub(r"(?<=experts\.)(expert_)?0(?=\.)", r"\1{}", _without(layer, name))
 
 
@@ -186,6 +185,5 @@ def in_words(matrix: Expression) -> str:
 
 
 def _inner(matrix: Expression) -> str:
-    """Describe a part of a larger expression, in parentheses where they are needed."""
     words = in_words(matrix)
     return words if isinstance(matrix, made.Tensor | made.Column | made.Biased) else f"({words})"

@@ -248,27 +248,20 @@ class Model(WeightMatrices):
 
     def require_finite(self, components: Iterable[str] | None = None, parts: Iterable[str] = ()) -> None:
         """Raise the error of :meth:`stored` if a stored weight is NaN or infinite; weights are checked only once."""
-        names_read = frozenset(self.components if components is None else components)
-        layers = (
-            matrix
-            for components in self._matrices.values()
-            for name, matrix in components.items()
-            if name in names_read
-        )
-        part_matrices = (
-            matrix for part in parts if part in self._parts for matrix in self._parts[part].matrices.values()
-        )
-        names = dict.fromkeys(name for matrix in (*layers, *part_matrices) for name in matrix.tensors())
+        of_parts = (matrix for part in parts if part in self._parts for matrix in self._parts[part].matrices.values())
+        matrices = (*self._of_layers(components), *of_parts)
+        names = dict.fromkeys(name for matrix in matrices for name in matrix.tensors())
         self._checkpoint.require_finite(name for name in names if name not in self._finite)
         self._finite.update(names)
 
     def layer_shapes(self, components: Iterable[str] | None = None) -> list[tuple[int, int]]:
         """List the shapes (d_out, d_in) of the matrices of the layers, by their headers; of all components if None."""
-        names_read = frozenset(self.components if components is None else components)
-        layer_matrices = (
-            matrix for matrices in self._matrices.values() for name, matrix in matrices.items() if name in names_read
-        )
-        return [matrix.shape(self._checkpoint.shape) for matrix in layer_matrices]
+        return [matrix.shape(self._checkpoint.shape) for matrix in self._of_layers(components)]
+
+    def _of_layers(self, components: Iterable[str] | None) -> Iterator[Expression]:
+        names = frozenset(self.components if components is None else components)
+        for matrices in self._matrices.values():
+            yield from (matrix for name, matrix in matrices.items() if name in names)
 
     @cached_property
     def _finite(self) -> set[str]:
@@ -321,13 +314,13 @@ class Model(WeightMatrices):
         """Return the same as :meth:`matrix`, but leave rows of a half-precision tensor in half precision."""
         self.require_matrix(layer, component)
         expression = self._expression(layer, component)
-        read = self._tensors.read if self._is_of_one_type(expression) else self.stored
+        read = self._tensors.read if len(self._types(expression)) == 1 else self.stored
         matrix = np.ascontiguousarray(expression.evaluate(read))
         matrix.flags.writeable = False
         return matrix
 
-    def _is_of_one_type(self, expression: Expression) -> bool:
-        return len({self._checkpoint.dtype(name) for name in expression.tensors()}) == 1
+    def _types(self, expression: Expression) -> set[str]:
+        return {self._checkpoint.dtype(name) for name in expression.tensors()}
 
     def part_notes(self, part: str) -> tuple[str, ...]:
         """Return notes on a part, or on ``"layers"``, including those on matrices that exist but are not read."""
@@ -349,7 +342,7 @@ class Model(WeightMatrices):
             (stored,) = expression.tensors()
             yield from self._tensors.blocks(stored)
         else:
-            yield expression.evaluate(self._tensors.read_one_of if self._is_of_one_type(expression) else self.stored)
+            yield expression.evaluate(self._tensors.read_one_of if len(self._types(expression)) == 1 else self.stored)
 
     def is_transposed(self, name: MatrixName) -> bool:
         expression = self._of_part(name)
@@ -376,13 +369,11 @@ class Model(WeightMatrices):
         return widened(self._tensors.read(name))
 
     def least_sigma(self, layer: int, component: str) -> float:
-        return max(least_sigma(self._checkpoint.dtype(name)) for name in self._expression(layer, component).tensors())
+        return max(map(least_sigma, self._types(self._expression(layer, component))))
 
     def digits(self, layer: int, component: str) -> int:
         """Return the binary digits of the coarsest stored type: 8 for bfloat16, 11 for float16, 24 for float32."""
-        return min(
-            DIGITS.get(self._checkpoint.dtype(name), 24) for name in self._expression(layer, component).tensors()
-        )
+        return min(DIGITS.get(dtype, 24) for dtype in self._types(self._expression(layer, component)))
 
     def refused(self, site: int, head: int, found: str, expected: str) -> CheckpointError:
         return CheckpointError(self.path, f"{self.sites[site].place} head {head} has {found}; expected {expected}")

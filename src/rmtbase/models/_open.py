@@ -19,7 +19,7 @@ from rmtbase.models.files._hub import HUB_GGUF, HUB_ID, fetch_checkpoint, fetch_
 from rmtbase.models.files._other_formats import ADAPTER_CONFIG, is_adapter_alone, which_adapter
 from rmtbase.models.files._other_programs import advise_in_memory
 from rmtbase.models.files._paths import existing_folder, expanded, require_checkpoint, split_name
-from rmtbase.models.files._state_dict import weights_in_effect
+from rmtbase.models.files._tensor_file import weights_in_effect
 from rmtbase.models.formats._adapters import WAYS, Adapter
 from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._layout_table import known_types as supported_architectures
@@ -233,7 +233,6 @@ def _open_adapter(source: Source) -> Model | None:
 
 
 def _named_base(folder: Path) -> tuple[str, str | None]:
-    """Read the base model on the hub that an adapter's settings name, and its revision if they name one."""
     settings = read_json_object(folder / ADAPTER_CONFIG)
     base, revision = settings.get("base_model_name_or_path"), settings.get("revision")
     if not isinstance(base, str) or not HUB_ID.fullmatch(base):
@@ -332,7 +331,6 @@ _OPENERS = (_open_memory, _open_given_sites, _open_opened, _open_adapter, *_STOR
 
 
 def _settings(config: Any, kind: str, family: str | None) -> dict[str, Any]:
-    """Return the configuration as a dictionary that names its family."""
     mapping = config.to_dict() if hasattr(config, "to_dict") else config
     if mapping is not None and not isinstance(mapping, Mapping):
         raise ParameterError(

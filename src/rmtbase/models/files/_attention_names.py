@@ -214,7 +214,6 @@ def _separate(name: str, shapes: Mapping[str, Shape]) -> Module | None:
 
 
 def _count_heads(module: Module, shapes: Mapping[str, Shape], settings: Mapping[str, Any]) -> int | None:
-    """Return the number of heads if a shape or the settings show it."""
     if module.n_heads:
         return module.n_heads
     for norm in _NORMS_OF_HEADS:

@@ -21,7 +21,7 @@ from rmtbase.models.files._attention_names import own_names
 from rmtbase.models.files._files import read_json_object, reading
 from rmtbase.models.files._other_programs import missing_file
 from rmtbase.models.files._safetensors import SafetensorsFile
-from rmtbase.models.files._state_dict import StateDict
+from rmtbase.models.files._tensor_file import StateDict
 from rmtbase.models.files._torch_file import TorchFile
 from rmtbase.shown import quoted, shown
 
@@ -112,7 +112,6 @@ class Checkpoint:
         return self.tensor(name).stored[0].path
 
     def tensor(self, name: str) -> stored_types.CheckpointTensor:
-        """Return the tensor with this name, unread."""
         if name not in self._tensors:
             raise ParameterError("name", name, f"a tensor of the checkpoint {self.path}")
         return self._tensors[name]
@@ -232,7 +231,6 @@ def _without_wrappers(tensors: Mapping[str, stored_types.StoredTensor]) -> dict[
 def _require_agreement(
     index: Path, file: stored_types.TensorFile, names: list[str], before: Mapping[str, stored_types.TensorFile]
 ) -> None:
-    """Raise CorruptFileError unless a shard holds the tensors that the index places in it, and none of those before."""
     for name in names:
         if name not in file.entries:
             raise CorruptFileError(

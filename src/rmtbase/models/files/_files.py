@@ -60,7 +60,6 @@ def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
 def parse_json_object(
     path: Path, text: bytes, noun: str, expected: str, most_values: int = _MOST_VALUES
 ) -> dict[str, Any]:
-    """Parse a JSON object in UTF-8, with or without a byte order mark."""
     values = sum(map(text.count, (b",", b":", b"[", b"{")))
     if values > most_values:
         raise CorruptFileError(

@@ -173,7 +173,6 @@ def require_access(model: str) -> None:
 
 
 def _held(model: str, revision: str | None, subfolder: str | None) -> Path | None:
-    """Return the folder of a model if the hub's own cache holds it completely."""
     try:
         folder = _download(model, revision, _SAFETENSORS, subfolder, local=True)
         Checkpoint.open(folder / (subfolder or ""))

@@ -88,7 +88,6 @@ _WEIGHTS_ALONE = Format("only weights", "the model's config.json beside them")
 
 
 def format_of(name: str) -> Format | None:
-    """Find the format of a file by its name, or None."""
     return next((kind for pattern, kind in _FORMATS if pattern.fullmatch(name)), None)
 
 
@@ -106,7 +105,6 @@ _BEGINNINGS = {
 
 
 def format_that_begins(content: bytes) -> Format | None:
-    """Find the format of a file by its first bytes, whatever its name, or None."""
     return next((kind for start, kind in _BEGINNINGS.items() if content.startswith(start)), None)
 
 
@@ -122,14 +120,12 @@ def content_of_folder(names: Sequence[str], missing: str) -> tuple[Format, list[
 
 
 def adapter_in_words(config: Mapping[str, Any]) -> str:
-    """Describe an adapter and its base model from its configuration."""
     base, kind = config.get("base_model_name_or_path"), config.get("peft_type")
     of_base = f" of the base model {quoted(base)}" if isinstance(base, str) and base else ""
     return (f"a {shown(kind, _LONGEST_NAME)} adapter" if isinstance(kind, str) else "an adapter") + of_base
 
 
 def is_adapter_alone(folder: Path) -> bool:
-    """Return True if a folder holds an adapter but no model beside it."""
     beside = ("config.json", *MODEL_WEIGHTS)
     return os.path.lexists(folder / ADAPTER_CONFIG) and not any(os.path.lexists(folder / name) for name in beside)
 
@@ -155,7 +151,6 @@ def which_adapter(folder: Path) -> str | None:
 
 
 def listed(names: Sequence[str]) -> str:
-    """List the first of several names."""
     n_more = len(names) - _LISTED
     first = ", ".join(shown(name, _LONGEST_NAME) for name in names[:_LISTED])
     return first + (f" and {n_more} more" if n_more > 0 else "")

@@ -49,7 +49,6 @@ class _Content(NamedTuple):
 
 
 def refusal_of_file(path: Path) -> CheckpointError:
-    """Return the error for a file that is not a model by itself."""
     kind = formats.format_of(path.name)
     content = _content(path)
     if content is None and kind is None:
@@ -61,7 +60,6 @@ def refusal_of_file(path: Path) -> CheckpointError:
 
 
 def refuse_other_programs(config: Mapping[str, Any], path: Path) -> None:
-    """Raise if a configuration names no type of transformers, and it is that of another program."""
     if config.get("model_type") or config.get("architectures"):
         return
     program = _program_of_config(config, path.parent)
@@ -87,7 +85,6 @@ def refuse_other_formats(folder: Path, beside_adapter: bool = False) -> None:
 
 
 def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
-    """Return the error for a missing file of a checkpoint, with what the folder holds instead."""
     path = folder / name
     try:
         with os.scandir(folder) as entries:
@@ -195,7 +192,6 @@ def _program_of_config(config: Mapping[str, Any], folder: Path) -> str:
 
 
 def _any_layer(name: str) -> str:
-    """Return a pattern for the names that differ from this one only in numbers, such as those of layers and experts."""
     return re.sub(r"\d+", r"\\d+", re.escape(name))
 
 

@@ -82,7 +82,6 @@ def require_checkpoint(folder: Path, revision: str | None) -> None:
 
 
 def _is_whole_model(path: Path) -> bool:
-    """Return True if a file, by its name, holds all weights of a model and its configuration is available."""
     of_model = path.name.startswith(("pytorch_model", "model")) or format_of(path.name) is None  # no training state
     if path.suffix == ".safetensors" or (path.suffix == ".bin" and of_model):
         return _SHARD.search(path.name) is None and (path.parent / "config.json").exists()

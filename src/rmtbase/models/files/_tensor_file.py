@@ -5,8 +5,9 @@ Formats differ only in how the bits are found.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, prod
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +17,8 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from rmtbase.errors import CheckpointError, NonFiniteError
+from rmtbase.errors import CheckpointError, NonFiniteError, ParameterError
+from rmtbase.parameters import require_real_array
 from rmtbase.shown import quoted, shown
 
 _WEIGHTS = ("F64", "F32", "F16", "BF16")
@@ -233,3 +235,67 @@ class DerivedTensor:
         with np.errstate(over="ignore"):  # the reader checks for infinite values
             rounded: Any = values.astype(NARROW_FLOATS.get(self.entry.dtype, STORAGE[self.entry.dtype]), copy=False)
         return rounded.view(STORAGE[self.entry.dtype]) if self.entry.dtype in NARROW_FLOATS else rounded
+
+
+@dataclass(frozen=True)
+class StateDict:
+    """Named tensors of torch, NumPy or JAX, on any device, in place of a :class:`TensorFile`.
+
+    Numbers, booleans, strings, bytes and None beside them are skipped. Tensors may share their storage, as tied weights
+    do. They are not copied, so that later changes to them affect what is read.
+    """
+
+    path: Path  # name in messages, not a file
+    entries: Mapping[str, TensorEntry]  # the tensors by name
+    _tensors: Mapping[str, Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[Any, Any], name: str) -> StateDict:
+        expected = "a state dict: names of tensors, and the tensors"
+        kept_tensors = {}
+        for key, value in tensors.items():
+            if not isinstance(key, str):
+                raise ParameterError("model", f"a mapping with a key of type {type(key).__name__}", expected)
+            if getattr(value, "is_nested", False) is True:
+                described = f"a mapping with a nested tensor under {quoted(key)}, which has no one shape"
+                raise ParameterError(
+                    "model", described, f"{expected}; take it apart (tensor.unbind()), or leave it out"
+                )
+            if hasattr(value, "shape") and hasattr(value, "dtype"):
+                kept_tensors[key] = value
+            elif value is not None and not isinstance(value, (bool, int, float, str, bytes)):
+                described = f"a mapping with a {type(value).__name__} under {quoted(key)}"
+                raise ParameterError(
+                    "model", described, f"{expected}; pass the inner one where it is in a larger mapping"
+                )
+        entries = {key: TensorEntry(_dtype(value), tuple(value.shape)) for key, value in kept_tensors.items()}
+        return cls(Path(name), MappingProxyType(entries), MappingProxyType(kept_tensors))
+
+    def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
+        try:
+            elements = self._tensors[name].reshape(-1)[start:stop]
+            torch = sys.modules.get("torch")
+            if torch is not None and isinstance(elements, torch.Tensor) and elements.dtype.itemsize == 1:
+                elements = elements.view(torch.uint8)  # NumPy has no 8-bit floats
+            elements = require_real_array(name, elements)
+        except (ParameterError, RuntimeError, TypeError) as error:
+            described = f"tensor {quoted(name)} is a {type(self._tensors[name]).__name__} that cannot be read"
+            raise CheckpointError(self.path, f"{described} ({error}); expected a dense tensor with values") from error
+        return elements.view(STORAGE[self.entries[name].dtype])
+
+
+def _dtype(tensor: Any) -> str:
+    return element_type(str(tensor.dtype).removeprefix("torch."))
+
+
+def weights_in_effect(module: Any) -> dict[str, Any]:
+    """Return the state dict of a module of torch, with the results of ``torch.nn.utils.parametrize``."""
+    tensors = dict(module.state_dict())
+    for path, submodule in module.named_modules():
+        if getattr(submodule, "parametrizations", None) is None:
+            continue
+        stem = f"{path}." if path else ""
+        for name in submodule.parametrizations:
+            tensors[f"{stem}{name}"] = getattr(submodule, name).detach()
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(f"{stem}parametrizations.")}
+    return tensors

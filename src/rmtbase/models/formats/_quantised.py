@@ -50,7 +50,6 @@ def require_readable_quantisation(config: Mapping[str, Any], path: Path) -> None
 
 
 def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -> Checkpoint:
-    """Return the checkpoint with its quantised matrices as weights, or unchanged if nothing is quantised."""
     settings = _settings(config, path) or _settings_beside(checkpoint)
     if settings is not None and _method(settings) == _DEQUANTISED:
         note = "quantised in a GGUF file: transformers dequantised it, and W_QK carries the rounding"
@@ -75,7 +74,6 @@ def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -
 
 
 def _settings(config: Mapping[str, Any], path: Path) -> Settings | None:
-    """Return the settings of the quantisation in the configuration or in that of its text part."""
     text = config.get("text_config")
     for part in (config, text if isinstance(text, Mapping) else {}):
         for key in _SETTINGS:

@@ -85,7 +85,6 @@ def reason_not_proved(
 
 
 def _differences(site: Site, traced: Site, noted: Collection[str]) -> Iterator[str]:
-    """Yield what the forward pass of a module does differently from a site."""
     for name in NORM_FIELDS:
         if getattr(site, name) is not None and getattr(site, name) != getattr(traced, name):
             yield name.replace("_", " ") + "s"
@@ -160,7 +159,6 @@ def _other_attention(module: nn.Module) -> Iterator[str]:
 
 
 def _other_code(module: nn.Module, attention: Collection[str]) -> Iterator[str]:
-    """Yield the classes at or within the attention whose forward belongs to neither library."""
     for path, submodule in module.named_modules():
         if not any(path == place or path.startswith(f"{place}.") or not place for place in attention):
             continue

@@ -101,7 +101,6 @@ class Reading:
 
     @property
     def unresolved(self) -> dict[str, str]:
-        """The reasons why modules could not be read, by name."""
         return self._read[1]
 
     @cached_property
@@ -224,12 +223,10 @@ class Reading:
     # -- expressions ------------------------------------------------------------------------------------------------
 
     def _module(self, softmax: Softmax, *rows: np.ndarray) -> str:
-        """Return the innermost running module that contains the maps of queries and keys."""
         names = {self._linears[self._index(number)][1].weight.name for row in rows for number in row[0]}
         return [path for path, _ in softmax.modules if all(is_within(name, path) for name in names)][-1]
 
     def _stored(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
-        """Return the weight of each output, and where its row starts in it."""
         linears = [self._linears[self._index(number)][1] for number in numbers]
         numbered = zip(numbers, linears, strict=True)
         return tuple(

@@ -65,7 +65,6 @@ class Copy(NamedTuple):
     offset: int
 
     def addresses(self, places: Tensor) -> Tensor:
-        """Return the positions in the parameter of the entries at these places of the copy."""
         indices = torch.unravel_index(places, self.shape)
         return self.offset + sum(
             (index * step for index, step in zip(indices, self.stride, strict=True)), torch.tensor(0)
@@ -113,7 +112,6 @@ class Numbers:
     size: int = 1
 
     def first_of(self, key: str, count: int) -> int:
-        """Return the first of ``count`` consecutive numbers that belong to a key."""
         if key not in self.first:
             self.first[key] = self.size
             self.size += count
@@ -183,7 +181,6 @@ def tokens(count: int) -> Tensor:
 
 
 def tensors_in(arguments: Any) -> list[Tensor]:
-    """List the tensors in an operation's arguments or results, including those in lists and keyword arguments."""
     if isinstance(arguments, Tensor):
         return [arguments]
     if isinstance(arguments, dict):

@@ -99,7 +99,6 @@ class LikeLayers:
 
     @property
     def _shown_by(self) -> dict[int, int]:
-        """The layers that are left out, each with the layer that represents it: the second of its kind."""
         return {number: kind[_RUNNING - 1] for kind in self.kinds for number in kind[_RUNNING:]}
 
     @contextmanager
@@ -122,7 +121,6 @@ class LikeLayers:
             raise Unlike("not every layer was called")
 
     def _call(self, number: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, list[Any], Any]:
-        """Return the activations that a layer is called with, and all other arguments."""
         if number != self._next or not (args or kwargs):
             raise Unlike("layers are not called one after the other")
         self._next = (number + 1) % len(self.layers)
@@ -151,7 +149,6 @@ class LikeLayers:
         return (activations, *result[1:]) if isinstance(result, tuple) else activations
 
     def spread(self, results: Mapping[str, _T], prefix: str) -> dict[str, _T]:
-        """Add to the results those of the layers that were left out."""
         stem, items = prefix + self.name, list(results.items())
         inside = re.compile(rf"{re.escape(stem)}\.(\d+)(?![^.|])")
         numbers = [int(match[1]) if (match := inside.match(name)) else None for name in results]
@@ -240,7 +237,6 @@ def _alike(first: nn.Module, second: nn.Module, numbers: tuple[int, int]) -> lis
 
 
 def _is_like(first: Tensor | None, second: Tensor | None) -> bool:
-    """Return True if two parameters or buffers have the same shape and type, and buffers also the same values."""
     if first is None or second is None:
         return first is second
     if first.shape != second.shape or first.dtype != second.dtype or first.device != second.device:
@@ -279,7 +275,6 @@ def _renamed(value: Any, pattern: str, by: str) -> Any:
 
 
 def _is_equal(first: Any, second: Any) -> bool:
-    """Return True if the results of two layers are equal, floating-point numbers up to rounding."""
     if isinstance(first, dict):
         return list(first) == list(second) and all(map(_is_equal, first.values(), second.values()))
     if isinstance(first, tuple):

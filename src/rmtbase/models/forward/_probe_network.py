@@ -190,7 +190,6 @@ def without_caches(network: nn.Module) -> Iterator[None]:
 
 
 def _keeps_cache(module: nn.Module) -> bool:
-    """Return True if a module caches keys and values of earlier tokens, and has an argument to disable this."""
     return bool(getattr(getattr(module, "config", None), "use_cache", False)) and (
         "use_cache" in signature(module.forward).parameters
     )

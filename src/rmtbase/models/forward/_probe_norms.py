@@ -78,7 +78,6 @@ class Norms:
         return False
 
     def _measured(self, name: str) -> Measured | None:
-        """Return the learned part of a module, or None if it is not a norm over the last axis."""
         if name not in self._known:
             try:
                 measured = _measure(self.modules[name], name, tuple(self.plain.given[name][0].shape))

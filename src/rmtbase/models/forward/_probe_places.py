@@ -38,7 +38,6 @@ class Met(NamedTuple):
     factor: float  # ratio of the operands' product to that of the matrices
 
     def again(self, met: Met) -> Met:
-        """Combine with another run of the same layer: norms that differ between the runs are unknown."""
         differing = [name for name in NORM_FIELDS if getattr(self.site, name) != getattr(met.site, name)]
         return self._replace(site=replace(self.site, **dict.fromkeys(differing)))
 
@@ -53,7 +52,6 @@ def common_module(names: Iterable[str]) -> str:
 
 
 def module_of(queries: Iterable[str], keys: Iterable[str], other_names: Iterable[str]) -> str:
-    """Return the module of a site by its tensors' names: that of its queries if its keys belong to another layer."""
     q_names, k_names = [*queries], [*keys]
     return common_module(q_names if other_layer(q_names, k_names) else [*q_names, *k_names, *other_names])
 
@@ -137,7 +135,6 @@ def in_places(mets: Iterable[Met]) -> tuple[Site, ...]:
 
 
 def _label(module: str) -> str:
-    """Return the first stack that a word in a module's name stands for, or an empty string."""
     words = module.lower().replace("_", ".").split(".")
     stacks = (name for name, beginnings in _WORDS.items() if any(word.startswith(beginnings) for word in words))
     return next(stacks, "")

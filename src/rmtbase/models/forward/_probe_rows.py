@@ -57,7 +57,6 @@ def batches(seen: Float[np.ndarray, "n m s"], nbatches: int) -> list[int] | None
 
 
 def content_product(products: Mapping[str, Contraction], softmax: Softmax) -> str | None:
-    """Return the key of the only product of contents among the products in scores, or None."""
     origins = {key: products[key].origins for key in softmax.origin.products}
     for kind in ("content", "linear"):
         fitting = [key for key, (left, right) in origins.items() if getattr(left, kind) and getattr(right, kind)]

@@ -124,7 +124,6 @@ def kept_proof(proof_subject: str, prove: Callable[[], str]) -> Kept:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read a file of the cache; {} if there is none that can be read, or it holds something else."""
     with suppress(OSError, ValueError, RecursionError):
         with path.open("rb") as file:
             content = json.loads(file.read(_LARGEST))
@@ -138,7 +137,6 @@ def _digest(content: object) -> str:
 
 @cache
 def _source() -> str:
-    """Digest of the source of what proves: another way to prove proves anew."""
     folder = Path(__file__).parent
     files = sorted({path for pattern in _SOURCES for path in folder.glob(pattern)})
     return _digest([[path.name, hashlib.sha256(path.read_bytes()).hexdigest()] for path in files])

@@ -107,7 +107,6 @@ def _queries_move_rows(part: Part, mets: Mapping[str, Met]) -> dict[str, bool | 
 
 
 def _starts(matrix: Expression | None, part: Part) -> list[tuple[str, Int[np.ndarray, " row"]]]:
-    """List the weights of the maps that compute a matrix's outputs, and where the rows start in each of them."""
     match matrix:
         case Product((outermost, *_)) | Scaled(outermost, _) | Rows(Product() | Stacked() | Scaled() as outermost, _):
             return _starts(outermost, part)

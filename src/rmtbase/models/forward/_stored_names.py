@@ -113,7 +113,6 @@ def _converted(
     converters: list[WeightConverter],
     stored: Mapping[str, tuple[int, ...]],
 ) -> Expression | None:
-    """Express a parameter that is made from stored matrices on loading as their rows."""
     parent = name.rsplit(".", 2)[0]
     for target, sources in converted.items():
         if not target.startswith(parent) or any(len(stored[source]) != 2 for source, _ in sources):
@@ -139,8 +138,6 @@ def _rows(made: TorchTensor | list[TorchTensor], sources: list[str], stored: Map
 
 
 def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> Site:
-    """Replace the network's parameters in a site by stored tensors."""
-
     def of(value: Any) -> Any:
         if isinstance(value, Tensor):
             if value.name not in parameters:

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from rmtbase.models.forward._probe_network import Part
 from rmtbase.errors import MissingTensorError, UnknownArchitectureError, UnprovedConfigurationError
 from rmtbase.models.files._checkpoint import Checkpoint
-from rmtbase.models.layouts._architectures import find_inventory
+from rmtbase.models.layouts._architectures import SeveralStacks, find_inventory
 from rmtbase.models.layouts._layout_table import read_architecture
-from rmtbase.models.layouts._stack_prefixes import SeveralStacks
 
 _SMALL, _TIMES_LARGER = 10**8, 4  # parameters that are run in any case, and at most, as a multiple of those stored
 
@@ -103,7 +102,6 @@ class Network:
         return Inventory(sites=sites, others={}, notes=notes)
 
     def _require_stored_size(self, stored: Mapping[str, tuple[int, ...]]) -> None:
-        """Raise if the network is far larger than the stored tensors: it is another one, perhaps too large to run."""
         n_stored, expected = (
             sum(map(prod, stored.values())),
             sum(parameter.numel() for parameter in self.network.parameters()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import prod
@@ -16,8 +16,40 @@ from rmtbase.models.layouts._expressions import Expression, Product, Stacked, Te
 from rmtbase.models.layouts._layout_table import MLP, Entry, Rows, entries, unread
 from rmtbase.models.layouts._sites import BIASES, CONTENT_PART, NORMS, PLAIN, Inventory, Norm, Place, Site, bias_notes
 from rmtbase.models.layouts._sizes import Sizes
-from rmtbase.models.layouts._stack_prefixes import SeveralStacks, own_prefixes
 from rmtbase.shown import quoted, shown
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "vision": ("vision", "visual", "vit", "image", "img"),
+    "image": ("vision", "visual", "vit", "image", "img"),
+    "audio": ("audio", "speech", "sound"),
+    "text": ("text", "language"),
+}
+"""Possible beginnings of names of a part's tensors, by the first word of its key in the configuration."""
+
+
+class SeveralStacks(CheckpointError):  # noqa: N818
+    """Error: several stacks of layers are stored where the table has one."""
+
+    def __init__(self, path: Path | str, message: str, tensors: tuple[str, ...]) -> None:
+        self.tensors = tensors
+        super().__init__(path, message)
+
+
+def own_prefixes(
+    prefixes: Collection[str], inside: Collection[str], other_words: Collection[str], unread: Collection[str]
+) -> list[str]:
+    """Select the prefixes that may belong to a stack: those that name its part, or else those that name no other."""
+    if not inside:
+        return list(prefixes)
+    parts_by_prefix = {prefix: prefix.split(".") for prefix in prefixes}
+    named = [prefix for prefix, parts in parts_by_prefix.items() if set(inside) <= set(parts)]
+    stems = tuple(word for key in unread for word in _WORDS.get(key.split("_")[0], (key.split("_")[0],)))
+    return named or [
+        prefix
+        for prefix, parts in parts_by_prefix.items()
+        if not set(other_words) & set(parts) and not any(part.startswith(stems) for part in parts if stems)
+    ]
+
 
 LATENT_NORMS = "norms between the factors of latent queries and keys: recorded, not folded in"
 ROUNDED = "stored in float64: rounded to float32"
@@ -136,19 +168,19 @@ class _Stack:
         }
         maps = [symbol for symbol in self.entry.biases if self.layout.holding(symbol)]
         tensors = {symbol: [self._tensor(layer, symbol) for layer in layers] for symbol in maps}
-        biases = bias_notes(self.entry.biases, tensors, checkpoint, self._no_bias)
+        source = checkpoint.config_path.name
+        biases = bias_notes(
+            self.entry.biases,
+            tensors,
+            checkpoint,
+            lambda name, why: MissingTensorError(checkpoint.path, name, self.architecture, f"{source}: {why}"),
+        )
         return (*(note for note, holds in notes.items() if holds), *biases)
 
-    def _no_bias(self, name: str, why: str) -> MissingTensorError:
-        because = f"{self.checkpoint.config_path.name}: {why}"
-        return MissingTensorError(self.checkpoint.path, name, self.architecture, because)
-
     def _shows_head_size(self) -> bool:
-        """Return True if the shape of some tensor shows how many outputs a head has.
+        """Return True if the shape of some tensor shows how many outputs a head has: a norm, or rotary frequencies.
 
-        The weights do not: twelve heads of 64 have the shape of 24 heads of 32. But a norm of the queries and keys of
-        each head has d_head gains, and the rotary frequencies that older checkpoints store have one element for every
-        two rotated dimensions of a head.
+        The weights do not: twelve heads of 64 have the shape of 24 heads of 32.
         """
         rotated, layers = self.given.rotated(), self.attending()
         sizes = {name: (self.rows[size],) for name, size in self.layout.norms.items() if size}
@@ -163,7 +195,10 @@ class _Stack:
         missing = [norm for norm in norms if norm not in self.checkpoint]
         if 0 < len(missing) < len(norms):
             raise MissingTensorError(self.checkpoint.path, missing[0], self.architecture)
-        return any(name not in norms or self.layout.norms[self._local(name)] == "d_head" for name in stored)
+        of_heads = {
+            self._name(layer, name) for name, size in self.layout.norms.items() if size == "d_head" for layer in layers
+        }
+        return any(name not in norms or name in of_heads for name in stored)
 
     def _site(self, layer: int, present: Sequence[str], sizes: Mapping[str, int]) -> Site:
         parts = {part: self._expression(layer, part) for part in present}
@@ -268,11 +303,7 @@ class _Stack:
     def _name(self, layer: int, tensor: str) -> str:
         return f"{self.prefix}{self.layout.layer.format(layer)}{tensor}"
 
-    def _local(self, name: str) -> str:
-        return re.sub(rf"^{re.escape(self.prefix)}{_pattern(self.layout.layer)}", "", name)
-
     def _tensor(self, layer: int, symbol: str) -> str:
-        """Return the name of the tensor that holds a matrix: the first of its possible names that is stored."""
         possible = [self._name(layer, name) for name in self.layout.holding(symbol)]
         return next((name for name in possible if name in self.checkpoint), possible[0])
 
@@ -286,7 +317,11 @@ class _Stack:
         if missing < n_layers:
             because = f"{self.checkpoint.config_path.name}: {n_layers} layers, but tensors of only {len(tensor_of)}"
             raise MissingTensorError(self.checkpoint.path, self._tensor(missing, "q"), self.architecture, because)
-        beyond = sorted((len(layer), layer) for layer in tensor_of if not _is_layer(layer, n_layers))
+        beyond = sorted(
+            (len(layer), layer)
+            for layer in tensor_of
+            if len(layer) > len(str(n_layers)) or str(int(layer)) != layer or int(layer) >= n_layers
+        )
         if beyond:
             query = self.prefix + self.layout.layer.format(beyond[0][1]) + self.layout.holding("q")[0]
             name = query if query in self.checkpoint else tensor_of[beyond[0][1]]
@@ -326,7 +361,6 @@ class _Stack:
                 )
 
     def _require_height(self, name: str, rows: Rows) -> None:
-        """Raise ShapeError unless the tensor, and its bias if any, has the shape that the configuration implies."""
         shape = self.checkpoint.shape(name)
         outputs, inputs = self._linear_shape(rows, shape)
         trailing = shape[2:] if len(shape) > 2 and all(size == 1 for size in shape[2:]) else ()
@@ -365,7 +399,3 @@ def _any_layer(prefix: str, name: str) -> re.Pattern[str]:
 
 def _pattern(name: str) -> str:
     return re.escape(name).replace(re.escape("{}"), r"(?P<layer>\d+)")
-
-
-def _is_layer(text: str, n_layers: int) -> bool:
-    return len(text) <= len(str(n_layers)) and str(int(text)) == text and int(text) < n_layers

@@ -112,7 +112,6 @@ def find_feed_forward(
     used: Collection[str],
     types: frozenset[str],
 ) -> FeedForward:
-    """Find the MLPs, experts and routers of the layers with sites, and of the layers without attention between them."""
     finder = _Finder(checkpoint, config, types)
     for layer in _layers(sites, checkpoint, used):
         finder.read(layer)
@@ -164,7 +163,6 @@ class _Finder:
         return all(len(self.checkpoint.shape(name)) == 3 for name in names.values())
 
     def _one(self, layer: _Layer, paths: Sequence[str], kind: str) -> None:
-        """Add the only MLP of a kind in a layer, or a note if there are several or it cannot be read."""
         spelled = [path for path in paths if _naming_scheme(layer.modules[path])]
         read = [self._module(layer, path) for path in spelled]
         if len(spelled) == 1 and isinstance(read[0], _Module):
@@ -206,7 +204,6 @@ class _Finder:
         return len(modules)
 
     def _router(self, layer: _Layer, n_experts: int, paths: Sequence[str]) -> None:
-        """Add the router W_r, (experts, d_model): the only matrix of that shape in a module named gate or router."""
         routers = [
             name
             for path in paths
@@ -223,7 +220,6 @@ class _Finder:
             )
 
     def _module(self, layer: _Layer, path: str) -> _Module | str:
-        """Return a module with the names and shapes of an MLP, or the reason why it is not one."""
         tensors, d, scheme = layer.modules[path], layer.d_model, _naming_scheme(layer.modules[path])
         if scheme is None:
             return f"{', '.join(tensors)}; expected the matrices of an MLP"
@@ -329,7 +325,6 @@ def _prefix(sites: Sequence[Site]) -> str | None:
 
 
 def _expert_counts(config: Mapping[str, Any]) -> Iterator[int]:
-    """Yield the numbers that the configuration gives under keys with "expert" in them."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _expert_counts(value)

@@ -23,7 +23,6 @@ FOLDS = ("biases", "norms")
 
 
 def require_folds(fold: object) -> tuple[str, ...]:
-    """Return the names of what to fold in, each once, in the order of :data:`FOLDS`."""
     if isinstance(fold, str):
         fold = [part.strip() for part in fold.split(",")]
     if not isinstance(fold, Collection) or not all(name in FOLDS for name in fold):
@@ -62,7 +61,6 @@ def fold_site(site: Site, fold: Collection[str], stored: Container[str]) -> Site
 
 
 def has_biases(site: Site, stored: Container[str]) -> bool:
-    """Return True if queries or keys have a bias that :func:`fold_site` folds in, named after its weight."""
     return any(matrix is not None and _bias(matrix, stored) is not None for matrix in (site.query, site.key))
 
 

@@ -307,7 +307,6 @@ def entries(
 
 
 def _variant(config: Mapping[str, Any], model_type: str, path: Path, table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Find the variant of the type whose ``when`` the configuration fulfils, with the defaults of its class."""
     entry = table["types"].get(model_type)
     if entry is None:
         raise UnknownArchitectureError(path, model_type, known_types())
@@ -326,7 +325,6 @@ def _variant(config: Mapping[str, Any], model_type: str, path: Path, table: Mapp
 
 
 def _meets(value: Any, expected: Any) -> bool:
-    """Return True if it equals the expected value, or is not None where any value is accepted."""
     return value is not None if expected == _ANY else type(value) is type(expected) and value == expected
 
 

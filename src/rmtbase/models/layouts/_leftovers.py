@@ -108,7 +108,6 @@ def _block(module: str) -> str:
 
 
 def _of_attention(names: Iterable[str]) -> list[str]:
-    """Select the matrices of attention by name: a part indicates attention, or the module contains such a map."""
     parts_by_name = {name: name.removesuffix(".weight").split(".") for name in names}
     modules = {tuple(parts[:-1]) for parts in parts_by_name.values() if _MAPS.fullmatch(parts[-1])}
     return [
@@ -119,7 +118,6 @@ def _of_attention(names: Iterable[str]) -> list[str]:
 
 
 def left_out(checkpoint: Checkpoint, used: Collection[str]) -> dict[str, list[str]]:
-    """Return the tensors that no matrix is made of, grouped by name with {} for numbers."""
     by_pattern: dict[str, list[str]] = {}
     for name in checkpoint.names:
         if name not in used:
@@ -148,7 +146,6 @@ def _pattern(name: str) -> str:
 
 
 def _matrices(checkpoint: Checkpoint, used: Collection[str]) -> Iterator[str]:
-    """Yield the names of stored matrices and kernels of floating-point numbers that are not used."""
     for name in checkpoint.names:
         if name not in used:
             shape = checkpoint.shape(name)
@@ -157,7 +154,6 @@ def _matrices(checkpoint: Checkpoint, used: Collection[str]) -> Iterator[str]:
 
 
 def _listed(checkpoint: Checkpoint, by_pattern: Mapping[str, list[str]]) -> str:
-    """List the matrices by the pattern of their names, with the shape of the first of each."""
     described = [
         f"{len(names)} {quoted(pattern)} {checkpoint.shape(names[0])}"
         if len(names) > 1
@@ -183,7 +179,6 @@ def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> C
 
 
 def _multiplier_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a note on the multipliers and caps of a configuration that are in no matrix, if it has any."""
     described = [
         f"{key} = {quoted(value)} ({_BESIDE_MATRICES[name]})"
         for key, name, value in _settings(config, _DEPTH)

@@ -150,7 +150,6 @@ def find_embeddings(sites: Sequence[Site], checkpoint: Checkpoint, config: Mappi
 
 
 def _placed(names: Sequence[str], stacks: set[str], notes: list[str]) -> Iterator[tuple[Place, str]]:
-    """Yield each tensor of one component with its stack, "" where it is the only such tensor."""
     of_stack: dict[str, list[str]] = defaultdict(list)
     for name in names:
         stack_names = [stack for stack in stacks if stack in name.split(".")] if len(names) > 1 else []
@@ -167,7 +166,6 @@ def _or(sizes: Collection[int]) -> str:
 
 
 def _sizes(config: Mapping[str, Any], words: Sequence[str]) -> Iterator[int]:
-    """Yield the sizes that a configuration and its parts give under one of the keys ``words``."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _sizes(value, words)

@@ -157,7 +157,6 @@ class Declared(NamedTuple):
 def declared(
     biases: Mapping[str, bool | str], config: Mapping[str, Any], of_class: Mapping[str, Any]
 ) -> dict[str, Declared]:
-    """Return whether the maps of each symbol have a bias, by the model type or by the configuration."""
     biases_declared = {}
     for symbols, key in biases.items():
         value = key if isinstance(key, bool) else config.get(key, of_class.get(key))
@@ -232,7 +231,6 @@ class Inventory:
 
 
 def require_sites(sites: Sequence[Site], checkpoint: Checkpoint) -> None:
-    """Require that every site has queries and keys of the sizes that it states, over tensors that exist."""
     expected = "a Site for each layer, each at a place of its own, with queries and keys"
     if not sites or not all(isinstance(site, Site) for site in sites):
         raise ParameterError("sites", f"{len(sites)} of {sorted({type(site).__name__ for site in sites})}", expected)

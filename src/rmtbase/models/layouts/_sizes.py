@@ -55,7 +55,6 @@ class Sizes:
 
     @property
     def because(self) -> str:
-        """The keys that were read, and their values."""
         return ", ".join(dict.fromkeys(self.said))
 
     def _of(self, name: str, optional: bool = False) -> int | None:
@@ -112,7 +111,6 @@ class Sizes:
         return value
 
     def _require_agreement(self) -> None:
-        """Raise if two keys of one size disagree, or a common key that the type does not use gives another size."""
         for name in ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head"):
             if name not in self.sizes:
                 continue
@@ -228,7 +226,6 @@ class Sizes:
 
 
 def _held(config: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key in a configuration, ``a.b`` in a part; its rotary parameters take precedence."""
     part, _, within = key.partition(".")
     if within:
         inner = config.get(part)
