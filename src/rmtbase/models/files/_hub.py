@@ -25,20 +25,11 @@ HUB_GGUF = re.compile(rf"(?P<model>{HUB_ID.pattern.removesuffix('?')})/(?P<file>
 """Name of one GGUF file on the hub, whose repositories hold many."""
 # adapter_config.json identifies an adapter, model_index.json a pipeline of diffusers.
 _SAFETENSORS = [
-    "config.json",
-    "model_index.json",
-    "adapter_config.json",
-    "quantize_config.json",
-    "quant_config.json",
-    "*.safetensors",
-    "*.safetensors.index.json",
+    *("config.json", "model_index.json", "adapter_config.json", "quantize_config.json", "quant_config.json"),
+    *("*.safetensors", "*.safetensors.index.json"),
 ]
 _TORCH = [
-    "config.json",
-    "pytorch_model*.bin",
-    "pytorch_model.bin.index.json",
-    "adapter_config.json",
-    "adapter_model.bin",
+    *("config.json", "pytorch_model*.bin", "pytorch_model.bin.index.json", "adapter_config.json", "adapter_model.bin")
 ]
 # Copies of the same weights in other formats, which some repositories keep beside the checkpoint.
 _OTHER_COPIES = ["*/*", "consolidated*"]
