@@ -95,14 +95,8 @@ class _Module:
         return {name: matrices[name] for name in (f"{kind}_in", f"{kind}_gate", f"{kind}_out") if name in matrices}
 
 
-@dataclass(frozen=True)
-class FeedForward:
-    """Matrices found in the layers beside attention."""
-
-    # the matrices of the MLP, of the router, and of the experts that every token uses, by place
-    layers: Mapping[Place, Mapping[str, Expression]]
-    experts: Part  # the matrices of each expert, with notes on them
-    notes: tuple[str, ...]  # what belongs in ``layers`` but is not read, and why
+class _NotRead(Exception):  # noqa: N818
+    """Error: something in a layer is not read; the message is what and why."""
 
 
 def find_feed_forward(
@@ -112,24 +106,37 @@ def find_feed_forward(
     used: Collection[str],
     types: frozenset[str],
 ) -> FeedForward:
-    finder = _Finder(checkpoint, config, types)
+    feed_forward = FeedForward(checkpoint, config, types)
     for layer in _layers(sites, checkpoint, used):
-        finder.read(layer)
-    notes = tuple(told_by_place(finder.left))
-    return FeedForward(finder.layers, Part(finder.experts, tuple(told_by_place(finder.experts_left))), notes)
+        feed_forward.read(layer)
+    return feed_forward
 
 
-class _Finder:
-    """Search for MLPs, experts and routers, one layer at a time."""
+class FeedForward:
+    """Matrices of the layers beside attention, which are searched one at a time.
+
+    Attributes:
+        layers: the matrices of the MLP, of the router, and of the experts that every token uses, by place.
+    """
 
     def __init__(self, checkpoint: Checkpoint, config: Mapping[str, Any], types: frozenset[str]) -> None:
         self.checkpoint, self.types = checkpoint, types
         self.alternating = bool(types & _ALTERNATING)
         self.counts = set(_expert_counts(config))
         self.layers: dict[Place, dict[str, Expression]] = {}
-        self.experts: dict[MatrixName, Expression] = {}
-        self.left: dict[str, list[Place]] = defaultdict(list)
-        self.experts_left: dict[str, list[Place]] = defaultdict(list)
+        self._experts: dict[MatrixName, Expression] = {}
+        self._left: dict[str, list[Place]] = defaultdict(list)
+        self._experts_left: dict[str, list[Place]] = defaultdict(list)
+
+    @property
+    def experts(self) -> Part:
+        """The matrices of each expert, with notes on them."""
+        return Part(self._experts, tuple(told_by_place(self._experts_left)))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on what belongs in ``layers`` but is not read."""
+        return tuple(told_by_place(self._left))
 
     def read(self, layer: _Layer) -> None:
         numbered: dict[str, dict[int, str]] = defaultdict(dict)
@@ -144,63 +151,60 @@ class _Finder:
                 stacks.append(path)
             else:
                 plain.append(path)
-        n_experts = self._experts(layer, numbered, stacks)
+        n_experts = None
+        try:
+            n_experts = self._read_experts(layer, numbered, stacks) if numbered or stacks else None
+        except _NotRead as reason:
+            self._experts_left[f"not read: {reason}"].append(layer.place)
         self._one(layer, shared, "shared_expert")
         self._one(layer, plain, "mlp")
         if n_experts is not None:
             self._router(layer, n_experts, plain)
-        if layer.in_stages and layer.modules and not any(layer.place in places for places in self._told()):
+        told = (self.layers, *self._left.values(), *self._experts_left.values())
+        if layer.in_stages and layer.modules and not any(layer.place in places for places in told):
             names = ", ".join(
                 f"{path}.{word}".lstrip(".") for path, tensors in layer.modules.items() for word in tensors
             )
-            self.left[f"no matrices: {names}: none of the known names of an MLP"].append(layer.place)
-
-    def _told(self) -> Iterator[Collection[Place]]:
-        yield self.layers
-        yield from (*self.left.values(), *self.experts_left.values())
+            self._left[f"no matrices: {names}: none of the known names of an MLP"].append(layer.place)
 
     def _is_stacked(self, names: Mapping[str, str]) -> bool:
         return all(len(self.checkpoint.shape(name)) == 3 for name in names.values())
 
     def _one(self, layer: _Layer, paths: Sequence[str], kind: str) -> None:
         spelled = [path for path in paths if _naming_scheme(layer.modules[path])]
-        read = [self._module(layer, path) for path in spelled]
-        if len(spelled) == 1 and isinstance(read[0], _Module):
-            self.layers.setdefault(layer.place, {}).update(read[0].matrices(kind, self.alternating))
-        elif spelled:
-            reasons = [reason for reason in read if isinstance(reason, str)]
-            why = reasons[0] if reasons else f"{len(spelled)} MLPs in a layer; expected one"
+        if not spelled:
+            return
+        try:
+            modules = [self._module(layer, path) for path in spelled]
+            if len(modules) > 1:
+                raise _NotRead(f"{len(spelled)} MLPs in a layer; expected one")
+            self.layers.setdefault(layer.place, {}).update(modules[0].matrices(kind, self.alternating))
+        except _NotRead as reason:
             outcome = "no matrices" if layer.in_stages else "not read"
-            self.left[f"{outcome}: {' and '.join(spelled)}: {why}"].append(layer.place)
+            self._left[f"{outcome}: {' and '.join(spelled)}: {reason}"].append(layer.place)
 
-    def _experts(self, layer: _Layer, numbered: Mapping[str, Mapping[int, str]], stacks: Sequence[str]) -> int | None:
-        """Add the experts of a layer and return their number, or None where there are none or none are read."""
-        if len(numbered) + len(stacks) == 0:
-            return None
+    def _read_experts(self, layer: _Layer, numbered: Mapping[str, Mapping[int, str]], stacks: Sequence[str]) -> int:
+        """Add the experts of a layer, and return their number."""
         if len(numbered) + len(stacks) > 1:
-            paths = " and ".join((*numbered, *stacks))
-            self.experts_left[f"not read: {paths}: several mixtures in a layer; expected one"].append(layer.place)
-            return None
+            raise _NotRead(f"{' and '.join((*numbered, *stacks))}: several mixtures in a layer; expected one")
+        mixture = stacks[0] if stacks else next(iter(numbered))
         modules: list[tuple[_Module, int | None]] = []
-        for path in stacks or [path for _, path in sorted(numbered[next(iter(numbered))].items())]:
-            module = self._module(layer, path)
-            if isinstance(module, str):
-                self.experts_left[f"not read: {path}: {module}"].append(layer.place)
-                return None
+        for path in stacks or [path for _, path in sorted(numbered[mixture].items())]:
+            try:
+                module = self._module(layer, path)
+            except _NotRead as reason:
+                raise _NotRead(f"{path}: {reason}") from reason
             modules += [(module, index) for index in (range(module.n_experts) if module.n_experts else (None,))]
-        path = stacks[0] if stacks else next(iter(numbered))
-        numbers = range(len(modules)) if stacks else sorted(numbered[path])
+        numbers = range(len(modules)) if stacks else sorted(numbered[mixture])
         if list(numbers) != list(range(len(modules))) or len(modules) not in self.counts:
-            why = f"{len(modules)} experts, the last {max(numbers)}; expected as many as the configuration says"
-            self.experts_left[f"not read: {path}: {why}"].append(layer.place)
-            return None
+            found = f"{len(modules)} experts, the last {max(numbers)}"
+            raise _NotRead(f"{mixture}: {found}; expected as many as the configuration says")
         experts = [module.matrices("expert", self.alternating, index) for module, index in modules]
         if len({(tuple(matrices), module.d_ff) for matrices, (module, _) in zip(experts, modules, strict=True)}) > 1:
-            self.experts_left[f"not read: {path}: experts of several shapes"].append(layer.place)
-            return None
+            raise _NotRead(f"{mixture}: experts of several shapes")
         for component in experts[0]:
             for number, matrices in enumerate(experts):
-                self.experts[MatrixName(layer.place, component, number)] = matrices[component]
+                self._experts[MatrixName(layer.place, component, number)] = matrices[component]
         return len(modules)
 
     def _router(self, layer: _Layer, n_experts: int, paths: Sequence[str]) -> None:
@@ -215,14 +219,14 @@ class _Finder:
             self.layers.setdefault(layer.place, {})["router"] = Tensor(routers[0])
         else:
             described = f"{len(routers)} matrices" if routers else "no matrix"
-            self.left[f"not read: the router: {described} ({n_experts}, {layer.d_model}) called gate or router"].append(
-                layer.place
-            )
+            self._left[
+                f"not read: the router: {described} ({n_experts}, {layer.d_model}) called gate or router"
+            ].append(layer.place)
 
-    def _module(self, layer: _Layer, path: str) -> _Module | str:
+    def _module(self, layer: _Layer, path: str) -> _Module:
         tensors, d, scheme = layer.modules[path], layer.d_model, _naming_scheme(layer.modules[path])
         if scheme is None:
-            return f"{', '.join(tensors)}; expected the matrices of an MLP"
+            raise _NotRead(f"{', '.join(tensors)}; expected the matrices of an MLP")
         gate, into, out = (None if word is None else tensors[word] for word in scheme)
         assert into is not None and out is not None
         shapes = {name: self.checkpoint.shape(name) for name in (gate, into, out) if name is not None}
@@ -240,10 +244,11 @@ class _Finder:
                 fits.append(_Module((gate, into, out), transposed, times == 2, d_ff, next(iter(counts))))
         if len(fits) != 1:
             described = ", ".join(f"{name.rsplit(path, 1)[-1].lstrip('.')} {shape}" for name, shape in shapes.items())
-            return f"{described}; expected (d_ff, {d}) and ({d}, d_ff)" + (", which may be either way" if fits else "")
+            either = ", which may be either way" if fits else ""
+            raise _NotRead(f"{described}; expected (d_ff, {d}) and ({d}, d_ff){either}")
         if fits[0].fused and not self.types & (_ALTERNATING | _GATE_FIRST):
             types = " or ".join(map(quoted, sorted(self.types)))
-            return f"gate and inputs are in one tensor, in an order that is not known for {types}"
+            raise _NotRead(f"gate and inputs are in one tensor, in an order that is not known for {types}")
         return fits[0]
 
 
