@@ -372,7 +372,6 @@ def main() -> None:
         if work.is_file():
             held = json.loads(work.read_text())
             work.write_text(json.dumps({name: one for name, one in held.items() if name not in options.only}))
-    options.work.parent.mkdir(parents=True, exist_ok=True)
     before = read_table() if options.only else None
     found = results(options.only or tiny_models.all_types()[stride], options.work)
     found = {name: one for name, one in found.items() if not options.only or name in options.only}

@@ -111,6 +111,8 @@ def find_series(
         name = "demo" if model == "demo" else folder.resolve().name
         steps_by_name = demo_steps() if model == "demo" else _steps_in(folder)
         named = _chosen(names, steps_by_name, f"checkpoints of {name}")
+        if missing := [revision for _, revision in named if not (folder / revision).is_dir()]:
+            raise ParameterError("revisions", missing[0], _some(steps_by_name))
         return Series(name, tuple(Revision(*step, _identity(folder / step[1])) for step in named), folder, *opening)
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
         raise MissingCheckpointFileError(Path(model), advice="pass a folder of checkpoints, or the name of a model")
