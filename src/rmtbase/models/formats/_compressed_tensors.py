@@ -107,7 +107,7 @@ class _Scheme:
         offsets = None if zeros is None else self._offsets(codes, zeros, shape, block)
         values, scales = partial(self._values, codes, shape[1]), parts[".weight_scale"]
         groups = self._groups(codes, parts.get(".weight_g_idx"), scales, shape[1])
-        return dequantise.of_blocks(parts, shape, block, values, scales, offsets, groups, called=self.called)
+        return dequantise.of_blocks(parts, shape, block, dequantise.Coded(values, scales, offsets, groups), self.called)
 
     def _groups(
         self, codes: StoredTensor, index: StoredTensor | None, scales: StoredTensor, inputs: int

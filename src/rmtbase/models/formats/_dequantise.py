@@ -170,25 +170,31 @@ def factors(scales: StoredTensor, start: int = 0, stop: int | None = None) -> Fl
     return values
 
 
+@dataclass(frozen=True)
+class Coded:
+    """Codes of a matrix, with their scales and zero points."""
+
+    codes: Callable[[int, int], Float32[np.ndarray, "..."]]  # reads rows of codes
+    scales: StoredTensor
+    zeros: Callable[[int, int], Float32[np.ndarray, "..."]] | None = None  # reads rows of as many zero points as scales
+    # reads the block of each input, where blocks of a row are not of consecutive inputs
+    groups: Callable[[], Integer[np.ndarray, " inputs"] | None] | None = None
+
+
 def of_blocks(
     parts: Parts,
     shape: tuple[int, ...],
     block: tuple[int, int] | None,
-    codes: Callable[[int, int], Float32[np.ndarray, "..."]],
-    scales: StoredTensor,
-    zeros: Callable[[int, int], Float32[np.ndarray, "..."]] | None = None,
-    groups: Callable[[], Integer[np.ndarray, " inputs"] | None] | None = None,
-    *,
+    coded: Coded,
     called: str,
     types: tuple[str, ...] = SCALES,
 ) -> DerivedTensor:
     """Derive a matrix, or a stack of them, whose blocks of (outputs, inputs) have a scale each.
 
     If ``block`` is None, there is only one block. Blocks at the edges may be smaller. Scales that are numbers give the
-    matrix their type; with exponents it is bfloat16. The functions ``codes`` and ``zeros`` return rows of the codes and
-    of the zero points, of which there are as many as scales. The function ``groups`` returns the block of each input
-    where blocks of a row are not of consecutive inputs.
+    matrix their type; with exponents it is bfloat16.
     """
+    scales, zeros = coded.scales, coded.zeros
     inputs = shape[-1]
     if block is None:
         expected = scales.entry.shape if scales.entry.size == 1 else (1,)
@@ -198,7 +204,7 @@ def of_blocks(
     together = 1 if block is None or len(shape) > 2 else block[0]
 
     def make(start: int, stop: int) -> Float32[np.ndarray, "..."]:
-        values = codes(start, stop)
+        values = coded.codes(start, stop)
         if block is None:
             offset = np.float32(0) if zeros is None else zeros(0, 1).reshape(())
             values -= offset
@@ -206,7 +212,7 @@ def of_blocks(
         height, width = block
         rows = start // together, ceil(stop / together)
         row_scales, offsets = factors(scales, *rows), None if zeros is None else zeros(*rows)
-        order = None if groups is None else groups()
+        order = None if coded.groups is None else coded.groups()
         if order is not None:
             values -= 0 if offsets is None else offsets[:, order]
             return times(values, row_scales[:, order], scales)

@@ -279,9 +279,8 @@ def fp8(settings: dequantise.Settings) -> dequantise.Format:
         def values(start: int, stop: int) -> Float32[np.ndarray, "..."]:
             return codes.array(start, stop).astype(np.float32)
 
-        return dequantise.of_blocks(
-            parts, shape, block, values, scales, called="FP8", types=(*dequantise.SCALES, *dequantise.EXPONENTS)
-        )
+        types = (*dequantise.SCALES, *dequantise.EXPONENTS)
+        return dequantise.of_blocks(parts, shape, block, dequantise.Coded(values, scales), "FP8", types)
 
     return dequantise.Format("FP8", "_scale_inv", "", ("", "_scale_inv"), derive)
 
@@ -297,7 +296,7 @@ def fbgemm_fp8(settings: dequantise.Settings) -> dequantise.Format:
         def values(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             return codes.array(start, stop).astype(np.float32)
 
-        return dequantise.of_blocks(parts, shape, (1, shape[1]), values, scales, called=called)
+        return dequantise.of_blocks(parts, shape, (1, shape[1]), dequantise.Coded(values, scales), called)
 
     return dequantise.Format(called, ".weight_scale", ".weight", (".weight", ".weight_scale"), derive)
 

@@ -23,7 +23,16 @@ from jaxtyping import Float, Int
 from torch import nn
 
 from rmtbase.models.forward import _probe_rows as rows_of
-from rmtbase.models.forward._probe_events import CONVOLUTION, Contraction, Linear, Mark, NormOutputs, Numbers, Softmax
+from rmtbase.models.forward._probe_events import (
+    CONVOLUTION,
+    Contraction,
+    Linear,
+    Mark,
+    NormOutputs,
+    Numbers,
+    PassKind,
+    Softmax,
+)
 from rmtbase.models.forward._probe_forward import ForwardPass
 from rmtbase.models.forward._probe_norms import Norms
 from rmtbase.models.forward._probe_places import NORM_KINDS, Met, is_within, module_of, notes_of
@@ -73,11 +82,11 @@ class Reading:
         numbers = Numbers()
         plain = run(module, still, numbers, prefix=prefix)
         chosen = {rows_of.content_product(plain.products, softmax) for softmax in plain.softmaxes.values()}
-        tagged = run(module, still, numbers, tagged=frozenset(product for product in chosen if product), prefix=prefix)
+        tagged = run(module, still, numbers, PassKind(tagged=frozenset(chosen - {None})), prefix)
         between = {
             mark.name for product in plain.products.values() for origin in product.origins for mark in origin.marks
         }
-        rotated = run(module, inputs, numbers, neutral=False, norms=NormOutputs(frozenset(between)), prefix=prefix)
+        rotated = run(module, inputs, numbers, PassKind(neutral=False, norms=NormOutputs(frozenset(between))), prefix)
         shapes = {prefix + name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
         modules = {(prefix + path).rstrip("."): submodule for path, submodule in module.named_modules()}
         return cls(plain, tagged, rotated, shapes, still, Norms(modules, plain.norms, tagged.norms, rotated))

@@ -160,6 +160,16 @@ class RealMaps(Protocol):
     def met(self, product: str, left: Tensor, right: Tensor) -> None: ...
 
 
+@dataclass(frozen=True)
+class PassKind:
+    """What a pass does beside finding products."""
+
+    tagged: frozenset[str] | None = None  # products of queries and keys that count double; None in a plain pass
+    neutral: bool = True  # whether rotation is neutral
+    real: RealMaps | None = None  # computes chosen maps with their weights; None if all outputs are made up
+    norms: NormOutputs | None = None  # in which norms are distinguished; None if they are neutral
+
+
 def _generator(key: str) -> torch.Generator:
     return torch.Generator().manual_seed(crc32(key.encode()))
 

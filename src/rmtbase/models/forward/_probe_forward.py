@@ -35,16 +35,8 @@ _COMPLEX = {torch.complex32, torch.complex64, torch.complex128}
 class ForwardPass(TorchDispatchMode):
     """Single pass; see the module. Its results are in ``linears``, ``products``, ``softmaxes`` and ``outputs``."""
 
-    def __init__(
-        self,
-        names: Mapping[int, str],
-        numbers: events.Numbers,
-        *,
-        tagged: frozenset[str] | None = None,
-        neutral: bool = True,
-        real: events.RealMaps | None = None,
-        norms: events.NormOutputs | None = None,
-    ) -> None:
+    def __init__(self, names: Mapping[int, str], numbers: events.Numbers, kind: events.PassKind) -> None:
+        """Take the names of parameters by the storage of their meta tensors, and numbers shared by the passes."""
         super().__init__()
         self.linears: dict[str, events.Linear] = {}
         self.products: dict[str, events.Contraction] = {}
@@ -52,13 +44,11 @@ class ForwardPass(TorchDispatchMode):
         self.outputs: dict[str, events.Contraction] = {}
         self.modules: list[tuple[str, int]] = [("", 0)]
         self.entered: dict[str, None] = {}
-        self.norms = norms or events.NormOutputs()
+        self.norms = kind.norms or events.NormOutputs()
         self._names = dict(names)
         self._copies: dict[int, events.Copy] = {}
         self._numbers = numbers
-        self._tagged = tagged
-        self._neutral = neutral
-        self._real = real
+        self._tagged, self._neutral, self._real = kind.tagged, kind.neutral, kind.real
         self._origins: dict[int, events.Origin] = {}
         self._held: dict[int, StorageWeakRef] = {}  # so that no new storage reuses the address of a deleted one
         self._met: Counter[str] = Counter()
@@ -71,23 +61,18 @@ class ForwardPass(TorchDispatchMode):
         }.values()
         if len(origins) == 1:
             return next(iter(origins))
+        sets = ("marks", "products", "softmax", "maps")
         return events.Origin(
             content=any(origin.content for origin in origins),
             linear=any(origin.linear for origin in origins),
-            marks=frozenset().union(*(origin.marks for origin in origins)),
-            products=frozenset().union(*(origin.products for origin in origins)),
-            softmax=frozenset().union(*(origin.softmax for origin in origins)),
-            maps=frozenset().union(*(origin.maps for origin in origins)),
             born=max((origin.born for origin in origins), default=0),
+            **{name: frozenset().union(*(getattr(origin, name) for origin in origins)) for name in sets},
         )
 
     def declare(self, tensor: Tensor, origin: events.Origin) -> Tensor:
         self._origins[_storage(tensor)] = origin
         self._held.setdefault(_storage(tensor), StorageWeakRef(tensor.untyped_storage()))
         return tensor
-
-    def declare_input(self, tensor: Tensor) -> None:
-        self.declare(tensor, events.Origin(content=True))
 
     def _inherit(self, result: Any, arguments: list[Tensor], marks: frozenset[events.Mark]) -> None:
         origin = self.origin(*arguments)

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from rmtbase.models.forward._probe_events import Mark, NormOutputs, Numbers, RealMaps, contiguous
+from rmtbase.models.forward._probe_events import Mark, Numbers, Origin, PassKind, contiguous
 from rmtbase.models.forward._probe_forward import ForwardPass
+
+_PLAIN = PassKind()
 
 
 class _PlainAttention(TorchFunctionMode):
@@ -33,10 +35,10 @@ def _attention(
     key: Tensor,
     value: Tensor,
     attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
+    *_: Any,
     scale: float | None = None,
     enable_gqa: bool = False,
+    **__: Any,
 ) -> Tensor:
     """Compute attention without a causal mask, which changes no product; heads follow tokens in memory, as in torch."""
     if enable_gqa:
@@ -69,7 +71,8 @@ def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator
             return None
         taken.modules.pop()
         values = args[0] if args else next(iter(kwargs.values()), None)
-        if not (is_norm(submodule) and isinstance(values, Tensor) and isinstance(result, Tensor)):
+        is_norm = "norm" in type(submodule).__name__.lower() and next(submodule.children(), None) is None
+        if not (is_norm and isinstance(values, Tensor) and isinstance(result, Tensor)):
             return None
         if values.shape != result.shape or values.is_meta:
             return None
@@ -100,20 +103,8 @@ def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator
         yield
 
 
-def is_norm(module: nn.Module) -> bool:
-    return "norm" in type(module).__name__.lower() and next(module.children(), None) is None
-
-
 def run(
-    module: nn.Module,
-    inputs: Mapping[str, Any],
-    numbers: Numbers,
-    *,
-    tagged: frozenset[str] | None = None,
-    neutral: bool = True,
-    real: RealMaps | None = None,
-    norms: NormOutputs | None = None,
-    prefix: str = "",
+    module: nn.Module, inputs: Mapping[str, Any], numbers: Numbers, kind: PassKind = _PLAIN, prefix: str = ""
 ) -> ForwardPass:
     """Run one pass with meta tensors in place of the parameters; the module is restored afterwards in any case."""
     stand_ins: dict[str, Tensor] = {
@@ -125,14 +116,14 @@ def run(
         dtype = torch.float64 if parameter.is_floating_point() else parameter.dtype
         stand_ins[name] = nn.Parameter(torch.empty(parameter.shape, dtype=dtype, device="meta"), False)
         names[stand_ins[name].untyped_storage()._cdata] = prefix + name
-    taken = ForwardPass(names, numbers, tagged=tagged, neutral=neutral, real=real, norms=norms)
+    taken = ForwardPass(names, numbers, kind)
     real_inputs = {
         name: value.detach().to("cpu", copy=True) if isinstance(value, Tensor) else value
         for name, value in inputs.items()
     }
     for tensor in real_inputs.values():
         if isinstance(tensor, Tensor):
-            taken.declare_input(tensor)
+            taken.declare(tensor, Origin(content=True))
     training = [submodule for submodule in module.modules() if submodule.training]
     for submodule in training:
         submodule.training = False

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models.forward._probe_events import Numbers, Origin, noise
+from rmtbase.models.forward._probe_events import Numbers, Origin, PassKind, noise
 from rmtbase.models.forward._probe_network import Part, written_out
 from rmtbase.models.forward._probe_places import Met
 from rmtbase.models.forward._probe_running import run
@@ -70,7 +70,7 @@ def prove_parts(
                     f"{site.place}: one token of {names[1]} changes rows of the logits as a whole, as queries do"
                 )
                 raise Disproved(path, f"{described}; expected that of {names[0]}")
-            run(part.module, part.inputs, Numbers(), real=proof, prefix=part.prefix)
+            run(part.module, part.inputs, Numbers(), PassKind(real=proof), part.prefix)
         for (_, site), *_ in proof.left.values():
             raise CheckpointError(path, f"{site.place}: its product of queries and keys was not met again")
     return tuple(site for site in sites if site in proved)
@@ -132,7 +132,7 @@ class _MadeUp:
         self.operands: dict[str, tuple[float, float]] = {}  # sums of the left and the right one of each product
         self._maps, self._others, self._tokens = maps, replaced_rows, tokens
         torch.manual_seed(0)  # the same choices of tokens in each pass, as Informer draws them
-        softmaxes = run(part.module, part.inputs, Numbers(), real=self, prefix=part.prefix).softmaxes
+        softmaxes = run(part.module, part.inputs, Numbers(), PassKind(real=self), part.prefix).softmaxes
         self.scores = {  # the axis of the softmax last
             key: np.moveaxis(softmax.scores.nan_to_num().numpy(), softmax.axis, -1)
             for key, softmax in softmaxes.items()
