@@ -14,7 +14,7 @@ def proofs() -> dict[str, str]:
     found = {}
     for name in demo_revisions():
         model = open_model("demo", name)
-        found[model.proof_subject()] = model.proved_now()
+        found[model.proof_subject()] = model.proved_now().note
     return found
 
 

@@ -22,7 +22,7 @@ def proofs(monkeypatch, tmp_path):
     made = []
     monkeypatch.setenv("RMTBASE_PROOF", "1")
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_model, "proof_of", lambda *arguments: made.append(arguments) or NOTE)
+    monkeypatch.setattr(_model, "proof_of", lambda *arguments: made.append(arguments) or _proof.Proof(NOTE))
     return made
 
 
@@ -96,7 +96,9 @@ def test_cache_that_cannot_be_written_changes_nothing(proofs, folder, tmp_path):
 
 
 def test_what_could_not_be_proved_is_tried_again(proofs, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(_model, "proof_of", lambda *arguments: proofs.append(arguments) or "not proved: no torch")
+    monkeypatch.setattr(
+        _model, "proof_of", lambda *arguments: proofs.append(arguments) or _proof.not_proved("no torch")
+    )
     for _ in range(2):
         open_model(folder).prove()
     assert (len(proofs), kept(tmp_path)) == (2, [])
@@ -121,7 +123,7 @@ def test_proofs_that_ship_are_those_that_are_made_now(monkeypatch):
     models = [open_model("demo", name) for name in demo_revisions()]
     assert set(shipped) == {model.proof_subject() for model in models}
     for model in models[-1:]:
-        made, held = model.proved_now(), shipped[model.proof_subject()]
+        made, held = model.proved_now().note, shipped[model.proof_subject()]
         assert made.rpartition("): ")[2] == held.rpartition("): ")[2]
 
 

@@ -20,8 +20,8 @@ from rmtbase.models.files._tensor_file import DIGITS, least_sigma, widened
 from rmtbase.models.formats._adapters import Adapter
 from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
 from rmtbase.models.formats._quantised import dequantised, require_readable_quantisation
-from rmtbase.models.forward._proof import kept_proof, proof_is_wanted, proof_of, subject
-from rmtbase.models.forward._torch_route import NOT_PROVED, Network, find_architecture, inventory_by_route
+from rmtbase.models.forward._proof import Proof, kept_proof, not_proved, proof_is_wanted, proof_of, subject
+from rmtbase.models.forward._torch_route import Network, find_architecture, inventory_by_route
 from rmtbase.models.layouts import _leftovers as leftovers
 from rmtbase.models.layouts._expressions import Expression, Tensor
 from rmtbase.models.layouts._folding import fold_site, has_biases, require_folds
@@ -29,12 +29,12 @@ from rmtbase.models.layouts._other_matrices import find_fused, with_other_matric
 from rmtbase.models.layouts._sites import (
     BIASES,
     NORMS,
-    UNUSED_BIASES,
     Inventory,
     MatrixName,
     Part,
     Place,
     Site,
+    UnusedBiases,
     require_sites,
 )
 from rmtbase.models.layouts._sizes import with_sizes
@@ -222,16 +222,16 @@ class Model(WeightMatrices):
         if not (self._to_prove and proof_is_wanted()):
             return self
         if self._not_run is not None:
-            note, before = f"{NOT_PROVED}: {self._not_run}", False
+            proof = not_proved(self._not_run)
         elif self._network is None and self.files:
-            note, before = kept_proof(self.proof_subject(), self.proved_now)
+            proof = kept_proof(self.proof_subject(), self.proved_now)
         else:
-            note, before = self.proved_now(), False
-        proved = replace(self, notes=(*self.notes, note), _to_prove=False, _proved_before=before)
+            proof = self.proved_now()
+        proved = replace(self, notes=(*self.notes, proof.note), _to_prove=False, _proved_before=proof.before)
         proved.take_digests(self)
         return proved
 
-    def proved_now(self) -> str:
+    def proved_now(self) -> Proof:
         """Prove the sites anew, and return the note about it; raises as :meth:`prove`."""
         noted = (*self.notes, *((NORMS,) if "norms" in self.folded else ()))
         stored = self._checkpoint.shapes()
@@ -280,7 +280,7 @@ class Model(WeightMatrices):
         folds = require_folds(what)
         if not folds:
             return self
-        unused = [note for note in self.notes if note.startswith(UNUSED_BIASES)]
+        unused = [note for note in self.notes if isinstance(note, UnusedBiases)]
         if "biases" in folds and unused:
             raise ParameterError("fold", "biases", f"none here: {unused[0]}")
         sites = tuple(fold_site(site, folds, self._checkpoint) for site in self._raw)

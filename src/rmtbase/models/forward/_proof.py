@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingDependencyError
 from rmtbase.models.files._demo import demo_root
-from rmtbase.models.forward._torch_route import NOT_PROVED, Network, require_transformers
+from rmtbase.models.forward._torch_route import Network, require_transformers
 from rmtbase.models.layouts._expressions import Read, to_json
 from rmtbase.models.layouts._sites import Disproved, Site
 from rmtbase.systems import cache_folder
@@ -37,7 +37,7 @@ def proof_of(
     read: Read,
     network: Network | None = None,
     noted: Collection[str] = (),
-) -> str:
+) -> Proof:
     """Prove sites by a forward pass, and return a note about it."""
     kinds: dict[str, list[Site]] = {}
     for site in sites:
@@ -50,19 +50,19 @@ def proof_of(
 
             reason = reason_not_proved(network, sites, stored, read, noted)
             ran = f"proved by running the {network.path} that was given: all of {len(sites)} sites"
-            return ran if reason is None else f"{NOT_PROVED}: {reason}"
+            return Proof(ran) if reason is None else not_proved(reason)
         network = network or Network.of_config(config, path)
         proved = network.prove(chosen, stored, read)
     except Disproved:
         raise
     except (MissingDependencyError, CheckpointError) as error:  # the network cannot be built or run
-        return f"{NOT_PROVED}: {error}"
+        return not_proved(error)
     if not proved:
         names = ", ".join(sorted(chosen[0].query_key_tensors()))
-        return f"{NOT_PROVED}: the forward pass shows no queries and keys of {names}"
+        return not_proved(f"the forward pass shows no queries and keys of {names}")
     left = sorted({str(site.place) for site in chosen} - {str(site.place) for site in proved})
     but = f"; not {', '.join(left)}" if left else ""
-    return (
+    return Proof(
         f"proved against transformers' own forward pass (transformers {package_version('transformers')}): "
         f"{len(proved)} of {len(sites)} sites, the first and the last of each kind{but}"
     )
@@ -75,11 +75,16 @@ _LARGEST = 1 << 16  # bytes of a file
 _SOURCES = ("_proof.py", "_prove.py", "_probe*.py")
 
 
-class Kept(NamedTuple):
-    """Note about a proof."""
+class Proof(NamedTuple):
+    """Result of a proof."""
 
     note: str  # what was proved and how, or "not proved" and why
-    before: bool  # whether it was proved before, and only read now
+    holds: bool = True  # False if it was not proved
+    before: bool = False  # whether it was proved before, and only read now
+
+
+def not_proved(reason: object) -> Proof:
+    return Proof(f"not proved: {reason}", False)
 
 
 def subject(
@@ -94,15 +99,15 @@ def subject(
     return _digest([weights, read, config, sorted(stored.items())])
 
 
-def kept_proof(proof_subject: str, prove: Callable[[], str]) -> Kept:
+def kept_proof(proof_subject: str, prove: Callable[[], Proof]) -> Proof:
     """Return the note about a proof that is kept, or prove and keep it."""
     shipped = _read(demo_root() / DEMO_PROOFS).get(proof_subject)
     if isinstance(shipped, str):
-        return Kept(shipped, True)
+        return Proof(shipped, before=True)
     try:
         versions = [version(name) for name in ("rmtbase", "torch", "transformers")]
     except PackageNotFoundError:
-        return Kept(prove(), False)
+        return prove()
     key = _digest([proof_subject, *versions, _source()])
     path = cache_folder() / f"proof-{key[:32]}.json"
     kept_file = _read(path)
@@ -111,16 +116,16 @@ def kept_proof(proof_subject: str, prove: Callable[[], str]) -> Kept:
         and isinstance(note := kept_file.get("note"), str)
         and kept_file.get("sha256") == _digest(note)
     ):
-        return Kept(note, True)
-    note = prove()
-    if not note.startswith(NOT_PROVED):
+        return Proof(note, before=True)
+    proof = prove()
+    if proof.holds:
         from rmtbase.tables import write_bytes  # with xarray, which nothing else here needs
 
-        content = json.dumps({"proof": key, "note": note, "sha256": _digest(note)}, indent=1)
+        content = json.dumps({"proof": key, "note": proof.note, "sha256": _digest(proof.note)}, indent=1)
         with suppress(OSError):  # then it is proved again the next time
             path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(f"{content}\n".encode(), path)
-    return Kept(note, False)
+    return proof
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -32,9 +32,6 @@ from rmtbase.models.layouts._layout_table import read_architecture
 
 _SMALL, _TIMES_LARGER = 10**8, 4  # parameters that are run in any case, and at most, as a multiple of those stored
 
-NOT_PROVED = "not proved"
-"""Beginning of the note of a model that was not run or whose products were not found; a reason follows."""
-
 
 @dataclass(frozen=True)
 class Network:

@@ -138,9 +138,13 @@ class Site:
         return tuple(norm for name in NORM_FIELDS if (norm := getattr(self, name)) is not None)
 
 
-UNUSED_BIASES = "biases that are stored and that the model does not have"
-"""Beginning of the note about them; they are not folded in."""
 _SHOWN = 3
+
+
+class UnusedBiases(str):
+    """Note about biases that are stored and that the model does not have; they are not folded in."""
+
+    __slots__ = ()
 
 
 class Declared(NamedTuple):
@@ -183,14 +187,14 @@ def bias_notes(
     for bias, declaration in missing.items():
         if declaration.said and refuse is not None:
             raise refuse(bias, f"{declaration.in_words()}; correct that, if the model has no such biases")
-    for words, biases_found in (
-        ("biases that the model has and that are not stored", missing),
-        (UNUSED_BIASES, unused),
+    for kind, words, biases_found in (
+        (str, "biases that the model has and that are not stored", missing),
+        (UnusedBiases, "biases that are stored and that the model does not have", unused),
     ):
         if biases_found:
             rest = f", … ({len(biases_found)} of them)" if len(biases_found) > _SHOWN else ""
             by = ", ".join(dict.fromkeys(declaration.in_words() for declaration in biases_found.values()))
-            yield f"{words} ({by}): {', '.join(map(quoted, list(biases_found)[:_SHOWN]))}{rest}"
+            yield kind(f"{words} ({by}): {', '.join(map(quoted, list(biases_found)[:_SHOWN]))}{rest}")
 
 
 @dataclass(frozen=True)
