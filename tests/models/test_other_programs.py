@@ -38,7 +38,9 @@ FUSED = {"c_proj.weight": (D_MODEL, D_MODEL)}
 # Beginning of the names of a layer, the shapes in it and outside, the program, the order of rows, their numbers, and
 # the number of heads that shapes show.
 PROGRAMS = {
-    "nanoGPT": ("transformer.h.{}.attn.", {"c_attn.weight": (72, 24), **FUSED}, Program.NANO_GPT, Order.CONCATENATED, THIRDS, None),
+    "nanoGPT": (
+        "transformer.h.{}.attn.", {"c_attn.weight": (72, 24), **FUSED}, Program.NANO_GPT, Order.CONCATENATED, THIRDS, None,
+    ),
     "GPT-2": ("h.{}.attn.", {"c_attn.weight": (24, 72), **FUSED}, Program.GPT2, Order.CONCATENATED, THIRDS, None),
     "litgpt": (
         "transformer.h.{}.", {"attn.qkv.weight": (TOTAL, 24), "attn.proj.weight": (24, WIDTH), "norm_1.weight": (24,)},
@@ -53,7 +55,9 @@ PROGRAMS = {
         Program.TORCHTUNE, Order.SEPARATE, ROWS, HEADS,
     ),
     "Meta": ("layers.{}.attention.", separate(("wq", "wk", "wv", "wo")), Program.META, Order.SEPARATE, ROWS, None),
-    "TransformerLens": ("blocks.{}.attn.", by_heads("W_", HEADS), Program.TRANSFORMER_LENS, Order.HEADS, (WIDTH,) * 3, HEADS),
+    "TransformerLens": (
+        "blocks.{}.attn.", by_heads("W_", HEADS), Program.TRANSFORMER_LENS, Order.HEADS, (WIDTH,) * 3, HEADS
+    ),
     "TransformerLens, grouped": (
         "blocks.{}.attn.", by_heads("_W_", KEY_HEADS), Program.TRANSFORMER_LENS, Order.HEADS, ROWS, HEADS
     ),
@@ -66,7 +70,8 @@ PROGRAMS = {
         Program.MEGATRON, Order.GROUPS, ROWS, None,
     ),
     "timm": (
-        "blocks.{}.attn.", {"qkv.weight": (72, 24), "proj.weight": (24, 24)}, Program.TIMM, Order.CONCATENATED, THIRDS, None
+        "blocks.{}.attn.", {"qkv.weight": (72, 24), "proj.weight": (24, 24)},
+        Program.TIMM, Order.CONCATENATED, THIRDS, None,
     ),
     "diffusers": (
         "down_blocks.{}.transformer_blocks.0.attn1.", separate(("to_q", "to_k", "to_v", "to_out.0")),
@@ -74,7 +79,8 @@ PROGRAMS = {
     ),
     "Flax": ("params/Block_{}/SelfAttention_0/", FLAX, Program.OTHER, Order.SEPARATE, (WIDTH,) * 3, HEADS),
     "of one's own": (
-        "trf_blocks.{}.att.", separate(("W_query", "W_key", "W_value", "out_proj")), Program.OTHER, Order.SEPARATE, ROWS, None
+        "trf_blocks.{}.att.", separate(("W_query", "W_key", "W_value", "out_proj")),
+        Program.OTHER, Order.SEPARATE, ROWS, None,
     ),
 }  # fmt: skip
 

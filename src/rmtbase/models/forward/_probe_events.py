@@ -162,7 +162,7 @@ class RealMaps(Protocol):
 
 @dataclass(frozen=True)
 class PassKind:
-    """What a pass does beside finding products."""
+    """Kind of a pass, beside finding products."""
 
     tagged: frozenset[str] | None = None  # products of queries and keys that count double; None in a plain pass
     neutral: bool = True  # whether rotation is neutral
