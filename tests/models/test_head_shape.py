@@ -70,7 +70,7 @@ def test_a_known_model_is_found_by_its_hub_id_without_its_owner():
         ("pythia-2.8b", (2560, 80)),
         ("pythia-6.9b", (4096, 128)),
         ("pythia-12b", (5120, 128)),
-    ],  # fmt: skip
+    ],
 )
 def test_the_sources_table_of_models_is_known(name, expected):
     assert (head_shape(name).d_model, head_shape(name).d_head) == expected

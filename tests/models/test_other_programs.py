@@ -39,7 +39,8 @@ FUSED = {"c_proj.weight": (D_MODEL, D_MODEL)}
 # the number of heads that shapes show.
 PROGRAMS = {
     "nanoGPT": (
-        "transformer.h.{}.attn.", {"c_attn.weight": (72, 24), **FUSED}, Program.NANO_GPT, Order.CONCATENATED, THIRDS, None,
+        "transformer.h.{}.attn.", {"c_attn.weight": (72, 24), **FUSED},
+        Program.NANO_GPT, Order.CONCATENATED, THIRDS, None,
     ),
     "GPT-2": ("h.{}.attn.", {"c_attn.weight": (24, 72), **FUSED}, Program.GPT2, Order.CONCATENATED, THIRDS, None),
     "litgpt": (
