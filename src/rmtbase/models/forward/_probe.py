@@ -82,7 +82,7 @@ class Reading:
         numbers = Numbers()
         plain = run(module, still, numbers, prefix=prefix)
         chosen = {rows_of.content_product(plain.products, softmax) for softmax in plain.softmaxes.values()}
-        tagged = run(module, still, numbers, PassKind(tagged=frozenset(chosen - {None})), prefix)
+        tagged = run(module, still, numbers, PassKind(tagged=frozenset(filter(None, chosen))), prefix)
         between = {
             mark.name for product in plain.products.values() for origin in product.origins for mark in origin.marks
         }

@@ -299,8 +299,9 @@ def entries(
             raise CheckpointError(path, f"no {spec['config']}; expected the configuration of the {spec['stack']} part")
         part_type = part.get("model_type", spec["type"])
         if part_type not in spec["types"]:
+            problem = f"{spec['config']} of type {quoted(part_type)}"
             raise UnprovedConfigurationError(
-                path, f"{spec['config']} of type {quoted(part_type)}; expected a proved one: {', '.join(spec['types'])}"
+                path, f"{problem}; expected one that was proved: {', '.join(spec['types'])}"
             )
         for entry in entries(part, part_type, path, (*inside, spec["in"]), sizes_alone=sizes_alone):
             yield replace(entry, stack=entry.stack or spec["stack"])
