@@ -6,7 +6,7 @@ import json
 
 from rmtbase.models import demo_revisions, open_model
 from rmtbase.models.files._demo import demo_root
-from rmtbase.models.forward._kept_proofs import DEMO_PROOFS
+from rmtbase.models.forward._proof import DEMO_PROOFS
 
 
 def proofs() -> dict[str, str]:
@@ -14,7 +14,7 @@ def proofs() -> dict[str, str]:
     found = {}
     for name in demo_revisions():
         model = open_model("demo", name)
-        found[model.proof_subject()] = model.proved_now()
+        found[model.proof_subject()] = model.proved_now().note
     return found
 
 

@@ -52,3 +52,10 @@ def parts() -> Parts:
         "num_key_value_heads": N_KEY_HEADS,
     }
     return Parts(config, tensors)
+
+
+def stored_of(module):
+    """The shapes of a module's parameters by name, and a function that reads one in float64."""
+    parameters = dict(module.named_parameters())
+    shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
+    return shapes, lambda name: parameters[name].detach().double().cpu().numpy()

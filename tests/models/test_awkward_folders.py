@@ -444,10 +444,10 @@ REFUSED = {
     "a page in place of the weights": (replaced("model.safetensors", b"<!DOCTYPE html><html>" * 9), "a page of HTML"),
     "an empty configuration": (replaced("config.json", b""), "found an empty file; expected a JSON object"),
     "a configuration of white space": (replaced("config.json", b" \n"), "config.json: found an empty file"),
-    "a configuration with a mark": (replaced("config.json", b"\xef\xbb\xbf{}"), "a configuration without model_type"),
+    "a configuration with a mark": (replaced("config.json", b"\xef\xbb\xbf{}"), "unknown architecture '(none named)'"),
     "a configuration in UTF-16": (replaced("config.json", '{"a": 1}'.encode("utf-16")), "text that is not JSON"),
     "a configuration that is a list": (replaced("config.json", b'[{"model_type": "llama"}]'), "found a JSON list"),
-    "a configuration that says nothing": (replaced("config.json", b"{}"), "a configuration without model_type"),
+    "a configuration that says nothing": (replaced("config.json", b"{}"), "unknown architecture '(none named)'"),
     "a configuration cut short": (replaced("config.json", b'{"model_type": "llama", '), "text that is not JSON"),
     "a configuration of another size": (changed(configured(hidden_size=16)), "has shape (12, 12); expected (16, 16)"),
     "a configuration of other names": (

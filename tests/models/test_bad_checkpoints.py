@@ -22,7 +22,7 @@ from rmtbase.errors import (
     UnknownArchitectureError,
 )
 from rmtbase.models import Checkpoint, open_model, supported_architectures
-from rmtbase.models.layouts._stack_prefixes import SeveralStacks
+from rmtbase.models.layouts._architectures import SeveralStacks
 
 QUERY = "model.layers.{}.self_attn.q_proj.weight"
 KEY = "model.layers.{}.self_attn.k_proj.weight"
@@ -41,20 +41,6 @@ def refused(kind, *fragments, opening):
 
 
 # Configuration
-
-
-@pytest.mark.parametrize(
-    ("text", "fragment"),
-    [(b"{", "text that is not JSON"), (b"[1]", "a JSON list"), (b"\xff\xfe{", "text that is not JSON")],
-)
-def test_configuration_that_is_not_an_object(text, fragment, parts, tmp_path):
-    (parts.write(tmp_path) / "config.json").write_bytes(text)
-    refused(CorruptFileError, "config.json", fragment, opening=lambda: open_model(tmp_path))
-
-
-def test_missing_configuration(parts, tmp_path):
-    (parts.write(tmp_path) / "config.json").unlink()
-    refused(MissingCheckpointFileError, "config.json: no such file", opening=lambda: open_model(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -81,32 +67,69 @@ def test_unknown_architecture_lists_the_known_and_the_way_out(named, found, part
     assert error.near.startswith("mistral" if named.get("model_type") == "mistrel" else ("qwen", "bert"))
 
 
-def test_architecture_without_attention_is_refused(parts, tmp_path):
-    parts.config |= {"model_type": "mamba"}
-    refused(CheckpointError, "MambaModel", "expected attention", opening=lambda: open_model(parts.write(tmp_path)))
-
-
 def test_architecture_is_read_from_the_class_where_the_type_is_absent(parts, tmp_path):
     del parts.config["model_type"]
     parts.config["architectures"] = ["LlamaForCausalLM"]
     assert open_model(parts.write(tmp_path)).architecture == "llama"
 
 
-@pytest.mark.parametrize(
-    ("change", "fragment"),
-    [
-        ({"num_attention_heads": None}, "no num_attention_heads; expected a positive integer"),
-        ({"num_attention_heads": "4"}, "num_attention_heads = '4'; expected a positive integer"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers = 0; expected a positive integer"),
-        ({"hidden_size": True}, "hidden_size = True; expected a positive integer"),
-        ({"hidden_size": 12.0}, "hidden_size = 12.0; expected a positive integer"),
-        ({"num_key_value_heads": 3}, "num_key_value_heads = 3: expected a number of heads that is a multiple"),
-        ({"hidden_size": 13}, "hidden_size = 13, num_key_value_heads = 2: expected a head size"),
-    ],
-)
-def test_dimension_that_cannot_be(change, fragment, parts, tmp_path):
-    parts.config |= change
-    refused(CheckpointError, "config.json", fragment, opening=lambda: open_model(parts.write(tmp_path)))
+def layers(name, shape, dtype=np.float32):
+    """A change of the tensors with this name in both layers."""
+    return lambda parts: parts.tensors.update(
+        {f"model.layers.{layer}.{name}.weight": np.ones(shape, dtype) for layer in range(2)}
+    )
+
+
+def configured(**change):
+    return lambda parts: parts.config.update(change)
+
+
+def transposed(parts):
+    parts.tensors = {name: np.ascontiguousarray(weight.T) for name, weight in parts.tensors.items()}
+
+
+INTEGER = "; expected a positive integer"
+VALUES = {"model.layers.1.self_attn.v_proj.weight": np.ones((6, 12), np.float32)}
+REFUSED = [
+    (configured(model_type="mamba"), CheckpointError, ("MambaModel", "expected attention")),
+    *(
+        (configured(**{key: value}), CheckpointError, ("config.json", fragment))
+        for key, value, fragment in (
+            ("num_attention_heads", None, "no num_attention_heads" + INTEGER),
+            ("num_attention_heads", "4", "num_attention_heads = '4'" + INTEGER),
+            ("num_hidden_layers", 0, "num_hidden_layers = 0" + INTEGER),
+            ("hidden_size", True, "hidden_size = True" + INTEGER),
+            ("hidden_size", 12.0, "hidden_size = 12.0" + INTEGER),
+            ("num_key_value_heads", 3, "num_key_value_heads = 3: expected a number of heads that is a multiple"),
+            ("hidden_size", 13, "hidden_size = 13, num_key_value_heads = 2: expected a head size"),
+        )
+    ),
+    (transposed, ShapeError, ("has shape (12, 6); expected (6, 12)",)),
+    (layers("self_attn.v_proj", (5, 5)), ShapeError, ("v_proj.weight' has shape (5, 5)",)),
+    (layers("self_attn.o_proj", (5, 5)), ShapeError, ("o_proj.weight' has shape (5, 5)",)),
+    (layers("mlp.up_proj", (5, 12)), CheckpointError, ("no intermediate_size",)),
+    (lambda parts: parts.tensors.update(VALUES), MissingTensorError, ("layers.0.self_attn.v_proj",)),
+    (configured(num_hidden_layers=1), CheckpointError, (f"{QUERY.format(1)!r} is there; expected none beyond the 1",)),
+    (
+        lambda parts: parts.tensors.update({f"draft.{name}": one for name, one in parts.tensors.items()}),
+        SeveralStacks,
+        ("expected one stack of layers",),
+    ),
+    *(
+        (
+            layers("self_attn.q_proj", (12, 12), dtype),
+            CheckpointError,
+            (f"has element type {name}; expected one of F64, F32, F16, BF16", "quantised"),
+        )
+        for dtype, name in ((np.int8, "I8"), (np.uint8, "U8"), (np.bool_, "BOOL"))
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "kind", "fragments"), REFUSED)
+def test_settings_and_tensors_that_do_not_fit(change, kind, fragments, parts, tmp_path):
+    change(parts)
+    refused(kind, *fragments, opening=lambda: open_model(parts.write(tmp_path)))
 
 
 # Tensors against the configuration
@@ -126,48 +149,11 @@ def test_shape_that_contradicts_the_configuration(parts, tmp_path):
     assert (error.found, error.expected) == ((9, 12), (6, 12))
 
 
-def test_transposed_tensor_is_a_wrong_shape(parts, tmp_path):
-    parts.tensors = {name: np.ascontiguousarray(w.T) for name, w in parts.tensors.items()}
-    refused(ShapeError, "has shape (12, 6); expected (6, 12)", opening=lambda: open_model(parts.write(tmp_path)))
-
-
-@pytest.mark.parametrize("component", ["v_proj", "o_proj"])
-def test_wrong_shape_outside_queries_and_keys(component, parts, tmp_path):
-    for layer in range(2):
-        parts.tensors[f"model.layers.{layer}.self_attn.{component}.weight"] = np.ones((5, 5), np.float32)
-    refused(ShapeError, f"{component}.weight' has shape (5, 5)", opening=lambda: open_model(parts.write(tmp_path)))
-
-
-def test_mlp_whose_width_the_configuration_does_not_say(parts, tmp_path):
-    for layer in range(2):
-        parts.tensors[f"model.layers.{layer}.mlp.up_proj.weight"] = np.ones((5, 12), np.float32)
-    refused(CheckpointError, "no intermediate_size", opening=lambda: open_model(parts.write(tmp_path)))
-
-
 @pytest.mark.parametrize("lost", [KEY.format(0), KEY.format(1), QUERY.format(0), QUERY.format(1)])
 def test_missing_tensor(lost, parts, tmp_path):
     del parts.tensors[lost]
     error = refused(MissingTensorError, "which a llama model has", opening=lambda: open_model(parts.write(tmp_path)))
     assert lost.endswith(error.tensor)
-
-
-def test_component_that_only_some_layers_have(parts, tmp_path):
-    parts.tensors["model.layers.1.self_attn.v_proj.weight"] = np.ones((6, 12), np.float32)
-    refused(MissingTensorError, "layers.0.self_attn.v_proj", opening=lambda: open_model(parts.write(tmp_path)))
-
-
-def test_more_layers_than_the_configuration_says(parts, tmp_path):
-    parts.config["num_hidden_layers"] = 1
-    refused(
-        CheckpointError,
-        f"{QUERY.format(1)!r} is there; expected none beyond the 1 layers",
-        opening=lambda: open_model(parts.write(tmp_path)),
-    )
-
-
-def test_two_stacks_of_layers(parts, tmp_path):
-    parts.tensors |= {f"draft.{name}": weight for name, weight in parts.tensors.items()}
-    refused(SeveralStacks, "expected one stack of layers", opening=lambda: open_model(parts.write(tmp_path)))
 
 
 # Values
@@ -201,17 +187,6 @@ def test_doubles_beyond_single_precision(parts, tmp_path):
     refused(CheckpointError, "beyond the range of float32", opening=lambda: model.queries(0))
 
 
-@pytest.mark.parametrize(("dtype", "name"), [(np.int8, "I8"), (np.uint8, "U8"), (np.bool_, "BOOL")])
-def test_element_type_that_is_not_a_weight(dtype, name, parts, tmp_path):
-    parts.tensors[QUERY.format(0)] = np.ones((12, 12), dtype)
-    refused(
-        CheckpointError,
-        f"{QUERY.format(0)!r} has element type {name}; expected one of F64, F32, F16, BF16",
-        "quantised",
-        opening=lambda: open_model(parts.write(tmp_path)),
-    )
-
-
 def test_tensor_without_elements(tmp_path):
     save_file({"w": np.ones((0, 4), np.float32)}, tmp_path / "model.safetensors")
     checkpoint = Checkpoint.open(tmp_path)
@@ -221,9 +196,20 @@ def test_tensor_without_elements(tmp_path):
 # Files
 
 
-def test_folder_without_weights(parts, tmp_path):
-    (parts.write(tmp_path) / "model.safetensors").unlink()
-    refused(MissingCheckpointFileError, "model.safetensors: no such file", opening=lambda: open_model(tmp_path))
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "fragment"),
+    [
+        ("config.json", b"{", CorruptFileError, "text that is not JSON"),
+        ("config.json", b"[1]", CorruptFileError, "a JSON list"),
+        ("config.json", b"\xff\xfe{", CorruptFileError, "text that is not JSON"),
+        ("config.json", None, MissingCheckpointFileError, "config.json: no such file"),
+        ("model.safetensors", None, MissingCheckpointFileError, "model.safetensors: no such file"),
+    ],
+)
+def test_file_that_is_missing_or_holds_something_else(name, content, kind, fragment, parts, tmp_path):
+    path = parts.write(tmp_path) / name
+    path.unlink() if content is None else path.write_bytes(content)
+    refused(kind, name, fragment, opening=lambda: open_model(tmp_path))
 
 
 @pytest.mark.parametrize("kept", [0.5, 0.99])
@@ -277,7 +263,7 @@ def test_hashing_that_is_given_up_reads_no_more_and_begins_anew(parts, tmp_path,
     monkeypatch.setattr(type(model), "site_digest", slow)
     model.hash_ahead()
     assert under_way.wait(10)
-    begun = model._hashing.digests
+    begun = model._digests.start()
     model.give_up_hashing()
     go_on.set()
     assert isinstance(begun.exception(10), CancelledError) and read == [0]

@@ -87,43 +87,19 @@ def test_known_models_are_possible_and_none_comes_twice():
         assert len(set(values)) == len(values)
 
 
-@pytest.mark.parametrize(
-    ("model_type", "name"),
-    [
-        ("albert", "albert-xxlarge-v2"),
-        ("bert", "bert-base-uncased"),
-        ("cohere", "command-r"),
-        ("distilbert", "distilbert-base-uncased"),
-        ("falcon", "falcon-7b"),
-        ("gemma", "gemma-7b"),
-        ("gemma2", "gemma-2-2b"),
-        ("gpt2", "gpt2"),
-        ("gpt_neo", "gpt-neo-1.3b"),
-        ("gpt_neox", "gpt-neox-20b"),
-        ("gpt_oss", "gpt-oss-120b"),
-        ("gptj", "gpt-j-6b"),
-        ("llama", "llama-7b"),
-        ("mistral", "mistral-7b-v0.1"),
-        ("mixtral", "mixtral-8x7b"),
-        ("modernbert", "modernbert-base"),
-        ("olmo", "olmo-7b"),
-        ("olmo2", "olmo-2-7b"),
-        ("olmoe", "olmoe-1b-7b"),
-        ("openai-gpt", "openai-gpt"),
-        ("opt", "opt-125m"),
-        ("persimmon", "persimmon-8b"),
-        ("phi", "phi-1"),
-        ("phi3", "phi-3-mini"),
-        ("roberta", "roberta-base"),
-        ("smollm3", "smollm3-3b"),
-        ("stablelm", "stablelm-3b-4e1t"),
-        ("starcoder2", "starcoder2-3b"),
-        ("t5", "t5-small"),
-        ("vit", "vit-base"),
-        ("whisper", "whisper-tiny"),
-        ("xlm-roberta-xl", "xlm-roberta-xl"),
-    ],
-)
+KNOWN = {
+    "albert": "albert-xxlarge-v2", "bert": "bert-base-uncased", "cohere": "command-r", "gemma": "gemma-7b",
+    "distilbert": "distilbert-base-uncased", "falcon": "falcon-7b", "gemma2": "gemma-2-2b", "gpt2": "gpt2",
+    "gpt_neo": "gpt-neo-1.3b", "gpt_neox": "gpt-neox-20b", "gpt_oss": "gpt-oss-120b", "gptj": "gpt-j-6b",
+    "llama": "llama-7b", "mistral": "mistral-7b-v0.1", "mixtral": "mixtral-8x7b", "modernbert": "modernbert-base",
+    "olmo": "olmo-7b", "olmo2": "olmo-2-7b", "olmoe": "olmoe-1b-7b", "openai-gpt": "openai-gpt", "opt": "opt-125m",
+    "persimmon": "persimmon-8b", "phi": "phi-1", "phi3": "phi-3-mini", "roberta": "roberta-base",
+    "smollm3": "smollm3-3b", "stablelm": "stablelm-3b-4e1t", "starcoder2": "starcoder2-3b", "t5": "t5-small",
+    "vit": "vit-base", "whisper": "whisper-tiny", "xlm-roberta-xl": "xlm-roberta-xl",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model_type", "name"), KNOWN.items())
 def test_configurations_of_transformers_give_the_known_sizes(model_type, name, folder):
     """Its classes' defaults are the sizes of a published model: table, keys and head sizes are checked at once."""
     from transformers import AutoConfig

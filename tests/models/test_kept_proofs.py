@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from rmtbase.models import _model, demo_revisions, open_model
 from rmtbase.models.files._demo import demo_checkpoint, demo_root
-from rmtbase.models.forward import _kept_proofs
+from rmtbase.models.forward import _proof
 
 NOTE = "proved against transformers' own forward pass (transformers 1.2): 2 of 4 sites"
 
@@ -22,7 +22,7 @@ def proofs(monkeypatch, tmp_path):
     made = []
     monkeypatch.setenv("RMTBASE_PROOF", "1")
     monkeypatch.setenv("RMTBASE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_model, "proof_of", lambda *arguments: made.append(arguments) or NOTE)
+    monkeypatch.setattr(_model, "proof_of", lambda *arguments: made.append(arguments) or _proof.Proof(NOTE))
     return made
 
 
@@ -60,9 +60,9 @@ def test_other_weights_settings_versions_or_proofs_are_proved_anew(proofs, folde
     open_model(folder).prove()
     for name in ("rmtbase", "torch", "transformers"):
         with monkeypatch.context() as patch:
-            patch.setattr(_kept_proofs, "version", lambda asked, name=name: "9" if asked == name else "1")
+            patch.setattr(_proof, "version", lambda asked, name=name: "9" if asked == name else "1")
             open_model(folder).prove()
-    monkeypatch.setattr(_kept_proofs, "_source", lambda: "another way to prove")
+    monkeypatch.setattr(_proof, "_source", lambda: "another way to prove")
     open_model(folder).prove()
     assert len(proofs) == len(kept(tmp_path)) == 7
 
@@ -96,7 +96,9 @@ def test_cache_that_cannot_be_written_changes_nothing(proofs, folder, tmp_path):
 
 
 def test_what_could_not_be_proved_is_tried_again(proofs, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(_model, "proof_of", lambda *arguments: proofs.append(arguments) or "not proved: no torch")
+    monkeypatch.setattr(
+        _model, "proof_of", lambda *arguments: proofs.append(arguments) or _proof.not_proved("no torch")
+    )
     for _ in range(2):
         open_model(folder).prove()
     assert (len(proofs), kept(tmp_path)) == (2, [])
@@ -106,9 +108,9 @@ def test_without_torch_the_bundled_model_is_proved_before(proofs, monkeypatch):
     """Its proofs ship with it, for all of its revisions, and nothing is imported for them."""
 
     def missing(name):
-        raise _kept_proofs.PackageNotFoundError(name)
+        raise _proof.PackageNotFoundError(name)
 
-    monkeypatch.setattr(_kept_proofs, "version", missing)
+    monkeypatch.setattr(_proof, "version", missing)
     for name in demo_revisions():
         assert open_model("demo", name).prove().notes_now[-1].startswith("proved before: proved against")
     assert proofs == []
@@ -117,11 +119,11 @@ def test_without_torch_the_bundled_model_is_proved_before(proofs, monkeypatch):
 def test_proofs_that_ship_are_those_that_are_made_now(monkeypatch):
     """Without what names the version of transformers that made them."""
     monkeypatch.setenv("RMTBASE_PROOF", "1")
-    shipped = json.loads((demo_root() / _kept_proofs.DEMO_PROOFS).read_text(encoding="utf-8"))
+    shipped = json.loads((demo_root() / _proof.DEMO_PROOFS).read_text(encoding="utf-8"))
     models = [open_model("demo", name) for name in demo_revisions()]
     assert set(shipped) == {model.proof_subject() for model in models}
     for model in models[-1:]:
-        made, held = model.proved_now(), shipped[model.proof_subject()]
+        made, held = model.proved_now().note, shipped[model.proof_subject()]
         assert made.rpartition("): ")[2] == held.rpartition("): ")[2]
 
 

@@ -22,10 +22,11 @@ from torch import nn
 
 from rmtbase.errors import ParameterError
 from rmtbase.models import Checkpoint, open_model
-from rmtbase.models.forward._torch_route import Network, stored_of
-from rmtbase.models.layouts._architectures import find_sites
+from rmtbase.models.forward._torch_route import Network
+from rmtbase.models.layouts._architectures import find_inventory
 from rmtbase.models.layouts._folding import FOLDS, fold_site
 from rmtbase.models.layouts._sites import PLAIN, Norm
+from tests.models.conftest import stored_of
 
 TOLERANCE = 1e-5  # some of the modules norm in float32
 CENTRED = {"gpt2", "bert", "phi", "whisper", "gpt_neox"}
@@ -97,7 +98,9 @@ def table_sites(model: nn.Module, older: bool = False, **changed):
     tensors = model.state_dict()
     if older:
         tensors = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): one for name, one in tensors.items()}
-    return find_sites(config, Checkpoint.of_tensors(tensors, "tiny"), Path("config.json"))
+    return find_inventory(
+        config, Checkpoint.of_tensors(tensors, "tiny"), Path("config.json"), config["model_type"]
+    ).sites
 
 
 @pytest.mark.parametrize("model_type", mostly_exhaustive(TYPES, always=4))

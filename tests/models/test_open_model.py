@@ -286,7 +286,8 @@ def bundle(parts, tmp_path, monkeypatch):
     for name in ("step0", "final"):
         parts.write(tmp_path / name)
     index = tmp_path / "index.json"
-    index.write_text(json.dumps({"revisions": [{"name": "step0"}, {"name": "final"}], "default": "final"}))
+    revisions = [{"name": "step0", "step": 0}, {"name": "final", "step": 9}]
+    index.write_text(json.dumps({"revisions": revisions, "default": "final"}))
     monkeypatch.setattr("rmtbase.models.files._demo.demo_root", lambda: tmp_path)
     return tmp_path
 

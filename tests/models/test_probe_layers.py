@@ -14,8 +14,9 @@ import transformers
 from torch import nn
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models.forward._torch_route import Network, stored_of
+from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._expressions import take_rows
+from tests.models.conftest import stored_of
 
 PASSES = 3  # of one reading, where the first is enough
 ENDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

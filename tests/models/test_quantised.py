@@ -378,9 +378,7 @@ def test_what_is_left_of_a_quantisation_is_refused_by_name(tmp_path):
     tensors, references = made(EXAMPLES["fp8"])
     left = {f"{Q}.weight_zero_point": torch.ones(3)}
     refused(tmp_path, tensors | left, EXAMPLES["fp8"].config, f"'{Q}.weight_zero_point' belongs to quantised weights")
-    refused(
-        tmp_path, references, EXAMPLES["fp8"].config, "no tensor that ends in _scale_inv", "take quantization_config"
-    )
+    refused(tmp_path, references, EXAMPLES["fp8"].config, "no tensor ends in _scale_inv", "take quantization_config")
     tensors, _ = made(EXAMPLES["gptq"])
     whole = {f"{Q}.weight": torch.ones(D_OUT, D_IN)}
     refused(tmp_path, tensors | whole, EXAMPLES["gptq"].config, f"'{Q}.weight' is there beside the codes")

@@ -331,10 +331,9 @@ def test_heads_of_a_module_of_ones_own_are_found_by_running_it(attention, tmp_pa
     assert again["rmtbase/smallest_q_value"] == q_value[2] == q_value.min() <= 0.05
 
 
-def test_module_of_ones_own_without_inputs_is_refused_with_the_line_that_finds_its_heads(tmp_path):
-    with pytest.raises(ParameterError, match="a module is best read by running it") as caught:
+def test_module_of_ones_own_without_inputs_is_refused_with_the_argument_that_finds_its_heads(tmp_path):
+    with pytest.raises(ParameterError, match=r'a module is best read by running it, .*inputs=\{"x": x\}'):
         Watcher(tmp_path / "run.nc").look(Fused(), 0)
-    assert caught.value.__notes__ == ["watcher = Watcher('run.nc', inputs={\"x\": x})"]
 
 
 def test_looks_beyond_the_budget_are_left_out(tmp_path, monkeypatch):

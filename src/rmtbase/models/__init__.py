@@ -5,12 +5,12 @@ Importing this package imports neither torch nor transformers nor jax.
 
 from rmtbase.arguments import check_public
 from rmtbase.models._array_model import ArrayModel
-from rmtbase.models._difference import Difference, difference
+from rmtbase.models._difference import Difference, difference, opened_from, require_other_files
 from rmtbase.models._head_shape import head_shape
 from rmtbase.models._initialize import initialize
 from rmtbase.models._inspection import Inspection, inspect_model
 from rmtbase.models._model import Model
-from rmtbase.models._open import open_model, opened_from, require_model, require_other_files
+from rmtbase.models._open import open_model, require_model
 from rmtbase.models._revisions import Revision, Series, find_series
 from rmtbase.models._weight_matrices import WeightMatrices
 from rmtbase.models.files._checkpoint import Checkpoint

@@ -55,8 +55,8 @@ class ArrayModel(WeightMatrices):
         if k.shape[1:] != q.shape[1:] or n_heads % k.shape[0]:
             expected = f"(key heads, {d_head}, {d_model})"
             raise ParameterError("w_k", k.shape, f"shape {expected}, key heads a divisor of {n_heads}")
-        for one in (q, k):
-            one.require_weights()
+        for factors in (q, k):
+            factors.require_weights()
         places = tuple(Place("", layer) for layer in range(len(q.layers)))
         site = Site(
             place=places[0], n_heads=n_heads, n_key_heads=k.shape[0], d_head=d_head, d_query=d_model, d_key=d_model
@@ -70,17 +70,12 @@ class ArrayModel(WeightMatrices):
         )
 
     def matrix(self, layer: int, component: str) -> Float64[np.ndarray, "d_out d_in"]:
-        """Return all factors of a layer, head after head: shape (heads · d_head, d_model).
-
-        Raises:
-            ParameterError: there is no such layer or component.
-        """
+        """Return all factors of a layer, head after head: shape (heads · d_head, d_model)."""
         self.require_matrix(layer, component)
         factors = self._factors[component]
         return factors.read(layer).astype(np.float64).reshape(-1, factors.shape[-1])
 
     def has(self, layer: int, component: str) -> bool:
-        """Return True for queries and keys, which every layer has."""
         return component in self._factors
 
     def least_sigma(self, layer: int, component: str) -> float:
@@ -104,60 +99,54 @@ class ArrayModel(WeightMatrices):
 
 @dataclass(frozen=True)
 class _Factors:
-    """Query or key factors, as they were given.
+    """Query or key factors, as they were given."""
 
-    Attributes:
-        name: name of the argument.
-        layers: for each layer an array-like of ``shape``.
-        shape: (head, d_head, d_model).
-        has_layers: whether the argument has a layer axis.
-    """
-
-    name: str
-    layers: Any
-    shape: tuple[int, ...]
-    has_layers: bool
+    name: str  # name of the argument
+    layers: Any  # for each layer an array-like of ``shape``
+    shape: tuple[int, ...]  # (head, d_head, d_model)
+    has_layers: bool  # whether the argument has a layer axis
 
     @classmethod
-    def of(cls, name: str, given: Any) -> _Factors:
+    def of(cls, name: str, argument: Any) -> _Factors:
         """Distinguish several layers from one by the number of dimensions; elements of arrays are not read."""
-        if isinstance(given, Iterable) and not isinstance(given, str | Mapping) and not hasattr(given, "dtype"):
-            given = list(given)
-        if isinstance(given, list) and given and all(getattr(one, "ndim", None) == 3 for one in given):
-            layers, shape = given, tuple(given[0].shape)
-            for index, one in enumerate(given):
+        if (
+            isinstance(argument, Iterable)
+            and not isinstance(argument, str | Mapping)
+            and not hasattr(argument, "dtype")
+        ):
+            argument = list(argument)
+        if isinstance(argument, list) and argument and all(getattr(array, "ndim", None) == 3 for array in argument):
+            layers, shape = argument, tuple(argument[0].shape)
+            for index, one in enumerate(argument):
                 if tuple(one.shape) != shape:
                     expected = f"the shape of {name}[0], {shape}; score layers of other shapes by themselves"
                     raise ParameterError(f"{name}[{index}]", tuple(one.shape), expected)
-            whole = len(given), *shape
+            shape_of_all = len(argument), *shape
         else:
-            array: Any = given if getattr(given, "ndim", None) in (3, 4) else require_real_array(name, given)
-            whole = tuple(array.shape)
-            layers, shape = (array, whole[1:]) if len(whole) == 4 else ([array], whole)
-        if len(shape) != 3 or 0 in whole:
+            array: Any = argument if getattr(argument, "ndim", None) in (3, 4) else require_real_array(name, argument)
+            shape_of_all = tuple(array.shape)
+            layers, shape = (array, shape_of_all[1:]) if len(shape_of_all) == 4 else ([array], shape_of_all)
+        if len(shape) != 3 or 0 in shape_of_all:
             raise ParameterError(
                 name,
-                whole,
+                shape_of_all,
                 "an array of shape (head, d_head, d_model) or (layer, head, d_head, d_model), or arrays (head, d_head, "
                 "d_model) one after the other, one for each layer",
             )
         if shape[1] > shape[2]:
             raise ParameterError(
-                name, whole, "shape (head, d_head, d_model) with d_head ≤ d_model; transpose each head"
+                name, shape_of_all, "shape (head, d_head, d_model) with d_head ≤ d_model; transpose each head"
             )
-        return cls(name, layers, shape, len(whole) == 4)
+        return cls(name, layers, shape, len(shape_of_all) == 4)
 
     @property
     def in_words(self) -> str:
-        """The number of layers and their shape, for messages."""
         return f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'} of shape {self.shape}"
 
     def read(self, layer: int) -> NDArray[Any]:
-        """Read the factors of one layer, in their own dtype."""
         return require_real_array(self.name, self.layers[layer])
 
     def require_weights(self) -> None:
-        """Raise ParameterError unless every head of every layer is finite and has a weight other than zero."""
         for layer in range(len(self.layers)):
             array = self.read(layer).astype(np.float64)
             finite = np.isfinite(array).all(axis=(1, 2))
@@ -170,5 +159,4 @@ class _Factors:
                 raise ParameterError(self.name, f"{place} is all zeros", "heads with weights in them")
 
     def place(self, layer: int, head: int) -> str:
-        """Describe a head in words."""
         return f"layer {layer} head {head}" if self.has_layers else f"head {head}"

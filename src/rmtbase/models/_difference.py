@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
-from rmtbase.errors import CheckpointError, ParameterError
+from rmtbase.errors import CheckpointError, OutputError, ParameterError
 from rmtbase.models._model import Model
 from rmtbase.models._weight_matrices import WeightMatrices
-from rmtbase.models.layouts._sites import MatrixName, Site
+from rmtbase.models.layouts._sites import NORM_FIELDS, MatrixName
+from rmtbase.regular_files import identity
 from rmtbase.shown import in_one_line
 
 _FACTORS = (
@@ -24,6 +25,7 @@ _FACTORS = (
 _COUNTS = 0.01  # share of the variance of a difference above which rounding matters
 _OF_HALF, _ERRORS = 0.1, 5.0  # units in the last place, standard errors
 
+_WITHOUT_TENSORS = dict.fromkeys(("query", "key", "value", "output", *NORM_FIELDS))
 _SIZES = ("place", "n_heads", "n_key_heads", "d_head", "d_query", "d_key", "d_value", "d_output")
 
 
@@ -54,7 +56,6 @@ class Difference(WeightMatrices):
 
     @property
     def path(self) -> Path:
-        """The path of the first model."""
         return self.of.path
 
     @property
@@ -64,11 +65,9 @@ class Difference(WeightMatrices):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that hold the weights of both."""
         return (*self.of.files, *self.less.files)
 
     def has(self, layer: int, component: str) -> bool:
-        """Return True if a layer, given by its index in ``layers``, has a component in both models."""
         return self.of.has(layer, component) and self.less.has(layer, component)
 
     def matrix(self, layer: int, component: str) -> Float64[np.ndarray, "d_out d_in"]:
@@ -80,29 +79,24 @@ class Difference(WeightMatrices):
         return matrix
 
     def require_finite(self, components: Iterable[str] | None = None, parts: Iterable[str] = ()) -> None:
-        """Raise the error of either model whose stored weights are NaN or infinite."""
         for model in (self.of, self.less):
             model.require_finite(self.components if components is None else components, parts)
 
     def part_notes(self, part: str) -> tuple[str, ...]:
-        """Return the notes of both models on a part."""
         return tuple(dict.fromkeys((*self.of.part_notes(part), *self.less.part_notes(part))))
 
     def shape(self, name: MatrixName) -> tuple[int, int]:
-        """Return the shape (d_out, d_in) of a matrix of a part."""
         return self.of.shape(name)
 
     def blocks(self, name: MatrixName) -> Iterator[Float64[np.ndarray, "row column"]]:
         """Yield W - W' of a matrix of a part, in blocks of rows. Raises as :meth:`Model.blocks` of both."""
-        for one, other in zip(self.of.blocks(name), self.less.blocks(name), strict=True):
-            yield one.astype(np.float64) - other.astype(np.float64)
+        for minuend, subtrahend in zip(self.of.blocks(name), self.less.blocks(name), strict=True):
+            yield minuend.astype(np.float64) - subtrahend.astype(np.float64)
 
     def is_transposed(self, name: MatrixName) -> bool:
-        """Return True if the blocks of a matrix of a part are rows of its transpose."""
         return self.of.is_transposed(name)
 
     def digest(self, name: MatrixName) -> bytes:
-        """Return SHA-256 over the digests of both models."""
         return hashlib.sha256(self.of.digest(name) + self.less.digest(name)).digest()
 
     def rounding(self, layer: int, component: str) -> float:
@@ -134,7 +128,7 @@ class Difference(WeightMatrices):
             _, exponents = np.frexp(magnitudes[large])
             steps = self.matrix(layer, component)[large] / np.ldexp(1.0, exponents - self.less.digits(layer, component))
             error = float(steps.std()) / max(steps.size, 1) ** 0.5 if steps.size else 0.0
-            means = (float(each.mean()) if each.size else 0.0 for each in (steps, steps * np.sign(before[large])))
+            means = (float(moves.mean()) if moves.size else 0.0 for moves in (steps, steps * np.sign(before[large])))
             self._one_way[layer, component] = any(
                 abs(abs(mean) - 0.5) < _OF_HALF and abs(mean) > _ERRORS * error for mean in means
             )
@@ -177,65 +171,71 @@ class Difference(WeightMatrices):
         return self.of.refused(site, head, f"a difference with {found}", expected)
 
     def site_digest(self, site: int) -> bytes:
-        """Return SHA-256 over the digests of both models."""
         return hashlib.sha256(self.of.site_digest(site) + self.less.site_digest(site)).digest()
 
 
-def difference(of: Model, less: Model) -> Difference:
+def difference(minuend: Model, less: Model) -> Difference:
     """Subtract the matrices of one model from those of another. Nothing is read yet."""
-    if of.architecture != less.architecture:
+    if minuend.architecture != less.architecture:
         raise ParameterError(
-            "minus", f"{less.name}, a {less.architecture} model", f"a {of.architecture} model as {of.name}"
+            "minus", f"{less.name}, a {less.architecture} model", f"a {minuend.architecture} model as {minuend.name}"
         )
-    if of.layers != less.layers or len(of.sites) != len(less.sites):
+    if minuend.layers != less.layers or len(minuend.sites) != len(less.sites):
         raise ParameterError(
-            "minus", f"{less.name}, of {less.n_layers} layers", f"the {of.n_layers} layers of {of.name}"
+            "minus", f"{less.name}, of {less.n_layers} layers", f"the {minuend.n_layers} layers of {minuend.name}"
         )
-    for site, other in zip(of.sites, less.sites, strict=True):
+    for site, subtracted in zip(minuend.sites, less.sites, strict=True):
         for size in _SIZES:
-            found, expected = getattr(other, size), getattr(site, size)
-            if found != expected:
+            folded, expected = getattr(subtracted, size), getattr(site, size)
+            if folded != expected:
                 raise ParameterError(
-                    "minus", f"{less.name}, with {size} = {found} in {other.place}", f"{expected}, as of {of.name}"
+                    "minus",
+                    f"{less.name}, with {size} = {folded} in {subtracted.place}",
+                    f"{expected}, as of {minuend.name}",
                 )
-    if of.folded != less.folded:
-        found, expected = (", ".join(one.folded) or "nothing" for one in (less, of))
-        raise ParameterError("minus", f"{less.name}, with {found} folded in", f"{expected}, as in {of.name}")
+    if minuend.folded != less.folded:
+        folded, expected = (", ".join(model.folded) or "nothing" for model in (less, minuend))
+        raise ParameterError("minus", f"{less.name}, with {folded} folded in", f"{expected}, as in {minuend.name}")
     return Difference(
-        name=f"{_called(of)} - {_called(less)}",
+        name=f"{_called(minuend)} - {_called(less)}",
         revision=None,
-        architecture=of.architecture,
-        sites=tuple(map(_without_tensors, of.sites)),
-        layers=of.layers,
-        components=tuple(name for name in of.components if name in less.components),
-        parts={part: held for part in of.parts if (held := _in_both(of, less, part))},
-        notes=(_FACTORS, *dict.fromkeys((*of.notes, *less.notes))),
-        of=of,
+        architecture=minuend.architecture,
+        sites=tuple(replace(site, **_WITHOUT_TENSORS) for site in minuend.sites),
+        layers=minuend.layers,
+        components=tuple(name for name in minuend.components if name in less.components),
+        parts={part: matrices for part in minuend.parts if (matrices := _in_both(minuend, less, part))},
+        notes=(_FACTORS, *dict.fromkeys((*minuend.notes, *less.notes))),
+        of=minuend,
         less=less,
     )
 
 
-def _in_both(of: Model, less: Model, part: str) -> tuple[MatrixName, ...]:
+def _in_both(minuend: Model, less: Model, part: str) -> tuple[MatrixName, ...]:
     """Return the matrices of a part that both models have in the same shape; fused ones need the same order of rows."""
-    others = set(less.parts.get(part, ()))
-    both = (name for name in of.parts[part] if name in others and of.shape(name) == less.shape(name))
-    return tuple(name for name in both if part != "fused" or of.is_stored_as(name, less))
+    names = set(less.parts.get(part, ()))
+    both = (name for name in minuend.parts[part] if name in names and minuend.shape(name) == less.shape(name))
+    return tuple(name for name in both if part != "fused" or minuend.is_stored_as(name, less))
 
 
 def _called(model: Model) -> str:
     return model.name if model.revision is None else f"{model.name} ({model.revision})"
 
 
-def _without_tensors(site: Site) -> Site:
-    """Return the site without its expressions over stored tensors."""
-    return replace(
-        site,
-        query=None,
-        key=None,
-        value=None,
-        output=None,
-        query_input_norm=None,
-        key_input_norm=None,
-        query_norm=None,
-        key_norm=None,
-    )
+def require_other_files(paths: Iterable[Path], model: WeightMatrices) -> None:
+    """Raise :class:`~rmtbase.errors.OutputError` if a path leads to a file of the model, or of one of a difference.
+
+    Files are compared rather than names: the hub's cache keeps a model's files as symbolic links, and the path may be
+    a link or its target.
+    """
+    sources = [source for source in opened_from(model) if source.files]
+    files = {identity(file) for source in sources for file in (*source.path.iterdir(), *source.files)} - {None}
+    for path in paths:
+        if identity(path) in files:
+            raise OutputError(path, "it is a file of the model that is read; expected another name")
+
+
+def opened_from(model: WeightMatrices) -> tuple[Model, ...]:
+    """Return the stored models that weight matrices come from: the model itself, or both models of a difference."""
+    if isinstance(model, Difference):
+        return model.of, model.less
+    return (model,) if isinstance(model, Model) else ()

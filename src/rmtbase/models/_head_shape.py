@@ -22,11 +22,11 @@ from rmtbase.errors import (
     ParameterError,
     UnknownArchitectureError,
 )
-from rmtbase.models._open import existing_folder, require_checkpoint, split_name
 from rmtbase.models.files._demo import demo_checkpoint
 from rmtbase.models.files._files import read_json_object
 from rmtbase.models.files._hub import HUB_ID, fetch_config, find_known, hub_id, names_near
 from rmtbase.models.files._other_programs import refuse_other_formats
+from rmtbase.models.files._paths import existing_folder, require_checkpoint, split_name
 from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
 from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._expressions import Expression, Product
@@ -78,10 +78,15 @@ def head_shape(model: str | Path, revision: str | None = None) -> HeadShape:
         return _from_folder(folder, str(model))
     if isinstance(model, Path):
         raise MissingCheckpointFileError(model / "config.json")
-    found = find_known(model)
-    if found is not None and revision is None:
+    model_sizes = find_known(model)
+    if model_sizes is not None and revision is None:
         return HeadShape(
-            found.d_model, found.d_head, found.n_heads, found.n_key_heads, found.n_layers, f"{found.hub_id}, known"
+            model_sizes.d_model,
+            model_sizes.d_head,
+            model_sizes.n_heads,
+            model_sizes.n_key_heads,
+            model_sizes.n_layers,
+            f"{model_sizes.hub_id}, known",
         )
     name = hub_id(model)
     if "/" not in name or not HUB_ID.fullmatch(name):
@@ -105,16 +110,16 @@ def _of_config(config: Mapping[str, Any], path: Path, source: str) -> HeadShape:
     """Read the shape with the table of architectures or, where that fails, from a forward pass."""
     inner = config.get("text_config")
     if isinstance(inner, dict) and not any(key in config for key in _WIDTHS):
-        own, inside = inner, ("text",)
+        config_of_stack, inside = inner, ("text",)
     else:
-        own, inside = config, ()
-    _refuse_latent(own, path)
+        config_of_stack, inside = config, ()
+    _refuse_latent(config_of_stack, path)
     try:
-        model_type = read_architecture(own, path, sizes_alone=True)
-        each = list(entries(own, model_type, path, inside, sizes_alone=True))
+        model_type = read_architecture(config_of_stack, path, sizes_alone=True)
+        stacks = list(entries(config_of_stack, model_type, path, inside, sizes_alone=True))
     except CheckpointError as refused:
         return _of_network(config, path, source, refused)
-    entry = min(each, key=lambda one: _STACKS.index(one.stack))
+    entry = min(stacks, key=lambda entry: _STACKS.index(entry.stack))
     _refuse_latent(entry.config, path)
     if "d_latent" in entry.sizes:
         raise CheckpointError(path, f"a {model_type} model, with multi-head latent attention: {_LATENT}")
@@ -126,15 +131,15 @@ def _of_config(config: Mapping[str, Any], path: Path, source: str) -> HeadShape:
     with suppress(CheckpointError):  # the configuration does not say which layers attend
         layers = entry.attending(sizes["n_layers"], path) if "n_layers" in sizes else None
     stack = entry.stack or "".join(inside)
-    left = unread(own, model_type, path, sizes_alone=True)
-    said = [source, *([f"its {stack}"] if stack else []), *([f"not read: {', '.join(left)}"] if left else [])]
+    left = unread(config_of_stack, model_type, path, sizes_alone=True)
+    sources = [source, *([f"its {stack}"] if stack else []), *([f"not read: {', '.join(left)}"] if left else [])]
     return HeadShape(
         d_model=sizes["d_model"],
         d_head=sizes["d_head"],
         n_heads=sizes["n_heads"],
         n_key_heads=sizes["n_key_heads"],
         n_layers=None if layers is None else len(layers),
-        source=": ".join(said),
+        source=": ".join(sources),
     )
 
 
@@ -152,8 +157,8 @@ def _of_network(config: Mapping[str, Any], path: Path, source: str, refused: Che
         if not isinstance(refused, UnknownArchitectureError):
             raise refused from error
         unread = isinstance(error, (MissingDependencyError, UnknownArchitectureError))
-        found = one_line(str(error).removeprefix(f"{shown(path)}: "), _LONGEST)
-        why = "" if unread else f", and running it shows nothing ({found})"
+        reason = one_line(str(error).removeprefix(f"{shown(path)}: "), _LONGEST)
+        why = "" if unread else f", and running it shows nothing ({reason})"
         raise CheckpointError(
             path,
             f"how a model of type {quoted(str(config.get('model_type')))} gives the size of its heads is not known for "
@@ -164,42 +169,38 @@ def _of_network(config: Mapping[str, Any], path: Path, source: str, refused: Che
     sites = [site for site in inventory.sites if site.place.stack == stack]
     d_model, d_head = _one_shape(sites, path)
     n_heads, n_key_heads = ({getattr(site, name) for site in sites} for name in ("n_heads", "n_key_heads"))
-    said = [source, *([f"its {stack}"] if stack else []), *inventory.notes[:_SHOWN]]
+    sources = [source, *([f"its {stack}"] if stack else []), *inventory.notes[:_SHOWN]]
     return HeadShape(
         d_model=d_model,
         d_head=d_head,
         n_heads=n_heads.pop() if len(n_heads) == 1 else None,
         n_key_heads=n_key_heads.pop() if len(n_key_heads) == 1 else None,
         n_layers=len({site.place for site in sites}),
-        source=": ".join(said),
+        source=": ".join(sources),
     )
 
 
 def _one_shape(sites: Sequence[Site], path: Path) -> tuple[int, int]:
-    """Return (d_model, d_head), which all sites must share."""
     for site in sites:
         if site.d_query != site.d_key:
-            raise CheckpointError(
-                path,
-                f"queries of {site.module} read {site.d_query} dimensions and its keys {site.d_key}; expected one "
-                "d_model: W_QK is not square",
-            )
+            problem = f"queries of {site.module} read {site.d_query} dimensions and its keys {site.d_key}"
+            raise CheckpointError(path, f"{problem}; expected one d_model: W_QK is not square")
         if any(map(_is_chain, (site.query, site.key))):
             raise CheckpointError(path, f"queries or keys of {site.module} are products: {_LATENT}")
-    found = Counter((site.d_query, site.d_head) for site in sites)
-    if len(found) > 1:
-        each = ", ".join(f"--d-model {d_model} --d-head {d_head} ({n})" for (d_model, d_head), n in found.most_common())
-        raise CheckpointError(
-            path, f"heads of {len(found)} shapes, but a baseline has only one; ask for each separately: {each} layers"
+    shapes = Counter((site.d_query, site.d_head) for site in sites)
+    if len(shapes) > 1:
+        listed = ", ".join(
+            f"--d-model {d_model} --d-head {d_head} ({n})" for (d_model, d_head), n in shapes.most_common()
         )
-    (shape,) = found
+        problem = f"heads of {len(shapes)} shapes, but a baseline has only one; ask for each separately"
+        raise CheckpointError(path, f"{problem}: {listed} layers")
+    (shape,) = shapes
     return shape
 
 
 def _is_chain(matrix: Expression | None) -> bool:
-    """Return True if the matrix or any part of it is a product."""
     if matrix is None or isinstance(matrix, Product):
         return matrix is not None
     parts = (getattr(matrix, field.name) for field in fields(matrix))  # type: ignore[arg-type]  # each is a dataclass
-    each = (one for part in parts for one in (part if isinstance(part, tuple) else (part,)))
-    return any(_is_chain(one) for one in each if isinstance(one, Expression))
+    values = (value for part in parts for value in (part if isinstance(part, tuple) else (part,)))
+    return any(_is_chain(value) for value in values if isinstance(value, Expression))

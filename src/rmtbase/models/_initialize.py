@@ -57,20 +57,20 @@ def initialize(
     from rmtbase.linalg import reproducible_jax
 
     rules = _rules(module, initializer, options)
-    drawn = [one for one in _matrices(module) if _rule(rules, one.name) is not None]
+    drawn = [matrix for matrix in _matrices(module) if _rule(rules, matrix.name) is not None]
     for pattern in rules:
-        if not any(_rule(rules, one.name) == pattern for one in drawn):
+        if not any(_rule(rules, matrix.name) == pattern for matrix in drawn):
             raise ParameterError("initializer", pattern, "a pattern of a matrix that none before it matches")
-    ensembles = [one.ensemble(rules[str(_rule(rules, one.name))]) for one in drawn]
+    ensembles = [matrix.ensemble(rules[str(_rule(rules, matrix.name))]) for matrix in drawn]
     with reproducible_jax("float32"), torch.no_grad():
         of_seed = jax.random.key(require_seed(seed))
-        for one, ensemble in zip(drawn, ensembles, strict=True):
-            key = jax.random.fold_in(of_seed, zlib.crc32(one.name.encode()))
-            for number, matrix in enumerate(one.matrices()):
+        for matrix_set, ensemble in zip(drawn, ensembles, strict=True):
+            key = jax.random.fold_in(of_seed, zlib.crc32(matrix_set.name.encode()))
+            for number, matrix in enumerate(matrix_set.matrices()):
                 context = ensemble.row_context(jax.random.fold_in(key, number))
                 values = torch.from_numpy(np.array(ensemble.rows(context, 0, ensemble.n_rows)))
-                matrix.copy_((values.T if one.is_transposed else values).reshape(matrix.shape))
-    return tuple(one.name for one in drawn)
+                matrix.copy_((values.T if matrix_set.is_transposed else values).reshape(matrix.shape))
+    return tuple(matrix.name for matrix in drawn)
 
 
 class _Matrix(NamedTuple):
@@ -82,7 +82,6 @@ class _Matrix(NamedTuple):
     is_transposed: bool  # True if it is stored as (inputs, outputs)
 
     def ensemble(self, options: Options) -> Any:
-        """Return the ensemble of one matrix."""
         from rmtbase.ensembles import initialized_matrix
 
         shape = self.parameter.shape
@@ -90,9 +89,8 @@ class _Matrix(NamedTuple):
         return initialized_matrix(*((n_columns, n_rows) if self.is_transposed else (n_rows, n_columns)), **options)
 
     def matrices(self) -> Iterator[torch.Tensor]:
-        """Yield the matrices of the stack."""
-        whole = self.parameter.detach()
-        yield from [whole] if self.is_kernel else whole.flatten(0, -3) if whole.ndim > 2 else [whole]
+        weights = self.parameter.detach()
+        yield from [weights] if self.is_kernel else weights.flatten(0, -3) if weights.ndim > 2 else [weights]
 
 
 def _matrices(module: torch.nn.Module) -> Iterator[_Matrix]:
@@ -100,14 +98,14 @@ def _matrices(module: torch.nn.Module) -> Iterator[_Matrix]:
     import torch
 
     for name, parameter in module.named_parameters():
-        path, _, own = name.rpartition(".")
+        path, _, last = name.rpartition(".")
         owner = module.get_submodule(path)
         kind = type(owner).__name__
-        if parameter.ndim < 2 or own.endswith("bias") or "norm" in kind.lower():
+        if parameter.ndim < 2 or last.endswith("bias") or "norm" in kind.lower():
             continue
         if not parameter.is_floating_point() or parameter.is_meta:
-            found = f"{name} of {parameter.dtype} on {parameter.device}"
-            raise ParameterError("module", found, "matrices that hold floating-point numbers")
+            described = f"{name} of {parameter.dtype} on {parameter.device}"
+            raise ParameterError("module", described, "matrices that hold floating-point numbers")
         is_kernel = isinstance(owner, torch.nn.modules.conv._ConvNd)
         yield _Matrix(name, parameter, is_kernel, kind == "Conv1D" and not is_kernel)  # of transformers
 

@@ -6,41 +6,47 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, ShapeError
-from rmtbase.models._routes import find_architecture, inventory_by_route
 from rmtbase.models._weight_matrices import WeightMatrices
-from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.files._checkpoint import Checkpoint, WeightReader
 from rmtbase.models.files._files import read_json_object
 from rmtbase.models.files._other_programs import advise_on_names, refuse_other_formats, refuse_other_programs
 from rmtbase.models.files._tensor_file import DIGITS, least_sigma, widened
-from rmtbase.models.files._weight_reader import WeightReader
 from rmtbase.models.formats._adapters import Adapter
 from rmtbase.models.formats._gguf_model import find_gguf, open_gguf
 from rmtbase.models.formats._quantised import dequantised, require_readable_quantisation
-from rmtbase.models.forward._kept_proofs import kept_proof, subject
-from rmtbase.models.forward._proof import proof_is_wanted, proof_of
-from rmtbase.models.forward._torch_route import NOT_PROVED, Network
-from rmtbase.models.layouts._declared_biases import UNUSED_BIASES
+from rmtbase.models.forward._proof import Proof, kept_proof, not_proved, proof_is_wanted, proof_of, subject
+from rmtbase.models.forward._torch_route import Network, find_architecture, inventory_by_route
+from rmtbase.models.layouts import _leftovers as leftovers
 from rmtbase.models.layouts._expressions import Expression, Tensor
 from rmtbase.models.layouts._folding import fold_site, has_biases, require_folds
-from rmtbase.models.layouts._given_sites import require_sites
-from rmtbase.models.layouts._leftovers import (
-    initializer_notes,
-    leftover_notes,
-    require_all_heads,
-    require_plain_tensors,
-    unread_matrices,
-    without_draft_layers,
-)
 from rmtbase.models.layouts._other_matrices import find_fused, with_other_matrices
-from rmtbase.models.layouts._shown_sizes import with_sizes
-from rmtbase.models.layouts._sites import BIASES, NORMS, Inventory, MatrixName, Part, Place, Site
+from rmtbase.models.layouts._sites import (
+    BIASES,
+    NORMS,
+    Inventory,
+    MatrixName,
+    Part,
+    Place,
+    Site,
+    UnusedBiases,
+    require_sites,
+)
+from rmtbase.models.layouts._sizes import with_sizes
 from rmtbase.shown import in_one_line
+
+
+class Named(NamedTuple):
+    """Name, revision and notes that a model is opened with."""
+
+    name: str
+    revision: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @in_one_line
@@ -73,50 +79,34 @@ class Model(WeightMatrices):
 
     @classmethod
     def from_folder(
-        cls,
-        folder: Path,
-        name: str,
-        revision: str | None = None,
-        notes: tuple[str, ...] = (),
-        adapted: Callable[[Checkpoint], Checkpoint] | None = None,
+        cls, folder: Path, named: Named, adapted: Callable[[Checkpoint], Checkpoint] | None = None
     ) -> Model:
         """Read the configuration and the headers of a checkpoint folder, and check them against each other.
 
         The function ``adapted`` applies an adapter to the checkpoint; with it the folder may hold the adapter too.
-
-        Instead of the folder, one of its ``.safetensors`` files can be given, or one ``.gguf`` file, which contains its
-        own configuration.
-
-        Raises:
-            CheckpointError: or one of its subclasses; it names the file, the tensor, what was found and expected.
-            MissingDependencyError: the weights are ``.bin`` files and torch 2.10 or later is not installed.
+        Instead of the folder, one of its files of weights can be given. Raises as :func:`open_model`.
         """
         gguf = find_gguf(folder)
         if gguf is not None:
-            described, held = open_gguf(gguf)
-            checkpoint = held if adapted is None else adapted(held)
-            return cls._checked(lambda: checkpoint, described, gguf, name, revision, notes)
+            config, stored = open_gguf(gguf)
+            checkpoint = stored if adapted is None else adapted(stored)
+            return cls._checked(lambda: checkpoint, config, gguf, named)
         config_path = (folder if folder.is_dir() else folder.parent) / "config.json"
         refuse_other_formats(config_path.parent, beside_adapter=adapted is not None)
         config = read_json_object(config_path)
-        refuse_other_programs(config, config_path, folder)
+        refuse_other_programs(config, config_path)
 
         def open_checkpoint() -> Checkpoint:
-            stored = without_draft_layers(dequantised(Checkpoint.open(folder), config, config_path), config)
+            stored = leftovers.without_draft_layers(dequantised(Checkpoint.open(folder), config, config_path), config)
             return stored if adapted is None else adapted(stored)
 
-        return cls._checked(open_checkpoint, config, config_path, name, revision, notes)
+        return cls._checked(open_checkpoint, config, config_path, named)
 
     @classmethod
-    def of_updates(cls, adapter: Adapter, name: str, base: Model | None = None) -> Model:
-        """Open the low-rank updates of an adapter, by the heads of its base if given: see :meth:`Adapter.delta`.
-
-        Raises:
-            CheckpointError: the adapter has no low-rank updates, or was made for another base.
-        """
+    def of_updates(cls, adapter: Adapter, named: Named, base: Model | None = None) -> Model:
+        """Open the low-rank updates of an adapter, by the heads of its base if given: see :meth:`Adapter.delta`."""
         sites, notes = adapter.delta() if base is None else adapter.delta(base._checkpoint, base.sites)
-        inventory = Inventory(sites=sites, others={}, notes=notes)
-        opened = cls._of_inventory(inventory, adapter.checkpoint, {}, "", name, None)
+        opened = cls._of_inventory(Inventory(sites=sites, others={}, notes=notes), adapter.checkpoint, named)
         opened = replace(opened, _adapter=adapter)
         return opened.without_proof("updates of weights have no forward pass by themselves")
 
@@ -125,51 +115,32 @@ class Model(WeightMatrices):
         cls,
         tensors: Mapping[Any, Any],
         config: Mapping[str, Any],
-        name: str,
-        revision: str | None = None,
+        named: Named,
         network: Network | None = None,
-        given: Network | None = None,
-        complete: bool = False,
+        is_complete: bool = False,
     ) -> Model:
         """Check the tensors of a state dict, by name, against a configuration. The tensors are not copied.
 
-        Sizes that the configuration leaves out, unless it is ``complete``, are taken from the tensors, except the
-        number of heads, which no tensor shows. With ``network``, the sites are found by running that network. ``given``
-        is the module that holds the tensors; it is run for the proof.
-
-        Raises:
-            ParameterError: ``tensors`` is not a state dict.
-            CheckpointError: or one of its subclasses; it names the tensor, what was found and expected.
+        Sizes that the configuration leaves out, unless it is complete, are taken from the tensors, except the number of
+        heads, which no tensor shows. With ``network``, the sites are found by running that network.
         """
-        stored = Checkpoint.of_tensors(tensors, name)
-        require_plain_tensors(stored)  # before any tensor is looked up by name
-        checkpoint = without_draft_layers(dequantised(stored, config, stored.config_path), config)
-        sized = dict(config) if complete or network is not None else with_sizes(config, checkpoint)
-        opened = cls._checked(lambda: checkpoint, sized, checkpoint.config_path, name, revision, network=network)
-        return opened if given is None else replace(opened, _network=given)
+        stored = Checkpoint.of_tensors(tensors, named.name)
+        leftovers.require_plain_tensors(stored)  # before any tensor is looked up by name
+        checkpoint = leftovers.without_draft_layers(dequantised(stored, config, stored.config_path), config)
+        sized = dict(config) if is_complete or network is not None else with_sizes(config, checkpoint)
+        return cls._checked(lambda: checkpoint, sized, checkpoint.config_path, named, network)
 
     @classmethod
-    def of_sites(
-        cls,
-        checkpoint: Checkpoint,
-        sites: Iterable[Site],
-        name: str,
-        revision: str | None,
-        given: Network | None = None,
-    ) -> Model:
-        """Open a checkpoint whose tensors have any names, with the sites that express their queries and keys.
+    def of_sites(cls, checkpoint: Checkpoint, sites: Iterable[Site], named: Named) -> Model:
+        """Open a checkpoint whose tensors have any names, with the sites that express their queries and keys."""
+        given_sites = tuple(sites)
+        require_sites(given_sites, checkpoint)
+        parts = {"fused": find_fused(given_sites, checkpoint.shape)}
+        return cls._of_inventory(Inventory(sites=given_sites, others={}, parts=parts), checkpoint, named)
 
-        If the tensors belong to a module, pass it as ``given``; it is run for the proof.
-
-        Raises:
-            ParameterError: no site is given, or a site lacks queries or keys.
-            CheckpointError: or one of its subclasses: a tensor is missing, or does not have the shape of its site.
-        """
-        held = tuple(sites)
-        require_sites(held, checkpoint)
-        inventory = Inventory(sites=held, others={}, parts={"fused": find_fused(held, checkpoint.shape)})
-        opened = cls._of_inventory(inventory, checkpoint, {}, "", name, revision, network=given)
-        return opened if given else opened.without_proof("its sites were given with tensors, and no module to run")
+    def of_module(self, network: Network | None) -> Model:
+        """Return the model with the module that holds its tensors, if there is one: it is run for the proof."""
+        return self if network is None else replace(self, _network=network)
 
     @classmethod
     def _checked(
@@ -177,52 +148,40 @@ class Model(WeightMatrices):
         open_checkpoint: Callable[[], Checkpoint],
         config: dict[str, Any],
         config_path: Path,
-        name: str,
-        revision: str | None,
-        notes: tuple[str, ...] = (),
+        named: Named,
         network: Network | None = None,
     ) -> Model:
-        """Check the configuration, then check the headers of the checkpoint against it."""
         require_readable_quantisation(config, config_path)
-        require_all_heads(config, config_path)
+        leftovers.require_all_heads(config, config_path)
         architecture, network = find_architecture(config, config_path, network)
         checkpoint = open_checkpoint()
-        require_plain_tensors(checkpoint)
+        leftovers.require_plain_tensors(checkpoint)
         try:
             inventory, network = inventory_by_route(config, config_path, architecture, checkpoint, network)
         except (MissingTensorError, ShapeError) as error:
-            advise_on_names(error, checkpoint.shapes(), checkpoint.files, config, architecture)
+            advise_on_names(error, checkpoint.shapes(), config, architecture)
             raise
         inventory = with_other_matrices(inventory, checkpoint, config)
-        more = (*leftover_notes(config, checkpoint, inventory), *initializer_notes(config), *notes)
-        return cls._of_inventory(inventory, checkpoint, config, architecture, name, revision, more, network)
+        notes = leftovers.leftover_notes(config, checkpoint, inventory) + leftovers.initializer_notes(config)
+        opened = cls._of_inventory(inventory, checkpoint, named._replace(notes=(*notes, *named.notes)))
+        return replace(opened, config=config, architecture=architecture, _network=network)
 
     @classmethod
-    def _of_inventory(
-        cls,
-        inventory: Inventory,
-        checkpoint: Checkpoint,
-        config: dict[str, Any],
-        architecture: str,
-        name: str,
-        revision: str | None,
-        notes: tuple[str, ...] = (),
-        network: Network | None = None,
-    ) -> Model:
+    def _of_inventory(cls, inventory: Inventory, checkpoint: Checkpoint, named: Named) -> Model:
         matrices = inventory.matrices
         return cls(
-            name=name,
-            revision=revision,
+            name=named.name,
+            revision=named.revision,
             path=checkpoint.path,
-            architecture=architecture,
-            config=config,
+            architecture="",
+            config={},
             sites=inventory.sites,
             layers=tuple(matrices),
-            components=tuple(dict.fromkeys(name for held in matrices.values() for name in held)),
+            components=tuple(dict.fromkeys(name for components in matrices.values() for name in components)),
             parts={name: tuple(part.matrices) for name, part in inventory.parts.items() if part.matrices},
-            notes=(*inventory.notes, *checkpoint.notes, *notes),
+            notes=(*inventory.notes, *checkpoint.notes, *named.notes),
             _raw=inventory.sites,
-            _network=network,
+            _network=None,
             _matrices=matrices,
             _parts=inventory.parts,
             _checkpoint=checkpoint,
@@ -239,17 +198,13 @@ class Model(WeightMatrices):
         """Modules, named without their layer, whose updates by an adapter these are; empty for weights."""
         return tuple(dict.fromkeys(site.place.stack for site in self.sites)) if self.is_of_updates else ()
 
-    def with_updates(self, of: Model) -> Model:
-        """Return this model with the updates of an adapter merged in: see :meth:`Adapter.merged`.
-
-        Raises:
-            CheckpointError: the adapter was made for another model.
-        """
-        assert of._adapter is not None
-        merged = of._adapter.merged(self._checkpoint)
+    def with_updates(self, updates: Model) -> Model:
+        """Return this model with the updates of an adapter merged in: see :meth:`Adapter.merged`."""
+        assert updates._adapter is not None
+        merged = updates._adapter.merged(self._checkpoint)
         notes = (*self.notes, merged.notes[-1])
         opened = replace(
-            self, name=f"{self.name} + {of.name}", notes=notes, _checkpoint=merged, _tensors=WeightReader(merged)
+            self, name=f"{self.name} + {updates.name}", notes=notes, _checkpoint=merged, _tensors=WeightReader(merged)
         )
         return opened.without_proof("the updates of an adapter were merged into it")
 
@@ -261,31 +216,29 @@ class Model(WeightMatrices):
     def prove(self) -> Model:
         """Return the model with a note that its sites were proved, or why they were not: see ``proof_of``.
 
-        A model that was proved before, or was opened with ``proof=False``, is returned unchanged.
-
-        Raises:
-            CheckpointError: q·k in the model's own forward pass differs from what a site's W_QK gives.
+        A model that was proved before, or was opened with ``proof=False``, is returned unchanged. Raises an error if
+        q·k in the model's own forward pass differs from what a site's W_QK gives.
         """
         if not (self._to_prove and proof_is_wanted()):
             return self
         if self._not_run is not None:
-            note, before = f"{NOT_PROVED}: {self._not_run}", False
+            proof = not_proved(self._not_run)
         elif self._network is None and self.files:
-            note, before = kept_proof(self.proof_subject(), self.proved_now)
+            proof = kept_proof(self.proof_subject(), self.proved_now)
         else:
-            note, before = self.proved_now(), False
-        proved = replace(self, notes=(*self.notes, note), _to_prove=False, _proved_before=before)
+            proof = self.proved_now()
+        proved = replace(self, notes=(*self.notes, proof.note), _to_prove=False, _proved_before=proof.before)
         proved.take_digests(self)
         return proved
 
-    def proved_now(self) -> str:
+    def proved_now(self) -> Proof:
         """Prove the sites anew, and return the note about it; raises as :meth:`prove`."""
         noted = (*self.notes, *((NORMS,) if "norms" in self.folded else ()))
         stored = self._checkpoint.shapes()
         return proof_of(self._raw, self.config, self.path, stored, self.stored, self._network, noted)
 
     def proof_subject(self) -> str:
-        """Digest of what a proof of the sites is about: see ``_kept_proofs.subject``."""
+        """Return the digest of what a proof of the sites is about."""
         return subject(self.fingerprint(), self._raw, self.config, self._checkpoint.shapes())
 
     @property
@@ -295,22 +248,23 @@ class Model(WeightMatrices):
 
     def require_finite(self, components: Iterable[str] | None = None, parts: Iterable[str] = ()) -> None:
         """Raise the error of :meth:`stored` if a stored weight is NaN or infinite; weights are checked only once."""
-        wanted = frozenset(self.components if components is None else components)
-        layers = (one for held in self._matrices.values() for name, one in held.items() if name in wanted)
-        others = (one for part in parts if part in self._parts for one in self._parts[part].matrices.values())
-        names = dict.fromkeys(name for one in (*layers, *others) for name in one.tensors())
+        of_parts = (matrix for part in parts if part in self._parts for matrix in self._parts[part].matrices.values())
+        matrices = (*self._of_layers(components), *of_parts)
+        names = dict.fromkeys(name for matrix in matrices for name in matrix.tensors())
         self._checkpoint.require_finite(name for name in names if name not in self._finite)
         self._finite.update(names)
 
     def layer_shapes(self, components: Iterable[str] | None = None) -> list[tuple[int, int]]:
         """List the shapes (d_out, d_in) of the matrices of the layers, by their headers; of all components if None."""
-        wanted = frozenset(self.components if components is None else components)
-        held = (one for matrices in self._matrices.values() for name, one in matrices.items() if name in wanted)
-        return [one.shape(self._checkpoint.shape) for one in held]
+        return [matrix.shape(self._checkpoint.shape) for matrix in self._of_layers(components)]
+
+    def _of_layers(self, components: Iterable[str] | None) -> Iterator[Expression]:
+        names = frozenset(self.components if components is None else components)
+        for matrices in self._matrices.values():
+            yield from (matrix for name, matrix in matrices.items() if name in names)
 
     @cached_property
     def _finite(self) -> set[str]:
-        """The tensors that :meth:`require_finite` has checked."""
         return set()
 
     def without_proof(self, reason: str | None = None) -> Model:
@@ -318,45 +272,39 @@ class Model(WeightMatrices):
         return replace(self, _to_prove=False) if reason is None else replace(self, _not_run=reason)
 
     def fold(self, what: Iterable[str] | str) -> Model:
-        """Return the model with biases, or gains of norms, folded into its queries, keys and values: see ``fold_site``.
+        """Return the model with ``"biases"``, or gains of ``"norms"``, folded into its queries, keys and values.
 
-        Args:
-            what: some of ``"biases"`` and ``"norms"``.
-
-        Raises:
-            ParameterError: ``what`` names anything else, the biases cannot be folded in, or a norm of queries or keys
-                or of their inputs is not known.
+        Raises ParameterError if ``what`` names anything else, the biases cannot be folded in, or a norm of queries or
+        keys or of their inputs is not known.
         """
         folds = require_folds(what)
         if not folds:
             return self
-        unused = [note for note in self.notes if note.startswith(UNUSED_BIASES)]
+        unused = [note for note in self.notes if isinstance(note, UnusedBiases)]
         if "biases" in folds and unused:
             raise ParameterError("fold", "biases", f"none here: {unused[0]}")
         sites = tuple(fold_site(site, folds, self._checkpoint) for site in self._raw)
-        held = Inventory(sites=sites, others={}).matrices
-        matrices = {place: {**each, **held.get(place, {})} for place, each in self._matrices.items()}
+        folded = Inventory(sites=sites, others={}).matrices
+        matrices = {place: {**components, **folded.get(place, {})} for place, components in self._matrices.items()}
         biased = all(has_biases(site, self._checkpoint) for site in self._raw)  # judged by the names of the tensors
         settled = {NORMS: "norms" in folds, BIASES: "biases" in folds and biased}
         notes = (note for note in self.notes if not settled.get(note))
         words = f"folded into queries, keys and values: {', '.join(folds)}"
-        parts, held_parts = ({k: v for k, v in each.items() if k != "fused"} for each in (self.parts, self._parts))
+        parts, held_parts = (
+            {k: v for k, v in by_part.items() if k != "fused"} for by_part in (self.parts, self._parts)
+        )
         return replace(
             self, sites=sites, folded=folds, notes=(*notes, words), parts=parts, _matrices=matrices, _parts=held_parts
         )
 
     def has(self, layer: int, component: str) -> bool:
-        """Return True if a layer, given by its index in ``layers``, has a component."""
         return component in self._matrices[self.layers[layer]]
 
     def matrix(self, layer: int, component: str) -> Float[np.ndarray, "d_out d_in"]:
         """Return one weight matrix, shape (d_out, d_in): rows are outputs, whatever the stored orientation.
 
-        The matrix is float32, or float64 where it is computed from several tensors.
-
-        Raises:
-            ParameterError: there is no such layer or component.
-            CheckpointError: a tensor cannot be read, or is not finite.
+        The matrix is float32, or float64 where it is computed from several tensors. Raises ParameterError if there is
+        no such layer or component, and CheckpointError if a tensor cannot be read or is not finite.
         """
         matrix = widened(self.stored_matrix(layer, component))
         matrix.flags.writeable = False
@@ -366,50 +314,45 @@ class Model(WeightMatrices):
         """Return the same as :meth:`matrix`, but leave rows of a half-precision tensor in half precision."""
         self.require_matrix(layer, component)
         expression = self._expression(layer, component)
-        read = self._tensors.read if self._is_of_one_type(expression) else self.stored
+        read = self._tensors.read if len(self._types(expression)) == 1 else self.stored
         matrix = np.ascontiguousarray(expression.evaluate(read))
         matrix.flags.writeable = False
         return matrix
 
-    def _is_of_one_type(self, expression: Expression) -> bool:
-        return len({self._checkpoint.dtype(name) for name in expression.tensors()}) == 1
+    def _types(self, expression: Expression) -> set[str]:
+        return {self._checkpoint.dtype(name) for name in expression.tensors()}
 
     def part_notes(self, part: str) -> tuple[str, ...]:
         """Return notes on a part, or on ``"layers"``, including those on matrices that exist but are not read."""
         if part == "layers":
-            noted = (*self.notes, *(note for one in self._parts.values() for note in one.notes))
-            return unread_matrices(self._checkpoint, self.used_tensors(), noted)
+            noted = (*self.notes, *(note for part in self._parts.values() for note in part.notes))
+            return leftovers.unread_matrices(self._checkpoint, self.used_tensors(), noted)
         return self._parts[part].notes if part in self._parts else ()
 
     def shape(self, name: MatrixName) -> tuple[int, int]:
-        """Return the shape (d_out, d_in) of a matrix of a part."""
         return self._of_part(name).shape(self._checkpoint.shape)
 
     def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:
         """Yield a matrix of a part, as :meth:`stored_matrix` does: an expert whole, others in blocks of stored rows.
 
-        Experts that are stored as a stack are read one at a time. A block of an embedding has 4 194 304 elements, or
-        d_model rows if these are more. The same holds for dequantised tensors, but a tensor into which an adapter was
-        merged is held in memory as a whole. Raises as :meth:`matrix`.
+        A tensor into which an adapter was merged is held in memory as a whole. Raises as :meth:`matrix`.
         """
         expression = self._of_part(name)
         if name.expert is None:
             (stored,) = expression.tensors()
             yield from self._tensors.blocks(stored)
         else:
-            yield expression.evaluate(self._tensors.read_one_of if self._is_of_one_type(expression) else self.stored)
+            yield expression.evaluate(self._tensors.read_one_of if len(self._types(expression)) == 1 else self.stored)
 
     def is_transposed(self, name: MatrixName) -> bool:
-        """Return True if the blocks of a matrix of a part are rows of its transpose."""
         expression = self._of_part(name)
         return name.expert is None and isinstance(expression, Tensor) and expression.transposed
 
-    def is_stored_as(self, name: MatrixName, other: Model) -> bool:
+    def is_stored_as(self, name: MatrixName, model: Model) -> bool:
         """Return True if another model stores a matrix of a part under the same name and in the same orientation."""
-        return self._of_part(name) == other._of_part(name)
+        return self._of_part(name) == model._of_part(name)
 
     def digest(self, name: MatrixName) -> bytes:
-        """Return SHA-256 over the stored tensors of a matrix of a part."""
         return self._checkpoint.digest(self._of_part(name).tensors())
 
     def _of_part(self, name: MatrixName) -> Expression:
@@ -419,29 +362,20 @@ class Model(WeightMatrices):
         raise ParameterError("name", str(name), f"a matrix of {', '.join(self.parts) or 'no part'}")
 
     def stored_shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a stored tensor according to its header."""
         return self._checkpoint.shape(name)
 
     def stored(self, name: str) -> Float[np.ndarray, "..."]:
-        """Read a stored tensor in float32.
-
-        Raises:
-            CheckpointError: it cannot be read, or is not finite.
-        """
+        """Read a stored tensor in float32. Raises CheckpointError if it cannot be read, or is not finite."""
         return widened(self._tensors.read(name))
 
     def least_sigma(self, layer: int, component: str) -> float:
-        """Return the standard deviation below which stored weights are mostly rounding error: see ``least_sigma``."""
-        return max(least_sigma(self._checkpoint.dtype(name)) for name in self._expression(layer, component).tensors())
+        return max(map(least_sigma, self._types(self._expression(layer, component))))
 
     def digits(self, layer: int, component: str) -> int:
         """Return the binary digits of the coarsest stored type: 8 for bfloat16, 11 for float16, 24 for float32."""
-        return min(
-            DIGITS.get(self._checkpoint.dtype(name), 24) for name in self._expression(layer, component).tensors()
-        )
+        return min(DIGITS.get(dtype, 24) for dtype in self._types(self._expression(layer, component)))
 
     def refused(self, site: int, head: int, found: str, expected: str) -> CheckpointError:
-        """Return a :class:`~rmtbase.errors.CheckpointError` that names the checkpoint and the head."""
         return CheckpointError(self.path, f"{self.sites[site].place} head {head} has {found}; expected {expected}")
 
     def site_digest(self, site: int) -> bytes:
@@ -449,23 +383,16 @@ class Model(WeightMatrices):
         return self._checkpoint.digest(self.sites[site].query_key_tensors())
 
     def weights_digest(self) -> str:
-        """Return SHA-256, in hexadecimal, over :meth:`used_tensors` in the order of their names.
-
-        Reads each tensor once. Raises as :meth:`stored`.
-        """
+        """Return SHA-256, in hexadecimal, over :meth:`used_tensors` in the order of their names; reads each once."""
         return self._checkpoint.digest(sorted(self.used_tensors())).hex()
 
     def used_tensors(self) -> frozenset[str]:
         """Return the names of the stored tensors that its matrices are made of."""
-        held = [*self._matrices.values(), *(part.matrices for part in self._parts.values())]
-        return frozenset(name for matrices in held for one in matrices.values() for name in one.tensors())
+        mappings = [*self._matrices.values(), *(part.matrices for part in self._parts.values())]
+        return frozenset(name for matrices in mappings for matrix in matrices.values() for name in matrix.tensors())
 
     def tensors(self, layer: int, component: str) -> tuple[str, ...]:
-        """Return the names of the stored tensors that a weight matrix of a layer is made of, each once.
-
-        Raises:
-            ParameterError: there is no such layer or component.
-        """
+        """Return the names of the stored tensors that a weight matrix of a layer is made of, each once."""
         self.require_matrix(layer, component)
         return tuple(dict.fromkeys(self._expression(layer, component).tensors()))
 

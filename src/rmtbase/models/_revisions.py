@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from rmtbase.errors import CheckpointError, MissingCheckpointFileError, ParameterError
 from rmtbase.models._model import Model
-from rmtbase.models._open import existing_folder, open_model
+from rmtbase.models._open import open_model
 from rmtbase.models.files._demo import demo_root, demo_steps
 from rmtbase.models.files._hub import HUB_ID, fetch_refs, hub_id
+from rmtbase.models.files._paths import existing_folder
 from rmtbase.models.layouts._folding import require_folds
 from rmtbase.shown import in_one_line
 
@@ -103,74 +104,74 @@ def find_series(
     """
     if not isinstance(model, (str, Path)) or not str(model).strip():
         raise ParameterError("model", model, "a folder of checkpoints, the name of a model on the hub, or 'demo'")
-    wanted = [revisions] if isinstance(revisions, str) else list(revisions)
+    names = [revisions] if isinstance(revisions, str) else list(revisions)
     opening = subfolder, require_folds(fold), proof
     folder = demo_root() if model == "demo" else existing_folder(model)
     if folder is not None:
         name = "demo" if model == "demo" else folder.resolve().name
-        there = demo_steps() if model == "demo" else _steps_in(folder)
-        named = _chosen(wanted, there, f"checkpoints of {name}")
+        steps_by_name = demo_steps() if model == "demo" else _steps_in(folder)
+        named = _chosen(names, steps_by_name, f"checkpoints of {name}")
         if missing := [revision for _, revision in named if not (folder / revision).is_dir()]:
-            raise ParameterError("revisions", missing[0], _some(there))
-        return Series(name, tuple(Revision(*one, _identity(folder / one[1])) for one in named), folder, *opening)
+            raise ParameterError("revisions", missing[0], _some(steps_by_name))
+        return Series(name, tuple(Revision(*step, _identity(folder / step[1])) for step in named), folder, *opening)
     if isinstance(model, Path) or not HUB_ID.fullmatch(model):
         raise MissingCheckpointFileError(Path(model), advice="pass a folder of checkpoints, or the name of a model")
     name = hub_id(model)
-    commits = _commits(name, wanted)
+    commits = _commits(name, names)
     steps = {ref: step for ref in commits if (step := step_of(ref)) is not None}
-    named = _chosen(wanted, steps, f"revisions of {name}")
-    return Series(name, tuple(Revision(*one, commits.get(one[1], one[1])) for one in named), None, *opening)
+    named = _chosen(names, steps, f"revisions of {name}")
+    return Series(name, tuple(Revision(*step, commits.get(step[1], step[1])) for step in named), None, *opening)
 
 
 def step_of(name: str) -> int | None:
-    """Return the number of steps in the name of a revision, or None."""
-    found = _STEP.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _STEP.fullmatch(name)
+    return int(match[1]) if match else None
 
 
-def _chosen(wanted: Sequence[str], there: Mapping[str, int], what: str) -> list[tuple[int, str]]:
+def _chosen(names: Sequence[str], steps_by_name: Mapping[str, int], noun: str) -> list[tuple[int, str]]:
     """Select the wanted revisions, in the order of their steps."""
-    if not wanted:
-        raise ParameterError("revisions", "nothing", f"'{ALL}', or some of the {what}")
-    by_step = {step: name for name, step in there.items()}
-    found: list[tuple[int, str]] = []
-    for one in wanted:
-        number, colon, name = one.partition(":")
-        if one == ALL:
-            if not there:
+    if not names:
+        raise ParameterError("revisions", "nothing", f"'{ALL}', or some of the {noun}")
+    by_step = {step: name for name, step in steps_by_name.items()}
+    chosen: list[tuple[int, str]] = []
+    for asked in names:
+        number, colon, name = asked.partition(":")
+        if asked == ALL:
+            if not steps_by_name:
                 raise ParameterError(
-                    "revisions", one, f"{what} whose names state their steps (step512, checkpoint-512)"
+                    "revisions", asked, f"{noun} whose names state their steps (step512, checkpoint-512)"
                 )
-            found += [(step, name) for name, step in there.items()]
+            chosen += [(step, name) for name, step in steps_by_name.items()]
         elif colon and number.isdecimal() and name:
-            found.append((int(number), name))
-        elif one in there:
-            found.append((there[one], one))
-        elif one.isdecimal() and int(one) in by_step:
-            found.append((int(one), by_step[int(one)]))
-        elif (step := step_of(one)) is not None:
-            found.append((step, one))  # opening it raises if it does not exist
+            chosen.append((int(number), name))
+        elif asked in steps_by_name:
+            chosen.append((steps_by_name[asked], asked))
+        elif asked.isdecimal() and int(asked) in by_step:
+            chosen.append((int(asked), by_step[int(asked)]))
+        elif (step := step_of(asked)) is not None:
+            chosen.append((step, asked))  # opening it raises if it does not exist
         else:
-            raise ParameterError("revisions", one, f"{_some(there)}; other names need their step: '5000:{one}'")
-    found = sorted(set(found))
-    for (step, name), (next_step, other) in pairwise(found):
+            raise ParameterError(
+                "revisions", asked, f"{_some(steps_by_name)}; other names need their step: '5000:{asked}'"
+            )
+    chosen = sorted(set(chosen))
+    for (step, name), (next_step, next_name) in pairwise(chosen):
         if step == next_step:
             raise ParameterError(
-                "revisions", f"{name}, {other}", f"only one of step {step}: list the revisions that are meant"
+                "revisions", f"{name}, {next_name}", f"only one of step {step}: list the revisions that are meant"
             )
-    if twice := [name for name, count in Counter(name for _, name in found).items() if count > 1]:
+    if twice := [name for name, count in Counter(name for _, name in chosen).items() if count > 1]:
         raise ParameterError("revisions", twice[0], "a revision of one step: it is given for several")
-    return found
+    return chosen
 
 
-def _some(there: Mapping[str, int]) -> str:
-    names = sorted(there, key=lambda name: there[name])
+def _some(steps_by_name: Mapping[str, int]) -> str:
+    names = sorted(steps_by_name, key=lambda name: steps_by_name[name])
     shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     return f"'{ALL}', or some of {shown}" if names else "names that state a number of steps, such as step512"
 
 
 def _steps_in(folder: Path) -> dict[str, int]:
-    """Return the subfolders with a number of steps in the name."""
     if not folder.is_dir():
         raise CheckpointError(folder, "is a file; pass the folder that holds the folders of checkpoints")
     try:
@@ -189,11 +190,11 @@ def _identity(folder: Path) -> str:
     return ";".join(f"{path.relative_to(folder)}:{fact.st_size}:{fact.st_mtime_ns}" for path, fact in facts)
 
 
-def _commits(name: str, wanted: Sequence[str]) -> dict[str, str]:
+def _commits(name: str, names: Sequence[str]) -> dict[str, str]:
     """Return the commits of branches and tags; none if the hub cannot be reached but all revisions are named."""
     try:
         return fetch_refs(name)
     except CheckpointError:
-        if ALL in wanted:
+        if ALL in names:
             raise
         return {}

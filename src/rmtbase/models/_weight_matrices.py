@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Event
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -19,11 +19,43 @@ from rmtbase.errors import ParameterError, RmtbaseError
 from rmtbase.models.layouts._sites import MatrixName, Place, Site
 
 
-class _Hashing(NamedTuple):
-    """Digests of all sites, in progress. Setting ``given_up`` cancels them after the current site."""
+class _Digests:
+    """Digests of all sites, computed once in another thread, and shared by models with the same weights."""
 
-    digests: Future[tuple[bytes, ...]]
-    given_up: Event
+    def __init__(self, digest: Callable[[int], bytes], n_sites: int) -> None:
+        self._digest, self._n_sites = digest, n_sites
+        self._future: Future[tuple[bytes, ...]] | None = None
+        self._given_up = Event()
+
+    def start(self) -> Future[tuple[bytes, ...]]:
+        """Start to hash, unless it has begun."""
+        if self._future is None:
+            given_up = self._given_up = Event()
+
+            def digest(site: int) -> bytes:
+                if given_up.is_set():
+                    raise CancelledError
+                return self._digest(site)
+
+            with_one_thread = ThreadPoolExecutor(1, thread_name_prefix="rmtbase-hash")
+            self._future = with_one_thread.submit(lambda: tuple(map(digest, range(self._n_sites))))
+            with_one_thread.shutdown(wait=False)
+        return self._future
+
+    def give_up(self) -> None:
+        """Stop after the current site; a later request reads again."""
+        self._given_up.set()
+        self._future = None
+
+    def result(self) -> tuple[bytes, ...]:
+        """Return the digests. Raises what reading a tensor raises; the next request reads again."""
+        try:
+            return self.start().result()
+        except CancelledError:
+            return self.result()
+        except RmtbaseError:
+            self.give_up()
+            raise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +95,7 @@ class WeightMatrices(ABC):
     ) -> None:
         """Raise, before any long work, the error of reading a weight that is NaN or infinite.
 
-        Args:
-            components: matrices of the layers that will be read; all if None.
-            parts: further matrices that will be read, see :attr:`parts`.
+        Only the matrices of these components of the layers (all if None) and of these :attr:`parts` are read.
         """
 
     @property
@@ -100,8 +130,8 @@ class WeightMatrices(ABC):
         return self._common(lambda site: site.d_head)
 
     def _common(self, size: Callable[[Site], int]) -> int | None:
-        found = {size(site) for site in self.sites}
-        return found.pop() if len(found) == 1 else None
+        sizes = {size(site) for site in self.sites}
+        return sizes.pop() if len(sizes) == 1 else None
 
     @abstractmethod
     def has(self, layer: int, component: str) -> bool:
@@ -111,8 +141,7 @@ class WeightMatrices(ABC):
     def matrix(self, layer: int, component: str) -> Float[np.ndarray, "d_out d_in"]:
         """Return one weight matrix of a layer, shape (d_out, d_in): rows are outputs, whatever the stored orientation.
 
-        Raises:
-            ParameterError: there is no such layer or component.
+        Raises ParameterError if there is no such layer or component.
         """
 
     def stored_matrix(self, layer: int, component: str) -> Shaped[np.ndarray, "d_out d_in"]:
@@ -134,45 +163,35 @@ class WeightMatrices(ABC):
     def queries(self, site: int) -> Float[np.ndarray, "n_heads d_head d_query"]:
         """Return the query matrices of a site, by its index, shape (n_heads, d_head, d_query): q = W_Q x.
 
-        Raises:
-            ParameterError: there is no such site.
-            CheckpointError: a tensor cannot be read, or is not finite.
+        This and the next three raise ParameterError if there is no such site, or CheckpointError if a tensor cannot be
+        read or is not finite.
         """
         return self._factor(site, "query")
 
     def keys(self, site: int) -> Float[np.ndarray, "n_key_heads d_head d_key"]:
-        """Return the key matrices of a site, shape (n_key_heads, d_head, d_key): k = W_K x.
-
-        Raises as :meth:`queries`.
-        """
+        """Return the key matrices of a site, shape (n_key_heads, d_head, d_key): k = W_K x."""
         return self._factor(site, "key")
 
     def values(self, site: int) -> Float[np.ndarray, "n_key_heads d_value d_key"]:
-        """Return the value matrices of a site, shape (n_key_heads, d_value, d_key): v = W_V x.
-
-        Raises as :meth:`queries`.
-        """
+        """Return the value matrices of a site, shape (n_key_heads, d_value, d_key): v = W_V x."""
         return self._factor(site, "value")
 
     def outputs(self, site: int) -> Float[np.ndarray, "n_heads d_value d_output"]:
         """Return each head's part of W_O, transposed, shape (n_heads, d_value, d_output).
 
-        The head's W_OV is ``outputs[head].T @ values[key_head]``. Raises as :meth:`queries`.
+        The head's W_OV is ``outputs[head].T @ values[key_head]``.
         """
         return self._factor(site, "output")
 
     def by_head(
-        self, site: int, factor: str, whole: Shaped[np.ndarray, "d_out d_in"]
+        self, site: int, factor: str, matrix: Shaped[np.ndarray, "d_out d_in"]
     ) -> Shaped[np.ndarray, "factor_head rank width"]:
-        """Cut the matrix ``attention_query``, ``_key``, ``_value`` or ``_output`` of a site into those of its heads.
+        """Cut ``whole``, the matrix of all heads of a site, into those of its heads.
 
-        Args:
-            site: index of the site.
-            factor: ``"query"``, ``"key"``, ``"value"`` or ``"output"``; each head's part of the output is transposed.
-            whole: the matrix of all heads.
+        The factor is ``"query"``, ``"key"``, ``"value"`` or ``"output"``; each head's part of the output is transposed.
         """
         at = self._site(site)
-        rows = np.ascontiguousarray(whole.T) if factor == "output" else whole
+        rows = np.ascontiguousarray(matrix.T) if factor == "output" else matrix
         return rows.reshape(at.n_heads if factor in ("query", "output") else at.n_key_heads, -1, rows.shape[1])
 
     def stored_shape(self, name: str) -> tuple[int, ...]:
@@ -180,11 +199,7 @@ class WeightMatrices(ABC):
         raise NotImplementedError  # for a model whose sites have no expressions
 
     def stored(self, name: str) -> Float[np.ndarray, "..."]:
-        """Read a stored tensor.
-
-        Raises:
-            CheckpointError: it cannot be read, or is not finite.
-        """
+        """Read a stored tensor. Raises CheckpointError if it cannot be read, or is not finite."""
         raise NotImplementedError  # for a model whose sites have no expressions
 
     def part_notes(self, part: str) -> tuple[str, ...]:
@@ -196,11 +211,7 @@ class WeightMatrices(ABC):
         raise NotImplementedError  # for a model without parts
 
     def blocks(self, name: MatrixName) -> Iterator[Shaped[np.ndarray, "row column"]]:
-        """Yield a matrix of a part in blocks of its rows, or of its columns if it is stored transposed.
-
-        Raises:
-            CheckpointError: a tensor cannot be read, or is not finite.
-        """
+        """Yield a matrix of a part in blocks of its rows, or of its columns if it is stored transposed."""
         raise NotImplementedError  # for a model without parts
 
     def is_transposed(self, name: MatrixName) -> bool:
@@ -219,11 +230,7 @@ class WeightMatrices(ABC):
         return self.by_head(site, factor, self.matrix(self.layers.index(self._site(site).place), f"attention_{factor}"))
 
     def key_head(self, head: int, site: int = 0) -> int:
-        """Return the key head that a query head of a site is scored with: head // (n_heads / n_key_heads).
-
-        Raises:
-            ParameterError: there is no such head or site.
-        """
+        """Return the key head that a query head of a site is scored with: head // (n_heads / n_key_heads)."""
         at = self._site(site)
         _require_index("head", head, at.n_heads)
         return head // (at.n_heads // at.n_key_heads)
@@ -233,68 +240,40 @@ class WeightMatrices(ABC):
 
         Two checkpoints with the same fingerprint hold the same attention weights, whatever their names. Some published
         revisions do (step 0 and step 1 of several Pythia models). Values are included where they share a tensor with
-        queries and keys. Reads all these tensors once.
-
-        Raises:
-            CheckpointError: a tensor cannot be read.
+        queries and keys. Reads all these tensors once. Raises CheckpointError if one cannot be read.
         """
-        return hashlib.sha256(b"".join(self._site_digests)).hexdigest()
+        return hashlib.sha256(b"".join(self._digests.result())).hexdigest()
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the weights: layers whose queries and keys are the same to the byte.
 
-        Reads all query and key tensors once, when first asked for.
-
-        Raises:
-            CheckpointError: a tensor cannot be read.
+        Reads all query and key tensors once, when first asked for. Raises CheckpointError if one cannot be read.
         """
         layers = defaultdict(list)
-        for site, digest in zip(self.sites, self._site_digests, strict=True):
+        for site, digest in zip(self.sites, self._digests.result(), strict=True):
             layers[digest].append(" ".join((site.place.stack, str(site.place.layer))).lstrip())
         return tuple(
-            f"layers {', '.join(same)} hold byte-identical query and key weights: they are one observation"
-            for same in layers.values()
-            if len(same) > 1
+            f"layers {', '.join(places)} hold byte-identical query and key weights: they are one observation"
+            for places in layers.values()
+            if len(places) > 1
         )
 
     def hash_ahead(self) -> None:
         """Start to hash in another thread, for :meth:`fingerprint` and :attr:`warnings`, which raise its errors."""
-        _ = self._hashing
+        self._digests.start()
 
     def give_up_hashing(self) -> None:
         """Stop what :meth:`hash_ahead` started after the current tensors; a later request reads them again."""
-        begun = vars(self).pop("_hashing", None)
-        if begun is not None:
-            begun.given_up.set()
+        self._digests.give_up()
 
-    def take_digests(self, same: WeightMatrices) -> None:
+    def take_digests(self, model: WeightMatrices) -> None:
         """Take over the digests, finished or in progress, and the checks of a model with the same weights."""
-        vars(self).update({name: vars(same)[name] for name in ("_hashing", "_finite") if name in vars(same)})
+        vars(self).update({name: vars(model)[name] for name in ("_digests", "_finite") if name in vars(model)})
 
     @cached_property
-    def _hashing(self) -> _Hashing:
-        given_up = Event()
-
-        def digest(site: int) -> bytes:
-            if given_up.is_set():
-                raise CancelledError
-            return self.site_digest(site)
-
-        with_one_thread = ThreadPoolExecutor(1, thread_name_prefix="rmtbase-hash")
-        digests = with_one_thread.submit(lambda: tuple(map(digest, range(len(self.sites)))))
-        with_one_thread.shutdown(wait=False)
-        return _Hashing(digests, given_up)
-
-    @property
-    def _site_digests(self) -> tuple[bytes, ...]:
-        try:
-            return self._hashing.digests.result()
-        except CancelledError:
-            return self._site_digests
-        except RmtbaseError:
-            self.give_up_hashing()  # so that the next request reads again
-            raise
+    def _digests(self) -> _Digests:
+        return _Digests(self.site_digest, len(self.sites))
 
     def require_matrix(self, layer: int, component: str) -> None:
         """Raise :class:`~rmtbase.errors.ParameterError` unless the model has such a layer and component."""
@@ -302,8 +281,8 @@ class WeightMatrices(ABC):
         if component not in self.components:
             raise ParameterError("component", component, f"one of {', '.join(self.components)}")
         if not self.has(layer, component):
-            held = ", ".join(one for one in self.components if self.has(layer, one))
-            raise ParameterError("component", component, f"one that {self.layers[layer]} has: {held}")
+            available = ", ".join(name for name in self.components if self.has(layer, name))
+            raise ParameterError("component", component, f"one that {self.layers[layer]} has: {available}")
 
 
 def _require_index(name: str, index: int, count: int) -> None:

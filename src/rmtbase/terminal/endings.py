@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from enum import IntEnum
@@ -64,8 +64,6 @@ def ended_by(error: BaseException, debug: bool = False, as_json: bool = False) -
         ending = _explained(error)
         if ending.message:
             say(f"{'internal ' * (ending.status == INTERNAL)}error: {ending.message}")
-        if isinstance(error, RmtbaseError):
-            _show_code(getattr(error, "__notes__", ()))
     else:
         raise error
     if as_json and ending.message:
@@ -105,13 +103,6 @@ def say(line: str) -> None:
     """Print a line on stderr; its reader may be gone, which is no error."""
     with suppress(OSError):
         print(f"rmtbase: {one_line(line)}", file=sys.stderr)
-
-
-def _show_code(notes: Iterable[str]) -> None:
-    """Print the lines of Python in an error's notes, so that they can be copied."""
-    with suppress(OSError):
-        for line in "\n".join(notes).splitlines():
-            print(f"    {shown(line, _LONGEST)}".rstrip(), file=sys.stderr)
 
 
 def _stopped(what_else: str) -> Ending:

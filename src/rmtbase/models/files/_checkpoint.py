@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -15,27 +15,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from rmtbase.errors import CorruptFileError, ParameterError
+from rmtbase.errors import CheckpointError, CorruptFileError, ParameterError
+from rmtbase.models.files import _tensor_file as stored_types
 from rmtbase.models.files._attention_names import own_names
 from rmtbase.models.files._files import read_json_object, reading
 from rmtbase.models.files._other_programs import missing_file
 from rmtbase.models.files._safetensors import SafetensorsFile
-from rmtbase.models.files._state_dict import StateDict
-from rmtbase.models.files._stored_tensor import CheckpointTensor, StoredTensor
-from rmtbase.models.files._tensor_file import (
-    TensorEntry,
-    TensorFile,
-    is_float,
-    largest_magnitude,
-    numbers_of,
-    require_finite,
-    require_supported,
-    widened,
-)
+from rmtbase.models.files._tensor_file import StateDict
 from rmtbase.models.files._torch_file import TorchFile
 from rmtbase.shown import quoted, shown
 
-_CANDIDATES: tuple[tuple[str, str, Callable[[Path], TensorFile]], ...] = (
+_CANDIDATES: tuple[tuple[str, str, Callable[[Path], stored_types.TensorFile]], ...] = (
     ("model.safetensors", ".safetensors", SafetensorsFile.open),
     ("model.safetensors.index.json", ".safetensors", SafetensorsFile.open),
     ("pytorch_model.bin", ".bin", TorchFile.open),
@@ -55,32 +45,18 @@ class Checkpoint:
     ``model.safetensors.index.json`` names; ``pytorch_model.bin``; the shards that ``pytorch_model.bin.index.json``
     names (the last two need torch). Tensors have the names of the model's own modules, without the insertions of
     torch.compile, FSDP, activation checkpointing, DataParallel and PEFT.
-
-    Attributes:
-        path: the folder; for tensors in memory, their name in messages.
-        config_path: the path of the configuration, or its name in messages.
-        notes: choices about the files that are not obvious: tensors of a shard that the index does not name are read,
-            as transformers does; an index beside a single file is not read; quantised weights are dequantised.
     """
 
-    path: Path
-    config_path: Path
-    _tensors: Mapping[str, CheckpointTensor] = field(repr=False, compare=False)
+    path: Path  # the folder; for tensors in memory, their name in messages
+    config_path: Path  # the path of the configuration, or its name in messages
+    _tensors: Mapping[str, stored_types.CheckpointTensor] = field(repr=False, compare=False)
+    # choices about the files that are not obvious: tensors of a shard that the index does not name are read, as
+    # transformers does; an index beside a single file is not read; quantised weights are dequantised
     notes: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, folder: str | Path) -> Checkpoint:
-        """Find the files, and read and check their headers. Weights are read only for the checksums of ``.bin`` files.
-
-        Instead of a folder, one of its ``.safetensors`` or ``.bin`` files can be given; only that file is then read.
-
-        Raises:
-            MissingFileError: the folder has no such file, or lacks a shard.
-            CorruptFileError: a file is truncated or malformed, or lacks a tensor that the index places in it; or a
-                tensor is in two shards.
-            CheckpointError: one of these files is not a regular file, or cannot be read.
-            MissingDependencyError: there are only ``.bin`` files, and torch is not installed, or older than 2.10.
-        """
+        """Find the files, and read and check their headers; weights are read only for checksums of ``.bin`` files."""
         folder = Path(folder)
         if folder.suffix in (".safetensors", ".bin") and not folder.is_dir():
             files, notes = _read_single(folder, TorchFile.open if folder.suffix == ".bin" else SafetensorsFile.open)
@@ -96,23 +72,18 @@ class Checkpoint:
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[Any, Any], name: str) -> Checkpoint:
-        """Open a state dict without copying its tensors; messages refer to it by ``name``.
-
-        Raises:
-            ParameterError: ``tensors`` is not a state dict.
-        """
-        held = StateDict.from_tensors(tensors, name)
-        return cls._of_files(held.path, Path("config"), dict.fromkeys(held.entries, held), [])
+        """Open a state dict without copying its tensors; messages refer to it by ``name``."""
+        state = StateDict.from_tensors(tensors, name)
+        return cls._of_files(state.path, Path("config"), dict.fromkeys(state.entries, state), [])
 
     @classmethod
     def _of_files(
-        cls, path: Path, config_path: Path, files: Mapping[str, TensorFile], notes: Iterable[str]
+        cls, path: Path, config_path: Path, files: Mapping[str, stored_types.TensorFile], notes: Iterable[str]
     ) -> Checkpoint:
-        """Open the tensors of files, by their names without wrappers."""
-        tensors = _without_wrappers({name: StoredTensor(file, name) for name, file in files.items()})
+        tensors = _without_wrappers({name: stored_types.StoredTensor(file, name) for name, file in files.items()})
         return cls(path, config_path, MappingProxyType(tensors), tuple(notes))
 
-    def replaced(self, used: Iterable[str], by: Mapping[str, CheckpointTensor], note: str) -> Checkpoint:
+    def replaced(self, used: Iterable[str], by: Mapping[str, stored_types.CheckpointTensor], note: str) -> Checkpoint:
         """Return the checkpoint without the tensors ``used``, with the tensors ``by`` made from them, and a note."""
         gone = set(used)
         left = {name: tensor for name, tensor in self._tensors.items() if name not in gone}
@@ -120,20 +91,17 @@ class Checkpoint:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that hold the tensors, sorted; empty for tensors in memory."""
         stored = (one for tensor in self._tensors.values() for one in tensor.stored)
-        return tuple(sorted({one.path for one in stored if not isinstance(one.file, StateDict)}))
+        return tuple(sorted({tensor.path for tensor in stored if not isinstance(tensor.file, StateDict)}))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the tensors, sorted."""
         return tuple(sorted(self._tensors))
 
     def __contains__(self, name: object) -> bool:
         return name in self._tensors
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the stored shape of a tensor."""
         return self._entry(name).shape
 
     def dtype(self, name: str) -> str:
@@ -141,47 +109,30 @@ class Checkpoint:
         return self._entry(name).dtype
 
     def file(self, name: str) -> Path:
-        """Return the file that holds a tensor; for tensors in memory, their name in messages."""
         return self.tensor(name).stored[0].path
 
-    def tensor(self, name: str) -> CheckpointTensor:
-        """Return the tensor with this name, unread.
-
-        Raises:
-            ParameterError: there is no such tensor.
-        """
+    def tensor(self, name: str) -> stored_types.CheckpointTensor:
         if name not in self._tensors:
             raise ParameterError("name", name, f"a tensor of the checkpoint {self.path}")
         return self._tensors[name]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every tensor, by name."""
         return {name: self.shape(name) for name in self.names}
 
     def read(self, name: str) -> Float[np.ndarray, "..."]:
-        """Read a whole tensor as float32, or as float64 where it is stored so. Half precision is widened exactly.
-
-        Raises as :meth:`read_stored`.
-        """
-        return widened(self.read_stored(name))
+        """Read a whole tensor as float32, or as float64 where it is stored so. Half precision is widened exactly."""
+        return stored_types.widened(self.read_stored(name))
 
     def read_stored(self, name: str) -> Shaped[np.ndarray, "..."]:
-        """Read a whole tensor in the precision in which it is stored; bfloat16 is that of ml_dtypes.
-
-        Raises:
-            ParameterError: there is no such tensor.
-            NonFiniteError: it holds NaN or infinite values.
-            CheckpointError: its element type is not a floating type, or it has no elements.
-        """
+        """Read a whole tensor in the precision in which it is stored; bfloat16 is that of ml_dtypes."""
         shape = self.shape(name)
         return self._read(name, 0, self._entry(name).size).reshape(shape)
 
     def read_rows(self, name: str, start: int, stop: int) -> Float[np.ndarray, "..."]:
         """Read only the rows ``start <= i < stop`` of a tensor, otherwise as :meth:`read`."""
-        return widened(self.read_stored_rows(name, start, stop))
+        return stored_types.widened(self.read_stored_rows(name, start, stop))
 
     def read_stored_rows(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, "..."]:
-        """Read rows as :meth:`read_rows` does, in the precision in which they are stored."""
         shape = self.shape(name)
         if not shape or not 0 <= start < stop <= shape[0]:
             raise ParameterError("rows", (start, stop), f"0 <= start < stop <= rows of the shape {shape}")
@@ -189,10 +140,7 @@ class Checkpoint:
         return self._read(name, start * width, stop * width).reshape(stop - start, *shape[1:])
 
     def digest(self, names: Iterable[str]) -> bytes:
-        """Return SHA-256 over the element type, shape and stored bytes of the tensors, in the order given.
-
-        For a quantised tensor these are the codes and everything that is needed to dequantise them.
-        """
+        """Return SHA-256 over the element type, shape and stored bytes of the tensors, in the order given."""
         total = hashlib.sha256()
         for name in names:
             self.require_supported(name)
@@ -204,18 +152,17 @@ class Checkpoint:
         return total.digest()
 
     def require_finite(self, names: Iterable[str]) -> None:
-        """Raise what :meth:`read_stored` raises if a stored number of these tensors is NaN or infinite, or no number.
-
-        Each tensor is read once, and nothing is dequantised.
-        """
+        """Raise what :meth:`read_stored` raises if a number of these tensors is not finite; nothing is dequantised."""
         from rmtbase.linalg import available_cores  # which imports SciPy
 
         def check(name: str) -> None:
             self.require_supported(name)
             for stored in self.tensor(name).stored:
-                for start in range(0, stored.entry.size if is_float(stored.entry) else 0, _CHUNK):
+                for start in range(0, stored.entry.size if stored_types.is_float(stored.entry) else 0, _CHUNK):
                     bits = stored.read_bits(start, min(start + _CHUNK, stored.entry.size))
-                    if not np.isfinite(largest_magnitude(numbers_of(bits, stored.entry.dtype))):
+                    if not np.isfinite(
+                        stored_types.largest_magnitude(stored_types.numbers_of(bits, stored.entry.dtype))
+                    ):
                         self.read_stored(name)
 
         with ThreadPoolExecutor(available_cores()) as pool:
@@ -226,20 +173,21 @@ class Checkpoint:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def require_supported(self, name: str) -> None:
-        """Raise CheckpointError unless the tensor has elements of a type that can be read."""
-        require_supported(self.file(name), name, self._entry(name))
+        stored_types.require_supported(self.file(name), name, self._entry(name))
 
-    def _entry(self, name: str) -> TensorEntry:
+    def _entry(self, name: str) -> stored_types.TensorEntry:
         return self.tensor(name).entry
 
     def _read(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
         self.require_supported(name)
-        values = numbers_of(self.tensor(name).read_bits(start, stop), self._entry(name).dtype)
-        require_finite(self.file(name), name, values)
+        values = stored_types.numbers_of(self.tensor(name).read_bits(start, stop), self._entry(name).dtype)
+        stored_types.require_finite(self.file(name), name, values)
         return values
 
 
-def _read_single(path: Path, open_file: Callable[[Path], TensorFile]) -> tuple[Mapping[str, TensorFile], list[str]]:
+def _read_single(
+    path: Path, open_file: Callable[[Path], stored_types.TensorFile]
+) -> tuple[Mapping[str, stored_types.TensorFile], list[str]]:
     file = open_file(path)
     index = path.with_name(path.name + _INDEX_ENDING)
     notes = [f"{path.name} is read, {index.name} beside it is not"] if os.path.lexists(index) else []
@@ -247,8 +195,8 @@ def _read_single(path: Path, open_file: Callable[[Path], TensorFile]) -> tuple[M
 
 
 def _read_shards(
-    index: Path, suffix: str, open_file: Callable[[Path], TensorFile]
-) -> tuple[Mapping[str, TensorFile], list[str]]:
+    index: Path, suffix: str, open_file: Callable[[Path], stored_types.TensorFile]
+) -> tuple[Mapping[str, stored_types.TensorFile], list[str]]:
     weight_map = read_json_object(index, _LARGEST_INDEX).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         raise CorruptFileError(index, "no table weight_map of tensor name to file name", "one")
@@ -259,7 +207,7 @@ def _read_shards(
         _require_inside(index, shard, suffix)
         with reading(index.parent / shard, needed_by=index.name):
             pass  # check that all shards exist before the first one is read
-    files: dict[str, TensorFile] = {}
+    files: dict[str, stored_types.TensorFile] = {}
     for shard, names in sorted(placed.items()):
         # Shards are read in order, so that a fault in one is reported before the next is opened.
         file = open_file(index.parent / shard)
@@ -270,19 +218,19 @@ def _read_shards(
     return files, notes
 
 
-def _without_wrappers(tensors: Mapping[str, StoredTensor]) -> dict[str, CheckpointTensor]:
-    """Return the tensors by the names that they have in the model itself."""
-    unwrapped: dict[str, CheckpointTensor] = {}
-    for name, own in own_names(tensors).items():
-        if own in unwrapped:
-            both = f"both {quoted(unwrapped[own].stored[0].name)} and {quoted(name)}"
-            raise CorruptFileError(tensors[name].path, both, f"one tensor {quoted(own)}, wrapped or not")
-        unwrapped[own] = tensors[name]
+def _without_wrappers(tensors: Mapping[str, stored_types.StoredTensor]) -> dict[str, stored_types.CheckpointTensor]:
+    unwrapped: dict[str, stored_types.CheckpointTensor] = {}
+    for name, unwrapped_name in own_names(tensors).items():
+        if unwrapped_name in unwrapped:
+            both = f"both {quoted(unwrapped[unwrapped_name].stored[0].name)} and {quoted(name)}"
+            raise CorruptFileError(tensors[name].path, both, f"one tensor {quoted(unwrapped_name)}, wrapped or not")
+        unwrapped[unwrapped_name] = tensors[name]
     return unwrapped
 
 
-def _require_agreement(index: Path, file: TensorFile, names: list[str], before: Mapping[str, TensorFile]) -> None:
-    """Raise CorruptFileError unless a shard holds the tensors that the index places in it, and none of those before."""
+def _require_agreement(
+    index: Path, file: stored_types.TensorFile, names: list[str], before: Mapping[str, stored_types.TensorFile]
+) -> None:
     for name in names:
         if name not in file.entries:
             raise CorruptFileError(
@@ -306,3 +254,68 @@ def _require_inside(index: Path, shard: str, suffix: str) -> None:
         raise CorruptFileError(
             index, f"the shard name {quoted(shard)}", f"the name of a {suffix} file inside the checkpoint's own folder"
         )
+
+
+_BLOCK = 1 << 22  # elements in a block of rows, 16 MiB in float32; a block of wider rows is square
+
+
+class WeightReader:
+    """Reader of tensors that keeps the last one, since queries, keys and values may share it."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._last: tuple[str, Shaped[np.ndarray, "..."]] | None = None
+
+    def read_one_of(self, name: str) -> Any:
+        """Read matrices of a stack one at a time, or all at once where they can only be made together."""
+        tensor = self._checkpoint.tensor(name)
+        if len(tensor.entry.shape) == 3 and not tensor.is_made_whole:
+            return _Stack(self._checkpoint, name)
+        return self.read(name)
+
+    def blocks(self, name: str) -> Iterator[Shaped[np.ndarray, "row column"]]:
+        """Yield blocks of rows, converted as by :meth:`read`; each is read by itself where it can be made by itself."""
+        rows, width = self._checkpoint.shape(name)
+        height = max(width, _BLOCK // width)
+        tensor = self.read(name) if self._checkpoint.tensor(name).is_made_whole else None
+        for start in range(0, rows, height):
+            stop = min(start + height, rows)
+            yield _rows(self._checkpoint, name, start, stop) if tensor is None else tensor[start:stop]
+
+    def read(self, name: str) -> Shaped[np.ndarray, "..."]:
+        """Read a whole tensor, in the precision in which it is stored; float64 is rounded to float32."""
+        last = self._last
+        if last is not None and last[0] == name:
+            return last[1]
+        self._last = last = None  # so that two tensors are never held at once
+        values = _weights(self._checkpoint, name, self._checkpoint.read_stored(name))
+        values.flags.writeable = False
+        self._last = (name, values)
+        return values
+
+
+class _Stack:
+    """Stack of matrices, each read when it is indexed."""
+
+    def __init__(self, checkpoint: Checkpoint, name: str) -> None:
+        self._checkpoint, self._name, self.shape = checkpoint, name, checkpoint.shape(name)
+
+    def __getitem__(self, index: int) -> Shaped[np.ndarray, "row column"]:
+        return _rows(self._checkpoint, self._name, index, index + 1)[0]
+
+
+def _rows(checkpoint: Checkpoint, name: str, start: int, stop: int) -> Shaped[np.ndarray, "..."]:
+    return _weights(checkpoint, name, checkpoint.read_stored_rows(name, start, stop))
+
+
+def _weights(checkpoint: Checkpoint, name: str, values: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
+    stored_types.require_digits(checkpoint.file(name), name, values, checkpoint.dtype(name))
+    if values.dtype != np.float64:
+        return values
+    try:
+        # A few values that underflow beside larger ones change nothing; require_digits refuses a tensor of only those.
+        with np.errstate(over="raise", under="ignore"):
+            return values.astype(np.float32)
+    except FloatingPointError as error:
+        problem = f"tensor {quoted(name)} holds values beyond the range of float32"
+        raise CheckpointError(checkpoint.file(name), f"{problem}; expected weights, or rescale them") from error

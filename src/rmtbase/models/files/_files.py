@@ -43,10 +43,7 @@ def reading(path: Path, needed_by: str | None = None, *, buffered: bool = True) 
 
 
 def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
-    """Read the JSON object in a regular file of at most ``largest`` bytes.
-
-    ``NaN`` and ``Infinity`` are accepted as numbers, because transformers writes them into configurations.
-    """
+    """Read the JSON object in a regular file of at most ``largest`` bytes."""
     with reading(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         text = b"" if size > largest else stream.read(largest + 1)
@@ -61,13 +58,12 @@ def read_json_object(path: Path, largest: int = _LARGEST) -> dict[str, Any]:
 
 
 def parse_json_object(
-    path: Path, text: bytes, what: str, expected: str, most_values: int = _MOST_VALUES
+    path: Path, text: bytes, noun: str, expected: str, most_values: int = _MOST_VALUES
 ) -> dict[str, Any]:
-    """Parse a JSON object in UTF-8, with or without a byte order mark."""
     values = sum(map(text.count, (b",", b":", b"[", b"{")))
     if values > most_values:
         raise CorruptFileError(
-            path, f"{what} with {values:,} commas, colons and brackets", f"{expected} with at most {most_values:,}"
+            path, f"{noun} with {values:,} commas, colons and brackets", f"{expected} with at most {most_values:,}"
         )
     try:
         parsed = json.loads(
@@ -79,13 +75,13 @@ def parse_json_object(
         reason = error if isinstance(error, ValueError) else f"more than {_DEEPEST} levels"
         if isinstance(error, UnicodeEncodeError):
             reason = f"half of a surrogate pair in {quoted(error.object[max(error.start - 20, 0) : error.end + 20])}"
-        raise CorruptFileError(path, f"{what} that is not JSON ({reason})", expected) from error
+        raise CorruptFileError(path, f"{noun} that is not JSON ({reason})", expected) from error
     if not isinstance(parsed, dict):
         # "text" means the whole file, which the message does not name again.
-        found = f"a JSON {type(parsed).__name__}" if what == "text" else f"{what} that is not a JSON object"
-        raise CorruptFileError(path, found, expected)
+        described = f"a JSON {type(parsed).__name__}" if noun == "text" else f"{noun} that is not a JSON object"
+        raise CorruptFileError(path, described, expected)
     if not _is_shallow(parsed):
-        raise CorruptFileError(path, f"{what} of more than {_DEEPEST} levels", expected)
+        raise CorruptFileError(path, f"{noun} of more than {_DEEPEST} levels", expected)
     return parsed
 
 

@@ -25,20 +25,11 @@ HUB_GGUF = re.compile(rf"(?P<model>{HUB_ID.pattern.removesuffix('?')})/(?P<file>
 """Name of one GGUF file on the hub, whose repositories hold many."""
 # adapter_config.json identifies an adapter, model_index.json a pipeline of diffusers.
 _SAFETENSORS = [
-    "config.json",
-    "model_index.json",
-    "adapter_config.json",
-    "quantize_config.json",
-    "quant_config.json",
-    "*.safetensors",
-    "*.safetensors.index.json",
+    *("config.json", "model_index.json", "adapter_config.json", "quantize_config.json", "quant_config.json"),
+    *("*.safetensors", "*.safetensors.index.json"),
 ]
 _TORCH = [
-    "config.json",
-    "pytorch_model*.bin",
-    "pytorch_model.bin.index.json",
-    "adapter_config.json",
-    "adapter_model.bin",
+    *("config.json", "pytorch_model*.bin", "pytorch_model.bin.index.json", "adapter_config.json", "adapter_model.bin")
 ]
 # Copies of the same weights in other formats, which some repositories keep beside the checkpoint.
 _OTHER_COPIES = ["*/*", "consolidated*"]
@@ -83,44 +74,35 @@ def known_models() -> tuple[KnownModel, ...]:
 @cache
 def _known_by_name() -> dict[str, KnownModel]:
     """Return the known models by hub id, by hub id without the owner, and by short name, which takes precedence."""
-    known = known_models()[::-1]  # reversed, so that the first of several wins
-    without_owner = {one.hub_id.lower().partition("/")[2]: one for one in known}
-    return without_owner | {one.hub_id.lower(): one for one in known} | {one.name: one for one in known}
+    models = known_models()[::-1]  # reversed, so that the first of several wins
+    without_owner = {model.hub_id.lower().partition("/")[2]: model for model in models}
+    return without_owner | {model.hub_id.lower(): model for model in models} | {model.name: model for model in models}
 
 
 def find_known(name: str) -> KnownModel | None:
-    """Find a known model by short name or by hub id, with or without the owner, in upper or lower case."""
     return _known_by_name().get(name.lower())
 
 
 def names_near(name: str) -> str:
-    """List similar names of known models, for an error message."""
-    names = [known.name for known in known_models()]
+    names = [model.name for model in known_models()]
     asked = name.lower().rpartition("/")[2][:100]
-    begin_alike = [known for known in names if asked and known.startswith(asked)]
+    begin_alike = [candidate for candidate in names if asked and candidate.startswith(asked)]
     near = get_close_matches(asked, names, n=_NEAR, cutoff=0.5)
     return ", ".join(list(dict.fromkeys((*near, *begin_alike)))[:_NEAR] or ["gpt2", "pythia-70m", "llama-3.1-8b"])
 
 
 def hub_id(name: str) -> str:
     """Return the hub id of a known model, or else the name itself: ``pythia-70m`` is ``EleutherAI/pythia-70m``."""
-    known = find_known(name)
-    return name if known is None else known.hub_id
+    model = find_known(name)
+    return name if model is None else model.hub_id
 
 
 def fetch_checkpoint(
     model: str, revision: str | None = None, subfolder: str | None = None, cache: Path | None = None
 ) -> Path:
-    """Download a model from the hub, unless the hub's cache has it, and return its local folder.
-
-    With ``subfolder``, only the content of that folder is downloaded; the folder of the repository is still returned.
-    With ``cache``, a model that the hub's own cache does not hold completely is downloaded into that folder.
-
-    Only the configuration and the weights are downloaded: safetensors, or ``.bin`` files where there are none. No code
-    is downloaded.
-    """
-    if cache is not None and (held := _held(model, revision, subfolder)) is not None:
-        return held
+    """Download a model from the hub, unless the hub's cache has it, and return its local folder."""
+    if cache is not None and (folder_held := _held(model, revision, subfolder)) is not None:
+        return folder_held
     folder = _download(model, revision, _SAFETENSORS, subfolder, cache)
     if any((folder / (subfolder or "")).glob("*.safetensors")):
         return folder
@@ -137,17 +119,14 @@ def fetch_checkpoint(
 
 
 def fetch_file(model: str, name: str, revision: str | None = None, cache: Path | None = None) -> Path:
-    """Download one file of a model from the hub, unless the hub's cache has it."""
     return _download(model, revision, [name], cache=cache) / name
 
 
 def fetch_config(model: str, revision: str | None = None) -> Path:
-    """Download only a model's ``config.json``, unless the hub's cache has it, and return its local folder."""
     return _download(model, revision, ["config.json"])
 
 
 def fetch_refs(model: str) -> dict[str, str]:
-    """Fetch the branches and tags of a model on the hub, each with its commit."""
     from huggingface_hub import HfApi
 
     try:
@@ -158,10 +137,7 @@ def fetch_refs(model: str) -> dict[str, str]:
 
 
 def fetch_size(model: str, revision: str | None = None) -> tuple[int | None, bool]:
-    """Ask the hub for the bytes that :func:`fetch_checkpoint` downloads, and whether access to the model is gated.
-
-    The bytes are None if the hub does not say.
-    """
+    """Ask the hub for the bytes that :func:`fetch_checkpoint` downloads, and whether access to the model is gated."""
     from huggingface_hub import HfApi
     from huggingface_hub.utils import filter_repo_objects
 
@@ -169,17 +145,16 @@ def fetch_size(model: str, revision: str | None = None) -> tuple[int | None, boo
         info = HfApi().model_info(model, revision=revision, files_metadata=True)
     except Exception as error:
         raise CheckpointError(model, _explain(error, revision)) from error
-    sizes = {one.rfilename: one.size for one in info.siblings or ()}
+    sizes = {file.rfilename: file.size for file in info.siblings or ()}
     for patterns in (_SAFETENSORS, _TORCH):
         names = [*filter_repo_objects(sizes, allow_patterns=patterns, ignore_patterns=_OTHER_COPIES)]
         if any(name.endswith((".safetensors", ".bin")) for name in names):
-            known = [sizes[name] for name in names]
-            return (None if None in known else sum(size or 0 for size in known)), bool(info.gated)
+            file_sizes = [sizes[name] for name in names]
+            return (None if None in file_sizes else sum(size or 0 for size in file_sizes)), bool(info.gated)
     return None, bool(info.gated)
 
 
 def require_access(model: str) -> None:
-    """Raise an error if the hub denies access to the files of a model."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
     try:
@@ -189,7 +164,6 @@ def require_access(model: str) -> None:
 
 
 def _held(model: str, revision: str | None, subfolder: str | None) -> Path | None:
-    """Return the folder of a model if the hub's own cache holds it completely."""
     try:
         folder = _download(model, revision, _SAFETENSORS, subfolder, local=True)
         Checkpoint.open(folder / (subfolder or ""))
@@ -209,7 +183,7 @@ def _download(
     from huggingface_hub import snapshot_download
 
     inside = "" if subfolder is None else f"{subfolder}/"
-    allowed, ignored = ([inside + pattern for pattern in some] for some in (patterns, _OTHER_COPIES))
+    allowed, ignored = ([inside + pattern for pattern in patterns_of] for patterns_of in (patterns, _OTHER_COPIES))
     options: dict[str, Any] = {"allow_patterns": allowed, "ignore_patterns": ignored}
     options |= ({"cache_dir": cache} if cache else {}) | ({"local_files_only": True} if local else {})
     begun = time.time()
@@ -223,20 +197,17 @@ def _download(
 
 
 def _require_digests(model: str, folder: Path, begun: float) -> None:
-    """Compare files downloaded since then with the SHA-256 that the hub has for them, its ETag of an LFS file.
-
-    The hub's cache names the file behind each link by that ETag. Files of Git alone have another, and are small.
-    """
+    """Compare files downloaded since then with the SHA-256 that the hub has for them, its ETag of an LFS file."""
     for link in folder.rglob("*"):
         blob = link.resolve()
         if not _SHA256.fullmatch(blob.name) or blob.stat().st_mtime < begun - _CLOCK:
             continue
         with blob.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != blob.name:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if digest != blob.name:
             blob.unlink()
             raise CheckpointError(
-                model, f"{link.name} was downloaded with SHA-256 {found}, and the hub has {blob.name}; fetch it again"
+                model, f"{link.name} was downloaded with SHA-256 {digest}, and the hub has {blob.name}; fetch it again"
             )
 
 

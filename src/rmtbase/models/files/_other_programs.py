@@ -1,19 +1,17 @@
-"""Weights of other programs: recognition by their content, and the lines of Python that read them.
-
-Files that cannot be inspected are recognised by their names (:mod:`rmtbase.models.files._other_formats`). The lines of
-Python are a note of the error (``error.add_note``): Python prints it after a traceback, the command below its message.
-"""
+"""Errors for weights of other programs: whose they are, what was expected instead, and that they are not read."""
 
 from __future__ import annotations
 
 import os
 import re
+import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from inspect import signature
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from rmtbase.errors import (
     CheckpointError,
@@ -23,75 +21,50 @@ from rmtbase.errors import (
     RmtbaseError,
     ShapeError,
 )
-from rmtbase.models.files._attention_names import Attention, Shape, why_no_attention
+from rmtbase.models.files import _other_formats as formats
+from rmtbase.models.files._attention_names import Program, Shape, find_attention, why_no_attention
 from rmtbase.models.files._files import read_json_object, reading
-from rmtbase.models.files._first_look import SLICED, Look, look_at, look_into, look_into_folder
-from rmtbase.models.files._other_formats import (
-    ADAPTER_CONFIG,
-    ADAPTER_WEIGHTS,
-    MERGED,
-    MODEL_WEIGHTS,
-    MOST_FILES,
-    WEIGHTS_ALONE,
-    adapter_in_words,
-    held_instead,
-    listed,
-    which_adapter,
-)
+from rmtbase.models.files._other_formats import ADAPTER_CONFIG, CHECKPOINT, MERGED, listed
+from rmtbase.models.files._safetensors import SafetensorsFile
+from rmtbase.models.files._torch_file import instructions, pickle_in
 from rmtbase.shown import one_line, quoted, shown
 
-_IMPORTS = "from rmtbase.models import Place, Site, Stacked, Tensor, open_model, take_rows"
+_SITES = "say where its queries and keys are: open_model(state, sites=[Site(…)])"
+# Keys in a file of torch.save, and the kind of file that has them.
+_CONTAINERS = (
+    ({"pytorch-lightning_version"}, "a checkpoint of PyTorch Lightning"),
+    ({"model_args", "iter_num"}, "a checkpoint of nanoGPT's training"),
+    ({"module", "ds_version"}, "a file of model states (DeepSpeed)"),
+    ({"optimizer_state_dict", "ds_version"}, "a file of optimiser states (DeepSpeed ZeRO)"),
+    ({"model", "checkpoint_version"}, "a checkpoint of Megatron"),
+    ({"arch", "state_dict", "epoch"}, "a checkpoint of timm's training"),
+)
 
 
-def advised(error: RmtbaseError, look: Look | None, called: str) -> bool:
-    """Add the attention that was found to an error, with a note of the lines of Python that open it.
+class _Content(NamedTuple):
+    """Content of a file of weights, as far as it shows without being loaded."""
 
-    True if advice was added.
-    """
-    if look is not None and look.load and not look.shapes:  # its names are unknown before it is loaded
-        error.args = (one_line(f"{error}; load it by the Python below, whose last line shows how to open it"),)
-        error.add_note("\n".join((_IMPORTS, *look.load, "open_model(state)")))
-        return True
-    attention = None if look is None else look.attention()
-    if look is None or attention is None:
-        return False
-    error.args = (one_line(f"{error}; {_seen(attention)}"),)
-    error.add_note("\n".join(_code(look, attention, called)))
-    return True
+    found: str  # what it is, in words
+    shapes: Mapping[str, Shape]  # the shapes of its tensors, by name
 
 
-def refusal_of_file(path: Path, kind: str, advice: str) -> CheckpointError:
-    """Return the error for a file that is not a model by itself, with its content and what to do."""
-    look = look_into(path)
-    found = kind or "a file"
-    if look is None:
-        return CheckpointError(path, f"is {found}; {advice}")
-    if look.found == SLICED:
-        return CheckpointError(path, f"is {found}; {why_not(look, advice)}")
-    error = CheckpointError(path, f"is {look.found}")
-    if not advised(error, look, path.stem):
-        error = CheckpointError(path, f"is {look.found}; {why_not(look, advice)}")
-    return error
+def refusal_of_file(path: Path) -> CheckpointError:
+    kind = formats.format_of(path.name)
+    content = _content(path)
+    if content is None and kind is None:
+        return CheckpointError(path, "is a file; pass the folder that holds it and its config.json")
+    kind_found = content.found if content else kind.found if kind else ""
+    names = _after(", with ", _whose(content.shapes, {})) if content else ""
+    expected = kind.expected if kind else "the folder that holds it and its config.json"
+    return CheckpointError(path, f"is {kind_found}{names}, which is not read; expected {expected}")
 
 
-def refuse_other_programs(config: Mapping[str, Any], path: Path, given: Path) -> None:
-    """Raise if a configuration names no type of transformers, and it or its weights are from another program."""
+def refuse_other_programs(config: Mapping[str, Any], path: Path) -> None:
     if config.get("model_type") or config.get("architectures"):
         return
-    program = program_of_config(config, path.parent)
-    look = look_into(given, config) if given.is_file() else look_into_folder(path.parent, config)
-    attention = None if look is None else look.attention()
-    if not program and attention is None:
-        return  # the caller refuses it as an unknown type
-    error = CheckpointError(
-        path, f"the configuration of {program}" if program else "a configuration without model_type"
-    )
-    if not advised(error, look, path.parent.resolve().name):
-        advice = "pass the checkpoint in Hugging Face format that it was made from"
-        error = CheckpointError(
-            path, f"the configuration of {program}; {advice if look is None else why_not(look, advice)}"
-        )
-    raise error
+    program = _program_of_config(config, path.parent)
+    if program:
+        raise CheckpointError(path, f"the configuration of {program}, which is not read; expected {CHECKPOINT}")
 
 
 def refuse_other_formats(folder: Path, beside_adapter: bool = False) -> None:
@@ -100,166 +73,126 @@ def refuse_other_formats(folder: Path, beside_adapter: bool = False) -> None:
     if os.path.lexists(path) and not beside_adapter:
         raise CheckpointError(
             folder,
-            f"holds {adapter_in_words(read_json_object(path))} ({ADAPTER_CONFIG}), which changes that model's weights; "
-            f"expected {MERGED}, or the base model alone; or say which by adapter: delta, merged or base",
+            f"holds {formats.adapter_in_words(read_json_object(path))} ({ADAPTER_CONFIG}), which changes that model's "
+            f"weights; expected {MERGED}, or the base model alone; or say which by adapter: delta, merged or base",
         )
-    for weights in () if beside_adapter else ADAPTER_WEIGHTS:
-        if os.path.lexists(folder / weights) and any(os.path.lexists(folder / name) for name in MODEL_WEIGHTS):
-            raise CheckpointError(
-                folder,
-                f"holds {weights}, the weights of an adapter, which change those beside it; expected {MERGED}, or the "
-                "base model alone",
-            )
+    for weights in () if beside_adapter else formats.ADAPTER_WEIGHTS:
+        if os.path.lexists(folder / weights) and any(os.path.lexists(folder / name) for name in formats.MODEL_WEIGHTS):
+            problem = f"holds {weights}, the weights of an adapter, which change those beside it"
+            raise CheckpointError(folder, f"{problem}; expected {MERGED}, or the base model alone")
     if folder.is_dir() and not os.path.lexists(folder / "config.json"):
         raise missing_file(folder, "config.json")
 
 
 def missing_file(folder: Path, name: str) -> MissingCheckpointFileError:
-    """Return the error for a missing file of a checkpoint, with what the folder holds instead."""
+    path = folder / name
     try:
         with os.scandir(folder) as entries:
-            held = list(islice(entries, MOST_FILES))
-        names = sorted(entry.name for entry in held)
-        inner = sorted(entry.name for entry in held if entry.is_dir() and (folder / entry.name / name).is_file())
+            entries = list(islice(entries, formats.MOST_FILES))
+        names = sorted(entry.name for entry in entries)
+        folders = {entry.name for entry in entries if entry.is_dir()}
+        inner = sorted(part for part in folders if (folder / part / name).is_file())
     except OSError:
-        return MissingCheckpointFileError(folder / name)
-    if name == "config.json" and not inner and (advice := which_adapter(folder)):
-        return MissingCheckpointFileError(folder / name, advice=advice)
-    parts = _parts_of_pipeline(folder) if "model_index.json" in names else {}
-    own = [part for part in inner if parts.get(part) == "transformers"]
-    if name == "config.json" and inner and not parts:
+        return MissingCheckpointFileError(path)
+    if name == "config.json" and inner:
         advice = f"pass one of its folders that has it, or name it as the subfolder: {listed(inner)}"
-        return MissingCheckpointFileError(folder / name, advice=advice)
-    found, advice = held_instead(names, name)
-    if parts:
-        ways = [f"the subfolder {part}" for part in (own or [one for one in parts if parts[one] == "transformers"])[:2]]
-        read = f"of its parts {' and '.join(ways)} can be read as it is" if ways else "none of its parts is known"
-        found, advice = f"the folder holds a pipeline of diffusers: {listed(sorted(parts))}", read
-    look = look_into_folder(folder)
-    if look is None:
-        return MissingCheckpointFileError(folder / name, advice=f"{found}; {advice}")
-    alone = "; put the model's config.json beside them" if found.startswith(WEIGHTS_ALONE) else ""
-    error = MissingCheckpointFileError(folder / name, advice=f"{found}{alone}")
-    if advised(error, look, folder.resolve().name):
-        if parts:
-            error.args = (f"{error}; {advice}",)
-        return error
-    return MissingCheckpointFileError(folder / name, advice=f"{found}; {why_not(look, advice)}")
-
-
-def _parts_of_pipeline(folder: Path) -> dict[str, str]:
-    """Return the parts of a diffusers pipeline that exist as folders, each with its library."""
-    try:
-        index = read_json_object(folder / "model_index.json")
-        folders = {path.name for path in folder.iterdir() if path.is_dir()}
-    except (CheckpointError, OSError):
-        return {}
-    return {
-        part: str(value[0])
-        for part, value in index.items()
-        if isinstance(value, list) and value and not part.startswith("_") and part in folders
-    }
+        return MissingCheckpointFileError(path, advice=advice)
+    if name == "config.json" and (advice := formats.which_adapter(folder)):
+        return MissingCheckpointFileError(path, advice=advice)
+    if not names:
+        return MissingCheckpointFileError(path, advice=f"the folder is empty; expected {CHECKPOINT}")
+    kind, files = formats.content_of_folder(names, name)
+    content = _content(folder / files[0])
+    whose = _after(", with ", _whose(content.shapes, {})) if content else ""
+    advice = f"the folder holds {kind.found}: {listed(files)}{whose}; expected {kind.expected}"
+    return MissingCheckpointFileError(path, advice=advice)
 
 
 def advise_on_names(
-    error: MissingTensorError | ShapeError,
-    shapes: Mapping[str, Shape],
-    files: tuple[Path, ...],
-    config: Mapping[str, Any],
-    architecture: str,
+    error: MissingTensorError | ShapeError, shapes: Mapping[str, Shape], config: Mapping[str, Any], architecture: str
 ) -> None:
-    """Add the program that the tensors belong to, and how to open them, to an error about their names or shapes."""
+    """Add the program that the tensors belong to, to an error about their names or shapes."""
     if isinstance(error, MissingTensorError) and any(re.fullmatch(_any_layer(error.tensor), name) for name in shapes):
         return  # the names fit the type: the file lacks a layer
-    look = look_at(shapes, config)
-    if len(files) == 1 and files[0].suffix in (".safetensors", ".bin"):
-        look = look._replace(load=("PATH", str(files[0])))
-    elif files:
-        look = look._replace(load=("PATH", str(files[0].parent)))
-    attention = look.attention()
-    if isinstance(error, ShapeError):
-        if attention is None or not attention.names.startswith("nanoGPT") or architecture != "gpt2":
-            return
+    attention = find_attention(shapes, config)
+    if isinstance(error, MissingTensorError):
+        error.args = (one_line(f"{error}{_after('; it holds ', _whose(shapes, config))}"),)
+    elif attention is not None and attention.program is Program.NANO_GPT and architecture == "gpt2":
         error.args = (one_line(f"{error}; nanoGPT's linear layers are the transpose of {architecture}'s"),)
-    advised(error, look, "state")
-
-
-def _any_layer(name: str) -> str:
-    """Return a pattern for the names that differ from this one only in numbers, such as those of layers and experts."""
-    return re.sub(r"\d+", r"\\d+", re.escape(name))
 
 
 def advise_in_memory(error: ParameterError, model: object, tensors: Mapping[Any, Any], config: Any) -> None:
-    """Add what is recognised in a model without a family, and how to open it, to an error."""
-    if isinstance(model, Mapping):
-        inner = [key for key, one in tensors.items() if isinstance(one, Mapping) and any(map(_is_tensor, one.values()))]
-        if inner:
-            error.args = (one_line(f"{error}; this mapping holds others: pass one of them, state[{quoted(inner[0])}]"),)
-            return
-    shapes = {key: tuple(one.shape) for key, one in tensors.items() if isinstance(key, str) and _is_tensor(one)}
-    load = () if isinstance(model, Mapping) else ("state = module.state_dict()",)
-    look = look_at(shapes, config if isinstance(config, Mapping) else {})._replace(load=load)
+    """Add what is recognised in a model without a family to an error."""
+    shapes = {
+        key: tuple(tensor.shape) for key, tensor in tensors.items() if isinstance(key, str) and _is_tensor(tensor)
+    }
+    inner = [key for key, part in tensors.items() if isinstance(part, Mapping) and any(map(_is_tensor, part.values()))]
     if not isinstance(model, Mapping):
-        forward = [name for name in signature(cast(Any, model).forward).parameters if name.isidentifier()]
-        first = forward[0] if forward else "x"
-        error.args = (one_line(f"{error}; a module is best read by running it, on a batch of two tokens or more"),)
-        error.add_note(f'model = open_model(module, inputs={{"{first}": {first}}})')
-        return
-    if not advised(error, look, "state") and (why := why_no_attention(shapes)):
-        error.args = (one_line(f"{error}; {why}"),)
+        arguments = [name for name in signature(cast(Any, model).forward).parameters if name.isidentifier()]
+        batch = arguments[0] if arguments else "x"
+        advice = f'a module is best read by running it, on a batch of two tokens or more: inputs={{"{batch}": {batch}}}'
+    elif inner:
+        advice = f"this mapping holds others: pass one of them, state[{quoted(inner[0])}]"
+    elif why := why_no_attention(shapes):
+        advice = why
+    else:
+        advice = _after("it holds ", _whose(shapes, config if isinstance(config, Mapping) else {}))
+    error.args = (one_line(f"{error}{_after('; ', advice)}"),)
 
 
-def why_not(look: Look, advice: str) -> str:
-    """Return advice for tensors among which no attention was recognised."""
-    no_attention = why_no_attention(look.shapes)
-    if no_attention:
-        return no_attention
-    if not look.shapes:
-        return f"it is {SLICED}; {advice}" if look.found == SLICED else advice
-    names = [name for name, shape in look.shapes.items() if len(shape) > 1] or list(look.shapes)
-    few = ", ".join(quoted(name, 80) for name in names[:3])
-    return (
-        f"no attention is recognised among its {len(look.shapes)} tensors ({few}): load the state dict and say where "
-        "the queries and keys are, open_model(state, sites=[Site(…)]), or give the module that it belongs to and a "
-        "batch, open_model(module, inputs={…}); " + advice
-    )
+def _content(path: Path) -> _Content | None:
+    """Look into a file that may hold anything, since the result is only for a message; None if it cannot be read."""
+    with suppress(RmtbaseError, ValueError, OSError, MemoryError, RecursionError, zipfile.BadZipFile, RuntimeError):
+        if not path.is_file():
+            return None
+        with reading(path) as stream:
+            first = stream.read(16)
+            if first[8:9] == b"{":
+                shapes = {name: entry.shape for name, entry in SafetensorsFile.open(path).entries.items()}
+                return _Content("a safetensors file", shapes)
+            if first.startswith(b"PK\x03\x04"):
+                with zipfile.ZipFile(stream) as archive:
+                    program = BytesIO(pickle_in(path, archive))
+                words = {argument for _, argument in instructions(program) if isinstance(argument, str)}
+                return _Content(next((kind for keys, kind in _CONTAINERS if keys <= words), "a file of torch.save"), {})
+    return None
 
 
-def program_of_config(config: Mapping[str, Any], folder: Path) -> str:
+def _after(lead: str, words: str) -> str:
+    return f"{lead}{words}" if words else ""
+
+
+def _whose(shapes: Mapping[str, Shape], settings: Mapping[str, Any]) -> str:
+    """Name the attention that is recognised among tensors, or say why there is none; "" without tensors."""
+    if (why := why_no_attention(shapes)) or not shapes:
+        return f"no attention: {why}" if why else ""
+    attention = find_attention(shapes, settings)
+    if attention is None:
+        names = [name for name, shape in shapes.items() if len(shape) > 1] or list(shapes)
+        few = ", ".join(quoted(name, 80) for name in names[:3])
+        return f"no attention that is recognised among its {len(shapes)} tensors ({few}): {_SITES}"
+    heads = f" of {attention.n_heads} heads" if attention.n_heads else ""
+    count = len(attention.modules)
+    modules = "one module" if count == 1 else f"{count} modules"
+    return f"attention{heads} in {modules} under the names of {attention.program.value}: {_SITES}"
+
+
+def _program_of_config(config: Mapping[str, Any], folder: Path) -> str:
     """Name the program of a configuration that names no type of transformers; "" if it is unknown."""
     if isinstance(config.get("_class_name"), str) and "_diffusers_version" in config:
         return f"a {shown(config['_class_name'], 60)} of diffusers"
     if isinstance(config.get("architecture"), str) and {"pretrained_cfg", "num_features"} & config.keys():
         return f"a {shown(config['architecture'], 60)} of timm"
-    if _is_ctranslate(folder / "model.bin"):
-        return "a model of CTranslate2, whose weights are converted for its own program"
+    with suppress(RmtbaseError), reading(folder / "model.bin") as stream:
+        first = stream.read(80)  # of CTranslate2: a version, then the name of a specification
+        specification = first[6 : 6 + int.from_bytes(first[4:6], "little")]
+        if int.from_bytes(first[:4], "little") < 32 and specification.rstrip(b"\0").endswith(b"Spec"):
+            return "a model of CTranslate2"
     return ""
 
 
-def _seen(attention: Attention) -> str:
-    heads = f" of {attention.n_heads} heads" if attention.n_heads else ""
-    modules = "one module" if attention.n_modules == 1 else f"{attention.n_modules} modules"
-    seen = f"attention{heads} in {modules}, under the names of {attention.names}"
-    if attention.has_blank:
-        return f"{seen}; how many heads is not stored: put that into the Python below, which opens it"
-    return f"{seen}: open it by the Python below"
-
-
-def _code(look: Look, attention: Attention, called: str) -> tuple[str, ...]:
-    is_path = look.load[:1] == ("PATH",)
-    given = repr(look.load[1]) if is_path else "state"
-    load = () if is_path else look.load
-    named = f", name={called!r}" if re.fullmatch(r"[\w.-]+", called, re.ASCII) and not is_path else ""
-    return (_IMPORTS, *load, *attention.lines, f"model = open_model({given}, sites=sites{named})")
-
-
-def _is_ctranslate(path: Path) -> bool:
-    """Return True if a file begins like those of CTranslate2: a version, then the name of a specification."""
-    with suppress(RmtbaseError), reading(path) as stream:
-        first = stream.read(80)
-        length = int.from_bytes(first[4:6], "little")
-        return int.from_bytes(first[:4], "little") < 32 and first[6 : 6 + length].rstrip(b"\0").endswith(b"Spec")
-    return False
+def _any_layer(name: str) -> str:
+    return re.sub(r"\d+", r"\\d+", re.escape(name))
 
 
 def _is_tensor(value: object) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Shaped
@@ -45,7 +45,6 @@ class SafetensorsFile:
 
     @classmethod
     def open(cls, path: Path) -> SafetensorsFile:
-        """Read and check the header."""
         with reading(path) as stream:
             file_size = os.fstat(stream.fileno()).st_size
             length = _header_length(path, stream, file_size)
@@ -53,15 +52,16 @@ class SafetensorsFile:
                 with safe_open(path, framework="numpy") as file:
                     slices = {name: file.get_slice(name) for name in file.offset_keys()}
                     entries = {
-                        name: TensorEntry(one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()
+                        name: TensorEntry(tensor.get_dtype(), tuple(tensor.get_shape()))
+                        for name, tensor in slices.items()
                     }
             except SafetensorError as error:
                 raise _refusal(path, stream.read(length), file_size, error) from error
         begins, begin = {}, _LENGTH.size + length
         for name, entry in entries.items():  # in the order of their data, which is contiguous
             if len(entry.shape) > _MOST_DIMENSIONS:
-                found = f"{len(entry.shape):,} dimensions of tensor {quoted(name)}"
-                raise CorruptFileError(path, found, f"at most {_MOST_DIMENSIONS}")
+                described = f"{len(entry.shape):,} dimensions of tensor {quoted(name)}"
+                raise CorruptFileError(path, described, f"at most {_MOST_DIMENSIONS}")
             begins[name] = begin
             begin += _stored_bytes(entry.dtype, entry.shape)
         if begin != file_size:
@@ -69,7 +69,6 @@ class SafetensorsFile:
         return cls(path, MappingProxyType(entries), MappingProxyType(begins))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor, as stored."""
         storage = STORAGE[self.entries[name].dtype]
         # NumPy bypasses Python's buffer, which from Python 3.14 on would be 128 KiB for nothing.
         with reading(self.path, buffered=False) as stream:
@@ -96,17 +95,13 @@ def _header_length(path: Path, stream: BinaryIO, file_size: int) -> int:
     (length,) = _LENGTH.unpack(first)
     if not 2 <= length <= _LONGEST_HEADER:
         kind = format_that_begins(first + stream.read(8))
-        what = "another format" if kind is None else f"{kind.found}; {kind.advice}"
-        raise CorruptFileError(path, f"a header length of {length} bytes", f"{_VALID}: this is {what}")
+        format_found = "another format" if kind is None else kind.found
+        raise CorruptFileError(path, f"a header length of {length} bytes", f"{_VALID}: this is {format_found}")
     if _LENGTH.size + length > file_size:
         raise CorruptFileError(
             path, f"{file_size} bytes (truncated)", f"at least the {_LENGTH.size + length} bytes of its header"
         )
     return length
-
-
-def _entry(tensor: Any) -> TensorEntry:
-    return TensorEntry(tensor.get_dtype(), tuple(tensor.get_shape()))
 
 
 def _refusal(path: Path, header: bytes, file_size: int, error: SafetensorError) -> CorruptFileError:
@@ -116,15 +111,17 @@ def _refusal(path: Path, header: bytes, file_size: int, error: SafetensorError) 
         tensors.pop("__metadata__", None)
         implied = _LENGTH.size + len(header) + max(value["data_offsets"][1] for value in tensors.values())
         if file_size != implied:
-            how = "truncated" if file_size < implied else "with bytes after its end"
+            difference = "truncated" if file_size < implied else "with bytes after its end"
             expected = f"the {shown(implied)} bytes that its header implies: download it again"
-            return CorruptFileError(path, f"{file_size} bytes ({how})", expected)
+            return CorruptFileError(path, f"{file_size} bytes ({difference})", expected)
         for name, value in tensors.items():
             (begin, end), shape, dtype = value["data_offsets"], tuple(value["shape"]), value["dtype"]
             size = _stored_bytes(dtype, shape) if len(shape) <= _MOST_DIMENSIONS else -1
             if 0 <= size != end - begin >= 0:
-                found = f"{shown(end - begin)} bytes for tensor {quoted(name)}"
-                return CorruptFileError(path, found, f"{shown(size)}, from its shape {shown(shape)} and type {dtype}")
+                described = f"{shown(end - begin)} bytes for tensor {quoted(name)}"
+                return CorruptFileError(
+                    path, described, f"{shown(size)}, from its shape {shown(shape)} and type {dtype}"
+                )
     return CorruptFileError(path, f"a file that the package safetensors refuses ({one_line(str(error), 300)})", _VALID)
 
 

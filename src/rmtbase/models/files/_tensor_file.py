@@ -5,9 +5,10 @@ Formats differ only in how the bits are found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from math import prod
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil, prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -16,7 +17,8 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from rmtbase.errors import CheckpointError, NonFiniteError
+from rmtbase.errors import CheckpointError, NonFiniteError, ParameterError
+from rmtbase.parameters import require_real_array
 from rmtbase.shown import quoted, shown
 
 _WEIGHTS = ("F64", "F32", "F16", "BF16")
@@ -60,7 +62,6 @@ class TensorEntry:
 
     @property
     def size(self) -> int:
-        """The number of elements."""
         return prod(self.shape)
 
 
@@ -68,14 +69,10 @@ class TensorFile(Protocol):
     """File of named tensors."""
 
     @property
-    def path(self) -> Path:
-        """The file."""
-        ...
+    def path(self) -> Path: ...
 
     @property
-    def entries(self) -> Mapping[str, TensorEntry]:
-        """The tensors by name."""
-        ...
+    def entries(self) -> Mapping[str, TensorEntry]: ...
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
         """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
@@ -88,12 +85,10 @@ def element_type(name: str) -> str:
 
 
 def is_float(entry: TensorEntry) -> bool:
-    """Return True for the element types of weights; others are codes of quantised weights."""
     return entry.dtype in _WEIGHTS
 
 
 def require_supported(path: Path, name: str, entry: TensorEntry) -> None:
-    """Raise CheckpointError unless the tensor has elements, and their type is that of weights."""
     if not is_float(entry):
         raise CheckpointError(
             path,
@@ -126,11 +121,7 @@ def largest_magnitude(numbers: Shaped[np.ndarray, "..."]) -> float:
 
 
 def require_digits(path: Path, name: str, values: Shaped[np.ndarray, "..."], dtype: str) -> None:
-    """Raise CheckpointError if the tensor is not zero, but all its values are within a few steps of the finest grid.
-
-    Near zero the numbers of a type lie on an equidistant grid. Weights as small as its steps are rounded to few values,
-    many of them to zero, and their spectrum is that of the rounding. A few such values among larger ones do no harm.
-    """
+    """Raise CheckpointError if the tensor is not zero, but all its values are within a few steps of the finest grid."""
     enough = _STEPS * _FINEST[dtype]
     if largest_magnitude(values.reshape(-1)[:_FEW]) >= enough:
         return
@@ -150,7 +141,161 @@ def least_sigma(dtype: str) -> float:
 
 
 def require_finite(path: Path, name: str, values: Shaped[np.ndarray, "..."]) -> None:
-    """Raise NonFiniteError unless every value is finite."""
     if not np.isfinite(largest_magnitude(values)):
         with np.errstate(invalid="ignore"):  # ml_dtypes warns of some NaN
             raise NonFiniteError(path, name, int(np.isnan(values).sum()), int(np.isinf(values).sum()))
+
+
+class CheckpointTensor(Protocol):
+    """Tensor of a checkpoint."""
+
+    @property
+    def entry(self) -> TensorEntry: ...
+
+    @property
+    def stored(self) -> tuple[StoredTensor, ...]: ...
+
+    @property
+    def is_made_whole(self) -> bool:
+        """True if the whole tensor is computed even if only a part of it is read."""
+        ...
+
+    def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
+        """Read the elements ``start <= i < stop`` of the flattened tensor, in the types of ``STORAGE``."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """Tensor as a file stores it, under the name that it has in the file."""
+
+    file: TensorFile
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return self.file.path
+
+    @property
+    def entry(self) -> TensorEntry:
+        return self.file.entries[self.name]
+
+    @property
+    def stored(self) -> tuple[StoredTensor, ...]:
+        return (self,)
+
+    @property
+    def is_made_whole(self) -> bool:
+        return False
+
+    def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
+        return self.file.read_bits(self.name, start, stop)
+
+    def array(self, start: int = 0, stop: int | None = None) -> Shaped[np.ndarray, "..."]:
+        """Read the tensor, or its rows ``start <= i < stop``, in its own element type of NumPy or ml_dtypes."""
+        shape, width = self.entry.shape, 1
+        if stop is None:
+            stop = self.entry.size
+        else:
+            width, shape = prod(shape[1:]), (stop - start, *shape[1:])
+        bits = np.ascontiguousarray(self.read_bits(start * width, stop * width))
+        return numbers_of(bits, self.entry.dtype).reshape(shape)
+
+    def numbers(self, start: int = 0, stop: int | None = None) -> Float[np.ndarray, "..."]:
+        """Read as :meth:`array` does, and convert to float32."""
+        values = self.array(start, stop).astype(np.float32)
+        require_finite(self.path, self.name, values)
+        return values
+
+
+@dataclass(frozen=True)
+class DerivedTensor:
+    """Tensor that is computed from stored tensors each time that it is read, and not kept.
+
+    The rows of a stack are its matrices.
+    """
+
+    entry: TensorEntry  # the type to which its elements are rounded, and its shape
+    stored: tuple[StoredTensor, ...]  # the tensors that it is made of; the first determines its file
+    # function that computes the rows ``start <= i < stop``, in float32 or in the type to which they are rounded
+    make: Callable[[int, int], Shaped[np.ndarray, "..."]]
+    # how many rows must be computed together: the range passed to ``make`` begins at a multiple of this number, and
+    # ends at one or at the last row. By default all rows are computed together.
+    rows_together: int | None = None
+
+    @property
+    def is_made_whole(self) -> bool:
+        return self.rows_together is None or self.rows_together >= self.entry.shape[0]
+
+    def read_bits(self, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
+        rows = self.entry.shape[0]
+        step, width = self.rows_together or rows, self.entry.size // rows
+        first, last = start // (step * width) * step, min(ceil(stop / (step * width)) * step, rows)
+        values = self.make(first, last).reshape(-1)[start - first * width : stop - first * width]
+        with np.errstate(over="ignore"):  # the reader checks for infinite values
+            rounded: Any = values.astype(NARROW_FLOATS.get(self.entry.dtype, STORAGE[self.entry.dtype]), copy=False)
+        return rounded.view(STORAGE[self.entry.dtype]) if self.entry.dtype in NARROW_FLOATS else rounded
+
+
+@dataclass(frozen=True)
+class StateDict:
+    """Named tensors of torch, NumPy or JAX, on any device, in place of a :class:`TensorFile`.
+
+    Numbers, booleans, strings, bytes and None beside them are skipped. Tensors may share their storage, as tied weights
+    do. They are not copied, so that later changes to them affect what is read.
+    """
+
+    path: Path  # name in messages, not a file
+    entries: Mapping[str, TensorEntry]  # the tensors by name
+    _tensors: Mapping[str, Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[Any, Any], name: str) -> StateDict:
+        expected = "a state dict: names of tensors, and the tensors"
+        kept_tensors = {}
+        for key, value in tensors.items():
+            if not isinstance(key, str):
+                raise ParameterError("model", f"a mapping with a key of type {type(key).__name__}", expected)
+            if getattr(value, "is_nested", False) is True:
+                described = f"a mapping with a nested tensor under {quoted(key)}, which has no one shape"
+                raise ParameterError(
+                    "model", described, f"{expected}; take it apart (tensor.unbind()), or leave it out"
+                )
+            if hasattr(value, "shape") and hasattr(value, "dtype"):
+                kept_tensors[key] = value
+            elif value is not None and not isinstance(value, (bool, int, float, str, bytes)):
+                described = f"a mapping with a {type(value).__name__} under {quoted(key)}"
+                raise ParameterError(
+                    "model", described, f"{expected}; pass the inner one where it is in a larger mapping"
+                )
+        entries = {key: TensorEntry(_dtype(value), tuple(value.shape)) for key, value in kept_tensors.items()}
+        return cls(Path(name), MappingProxyType(entries), MappingProxyType(kept_tensors))
+
+    def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
+        try:
+            elements = self._tensors[name].reshape(-1)[start:stop]
+            torch = sys.modules.get("torch")
+            if torch is not None and isinstance(elements, torch.Tensor) and elements.dtype.itemsize == 1:
+                elements = elements.view(torch.uint8)  # NumPy has no 8-bit floats
+            elements = require_real_array(name, elements)
+        except (ParameterError, RuntimeError, TypeError) as error:
+            described = f"tensor {quoted(name)} is a {type(self._tensors[name]).__name__} that cannot be read"
+            raise CheckpointError(self.path, f"{described} ({error}); expected a dense tensor with values") from error
+        return elements.view(STORAGE[self.entries[name].dtype])
+
+
+def _dtype(tensor: Any) -> str:
+    return element_type(str(tensor.dtype).removeprefix("torch."))
+
+
+def weights_in_effect(module: Any) -> dict[str, Any]:
+    """Return the state dict of a module of torch, with the results of ``torch.nn.utils.parametrize``."""
+    tensors = dict(module.state_dict())
+    for path, submodule in module.named_modules():
+        if getattr(submodule, "parametrizations", None) is None:
+            continue
+        stem = f"{path}." if path else ""
+        for name in submodule.parametrizations:
+            tensors[f"{stem}{name}"] = getattr(submodule, name).detach()
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(f"{stem}parametrizations.")}
+    return tensors

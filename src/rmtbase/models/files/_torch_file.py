@@ -83,7 +83,6 @@ class TorchFile:
         return cls(path, MappingProxyType(entries), size, MappingProxyType(tensors))
 
     def read_bits(self, name: str, start: int, stop: int) -> Shaped[np.ndarray, " size"]:
-        """Read the elements ``start <= i < stop`` of the flattened tensor, as stored."""
         import torch
 
         try:
@@ -112,19 +111,18 @@ def require_torch() -> None:
 
 
 def _require_archive(path: Path, stream: BinaryIO, size: int) -> None:
-    """Raise CorruptFileError, with the kind of the file, unless it begins like a zip archive."""
     if size == 0:
         raise CorruptFileError(path, "an empty file", _DOWNLOAD)
     stream.seek(0)
     first = stream.read(64)
-    for start, (found, expected) in _NO_ARCHIVE.items():
+    for start, (described, expected) in _NO_ARCHIVE.items():
         if first.startswith(start):
-            raise CorruptFileError(path, found, expected)
+            raise CorruptFileError(path, described, expected)
     if first[8:9] == b"{":  # the header, after its length
         raise CorruptFileError(path, "a safetensors file", "one written by torch.save; name it model.safetensors")
     if not first.startswith(b"PK\x03\x04"):
         if (kind := format_that_begins(first)) is not None:
-            raise CorruptFileError(path, kind.found, f"a zip archive written by torch.save; {kind.advice}")
+            raise CorruptFileError(path, kind.found, "a zip archive written by torch.save")
         raise CorruptFileError(path, "a file that is not a zip archive", _DOWNLOAD)
 
 
@@ -134,22 +132,22 @@ def _require_whole(path: Path, stream: BinaryIO, size: int) -> None:
         with zipfile.ZipFile(stream) as archive:
             for record in archive.infolist():
                 if record.compress_type or record.flag_bits & 1 or record.file_size != record.compress_size:
-                    found = f"the record {quoted(record.filename)} compressed or encrypted"
-                    raise CorruptFileError(path, found, _DOWNLOAD)
+                    described = f"the record {quoted(record.filename)} compressed or encrypted"
+                    raise CorruptFileError(path, described, _DOWNLOAD)
             if (name := archive.testzip()) is not None:
-                found = f"the record {quoted(name)} with other bytes than were written (its checksum differs)"
-                raise CorruptFileError(path, found, _DOWNLOAD)
+                described = f"the record {quoted(name)} with other bytes than were written (its checksum differs)"
+                raise CorruptFileError(path, described, _DOWNLOAD)
             program = pickle_in(path, archive)
     except CorruptFileError:
         raise
     except Exception as error:  # zipfile passes on errors of struct and of its codecs
-        found = f"{size} bytes that are no whole archive (truncated perhaps: {one_line(str(error), 200)})"
-        raise CorruptFileError(path, found, _DOWNLOAD) from error
+        described = f"{size} bytes that are no whole archive (truncated perhaps: {one_line(str(error), 200)})"
+        raise CorruptFileError(path, described, _DOWNLOAD) from error
     try:
         for name, argument in instructions(io.BytesIO(program)):
             if name in ("GLOBAL", "INST") and not _OF_TENSORS.fullmatch(str(argument)):
-                found = f"the object {quoted(str(argument).replace(' ', '.'))} in its pickle"
-                raise CorruptFileError(path, found, _VALID)
+                described = f"the object {quoted(str(argument).replace(' ', '.'))} in its pickle"
+                raise CorruptFileError(path, described, _VALID)
     except ValueError as error:
         raise CorruptFileError(path, f"a pickle that breaks off ({one_line(str(error), 200)})", _VALID) from error
 
@@ -160,8 +158,8 @@ def pickle_in(path: Path, archive: zipfile.ZipFile) -> bytes:
     if len(records) != 1:
         raise CorruptFileError(path, f"an archive with {len(records)} records data.pkl", _VALID)
     if records[0].compress_type or records[0].file_size > LONGEST_PICKLE:
-        found = f"a record data.pkl of {records[0].file_size:,} bytes, compressed or too long"
-        raise CorruptFileError(path, found, f"at most {LONGEST_PICKLE:,}, as they are")
+        described = f"a record data.pkl of {records[0].file_size:,} bytes, compressed or too long"
+        raise CorruptFileError(path, described, f"at most {LONGEST_PICKLE:,}, as they are")
     return archive.read(records[0])
 
 
@@ -201,10 +199,10 @@ def _is_tensor(path: Path, name: Any, value: Any, file_size: int) -> bool:
         raise CorruptFileError(path, f"{_in_words(value)} as entry {quoted(name)}", _VALID)
     if value.is_conj() or value.is_neg():
         raise CorruptFileError(path, f"a conjugate or negated view as entry {quoted(name)}", _VALID)
-    held = value.untyped_storage().nbytes()
-    if held > file_size or value.numel() * value.element_size() > held:
-        found = f"a tensor {quoted(name)} of shape {shown(tuple(value.shape))} over a storage of {held:,} bytes"
-        raise CorruptFileError(path, found, f"as many bytes as it takes, in a file of {file_size:,}")
+    n_bytes = value.untyped_storage().nbytes()
+    if n_bytes > file_size or value.numel() * value.element_size() > n_bytes:
+        described = f"a tensor {quoted(name)} of shape {shown(tuple(value.shape))} over a storage of {n_bytes:,} bytes"
+        raise CorruptFileError(path, described, f"as many bytes as it takes, in a file of {file_size:,}")
     return True
 
 

@@ -17,12 +17,9 @@ _LONGEST = 80  # characters of a value in a message
 
 
 def token_names(folder: Path) -> dict[int, str]:
-    """Read the tokens by number from ``tokenizer.json`` or ``vocab.json`` in a checkpoint's folder; {} without either.
-
-    Tokens are returned as stored: a space in a byte-level tokenizer is Ġ. The tokens of the bundled model are bytes.
-    """
+    """Read the tokens by number from ``tokenizer.json`` or ``vocab.json`` of a checkpoint; {} without either."""
     if folder.resolve().is_relative_to(demo_root().resolve()):
-        return {one: repr(chr(one)) for one in range(256)}
+        return {byte: repr(chr(byte)) for byte in range(256)}
     path = folder / "tokenizer.json"
     if not path.is_file():
         path = folder / "vocab.json"
@@ -49,7 +46,7 @@ def _numbered(path: Path, tokens: Iterable[tuple[Any, Any]]) -> dict[int, str]:
         if not isinstance(token, str):
             raise CorruptFileError(path, f"the token {quoted(token, _LONGEST)}", "a text")
         if type(number) is not int or not 0 <= number < _MOST_TOKENS:  # a boolean is no number
-            found = f"the number {quoted(number, _LONGEST)} of the token {quoted(token, _LONGEST)}"
-            raise CorruptFileError(path, found, f"a whole number from 0 to {_MOST_TOKENS - 1:,}")
+            described = f"the number {quoted(number, _LONGEST)} of the token {quoted(token, _LONGEST)}"
+            raise CorruptFileError(path, described, f"a whole number from 0 to {_MOST_TOKENS - 1:,}")
         names[number] = token
     return names

@@ -6,7 +6,8 @@ Source: ``peft/tuners/lora/config.py``; what becomes of each setting is in docs/
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from math import prod, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +15,180 @@ from typing import Any, NamedTuple
 from rmtbase.errors import CheckpointError, ParameterError, ShapeError
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._other_formats import MERGED, adapter_in_words
-from rmtbase.models.formats._module_patterns import first_match, is_targeted
 from rmtbase.shown import quoted, shown
+
+_Ends = Callable[[str, frozenset[int]], frozenset[int]]
+"""Function that maps the positions of a text at which a part of a pattern begins to those at which it ends."""
+
+_LONGEST = 4_000  # characters of a pattern
+_DEEPEST = 40  # levels of nested groups
+_MOST_COPIES = 200  # counted repetitions
+_ATOM = re.compile(
+    r"\\[dDwWsSbBAZ]|\\[^A-Za-z0-9]|\\[tn]|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\[\]()|*+?{}]|[\]{}]", re.DOTALL
+)
+_TIMES = re.compile(r"(?:[*+?]|\{(?P<least>\d{0,4})(?P<more>,(?P<most>\d{0,4}))?\})")
+_GROUP = re.compile(r"\((?:\?(?::|P<\w+>|(?P<ahead>[=!])))?(?!\?)")
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Return True if the pattern matches the whole name, as ``re.fullmatch`` does."""
+    return len(name) in _compiled(pattern)(name, frozenset((0,)))
+
+
+def first_match(patterns: Iterable[str], module: str) -> str | None:
+    """Return the first pattern that matches a module's whole name or its end after a dot, or None."""
+    return next((pattern for pattern in patterns if matches(rf"(.*\.)?({pattern})", module)), None)
+
+
+def is_targeted(settings: Mapping[str, Any], module: str) -> bool:
+    """Return True if the settings of an adapter select a module, by name or because all linear maps are selected."""
+    targets, excluded = settings.get("target_modules"), settings.get("exclude_modules")
+    if isinstance(excluded, str) and excluded and matches(excluded, module):
+        return False
+    if isinstance(excluded, list) and _ends_with(module, excluded):
+        return False
+    saved = settings.get("modules_to_save")
+    if isinstance(saved, list) and any(matches(rf"(.*\.)?({module_saved})(\..*)?", module) for module_saved in saved):
+        return False
+    if isinstance(targets, str):
+        return targets.lower() == "all-linear" or matches(targets, module)
+    if not isinstance(targets, list):
+        return targets is not None or settings.get("target_parameters") is None
+    if module in targets:
+        return True
+    return _ends_with(module, targets) and _is_of_layers(settings, module)
+
+
+def _ends_with(module: str, names: Iterable[Any]) -> bool:
+    return any(f".{module}".endswith(f".{ending}") for ending in names if isinstance(ending, str))
+
+
+def _is_of_layers(settings: Mapping[str, Any], module: str) -> bool:
+    layers, words = settings.get("layers_to_transform"), settings.get("layers_pattern")
+    if layers is None or layers == []:
+        return True
+    if not words:
+        found = re.match(r".*?\.[^.]*\.(\d+)\.", module)
+        return found is not None and int(found[1]) in (layers if isinstance(layers, list) else [layers])
+    for word in [words] if isinstance(words, str) else words:
+        if "|" in re.sub(r"\(.*\)", "", word):  # PEFT does not group it, so that the alternatives split its own pattern
+            raise ParameterError("layers_pattern", shown(word, 80), "words without alternatives")
+        # The layer's number is the first one after the word.
+        for number in re.finditer(r"\.(\d+)(?=\.)", module):
+            if first_match([word], module[: number.start()]) is not None:
+                return int(number[1]) in (layers if isinstance(layers, list) else [layers])
+    return False
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> _Ends:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ParameterError("pattern", shown(pattern, 80), f"a regular expression ({error})") from error
+    if len(pattern) > _LONGEST:
+        raise ParameterError("pattern", shown(pattern, 80), f"one of at most {_LONGEST} characters")
+    ends, position = _alternatives(pattern, 0, 0)
+    if position != len(pattern):
+        raise _unread(pattern, position)
+    return ends
+
+
+def _unread(pattern: str, position: int) -> ParameterError:
+    return ParameterError(
+        "pattern", shown(pattern, 80), f"one without {shown(pattern[position : position + 12], 12)}, which is not read"
+    )
+
+
+def _alternatives(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
+    if depth > _DEEPEST:
+        raise ParameterError("pattern", shown(pattern, 80), f"one of at most {_DEEPEST} groups within each other")
+    alternatives: list[list[_Ends]] = [[]]
+    while position < len(pattern) and pattern[position] != ")":
+        if pattern[position] == "|":
+            alternatives.append([])
+            position += 1
+            continue
+        part, position = _part(pattern, position, depth)
+        alternatives[-1].append(part)
+    return _any_of([_in_turn(parts) for parts in alternatives]), position
+
+
+def _part(pattern: str, position: int, depth: int) -> tuple[_Ends, int]:
+    """Parse one part and its quantifier."""
+    if pattern[position] == "(":
+        group = _GROUP.match(pattern, position)
+        if group is None:
+            raise _unread(pattern, position)
+        inner, position = _alternatives(pattern, group.end(), depth + 1)
+        part = _ahead(inner, group["ahead"] == "=") if group["ahead"] else inner
+        position += 1
+    else:
+        atom = _ATOM.match(pattern, position)
+        if atom is None:
+            raise _unread(pattern, position)
+        part, position = _atom(re.compile(atom[0])), atom.end()
+    times = _TIMES.match(pattern, position)
+    if times is None or times[0] == "{}":
+        return part, position
+    if pattern[times.end() : times.end() + 1] == "+":
+        raise _unread(pattern, position)
+    position = times.end() + (pattern[times.end() : times.end() + 1] == "?")  # lazy ones have the same ends
+    least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(times[0], (None, None))
+    if least is None:
+        least = int(times["least"] or 0)
+        most = (int(times["most"]) if times["most"] else None) if times["more"] else least
+    if max(least, most or 0) > _MOST_COPIES:
+        raise ParameterError("pattern", shown(pattern, 80), f"one that repeats nothing more than {_MOST_COPIES} times")
+    return _repeated(part, least, most), position
+
+
+def _atom(compiled: re.Pattern[str]) -> _Ends:
+    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
+        return frozenset(match.end() for start in starts if (match := compiled.match(text, start)))
+
+    return ends
+
+
+def _in_turn(parts: list[_Ends]) -> _Ends:
+    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
+        for part in parts:
+            starts = part(text, starts)
+        return starts
+
+    return ends
+
+
+def _any_of(parts: list[_Ends]) -> _Ends:
+    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
+        return frozenset().union(*(part(text, starts) for part in parts))
+
+    return ends if len(parts) > 1 else parts[0]
+
+
+def _ahead(inner: _Ends, is_positive: bool) -> _Ends:
+    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
+        return frozenset(start for start in starts if bool(inner(text, frozenset((start,)))) == is_positive)
+
+    return ends
+
+
+def _repeated(part: _Ends, least: int, most: int | None) -> _Ends:
+    def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
+        for _ in range(least):
+            before, starts = starts, part(text, starts)
+            if starts == before:
+                break
+        ends_reached = reached = starts
+        for _ in range(len(text) + 1 if most is None else most - least):
+            reached = part(text, reached) - ends_reached
+            if not reached:
+                break
+            ends_reached |= reached
+        return ends_reached
+
+    return ends
+
 
 _BASE = "the base model alone"
 _LORA = "adapters of peft_type LORA"
@@ -90,7 +263,6 @@ class Update(NamedTuple):
 
 
 def require_plain(config: Mapping[str, Any], path: Path) -> None:
-    """Raise CheckpointError, with the reason, unless the settings are those of an adapter that is read."""
     kind = config.get("peft_type")
     if kind != "LORA":
         reason = _NOT_IN_WEIGHTS.get(kind) if isinstance(kind, str) else None
@@ -117,7 +289,6 @@ def is_outside(module: str) -> bool:
 
 
 def saved_module(config: Mapping[str, Any], name: str) -> str:
-    """Return the module that is saved as a whole, by the settings, and holds a tensor; or else the tensor's own."""
     listed = config.get("modules_to_save")
     endings = tuple(ending for ending in listed if isinstance(ending, str)) if isinstance(listed, list) else ()
     parts = name.split(".")[:-1]
@@ -141,7 +312,6 @@ def rows_of_tokens(config: Mapping[str, Any], module: str, shape: tuple[int, ...
 
 
 def _parameters(config: Mapping[str, Any], module: str) -> list[str]:
-    """Return the parameters of a module that the settings may target, by the last parts of their names."""
     targets, owner = config.get("target_parameters"), f".{module}"
     names = [str(target).rpartition(".") for target in targets] if isinstance(targets, list) else []
     of_module = [parameter for ending, _, parameter in names if ending and owner.endswith(f".{ending}")]

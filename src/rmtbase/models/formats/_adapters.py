@@ -21,25 +21,12 @@ from typing import NamedTuple
 import numpy as np
 
 from rmtbase.errors import CheckpointError, MissingDependencyError, ShapeError
+from rmtbase.models.files import _other_formats as other_formats
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._files import read_json_object
-from rmtbase.models.files._other_formats import (
-    ADAPTER_CONFIG,
-    ADAPTER_WEIGHTS,
-    MERGED,
-    adapter_in_words,
-    adapters_within,
-)
-from rmtbase.models.files._stored_tensor import CheckpointTensor, DerivedTensor
-from rmtbase.models.files._tensor_file import TensorEntry
-from rmtbase.models.formats._adapter_settings import (
-    Update,
-    is_outside,
-    require_plain,
-    rows_of_tokens,
-    saved_module,
-    update_of,
-)
+from rmtbase.models.files._other_formats import MERGED
+from rmtbase.models.files._tensor_file import CheckpointTensor, DerivedTensor, TensorEntry
+from rmtbase.models.formats import _adapter_settings as adapter_settings
 from rmtbase.models.forward._torch_route import Network
 from rmtbase.models.layouts._expressions import Expression, Rows, Scaled, Tensor, Turned
 from rmtbase.models.layouts._sites import Place, Site
@@ -74,47 +61,37 @@ class _Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Adapter:
-    """Low-rank adapter whose headers have been read.
+    """Low-rank adapter whose headers have been read."""
 
-    Attributes:
-        folder: its folder.
-        checkpoint: its tensors.
-        updates: the update of each module, in the order of the modules' names.
-        saved: tensors that replace tensors of the base (``modules_to_save``, biases, embeddings), by the model's name.
-        outside: names of those in ``saved`` that belong to no layer.
-        tokens: tensors that replace rows of embeddings, with the numbers of the rows, by the model's name.
-        transposed: whether its settings say that modules store (d_in, d_out).
-        unread: modules with updates that are not read: of parameters with the weights of several experts.
-        beside: names of subfolders that hold further adapters.
-    """
-
-    folder: Path
-    checkpoint: Checkpoint = field(repr=False)
-    updates: Mapping[str, Update] = field(repr=False)
+    folder: Path  # its folder
+    checkpoint: Checkpoint = field(repr=False)  # its tensors
+    updates: Mapping[str, adapter_settings.Update] = field(
+        repr=False
+    )  # the update of each module, in the order of the modules' names
+    # tensors that replace tensors of the base (``modules_to_save``, biases, embeddings), by the model's name
     saved: Mapping[str, str] = field(repr=False)
-    outside: frozenset[str]
+    outside: frozenset[str]  # names of those in ``saved`` that belong to no layer
+    # tensors that replace rows of embeddings, with the numbers of the rows, by the model's name
     tokens: Mapping[str, tuple[str, list[int]]] = field(repr=False)
-    transposed: bool
-    unread: tuple[str, ...]
-    beside: tuple[str, ...]
+    transposed: bool  # whether its settings say that modules store (d_in, d_out)
+    unread: tuple[str, ...]  # modules with updates that are not read: of parameters with the weights of several experts
+    beside: tuple[str, ...]  # names of subfolders that hold further adapters
 
     @classmethod
     def open(cls, folder: Path) -> Adapter:
-        """Read the settings, and check them and the tensors against each other.
-
-        Raises:
-            CheckpointError: or one of its subclasses: the adapter is of another kind, a setting is not supported, a
-                tensor belongs to no update, or shapes do not fit each other or the settings.
-        """
-        path = folder / ADAPTER_CONFIG
+        """Read the settings, and check them and the tensors against each other."""
+        path = folder / other_formats.ADAPTER_CONFIG
         config = read_json_object(path)
-        require_plain(config, path)
-        weights = next((folder / name for name in ADAPTER_WEIGHTS if os.path.lexists(folder / name)), None)
+        adapter_settings.require_plain(config, path)
+        weights = next(
+            (folder / name for name in other_formats.ADAPTER_WEIGHTS if os.path.lexists(folder / name)), None
+        )
         if weights is None:
             raise CheckpointError(
                 folder,
-                f"holds {adapter_in_words(config)} without its weights; expected {' or '.join(ADAPTER_WEIGHTS)} beside "
-                f"{ADAPTER_CONFIG}, {MERGED}, or the base model alone",
+                f"holds {other_formats.adapter_in_words(config)} without its weights; "
+                f"expected {' or '.join(other_formats.ADAPTER_WEIGHTS)} beside "
+                f"{other_formats.ADAPTER_CONFIG}, {MERGED}, or the base model alone",
             )
         checkpoint = Checkpoint.open(weights)
         modules: dict[str, dict[str, str]] = {}
@@ -128,7 +105,7 @@ class Adapter:
             if match := _PART.fullmatch(of_model):
                 modules.setdefault(match["module"], {})[match["part"]] = name
             elif module := re.fullmatch(r"(.+)\.token_adapter\.trainable_tokens_delta", of_model):
-                rows = rows_of_tokens(config, module[1], checkpoint.shape(name), path)
+                rows = adapter_settings.rows_of_tokens(config, module[1], checkpoint.shape(name), path)
                 tokens[f"{module[1]}.weight"] = name, rows
             elif ".lora_" in of_model:
                 raise CheckpointError(
@@ -140,17 +117,22 @@ class Adapter:
                 saved[re.sub(r"\.(modules_to_save|base_layer|token_adapter)(?=\.)", "", of_model)] = name
         if not modules:
             raise CheckpointError(weights, f"holds no tensor lora_A.weight; expected some, or {MERGED}")
-        updates = {module: update_of(module, parts, checkpoint, config, path) for module, parts in modules.items()}
+        updates = {
+            module: adapter_settings.update_of(module, parts, checkpoint, config, path)
+            for module, parts in modules.items()
+        }
         return cls(
             folder=folder,
             checkpoint=checkpoint,
             updates={module: update for module, update in updates.items() if update is not None},
             saved=saved,
-            outside=frozenset(name for name in saved if is_outside(saved_module(config, name))),
+            outside=frozenset(
+                name for name in saved if adapter_settings.is_outside(adapter_settings.saved_module(config, name))
+            ),
             tokens=tokens,
             transposed=config.get("fan_in_fan_out") is True,
             unread=tuple(module for module, update in updates.items() if update is None),
-            beside=tuple(adapters_within(folder)),
+            beside=tuple(other_formats.adapters_within(folder)),
         )
 
     @property
@@ -161,62 +143,44 @@ class Adapter:
     def delta(
         self, base: Checkpoint | None = None, of_base: Sequence[Site] = ()
     ) -> tuple[tuple[Site, ...], tuple[str, ...]]:
-        """Represent the update of each module as one head, with W_Q = s Bᵀ and W_K = A, so that W_QK = ΔW.
-
-        With the base and its sites, queries, keys and values have the heads of the base instead: W_Q = s B_iᵀ for the
-        rows of head i, and the common W_K = A, so that W_QK = ΔW_i.
-
-        Returns:
-            The sites, and notes on how to interpret them. The name of a module is its stack, the number in the name its
-            layer.
-
-        Raises:
-            CheckpointError: it is a DoRA adapter, whose change of the weights is not of low rank; or it changes only
-                embeddings.
-        """
+        """Represent the update of each module as one head, with W_Q = s Bᵀ and W_K = A, so that W_QK = ΔW."""
         if any(update.magnitude is not None for update in self.updates.values()):
-            raise CheckpointError(
-                self.folder,
-                "is a DoRA adapter, which rescales whole rows of its base: its change is not a product B A; "
-                "expected adapter = merged, with its base",
-            )
+            problem = "is a DoRA adapter, which rescales whole rows of its base: its change is not a product B A"
+            raise CheckpointError(self.folder, f"{problem}; expected adapter = merged, with its base")
         sites: list[Site] = []
         wide: list[str] = []
-        others = [module for module, update in self.updates.items() if not update.of_map]
+        no_maps = [module for module, update in self.updates.items() if not update.of_map]
         maps = [module for module, update in self.updates.items() if update.of_map]
         if not maps:
-            raise CheckpointError(
-                self.folder,
-                f"changes only embeddings, convolutions or experts, {_some([*others, *self.unread])}; expected updates "
-                f"of matrices, or {MERGED}",
-            )
+            problem = f"changes only embeddings, convolutions or experts, {_some([*no_maps, *self.unread])}"
+            raise CheckpointError(self.folder, f"{problem}; expected updates of matrices, or {MERGED}")
         for place, module in sorted(_places(maps).items()):
             update = self.updates[module]
             (rank, d_in), (d_out, _) = self.checkpoint.shape(update.a), self.checkpoint.shape(update.b)
-            whole = _Rows("", 1, d_out, Tensor(update.b))
+            all_rows = _Rows("", 1, d_out, Tensor(update.b))
             rows = [] if base is None else self._rows_of_heads(base, of_base, module)
-            if rows and rank > min(one.d_head for one in rows):
+            if rows and rank > min(head_rows.d_head for head_rows in rows):
                 wide.append(module)
                 rows = []
             sites += [
                 Site(
-                    place=place._replace(stack=f"{place.stack} {one.name}" if len(rows) > 1 else place.stack),
+                    place=place._replace(stack=f"{place.stack} {head_rows.name}" if len(rows) > 1 else place.stack),
                     module=module,
-                    n_heads=one.n_heads,
+                    n_heads=head_rows.n_heads,
                     n_key_heads=1,
                     d_head=rank,
-                    d_query=one.d_head,
+                    d_query=head_rows.d_head,
                     d_key=d_in,
-                    query=Scaled(Turned(one.of, one.n_heads), update.scale),
+                    query=Scaled(Turned(head_rows.of, head_rows.n_heads), update.scale),
                     key=Tensor(update.a),
                 )
-                for one in rows or [whole]
+                for head_rows in rows or [all_rows]
             ]
         notes = [_WHOLE if base is None else _BY_HEADS]
         if wide:
             notes.append(f"of a rank above the rows of a head, so left whole: {_some(wide)}")
-        if others:
-            notes.append(f"updates of embeddings or convolutions, which are not linear maps: {_some(others)}")
+        if no_maps:
+            notes.append(f"updates of embeddings or convolutions, which are not linear maps: {_some(no_maps)}")
         if self.saved or self.tokens:
             notes.append(f"also trained, but not as low-rank updates: {_some([*self.saved, *self.tokens])}")
         if self.untargeted:
@@ -225,40 +189,38 @@ class Adapter:
         return tuple(sorted(sites, key=lambda site: site.place)), tuple(notes)
 
     def merged(self, base: Checkpoint) -> Checkpoint:
-        """Merge every update into the base, as peft's ``merge_and_unload`` does, in float64 rounded to float32.
-
-        Raises:
-            CheckpointError: the base lacks such a tensor, or it has another shape.
-        """
+        """Merge every update into the base, as peft's ``merge_and_unload`` does, in float64 rounded to float32."""
         if self.untargeted:
             raise CheckpointError(
-                self.folder / ADAPTER_CONFIG,
+                self.folder / other_formats.ADAPTER_CONFIG,
                 f"target_modules, with what restricts them, leave out {_some(self.untargeted)}, of which the weights "
                 f"hold updates: PEFT does not load these; expected settings that target them, or {MERGED}",
             )
         saved: dict[str, CheckpointTensor] = {}
         changed: dict[str, CheckpointTensor] = {}
         left: list[str] = []
-        for name, own in self.saved.items():
-            of_base, shape = self._in_base(base, name, name in self.outside), self.checkpoint.shape(own)
+        for name, stored in self.saved.items():
+            of_base, shape = self._in_base(base, name, name in self.outside), self.checkpoint.shape(stored)
             if of_base is None:
                 left.append(name)
                 continue
             is_resized = name in self.outside and base.shape(of_base)[1:] == shape[1:]  # a vocabulary that has grown
             if base.shape(of_base) != shape and not is_resized:
-                raise ShapeError(self.folder, own, shape, base.shape(of_base), f"of {base.path}")
-            saved[of_base] = self.checkpoint.tensor(own)
+                raise ShapeError(self.folder, stored, shape, base.shape(of_base), f"of {base.path}")
+            saved[of_base] = self.checkpoint.tensor(stored)
         before = base.replaced((), saved, "")
-        for name, (own, rows) in self.tokens.items():
-            of_base, least = self._in_base(before, name, True), (max(rows) + 1, *self.checkpoint.shape(own)[1:])
+        for name, (stored, rows) in self.tokens.items():
+            of_base, least = self._in_base(before, name, True), (max(rows) + 1, *self.checkpoint.shape(stored)[1:])
             if of_base is None:
                 left.append(name)
             elif before.shape(of_base)[1:] != least[1:] or before.shape(of_base)[0] < least[0]:
                 raise ShapeError(base.file(of_base), of_base, before.shape(of_base), least, "or more rows")
             else:
-                changed[of_base] = self._changed(before, of_base, (own,), partial(_with_rows, rows))
+                changed[of_base] = self._changed(before, of_base, (stored,), partial(_with_rows, rows))
         replaced = [*saved, *changed]
-        names = {module: self._in_base(before, one.weight, one.may_lack) for module, one in self.updates.items()}
+        names = {
+            module: self._in_base(before, update.weight, update.may_lack) for module, update in self.updates.items()
+        }
         updates = {module: (self.updates[module], name) for module, name in names.items() if name is not None}
         renamed = [module for module in names if module not in updates and self.updates[module].of_parameter]
         left += [module for module in names if module not in updates and module not in renamed]
@@ -267,7 +229,7 @@ class Adapter:
         turned = {module: update.is_turned(self.checkpoint, before, name) for module, (update, name) in updates.items()}
         of_maps = [turned[module] for module, (update, _) in updates.items() if update.of_map]
         for module, (update, name) in updates.items():
-            if turned[module] is None and any(one == (not self.transposed) for one in of_maps):
+            if turned[module] is None and any(is_turned_so == (not self.transposed) for is_turned_so in of_maps):
                 raise CheckpointError(
                     self.folder,
                     f"fan_in_fan_out is {self.transposed}, but other modules are stored the other way, so that the "
@@ -293,30 +255,32 @@ class Adapter:
         if weight is None:
             return []
         update.is_turned(self.checkpoint, base, weight)  # checks the shape
-        found = []
+        rows_of_heads = []
         for site in of_base:
             for name, n_heads in (("query", site.n_heads), ("key", site.n_key_heads), ("value", site.n_key_heads)):
-                of, size = getattr(site, name), site.d_value if name == "value" else site.d_head
-                inner = of.of if isinstance(of, Rows) else of
+                matrix, size = getattr(site, name), site.d_value if name == "value" else site.d_head
+                inner = matrix.of if isinstance(matrix, Rows) else matrix
                 if size is not None and isinstance(inner, Tensor) and inner.name == weight and inner.index is None:
-                    found.append(_Rows(name, n_heads, size, Rows(b, of.runs) if isinstance(of, Rows) else b))
-        return found
+                    rows_of_heads.append(
+                        _Rows(name, n_heads, size, Rows(b, matrix.runs) if isinstance(matrix, Rows) else b)
+                    )
+        return rows_of_heads
 
     def _unread_notes(self, renamed: Sequence[str] = ()) -> list[str]:
-        """Return notes on what is not read: updates of experts and routers, and adapters in subfolders."""
         notes = []
         if unread := [*self.unread, *renamed]:
             notes.append(f"not read, so left as in the base: updates of experts or routers, {_some(unread)}")
         if self.beside:
-            each = ", ".join(quoted(name) for name in self.beside[:_SHOWN])
-            more = f" and {len(self.beside) - _SHOWN} more" if len(self.beside) > _SHOWN else ""
-            notes.append(f"not read: other adapters within the folder, each opened by its own path: {each}{more}")
+            listed = ", ".join(quoted(name) for name in self.beside[:_SHOWN])
+            rest_of_them = f" and {len(self.beside) - _SHOWN} more" if len(self.beside) > _SHOWN else ""
+            notes.append(
+                f"not read: other adapters within the folder, each opened by its own path: {listed}{rest_of_them}"
+            )
         return notes
 
     def _changed(
         self, base: Checkpoint, name: str, parts: Sequence[str], change: Callable[..., np.ndarray]
     ) -> DerivedTensor:
-        """Return a tensor of the base that is changed by tensors of the adapter, in float64 rounded to float32."""
         tensors = (base.tensor(name), *map(self.checkpoint.tensor, parts))
 
         def make(*_: int) -> np.ndarray:
@@ -327,27 +291,20 @@ class Adapter:
         return DerivedTensor(TensorEntry("F32", base.shape(name)), stored, make)
 
     def _in_base(self, base: Checkpoint, name: str, may_lack: bool) -> str | None:
-        """Find the base's name for a tensor: the base or the adapter may have been saved without the model's head.
-
-        Torch's own attention has one weight of another name, and transformers may store a type under other names than
-        those of its modules.
-        """
+        """Find the base's name for a tensor: the base or the adapter may have been saved without the model's head."""
         both = (name.split("."), re.sub(r"\.weight$", ".in_proj_weight", name).split("."))
         shorter = [".".join(parts[start:]) for parts in both for start in range(len(parts) - 1)]
-        if own := next((one for one in shorter if one in base), None):
-            return own
-        others = [other for other in base.names if other.endswith(f".{name}")]
-        if not others:
+        if stored := next((candidate for candidate in shorter if candidate in base), None):
+            return stored
+        matches = [candidate for candidate in base.names if candidate.endswith(f".{name}")]
+        if not matches:
             renamed = _by_module(base.config_path, base.names)
-            others = [renamed[one] for one in shorter if one in renamed][:1]
-            others = others or [stored for other, stored in renamed.items() if other.endswith(f".{name}")]
-        if len(others) != 1 and (others or not may_lack):
-            raise CheckpointError(
-                base.path,
-                f"no tensor {quoted(name)}, which the adapter {self.folder.name} changes; expected the model that it "
-                "was made for",
-            )
-        return others[0] if others else None
+            matches = [renamed[candidate] for candidate in shorter if candidate in renamed][:1]
+            matches = matches or [stored for candidate, stored in renamed.items() if candidate.endswith(f".{name}")]
+        if len(matches) != 1 and (matches or not may_lack):
+            problem = f"no tensor {quoted(name)}, which the adapter {self.folder.name} changes"
+            raise CheckpointError(base.path, f"{problem}; expected the model that it was made for")
+        return matches[0] if matches else None
 
 
 @lru_cache(maxsize=2)
@@ -380,16 +337,16 @@ def _with_rows(rows: list[int], stored: np.ndarray, new: np.ndarray) -> np.ndarr
 
 def _places(modules: Iterable[str]) -> dict[Place, str]:
     """Return a place for each module: the part of its name after the layer's number, or all of it to tell two apart."""
-    found: dict[Place, str] = {}
+    places: dict[Place, str] = {}
     parts = {module: _LAYER.fullmatch(module) for module in modules}
     short = [(match["name"], match["layer"]) for match in parts.values() if match]
     for module, match in parts.items():
         if match is None:
-            found[Place(module, -1)] = module
+            places[Place(module, -1)] = module
         else:
             stack = match["name"] if len(set(short)) == len(short) else f"{match['before']}{match['name']}"
-            found[Place(stack, int(match["layer"]))] = module
-    return found
+            places[Place(stack, int(match["layer"]))] = module
+    return places
 
 
 def _some(names: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """Conversion of codes to numbers: the steps that the formats of quantised matrices share.
 
 W = round((q − z) · s), with codes q, zero points z, scales s. The product is computed in float32, and rounded to the
-type in which the format's library returns the matrix (:class:`~rmtbase.models.files._stored_tensor.DerivedTensor`).
+type in which the format's library returns the matrix (:class:`~rmtbase.models.files._tensor_file.DerivedTensor`).
 """
 
 from __future__ import annotations
@@ -9,14 +9,91 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Integer, Shaped, UInt8
 
 from rmtbase.errors import CheckpointError, ShapeError
-from rmtbase.models.files._stored_tensor import DerivedTensor, StoredTensor
-from rmtbase.models.files._tensor_file import NARROW_FLOATS, TensorEntry, require_finite
+from rmtbase.models.files._tensor_file import NARROW_FLOATS, DerivedTensor, StoredTensor, TensorEntry, require_finite
 from rmtbase.shown import quoted, shown
+
+_LARGEST = 2**48  # sizes are smaller
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Keys and values of the settings."""
+
+    path: Path  # the file that holds them
+    key: str  # the name under which they are in the file
+    words: Mapping[str, Any]  # the settings by key
+
+    def get(self, word: str, default: Any = None) -> Any:
+        value = self.words.get(word)
+        return default if value is None else value
+
+    def refused(self, word: str, found: Any, expected: str) -> CheckpointError:
+        return CheckpointError(self.path, f"{self.key}: {word} = {quoted(found)}; expected {expected}")
+
+    def one_of(self, word: str, allowed: tuple[Any, ...], default: Any = None) -> Any:
+        return self.one_value(word, self.get(word, default), allowed)
+
+    def one_value(self, word: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+        for value_allowed in allowed:
+            if (
+                value == value_allowed
+                and isinstance(value, type(value_allowed))
+                and isinstance(value, bool) == isinstance(value_allowed, bool)
+            ):
+                return value_allowed
+        raise self.refused(word, value, " or ".join(map(repr, allowed)))
+
+    def require_none(self, *words: str) -> None:
+        """Raise CheckpointError if one of these keys is set, because they change how the weights are stored."""
+        for word in words:
+            if self.get(word):
+                raise self.refused(word, self.get(word), "none: weights that are stored in this way are not supported")
+
+    def positive(self, word: str) -> int:
+        value = self.get(word)
+        if type(value) is not int or not 0 < value < _LARGEST:
+            raise self.refused(word, value, "a positive integer")
+        return value
+
+    def sizes(self, word: str) -> list[int]:
+        value = self.get(word)
+        if not isinstance(value, list) or not 0 < len(value) <= 4 or not all(_is_size(size) for size in value):
+            raise self.refused(word, value, "a list of one to four positive integers")
+        return value
+
+    def number(self, word: str) -> float:
+        value = self.get(word)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
+            raise self.refused(word, value, "a finite number")
+        return float(value)
+
+    def group_size(self, word: str, default: Any = None) -> int:
+        """Return how many inputs share a scale; −1 means all."""
+        value = self.get(word, default)
+        if type(value) is not int or not (value == -1 or 0 < value < _LARGEST):
+            raise self.refused(word, value, "a positive number of inputs that share a scale, or -1 for all")
+        return value
+
+    def block(self, word: str, default: tuple[int, int] | None) -> tuple[int, int] | None:
+        """Return the (outputs, inputs) that share a scale, or None if the setting is null, so that all share one."""
+        value = self.words.get(word, default)
+        if value is None:
+            return None
+        if not isinstance(value, (list, tuple)) or len(value) != 2 or not all(_is_size(size) for size in value):
+            raise self.refused(word, value, "two positive integers, or null for one scale of a whole matrix")
+        return value[0], value[1]
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 < value < _LARGEST
+
 
 SCALES = ("F32", "F16", "BF16")
 """Element types of scales that are numbers."""
@@ -55,10 +132,10 @@ def unpacked(words: Shaped[np.ndarray, "... word"], bits: int, count: int) -> UI
     codes = np.empty((*words.shape[:-1], words.shape[-1] // period * in_period), np.uint8)
     for place in range(in_period):
         word, begin = divmod(place * bits, 32)
-        found = words[..., word::period] >> np.uint32(begin)
+        bits_found = words[..., word::period] >> np.uint32(begin)
         if begin + bits > 32:
-            found |= words[..., word + 1 :: period] << np.uint32(32 - begin)
-        codes[..., place::in_period] = found & np.uint32(2**bits - 1)
+            bits_found |= words[..., word + 1 :: period] << np.uint32(32 - begin)
+        codes[..., place::in_period] = bits_found & np.uint32(2**bits - 1)
     return codes[..., :count]
 
 
@@ -74,15 +151,12 @@ def nibbles(
 
 
 def times(
-    values: Float32[np.ndarray, "..."], scales: Float32[np.ndarray, "..."], of: StoredTensor
+    values: Float32[np.ndarray, "..."], scales: Float32[np.ndarray, "..."], tensor: StoredTensor
 ) -> Float32[np.ndarray, "..."]:
     """Multiply in place by scales, which are broadcast to the values."""
     if not scales.all() and ((scales == 0) & (values != 0)).any():
-        raise CheckpointError(
-            of.path,
-            f"tensor {quoted(of.name)} holds scales that are zero where the codes are not; expected the scales that "
-            "these were made with",
-        )
+        problem = f"tensor {quoted(tensor.name)} holds scales that are zero where the codes are not"
+        raise CheckpointError(tensor.path, f"{problem}; expected the scales that these were made with")
     values *= scales
     return values
 
@@ -96,25 +170,31 @@ def factors(scales: StoredTensor, start: int = 0, stop: int | None = None) -> Fl
     return values
 
 
+@dataclass(frozen=True)
+class Coded:
+    """Codes of a matrix, with their scales and zero points."""
+
+    codes: Callable[[int, int], Float32[np.ndarray, "..."]]  # reads rows of codes
+    scales: StoredTensor
+    zeros: Callable[[int, int], Float32[np.ndarray, "..."]] | None = None  # reads rows of as many zero points as scales
+    # reads the block of each input, where blocks of a row are not of consecutive inputs
+    groups: Callable[[], Integer[np.ndarray, " inputs"] | None] | None = None
+
+
 def of_blocks(
     parts: Parts,
     shape: tuple[int, ...],
     block: tuple[int, int] | None,
-    codes: Callable[[int, int], Float32[np.ndarray, "..."]],
-    scales: StoredTensor,
-    zeros: Callable[[int, int], Float32[np.ndarray, "..."]] | None = None,
-    groups: Callable[[], Integer[np.ndarray, " inputs"] | None] | None = None,
-    *,
+    coded: Coded,
     called: str,
     types: tuple[str, ...] = SCALES,
 ) -> DerivedTensor:
     """Derive a matrix, or a stack of them, whose blocks of (outputs, inputs) have a scale each.
 
     If ``block`` is None, there is only one block. Blocks at the edges may be smaller. Scales that are numbers give the
-    matrix their type; with exponents it is bfloat16. The functions ``codes`` and ``zeros`` return rows of the codes and
-    of the zero points, of which there are as many as scales. The function ``groups`` returns the block of each input
-    where blocks of a row are not of consecutive inputs.
+    matrix their type; with exponents it is bfloat16.
     """
+    scales, zeros = coded.scales, coded.zeros
     inputs = shape[-1]
     if block is None:
         expected = scales.entry.shape if scales.entry.size == 1 else (1,)
@@ -124,29 +204,29 @@ def of_blocks(
     together = 1 if block is None or len(shape) > 2 else block[0]
 
     def make(start: int, stop: int) -> Float32[np.ndarray, "..."]:
-        values = codes(start, stop)
+        values = coded.codes(start, stop)
         if block is None:
             offset = np.float32(0) if zeros is None else zeros(0, 1).reshape(())
             values -= offset
             return times(values, factors(scales).reshape(()), scales)
         height, width = block
         rows = start // together, ceil(stop / together)
-        each, offsets = factors(scales, *rows), None if zeros is None else zeros(*rows)
-        order = None if groups is None else groups()
+        row_scales, offsets = factors(scales, *rows), None if zeros is None else zeros(*rows)
+        order = None if coded.groups is None else coded.groups()
         if order is not None:
             values -= 0 if offsets is None else offsets[:, order]
-            return times(values, each[:, order], scales)
+            return times(values, row_scales[:, order], scales)
         if height == 1 and inputs % width == 0:
             grouped = values.reshape(*values.shape[:-1], -1, width)
             if offsets is not None:
                 grouped -= offsets[..., None]
-            times(grouped, each[..., None], scales)
+            times(grouped, row_scales[..., None], scales)
             return values
-        for row in range(each.shape[-2]):
+        for row in range(row_scales.shape[-2]):
             of_row = values[..., row * height : (row + 1) * height, :]
             if offsets is not None:
                 of_row -= np.repeat(offsets[..., row : row + 1, :], width, axis=-1)[..., :inputs]
-            times(of_row, np.repeat(each[..., row : row + 1, :], width, axis=-1)[..., :inputs], scales)
+            times(of_row, np.repeat(row_scales[..., row : row + 1, :], width, axis=-1)[..., :inputs], scales)
         return values
 
     return derived(scales.entry.dtype if scales.entry.dtype in SCALES else "BF16", shape, parts, make, together)
@@ -159,12 +239,10 @@ def derived(
     make: Callable[[int, int], Float32[np.ndarray, "..."]],
     rows_together: int = 1,
 ) -> DerivedTensor:
-    """Return the matrix, or the stack of matrices, that is made of these tensors."""
     return DerivedTensor(TensorEntry(dtype, shape), tuple(parts.values()), make, rows_together)
 
 
 def matrix_shape(codes: StoredTensor, dtypes: tuple[str, ...], called: str) -> tuple[int, int]:
-    """Return the two sizes of a tensor of codes."""
     shape = codes.entry.shape
     if len(shape) != 2 or not all(shape):
         raise CheckpointError(
@@ -200,7 +278,6 @@ def groups_of_inputs(index: StoredTensor, scales: StoredTensor, n_groups: int) -
 
 
 def require(tensor: StoredTensor, shape: tuple[int, ...], dtypes: tuple[str, ...], called: str) -> None:
-    """Require that a tensor of a quantised matrix has this shape and one of these types."""
     if tensor.entry.shape != shape:
         raise ShapeError(tensor.path, tensor.name, tensor.entry.shape, shape, f"quantised with {called}")
     if tensor.entry.dtype not in dtypes:

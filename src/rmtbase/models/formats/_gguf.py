@@ -61,7 +61,6 @@ class GgufFile:
 
     @classmethod
     def open(cls, path: Path) -> GgufFile:
-        """Read and check the header."""
         if importlib.util.find_spec("gguf") is None:
             raise MissingDependencyError("gguf", "reading a GGUF file", "gguf")
         with reading(path) as stream:
@@ -100,17 +99,17 @@ class GgufFile:
                 ) from error
             weights, size, _ = _blocks_of(kind)
             if shape[-1] % weights:
-                found = f"tensor {quoted(name)} of shape {shown(shape)}, in blocks of {weights} weights"
-                raise CorruptFileError(path, found, "rows of whole blocks")
+                described = f"tensor {quoted(name)} of shape {shown(shape)}, in blocks of {weights} weights"
+                raise CorruptFileError(path, described, "rows of whole blocks")
             dtype = "F32" if kind not in STORAGE and _can_dequantise(kind) else kind
             entries[name], types[name], begins[name] = TensorEntry(dtype, shape), kind, data + offset
             ranges.append((data + offset, data + offset + prod(shape) // weights * size, name))
         end_before = data
         for begin, end, name in sorted(ranges):
             if begin < end_before or end > file_size:
-                how = "beyond the end of the file" if end > file_size else "over those of another"
-                found = f"{file_size} bytes, with tensor {quoted(name)} at {begin} to {end}, {how}"
-                raise CorruptFileError(path, found, "tensors one after another in it: download it again")
+                difference = "beyond the end of the file" if end > file_size else "over those of another"
+                described = f"{file_size} bytes, with tensor {quoted(name)} at {begin} to {end}, {difference}"
+                raise CorruptFileError(path, described, "tensors one after another in it: download it again")
             end_before = end
         return cls(path, *map(MappingProxyType, (entries, metadata, types, begins)))
 
@@ -135,14 +134,14 @@ class GgufFile:
         # NumPy bypasses Python's buffer, which from Python 3.14 on would be 128 KiB for nothing.
         with reading(self.path, buffered=False) as stream:
             stream.seek(self._begins[name] + begin)
-            found = np.fromfile(stream, np.uint8, end - begin)
-        if found.size != end - begin:
+            content = np.fromfile(stream, np.uint8, end - begin)
+        if content.size != end - begin:
             raise CorruptFileError(
                 self.path,
-                f"{found.size} of the bytes of tensor {quoted(name)}",
+                f"{content.size} of the bytes of tensor {quoted(name)}",
                 f"{end - begin}: the file was changed while in use",
             )
-        return found
+        return content
 
 
 @cache
@@ -177,7 +176,6 @@ class _Header:
         self.position = 0
 
     def begin(self) -> int:
-        """Read the number of tensors, after magic and version."""
         if self.file_size == 0:
             raise CorruptFileError(self.path, "an empty file", _VALID)
         magic = self._take(4)
@@ -192,19 +190,19 @@ class _Header:
             raise CheckpointError(self.path, f"a GGUF file {kind}; expected version 2 or 3, little-endian")
         n_tensors, self._n_entries = self._number("<Q"), self._number("<Q")
         if n_tensors > _MOST_TENSORS or self._n_entries > _MOST_ENTRIES:
-            found = f"{n_tensors:,} tensors and {self._n_entries:,} metadata entries"
-            raise CorruptFileError(self.path, found, f"at most {_MOST_TENSORS:,} and {_MOST_ENTRIES:,}")
+            described = f"{n_tensors:,} tensors and {self._n_entries:,} metadata entries"
+            raise CorruptFileError(self.path, described, f"at most {_MOST_TENSORS:,} and {_MOST_ENTRIES:,}")
         return n_tensors
 
     def metadata(self) -> dict[str, Any]:
         """Read the metadata: numbers, strings, and lists of numbers, except long lists."""
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         for _ in range(self._n_entries):
             key = self._text(_LONGEST_NAME)
-            if key in found:
+            if key in entries:
                 raise CorruptFileError(self.path, f"the metadata {quoted(key)} twice", "each once")
-            found[key] = self._value(key, self._number("<I"))
-        return found
+            entries[key] = self._value(key, self._number("<I"))
+        return entries
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
         """Read name, shape, type, and offset of the data."""
@@ -224,18 +222,18 @@ class _Header:
             return self._text(_LARGEST_HEADER)[:_KEPT_TEXT]
         if kind != _LIST:
             raise CorruptFileError(self.path, f"a value of the kind {kind} of {quoted(key)}", _VALID)
-        of, length = self._number("<I"), self._number("<Q")
+        member_kind, length = self._number("<I"), self._number("<Q")
         if length > _MOST_MEMBERS:
             raise CorruptFileError(self.path, f"{length:,} members of {quoted(key)}", f"at most {_MOST_MEMBERS:,}")
-        if of == _TEXT:
+        if member_kind == _TEXT:
             for _ in range(length):
                 self._take(self._length(_LARGEST_HEADER))
             return None
-        if of not in _NUMBERS:
-            raise CorruptFileError(self.path, f"a list of the kind {of} of {quoted(key)}", _VALID)
-        number = struct.Struct(_NUMBERS[of])
-        held = self._take(length * number.size)
-        return [one for (one,) in number.iter_unpack(held)] if length <= _KEPT_MEMBERS else None
+        if member_kind not in _NUMBERS:
+            raise CorruptFileError(self.path, f"a list of the kind {member_kind} of {quoted(key)}", _VALID)
+        number = struct.Struct(_NUMBERS[member_kind])
+        content = self._take(length * number.size)
+        return [member for (member,) in number.iter_unpack(content)] if length <= _KEPT_MEMBERS else None
 
     def _number(self, form: str) -> Any:
         (value,) = struct.unpack(form, self._take(struct.calcsize(form)))
@@ -248,21 +246,21 @@ class _Header:
         return length
 
     def _text(self, longest: int) -> str:
-        held = self._take(self._length(longest))
+        content = self._take(self._length(longest))
         try:
-            return held.decode()
+            return content.decode()
         except UnicodeDecodeError as error:
-            raise CorruptFileError(self.path, f"the text {quoted(held[:60])}", "one in UTF-8") from error
+            raise CorruptFileError(self.path, f"the text {quoted(content[:60])}", "one in UTF-8") from error
 
     def _take(self, size: int) -> bytes:
         left = min(self.file_size, _LARGEST_HEADER) - self.position
         if size > left:
-            found = f"{self.file_size} bytes (truncated)"
+            described = f"{self.file_size} bytes (truncated)"
             if self.file_size > _LARGEST_HEADER:
-                found = f"a header of more than {_LARGEST_HEADER:,} bytes"
-            raise CorruptFileError(self.path, found, f"{size:,} more of its header at byte {self.position:,}")
-        held = self._stream.read(size)
-        self.position += len(held)
-        if len(held) != size:
+                described = f"a header of more than {_LARGEST_HEADER:,} bytes"
+            raise CorruptFileError(self.path, described, f"{size:,} more of its header at byte {self.position:,}")
+        content = self._stream.read(size)
+        self.position += len(content)
+        if len(content) != size:
             raise CorruptFileError(self.path, "fewer bytes than its size", _VALID)
-        return held
+        return content

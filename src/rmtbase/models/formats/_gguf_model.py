@@ -20,8 +20,7 @@ import numpy as np
 
 from rmtbase.errors import CheckpointError
 from rmtbase.models.files._checkpoint import Checkpoint
-from rmtbase.models.files._stored_tensor import CheckpointTensor, DerivedTensor, StoredTensor
-from rmtbase.models.files._tensor_file import TensorEntry
+from rmtbase.models.files._tensor_file import CheckpointTensor, DerivedTensor, StoredTensor, TensorEntry
 from rmtbase.models.formats._gguf import GgufFile
 from rmtbase.shown import quoted, shown
 
@@ -121,13 +120,15 @@ def find_gguf(path: Path) -> Path | None:
             names = sorted(entry.name for entry in islice(entries, _MOST_FILES))
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror}") from error
-    found = [name for name in names if name.lower().endswith(_SUFFIX)]
-    if not found or any(name.endswith((".safetensors", ".bin", ".index.json")) for name in names):
+    gguf_files = [name for name in names if name.lower().endswith(_SUFFIX)]
+    if not gguf_files or any(name.endswith((".safetensors", ".bin", ".index.json")) for name in names):
         return None
-    if len(found) > 1:
-        listed = ", ".join(shown(name, 60) for name in found[:_LISTED]) + (", …" if len(found) > _LISTED else "")
-        raise CheckpointError(path, f"holds {len(found)} GGUF files: {listed}; pass the path of one of them")
-    return path / found[0]
+    if len(gguf_files) > 1:
+        listed = ", ".join(shown(name, 60) for name in gguf_files[:_LISTED]) + (
+            ", …" if len(gguf_files) > _LISTED else ""
+        )
+        raise CheckpointError(path, f"holds {len(gguf_files)} GGUF files: {listed}; pass the path of one of them")
+    return path / gguf_files[0]
 
 
 def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
@@ -149,8 +150,8 @@ def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
             f"a GGUF file of the architecture {quoted(architecture)}; expected {', '.join(_FAMILIES)}, or the "
             "checkpoint that it was made from",
         )
-    said = {key: file.metadata.get(f"{architecture}.{name}") for name, key in family.sizes.items()}
-    config = {"model_type": family.model_type} | {key: value for key, value in said.items() if value is not None}
+    sizes = {key: file.metadata.get(f"{architecture}.{name}") for name, key in family.sizes.items()}
+    config = {"model_type": family.model_type} | {key: value for key, value in sizes.items() if value is not None}
     if _EMBEDDING in file.entries:  # the vocabulary in the metadata is a long list, which is not kept
         config["vocab_size"] = file.entries[_EMBEDDING].shape[0]
         if "output" in family.outside and "output.weight" not in file.entries:  # llama.cpp then uses the embedding
@@ -167,11 +168,11 @@ def open_gguf(path: Path) -> tuple[dict[str, Any], Checkpoint]:
 def _translated(file: GgufFile, stored: str, family: _Family, architecture: str) -> tuple[str, CheckpointTensor]:
     """Return a tensor with its name and order of rows in transformers; an unknown tensor keeps its own name."""
     tensor = StoredTensor(file, stored)
-    found = _BLOCK.fullmatch(stored)
-    if found is None:
+    match = _BLOCK.fullmatch(stored)
+    if match is None:
         outside, _, ending = stored.rpartition(".")
         return (f"{family.outside[outside]}.{ending}" if outside in family.outside else stored), tensor
-    layer, name, ending = found.groups()
+    layer, name, ending = match.groups()
     if name not in family.names:
         if name.startswith("attn"):
             raise CheckpointError(
@@ -180,25 +181,23 @@ def _translated(file: GgufFile, stored: str, family: _Family, architecture: str)
                 "queries and keys; expected plain attention, or pass the effective matrices to rmtbase.score_heads",
             )
         return f"{family.layer}{layer}.{name}.{ending}", tensor
-    own = f"{family.layer}{layer}.{family.names[name]}.{ending}"
+    renamed = f"{family.layer}{layer}.{family.names[name]}.{ending}"
     if name in family.turned and ending == "weight" and len(tensor.entry.shape) == 2:
-        return own, _rearranged(tensor, tensor.entry.shape[::-1], np.transpose)
+        return renamed, _rearranged(tensor, tensor.entry.shape[::-1], np.transpose)
     if name not in family.permuted:
-        return own, tensor
+        return renamed, tensor
     keys = (_HEADS[name], _HEADS["attn_q"])  # by default there are as many key heads as heads
     heads = next((value for key in keys if (value := file.metadata.get(f"{architecture}.{key}")) is not None), None)
     rows = tensor.entry.shape[0]
     if type(heads) is not int or heads < 1 or rows % (2 * heads):
-        raise CheckpointError(
-            file.path,
-            f"tensor {quoted(stored)} has {rows} rows; expected an even number for each of {quoted(heads)} heads",
-        )
+        problem = f"tensor {quoted(stored)} has {rows} rows"
+        raise CheckpointError(file.path, f"{problem}; expected an even number for each of {quoted(heads)} heads")
 
     def unpermuted(values: np.ndarray) -> np.ndarray:
         pairs = values.reshape(heads, rows // heads // 2, 2, -1)
         return pairs.swapaxes(1, 2).reshape(values.shape)
 
-    return own, _rearranged(tensor, tensor.entry.shape, unpermuted)
+    return renamed, _rearranged(tensor, tensor.entry.shape, unpermuted)
 
 
 def _rearranged(
@@ -208,7 +207,6 @@ def _rearranged(
 
 
 def _notes(file: GgufFile) -> tuple[str, ...]:
-    """Return a note on the types of quantised matrices, if there are any."""
     types = sorted({file.types[name] for name, entry in file.entries.items() if len(entry.shape) > 1} - set(_WHOLE))
     if not types:
         return ()

@@ -15,10 +15,9 @@ from typing import Any
 from rmtbase.errors import CheckpointError
 from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.files._files import read_json_object
-from rmtbase.models.files._stored_tensor import CheckpointTensor
-from rmtbase.models.formats._dequantise import Format
+from rmtbase.models.files._tensor_file import CheckpointTensor
+from rmtbase.models.formats._dequantise import Format, Settings
 from rmtbase.models.formats._quantised_formats import METHODS
-from rmtbase.models.formats._quantised_settings import Settings
 from rmtbase.shown import quoted, shown
 
 _MLX = "quantization"  # the key of MLX, which also writes quantization_config
@@ -45,14 +44,12 @@ _OF_ACTIVATIONS = re.compile(
 
 
 def require_readable_quantisation(config: Mapping[str, Any], path: Path) -> None:
-    """Raise CheckpointError if the configuration names an unsupported quantisation."""
-    found = _settings(config, path)
-    if found is not None and _method(found) != _DEQUANTISED:
-        _format(found)
+    settings = _settings(config, path)
+    if settings is not None and _method(settings) != _DEQUANTISED:
+        _format(settings)
 
 
 def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -> Checkpoint:
-    """Return the checkpoint with its quantised matrices as weights, or unchanged if nothing is quantised."""
     settings = _settings(config, path) or _settings_beside(checkpoint)
     if settings is not None and _method(settings) == _DEQUANTISED:
         note = "quantised in a GGUF file: transformers dequantised it, and W_QK carries the rounding"
@@ -67,17 +64,16 @@ def dequantised(checkpoint: Checkpoint, config: Mapping[str, Any], path: Path) -
         checkpoint = _replaced(checkpoint, settings, _format(settings))
     for name in checkpoint.names:
         if any(map(_CODES.fullmatch, name.split("."))):
-            how = "" if settings is None else f", but to no matrix that {settings.key} describes"
+            where = "" if settings is None else f", but to no matrix that {settings.key} describes"
             raise CheckpointError(
                 checkpoint.file(name),
-                f"tensor {quoted(name)} belongs to quantised weights{how}: the numbers beside it are codes, not the "
+                f"tensor {quoted(name)} belongs to quantised weights{where}: the numbers beside it are codes, not the "
                 f"trained weights; {_PASS_SOURCE}",
             )
     return checkpoint
 
 
 def _settings(config: Mapping[str, Any], path: Path) -> Settings | None:
-    """Return the settings of the quantisation in the configuration or in that of its text part."""
     text = config.get("text_config")
     for part in (config, text if isinstance(text, Mapping) else {}):
         for key in _SETTINGS:
@@ -98,7 +94,6 @@ def _settings_beside(checkpoint: Checkpoint) -> Settings | None:
 
 
 def _method(settings: Settings) -> str | None:
-    """Return the method of quantisation, or None if it is not stated."""
     method = settings.get("quant_method")
     if isinstance(method, str):
         return str.__str__(method)  # transformers has a subclass of str
@@ -108,7 +103,6 @@ def _method(settings: Settings) -> str | None:
 
 
 def _format(settings: Settings) -> Format:
-    """Return the format in which the matrices are stored."""
     method = _method(settings)
     if method is None or method not in METHODS:
         bits = settings.get("bits", settings.get("w_bit"))
@@ -128,43 +122,36 @@ def _unknown(path: Path, key: str, method: str) -> CheckpointError:
     )
 
 
-def _replaced(checkpoint: Checkpoint, settings: Settings, found: Format) -> Checkpoint:
-    """Replace the tensors of a quantised format by the matrices that they make up."""
+def _replaced(checkpoint: Checkpoint, settings: Settings, layout: Format) -> Checkpoint:
     names, used = checkpoint.names, set[str]()
     made: dict[str, CheckpointTensor] = {}
     noted = ""
     for name in names:
-        if not name.endswith(found.marker) or name == found.marker:
+        if not name.endswith(layout.marker) or name == layout.marker:
             continue
-        base = name.removesuffix(found.marker)
+        base = name.removesuffix(layout.marker)
         parts = {}
-        for ending in (*found.needed, *found.optional):
+        for ending in (*layout.needed, *layout.optional):
             if base + ending in checkpoint:
                 (parts[ending],) = checkpoint.tensor(base + ending).stored
-            elif ending in found.needed:
-                raise CheckpointError(
-                    checkpoint.file(name),
-                    f"tensor {quoted(name)} is part of a matrix quantised with {found.called}; expected "
-                    f"{quoted(base + ending)} beside it",
-                )
-        made[base + found.weight] = found.derive(parts)
-        noted = found.look(parts) if len(made) == 1 else noted
+            elif ending in layout.needed:
+                problem = f"tensor {quoted(name)} is part of a matrix quantised with {layout.called}"
+                raise CheckpointError(checkpoint.file(name), f"{problem}; expected {quoted(base + ending)} beside it")
+        made[base + layout.weight] = layout.derive(parts)
+        noted = layout.look(parts) if len(made) == 1 else noted
         used.update(base + ending for ending in parts)
     twice = next((name for name in made if name in checkpoint and name not in used), None)
     if twice is not None:
-        raise CheckpointError(
-            checkpoint.file(twice),
-            f"tensor {quoted(twice)} is there beside the codes of the same matrix, quantised with {found.called}; "
-            "expected one of them",
-        )
+        problem = f"tensor {quoted(twice)} is there beside the codes of the same matrix, quantised with {layout.called}"
+        raise CheckpointError(checkpoint.file(twice), f"{problem}; expected one of them")
     if not made:
         raise CheckpointError(
             settings.path,
-            f"{settings.key}: the model is quantised with {found.called}, and no tensor that ends in {found.marker} is "
-            f"there; {_PASS_SOURCE}, or take {settings.key} out if its weights are stored as they are",
+            f"{settings.key}: the model is quantised with {layout.called}, and no tensor ends in {layout.marker}; "
+            f"{_PASS_SOURCE}, or take {settings.key} out if its weights are stored as they are",
         )
     used.update(name for name in names if _OF_ACTIVATIONS.fullmatch(name))
     matrices = f"{len(made)} matrices are" if len(made) > 1 else "one matrix is"
-    note = f"quantised with {found.called}: {matrices} dequantised, and W_QK carries the rounding of its factors"
+    note = f"quantised with {layout.called}: {matrices} dequantised, and W_QK carries the rounding of its factors"
     note += f"; {noted}" if noted else ""
     return checkpoint.replaced(used, made, note)

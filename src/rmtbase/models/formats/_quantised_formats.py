@@ -13,44 +13,153 @@ DeepSeek-V3, arXiv:2412.19437; OCP Microscaling Formats (MX) 1.0; and the code o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import ceil
+from functools import partial
+from math import ceil, gcd, lcm, prod
 from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Float32, UInt8
 
 from rmtbase.errors import CheckpointError
-from rmtbase.models.files._stored_tensor import DerivedTensor, StoredTensor
-from rmtbase.models.formats._bitsandbytes import bitsandbytes
+from rmtbase.models.files._files import parse_json_object
+from rmtbase.models.files._tensor_file import STORAGE, DerivedTensor, StoredTensor
+from rmtbase.models.formats import _dequantise as dequantise
 from rmtbase.models.formats._compressed_tensors import compressed_tensors
-from rmtbase.models.formats._dequantise import (
-    EXPONENTS,
-    SCALES,
-    Format,
-    Parts,
-    derived,
-    factors,
-    groups_of_inputs,
-    matrix_shape,
-    nibbles,
-    number_of_groups,
-    of_blocks,
-    require,
-    times,
-    unpacked,
-)
-from rmtbase.models.formats._quantised_settings import Settings
 from rmtbase.shown import quoted, shown
+
+_NF4 = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)  # fmt: skip
+_FP4 = tuple(sign * size / 12 for sign in (1, -1) for size in (0, 0.0625, 8, 12, 4, 6, 2, 3))
+_TABLES = {"nf4": _NF4, "fp4": _FP4}
+_RESULTS = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+_INT8_STEP = np.float32(7.874015718698502e-3)  # 1/127 as bitsandbytes writes it
+_LONGEST_STATE = 1 << 16  # bytes of bitsandbytes' description of one matrix
+
+
+def bitsandbytes(settings: dequantise.Settings) -> dequantise.Format:
+    bits = {
+        width
+        for width in (4, 8)
+        for word in (f"load_in_{width}bit", f"_load_in_{width}bit")
+        if settings.one_of(word, (True, False), False)
+    }
+    if len(bits) != 1:
+        raise settings.refused("load_in_4bit", settings.get("load_in_4bit"), "one of load_in_4bit and load_in_8bit")
+    return _int8() if bits == {8} else _four_bit()
+
+
+def _int8() -> dequantise.Format:
+    """Return the int8 format: steps of 1/127 of the largest magnitude of each output, ``SCB``, in float32."""
+    called = "bitsandbytes (8 bit)"
+
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
+        codes, largest, layout = parts[".weight"], parts[".SCB"], parts.get(".weight_format")
+        outputs, inputs = dequantise.matrix_shape(codes, ("I8",), called)
+        dequantise.require(largest, (outputs,), ("F32",), called)
+        if layout is not None and (layout.entry.dtype != "U8" or layout.entry.size != 1 or layout.array().any()):
+            raise CheckpointError(layout.path, f"tensor {quoted(layout.name)} is not 0; expected codes row by row")
+
+        def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
+            values = codes.array(start, stop).astype(np.float32)
+            dequantise.times(values, dequantise.factors(largest, start, stop)[:, None], largest)
+            values *= _INT8_STEP
+            return values
+
+        return dequantise.derived("F32", (outputs, inputs), parts, make)
+
+    return dequantise.Format(called, ".SCB", ".weight", (".weight", ".SCB"), derive, (".weight_format",))
+
+
+def _four_bit() -> dequantise.Format:
+    """Return the 4-bit format. The scales of blocks may be quantised too; ``quant_state`` names the matrix's type."""
+    called = "bitsandbytes (4 bit)"
+    states = {kind: f".quant_state.bitsandbytes__{kind}" for kind in _TABLES}
+
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
+        codes, largest, own_table = parts[""], parts[".absmax"], parts[".quant_map"]
+        kinds = [kind for kind in states if states[kind] in parts]
+        if len(kinds) != 1:
+            problem = f"tensor {quoted(codes.name)} has {len(kinds)} descriptions quant_state beside it"
+            raise CheckpointError(codes.path, f"{problem}; expected one")
+        state = _state(parts[states[kinds[0]]])
+        table = _TABLES[state.one_of("quant_type", (kinds[0],))]
+        shape, block = tuple(state.sizes("shape")), state.positive("blocksize")
+        size, width, n_blocks = prod(shape), prod(shape[1:]), ceil(prod(shape) / block)
+        dtype = _RESULTS[state.one_of("dtype", tuple(_RESULTS))]
+        item_size = STORAGE[codes.entry.dtype].itemsize if codes.entry.dtype in STORAGE else 0
+        n_bytes, in_item = codes.entry.size * item_size, 2 * item_size
+        if n_bytes != ceil(size / 2):
+            raise CheckpointError(
+                codes.path,
+                f"tensor {quoted(codes.name)} holds {n_bytes} bytes; expected {ceil(size / 2)}, of two codes each, for "
+                f"the shape {shown(shape)} of a matrix quantised with {called}",
+            )
+        dequantise.require(own_table, (16,), ("F32",), called)
+        nested, nested_table = parts.get(".nested_absmax"), parts.get(".nested_quant_map")
+        dequantise.require(largest, (n_blocks,), ("F32",) if nested is None else ("U8",), called)
+        scales = partial(dequantise.factors, largest)
+        if nested is not None:
+            scales = _nested(state, largest, nested, nested_table, called)
+
+        def make(start: int, stop: int) -> Float32[np.ndarray, "..."]:
+            if not np.allclose(dequantise.factors(own_table), table, rtol=0, atol=1e-6):
+                raise CheckpointError(
+                    own_table.path, f"tensor {quoted(own_table.name)} is not the table of {kinds[0]}; expected that"
+                )
+            begin, end = start * width, stop * width
+            packed = np.ascontiguousarray(codes.read_bits(begin // in_item, ceil(end / in_item))).view(np.uint8)
+            values = dequantise.nibbles(packed, table, low_first=False)[: end - begin]
+            n_whole, block_scales = (end - begin) // block, scales(begin // block, ceil(end / block))
+            dequantise.times(values[: n_whole * block].reshape(n_whole, block), block_scales[:n_whole, None], largest)
+            dequantise.times(values[n_whole * block :], block_scales[n_whole:], largest)
+            return values
+
+        together = lcm(block, in_item)
+        return dequantise.derived(dtype, shape, parts, make, together // gcd(together, width))
+
+    optional = (".nested_absmax", ".nested_quant_map", *states.values())
+    return dequantise.Format(called, ".absmax", "", ("", ".absmax", ".quant_map"), derive, optional)
+
+
+def _nested(
+    state: dequantise.Settings, largest: StoredTensor, nested: StoredTensor, table: StoredTensor | None, called: str
+) -> Callable[[int, int], Float32[np.ndarray, " block"]]:
+    """Return a function that dequantises the scales of blocks: codes into a table of 256, with scales of their own."""
+    block, offset = state.positive("nested_blocksize"), np.float32(state.number("nested_offset"))
+    if table is None:
+        raise CheckpointError(
+            nested.path, f"tensor {quoted(nested.name)} is incomplete; expected its nested_quant_map beside it"
+        )
+    n_blocks = largest.entry.shape[0]
+    dequantise.require(nested, (ceil(n_blocks / block),), ("F32",), called)
+    dequantise.require(table, (256,), ("F32",), called)
+
+    def scales(start: int, stop: int) -> Float32[np.ndarray, " block"]:
+        of_blocks = dequantise.factors(nested)[np.arange(start, stop) // block]
+        return dequantise.factors(table)[largest.array(start, stop)] * of_blocks + offset
+
+    return scales
+
+
+def _state(stored: StoredTensor) -> dequantise.Settings:
+    """Read bitsandbytes' description of one matrix, which is JSON in a tensor of bytes."""
+    if stored.entry.dtype != "U8" or not 0 < stored.entry.size <= _LONGEST_STATE:
+        problem = f"tensor {quoted(stored.name)} of {stored.entry.size} {shown(stored.entry.dtype)}"
+        raise CheckpointError(stored.path, f"{problem}; expected a description of at most {_LONGEST_STATE} bytes")
+    noun = f"a description {quoted(stored.name)}"
+    text = parse_json_object(stored.path, stored.array().tobytes(), noun, "one of bitsandbytes")
+    return dequantise.Settings(stored.path, stored.name, text)
+
 
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 _AWQ_PLACES = (0, 4, 1, 5, 2, 6, 3, 7)  # positions of the eight outputs in a word
 
 
-def gptq(settings: Settings) -> Format:
-    """Return the GPTQ format: ``qweight`` packs inputs, ``qzeros`` outputs; ``g_idx`` is the group of each input.
-
-    The matrix has the type of the scales.
-    """
+def gptq(settings: dequantise.Settings) -> dequantise.Format:
+    """Return the GPTQ format: ``qweight`` packs inputs, ``qzeros`` outputs; ``g_idx`` is the group of each input."""
     bits = settings.one_of("bits", (2, 3, 4, 8))
     group_size = settings.group_size("group_size")
     versions = ("gptq", "gptq_v2")
@@ -65,11 +174,11 @@ def gptq(settings: Settings) -> Format:
     def less_one(zero_points: UInt8[np.ndarray, "..."]) -> int:
         """Return 1 for version 1 and 0 for version 2: symmetric zero points, all in the middle, show it themselves."""
         first = int(zero_points.flat[0])
-        alike = symmetric and bool((zero_points == first).all())
-        return {middle - 1: 1, middle: 0}.get(first, stated) if alike else stated
+        is_uniform = symmetric and bool((zero_points == first).all())
+        return {middle - 1: 1, middle: 0}.get(first, stated) if is_uniform else stated
 
-    def look(parts: Parts) -> str:
-        zero_points = unpacked(parts[".qzeros"].array(), bits, parts[".scales"].entry.shape[1])
+    def look(parts: dequantise.Parts) -> str:
+        zero_points = dequantise.unpacked(parts[".qzeros"].array(), bits, parts[".scales"].entry.shape[1])
         version_less_one = less_one(zero_points)
         if version_less_one != stated:
             read = f"version {2 - version_less_one}, though the settings say {version}"
@@ -77,142 +186,145 @@ def gptq(settings: Settings) -> Format:
         certain = symmetric and (zero_points == middle - stated).all()
         return "" if certain else f"zero points are read as those of version {2 - stated}, which they do not show"
 
-    def derive(parts: Parts) -> DerivedTensor:
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, zeros, scales = parts[".qweight"], parts[".qzeros"], parts[".scales"]
-        words, outputs = matrix_shape(codes, ("I32",), called)
+        words, outputs = dequantise.matrix_shape(codes, ("I32",), called)
         inputs = words * 32 // bits
         size = inputs if group_size == -1 else group_size
         n_groups = ceil(inputs / size)
-        require(zeros, (n_groups, ceil(outputs * bits / 32)), ("I32",), called)
-        require(scales, (n_groups, outputs), SCALES, called)
+        dequantise.require(zeros, (n_groups, ceil(outputs * bits / 32)), ("I32",), called)
+        dequantise.require(scales, (n_groups, outputs), dequantise.SCALES, called)
         index = parts.get(".g_idx")
         if index is not None:
-            require(index, (inputs,), ("I32", "I64"), called)
+            dequantise.require(index, (inputs,), ("I32", "I64"), called)
         elif ordered:
             raise settings.refused("desc_act", True, f"a g_idx beside {quoted(codes.name)}, the group of each input")
 
         def groups() -> np.ndarray:
             if index is None or not (ordered or index.array().any()):  # all zero: GPTQ-for-LLaMa, without an order
                 return np.arange(inputs) // size
-            return groups_of_inputs(index, scales, n_groups)
+            return dequantise.groups_of_inputs(index, scales, n_groups)
 
         def offsets() -> Float32[np.ndarray, "outputs group"]:
-            zero_points = unpacked(zeros.array(), bits, outputs)
-            more = less_one(zero_points)
-            if more and (zero_points == 2**bits - 1).any():
+            zero_points = dequantise.unpacked(zeros.array(), bits, outputs)
+            offset = less_one(zero_points)
+            if offset and (zero_points == 2**bits - 1).any():
                 raise CheckpointError(
                     zeros.path,
                     f"tensor {quoted(zeros.name)} holds {2**bits - 1}, a zero point less one of {2**bits}, which some "
                     f"libraries read as 0; expected at most {2**bits - 2}, or checkpoint_format gptq_v2",
                 )
-            return np.ascontiguousarray(zero_points.T) + np.float32(more)
+            return np.ascontiguousarray(zero_points.T) + np.float32(offset)
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             group = groups()
-            values = unpacked(np.ascontiguousarray(codes.array()[:, start:stop].T), bits, inputs).astype(np.float32)
+            values = dequantise.unpacked(np.ascontiguousarray(codes.array()[:, start:stop].T), bits, inputs).astype(
+                np.float32
+            )
             values -= offsets()[start:stop].take(group, axis=1)
-            return times(values, np.ascontiguousarray(factors(scales)[:, start:stop].T).take(group, axis=1), scales)
+            return dequantise.times(
+                values, np.ascontiguousarray(dequantise.factors(scales)[:, start:stop].T).take(group, axis=1), scales
+            )
 
-        return derived(scales.entry.dtype, (outputs, inputs), parts, make)
+        return dequantise.derived(scales.entry.dtype, (outputs, inputs), parts, make)
 
-    return Format(called, ".qweight", ".weight", (".qweight", ".qzeros", ".scales"), derive, (".g_idx",), look)
+    return dequantise.Format(
+        called, ".qweight", ".weight", (".qweight", ".qzeros", ".scales"), derive, (".g_idx",), look
+    )
 
 
-def awq(settings: Settings) -> Format:
-    """Return the AWQ format: ``qweight`` and ``qzeros`` pack outputs, in the order of version "gemm".
-
-    The matrix has the type of the scales.
-    """
+def awq(settings: dequantise.Settings) -> dequantise.Format:
+    """Return the AWQ format: ``qweight`` and ``qzeros`` pack outputs, in the order of version "gemm"."""
     settings.one_of("bits", (4,), settings.get("w_bit"))
     group_size = settings.group_size("group_size", settings.get("q_group_size"))
     settings.one_of("version", ("gemm", "GEMM"), "gemm")
     settings.one_of("zero_point", (True,), True)
     called = "AWQ (4 bit)"
 
-    def derive(parts: Parts) -> DerivedTensor:
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, zeros, scales = parts[".qweight"], parts[".qzeros"], parts[".scales"]
-        inputs, words = matrix_shape(codes, ("I32",), called)
-        outputs, n_groups = words * 8, number_of_groups(codes, inputs, group_size, called)
-        require(zeros, (n_groups, words), ("I32",), called)
-        require(scales, (n_groups, outputs), SCALES, called)
+        inputs, words = dequantise.matrix_shape(codes, ("I32",), called)
+        outputs, n_groups = words * 8, dequantise.number_of_groups(codes, inputs, group_size, called)
+        dequantise.require(zeros, (n_groups, words), ("I32",), called)
+        dequantise.require(scales, (n_groups, outputs), dequantise.SCALES, called)
 
         def in_order(packed: StoredTensor, start: int, stop: int) -> UInt8[np.ndarray, "row outputs"]:
-            found = unpacked(packed.array()[:, start // 8 : stop // 8], 4, stop - start)
-            return found.reshape(len(found), -1, 8)[..., _AWQ_PLACES].reshape(-1, stop - start)
+            codes = dequantise.unpacked(packed.array()[:, start // 8 : stop // 8], 4, stop - start)
+            return codes.reshape(len(codes), -1, 8)[..., _AWQ_PLACES].reshape(-1, stop - start)
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             values = in_order(codes, start, stop).astype(np.float32).reshape(n_groups, -1, stop - start)
             values -= in_order(zeros, start, stop)[:, None]
-            return times(values, factors(scales)[:, None, start:stop], scales).reshape(inputs, -1).T
+            return (
+                dequantise.times(values, dequantise.factors(scales)[:, None, start:stop], scales).reshape(inputs, -1).T
+            )
 
-        return derived(scales.entry.dtype, (outputs, inputs), parts, make, 8)
+        return dequantise.derived(scales.entry.dtype, (outputs, inputs), parts, make, 8)
 
-    return Format(called, ".qweight", ".weight", (".qweight", ".qzeros", ".scales"), derive)
+    return dequantise.Format(called, ".qweight", ".weight", (".qweight", ".qzeros", ".scales"), derive)
 
 
-def fp8(settings: Settings) -> Format:
-    """Return the FP8 format: codes are multiplied by ``_scale_inv``.
-
-    The matrix has the type of the scales, or bfloat16 where these are exponents.
-    """
+def fp8(settings: dequantise.Settings) -> dequantise.Format:
+    """Return the FP8 format: codes are multiplied by ``_scale_inv``."""
     block = settings.block("weight_block_size", (128, 128))
     settings.one_of("fmt", ("e4m3",), "e4m3")
 
-    def derive(parts: Parts) -> DerivedTensor:
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, scales = parts[""], parts["_scale_inv"]
         shape = codes.entry.shape
         if len(shape) not in (2, 3):  # the experts of a layer may be in one tensor
-            matrix_shape(codes, ("F8_E4M3",), "FP8")
-        require(codes, shape, ("F8_E4M3",), "FP8")
+            dequantise.matrix_shape(codes, ("F8_E4M3",), "FP8")
+        dequantise.require(codes, shape, ("F8_E4M3",), "FP8")
 
         def values(start: int, stop: int) -> Float32[np.ndarray, "..."]:
             return codes.array(start, stop).astype(np.float32)
 
-        return of_blocks(parts, shape, block, values, scales, called="FP8", types=(*SCALES, *EXPONENTS))
+        types = (*dequantise.SCALES, *dequantise.EXPONENTS)
+        return dequantise.of_blocks(parts, shape, block, dequantise.Coded(values, scales), "FP8", types)
 
-    return Format("FP8", "_scale_inv", "", ("", "_scale_inv"), derive)
+    return dequantise.Format("FP8", "_scale_inv", "", ("", "_scale_inv"), derive)
 
 
-def fbgemm_fp8(settings: Settings) -> Format:
+def fbgemm_fp8(settings: dequantise.Settings) -> dequantise.Format:
     """Return the FP8 format of fbgemm, with a scale for each output; the matrix has the type of the scales."""
     called = "FP8 (fbgemm)"
 
-    def derive(parts: Parts) -> DerivedTensor:
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, scales = parts[".weight"], parts[".weight_scale"]
-        shape = matrix_shape(codes, ("F8_E4M3",), called)
+        shape = dequantise.matrix_shape(codes, ("F8_E4M3",), called)
 
         def values(start: int, stop: int) -> Float32[np.ndarray, "outputs inputs"]:
             return codes.array(start, stop).astype(np.float32)
 
-        return of_blocks(parts, shape, (1, shape[1]), values, scales, called=called)
+        return dequantise.of_blocks(parts, shape, (1, shape[1]), dequantise.Coded(values, scales), called)
 
-    return Format(called, ".weight_scale", ".weight", (".weight", ".weight_scale"), derive)
+    return dequantise.Format(called, ".weight_scale", ".weight", (".weight", ".weight_scale"), derive)
 
 
-def mxfp4(settings: Settings) -> Format:
+def mxfp4(settings: dequantise.Settings) -> dequantise.Format:
     """Return the MXFP4 format: (expert, output, group, 16 bytes) becomes (expert, input, output) in bfloat16."""
 
-    def derive(parts: Parts) -> DerivedTensor:
+    def derive(parts: dequantise.Parts) -> DerivedTensor:
         codes, scales = parts["_blocks"], parts["_scales"]
         if len(codes.entry.shape) != 4 or codes.entry.shape[3] != 16 or not codes.entry.size:
             expected = "(experts, outputs, groups, 16)"
-            found = f"tensor {quoted(codes.name)} has shape {shown(codes.entry.shape)}"
-            raise CheckpointError(codes.path, f"{found}; expected {expected} of a matrix quantised with MXFP4")
+            described = f"tensor {quoted(codes.name)} has shape {shown(codes.entry.shape)}"
+            raise CheckpointError(codes.path, f"{described}; expected {expected} of a matrix quantised with MXFP4")
         experts, outputs, n_groups, _ = codes.entry.shape
-        require(codes, codes.entry.shape, ("U8",), "MXFP4")
-        require(scales, (experts, outputs, n_groups), EXPONENTS, "MXFP4")
+        dequantise.require(codes, codes.entry.shape, ("U8",), "MXFP4")
+        dequantise.require(scales, (experts, outputs, n_groups), dequantise.EXPONENTS, "MXFP4")
 
         def make(start: int, stop: int) -> Float32[np.ndarray, "expert input output"]:
-            values = nibbles(codes.array(start, stop), _E2M1, low_first=True)
-            times(values, factors(scales, start, stop)[..., None], scales)
+            values = dequantise.nibbles(codes.array(start, stop), _E2M1, low_first=True)
+            dequantise.times(values, dequantise.factors(scales, start, stop)[..., None], scales)
             return values.reshape(stop - start, outputs, -1).transpose(0, 2, 1)
 
-        return derived("BF16", (experts, n_groups * 32, outputs), parts, make)
+        return dequantise.derived("BF16", (experts, n_groups * 32, outputs), parts, make)
 
-    return Format("MXFP4", "_blocks", "", ("_blocks", "_scales"), derive)
+    return dequantise.Format("MXFP4", "_blocks", "", ("_blocks", "_scales"), derive)
 
 
-METHODS: Mapping[str, Callable[[Settings], Format]] = MappingProxyType(
+METHODS: Mapping[str, Callable[[dequantise.Settings], dequantise.Format]] = MappingProxyType(
     {
         "gptq": gptq,
         "awq": awq,

@@ -41,28 +41,27 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 def reason_not_proved(
     network: Network, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read, noted: Collection[str]
 ) -> str | None:
-    """Prove all sites of a module by running it as it was given, or return the reason why that is not possible.
-
-    Each site must first be found again in the module's forward pass, with the same norms and rotation. Then q·k of the
-    pass, with the module's own query and key weights, is compared with xᵀ W_QK x′ for each site and head.
-
-    The reason in words, or None if all sites were proved.
-    """
+    """Prove all sites of a module by running it as it was given, or return the reason why that is not possible."""
     assert network.given is not None
     names = [frozenset(site.query_key_tensors()) for site in sites]
     parameters = parameters_of(network.network, stored, names)
     weights = [  # by their names in the module
-        sorted({own for own, one in parameters.items() if not stored_names.isdisjoint(one.tensors())} or stored_names)
+        sorted(
+            {own_name for own_name, matrix in parameters.items() if not stored_names.isdisjoint(matrix.tensors())}
+            or stored_names
+        )
         for stored_names in names
     ]
-    places = [_attention_of(network.network, *each) for each in zip(sites, weights, strict=True)]
+    places = [
+        _attention_of(network.network, *site_and_weights) for site_and_weights in zip(sites, weights, strict=True)
+    ]
     reason = next(_reasons(network.given, network.network, {*places}, sorted({*chain(*weights)})), None)
     if reason is not None:
         return reason
     try:
         traced = {frozenset(site.query_key_tensors()): site for site in network.inventory(stored).sites}
-        own = dict(network.network.named_parameters(remove_duplicate=False))
-        proved = prove_parts(sites, network.parts, parameters, read, network.path, own)
+        own_parameters = dict(network.network.named_parameters(remove_duplicate=False))
+        proved = prove_parts(sites, network.parts, parameters, read, network.path, own_parameters)
     except Disproved:
         raise
     except CheckpointError as error:
@@ -72,23 +71,26 @@ def reason_not_proved(
         return f"{name} does not run with its own queries and keys ({type(error).__name__}: {one_line(str(error))})"
     unresolved = {name: reason for part in network.parts for name, reason in part.unresolved.items()}
     for site, name, place in zip(sites, names, places, strict=True):
-        found = traced.get(name)
-        if found is None or site not in proved:
-            why = next((one for path, one in unresolved.items() if path.startswith(place)), "they do not occur in it")
+        trace = traced.get(name)
+        if trace is None or site not in proved:
+            why = next(
+                (why_not for path, why_not in unresolved.items() if path.startswith(place)), "they do not occur in it"
+            )
             return f"the forward pass shows no queries and keys of {site.place}: {why}"
-        for what in _differences(site, found, (*noted, *site.notes)):
-            return f"{what} of {site.place} differ in the forward pass from those that a {network.path} is read with"
+        for difference in _differences(site, trace, (*noted, *site.notes)):
+            return (
+                f"{difference} of {site.place} differ in the forward pass from those that a {network.path} is read with"
+            )
     return None
 
 
-def _differences(site: Site, found: Site, noted: Collection[str]) -> Iterator[str]:
-    """Yield what the forward pass of a module does differently from a site."""
+def _differences(site: Site, traced: Site, noted: Collection[str]) -> Iterator[str]:
     for name in NORM_FIELDS:
-        if getattr(site, name) is not None and getattr(site, name) != getattr(found, name):
+        if getattr(site, name) is not None and getattr(site, name) != getattr(traced, name):
             yield name.replace("_", " ") + "s"
-    if site.rotated is not None and site.rotated != (found.rotated or 0):
+    if site.rotated is not None and site.rotated != (traced.rotated or 0):
         yield "rotated dimensions"
-    if NORMS in found.notes and NORMS not in noted:
+    if NORMS in traced.notes and NORMS not in noted:
         yield "norms of queries or keys"
 
 
@@ -104,26 +106,26 @@ def _attention_of(network: nn.Module, site: Site, weights: Sequence[str]) -> str
 
 
 def _reasons(
-    given: nn.Module, module: nn.Module, attention: Collection[str], weights: Collection[str]
+    wrapper: nn.Module, module: nn.Module, attention: Collection[str], weights: Collection[str]
 ) -> Iterator[str]:
     """Yield the reasons why a module cannot be run or traced, as it was given or without its wrapper."""
     for kind in _GLOBAL_HOOKS:
         for hook in getattr(nn.modules.module, kind).values():
             yield f"a forward hook of all modules, {_called(hook)}, may change what it computes"
-    for path, one in given.named_modules():
+    for path, submodule in wrapper.named_modules():
         where = quoted(path) if path else "the module itself"
         for kind in _HOOKS:
-            for hook in getattr(one, kind, {}).values():
+            for hook in getattr(submodule, kind, {}).values():
                 pre = "pre-" if "pre" in kind else ""
                 yield f"a forward {pre}hook on {where}, {_called(hook)}, may change what it computes"
-        if isinstance(one, torch.jit.ScriptModule):
+        if isinstance(submodule, torch.jit.ScriptModule):
             yield f"{where} is TorchScript, whose operations are not seen"
-        if getattr(one, "_compiled_call_impl", None) is not None or type(one).__name__ == "OptimizedModule":
+        if getattr(submodule, "_compiled_call_impl", None) is not None or type(submodule).__name__ == "OptimizedModule":
             yield f"{where} is compiled, which hides its products; pass the module as it was before torch.compile"
-        for name in _replaced(one):
+        for name in _replaced(submodule):
             yield f"{name} of {where} was replaced on the instance"
-        if parametrize.is_parametrized(one):
-            names = ", ".join(one.parametrizations)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        if parametrize.is_parametrized(submodule):
+            names = ", ".join(submodule.parametrizations)  # pyright: ignore[reportArgumentType, reportCallIssue]
             yield f"{names} of {where} is computed from other tensors (torch.nn.utils.parametrize)"
     values = dict(module.named_parameters(remove_duplicate=False))
     for name in weights:
@@ -135,34 +137,35 @@ def _reasons(
 
 
 def _replaced(module: nn.Module) -> Iterator[str]:
-    """Yield the methods of a module's class that its instance replaces."""
     for name, value in vars(module).items():
         if callable(value) and isinstance(getattr(type(module), name, None), (FunctionType, MethodType)):
             yield name
 
 
 def _other_attention(module: nn.Module) -> Iterator[str]:
-    """Yield the attention functions that do not belong to ``transformers``."""
-    configs = {id(one): one for part in module.modules() if (one := getattr(part, "config", None)) is not None}
+    configs = {
+        id(part_config): part_config
+        for part in module.modules()
+        if (part_config := getattr(part, "config", None)) is not None
+    }
     for config in configs.values():
         name = getattr(config, "_attn_implementation", None)
         if not isinstance(name, str) or name.removeprefix("paged|") in ("eager", "flex_attention"):
             continue
         function = ALL_ATTENTION_FUNCTIONS.get(name)
         if function is None or not _is_of_the_libraries(function):
-            what = "is unknown to transformers" if function is None else f"is {_called(function)}"
-            yield f"its attention implementation {quoted(name)} {what}, whose products are not known"
+            function_found = "is unknown to transformers" if function is None else f"is {_called(function)}"
+            yield f"its attention implementation {quoted(name)} {function_found}, whose products are not known"
 
 
 def _other_code(module: nn.Module, attention: Collection[str]) -> Iterator[str]:
-    """Yield the classes at or within the attention whose forward belongs to neither library."""
-    for path, one in module.named_modules():
+    for path, submodule in module.named_modules():
         if not any(path == place or path.startswith(f"{place}.") or not place for place in attention):
             continue
         for name in ("forward", "__call__"):
-            code = getattr(type(one), name)
+            code = getattr(type(submodule), name)
             if not _is_of_the_libraries(code):
-                yield f"{quoted(path)} computes with {type(one).__name__}.{name}, of neither torch nor transformers"
+                yield f"{quoted(path)} computes with {type(submodule).__name__}.{name}, of neither library"
 
 
 def _is_of_the_libraries(function: Any) -> bool:

@@ -65,9 +65,10 @@ class Copy(NamedTuple):
     offset: int
 
     def addresses(self, places: Tensor) -> Tensor:
-        """Return the positions in the parameter of the entries at these places of the copy."""
-        each = torch.unravel_index(places, self.shape)
-        return self.offset + sum((one * step for one, step in zip(each, self.stride, strict=True)), torch.tensor(0))
+        indices = torch.unravel_index(places, self.shape)
+        return self.offset + sum(
+            (index * step for index, step in zip(indices, self.stride, strict=True)), torch.tensor(0)
+        )
 
 
 @dataclass
@@ -111,7 +112,6 @@ class Numbers:
     size: int = 1
 
     def first_of(self, key: str, count: int) -> int:
-        """Return the first of ``count`` consecutive numbers that belong to a key."""
         if key not in self.first:
             self.first[key] = self.size
             self.size += count
@@ -129,45 +129,45 @@ class NormOutputs:
     given: dict[str, list[Tensor]] = field(default_factory=dict)
     _givers: dict[int, str] = field(default_factory=dict)
 
-    def output(self, name: str, given: Tensor, giver: str) -> Tensor:
+    def output(self, name: str, values: Tensor, giver: str) -> Tensor:
         """Return the output of a norm or a gain, recognisable as that of ``giver``; ``""`` if that is not a norm."""
         if self.neutral is None or name in self.neutral:
-            return given
+            return values
         number = len(self._givers)
-        told = noise(f"norm {number}", given.shape)
-        rows = told.reshape(-1, given.shape[-1]).numpy()
+        output = noise(f"norm {number}", values.shape)
+        rows = output.reshape(-1, values.shape[-1]).numpy()
         self._givers |= {hash(row.tobytes()): giver for row in rows}
-        return told
+        return output
 
-    def keep(self, name: str, given: Tensor) -> None:
-        """Record the input of a norm."""
-        self.given.setdefault(name, []).append(given[(*(slice(_NORMED),) * (given.ndim - 1),)].clone())
+    def keep(self, name: str, values: Tensor) -> None:
+        self.given.setdefault(name, []).append(values[(*(slice(_NORMED),) * (values.ndim - 1),)].clone())
 
     def giver(self, row: np.ndarray) -> str | None:
-        """Return the norm whose output a token's activations are, or None."""
         return self._givers.get(hash(row.tobytes()))
 
 
 class RealMaps(Protocol):
     """Linear maps that are computed with their weights, and a receiver of the products of their outputs."""
 
-    def holds(self, name: str) -> bool:
-        """Return True if the map with this weight is to be computed."""
-        ...
+    def holds(self, name: str) -> bool: ...
 
     def apply(
-        self, name: str, given: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
+        self, name: str, values: Tensor, starts: Tensor, laid: Callable[[Tensor], Tensor], origin: Origin
     ) -> Tensor:
-        """Apply the map to an input (tokens, inputs).
-
-        ``starts`` are the positions of the outputs' first weights in the flat parameter, which ``laid`` arranges as
-        (inputs, outputs).
-        """
+        """Apply the map to an input (tokens, inputs)."""
         ...
 
-    def met(self, product: str, left: Tensor, right: Tensor) -> None:
-        """Receive a product of (n, m, d) and (n, s, d)."""
-        ...
+    def met(self, product: str, left: Tensor, right: Tensor) -> None: ...
+
+
+@dataclass(frozen=True)
+class PassKind:
+    """Kind of a pass, beside finding products."""
+
+    tagged: frozenset[str] | None = None  # products of queries and keys that count double; None in a plain pass
+    neutral: bool = True  # whether rotation is neutral
+    real: RealMaps | None = None  # computes chosen maps with their weights; None if all outputs are made up
+    norms: NormOutputs | None = None  # in which norms are distinguished; None if they are neutral
 
 
 def _generator(key: str) -> torch.Generator:
@@ -190,15 +190,14 @@ def tokens(count: int) -> Tensor:
     return 1 + torch.rand(count, generator=_generator("tokens"), dtype=torch.float64)
 
 
-def tensors_in(given: Any) -> list[Tensor]:
-    """List the tensors in an operation's arguments or results, including those in lists and keyword arguments."""
-    if isinstance(given, Tensor):
-        return [given]
-    if isinstance(given, dict):
-        given = given.values()
-    elif not isinstance(given, (list, tuple)):
+def tensors_in(arguments: Any) -> list[Tensor]:
+    if isinstance(arguments, Tensor):
+        return [arguments]
+    if isinstance(arguments, dict):
+        arguments = arguments.values()
+    elif not isinstance(arguments, (list, tuple)):
         return []
-    return [tensor for one in given for tensor in tensors_in(one)]
+    return [tensor for argument in arguments for tensor in tensors_in(argument)]
 
 
 def contiguous(tensor: Tensor) -> Tensor:
@@ -208,5 +207,5 @@ def contiguous(tensor: Tensor) -> Tensor:
 def sampled(operand: Tensor) -> Tensor:
     """Keep only the first tokens of queries or keys (n, token, d) if all tokens have the form u[t] · v[r]."""
     first = operand[:, :1]
-    same = (operand * first[..., :1] - operand[..., :1] * first).abs().amax() < 1e-9 * operand.abs().amax() ** 2
-    return operand[:, : KEPT if bool(same) else None].clone()
+    is_same = (operand * first[..., :1] - operand[..., :1] * first).abs().amax() < 1e-9 * operand.abs().amax() ** 2
+    return operand[:, : KEPT if bool(is_same) else None].clone()

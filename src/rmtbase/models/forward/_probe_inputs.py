@@ -20,14 +20,14 @@ _LARGER = 8  # times as high and as wide, an image has several tokens where a sm
 def possible_inputs(module: nn.Module) -> Iterator[dict[str, Any]]:
     """Yield inputs of a module's forward, the likeliest first, with sizes from its configuration."""
     words = signature(module.forward).parameters
-    required = {name for name, one in words.items() if one.default is Parameter.empty}
+    required = {name for name, parameter in words.items() if parameter.default is Parameter.empty}
     crossed = getattr(getattr(module, "config", None), "add_cross_attention", True)
     encoded = {"encoder_hidden_states"} & set(words if crossed else ())  # otherwise a decoder may skip cross-attention
-    for may in dict.fromkeys(frozenset(one) & set(_BESIDE) for one in (required | encoded, required, words)):
+    for may in dict.fromkeys(frozenset(names) & set(_BESIDE) for names in (required | encoded, required, words)):
         sizes = _Sizes(getattr(module, "config", None))
-        for given in _mains(words, sizes):
-            lead = next(iter(given.values()))
-            yield given | {name: make(sizes, lead) for name, make in _BESIDE.items() if name in may - given.keys()}
+        for inputs in _mains(words, sizes):
+            lead = next(iter(inputs.values()))
+            yield inputs | {name: make(sizes, lead) for name, make in _BESIDE.items() if name in may - inputs.keys()}
 
 
 @dataclass
@@ -39,7 +39,6 @@ class _Sizes:
 
     @property
     def text(self) -> Any:
-        """The configuration of the part that reads text."""
         try:
             return self.config.get_text_config()
         except (AttributeError, ValueError):  # there is none, or there are several
@@ -47,21 +46,17 @@ class _Sizes:
 
     @property
     def sound(self) -> Any:
-        """The configuration of the part that reads sound."""
         parts = (getattr(self.config, name, None) for name in ("audio_config", "speech_config"))
         return next((part for part in parts if part), self.config)
 
     @property
     def sight(self) -> Any:
-        """The configuration of the part that reads images."""
         return getattr(self.config, "vision_config", None) or self.config
 
     def noise(self, *shape: int) -> Tensor:
-        """Draw noise of a shape."""
         return torch.randn(shape, generator=self.generator, dtype=torch.float64)
 
     def tokens(self) -> Tensor:
-        """Return token numbers of a text."""
         most = max(_size(self.text, "vocab_size", default=32) // 2 - 3, 1)
         return 3 + torch.arange(_BATCH * _TOKENS).reshape(_BATCH, _TOKENS) % most
 
@@ -71,8 +66,8 @@ class _Sizes:
 
 
 def _size(config: Any, *names: str, default: int) -> int:
-    found = (getattr(config, name, None) for name in names)
-    return next((one for one in found if type(one) is int and one > 0), default)
+    values = (getattr(config, name, None) for name in names)
+    return next((value for value in values if type(value) is int and value > 0), default)
 
 
 def _mains(words: Collection[str], sizes: _Sizes) -> Iterator[dict[str, Tensor]]:
@@ -108,25 +103,24 @@ def _mains(words: Collection[str], sizes: _Sizes) -> Iterator[dict[str, Tensor]]
 def _seen(
     words: Collection[str], sizes: _Sizes, written: Mapping[str, Tensor], decoded: Mapping[str, Tensor]
 ) -> Iterator[dict[str, Tensor]]:
-    """Yield images, videos, and patches of them."""
     sight, noise = sizes.sight, sizes.noise
     if sight is None:
         return
-    given = _images(sight, noise)
+    images = _images(sight, noise)
     for name, values in {
-        "pixel_values": given.get("image"),
-        "pixel_values_videos": given.get("video"),
-        "pixel_values_images": given.get("image"),
-        "image": given.get("image"),
+        "pixel_values": images.get("image"),
+        "pixel_values_videos": images.get("video"),
+        "pixel_values_images": images.get("image"),
+        "image": images.get("image"),
     }.items():
         if name in words and values is not None:
             yield {name: values, **decoded}
             yield {name: values, **written}
-            yield {name: given["video"]}
+            yield {name: images["video"]}
             yield {name: values.repeat(*[1] * (values.ndim - 2), _LARGER, _LARGER), **decoded}
     patch = _patch(sight)
     if patch and (("grid_thw" in words) or "image_grid_thw" in words):
-        grid = next(one for one in words if one.endswith("grid_thw"))
+        grid = next(word for word in words if word.endswith("grid_thw"))
         yield {next(iter(words)): noise(_GRID**2, prod(patch)), grid: torch.tensor([[1, _GRID, _GRID]])}
         square = patch if len(patch) == 3 else patch[:1] + patch[2:]
         yield {next(iter(words)): noise(1, _GRID**2, *square), grid: torch.tensor([[1, _GRID, _GRID]])}
@@ -138,8 +132,8 @@ def _seen(
         place = torch.arange(1.0, _GRID**2 + 1, dtype=torch.float64).expand(_BATCH, -1)
         places = torch.stack([(place + 3) // _GRID, (place - 1) % _GRID + 1], dim=-1)
         yield {"flattened_patches": torch.cat([places, noise(_BATCH, _GRID**2, flat)], dim=-1), **decoded}
-    if "pixel_values" in words and "image" in given:
-        (_, *image), tiles = given["image"].shape, _size(sight, "max_num_tiles", default=1)
+    if "pixel_values" in words and "image" in images:
+        (_, *image), tiles = images["image"].shape, _size(sight, "max_num_tiles", default=1)
         yield {"pixel_values": noise(_BATCH, 1, *image), **written}
         yield {"pixel_values": noise(_BATCH, 1, tiles, *image), **written}
         yield {"pixel_values": noise(_size(sight, "num_frames", default=4), *image)}
@@ -148,7 +142,6 @@ def _seen(
 
 
 def _heard(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
-    """Yield sound, as a spectrum or as a waveform."""
     sound, noise = sizes.sound, sizes.noise
     bins = _size(sound, "num_mel_bins", "input_feat_per_channel", "feature_size", default=16)
     length = 2 * _size(sound, "max_source_positions", default=32)
@@ -167,7 +160,6 @@ def _heard(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
 
 
 def _measured(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
-    """Yield time series."""
     config = sizes.config
     length = _size(config, "context_length", default=32)
     lags = getattr(config, "lags_sequence", None)
@@ -178,7 +170,6 @@ def _measured(sizes: _Sizes) -> Iterator[tuple[str, Tensor]]:
 
 
 def _images(config: Any, noise: Callable[..., Tensor]) -> dict[str, Tensor]:
-    """Return an image and a few frames of a video."""
     channels = getattr(config, "num_channels", getattr(config, "in_channels", 3))
     if not isinstance(channels, int):
         return {}
@@ -200,7 +191,6 @@ def _patch(config: Any) -> tuple[int, ...]:
 
 
 def _ones(_: _Sizes, lead: Tensor) -> Tensor:
-    """Return a mask that hides no token, patch or frame."""
     return torch.ones(lead.shape[:2], dtype=torch.long)
 
 
@@ -221,7 +211,6 @@ def _grid(*axes: int) -> Callable[[_Sizes, Tensor], Tensor]:
 
 
 def _places(_: _Sizes, lead: Tensor) -> Tensor:
-    """Return (column, row) of each patch."""
     place = torch.arange(lead.shape[1])
     return torch.stack([place % _GRID, place // _GRID], dim=-1).expand(len(lead), -1, -1)
 
@@ -232,7 +221,6 @@ def _encoded(sizes: _Sizes, lead: Tensor) -> Tensor:
 
 
 def _ahead(sizes: _Sizes) -> int:
-    """Return the number of steps that a series is continued."""
     return _size(sizes.config, "prediction_length", default=1)
 
 

@@ -52,19 +52,17 @@ class _Unanswering:
 def only_layers_of(
     network: nn.Module, parameters: Mapping[str, Expression], sites: Sequence[frozenset[str]]
 ) -> Iterator[None]:
-    """Leave out layers without queries or keys of the given sites, as a context manager.
-
-    A stack of layers is a list of modules some of which hold all queries and keys of a site. The product of these is
-    then computed inside a layer, so that no layer between a map of a site and its product is left out. A layer that is
-    left out returns its input; if layers of its class return more, it also returns what the last of them returned.
-    """
+    """Leave out layers without queries or keys of the given sites, as a context manager."""
     shared = network.named_parameters(remove_duplicate=False)
-    holding = {id(one): frozenset(parameters[name].tensors()) for name, one in shared if name in parameters}
+    holding = {id(parameter): frozenset(parameters[name].tensors()) for name, parameter in shared if name in parameters}
     with ExitStack() as changed:
-        for stack in [one for one in network.modules() if isinstance(one, nn.ModuleList)]:
-            held = [frozenset().union(*(holding.get(id(one), ()) for one in layer.parameters())) for layer in stack]
-            if not all(held) and any(site <= each for site in sites for each in held):
-                _leave_out(stack, [not each for each in held], changed)
+        for stack in [module for module in network.modules() if isinstance(module, nn.ModuleList)]:
+            tensors_of_layers = [
+                frozenset().union(*(holding.get(id(parameter), ()) for parameter in layer.parameters()))
+                for layer in stack
+            ]
+            if not all(tensors_of_layers) and any(site <= tensors for site in sites for tensors in tensors_of_layers):
+                _leave_out(stack, [not tensors for tensors in tensors_of_layers], changed)
         yield
 
 
@@ -72,12 +70,12 @@ def _leave_out(stack: nn.ModuleList, are_left_out: Sequence[bool], changed: Exit
     """Let these layers of a stack return their input, until the changes are undone."""
     beside: dict[type, tuple[Any, ...]] = {}  # what the last layer of a class returned beside its activations
 
-    def keep(layer: nn.Module, given: Any, result: Any) -> None:
+    def keep(layer: nn.Module, inputs: Any, result: Any) -> None:
         beside[type(layer)] = result[1:] if isinstance(result, tuple) else ()
 
     def give(kind: type, *args: Any, **kwargs: Any) -> Any:
-        given = args[0] if args else next(iter(kwargs.values()))
-        return (given, *beside[kind]) if beside.get(kind) else given
+        inputs = args[0] if args else next(iter(kwargs.values()))
+        return (inputs, *beside[kind]) if beside.get(kind) else inputs
 
     for layer, is_left_out in zip(stack, are_left_out, strict=True):
         if is_left_out:
@@ -101,7 +99,6 @@ class LikeLayers:
 
     @property
     def _shown_by(self) -> dict[int, int]:
-        """The layers that are left out, each with the layer that represents it: the second of its kind."""
         return {number: kind[_RUNNING - 1] for kind in self.kinds for number in kind[_RUNNING:]}
 
     @contextmanager
@@ -124,51 +121,50 @@ class LikeLayers:
             raise Unlike("not every layer was called")
 
     def _call(self, number: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, list[Any], Any]:
-        """Return the activations that a layer is called with, and all other arguments."""
         if number != self._next or not (args or kwargs):
             raise Unlike("layers are not called one after the other")
         self._next = (number + 1) % len(self.layers)
         first = None if args else next(iter(kwargs))
-        given = args[0] if first is None else kwargs[first]
-        if number and given is not self._before:
+        activations = args[0] if first is None else kwargs[first]
+        if number and activations is not self._before:
             raise Unlike("a layer is not given what the one before gave")
-        return given, *tree_flatten((args[1:], {name: one for name, one in kwargs.items() if name != first}))
+        return activations, *tree_flatten((args[1:], {name: value for name, value in kwargs.items() if name != first}))
 
     def _keep(
         self, number: int, shows: bool, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> None:
-        given, others, spec = self._call(number, args, kwargs)
+        activations, arguments, spec = self._call(number, args, kwargs)
         self._before = result[0] if isinstance(result, tuple) else result
         if shows:
-            if not isinstance(self._before, Tensor) or self._before.shape != given.shape:
+            if not isinstance(self._before, Tensor) or self._before.shape != activations.shape:
                 raise Unlike("a layer gives something else than activations of the shape that it was given")
-            self._called[number] = result, others, spec
+            self._called[number] = result, arguments, spec
 
     def _give(self, number: int, shown_by: int, *args: Any, **kwargs: Any) -> Any:
-        given, others, spec = self._call(number, args, kwargs)
+        activations, arguments, spec = self._call(number, args, kwargs)
         result, shown_others, shown_spec = self._called[shown_by]
-        if spec != shown_spec or not all(map(_is_same, others, shown_others)):
+        if spec != shown_spec or not all(map(_is_same, arguments, shown_others)):
             raise Unlike("layers are given different things")
-        self._before = given
-        return (given, *result[1:]) if isinstance(result, tuple) else given
+        self._before = activations
+        return (activations, *result[1:]) if isinstance(result, tuple) else activations
 
-    def spread(self, found: Mapping[str, _T], prefix: str) -> dict[str, _T]:
-        """Add to the results those of the layers that were left out."""
-        stem, items = prefix + self.name, list(found.items())
+    def spread(self, results: Mapping[str, _T], prefix: str) -> dict[str, _T]:
+        stem, items = prefix + self.name, list(results.items())
         inside = re.compile(rf"{re.escape(stem)}\.(\d+)(?![^.|])")
-        numbers = [int(match[1]) if (match := inside.match(name)) else None for name in found]
+        numbers = [int(match[1]) if (match := inside.match(name)) else None for name in results]
         places = [place for place, number in enumerate(numbers) if number is not None]
         if not places:
-            return dict(found)
+            return dict(results)
         of_layer: dict[int | None, dict[str, _T]] = {number: {} for number in range(len(self.layers))}
-        for number, (name, one) in zip(numbers[places[0] : places[-1] + 1], items[places[0] :], strict=False):
+        for number, (name, result_of_layer) in zip(
+            numbers[places[0] : places[-1] + 1], items[places[0] :], strict=False
+        ):
             if number is None:
                 raise Unlike("something else runs between the layers")
-            of_layer[number][name] = one
+            of_layer[number][name] = result_of_layer
 
-        def told(number: int, other: int) -> dict[str, _T]:
-            """Return the results of a layer under the names of another."""
-            return _renamed(of_layer[number], rf"(?<![\w.]){re.escape(stem)}\.{number}(?![^.|])", f"{stem}.{other}")
+        def told(number: int, as_number: int) -> dict[str, _T]:
+            return _renamed(of_layer[number], rf"(?<![\w.]){re.escape(stem)}\.{number}(?![^.|])", f"{stem}.{as_number}")
 
         for first, second, *_ in self.kinds:
             if not _is_equal(told(first, second), of_layer[second]):
@@ -182,8 +178,8 @@ class LikeLayers:
 
 def like_layers(network: nn.Module, name: str = "") -> Iterator[LikeLayers]:
     """Yield the lists of layers some of which need not run, none within another."""
-    shared = Counter(id(one) for _, one in network.named_parameters(remove_duplicate=False))
-    yield from _like_layers(network, name, frozenset(one for one, count in shared.items() if count > 1))
+    shared = Counter(id(parameter) for _, parameter in network.named_parameters(remove_duplicate=False))
+    yield from _like_layers(network, name, frozenset(key for key, count in shared.items() if count > 1))
 
 
 def _like_layers(module: nn.Module, name: str, shared: frozenset[int]) -> Iterator[LikeLayers]:
@@ -192,30 +188,30 @@ def _like_layers(module: nn.Module, name: str, shared: frozenset[int]) -> Iterat
         numbered: dict[tuple[int, str], tuple[nn.Module, str]] = {}
         for number, layer in enumerate(module):
             for kind in kinds:
-                same = _alike(module[kind[0]], layer, (kind[0], number))
-                if same is not None:
+                numbered_pairs = _alike(module[kind[0]], layer, (kind[0], number))
+                if numbered_pairs is not None:
                     kind.append(number)
-                    numbered |= {(id(one), word): (one, word) for one, word in same}
+                    numbered |= {(id(submodule), word): (submodule, word) for submodule, word in numbered_pairs}
                     break
             else:
                 kinds.append([number])
         kinds = [kind for kind in kinds if len(kind) > _RUNNING]
         of_kinds = [module[number] for kind in kinds for number in kind]
-        if kinds and not any(id(one) in shared for layer in of_kinds for one in layer.parameters()):
+        if kinds and not any(id(parameter) in shared for layer in of_kinds for parameter in layer.parameters()):
             yield LikeLayers(name, module, kinds, list(numbered.values()))
             return
     for word, child in module.named_children():
         yield from _like_layers(child, f"{name}.{word}".lstrip("."), shared)
 
 
-def _alike(one: nn.Module, other: nn.Module, numbers: tuple[int, int]) -> list[tuple[nn.Module, str]] | None:
+def _alike(first: nn.Module, second: nn.Module, numbers: tuple[int, int]) -> list[tuple[nn.Module, str]] | None:
     """Return the modules and attributes with the numbers of two layers, or None if these are not built alike."""
-    own, others = vars(one), vars(other)
-    if type(one) is not type(other) or one is other or own.keys() != others.keys():
+    first_vars, second_vars = vars(first), vars(second)
+    if type(first) is not type(second) or first is second or first_vars.keys() != second_vars.keys():
         return None
     numbered: list[tuple[nn.Module, str]] = []
-    for name, value in own.items():
-        against = others[name]
+    for name, value in first_vars.items():
+        against = second_vars[name]
         if name in ("_parameters", "_buffers"):
             if value.keys() != against.keys() or not all(map(_is_like, value.values(), against.values())):
                 return None
@@ -231,7 +227,7 @@ def _alike(one: nn.Module, other: nn.Module, numbers: tuple[int, int]) -> list[t
                     return None
                 numbered += within
         elif type(value) is int and type(against) is int and (value, against) == numbers:
-            numbered += [(one, name), (other, name)]
+            numbered += [(first, name), (second, name)]
         elif isinstance(value, OrderedDict) and isinstance(against, OrderedDict):  # hooks, under arbitrary keys
             if list(value.values()) != list(against.values()):
                 return None
@@ -240,50 +236,49 @@ def _alike(one: nn.Module, other: nn.Module, numbers: tuple[int, int]) -> list[t
     return numbered
 
 
-def _is_like(one: Tensor | None, other: Tensor | None) -> bool:
-    """Return True if two parameters or buffers have the same shape and type, and buffers also the same values."""
-    if one is None or other is None:
-        return one is other
-    if one.shape != other.shape or one.dtype != other.dtype or one.device != other.device:
+def _is_like(first: Tensor | None, second: Tensor | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    if first.shape != second.shape or first.dtype != second.dtype or first.device != second.device:
         return False
-    return isinstance(one, nn.Parameter) or one.is_meta or torch.equal(one, other)
+    return isinstance(first, nn.Parameter) or first.is_meta or torch.equal(first, second)
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(first: Any, second: Any) -> bool:
     """Return True if two objects are identical, or equal numbers, strings, collections or partial calls."""
-    if one is other:
+    if first is second:
         return True
-    if type(one) is not type(other):
+    if type(first) is not type(second):
         return False
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(map(_is_same, one.values(), other.values()))
-    if isinstance(one, partial):
-        return _is_same((one.func, one.args, one.keywords), (other.func, other.args, other.keywords))
-    return isinstance(one, (int, float, complex, str, set, frozenset, torch.dtype, torch.Size)) and one == other
+    if isinstance(first, (list, tuple)):
+        return len(first) == len(second) and all(map(_is_same, first, second))
+    if isinstance(first, dict):
+        return list(first) == list(second) and all(map(_is_same, first.values(), second.values()))
+    if isinstance(first, partial):
+        return _is_same((first.func, first.args, first.keywords), (second.func, second.args, second.keywords))
+    return isinstance(first, (int, float, complex, str, set, frozenset, torch.dtype, torch.Size)) and first == second
 
 
 def _renamed(value: Any, pattern: str, by: str) -> Any:
-    """Replace matching names anywhere in a nested value."""
     if isinstance(value, str):
         return re.sub(pattern, lambda _: by, value)
     if isinstance(value, dict):
-        return {_renamed(name, pattern, by): _renamed(one, pattern, by) for name, one in value.items()}
+        return {_renamed(name, pattern, by): _renamed(item, pattern, by) for name, item in value.items()}
     if isinstance(value, tuple):
-        parts = [_renamed(one, pattern, by) for one in value]
+        parts = [_renamed(item, pattern, by) for item in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{one.name: _renamed(getattr(value, one.name), pattern, by) for one in fields(value)})
+        return replace(
+            value, **{field_.name: _renamed(getattr(value, field_.name), pattern, by) for field_ in fields(value)}
+        )
     return value
 
 
-def _is_equal(one: Any, other: Any) -> bool:
-    """Return True if the results of two layers are equal, floating-point numbers up to rounding."""
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(map(_is_equal, one.values(), other.values()))
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(_is_equal, one, other))
-    if isinstance(one, float):
-        return bool(np.isclose(one, other, rtol=1e-9, atol=0))
-    return np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
+def _is_equal(first: Any, second: Any) -> bool:
+    if isinstance(first, dict):
+        return list(first) == list(second) and all(map(_is_equal, first.values(), second.values()))
+    if isinstance(first, tuple):
+        return len(first) == len(second) and all(map(_is_equal, first, second))
+    if isinstance(first, float):
+        return bool(np.isclose(first, second, rtol=1e-9, atol=0))
+    return np.array_equal(first, second) if isinstance(first, np.ndarray) else first == second

@@ -51,15 +51,15 @@ class Part:
     @classmethod
     def read(cls, module: nn.Module, inputs: Mapping[str, Any], prefix: str) -> Part:
         """Run a module on inputs; only two of the layers that are alike run if they represent the others."""
-        alike = [*like_layers(module)]
-        if alike:
+        groups = [*like_layers(module)]
+        if groups:
             try:
                 with without_caches(module), ExitStack() as left_out:
-                    for layers in alike:
+                    for layers in groups:
                         left_out.enter_context(layers.left_out())
                     reading = Reading.from_module(module, inputs, prefix)
                 met, unresolved, entered = reading.met, reading.unresolved, reading.plain.entered
-                for layers in alike:
+                for layers in groups:
                     met, unresolved = layers.spread(met, prefix), layers.spread(unresolved, prefix)
                     entered = layers.spread(entered, prefix)
                 return cls(module, prefix, reading.inputs, met, unresolved, entered)
@@ -76,28 +76,28 @@ class Part:
 
 def build(config: Mapping[str, Any], path: Path) -> nn.Module:
     """Build the network of a configuration, with its parameters on ``meta`` and with the values of its buffers."""
-    known = transformers.models.auto.configuration_auto.CONFIG_MAPPING
+    types = transformers.models.auto.configuration_auto.CONFIG_MAPPING
     name = config.get("model_type")
-    if not isinstance(name, str) or name not in known:
+    if not isinstance(name, str) or name not in types:
         if "auto_map" in config:
             raise CheckpointError(
                 path,
                 f"model_type {quoted(str(name))} brings its own code (auto_map), which is not run; expected a type of "
                 f"transformers {transformers.__version__}: load it yourself and pass the module",
             )
-        raise UnknownArchitectureError(path, str(name), tuple(sorted(known.keys())))
+        raise UnknownArchitectureError(path, str(name), tuple(sorted(types.keys())))
     _require_countable(config, path)
     try:
-        own = {key: one for key, one in config.items() if key != "auto_map"}
-        made = known[name].from_dict(transformers.PreTrainedConfig._decode_special_floats(own))
+        own_settings = {key: setting for key, setting in config.items() if key != "auto_map"}
+        made = types[name].from_dict(transformers.PreTrainedConfig._decode_special_floats(own_settings))
         with torch.device("meta"):
             of_class = _class(config, made)
             network = of_class(made) if of_class else transformers.AutoModel.from_config(made)
             _attend_fully(network)
         _with_buffers(network)
     except Exception as error:  # a class of transformers, or its initialization, may raise anything
-        said = str(error) or type(error).__name__
-        raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {said}") from error
+        reason = str(error) or type(error).__name__
+        raise CheckpointError(path, f"transformers cannot build {quoted(name)}: {reason}") from error
     return network.eval()
 
 
@@ -121,17 +121,18 @@ def _class(config: Mapping[str, Any], made: Any) -> type | None:
     """Return the class that the checkpoint was saved from or one of its type, or None if AutoModel can choose."""
     module = import_module(type(made).__module__.replace("configuration_", "modeling_"))
     of_type = [
-        one
-        for one in vars(module).values()
-        if isinstance(one, type)
-        and issubclass(one, transformers.PreTrainedModel)
-        and getattr(one, "config_class", None) is type(made)
+        class_
+        for class_ in vars(module).values()
+        if isinstance(class_, type)
+        and issubclass(class_, transformers.PreTrainedModel)
+        and getattr(class_, "config_class", None) is type(made)
     ]
     named = config.get("architectures") or ()
-    saved = [one for one in of_type if one.__name__ in named]
+    saved = [class_ for class_ in of_type if class_.__name__ in named]
     automatic = type(made) in transformers.AutoModel._model_mapping
     return next(
-        iter(saved or ([] if automatic else [one for one in of_type if "PreTrained" not in one.__name__])), None
+        iter(saved or ([] if automatic else [class_ for class_ in of_type if "PreTrained" not in class_.__name__])),
+        None,
     )
 
 
@@ -149,65 +150,54 @@ def _with_buffers(network: transformers.PreTrainedModel) -> None:
 
 @contextmanager
 def written_out(network: nn.Module) -> Iterator[None]:
-    """Use explicit attention and experts in torch instead of kernels, as a context manager; all changes are undone.
-
-    State-space mixers pad their tokens to chunks and form arrays of (chunk, chunk, heads, state), which take gigabytes
-    for a few tokens. Their chunks are made small meanwhile, which does not change their results. Caches of keys and
-    values are off beside cross-attention, to which some classes give those of the layer's own attention.
-
-    Changes that forward passes make to the network's modules and configurations are undone, and the states of the
-    random generators of torch, NumPy and Python are restored. Only one thread at a time may enter, because the default
-    type of new tensors and the global hooks of modules belong to the process.
-    """
+    """Use explicit attention and experts in torch instead of kernels, as a context manager; all changes are undone."""
     names = ("_attn_implementation_internal", "_experts_implementation_internal")
     with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]), ExitStack() as undone:
         undone.callback(random.setstate, random.getstate())
         undone.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002, a network may draw from it
         configs, modules = _configs(network), [vars(module) for module in network.modules()]
-        for held in (*configs, *modules):  # a forward pass, such as Swin's, may store sizes of its inputs
-            undone.callback(_put_back, held, dict(held))
-            for name in _HELD_BY_MODULES & held.keys():
-                undone.callback(_put_back, held[name], dict(held[name]))
-        for held in configs:
-            held.update({name: "eager" for name in names if name in held})
-            held.update({"use_cache": False} if held.get("add_cross_attention") and "use_cache" in held else {})
-        for held in modules:
-            if "A_log" in held["_parameters"] and isinstance(held.get("chunk_size"), int):
-                held["chunk_size"] = _CHUNK
+        for attributes in (*configs, *modules):  # a forward pass, such as Swin's, may store sizes of its inputs
+            undone.callback(_put_back, attributes, dict(attributes))
+            for name in _HELD_BY_MODULES & attributes.keys():
+                undone.callback(_put_back, attributes[name], dict(attributes[name]))
+        for attributes in configs:
+            attributes.update({name: "eager" for name in names if name in attributes})
+            attributes.update(
+                {"use_cache": False} if attributes.get("add_cross_attention") and "use_cache" in attributes else {}
+            )
+        for attributes in modules:
+            if "A_log" in attributes["_parameters"] and isinstance(attributes.get("chunk_size"), int):
+                attributes["chunk_size"] = _CHUNK
         yield
 
 
-def _put_back(held: dict[str, Any], before: Mapping[str, Any]) -> None:
-    """Restore the content of a dictionary in place."""
-    for name in held.keys() - before.keys():
-        del held[name]
-    held.update(before)
+def _put_back(attributes: dict[str, Any], before: Mapping[str, Any]) -> None:
+    for name in attributes.keys() - before.keys():
+        del attributes[name]
+    attributes.update(before)
 
 
 @contextmanager
 def without_caches(network: nn.Module) -> Iterator[None]:
-    """Disable caches of keys and values, which are indexed by the layer's number, as a context manager."""
-    before = [(held, held["use_cache"]) for held in _configs(network) if "use_cache" in held]
+    before = [(attributes, attributes["use_cache"]) for attributes in _configs(network) if "use_cache" in attributes]
     try:
-        for held, _ in before:
-            held["use_cache"] = False
+        for attributes, _ in before:
+            attributes["use_cache"] = False
         yield
     finally:
-        for held, value in before:
-            held["use_cache"] = value
+        for attributes, value in before:
+            attributes["use_cache"] = value
 
 
 def _keeps_cache(module: nn.Module) -> bool:
-    """Return True if a module caches keys and values of earlier tokens, and has an argument to disable this."""
     return bool(getattr(getattr(module, "config", None), "use_cache", False)) and (
         "use_cache" in signature(module.forward).parameters
     )
 
 
 def _configs(network: nn.Module) -> list[dict[str, Any]]:
-    """Return the configurations of a network and of its parts, each once."""
-    found = [getattr(module, "config", None) for module in network.modules()]
-    return [*{id(one): vars(one) for one in found if hasattr(one, "__dict__")}.values()]
+    configs = [getattr(module, "config", None) for module in network.modules()]
+    return [*{id(config): vars(config) for config in configs if hasattr(config, "__dict__")}.values()]
 
 
 def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> list[Part]:
@@ -221,9 +211,9 @@ def read_parts(network: nn.Module, inputs: Mapping[str, Any] | None = None) -> l
                 continue
             prefix = f"{path}." if path else ""
             best: Part | None = None
-            for given in [inputs] if inputs is not None and not path else possible_inputs(module):
+            for candidate in [inputs] if inputs is not None and not path else possible_inputs(module):
                 try:
-                    part = Part.read(module, given, prefix)
+                    part = Part.read(module, candidate, prefix)
                 except Exception as error:  # other inputs may work
                     first = first or error
                     continue

@@ -44,25 +44,22 @@ class Norms:
         """Return the norm whose output is the input of a map, PLAIN if there is no such norm, or None if unknown."""
         if linear not in self.apart.linears:
             return None
-        given = self.apart.linears[linear].given
-        giver, *others = {self.apart.norms.giver(row) for row in given.reshape(-1, given.shape[-1]).numpy()}
-        if giver is None and not others:
+        values = self.apart.linears[linear].given
+        giver, *other_givers = {self.apart.norms.giver(row) for row in values.reshape(-1, values.shape[-1]).numpy()}
+        if giver is None and not other_givers:
             return PLAIN
-        measured = self._measured(giver) if giver and not others else None
+        measured = self._measured(giver) if giver and not other_givers else None
         return measured and measured.norm
 
     def behind(self, operand: frozenset[Mark], maps: frozenset[Mark], rows: Int[np.ndarray, "head d"]) -> Norm | None:
-        """Return the norm of queries, keys or values with these rows, given the marks that they have passed.
-
-        None if the norm is unknown, or does more than divide them and multiply by gains in the order of the rows.
-        """
+        """Return the norm of queries, keys or values with these rows, given the marks that they have passed."""
         if any(mark.kind == "inner" for mark in maps) or any(mark.kind == "gain" for mark in operand):
             return None
-        found = [mark for mark in operand if mark.kind in NORM_KINDS]
-        if all(mark.kind in _DIVIDING for mark in found):
+        marks = [mark for mark in operand if mark.kind in NORM_KINDS]
+        if all(mark.kind in _DIVIDING for mark in marks):
             return PLAIN
-        name = found[0].name
-        measured = self._measured(name) if len(found) == 1 else None
+        name = marks[0].name
+        measured = self._measured(name) if len(marks) == 1 else None
         if measured is None or measured.centred or measured.norm.bias is not None:
             return None
         if measured.norm.gain is None:
@@ -75,26 +72,24 @@ class Norms:
             if plain.shape != tagged.shape or plain.numel() % size:
                 continue
             numbers = decode(plain.numpy(), tagged.numpy()).reshape(-1, size)
-            places = {number: place for each in numbers.tolist() for place, number in enumerate(each)}
+            places = {number: place for row_numbers in numbers.tolist() for place, number in enumerate(row_numbers)}
             if all(places.get(row) == place % size for place, row in enumerate(rows)):
                 return True
         return False
 
     def _measured(self, name: str) -> Measured | None:
-        """Return the learned part of a module, or None if it is not a norm over the last axis."""
         if name not in self._known:
             try:
-                found = _measure(self.modules[name], name, tuple(self.plain.given[name][0].shape))
+                measured = _measure(self.modules[name], name, tuple(self.plain.given[name][0].shape))
             except Exception:  # a module that raises anything is not such a norm
-                found = None
-            self._known[name] = found
+                measured = None
+            self._known[name] = measured
         return self._known[name]
 
 
 def _measure(module: nn.Module, name: str, shape: tuple[int, ...]) -> Measured | None:
-    """Measure a norm: set its parameters in turn, and find which of them acts as gain and which as bias."""
     generator = torch.Generator().manual_seed(3)
-    parameters = {key: tuple(one.shape) for key, one in module.named_parameters()}
+    parameters = {key: tuple(parameter.shape) for key, parameter in module.named_parameters()}
     x = 3 * torch.randn(shape, generator=generator, dtype=torch.float64) + 1
     noise = {key: torch.randn(size, generator=generator, dtype=torch.float64) for key, size in parameters.items()}
 
@@ -105,7 +100,7 @@ def _measure(module: nn.Module, name: str, shape: tuple[int, ...]) -> Measured |
     if not parameters:
         centred = _is_centred(given({}), x)
         return None if centred is None else Measured(Norm(None), 0, centred)
-    zeros = {key: torch.zeros_like(one) for key, one in noise.items()}
+    zeros = {key: torch.zeros_like(values) for key, values in noise.items()}
     without = given(zeros)
     for gain, *bias in permutations(parameters):
         normalised = given({**zeros, gain: torch.ones_like(noise[gain])}) - without
@@ -115,7 +110,7 @@ def _measure(module: nn.Module, name: str, shape: tuple[int, ...]) -> Measured |
         offset = float((without * normalised).sum() / normalised.square().sum())
         expected = normalised * (round(offset) + noise[gain]) + (noise[bias[0]] if bias else 0)
         if torch.allclose(given(noise), expected, rtol=_TOLERANCE, atol=_TOLERANCE):
-            names = [f"{name}.{one}" for one in (gain, *bias)]
+            names = [f"{name}.{key}" for key in (gain, *bias)]
             return Measured(Norm(names[0], *names[1:], offset=float(round(offset))), noise[gain].numel(), centred)
     return None
 
@@ -123,8 +118,10 @@ def _measure(module: nn.Module, name: str, shape: tuple[int, ...]) -> Measured |
 def _is_centred(normalised: Tensor, x: Tensor) -> bool | None:
     """Return whether the output is a multiple of x minus its mean, rather than of x; None if it is neither."""
     for centred in (False, True):
-        one = x - x.mean(-1, keepdim=True) if centred else x
-        factor = (normalised * one).sum(-1, keepdim=True) / one.square().sum(-1, keepdim=True)
-        if bool((factor > 0).all()) and torch.allclose(factor * one, normalised, rtol=_TOLERANCE, atol=_TOLERANCE):
+        x_centred = x - x.mean(-1, keepdim=True) if centred else x
+        factor = (normalised * x_centred).sum(-1, keepdim=True) / x_centred.square().sum(-1, keepdim=True)
+        if bool((factor > 0).all()) and torch.allclose(
+            factor * x_centred, normalised, rtol=_TOLERANCE, atol=_TOLERANCE
+        ):
             return centred
     return None

@@ -37,38 +37,34 @@ class Met(NamedTuple):
     queries_left: bool  # whether queries are the left operand
     factor: float  # ratio of the operands' product to that of the matrices
 
-    def again(self, other: Met) -> Met:
-        """Combine with another run of the same layer: norms that differ between the runs are unknown."""
-        differing = [name for name in NORM_FIELDS if getattr(self.site, name) != getattr(other.site, name)]
+    def again(self, met: Met) -> Met:
+        differing = [name for name in NORM_FIELDS if getattr(self.site, name) != getattr(met.site, name)]
         return self._replace(site=replace(self.site, **dict.fromkeys(differing)))
 
 
 def common_module(names: Iterable[str]) -> str:
-    """Return the modules that all names begin with."""
-    same = []
+    common = []
     for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
         if len(set(parts)) > 1:
             break
-        same.append(parts[0])
-    return ".".join(same)
+        common.append(parts[0])
+    return ".".join(common)
 
 
-def module_of(queries: Iterable[str], keys: Iterable[str], others: Iterable[str]) -> str:
-    """Return the module of a site by its tensors' names: that of its queries if its keys belong to another layer."""
+def module_of(queries: Iterable[str], keys: Iterable[str], other_names: Iterable[str]) -> str:
     q_names, k_names = [*queries], [*keys]
-    return common_module(q_names if other_layer(q_names, k_names) else [*q_names, *k_names, *others])
+    return common_module(q_names if other_layer(q_names, k_names) else [*q_names, *k_names, *other_names])
 
 
 def other_layer(queries: Iterable[str], keys: Iterable[str]) -> str | None:
     """Return the module of the keys if the names of queries and keys first differ in a layer's number, or None."""
     of_queries, of_keys = common_module(queries), common_module(keys)
-    each = zip(of_queries.split("."), of_keys.split("."), strict=False)
-    parted = next(((one, other) for one, other in each if one != other), ("", ""))
+    pairs = zip(of_queries.split("."), of_keys.split("."), strict=False)
+    parted = next(((query_part, key_part) for query_part, key_part in pairs if query_part != key_part), ("", ""))
     return of_keys if all(part.isdigit() for part in parted) else None
 
 
 def is_within(name: str, module: str) -> bool:
-    """Return True if a tensor or a module is inside a module, by their names."""
     return name.startswith(f"{module}." if module else "")
 
 
@@ -84,7 +80,7 @@ def notes_of(
     """Return the notes of a site; ``other`` if its softmax runs over another axis than the last one of the scores."""
     kinds = {mark.kind for mark in operands}
     added = sorted(mark.name for mark in scores if mark.kind in ("bias", "gain"))
-    found = {
+    notes = {
         CONTENT_PART: rotated,
         NORMS: not kinds.isdisjoint(NORM_KINDS),
         BIASES: any(mark.kind == "bias" for mark in operands | maps),
@@ -96,7 +92,7 @@ def notes_of(
         _OTHER_AXIS: other,
         f"{', '.join(added)} in the scores: not in W_QK": bool(added),
     }
-    return tuple(note for note, holds in found.items() if holds)
+    return tuple(note for note, holds in notes.items() if holds)
 
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
@@ -108,28 +104,30 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def in_places(each: Iterable[Met]) -> tuple[Site, ...]:
+def in_places(mets: Iterable[Met]) -> tuple[Site, ...]:
     """Return the sites, each once, in order of stack and layer, which follow from their modules' names."""
-    found: dict[tuple[Expression | None, Expression | None], Met] = {}
-    for one in each:
-        of = one.site.query, one.site.key
-        found[of] = found[of].again(one) if of in found else one
-    met = [*found.values()]
-    modules = [one.site.module for one in met]
+    by_matrices: dict[tuple[Expression | None, Expression | None], Met] = {}
+    for met_once in mets:
+        matrices = met_once.site.query, met_once.site.key
+        by_matrices[matrices] = by_matrices[matrices].again(met_once) if matrices in by_matrices else met_once
+    met = [*by_matrices.values()]
+    modules = [met_site.site.module for met_site in met]
     shared = len(common_module([f"{module}." for module in modules]))
     names = [[_label(module[start:]) for module in modules] for start in (shared, 0)]
     # The name of the whole model, such as speecht5, says nothing about its parts if each of these has a name itself.
-    labels = ["cross" if one.crossed else label for one, label in zip(met, names[not all(names[0])], strict=True)]
+    labels = [
+        "cross" if met_site.crossed else label for met_site, label in zip(met, names[not all(names[0])], strict=True)
+    ]
     if len(set(labels)) == 1 and labels[0] != "cross":
         labels = [""] * len(met)
     elif "" in labels:
-        other = "text" if {"vision", "audio"} & set(labels) else "decoder"
-        labels = [label or other for label in labels]
+        default = "text" if {"vision", "audio"} & set(labels) else "decoder"
+        labels = [label or default for label in labels]
     placed = []
     for stack in STACKS:
-        sites = [one.site for one, label in zip(met, labels, strict=True) if label == stack]
+        sites = [met_site.site for met_site, label in zip(met, labels, strict=True) if label == stack]
         numbers = [[int(part) for part in site.module.split(".") if part.isdigit()] for site in sites]
-        layers = [each[0] if each else 0 for each in numbers]
+        layers = [module_numbers[0] if module_numbers else 0 for module_numbers in numbers]
         if len(set(layers)) < len(layers):
             layers = list(range(len(sites)))
         placed += [replace(site, place=Place(stack, layer)) for site, layer in zip(sites, layers, strict=True)]
@@ -137,7 +135,6 @@ def in_places(each: Iterable[Met]) -> tuple[Site, ...]:
 
 
 def _label(module: str) -> str:
-    """Return the first stack that a word in a module's name stands for, or an empty string."""
     words = module.lower().replace("_", ".").split(".")
-    found = (name for name, each in _WORDS.items() if any(word.startswith(each) for word in words))
-    return next(found, "")
+    stacks = (name for name, beginnings in _WORDS.items() if any(word.startswith(beginnings) for word in words))
+    return next(stacks, "")

@@ -37,30 +37,29 @@ def decode(plain: np.ndarray, tagged: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         raw = (tagged / plain - 1) / TAG
         numbers = np.rint(raw)
-        known = np.isfinite(raw) & (np.abs(raw - numbers) < 1e-3) & (numbers > 0) & (numbers < 2**36)
-    return np.where(known, numbers, 0).astype(np.int64)
+        is_known = np.isfinite(raw) & (np.abs(raw - numbers) < 1e-3) & (numbers > 0) & (numbers < 2**36)
+    return np.where(is_known, numbers, 0).astype(np.int64)
 
 
 def batches(seen: Float[np.ndarray, "n m s"], nbatches: int) -> list[int] | None:
     """Return the batch n of the scores behind each batch of weights; scores are m + 1 + n / (2 · nbatches)."""
     part = (seen - np.floor(seen + 1e-9)) * 2 * nbatches
     result = []
-    for one, inside in zip(part, np.abs(seen) > 1e-12, strict=True):
+    for batch, inside in zip(part, np.abs(seen) > 1e-12, strict=True):
         if not inside.any():
             return None
-        each = one[inside]
-        n = round(float(each[0]))
-        if np.abs(each - n).max() > 1e-6 or not 0 <= n < nbatches:
+        batch_seen = batch[inside]
+        n = round(float(batch_seen[0]))
+        if np.abs(batch_seen - n).max() > 1e-6 or not 0 <= n < nbatches:
             return None
         result.append(n)
     return result
 
 
 def content_product(products: Mapping[str, Contraction], softmax: Softmax) -> str | None:
-    """Return the key of the only product of contents among the products in scores, or None."""
-    each = {key: products[key].origins for key in softmax.origin.products}
+    origins = {key: products[key].origins for key in softmax.origin.products}
     for kind in ("content", "linear"):
-        fitting = [key for key, (left, right) in each.items() if getattr(left, kind) and getattr(right, kind)]
+        fitting = [key for key, (left, right) in origins.items() if getattr(left, kind) and getattr(right, kind)]
         if fitting:
             return fitting[0] if len(fitting) == 1 else None
     return None
@@ -104,21 +103,18 @@ ONE_TOKEN = "one query meets one key: they are not told from each other"
 def pairs(
     queries: np.ndarray, keys: np.ndarray, stored: Callable[[tuple[int, ...]], tuple[tuple[str, int], ...]]
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return the query heads in order, each with its key head, as the numbers of their rows.
-
-    ``stored`` returns the weights that rows belong to, and where they start in these.
-    """
+    """Return the query heads in order, each with its key head, as the numbers of their rows."""
     met: dict[tuple[int, ...], tuple[int, ...]] = {}
     for of_queries, of_keys in zip(queries, keys, strict=True):
-        known = {row for row in _distinct(of_keys) if min(row) > 0}
-        if not known:
+        key_rows = {row for row in _distinct(of_keys) if min(row) > 0}
+        if not key_rows:
             raise NoReading("keys are no outputs of linear maps")
-        if len(maps := {stored(row) for row in known}) < len(known):
-            names = ", ".join(sorted({name for each in maps for name, _ in each}))
-            raise NoReading(f"{names} is applied to {len(known) // len(maps)} inputs, which are joined as keys")
-        if len(known) > 1:
+        if len(maps := {stored(row) for row in key_rows}) < len(key_rows):
+            names = ", ".join(sorted({name for map_of_rows in maps for name, _ in map_of_rows}))
+            raise NoReading(f"{names} is applied to {len(key_rows) // len(maps)} inputs, which are joined as keys")
+        if len(key_rows) > 1:
             raise NoReading("keys of different maps are joined")
-        (key,) = known
+        (key,) = key_rows
         for row in _distinct(of_queries):
             if min(row) <= 0:
                 raise NoReading("some queries are no outputs of linear maps")
@@ -128,7 +124,6 @@ def pairs(
 
 
 def _distinct(rows: np.ndarray) -> list[tuple[int, ...]]:
-    """Return the distinct rows, in order."""
     return list(dict.fromkeys(map(tuple, (rows[:1] if (rows == rows[:1]).all() else rows).tolist())))
 
 
@@ -159,15 +154,14 @@ def factors_of(operand: Heads, rows: np.ndarray) -> tuple[float, np.ndarray]:
     return factor, np.array([[*map(rounded, relative[tuple(row)])] for row in rows.tolist()])
 
 
-def token_factor(found: Float[np.ndarray, " n"]) -> float | None:
-    """Return the first factor f such that all values are f · u[t] with some tokens t, or None."""
-    order, known = _sorted_tokens()
+def token_factor(values: Float[np.ndarray, " n"]) -> float | None:
+    order, token_values = _sorted_tokens()
     # Candidates are in the order of u, because searching for sorted numbers is fast.
-    candidates, turns = np.append(found[0] / known, 1.0), np.append(order, -1)
-    for factor in found:
+    candidates, turns = np.append(values[0] / token_values, 1.0), np.append(order, -1)
+    for factor in values:
         sought = factor / candidates
-        at = np.clip(np.searchsorted(known, sought), 1, len(known) - 1)
-        near = np.minimum(np.abs(known[at] - sought), np.abs(known[at - 1] - sought)) < 1e-11
+        at = np.clip(np.searchsorted(token_values, sought), 1, len(token_values) - 1)
+        near = np.minimum(np.abs(token_values[at] - sought), np.abs(token_values[at - 1] - sought)) < 1e-11
         candidates, turns = candidates[near], turns[near]
     return float(candidates[turns.argmin()]) if len(candidates) else None
 
@@ -192,18 +186,21 @@ def stored_rows(
         if weight.step == 1 and prod(shape[-axes:]) == weight.n_inputs and not np.any(at % weight.n_inputs):
             return [(Tensor(weight.name, n_inputs=axes), np.arange(len(at)), at // weight.n_inputs)]
     for skipped in (0, 1):
-        one = shape[skipped:]
-        index, within = np.divmod(at, prod(one))
-        for axes in range(1, len(one)):
-            if weight.step == prod(one[axes:]) and prod(one[:axes]) == weight.n_inputs and np.all(within < weight.step):
-                each = ((number, np.flatnonzero(index == number)) for number in np.unique(index).tolist())
+        inner_shape = shape[skipped:]
+        index, within = np.divmod(at, prod(inner_shape))
+        for axes in range(1, len(inner_shape)):
+            if (
+                weight.step == prod(inner_shape[axes:])
+                and prod(inner_shape[:axes]) == weight.n_inputs
+                and np.all(within < weight.step)
+            ):
+                by_number = ((number, np.flatnonzero(index == number)) for number in np.unique(index).tolist())
                 return [
                     (Tensor(weight.name, True, number if skipped else None, axes), among, within[among])
-                    for number, among in each
+                    for number, among in by_number
                 ]
     raise NoReading(f"outputs are neither rows nor columns of {weight.name}")
 
 
 def rounded(factor: float) -> float:
-    """Round to twelve digits, the accuracy of the factor."""
     return float(f"{factor:.12g}")

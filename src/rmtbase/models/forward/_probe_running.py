@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from rmtbase.models.forward._probe_events import Mark, NormOutputs, Numbers, RealMaps, contiguous
+from rmtbase.models.forward._probe_events import Mark, Numbers, Origin, PassKind, contiguous
 from rmtbase.models.forward._probe_forward import ForwardPass
+
+_PLAIN = PassKind()
 
 
 class _PlainAttention(TorchFunctionMode):
@@ -33,15 +35,15 @@ def _attention(
     key: Tensor,
     value: Tensor,
     attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
+    *_: Any,
     scale: float | None = None,
     enable_gqa: bool = False,
+    **__: Any,
 ) -> Tensor:
     """Compute attention without a causal mask, which changes no product; heads follow tokens in memory, as in torch."""
     if enable_gqa:
         group = query.shape[-3] // key.shape[-3]
-        key, value = (one.repeat_interleave(group, -3) for one in (key, value))
+        key, value = (tensor.repeat_interleave(group, -3) for tensor in (key, value))
     scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
@@ -55,28 +57,31 @@ def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator
     paths: dict[int, str] = {}
     thread = threading.get_ident()  # other threads may run the same module at the same time
 
-    def enter(one: nn.Module, _: Any) -> None:
+    def enter(submodule: nn.Module, _: Any) -> None:
         if threading.get_ident() != thread:
             return
-        if id(one) not in paths:  # the pass itself may put a module in the place of another, as BigBird does
-            paths.update({id(each): (prefix + path).rstrip(".") for path, each in module.named_modules()})
-        if id(one) in paths:
-            taken.modules.append((paths[id(one)], taken._clock))
-            taken.entered[paths[id(one)]] = None
+        if id(submodule) not in paths:  # the pass itself may put a module in the place of another, as BigBird does
+            paths.update({id(named): (prefix + path).rstrip(".") for path, named in module.named_modules()})
+        if id(submodule) in paths:
+            taken.modules.append((paths[id(submodule)], taken._clock))
+            taken.entered[paths[id(submodule)]] = None
 
-    def leave(one: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
-        if id(one) not in paths or threading.get_ident() != thread:
+    def leave(submodule: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
+        if id(submodule) not in paths or threading.get_ident() != thread:
             return None
         taken.modules.pop()
-        given = args[0] if args else next(iter(kwargs.values()), None)
-        if not (is_norm(one) and isinstance(given, Tensor) and isinstance(result, Tensor)):
+        values = args[0] if args else next(iter(kwargs.values()), None)
+        is_norm = "norm" in type(submodule).__name__.lower() and next(submodule.children(), None) is None
+        if not (is_norm and isinstance(values, Tensor) and isinstance(result, Tensor)):
             return None
-        if given.shape != result.shape or given.is_meta:
+        if values.shape != result.shape or values.is_meta:
             return None
-        origin, name = taken.origin(given), paths[id(one)]
-        others = (each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor) and each is not given)
-        taken.norms.keep(name, given)
-        result = taken.norms.output(name, given, "" if any(True for _ in others) else name)
+        origin, name = taken.origin(values), paths[id(submodule)]
+        other_tensors = (
+            tensor for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, Tensor) and tensor is not values
+        )
+        taken.norms.keep(name, values)
+        result = taken.norms.output(name, values, "" if any(True for _ in other_tensors) else name)
         return taken.declare(contiguous(result), replace(origin, marks=origin.marks | {Mark("norm", name)}))
 
     hooks = nn.modules.module
@@ -98,51 +103,38 @@ def running(module: nn.Module, taken: ForwardPass, prefix: str = "") -> Iterator
         yield
 
 
-def is_norm(module: nn.Module) -> bool:
-    """Return True if a module is a norm by its class name and contains no other module."""
-    return "norm" in type(module).__name__.lower() and next(module.children(), None) is None
-
-
 def run(
-    module: nn.Module,
-    inputs: Mapping[str, Any],
-    numbers: Numbers,
-    *,
-    tagged: frozenset[str] | None = None,
-    neutral: bool = True,
-    real: RealMaps | None = None,
-    norms: NormOutputs | None = None,
-    prefix: str = "",
+    module: nn.Module, inputs: Mapping[str, Any], numbers: Numbers, kind: PassKind = _PLAIN, prefix: str = ""
 ) -> ForwardPass:
-    """Run one pass with meta tensors in place of the parameters; the module is restored afterwards in any case.
-
-    Names of parameters and modules in the result have the prefix. Buffers are copied, since a pass may write to them.
-    """
+    """Run one pass with meta tensors in place of the parameters; the module is restored afterwards in any case."""
     stand_ins: dict[str, Tensor] = {
-        name: one.detach().clone() if one.is_meta else one.detach().to("cpu", copy=True)
-        for name, one in module.named_buffers()
+        name: buffer.detach().clone() if buffer.is_meta else buffer.detach().to("cpu", copy=True)
+        for name, buffer in module.named_buffers()
     }
     names: dict[int, str] = {}
     for name, parameter in module.named_parameters():
         dtype = torch.float64 if parameter.is_floating_point() else parameter.dtype
         stand_ins[name] = nn.Parameter(torch.empty(parameter.shape, dtype=dtype, device="meta"), False)
         names[stand_ins[name].untyped_storage()._cdata] = prefix + name
-    taken = ForwardPass(names, numbers, tagged=tagged, neutral=neutral, real=real, norms=norms)
-    given = {
-        name: one.detach().to("cpu", copy=True) if isinstance(one, Tensor) else one for name, one in inputs.items()
+    taken = ForwardPass(names, numbers, kind)
+    real_inputs = {
+        name: value.detach().to("cpu", copy=True) if isinstance(value, Tensor) else value
+        for name, value in inputs.items()
     }
-    for tensor in given.values():
+    for tensor in real_inputs.values():
         if isinstance(tensor, Tensor):
-            taken.declare_input(tensor)
-    training = [one for one in module.modules() if one.training]
-    for one in training:
-        one.training = False
+            taken.declare(tensor, Origin(content=True))
+    training = [submodule for submodule in module.modules() if submodule.training]
+    for submodule in training:
+        submodule.training = False
     try:
         with running(module, taken, prefix):
-            torch.func.functional_call(module, stand_ins, (), given)
+            torch.func.functional_call(module, stand_ins, (), real_inputs)
     finally:
-        for one in training:
-            one.training = True
-    of_scores = frozenset().union(*(one.origin.products for one in taken.softmaxes.values()))
-    taken.products = {key: one for key, one in taken.products.items() if key in of_scores}  # linear attention has many
+        for submodule in training:
+            submodule.training = True
+    of_scores = frozenset().union(*(softmax.origin.products for softmax in taken.softmaxes.values()))
+    taken.products = {
+        key: product for key, product in taken.products.items() if key in of_scores
+    }  # linear attention has many
     return taken

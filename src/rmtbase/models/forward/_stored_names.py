@@ -39,15 +39,12 @@ _SHIFT = 2**32
 def stored_parameters(
     network: nn.Module, stored: Mapping[str, tuple[int, ...]], needed: Iterable[str]
 ) -> dict[str, Expression]:
-    """Express the needed parameters over stored tensors, given by name and shape; omit those that are not stored.
-
-    The tensors of a module outside ``transformers`` have the module's own names.
-    """
+    """Express the needed parameters over stored tensors, given by name and shape; omit those that are not stored."""
     if not isinstance(network, transformers.PreTrainedModel):
         return {name: Tensor(name) for name in needed if name in stored}
     transforms = get_model_conversion_mapping(network)
-    renamings = [one for one in transforms if isinstance(one, WeightRenaming)]
-    converters = [one for one in transforms if isinstance(one, WeightConverter)]
+    renamings = [rule for rule in transforms if isinstance(rule, WeightRenaming)]
+    converters = [rule for rule in transforms if isinstance(rule, WeightConverter)]
     state = network.state_dict()
     plain: dict[str, Expression] = {}
     converted: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -62,14 +59,14 @@ def stored_parameters(
     aliases = defaultdict(list)
     for name, parameter in network.named_parameters(remove_duplicate=False):
         aliases[id(parameter)].append(name)
-    shared = {name: each for each in aliases.values() for name in each}
+    shared = {name: names_shared for names_shared in aliases.values() for name in names_shared}
     result: dict[str, Expression] = {}
     for name in needed:
-        same = shared.get(name, [name])
-        found = next((plain[one] for one in same if one in plain), None)
-        found = found or _converted(network, name, converted, converters, stored)
-        if found is not None:
-            result[name] = found
+        aliases_of = shared.get(name, [name])
+        expression = next((plain[alias] for alias in aliases_of if alias in plain), None)
+        expression = expression or _converted(network, name, converted, converters, stored)
+        if expression is not None:
+            result[name] = expression
     return result
 
 
@@ -77,28 +74,24 @@ def names_in_modules(network: nn.Module, stored: Iterable[str]) -> dict[str, str
     """Return the stored names by those of the network's parameters, where loading only renames."""
     if not isinstance(network, transformers.PreTrainedModel):
         return {}
-    renamings = [one for one in get_model_conversion_mapping(network) if isinstance(one, WeightRenaming)]
+    renamings = [rule for rule in get_model_conversion_mapping(network) if isinstance(rule, WeightRenaming)]
     prefix, state = network.base_model_prefix, network.state_dict()
     return {rename_source_key(name, renamings, [], prefix, state)[0]: name for name in stored}
 
 
 def as_saved(network: nn.Module, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a module's tensors as ``transformers`` saves them: under other names or, of some types, in other pieces.
-
-    Only matrices that are saved in other pieces are copied. Stacks of matrices, such as those of experts, are left as
-    they are.
-    """
+    """Return a module's tensors as ``transformers`` saves them: under other names or in other pieces."""
     if not isinstance(network, transformers.PreTrainedModel):
         return dict(tensors)
-    shapes = {name: torch.empty(one.shape, dtype=one.dtype, device="meta") for name, one in tensors.items()}
+    shapes = {name: torch.empty(tensor.shape, dtype=tensor.dtype, device="meta") for name, tensor in tensors.items()}
     try:
         saved = {id(shape): name for name, shape in revert_weight_conversion(network, dict(shapes)).items()}
         renamed = {name: saved[id(shape)] for name, shape in shapes.items() if id(shape) in saved}
-        in_pieces = {name: one for name, one in tensors.items() if name not in renamed and one.ndim < 3}
-        others = revert_weight_conversion(network, in_pieces) if in_pieces else {}
+        in_pieces = {name: tensor for name, tensor in tensors.items() if name not in renamed and tensor.ndim < 3}
+        rearranged = revert_weight_conversion(network, in_pieces) if in_pieces else {}
     except Exception:  # a quantiser's conversion may have no inverse, or need values
         return dict(tensors)
-    return others | {renamed.get(name, name): one for name, one in tensors.items() if name not in in_pieces}
+    return rearranged | {renamed.get(name, name): tensor for name, tensor in tensors.items() if name not in in_pieces}
 
 
 def parameters_of(
@@ -108,9 +101,9 @@ def parameters_of(
     sites = list(sites)
     modules = tuple({common_module(names) for names in sites})
     near = {name: shape for name, shape in stored.items() if name.startswith(modules)}
-    wanted = frozenset().union(*sites)
-    found = stored_parameters(network, near, [name for name, _ in network.named_parameters()])
-    return {name: one for name, one in found.items() if not wanted.isdisjoint(one.tensors())}
+    needed = frozenset().union(*sites)
+    expressions = stored_parameters(network, near, [name for name, _ in network.named_parameters()])
+    return {name: expression for name, expression in expressions.items() if not needed.isdisjoint(expression.tensors())}
 
 
 def _converted(
@@ -120,12 +113,11 @@ def _converted(
     converters: list[WeightConverter],
     stored: Mapping[str, tuple[int, ...]],
 ) -> Expression | None:
-    """Express a parameter that is made from stored matrices on loading as their rows."""
     parent = name.rsplit(".", 2)[0]
     for target, sources in converted.items():
         if not target.startswith(parent) or any(len(stored[source]) != 2 for source, _ in sources):
             continue
-        converter = deepcopy(next(one for one in converters if sources[0][1] in one.source_patterns))
+        converter = deepcopy(next(candidate for candidate in converters if sources[0][1] in candidate.source_patterns))
         for number, (source, pattern) in enumerate(sources):
             rows = number * _SHIFT + torch.arange(stored[source][0])[:, None].expand(-1, 2) * 2 + torch.arange(2)
             converter.add_tensor(target, source, pattern, rows)  # pyright: ignore[reportArgumentType]
@@ -136,53 +128,47 @@ def _converted(
 
 
 def _rows(made: TorchTensor | list[TorchTensor], sources: list[str], stored: Mapping[str, Any]) -> Expression | None:
-    """Return the rows with these numbers, or None if loading changes the columns."""
     numbers = made[0] if isinstance(made, list) else made
     if numbers.ndim != 2 or numbers.shape[1] != 2 or not torch.equal(numbers[:, 1], numbers[:, 0] + 1):
         return None
-    whole = Stacked(tuple(Tensor(source) for source in sources)) if len(sources) > 1 else Tensor(sources[0])
+    stacked = Stacked(tuple(Tensor(source) for source in sources)) if len(sources) > 1 else Tensor(sources[0])
     before = [sum(stored[source][0] for source in sources[:place]) for place in range(len(sources))]
     rows = [before[number // _SHIFT] + number % _SHIFT // 2 for number in numbers[:, 0].tolist()]
-    return whole if rows == list(range(len(rows))) and len(sources) > 1 else take_rows(whole, rows)
+    return stacked if rows == list(range(len(rows))) and len(sources) > 1 else take_rows(stacked, rows)
 
 
 def as_stored(site: Site, parameters: Mapping[str, Expression], path: Path) -> Site:
-    """Replace the network's parameters in a site by stored tensors."""
-
     def of(value: Any) -> Any:
         if isinstance(value, Tensor):
             if value.name not in parameters:
-                raise CheckpointError(
-                    path,
-                    f"no stored tensor belongs to the network's {quoted(value.name)}; expected it for {site.place}",
-                )
-            held = parameters[value.name]
-            if isinstance(held, Tensor):
-                return replace(value, name=held.name)
+                problem = f"no stored tensor belongs to the network's {quoted(value.name)}"
+                raise CheckpointError(path, f"{problem}; expected it for {site.place}")
+            stored = parameters[value.name]
+            if isinstance(stored, Tensor):
+                return replace(value, name=stored.name)
             if value != Tensor(value.name):
                 raise CheckpointError(path, f"{quoted(value.name)} is made of several stored tensors; expected one")
-            return held
+            return stored
         if isinstance(value, tuple):
             return tuple(map(of, value))
         if isinstance(value, Expression) and is_dataclass(value):
-            return replace(value, **{one.name: of(getattr(value, one.name)) for one in fields(value)})
+            return replace(value, **{field_.name: of(getattr(value, field_.name)) for field_ in fields(value)})
         return value
 
     matrices = {name: of(getattr(site, name)) for name in ("query", "key", "value", "output")}
-    names = {which: () if one is None else one.tensors() for which, one in matrices.items()}
+    names = {side: () if matrix is None else matrix.tensors() for side, matrix in matrices.items()}
     module = module_of(names["query"], names["key"], (*names["value"], *names["output"]))
     norms = {name: _norm(getattr(site, name), parameters) for name in NORM_FIELDS}
     return replace(site, **matrices, **norms, module=module)
 
 
 def _norm(norm: Norm | None, parameters: Mapping[str, Expression]) -> Norm | None:
-    """Return the norm with the names of stored tensors, or None if one of them is not stored unchanged."""
     if norm is None:
         return None
     names: list[str | None] = []
     for name in (norm.gain, norm.bias):
-        held = None if name is None else parameters.get(name)
-        if name is not None and not isinstance(held, Tensor):
+        stored = None if name is None else parameters.get(name)
+        if name is not None and not isinstance(stored, Tensor):
             return None
-        names.append(held.name if isinstance(held, Tensor) else None)
+        names.append(stored.name if isinstance(stored, Tensor) else None)
     return norm._replace(gain=names[0], bias=names[1])

@@ -16,50 +16,36 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rmtbase.errors import CheckpointError, MissingDependencyError
 from rmtbase.interrupts import interrupts_held
-from rmtbase.models.layouts._declared_biases import Declared, bias_notes
 from rmtbase.models.layouts._expressions import Read
-from rmtbase.models.layouts._sites import Inventory, Site
+from rmtbase.models.layouts._sites import Declared, Inventory, Site, bias_notes
 
 if TYPE_CHECKING:
     from torch import nn
 
     from rmtbase.models.forward._probe_network import Part
+from rmtbase.errors import MissingTensorError, UnknownArchitectureError, UnprovedConfigurationError
+from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.layouts._architectures import SeveralStacks, find_inventory
+from rmtbase.models.layouts._layout_table import read_architecture
 
 _SMALL, _TIMES_LARGER = 10**8, 4  # parameters that are run in any case, and at most, as a multiple of those stored
-
-NOT_PROVED = "not proved"
-"""Beginning of the note of a model that was not run or whose products were not found; a reason follows."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """Network without weights and its attention sites. Made by :meth:`of_config` or :meth:`of_module`.
+    """Network without weights and its attention sites. Made by :meth:`of_config` or :meth:`of_module`."""
 
-    Attributes:
-        network: the module.
-        path: its name in messages.
-        inputs: inputs of its forward pass, by name; None where they must be found.
-        given: the user's object: the module itself or its wrapper; None for a network that was built here.
-    """
-
-    network: nn.Module
-    path: Path
-    inputs: Mapping[str, Any] | None = None
+    network: nn.Module  # the module
+    path: Path  # its name in messages
+    inputs: Mapping[str, Any] | None = None  # inputs of its forward pass, by name; None where they must be found
+    # the user's object: the module itself or its wrapper; None for a network that was built here
     given: nn.Module | None = None
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], path: Path) -> Network:
-        """Build the class that ``transformers`` has for a configuration. No other code is run.
-
-        Raises:
-            MissingDependencyError: torch or ``transformers`` is not installed.
-            UnknownArchitectureError: ``transformers`` does not know the type.
-            CheckpointError: the type requires its own code, or the class cannot be built.
-        """
+        """Build the class that ``transformers`` has for a configuration. No other code is run."""
         require_transformers("reading a model through its own forward pass")
         from rmtbase.models.forward._probe_network import build
 
@@ -69,23 +55,12 @@ class Network:
     def of_module(
         cls, module: nn.Module, inputs: Mapping[str, Any] | None = None, given: nn.Module | None = None
     ) -> Network:
-        """Wrap a live module on any device and of any dtype; the module is not changed.
-
-        Args:
-            module: a module of ``transformers`` or of the user; its class may come from anywhere.
-            inputs: inputs of its forward pass, by name, with at least two tokens; most modules of ``transformers`` need
-                none.
-            given: the wrapper of the module, if it has one.
-
-        Raises:
-            MissingDependencyError: torch or ``transformers`` is not installed.
-        """
+        """Wrap a live module on any device and of any dtype; the module is not changed."""
         require_transformers("reading a module")
         return cls(module, Path(type(module).__name__), inputs, module if given is None else given)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The parts that ran. Raises CheckpointError if none runs."""
         from rmtbase.models.forward._probe_network import read_parts
 
         try:
@@ -103,19 +78,12 @@ class Network:
         return in_places(met for part in self.parts for met in part.met.values())
 
     def inventory(self, stored: Mapping[str, tuple[int, ...]] | None = None) -> Inventory:
-        """Find the attention sites, over the names of the stored tensors; notes name the modules that were not read.
-
-        Args:
-            stored: the shapes of the stored tensors by name; by default the names are the network's own.
-
-        Raises:
-            CheckpointError: the network does not run, no attention was found, or one of its tensors is not stored.
-        """
+        """Find the attention sites, over the names of the stored tensors; notes name the modules that were not read."""
         from rmtbase.models.forward._probe_network import never_run
 
         if stored is not None:
             self._require_stored_size(stored)
-        unresolved = (one for part in self.parts for one in part.unresolved.items())
+        unresolved = (reason_of for part in self.parts for reason_of in part.unresolved.items())
         left = [
             f"read in part: {module}: another softmax in it is not read: {reason}"
             if any(_is_within(site.module, module) for site in self._sites)
@@ -131,20 +99,20 @@ class Network:
         return Inventory(sites=sites, others={}, notes=notes)
 
     def _require_stored_size(self, stored: Mapping[str, tuple[int, ...]]) -> None:
-        """Raise if the network is far larger than the stored tensors: it is another one, perhaps too large to run."""
-        held, expected = sum(map(prod, stored.values())), sum(one.numel() for one in self.network.parameters())
-        if expected > max(_SMALL, _TIMES_LARGER * held):
-            raise CheckpointError(
-                self.path,
-                f"a network of {expected:,} parameters, where {held:,} are stored; expected one of the stored size",
-            )
+        n_stored, expected = (
+            sum(map(prod, stored.values())),
+            sum(parameter.numel() for parameter in self.network.parameters()),
+        )
+        if expected > max(_SMALL, _TIMES_LARGER * n_stored):
+            problem = f"a network of {expected:,} parameters, where {n_stored:,} are stored"
+            raise CheckpointError(self.path, f"{problem}; expected one of the stored size")
 
     def _as_stored(self, sites: tuple[Site, ...], stored: Mapping[str, tuple[int, ...]] | None) -> list[Site]:
         from rmtbase.models.forward._stored_names import as_stored, stored_parameters
 
         if stored is None:
             return list(sites)
-        needed = {name for site in sites for one in site.expressions().values() for name in one.tensors()}
+        needed = {name for site in sites for matrix in site.expressions().values() for name in matrix.tensors()}
         needed |= {name for site in sites for norm in site.norms() for name in norm.tensors()}
         parameters = stored_parameters(self.network, stored, sorted(needed))
         return [as_stored(site, parameters, self.path) for site in sites]
@@ -155,33 +123,17 @@ class Network:
 
         if stored is None:
             return
-        maps = {name for site in self._sites for one in site.expressions().values() for name in one.tensors()}
-        own = {name for name, _ in self.network.named_parameters(remove_duplicate=False)}
-        held = stored_parameters(self.network, stored, sorted(maps))
+        maps = {name for site in self._sites for matrix in site.expressions().values() for name in matrix.tensors()}
+        own_names = {name for name, _ in self.network.named_parameters(remove_duplicate=False)}
+        stored_maps = stored_parameters(self.network, stored, sorted(maps))
         tensors: dict[str, list[str]] = {"with": [], "without": []}
-        for name, one in held.items():
-            which = "with" if name.removesuffix("weight") + "bias" in own else "without"
-            tensors[which] += one.tensors()
+        for name, expression in stored_maps.items():
+            group = "with" if name.removesuffix("weight") + "bias" in own_names else "without"
+            tensors[group] += expression.tensors()
         yield from bias_notes({"with": Declared(True), "without": Declared(False)}, tensors, stored)
 
     def prove(self, sites: Sequence[Site], stored: Mapping[str, tuple[int, ...]], read: Read) -> tuple[Site, ...]:
-        """Compare q·k of the network's own modules, with the real weights, with xᵀ W_QK x′ of each site and head.
-
-        The network first runs without the layers that hold none of these sites, since the inputs of the others are
-        noise anyway. If it does not run in this way, or not all sites are found and equal, the whole network decides.
-
-        Args:
-            sites: sites over the names of the stored tensors, found in any way.
-            stored: the shapes of the stored tensors by name.
-            read: function that reads a stored tensor.
-
-        Returns:
-            The sites that were found in the network; all of them are proved.
-
-        Raises:
-            Disproved: the products differ by more than rounding.
-            CheckpointError: the network does not run.
-        """
+        """Compare q·k of the network's own modules, with the real weights, with xᵀ W_QK x′ of each site and head."""
         from rmtbase.models.forward._probe_layers import only_layers_of
         from rmtbase.models.forward._probe_network import read_parts
         from rmtbase.models.forward._prove import prove_parts
@@ -201,16 +153,15 @@ class Network:
             except CheckpointError:  # they differ, or a stored tensor cannot be read
                 raise
             except Exception as error:  # a network may raise anything
-                name, what = type(self.network).__name__, f"{type(error).__name__}: {error}"
+                name, reason = type(self.network).__name__, f"{type(error).__name__}: {error}"
                 raise CheckpointError(
-                    self.path, f"{name} does not run with its own queries and keys ({what})"
+                    self.path, f"{name} does not run with its own queries and keys ({reason})"
                 ) from error
         return proved
 
 
-def _is_within(module: str, other: str) -> bool:
-    """Return True if the modules are the same, or one contains the other."""
-    return f"{module}.".startswith(f"{other}.") or f"{other}.".startswith(f"{module}.")
+def _is_within(module: str, within: str) -> bool:
+    return f"{module}.".startswith(f"{within}.") or f"{within}.".startswith(f"{module}.")
 
 
 def _of_two_layers(sites: Sequence[Site]) -> Iterator[str]:
@@ -224,22 +175,11 @@ def _of_two_layers(sites: Sequence[Site]) -> Iterator[str]:
         if keys is not None:
             shared.setdefault(keys, []).append(str(site.place))
     for keys, places in shared.items():
-        each = ", ".join(places)
-        yield f"{each}: the keys are those of {keys}, which reads the input of its own layer: W_QK joins two inputs"
-
-
-def stored_of(module: nn.Module) -> tuple[dict[str, tuple[int, ...]], Read]:
-    """Return the shapes of a module's parameters by name, and a function that reads one in float64."""
-    parameters = dict(module.named_parameters())
-
-    def read(name: str) -> np.ndarray:
-        return parameters[name].detach().double().cpu().numpy()
-
-    return {name: tuple(one.shape) for name, one in parameters.items()}, read
+        listed = ", ".join(places)
+        yield f"{listed}: the keys are those of {keys}, which reads the input of its own layer: W_QK joins two inputs"
 
 
 def require_transformers(purpose: str) -> None:
-    """Raise MissingDependencyError unless torch and transformers are installed."""
     for package in ("torch", "transformers"):
         try:
             version(package)
@@ -248,3 +188,37 @@ def require_transformers(purpose: str) -> None:
     Path.cwd()  # in a folder that was deleted torch's oneMKL ends the process
     with interrupts_held():
         import_module("torch")
+
+
+def find_architecture(config: Mapping[str, Any], path: Path, network: Network | None) -> tuple[str, Network | None]:
+    """Return the model type, and the network if one is given or the table lacks the type, so that it must be run."""
+    if network is not None:
+        return str(config.get("model_type")), network
+    try:
+        return read_architecture(config, path), None
+    except UnknownArchitectureError as unknown:
+        try:
+            return unknown.architecture, Network.of_config(config, path)
+        except (MissingDependencyError, UnknownArchitectureError):
+            raise unknown from None
+
+
+def inventory_by_route(
+    config: Mapping[str, Any], path: Path, architecture: str, checkpoint: Checkpoint, network: Network | None
+) -> tuple[Inventory, Network | None]:
+    """Find the content of a checkpoint with the table, or by running its network, which is then returned too."""
+    if network is not None:
+        return network.inventory(checkpoint.shapes()), network
+    try:
+        return find_inventory(config, checkpoint, path, architecture), None
+    except (UnprovedConfigurationError, MissingTensorError, SeveralStacks) as refused:
+        if isinstance(refused, MissingTensorError) and refused.because:
+            raise
+        try:
+            network = Network.of_config(config, path)
+            inventory = network.inventory(checkpoint.shapes())
+        except (MissingDependencyError, CheckpointError):
+            raise refused from None
+        if isinstance(refused, SeveralStacks) and not inventory.used_tensors().issuperset(refused.tensors):
+            raise
+        return inventory, network

@@ -6,7 +6,7 @@ the rest of the package needs no special cases for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from math import prod
@@ -48,41 +48,34 @@ class Tensor(Expression):
 
     If there are more than two axes, trailing axes of length 1 are dropped (kernels of size 1). Then the last
     ``n_inputs`` axes are inputs and the others outputs; if ``transposed``, the first ``n_inputs`` axes are inputs.
-
-    Attributes:
-        name: name of the stored tensor.
-        transposed: whether it is stored as (inputs, outputs), as in ``transformers``' Conv1D, instead of
-            (outputs, inputs).
-        index: index of the matrix within a stack, such as a stack of experts.
-        n_inputs: how many axes the inputs have: two where they are (head, d_head).
     """
 
-    name: str
+    name: str  # name of the stored tensor
+    # whether it is stored as (inputs, outputs), as in ``transformers``' Conv1D, instead of (outputs, inputs)
     transposed: bool = False
-    index: int | None = None
-    n_inputs: int = 1
+    index: int | None = None  # index of the matrix within a stack, such as a stack of experts
+    n_inputs: int = 1  # how many axes the inputs have: two where they are (head, d_head)
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Derive (outputs, inputs) from the stored shape."""
-        found = tuple(shapes(self.name))
-        stored = found if self.index is None else found[1:]
+        stored_shape = tuple(shapes(self.name))
+        stored = stored_shape if self.index is None else stored_shape[1:]
         while len(stored) > 2 and stored[-1] == 1:
             stored = stored[:-1]
-        if len(stored) < 1 + self.n_inputs or (self.index is not None and self.index >= found[0]):
-            raise ValueError(f"{self.name} of shape {found} is no matrix{'' if self.index is None else ' of its own'}")
+        if len(stored) < 1 + self.n_inputs or (self.index is not None and self.index >= stored_shape[0]):
+            raise ValueError(
+                f"{self.name} of shape {stored_shape} is no matrix{'' if self.index is None else ' of its own'}"
+            )
         split = self.n_inputs if self.transposed else len(stored) - self.n_inputs
         leading, trailing = prod(stored[:split]), prod(stored[split:])
         return (trailing, leading) if self.transposed else (leading, trailing)
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """Return the tensor in the dtype that is read."""
         stored = read(self.name)
         outputs, inputs = self.shape(lambda _: stored.shape)
-        one = stored if self.index is None else stored[self.index]
-        return one.reshape(inputs, outputs).T if self.transposed else one.reshape(outputs, inputs)
+        matrix = stored if self.index is None else stored[self.index]
+        return matrix.reshape(inputs, outputs).T if self.transposed else matrix.reshape(outputs, inputs)
 
     def tensors(self) -> Iterator[str]:
-        """Yield its own name."""
         yield self.name
 
 
@@ -94,7 +87,6 @@ class Rows(Expression):
     runs: tuple[tuple[int, int, int], ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Return the number of rows in all runs, and the inputs of the matrix."""
         outputs, inputs = self.of.shape(shapes)
         beyond = max(stop for _, stop, _ in self.runs)
         if beyond > outputs:
@@ -102,9 +94,8 @@ class Rows(Expression):
         return sum(len(range(*run)) for run in self.runs), inputs
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """Return the rows; they are a view if there is only one run."""
-        whole = self.of.evaluate(read)
-        parts = [whole[start:stop:step] for start, stop, step in self.runs]
+        matrix = self.of.evaluate(read)
+        parts = [matrix[start:stop:step] for start, stop, step in self.runs]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -116,11 +107,9 @@ class Scaled(Expression):
     factor: float
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Return the shape of the matrix."""
         return self.of.shape(shapes)
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """Compute the multiple in float64."""
         return self.factor * self.of.evaluate(read).astype(np.float64)
 
 
@@ -134,7 +123,6 @@ class Gained(Expression):
     rows: bool = False  # whether the gains multiply rows, as those of a norm of queries or keys do, instead of columns
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Return the shape of the matrix, once the gains fit it."""
         outputs, inputs = self.of.shape(shapes)
         gains = prod(shapes(self.gain))
         if (outputs % gains if self.rows else inputs - gains) != 0:
@@ -143,13 +131,11 @@ class Gained(Expression):
         return outputs, inputs
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """Compute the product in float64."""
         matrix = self.of.evaluate(read).astype(np.float64)
         gain = self.offset + read(self.gain).astype(np.float64).ravel()
         return matrix * np.resize(gain, len(matrix))[:, None] if self.rows else matrix * gain
 
     def tensors(self) -> Iterator[str]:
-        """Yield the names in the matrix, then that of the gains."""
         yield from self.of.tensors()
         yield self.gain
 
@@ -162,14 +148,12 @@ class Biased(Expression):
     bias: Expression
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Return the shape of the matrix with one more input."""
         outputs, inputs = self.of.shape(shapes)
         if self.bias.shape(shapes) != (outputs, 1):
             raise ValueError(f"a bias of shape {self.bias.shape(shapes)} beside {outputs} outputs")
         return outputs, inputs + 1
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """Return both parts side by side."""
         return np.concatenate([self.of.evaluate(read), self.bias.evaluate(read)], axis=1)
 
 
@@ -180,15 +164,12 @@ class Column(Expression):
     name: str
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Return (size, 1)."""
         return prod(shapes(self.name)), 1
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """Return the vector in the dtype that is read."""
         return read(self.name).reshape(-1, 1)
 
     def tensors(self) -> Iterator[str]:
-        """Yield its own name."""
         yield self.name
 
 
@@ -199,17 +180,15 @@ class Sum(Expression):
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Return the common shape."""
-        (shape, *others) = (one.shape(shapes) for one in self.of)
-        if any(other != shape for other in others):
-            raise ValueError(f"a sum of the shapes {shape} and {', '.join(map(str, others))}")
+        (shape, *other_shapes) = (term.shape(shapes) for term in self.of)
+        if any(other_shape != shape for other_shape in other_shapes):
+            raise ValueError(f"a sum of the shapes {shape} and {', '.join(map(str, other_shapes))}")
         return shape
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """Compute the sum in float64."""
         total = self.of[0].evaluate(read).astype(np.float64)
-        for one in self.of[1:]:
-            total = total + one.evaluate(read)
+        for term in self.of[1:]:
+            total = total + term.evaluate(read)
         return total
 
 
@@ -220,17 +199,15 @@ class Product(Expression):
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Return the outputs of the first and the inputs of the last matrix."""
-        each = [one.shape(shapes) for one in self.of]
-        if any(left[1] != right[0] for left, right in pairwise(each)):
-            raise ValueError(f"a product of the shapes {' and '.join(map(str, each))}")
-        return each[0][0], each[-1][1]
+        shapes_of = [factor.shape(shapes) for factor in self.of]
+        if any(left[1] != right[0] for left, right in pairwise(shapes_of)):
+            raise ValueError(f"a product of the shapes {' and '.join(map(str, shapes_of))}")
+        return shapes_of[0][0], shapes_of[-1][1]
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """Compute the product in float64."""
         total = self.of[-1].evaluate(read).astype(np.float64)
-        for one in self.of[-2::-1]:
-            total = one.evaluate(read).astype(np.float64) @ total
+        for factor in self.of[-2::-1]:
+            total = factor.evaluate(read).astype(np.float64) @ total
         return total
 
 
@@ -241,15 +218,13 @@ class Stacked(Expression):
     of: tuple[Expression, ...]
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Return the total number of rows, and the common inputs."""
-        each = [one.shape(shapes) for one in self.of]
-        if len({inputs for _, inputs in each}) != 1:
-            raise ValueError(f"matrices of the shapes {' and '.join(map(str, each))}, one above the other")
-        return sum(outputs for outputs, _ in each), each[0][1]
+        shapes_of = [part.shape(shapes) for part in self.of]
+        if len({inputs for _, inputs in shapes_of}) != 1:
+            raise ValueError(f"matrices of the shapes {' and '.join(map(str, shapes_of))}, one above the other")
+        return sum(outputs for outputs, _ in shapes_of), shapes_of[0][1]
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """Return the parts, one above the other."""
-        return np.concatenate([one.evaluate(read) for one in self.of])
+        return np.concatenate([part.evaluate(read) for part in self.of])
 
 
 @dataclass(frozen=True)
@@ -260,17 +235,15 @@ class Turned(Expression):
     n_parts: int
 
     def shape(self, shapes: Shapes) -> tuple[int, int]:
-        """Return (n_parts · columns, rows / n_parts)."""
         rows, columns = self.of.shape(shapes)
         if rows % self.n_parts:
             raise ValueError(f"{rows} rows for {self.n_parts} parts")
         return self.n_parts * columns, rows // self.n_parts
 
     def evaluate(self, read: Read) -> np.ndarray:
-        """Return the transposes in the dtype that is read."""
-        whole = self.of.evaluate(read)
-        parts = whole.reshape(self.n_parts, -1, whole.shape[1])
-        return parts.transpose(0, 2, 1).reshape(self.n_parts * whole.shape[1], -1)
+        matrix = self.of.evaluate(read)
+        parts = matrix.reshape(self.n_parts, -1, matrix.shape[1])
+        return parts.transpose(0, 2, 1).reshape(self.n_parts * matrix.shape[1], -1)
 
 
 def take_rows(of: Expression, indices: Iterable[int]) -> Expression:
@@ -289,9 +262,19 @@ def take_rows(of: Expression, indices: Iterable[int]) -> Expression:
     return Rows(of, tuple(runs))
 
 
-_KINDS: Mapping[str, type[Expression]] = {
-    kind.__name__: kind for kind in (Tensor, Rows, Scaled, Gained, Biased, Column, Sum, Product, Stacked, Turned)
-}
+def renamed(matrix: Expression, rename: Callable[[str], str], index: str | None = None) -> Any:
+    """Rename the stored tensors of a matrix; with ``index``, a matrix of a stack has that in its name instead."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(changed, value))
+        return renamed(value, rename, index) if isinstance(value, Expression) else value
+
+    values = {field.name: changed(getattr(matrix, field.name)) for field in fields(matrix)}  # type: ignore[arg-type]
+    values |= {name: rename(values[name]) for name in ("name", "gain") if name in values}
+    if index is not None and values.get("index") is not None:
+        values |= {"name": f"{values['name']}[{index}]", "index": None}
+    return type(matrix)(**values)
 
 
 def to_json(expression: Expression) -> list[Any]:
@@ -302,16 +285,4 @@ def to_json(expression: Expression) -> list[Any]:
             return to_json(value)
         return [written(part) for part in value] if isinstance(value, tuple) else value
 
-    return [type(expression).__name__, *(written(getattr(expression, one.name)) for one in fields(expression))]  # type: ignore[arg-type]
-
-
-def from_json(value: Sequence[Any]) -> Expression:
-    """Read the output of :func:`to_json`. Raises ValueError, KeyError or TypeError if ``value`` is not such output."""
-
-    def read(part: Any) -> Any:
-        if not isinstance(part, list):
-            return part
-        return from_json(part) if part and isinstance(part[0], str) else tuple(map(read, part))
-
-    kind, *parts = value
-    return _KINDS[kind](*map(read, parts))
+    return [type(expression).__name__, *(written(getattr(expression, field.name)) for field in fields(expression))]  # type: ignore[arg-type]

@@ -84,25 +84,19 @@ class _Module:
         gate, *in_out = (None if name is None else Tensor(name, self.transposed, index) for name in self.names)
         into, out = in_out
         assert into is not None and out is not None
-        held: dict[str, Expression] = {f"{kind}_in": into, f"{kind}_out": out}
+        matrices: dict[str, Expression] = {f"{kind}_in": into, f"{kind}_out": out}
         if self.fused:
             step, size = (2, 2 * self.d_ff) if alternating else (1, self.d_ff)
             start = 1 if alternating else self.d_ff
-            held[f"{kind}_gate"] = Rows(into, ((0, size, step),))
-            held[f"{kind}_in"] = Rows(into, ((start, 2 * self.d_ff, step),))
+            matrices[f"{kind}_gate"] = Rows(into, ((0, size, step),))
+            matrices[f"{kind}_in"] = Rows(into, ((start, 2 * self.d_ff, step),))
         elif gate is not None:
-            held[f"{kind}_gate"] = gate
-        return {name: held[name] for name in (f"{kind}_in", f"{kind}_gate", f"{kind}_out") if name in held}
+            matrices[f"{kind}_gate"] = gate
+        return {name: matrices[name] for name in (f"{kind}_in", f"{kind}_gate", f"{kind}_out") if name in matrices}
 
 
-@dataclass(frozen=True)
-class FeedForward:
-    """Matrices found in the layers beside attention."""
-
-    # the matrices of the MLP, of the router, and of the experts that every token uses, by place
-    layers: Mapping[Place, Mapping[str, Expression]]
-    experts: Part  # the matrices of each expert, with notes on them
-    notes: tuple[str, ...]  # what belongs in ``layers`` but is not read, and why
+class _NotRead(Exception):  # noqa: N818
+    """Error: something in a layer is not read; the message is what and why."""
 
 
 def find_feed_forward(
@@ -112,122 +106,128 @@ def find_feed_forward(
     used: Collection[str],
     types: frozenset[str],
 ) -> FeedForward:
-    """Find the MLPs, experts and routers of the layers with sites, and of the layers without attention between them."""
-    finder = _Finder(checkpoint, config, types)
+    feed_forward = FeedForward(checkpoint, config, types)
     for layer in _layers(sites, checkpoint, used):
-        finder.read(layer)
-    notes = tuple(told_by_place(finder.left))
-    return FeedForward(finder.layers, Part(finder.experts, tuple(told_by_place(finder.experts_left))), notes)
+        feed_forward.read(layer)
+    return feed_forward
 
 
-class _Finder:
-    """Search for MLPs, experts and routers, one layer at a time."""
+class FeedForward:
+    """Matrices of the layers beside attention, which are searched one at a time.
+
+    Attributes:
+        layers: the matrices of the MLP, of the router, and of the experts that every token uses, by place.
+    """
 
     def __init__(self, checkpoint: Checkpoint, config: Mapping[str, Any], types: frozenset[str]) -> None:
         self.checkpoint, self.types = checkpoint, types
         self.alternating = bool(types & _ALTERNATING)
         self.counts = set(_expert_counts(config))
         self.layers: dict[Place, dict[str, Expression]] = {}
-        self.experts: dict[MatrixName, Expression] = {}
-        self.left: dict[str, list[Place]] = defaultdict(list)
-        self.experts_left: dict[str, list[Place]] = defaultdict(list)
+        self._experts: dict[MatrixName, Expression] = {}
+        self._left: dict[str, list[Place]] = defaultdict(list)
+        self._experts_left: dict[str, list[Place]] = defaultdict(list)
+
+    @property
+    def experts(self) -> Part:
+        """The matrices of each expert, with notes on them."""
+        return Part(self._experts, tuple(told_by_place(self._experts_left)))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on what belongs in ``layers`` but is not read."""
+        return tuple(told_by_place(self._left))
 
     def read(self, layer: _Layer) -> None:
-        """Search one layer."""
         numbered: dict[str, dict[int, str]] = defaultdict(dict)
         stacks, shared, plain = [], [], []
         for path, names in layer.modules.items():
-            found = _EXPERT.fullmatch(path)
-            if found:
-                numbered[found["of"]][int(found["number"])] = path
+            match = _EXPERT.fullmatch(path)
+            if match:
+                numbered[match["of"]][int(match["number"])] = path
             elif any(map(_SHARED.fullmatch, path.split("."))):
                 shared.append(path)
             elif "experts" in path.split(".") or (_naming_scheme(names) and self._is_stacked(names)):
                 stacks.append(path)
             else:
                 plain.append(path)
-        n_experts = self._experts(layer, numbered, stacks)
+        n_experts = None
+        try:
+            n_experts = self._read_experts(layer, numbered, stacks) if numbered or stacks else None
+        except _NotRead as reason:
+            self._experts_left[f"not read: {reason}"].append(layer.place)
         self._one(layer, shared, "shared_expert")
         self._one(layer, plain, "mlp")
         if n_experts is not None:
             self._router(layer, n_experts, plain)
-        if layer.in_stages and layer.modules and not any(layer.place in told for told in self._told()):
-            names = ", ".join(f"{path}.{word}".lstrip(".") for path, held in layer.modules.items() for word in held)
-            self.left[f"no matrices: {names}: none of the known names of an MLP"].append(layer.place)
-
-    def _told(self) -> Iterator[Collection[Place]]:
-        """Yield the layers that have a matrix or a note."""
-        yield self.layers
-        yield from (*self.left.values(), *self.experts_left.values())
+        told = (self.layers, *self._left.values(), *self._experts_left.values())
+        if layer.in_stages and layer.modules and not any(layer.place in places for places in told):
+            names = ", ".join(
+                f"{path}.{word}".lstrip(".") for path, tensors in layer.modules.items() for word in tensors
+            )
+            self._left[f"no matrices: {names}: none of the known names of an MLP"].append(layer.place)
 
     def _is_stacked(self, names: Mapping[str, str]) -> bool:
         return all(len(self.checkpoint.shape(name)) == 3 for name in names.values())
 
     def _one(self, layer: _Layer, paths: Sequence[str], kind: str) -> None:
-        """Add the only MLP of a kind in a layer, or a note if there are several or it cannot be read."""
         spelled = [path for path in paths if _naming_scheme(layer.modules[path])]
-        read = [self._module(layer, path) for path in spelled]
-        if len(spelled) == 1 and isinstance(read[0], _Module):
-            self.layers.setdefault(layer.place, {}).update(read[0].matrices(kind, self.alternating))
-        elif spelled:
-            reasons = [one for one in read if isinstance(one, str)]
-            why = reasons[0] if reasons else f"{len(spelled)} MLPs in a layer; expected one"
-            told = "no matrices" if layer.in_stages else "not read"
-            self.left[f"{told}: {' and '.join(spelled)}: {why}"].append(layer.place)
+        if not spelled:
+            return
+        try:
+            modules = [self._module(layer, path) for path in spelled]
+            if len(modules) > 1:
+                raise _NotRead(f"{len(spelled)} MLPs in a layer; expected one")
+            self.layers.setdefault(layer.place, {}).update(modules[0].matrices(kind, self.alternating))
+        except _NotRead as reason:
+            outcome = "no matrices" if layer.in_stages else "not read"
+            self._left[f"{outcome}: {' and '.join(spelled)}: {reason}"].append(layer.place)
 
-    def _experts(self, layer: _Layer, numbered: Mapping[str, Mapping[int, str]], stacks: Sequence[str]) -> int | None:
-        """Add the experts of a layer and return their number, or None where there are none or none are read."""
-        if len(numbered) + len(stacks) == 0:
-            return None
+    def _read_experts(self, layer: _Layer, numbered: Mapping[str, Mapping[int, str]], stacks: Sequence[str]) -> int:
+        """Add the experts of a layer, and return their number."""
         if len(numbered) + len(stacks) > 1:
-            paths = " and ".join((*numbered, *stacks))
-            self.experts_left[f"not read: {paths}: several mixtures in a layer; expected one"].append(layer.place)
-            return None
-        found: list[tuple[_Module, int | None]] = []
-        for path in stacks or [path for _, path in sorted(numbered[next(iter(numbered))].items())]:
-            module = self._module(layer, path)
-            if isinstance(module, str):
-                self.experts_left[f"not read: {path}: {module}"].append(layer.place)
-                return None
-            found += [(module, index) for index in (range(module.n_experts) if module.n_experts else (None,))]
-        path = stacks[0] if stacks else next(iter(numbered))
-        numbers = range(len(found)) if stacks else sorted(numbered[path])
-        if list(numbers) != list(range(len(found))) or len(found) not in self.counts:
-            why = f"{len(found)} experts, the last {max(numbers)}; expected as many as the configuration says"
-            self.experts_left[f"not read: {path}: {why}"].append(layer.place)
-            return None
-        each = [module.matrices("expert", self.alternating, index) for module, index in found]
-        if len({(tuple(one), module.d_ff) for one, (module, _) in zip(each, found, strict=True)}) > 1:
-            self.experts_left[f"not read: {path}: experts of several shapes"].append(layer.place)
-            return None
-        for component in each[0]:
-            for number, matrices in enumerate(each):
-                self.experts[MatrixName(layer.place, component, number)] = matrices[component]
-        return len(found)
+            raise _NotRead(f"{' and '.join((*numbered, *stacks))}: several mixtures in a layer; expected one")
+        mixture = stacks[0] if stacks else next(iter(numbered))
+        modules: list[tuple[_Module, int | None]] = []
+        for path in stacks or [path for _, path in sorted(numbered[mixture].items())]:
+            try:
+                module = self._module(layer, path)
+            except _NotRead as reason:
+                raise _NotRead(f"{path}: {reason}") from reason
+            modules += [(module, index) for index in (range(module.n_experts) if module.n_experts else (None,))]
+        numbers = range(len(modules)) if stacks else sorted(numbered[mixture])
+        if list(numbers) != list(range(len(modules))) or len(modules) not in self.counts:
+            found = f"{len(modules)} experts, the last {max(numbers)}"
+            raise _NotRead(f"{mixture}: {found}; expected as many as the configuration says")
+        experts = [module.matrices("expert", self.alternating, index) for module, index in modules]
+        if len({(tuple(matrices), module.d_ff) for matrices, (module, _) in zip(experts, modules, strict=True)}) > 1:
+            raise _NotRead(f"{mixture}: experts of several shapes")
+        for component in experts[0]:
+            for number, matrices in enumerate(experts):
+                self._experts[MatrixName(layer.place, component, number)] = matrices[component]
+        return len(modules)
 
     def _router(self, layer: _Layer, n_experts: int, paths: Sequence[str]) -> None:
-        """Add the router W_r, (experts, d_model): the only matrix of that shape in a module named gate or router."""
-        held = [
+        routers = [
             name
             for path in paths
             for word, name in layer.modules[path].items()
             if _ROUTER.fullmatch(f"{path}.{word}" if path else word)
             and self.checkpoint.shape(name) == (n_experts, layer.d_model)
         ]
-        if len(held) == 1:
-            self.layers.setdefault(layer.place, {})["router"] = Tensor(held[0])
+        if len(routers) == 1:
+            self.layers.setdefault(layer.place, {})["router"] = Tensor(routers[0])
         else:
-            found = f"{len(held)} matrices" if held else "no matrix"
-            self.left[f"not read: the router: {found} ({n_experts}, {layer.d_model}) called gate or router"].append(
-                layer.place
-            )
+            described = f"{len(routers)} matrices" if routers else "no matrix"
+            self._left[
+                f"not read: the router: {described} ({n_experts}, {layer.d_model}) called gate or router"
+            ].append(layer.place)
 
-    def _module(self, layer: _Layer, path: str) -> _Module | str:
-        """Return a module with the names and shapes of an MLP, or the reason why it is not one."""
-        held, d, scheme = layer.modules[path], layer.d_model, _naming_scheme(layer.modules[path])
+    def _module(self, layer: _Layer, path: str) -> _Module:
+        tensors, d, scheme = layer.modules[path], layer.d_model, _naming_scheme(layer.modules[path])
         if scheme is None:
-            return f"{', '.join(held)}; expected the matrices of an MLP"
-        gate, into, out = (None if word is None else held[word] for word in scheme)
+            raise _NotRead(f"{', '.join(tensors)}; expected the matrices of an MLP")
+        gate, into, out = (None if word is None else tensors[word] for word in scheme)
         assert into is not None and out is not None
         shapes = {name: self.checkpoint.shape(name) for name in (gate, into, out) if name is not None}
         stacked = all(len(shape) == 3 for shape in shapes.values())
@@ -238,22 +238,24 @@ class _Finder:
             flat = {name: shape[1:] if stacked else shape for name, shape in shapes.items()}
             linear = {name: shape[::-1] if transposed else shape for name, shape in flat.items()}
             d_ff = linear[out][-1]
-            times = next((one for one in ((1, 2) if fusable else (1,)) if linear[into] == (one * d_ff, d)), 0)
+            times = next((factor for factor in ((1, 2) if fusable else (1,)) if linear[into] == (factor * d_ff, d)), 0)
             agree = linear[out] == (d, d_ff) and (gate is None or linear[gate] == linear[into])
             if times and agree and len(counts) == 1:
                 fits.append(_Module((gate, into, out), transposed, times == 2, d_ff, next(iter(counts))))
         if len(fits) != 1:
-            found = ", ".join(f"{name.rsplit(path, 1)[-1].lstrip('.')} {shape}" for name, shape in shapes.items())
-            return f"{found}; expected (d_ff, {d}) and ({d}, d_ff)" + (", which may be either way" if fits else "")
+            described = ", ".join(f"{name.rsplit(path, 1)[-1].lstrip('.')} {shape}" for name, shape in shapes.items())
+            either = ", which may be either way" if fits else ""
+            raise _NotRead(f"{described}; expected (d_ff, {d}) and ({d}, d_ff){either}")
         if fits[0].fused and not self.types & (_ALTERNATING | _GATE_FIRST):
-            of = " or ".join(map(quoted, sorted(self.types)))
-            return f"gate and inputs are in one tensor, in an order that is not known for {of}"
+            types = " or ".join(map(quoted, sorted(self.types)))
+            raise _NotRead(f"gate and inputs are in one tensor, in an order that is not known for {types}")
         return fits[0]
 
 
-def _naming_scheme(held: Mapping[str, str]) -> tuple[str | None, str, str] | None:
-    """Return the naming scheme that matches the names of a module's matrices."""
-    return next((one for one in _NAMING_SCHEMES if held.keys() == {word for word in one if word is not None}), None)
+def _naming_scheme(tensors: Mapping[str, str]) -> tuple[str | None, str, str] | None:
+    return next(
+        (scheme for scheme in _NAMING_SCHEMES if tensors.keys() == {word for word in scheme if word is not None}), None
+    )
 
 
 def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]) -> Iterator[_Layer]:
@@ -265,7 +267,7 @@ def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]
     stacks: dict[str, list[Site]] = defaultdict(list)
     for site in sites:
         stacks[site.place.stack].append(site)
-    every = {found[0] for site in sites if (found := _BLOCK.match(site.module))}
+    every = {match[0] for site in sites if (match := _BLOCK.match(site.module))}
     seen: set[str] = set()
     for stack, of_stack in stacks.items():
         prefix, widths = _prefix(of_stack), {site.d_query for site in of_stack}
@@ -273,40 +275,44 @@ def _layers(sites: Sequence[Site], checkpoint: Checkpoint, used: Collection[str]
         if prefix is None:
             blocks: dict[str, Site] = {}
             for site in of_stack:
-                found = _BLOCK.match(site.module)
-                if found and found[0] not in seen:
-                    blocks.setdefault(found[0], site)
+                match = _BLOCK.match(site.module)
+                if match and match[0] not in seen:
+                    blocks.setdefault(match[0], site)
             seen.update(blocks)
             for block, site in blocks.items():
-                within = [other.removesuffix(".") for other in every if other.startswith(block) and other != block]
-                held = _modules(checkpoint, used, re.escape(block), {*attention, *within}).get("", {})
-                yield _Layer(site.place, site.d_query, held, in_stages=True)
+                within = [
+                    block_name.removesuffix(".")
+                    for block_name in every
+                    if block_name.startswith(block) and block_name != block
+                ]
+                modules = _modules(checkpoint, used, re.escape(block), {*attention, *within}).get("", {})
+                yield _Layer(site.place, site.d_query, modules, in_stages=True)
         elif prefix not in seen:
             seen.add(prefix)
             of_layer = {site.place.layer: site.d_query for site in of_stack}
             numbered = _modules(checkpoint, used, rf"{re.escape(prefix)}(?P<layer>\d{{1,6}})\.", attention)
-            for number, held in sorted((int(number), held) for number, held in numbered.items()):
+            for number, modules in sorted((int(number), modules) for number, modules in numbered.items()):
                 width = of_layer.get(number, min(widths) if len(widths) == 1 else None)
                 if width is not None:
-                    yield _Layer(Place(stack, number), width, held, in_stages=len(widths) > 1)
+                    yield _Layer(Place(stack, number), width, modules, in_stages=len(widths) > 1)
 
 
 def _modules(
-    checkpoint: Checkpoint, used: Collection[str], before: str, others: Collection[str]
+    checkpoint: Checkpoint, used: Collection[str], before: str, excluded: Collection[str]
 ) -> dict[str, dict[str, dict[str, str]]]:
     """Return the unused matrices outside ``others`` whose names begin with a pattern, by layer, module and name."""
     inside = re.compile(rf"{before}(?P<local>.+)", re.DOTALL)
     modules: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for name in checkpoint.names:
-        found = inside.fullmatch(name)
-        if not found or name in used or len(checkpoint.shape(name)) not in (2, 3):
+        match = inside.fullmatch(name)
+        if not match or name in used or len(checkpoint.shape(name)) not in (2, 3):
             continue
-        module, _, word = found["local"].removesuffix(".weight").rpartition(".")
+        module, _, word = match["local"].removesuffix(".weight").rpartition(".")
         if word.endswith("bias"):  # the biases of a stack of experts have the shape (experts, outputs)
             continue
-        whole = f"{name.removesuffix(found['local'])}{module}"
-        if not any(whole == one or whole.startswith(f"{one}.") for one in others):
-            modules[found.groupdict().get("layer", "")][module][word] = name
+        path = f"{name.removesuffix(match['local'])}{module}"
+        if not any(path == prefix or path.startswith(f"{prefix}.") for prefix in excluded):
+            modules[match.groupdict().get("layer", "")][module][word] = name
     return modules
 
 
@@ -314,20 +320,21 @@ def _prefix(sites: Sequence[Site]) -> str | None:
     """Return the common prefix of all sites' names in front of the number of the layer, or None if there is none."""
     parts = [site.module.split(".") for site in sites]
     for place in range(min(map(len, parts))):
-        numbers = [own[place] == str(site.place.layer) for own, site in zip(parts, sites, strict=True)]
-        before = {tuple(own[:place]) for own in parts}
+        numbers = [
+            parts_of_name[place] == str(site.place.layer) for parts_of_name, site in zip(parts, sites, strict=True)
+        ]
+        before = {tuple(parts_of_name[:place]) for parts_of_name in parts}
         if all(numbers) and len(before) == 1:
             return "".join(f"{part}." for part in parts[0][:place])
     return None
 
 
 def _expert_counts(config: Mapping[str, Any]) -> Iterator[int]:
-    """Yield the numbers that the configuration gives under keys with "expert" in them."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _expert_counts(value)
         elif "expert" in str(key):
-            yield from (one for one in (value if isinstance(value, list) else [value]) if type(one) is int)
+            yield from (count for count in (value if isinstance(value, list) else [value]) if type(count) is int)
 
 
 def told_by_place(left: Mapping[str, Sequence[Place]]) -> Iterator[str]:

@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from rmtbase.errors import CheckpointError, UnknownArchitectureError, UnprovedConfigurationError
-from rmtbase.models.layouts._declared_biases import Declared, declared
+from rmtbase.models.layouts._sites import Declared, declared
 from rmtbase.shown import quoted
 
 _ANY = "any"  # in ``when``: any value except None
@@ -57,25 +57,22 @@ class Rows:
 
     @classmethod
     def parse(cls, text: str) -> Rows:
-        """Parse the table's notation."""
-        found = re.fullmatch(r"(?P<n>\d+)?(?P<open>\(?)(?P<blocks>[a-z ]+?)\)?(?: < (?P<reads>\w+))?(?P<t> T)?", text)
-        assert found is not None, text
-        blocks = tuple(found["blocks"].split())
+        match = re.fullmatch(r"(?P<n>\d+)?(?P<open>\(?)(?P<blocks>[a-z ]+?)\)?(?: < (?P<reads>\w+))?(?P<t> T)?", text)
+        assert match is not None, text
+        blocks = tuple(match["blocks"].split())
         grouped = "n_key_heads" if {"k", "v"} & set(blocks) else "n_heads"
-        repeated = int(found["n"]) if found["n"] else grouped if found["open"] else 1
-        return cls(blocks, repeated, found["reads"], bool(found["t"]))
+        repeated = int(match["n"]) if match["n"] else grouped if match["open"] else 1
+        return cls(blocks, repeated, match["reads"], bool(match["t"]))
 
     def indices(self, symbol: str, sizes: Mapping[str, int]) -> list[int]:
-        """Return the indices of the symbol's rows, in the order of heads."""
         times = sizes[self.repeated] if isinstance(self.repeated, str) else self.repeated
-        width = {one: sizes[one] // times for one in self.blocks}
-        first = sum(width[one] for one in self.blocks[: self.blocks.index(symbol)])
-        whole = sum(width.values())
-        return [block * whole + first + row for block in range(times) for row in range(width[symbol])]
+        width = {symbol_of_block: sizes[symbol_of_block] // times for symbol_of_block in self.blocks}
+        first = sum(width[symbol_before] for symbol_before in self.blocks[: self.blocks.index(symbol)])
+        height = sum(width.values())
+        return [block * height + first + row for block in range(times) for row in range(width[symbol])]
 
     def height(self, sizes: Mapping[str, int]) -> int:
-        """Return the number of rows."""
-        return sum(sizes[one] for one in self.blocks)
+        return sum(sizes[symbol] for symbol in self.blocks)
 
 
 @dataclass(frozen=True)
@@ -118,59 +115,49 @@ _NO_LAYOUT = Layout("", {}, {}, ())
 
 @dataclass(frozen=True)
 class Entry:
-    """Stack of layers in a model type.
+    """Stack of layers in a model type."""
 
-    Attributes:
-        stack: its name, one of :data:`rmtbase.models.layouts._sites.STACKS`.
-        layout: layout of its layers; empty where only the sizes are known.
-        sizes: size -> keys of the configuration that give it, in order, then after ``else`` its value where there is no
-            such key.
-        config: the configuration of this stack.
-        inside: the parts of tensors' names that identify it; empty where it is the whole model.
-        attends: key for the kinds of layers -> the kinds with attention; empty where every layer has attention.
-        mixed: whether some layers have something other than an MLP in its place, such as experts.
-        rotated: expression for the number of rotated dimensions, or None where none are rotated.
-        unrotated: key for the kinds of layers -> the kinds that are not rotated; empty where all are rotated.
-        scale: expression for the logit scale, or None where it is unknown.
-        norms: norms of the first layer and of the others, or of all layers, by the field of a site; empty where they
-            are not known for this configuration.
-        biases: whether the maps of each symbol have a bias, where that is known.
-    """
-
-    stack: str
-    layout: Layout
+    stack: str  # its name, one of :data:`rmtbase.models.layouts._sites.STACKS`
+    layout: Layout  # layout of its layers; empty where only the sizes are known
+    # size -> keys of the configuration that give it, in order, then after ``else`` its value where there is no such key
     sizes: Mapping[str, str]
-    config: Mapping[str, Any]
-    inside: tuple[str, ...]
+    config: Mapping[str, Any]  # the configuration of this stack
+    inside: tuple[str, ...]  # the parts of tensors' names that identify it; empty where it is the whole model
+    # key for the kinds of layers -> the kinds with attention; empty where every layer has attention
     attends: Mapping[str, Sequence[str]]
-    mixed: bool
-    rotated: str | None
+    mixed: bool  # whether some layers have something other than an MLP in its place, such as experts
+    rotated: str | None  # expression for the number of rotated dimensions, or None where none are rotated
+    # key for the kinds of layers -> the kinds that are not rotated; empty where all are rotated
     unrotated: Mapping[str, Sequence]
-    scale: str | None
+    scale: str | None  # expression for the logit scale, or None where it is unknown
+    # norms of the first layer and of the others, or of all, by the field of a site; empty where they are not known
     norms: Mapping[str, Sequence[Mapping[str, Any]]]
-    biases: Mapping[str, Declared]
+    biases: Mapping[str, Declared]  # whether the maps of each symbol have a bias, where that is known
 
     def attending(self, n_layers: int, path: Path) -> list[int]:
-        """Return the layers with attention. Raises if their kinds are not given, or there are more than 100 000."""
         if n_layers > 100_000:  # a list of a billion takes the memory of the machine
             raise CheckpointError(path, f"{n_layers:,} layers; expected at most 100,000")
         for key, kinds in self.attends.items():
-            said = kinds_of_layers(self.config, key, n_layers)
-            if not _is_of_each(said, n_layers):
-                raise CheckpointError(path, f"{key} = {quoted(said)}; expected a kind for each of {n_layers} layers")
-            return [layer for layer, kind in enumerate(said) if {kind, _OLDER_KINDS.get(kind, kind)} & set(kinds)]
+            kinds_found = kinds_of_layers(self.config, key, n_layers)
+            if not _is_of_each(kinds_found, n_layers):
+                raise CheckpointError(
+                    path, f"{key} = {quoted(kinds_found)}; expected a kind for each of {n_layers} layers"
+                )
+            return [
+                layer for layer, kind in enumerate(kinds_found) if {kind, _OLDER_KINDS.get(kind, kind)} & set(kinds)
+            ]
         return list(range(n_layers))
 
     def turns(self, layer: int, n_layers: int) -> bool | None:
         """Return whether a rotating stack rotates queries and keys in a layer; None if the configuration is silent."""
         for key, kinds in self.unrotated.items():
-            said = kinds_of_layers(self.config, key, n_layers)
-            return said[layer] not in kinds if _is_of_each(said, n_layers) else None
+            kinds_found = kinds_of_layers(self.config, key, n_layers)
+            return kinds_found[layer] not in kinds if _is_of_each(kinds_found, n_layers) else None
         return True
 
 
-def _is_of_each(said: Any, n_layers: int) -> bool:
-    return isinstance(said, Sequence) and len(said) == n_layers
+def _is_of_each(kinds: Any, n_layers: int) -> bool:
+    return isinstance(kinds, Sequence) and len(kinds) == n_layers
 
 
 _FULL, _OTHER = "full_attention", "other"
@@ -181,34 +168,30 @@ _LETTERS = {"M": "linear_attention", "E": "moe", "*": _FULL, "-": "mlp"}  # lett
 def kinds_of_layers(config: Mapping[str, Any], key: str, n_layers: int) -> Any:
     """Expand what a configuration says under a key to the kind of each layer.
 
-    Most keys hold a list of kinds. ``attn_layer_indices`` lists the layers with attention. With ``attn_layer_period``,
-    one layer in each period has attention, the first at ``attn_layer_offset``. A list of ``block_types`` is repeated.
-    Where the key is absent, older keys are used: ``full_attention_interval`` or ``layer_group_size``, a period whose
-    last layer has attention; ``full_attn_idxs``, the layers with attention; ``full_attn_layers``, the same counted from
-    1; ``hybrid_override_pattern``, a letter for each layer; ``sliding_window_pattern``, a period whose last layer
-    attends to all tokens.
+    Most keys hold a list of kinds; the others, and older keys that are used where the key is absent, hold the layers
+    with attention, or a period and where in it a layer attends, or a letter for each layer.
     """
-    said, pattern = config.get(key), config.get("hybrid_override_pattern")
+    value, pattern = config.get(key), config.get("hybrid_override_pattern")
     interval = config.get("full_attention_interval", config.get("layer_group_size"))
     offset, linear = config.get("attn_layer_offset"), config.get("linear_attn_config")
-    indices = said or [] if key == "attn_layer_indices" else config.get("full_attn_idxs") if said is None else None
+    indices = value or [] if key == "attn_layer_indices" else config.get("full_attn_idxs") if value is None else None
     layers = range(n_layers)
-    if said is None and isinstance(linear, Mapping) and isinstance(linear.get("full_attn_layers"), list):
+    if value is None and isinstance(linear, Mapping) and isinstance(linear.get("full_attn_layers"), list):
         indices = [layer for layer in layers if layer + 1 in linear["full_attn_layers"]]
     if isinstance(indices, list):
         return [_FULL if layer in indices else _OTHER for layer in layers]
-    if key == "attn_layer_period" and type(said) is int and said > 0 and type(offset) is int:
-        return [_FULL if layer % said == offset else _OTHER for layer in layers]
-    if said is None and type(interval) is int and interval > 0:
+    if key == "attn_layer_period" and type(value) is int and value > 0 and type(offset) is int:
+        return [_FULL if layer % value == offset else _OTHER for layer in layers]
+    if value is None and type(interval) is int and interval > 0:
         return [_FULL if (layer + 1) % interval == 0 else _OTHER for layer in layers]
-    if said is None and isinstance(pattern, str) and set(pattern) <= set(_LETTERS):
+    if value is None and isinstance(pattern, str) and set(pattern) <= set(_LETTERS):
         return [_LETTERS[letter] for letter in pattern]
     every = config.get("sliding_window_pattern")
-    if said is None and type(every) is int and every > 0:
+    if value is None and type(every) is int and every > 0:
         return [_FULL if (layer + 1) % every == 0 else "sliding_attention" for layer in layers]
-    if key == "block_types" and isinstance(said, list) and said:
-        return (said * -(-n_layers // len(said)))[:n_layers]
-    return said
+    if key == "block_types" and isinstance(value, list) and value:
+        return (value * -(-n_layers // len(value)))[:n_layers]
+    return value
 
 
 @cache
@@ -219,24 +202,24 @@ def _table() -> Mapping[str, Any]:
 @cache
 def _with_sizes_alone() -> Mapping[str, Any]:
     """Return the table with the sizes of types that it lacks."""
-    said, of_table = _read("head_sizes.json"), _table()
+    sizes_file, of_table = _read("head_sizes.json"), _table()
     stacks, types = dict(of_table["stacks"]), dict(of_table["types"])
     table = {"stacks": stacks, "types": types}
-    for number, one in enumerate(said["alone"]):
-        sizes = {name: text for name, text in {**said["usual"], **one["sizes"]}.items() if text is not None}
+    for number, entry in enumerate(sizes_file["alone"]):
+        sizes = {name: text for name, text in {**sizes_file["usual"], **entry["sizes"]}.items() if text is not None}
         stacks[f"alone {number}"] = {"stack": "", "sizes": sizes}
-        for name in set(one["types"]) - set(of_table["types"]):
-            own = types.setdefault(name, {"variants": [], "defaults": {}})
-            own["variants"].append({"when": one.get("when", {}), "stacks": [f"alone {number}"]})
-            own["defaults"].update(one.get("defaults", {}))
-    for name, n_layers in said["shared"].items():
+        for name in set(entry["types"]) - set(of_table["types"]):
+            type_entry = types.setdefault(name, {"variants": [], "defaults": {}})
+            type_entry["variants"].append({"when": entry.get("when", {}), "stacks": [f"alone {number}"]})
+            type_entry["defaults"].update(entry.get("defaults", {}))
+    for name, n_layers in sizes_file["shared"].items():
         variants = []
-        for one in types[name]["variants"]:
-            names = [f"{stack}, shared" for stack in one["stacks"]]
-            for stack in one["stacks"]:
-                whole = stacks[stack]
-                stacks[f"{stack}, shared"] = {**whole, "sizes": {**whole["sizes"], "n_layers": n_layers}}
-            variants.append({**one, "stacks": names})
+        for entry in types[name]["variants"]:
+            names = [f"{stack}, shared" for stack in entry["stacks"]]
+            for stack in entry["stacks"]:
+                stack_entry = stacks[stack]
+                stacks[f"{stack}, shared"] = {**stack_entry, "sizes": {**stack_entry["sizes"], "n_layers": n_layers}}
+            variants.append({**entry, "stacks": names})
         types[name] = {**types[name], "variants": variants}
     return table
 
@@ -247,9 +230,9 @@ def _read(name: str) -> dict[str, Any]:
 
 @cache
 def _layout(name: str) -> Layout:
-    held = _table()["layouts"][name]
-    tensors = {tensor: Rows.parse(text) for tensor, text in held["tensors"].items()}
-    return Layout(held["layer"], tensors, held.get("norms", {}), tuple(held.get("beside", ())))
+    entry = _table()["layouts"][name]
+    tensors = {tensor: Rows.parse(text) for tensor, text in entry["tensors"].items()}
+    return Layout(entry["layer"], tensors, entry.get("norms", {}), tuple(entry.get("beside", ())))
 
 
 def known_types() -> tuple[str, ...]:
@@ -264,8 +247,8 @@ def read_architecture(config: Mapping[str, Any], path: Path, *, sizes_alone: boo
     if named is None:
         classes = config.get("architectures")
         named = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "(none named)"
-        for architecture, held in types.items():
-            if "class" in held and re.fullmatch(held["class"] + _CLASS_ENDING, named):
+        for architecture, entry in types.items():
+            if "class" in entry and re.fullmatch(entry["class"] + _CLASS_ENDING, named):
                 return architecture
     if not isinstance(named, str) or named not in types:
         raise UnknownArchitectureError(path, str(named), known_types())
@@ -286,59 +269,64 @@ def entries(
     variant = _variant(config, model_type, path, table)
     of_class = table["types"][model_type].get("defaults", {})
     defaults = of_class if inside or model_type not in _table()["types"] else {}
-    said = {**of_class, **config}
-    held = variant.get("norms", {})
-    known = all(_meets(config.get(key, value), value) for key, value in held.get("when", {}).items())
-    for number, one in enumerate(table["stacks"][name] for name in variant.get("stacks", ())):
+    settings = {**of_class, **config}
+    norms = variant.get("norms", {})
+    norms_hold = all(_meets(config.get(key, value), value) for key, value in norms.get("when", {}).items())
+    for number, spec in enumerate(table["stacks"][name] for name in variant.get("stacks", ())):
         yield Entry(
-            one["stack"],
-            _layout(one["layout"]) if "layout" in one else _NO_LAYOUT,
-            _certain(one["sizes"], config, of_class),
-            _completed(config, one["sizes"], defaults),
+            spec["stack"],
+            _layout(spec["layout"]) if "layout" in spec else _NO_LAYOUT,
+            _certain(spec["sizes"], config, of_class),
+            _completed(config, spec["sizes"], defaults),
             inside,
-            one.get("attends", {}),
-            one.get("mixed", False),
-            one.get("rotated") if all(said.get(key) in each for key, each in one.get("rotates", {}).items()) else None,
-            variant.get("unrotated", {}).get(one["stack"], {}),
-            one.get("scale") if all(said.get(key) == value for key, value in one.get("scale_if", {}).items()) else None,
-            _table()["norms"][held["of"][number]] if held and known else {},
-            declared(variant.get("biases", {}).get(one["stack"], {}), config, of_class),
+            spec.get("attends", {}),
+            spec.get("mixed", False),
+            spec.get("rotated")
+            if all(settings.get(key) in allowed for key, allowed in spec.get("rotates", {}).items())
+            else None,
+            variant.get("unrotated", {}).get(spec["stack"], {}),
+            spec.get("scale")
+            if all(settings.get(key) == value for key, value in spec.get("scale_if", {}).items())
+            else None,
+            _table()["norms"][norms["of"][number]] if norms and norms_hold else {},
+            declared(variant.get("biases", {}).get(spec["stack"], {}), config, of_class),
         )
-    for one in variant.get("parts", ()):
-        part = config.get(one["config"])
-        if part is None and one["stack"] == "text":  # older files have its sizes at the top level
+    for spec in variant.get("parts", ()):
+        part = config.get(spec["config"])
+        if part is None and spec["stack"] == "text":  # older files have its sizes at the top level
             part = {key: value for key, value in config.items() if key not in ("model_type", "vision_config")}
         if not isinstance(part, Mapping):
-            raise CheckpointError(path, f"no {one['config']}; expected the configuration of the {one['stack']} part")
-        own = part.get("model_type", one["type"])
-        if own not in one["types"]:
+            raise CheckpointError(path, f"no {spec['config']}; expected the configuration of the {spec['stack']} part")
+        part_type = part.get("model_type", spec["type"])
+        if part_type not in spec["types"]:
+            problem = f"{spec['config']} of type {quoted(part_type)}"
             raise UnprovedConfigurationError(
-                path, f"{one['config']} of type {quoted(own)}; expected one that was proved: {', '.join(one['types'])}"
+                path, f"{problem}; expected one that was proved: {', '.join(spec['types'])}"
             )
-        for entry in entries(part, own, path, (*inside, one["in"]), sizes_alone=sizes_alone):
-            yield replace(entry, stack=entry.stack or one["stack"])
+        for entry in entries(part, part_type, path, (*inside, spec["in"]), sizes_alone=sizes_alone):
+            yield replace(entry, stack=entry.stack or spec["stack"])
 
 
 def _variant(config: Mapping[str, Any], model_type: str, path: Path, table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Find the variant of the type whose ``when`` the configuration fulfils, with the defaults of its class."""
-    held = table["types"].get(model_type)
-    if held is None:
+    entry = table["types"].get(model_type)
+    if entry is None:
         raise UnknownArchitectureError(path, model_type, known_types())
-    said = {**held.get("defaults", {}), **config}
-    for one in held["variants"]:
-        if all(_meets(said.get(key), value) for key, value in one.get("when", {}).items()):
-            return one
-    keys = sorted({key for one in held["variants"] for key in one["when"]})
-    found = ", ".join(f"{key} = {quoted(said.get(key))}" for key in keys)
-    known = " or ".join(
-        ", ".join(f"{key} = {quoted(value)}" for key, value in one["when"].items()) for one in held["variants"]
+    settings = {**entry.get("defaults", {}), **config}
+    for variant in entry["variants"]:
+        if all(_meets(settings.get(key), value) for key, value in variant.get("when", {}).items()):
+            return variant
+    keys = sorted({key for variant in entry["variants"] for key in variant["when"]})
+    described = ", ".join(f"{key} = {quoted(settings.get(key))}" for key in keys)
+    proved = " or ".join(
+        ", ".join(f"{key} = {quoted(value)}" for key, value in variant["when"].items()) for variant in entry["variants"]
     )
-    raise UnprovedConfigurationError(path, f"a {model_type} model with {found}; expected one that was proved: {known}")
+    raise UnprovedConfigurationError(
+        path, f"a {model_type} model with {described}; expected one that was proved: {proved}"
+    )
 
 
-def _meets(said: Any, expected: Any) -> bool:
-    """Return True if it equals the expected value, or is not None where any value is accepted."""
-    return said is not None if expected == _ANY else type(said) is type(expected) and said == expected
+def _meets(value: Any, expected: Any) -> bool:
+    return value is not None if expected == _ANY else type(value) is type(expected) and value == expected
 
 
 def _certain(sizes: Mapping[str, str], config: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, str]:

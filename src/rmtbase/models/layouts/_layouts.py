@@ -81,19 +81,19 @@ def split_qkv(
     linear = array.T if transposed else array
     rows, d_model = linear.shape
     if rows % parts or rows // parts > d_model:
-        other = "" if d_model % parts or d_model // parts > rows else f"; transposed={not transposed} would fit"
+        advice = "" if d_model % parts or d_model // parts > rows else f"; transposed={not transposed} would fit"
         raise ParameterError(
             "weight",
             shape,
             f"{parts} · d_head {'columns' if transposed else 'rows'} for {heads} heads on {key_heads} key heads, with "
-            f"d_head ≤ d_model{other}",
+            f"d_head ≤ d_model{advice}",
         )
     d_head = rows // parts
     if kind == "concatenated":
-        each = linear.reshape(parts, d_head, d_model)
-        q, k, v = each[:heads], each[heads : heads + key_heads], each[heads + key_heads :]
+        blocks = linear.reshape(parts, d_head, d_model)
+        q, k, v = blocks[:heads], blocks[heads : heads + key_heads], blocks[heads + key_heads :]
     else:
         group = heads // key_heads
-        each = linear.reshape(key_heads, group + 2, d_head, d_model)
-        q, k, v = each[:, :group], each[:, group], each[:, group + 1]
+        blocks = linear.reshape(key_heads, group + 2, d_head, d_model)
+        q, k, v = blocks[:, :group], blocks[:, group], blocks[:, group + 1]
     return q.reshape(-1, d_head, d_model), k, v

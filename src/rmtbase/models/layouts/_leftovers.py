@@ -62,7 +62,6 @@ _BESIDE_MATRICES = {
 
 
 def require_all_heads(config: Mapping[str, Any], path: Path) -> None:
-    """Raise CheckpointError if the configuration says that heads were taken out of some layers."""
     pruned = config.get("pruned_heads")
     if pruned:
         raise CheckpointError(
@@ -77,15 +76,11 @@ def require_plain_tensors(checkpoint: Checkpoint) -> None:
     for name in checkpoint.names:
         parts = name.split(".")
         if any(map(_ADAPTERS.fullmatch, parts)):
-            raise CheckpointError(
-                checkpoint.file(name),
-                f"tensor {quoted(name)} is part of an adapter, which changes the weights beside it; expected {MERGED}, "
-                "or the base model alone",
-            )
+            problem = f"tensor {quoted(name)} is part of an adapter, which changes the weights beside it"
+            raise CheckpointError(checkpoint.file(name), f"{problem}; expected {MERGED}, or the base model alone")
 
 
 def leftover_notes(config: Mapping[str, Any], checkpoint: Checkpoint, inventory: Inventory) -> tuple[str, ...]:
-    """Return notes on whatever else exists and does not affect the scores."""
     notes = (_CUSTOM_CODE,) if config.get("auto_map") else ()
     unread = _unread_attention(checkpoint, inventory.sites, inventory.used_tensors())
     return (*notes, *unread, *_multiplier_notes(config))
@@ -103,7 +98,7 @@ def _unread_attention(checkpoint: Checkpoint, sites: Sequence[Site], used: Colle
         "attention that is not read, by the names of its matrices": unread,
         "beside the heads of attention that is read, not scored": beside,
     }
-    return tuple(f"{words}: {_listed(checkpoint, found)}" for words, found in lines.items() if found)
+    return tuple(f"{words}: {_listed(checkpoint, matrices)}" for words, matrices in lines.items() if matrices)
 
 
 def _block(module: str) -> str:
@@ -113,41 +108,36 @@ def _block(module: str) -> str:
 
 
 def _of_attention(names: Iterable[str]) -> list[str]:
-    """Select the matrices of attention by name: a part indicates attention, or the module contains such a map."""
-    each = {name: name.removesuffix(".weight").split(".") for name in names}
-    modules = {tuple(parts[:-1]) for parts in each.values() if _MAPS.fullmatch(parts[-1])}
+    parts_by_name = {name: name.removesuffix(".weight").split(".") for name in names}
+    modules = {tuple(parts[:-1]) for parts in parts_by_name.values() if _MAPS.fullmatch(parts[-1])}
     return [
         name
-        for name, parts in each.items()
+        for name, parts in parts_by_name.items()
         if any(map(_ATTENTION.fullmatch, parts)) or (len(parts) > 1 and tuple(parts[:-1]) in modules)
     ]
 
 
 def left_out(checkpoint: Checkpoint, used: Collection[str]) -> dict[str, list[str]]:
-    """Return the tensors that no matrix is made of, grouped by name with {} for numbers."""
-    found: dict[str, list[str]] = {}
+    by_pattern: dict[str, list[str]] = {}
     for name in checkpoint.names:
         if name not in used:
-            found.setdefault(_pattern(name), []).append(name)
-    return found
+            by_pattern.setdefault(_pattern(name), []).append(name)
+    return by_pattern
 
 
 def unread_matrices(checkpoint: Checkpoint, used: Collection[str], noted: Collection[str]) -> tuple[str, ...]:
-    """Name the matrices and kernels outside attention that are not used by anything that is scored.
-
-    One line, or none if there are no such matrices.
-    """
+    """Name the matrices and kernels outside attention that are not used by anything that is scored."""
     names = list(_matrices(checkpoint, used))
     of_attention = set(_of_attention(names))
-    found: dict[str, list[str]] = {}
+    by_pattern: dict[str, list[str]] = {}
     for name in names:
         if name not in of_attention:
-            found.setdefault(_pattern(name), []).append(name)
-    found = {key: names for key, names in found.items() if not any(names[0] in line for line in noted)}
-    if not found:
+            by_pattern.setdefault(_pattern(name), []).append(name)
+    by_pattern = {key: names for key, names in by_pattern.items() if not any(names[0] in line for line in noted)}
+    if not by_pattern:
         return ()
     return (
-        f"not scored, because outside the attention, MLPs and embeddings that are read: {_listed(checkpoint, found)}",
+        f"not scored, because outside attention, MLPs and embeddings that are read: {_listed(checkpoint, by_pattern)}",
     )
 
 
@@ -156,7 +146,6 @@ def _pattern(name: str) -> str:
 
 
 def _matrices(checkpoint: Checkpoint, used: Collection[str]) -> Iterator[str]:
-    """Yield the names of stored matrices and kernels of floating-point numbers that are not used."""
     for name in checkpoint.names:
         if name not in used:
             shape = checkpoint.shape(name)
@@ -164,42 +153,38 @@ def _matrices(checkpoint: Checkpoint, used: Collection[str]) -> Iterator[str]:
                 yield name
 
 
-def _listed(checkpoint: Checkpoint, found: Mapping[str, list[str]]) -> str:
-    """List the matrices by the pattern of their names, with the shape of the first of each."""
-    each = [
+def _listed(checkpoint: Checkpoint, by_pattern: Mapping[str, list[str]]) -> str:
+    described = [
         f"{len(names)} {quoted(pattern)} {checkpoint.shape(names[0])}"
         if len(names) > 1
         else f"{quoted(names[0])} {checkpoint.shape(names[0])}"
-        for pattern, names in found.items()
+        for pattern, names in by_pattern.items()
     ]
-    return ", ".join(each[:_NAMED]) + (f" and {len(each) - _NAMED} more kinds" if len(each) > _NAMED else "")
+    return ", ".join(described[:_NAMED]) + (
+        f" and {len(described) - _NAMED} more kinds" if len(described) > _NAMED else ""
+    )
 
 
 def without_draft_layers(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
-    """Return the checkpoint without the layers that draft further tokens, which follow the model's own layers.
-
-    DeepSeek and its successors continue the numbering (``num_nextn_predict_layers``); others name these layers ``mtp``.
-    The heads of Medusa, which have no attention, are left out too.
-    """
+    """Return the checkpoint without the layers that draft further tokens, which follow the model's own layers."""
     n_layers, n_more = config.get("num_hidden_layers"), config.get("num_nextn_predict_layers")
     follow = range(n_layers, n_layers + n_more) if type(n_layers) is int and type(n_more) is int else range(0)
-    beyond = {name for name in checkpoint.names if (found := _LAYER.fullmatch(name)) and int(found[1]) in follow}
+    beyond = {name for name in checkpoint.names if (match := _LAYER.fullmatch(name)) and int(match[1]) in follow}
     beside = {name for name in checkpoint.names if _DRAFTS.fullmatch(name)}
     if not beyond | beside:
         return checkpoint
-    numbers = sorted({int(found[1]) for name in beyond if (found := _LAYER.fullmatch(name))})
+    numbers = sorted({int(match[1]) for name in beyond if (match := _LAYER.fullmatch(name))})
     called = [f"layer {number}" for number in numbers] + sorted({name.partition(".")[0] for name in beside})
     return checkpoint.replaced(beyond | beside, {}, f"drafts of further tokens are left out: {', '.join(called[:6])}")
 
 
 def _multiplier_notes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a note on the multipliers and caps of a configuration that are in no matrix, if it has any."""
-    each = [
+    described = [
         f"{key} = {quoted(value)} ({_BESIDE_MATRICES[name]})"
         for key, name, value in _settings(config, _DEPTH)
         if name in _BESIDE_MATRICES and (value is True or value not in (None, False, 0, 1, [1, 1]))
     ]
-    return (f"in no matrix that is read: {', '.join(each)}",) if each else ()
+    return (f"in no matrix that is read: {', '.join(described)}",) if described else ()
 
 
 def _settings(config: Mapping[str, Any], depth: int, inside: str = "") -> Iterator[tuple[str, str, Any]]:

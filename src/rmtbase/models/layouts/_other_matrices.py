@@ -47,25 +47,27 @@ UNSTORED = "unembedding: none is stored; it is the embedding, or the model has n
 
 
 def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Mapping[str, Any]) -> Inventory:
-    """Add to the inventory of a checkpoint the MLPs and routers that it lacks, and its further parts.
-
-    Existing entries are kept. Only names and shapes are used.
-    """
-    used = {name for held in inventory.matrices.values() for one in held.values() for name in one.tensors()}
-    found = find_feed_forward(inventory.sites, checkpoint, config, used, frozenset(_types(config)))
+    """Add to the inventory of a checkpoint the MLPs and routers that it lacks, and its further parts."""
+    used = {
+        name
+        for components in inventory.matrices.values()
+        for matrix in components.values()
+        for name in matrix.tensors()
+    }
+    feed_forward = find_feed_forward(inventory.sites, checkpoint, config, used, frozenset(_types(config)))
     outputs, notes = _outputs(inventory.sites, checkpoint)
-    others: dict[Place, dict[str, Expression]] = {}
-    for part in (outputs, found.layers, inventory.others):
+    by_place: dict[Place, dict[str, Expression]] = {}
+    for part in (outputs, feed_forward.layers, inventory.others):
         for place, matrices in part.items():
-            others.setdefault(place, {}).update(matrices)
+            by_place.setdefault(place, {}).update(matrices)
     return replace(
         inventory,
-        others=others,
-        notes=(*inventory.notes, *notes, *found.notes),
+        others=by_place,
+        notes=(*inventory.notes, *notes, *feed_forward.notes),
         parts={
             "fused": find_fused(inventory.sites, checkpoint.shape),
             "embeddings": find_embeddings(inventory.sites, checkpoint, config),
-            "experts": found.experts,
+            "experts": feed_forward.experts,
         },
     )
 
@@ -73,28 +75,26 @@ def with_other_matrices(inventory: Inventory, checkpoint: Checkpoint, config: Ma
 def _outputs(
     sites: tuple[Site, ...], checkpoint: Checkpoint
 ) -> tuple[dict[Place, dict[str, Expression]], tuple[str, ...]]:
-    """Find W_O of sites that modify the heads' values before it, so that there is a W_O but no W_OV.
-
-    In most cases the values pass a gate, which has ``gate`` in its name or shares a tensor with the queries.
-    """
-    found: dict[Place, dict[str, Expression]] = {}
+    """Find W_O of sites that modify the heads' values before it, so that there is a W_O but no W_OV."""
+    outputs: dict[Place, dict[str, Expression]] = {}
     between: dict[str, list[Place]] = {}
     for site in sites:
         name = f"{site.module}.{_OUTPUT}.weight"
         if site.output is not None or site.d_value is None or name not in checkpoint:
             continue
         if checkpoint.shape(name) == (site.d_query, site.n_heads * site.d_value):
-            found[site.place] = {"attention_output": Tensor(name)}
-            gated = any("gate" in one for one in checkpoint.names if one.startswith(f"{site.module}."))
+            outputs[site.place] = {"attention_output": Tensor(name)}
+            gated = any("gate" in tensor for tensor in checkpoint.names if tensor.startswith(f"{site.module}."))
             (queries, *_), rows = site.query_key_tensors(), site.n_heads * site.d_head
-            what = "a gate" if gated or checkpoint.shape(queries)[0] > rows else "more than the weights of attention"
-            words = f"between the values and {_OUTPUT} stands {what}: W_O is a matrix by itself, no head has a W_OV"
+            obstacle = (
+                "a gate" if gated or checkpoint.shape(queries)[0] > rows else "more than the weights of attention"
+            )
+            words = f"between the values and {_OUTPUT} stands {obstacle}: W_O is a matrix by itself, no head has a W_OV"
             between.setdefault(words, []).append(site.place)
-    return found, tuple(told_by_place(between))
+    return outputs, tuple(told_by_place(between))
 
 
 def _types(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the model types of a configuration and of its parts."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _types(value)
@@ -103,42 +103,38 @@ def _types(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def find_fused(sites: Iterable[Site], shapes: Shapes) -> Part:
-    """Find the tensors that hold the queries, keys and values of a site, or two of these, and nothing else.
-
-    Their components are ``attention_query_key_value``, ``attention_query_key`` or ``attention_key_value``, according to
-    their content. Each row must belong to exactly one of queries, keys and values; a tensor that holds more is omitted.
-    """
-    found: dict[MatrixName, Expression] = {}
+    """Find the tensors that hold the queries, keys and values of a site, or two of these, and nothing else."""
+    fused: dict[MatrixName, Expression] = {}
     for site in sites:
-        held: dict[Expression, list[str]] = {}
+        names_by_tensor: dict[Expression, list[str]] = {}
         rows: dict[Expression, list[int]] = {}
         for name in _FUSED:
             expression = getattr(site, name)
             if isinstance(expression, Rows) and isinstance(expression.of, Tensor):
-                held.setdefault(expression.of, []).append(name)
+                names_by_tensor.setdefault(expression.of, []).append(name)
                 taken = (row for run in expression.runs for row in range(*run))
                 rows.setdefault(expression.of, []).extend(taken)
-        for tensor, names in held.items():
+        for tensor, names in names_by_tensor.items():
             if len(names) > 1 and sorted(rows[tensor]) == list(range(tensor.shape(shapes)[0])):
-                found[MatrixName(site.place, f"attention_{'_'.join(names)}")] = tensor
-    return Part(found)
+                fused[MatrixName(site.place, f"attention_{'_'.join(names)}")] = tensor
+    return Part(fused)
 
 
 def find_embeddings(sites: Sequence[Site], checkpoint: Checkpoint, config: Mapping[str, Any]) -> Part:
     """Find the matrices outside the layers; with several stacks, the name of a matrix tells which it belongs to."""
     widths = {site.d_query for site in sites} | {site.d_key for site in sites} | set(_sizes(config, _WIDTHS))
     tokens = set(_sizes(config, _TOKENS))
-    positions = {size + more for size in _sizes(config, _POSITIONS) for more in _BEFORE_THE_FIRST}
+    positions = {size + n_before for size in _sizes(config, _POSITIONS) for n_before in _BEFORE_THE_FIRST}
     rows = {"embedding": tokens, "position_embedding": positions, "unembedding": tokens}
-    found: dict[str, list[str]] = defaultdict(list)
+    names_by_component: dict[str, list[str]] = defaultdict(list)
     notes = []
     for name in checkpoint.names:
         parts, shape = name.removesuffix(".weight").split("."), checkpoint.shape(name)
         if len(shape) != 2 or not name.endswith(".weight") or any(re.fullmatch(r"\d+", part) for part in parts):
             continue
-        meaning = next((one for one, words in _EMBEDDINGS.items() if parts[-1] in words), None)
+        meaning = next((component_named for component_named, words in _EMBEDDINGS.items() if parts[-1] in words), None)
         if meaning is not None and shape[0] in rows[meaning] and shape[1] in widths:
-            found[meaning].append(name)
+            names_by_component[meaning].append(name)
         elif meaning is not None:
             expected = f"{_or(rows[meaning])} rows of {_or(widths)}, by the configuration"
             notes.append(f"not read: {name} {shape}: named like the {meaning}; expected {expected}")
@@ -146,24 +142,23 @@ def find_embeddings(sites: Sequence[Site], checkpoint: Checkpoint, config: Mappi
             notes.append(f"not read: {name} {shape}: it has the size of an embedding, but an unknown name")
     matrices: dict[MatrixName, Tensor] = {}
     for component in OUTSIDE_COMPONENTS:
-        for place, name in _placed(found[component], {site.place.stack for site in sites}, notes):
+        for place, name in _placed(names_by_component[component], {site.place.stack for site in sites}, notes):
             matrices[MatrixName(place, component)] = Tensor(name, transposed=component != "unembedding")
-    if found["embedding"] and not found["unembedding"]:
+    if names_by_component["embedding"] and not names_by_component["unembedding"]:
         notes.append(TIED if config.get("tie_word_embeddings") is True else UNSTORED)
     return Part(matrices, tuple(notes))
 
 
 def _placed(names: Sequence[str], stacks: set[str], notes: list[str]) -> Iterator[tuple[Place, str]]:
-    """Yield each tensor of one component with its stack, "" where it is the only such tensor."""
     of_stack: dict[str, list[str]] = defaultdict(list)
     for name in names:
-        own = [stack for stack in stacks if stack in name.split(".")] if len(names) > 1 else []
-        of_stack[own[0] if len(own) == 1 else ""].append(name)
-    for stack, same in of_stack.items():
-        if len(same) > 1:
-            notes.append(f"not read: {' and '.join(same)}: expected one of them")
+        stack_names = [stack for stack in stacks if stack in name.split(".")] if len(names) > 1 else []
+        of_stack[stack_names[0] if len(stack_names) == 1 else ""].append(name)
+    for stack, tensor_names in of_stack.items():
+        if len(tensor_names) > 1:
+            notes.append(f"not read: {' and '.join(tensor_names)}: expected one of them")
         else:
-            yield Place(stack, -1), same[0]
+            yield Place(stack, -1), tensor_names[0]
 
 
 def _or(sizes: Collection[int]) -> str:
@@ -171,7 +166,6 @@ def _or(sizes: Collection[int]) -> str:
 
 
 def _sizes(config: Mapping[str, Any], words: Sequence[str]) -> Iterator[int]:
-    """Yield the sizes that a configuration and its parts give under one of the keys ``words``."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _sizes(value, words)

@@ -6,12 +6,14 @@ A model is a list of sites. At each site the queries, keys, values and outputs o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from rmtbase.errors import CheckpointError
+from rmtbase.errors import CheckpointError, MissingTensorError, ParameterError, ShapeError
+from rmtbase.models.files._checkpoint import Checkpoint
 from rmtbase.models.layouts._expressions import Expression
+from rmtbase.shown import quoted
 
 STACKS = ("", "encoder", "decoder", "cross", "text", "vision", "audio")
 """Names of stacks of layers: ``""`` where a model has only one."""
@@ -51,20 +53,13 @@ class MatrixName(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """Learned part of a norm: x̂ · (offset + gain) + bias.
+    """Learned part of a norm: x̂ · (offset + gain) + bias."""
 
-    Attributes:
-        gain: name of the stored gains, or None.
-        bias: name of the stored bias, or None.
-        offset: 1 where the stored values are gain − 1, as in Gemma; otherwise 0.
-    """
-
-    gain: str | None
-    bias: str | None = None
-    offset: float = 0.0
+    gain: str | None  # name of the stored gains, or None
+    bias: str | None = None  # name of the stored bias, or None
+    offset: float = 0.0  # 1 where the stored values are gain − 1, as in Gemma; otherwise 0
 
     def tensors(self) -> tuple[str, ...]:
-        """Return the names of its stored tensors."""
         return tuple(name for name in (self.gain, self.bias) if name is not None)
 
 
@@ -130,60 +125,148 @@ class Site:
 
     def query_key_tensors(self) -> tuple[str, ...]:
         """Return the names of the tensors of queries and keys, in the order in which they are read, each once."""
-        known = (one for one in (self.query, self.key) if one is not None)
-        return tuple(dict.fromkeys(name for one in known for name in one.tensors()))
+        matrices = (matrix for matrix in (self.query, self.key) if matrix is not None)
+        return tuple(dict.fromkeys(name for matrix in matrices for name in matrix.tensors()))
 
     def expressions(self) -> dict[str, Expression]:
         """Return the known matrices by component: ``attention_query``, ``_key``, ``_value``, ``_output``."""
-        each = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
-        return {f"attention_{name}": one for name, one in each.items() if one is not None}
+        matrices = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
+        return {f"attention_{name}": matrix for name, matrix in matrices.items() if matrix is not None}
 
     def norms(self) -> tuple[Norm, ...]:
         """Return the norms that are known."""
         return tuple(norm for name in NORM_FIELDS if (norm := getattr(self, name)) is not None)
 
 
+_SHOWN = 3
+
+
+class UnusedBiases(str):
+    """Note about biases that are stored and that the model does not have; they are not folded in."""
+
+    __slots__ = ()
+
+
+class Declared(NamedTuple):
+    """Declaration that the maps of a symbol have a bias or have none."""
+
+    present: bool  # whether they have a bias
+    key: str | None = None  # the key of the configuration that says so; None where it holds for every model of the type
+    said: bool = False  # whether the configuration itself has the key, rather than only the defaults of its class
+
+    def in_words(self) -> str:
+        return f"{self.key} = {str(self.present).lower()}" if self.key else "the model's class"
+
+
+def declared(
+    biases: Mapping[str, bool | str], config: Mapping[str, Any], of_class: Mapping[str, Any]
+) -> dict[str, Declared]:
+    biases_declared = {}
+    for symbols, key in biases.items():
+        value = key if isinstance(key, bool) else config.get(key, of_class.get(key))
+        if isinstance(value, bool):
+            declaration = Declared(value) if isinstance(key, bool) else Declared(value, key, key in config)
+            biases_declared |= dict.fromkeys(symbols.split(), declaration)
+    return biases_declared
+
+
+def bias_notes(
+    expected: Mapping[str, Declared],
+    tensors: Mapping[str, Iterable[str]],
+    stored: Container[str],
+    refuse: Callable[[str, str], Exception] | None = None,
+) -> Iterator[str]:
+    """Yield notes on differences between the declared and the stored biases."""
+    missing: dict[str, Declared] = {}
+    unused: dict[str, Declared] = {}
+    for symbol, declaration in expected.items():
+        for name in tensors.get(symbol, ()):
+            bias = name.removesuffix("weight") + "bias"
+            if name.endswith("weight") and name in stored and declaration.present != (bias in stored):
+                (missing if declaration.present else unused)[bias] = declaration
+    for bias, declaration in missing.items():
+        if declaration.said and refuse is not None:
+            raise refuse(bias, f"{declaration.in_words()}; correct that, if the model has no such biases")
+    for kind, words, biases_found in (
+        (str, "biases that the model has and that are not stored", missing),
+        (UnusedBiases, "biases that are stored and that the model does not have", unused),
+    ):
+        if biases_found:
+            rest = f", … ({len(biases_found)} of them)" if len(biases_found) > _SHOWN else ""
+            by = ", ".join(dict.fromkeys(declaration.in_words() for declaration in biases_found.values()))
+            yield kind(f"{words} ({by}): {', '.join(map(quoted, list(biases_found)[:_SHOWN]))}{rest}")
+
+
 @dataclass(frozen=True)
 class Part:
-    """Matrices beside those of the layers, which are scored only on request.
+    """Matrices beside those of the layers, which are scored only on request."""
 
-    Attributes:
-        matrices: in the order in which they are read.
-        notes: what must be known to interpret them, and which matrices of this kind exist but are not read.
-    """
-
-    matrices: Mapping[MatrixName, Expression]
+    matrices: Mapping[MatrixName, Expression]  # in the order in which they are read
+    # what must be known to interpret them, and which matrices of this kind exist but are not read
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """Attention sites and other weight matrices of a model, by name; no weight is read.
+    """Attention sites and other weight matrices of a model, by name; no weight is read."""
 
-    Attributes:
-        sites: in order of stack and layer.
-        others: the matrices of the layers outside the sites (MLP, router), by place and component.
-        notes: what must be known about the whole model.
-        parts: further matrices: ``"fused"``, ``"embeddings"``, ``"experts"``.
-    """
-
-    sites: tuple[Site, ...]
+    sites: tuple[Site, ...]  # in order of stack and layer
+    # the matrices of the layers outside the sites (MLP, router), by place and component
     others: Mapping[Place, Mapping[str, Expression]]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what must be known about the whole model
+    # further matrices: ``"fused"``, ``"embeddings"``, ``"experts"``
     parts: Mapping[str, Part] = field(default_factory=dict)
 
     @property
     def matrices(self) -> dict[Place, dict[str, Expression]]:
         """All matrices by place and component, those of the sites first."""
-        found: dict[Place, dict[str, Expression]] = {}
+        by_place: dict[Place, dict[str, Expression]] = {}
         for site in self.sites:
-            found.setdefault(site.place, {}).update(site.expressions())
+            by_place.setdefault(site.place, {}).update(site.expressions())
         for place, components in self.others.items():
-            found.setdefault(place, {}).update(components)
-        order = list(dict.fromkeys(place.stack for place in found))
-        return dict(sorted(found.items(), key=lambda item: (order.index(item[0].stack), item[0].layer)))
+            by_place.setdefault(place, {}).update(components)
+        order = list(dict.fromkeys(place.stack for place in by_place))
+        return dict(sorted(by_place.items(), key=lambda item: (order.index(item[0].stack), item[0].layer)))
 
     def used_tensors(self) -> frozenset[str]:
         """Return the names of the stored tensors that its matrices, and those of its parts, are made of."""
-        held = [*self.matrices.values(), *(part.matrices for part in self.parts.values())]
-        return frozenset(name for matrices in held for one in matrices.values() for name in one.tensors())
+        mappings = [*self.matrices.values(), *(part.matrices for part in self.parts.values())]
+        return frozenset(name for matrices in mappings for matrix in matrices.values() for name in matrix.tensors())
+
+
+def require_sites(sites: Sequence[Site], checkpoint: Checkpoint) -> None:
+    expected = "a Site for each layer, each at a place of its own, with queries and keys"
+    if not sites or not all(isinstance(site, Site) for site in sites):
+        raise ParameterError("sites", f"{len(sites)} of {sorted({type(site).__name__ for site in sites})}", expected)
+    for number, site in enumerate(sites):
+        if site.place in [site_before.place for site_before in sites[:number]] or site.place.stack not in STACKS:
+            raise ParameterError("sites", f"sites[{number}] at {site.place!r}", f"{expected}; stacks: {STACKS}")
+        if site.query is None or site.key is None:
+            raise ParameterError("sites", f"sites[{number}] without queries or without keys", expected)
+        if min(site.n_heads, site.n_key_heads, site.d_head) < 1 or site.n_heads % site.n_key_heads:
+            described = f"sites[{number}] with {site.n_heads} heads of {site.d_head} on {site.n_key_heads} key heads"
+            raise ParameterError("sites", described, "a number of heads that is a multiple of the key heads")
+        _require_shapes(site, checkpoint)
+
+
+def _require_shapes(site: Site, checkpoint: Checkpoint) -> None:
+    d_value = site.d_value or 0
+    expected_shapes = {
+        "attention_query": (site.n_heads * site.d_head, site.d_query),
+        "attention_key": (site.n_key_heads * site.d_head, site.d_key),
+        "attention_value": (site.n_key_heads * d_value, site.d_key),
+        "attention_output": (site.d_output, site.n_heads * d_value),
+    }
+    for component, expression in site.expressions().items():
+        for name in expression.tensors():
+            if name not in checkpoint:
+                raise MissingTensorError(checkpoint.path, name, "given")
+            checkpoint.require_supported(name)
+        names = ", ".join(dict.fromkeys(expression.tensors()))
+        try:
+            shape = expression.shape(checkpoint.shape)
+        except ValueError as error:
+            raise CheckpointError(checkpoint.path, f"{site.place} {component}: {error}; expected a matrix") from error
+        if shape != expected_shapes[component]:
+            because = f"{component} of {site.place}: heads, head size and widths of its site"
+            raise ShapeError(checkpoint.path, names, shape, expected_shapes[component], because)

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rmtbase.errors import CheckpointError
-from rmtbase.models.layouts._layout_table import Entry
+from rmtbase.errors import CheckpointError, MissingTensorError, UnprovedConfigurationError
+from rmtbase.models.files._checkpoint import Checkpoint
+from rmtbase.models.layouts._layout_table import Entry, entries
+from rmtbase.models.layouts._layout_table import known_types as supported_architectures
 from rmtbase.shown import quoted
 
 # If an architecture has no key of its own for a size, these common keys may only repeat its defined value.
@@ -31,20 +33,15 @@ SIZES = (
 
 
 class Sizes:
-    """Sizes that a configuration gives, and the keys that give them: those of ``wanted`` that the entry has.
-
-    Raises:
-        CheckpointError: a size that is not ``optional`` is absent, or one is not a positive integer, or they do not fit
-            together.
-    """
+    """Sizes that a configuration gives, and the keys that give them: those of ``wanted`` that the entry has."""
 
     def __init__(
-        self, entry: Entry, path: Path, wanted: Sequence[str] = SIZES, optional: Sequence[str] = ("d_mlp",)
+        self, entry: Entry, path: Path, names: Sequence[str] = SIZES, optional: Sequence[str] = ("d_mlp",)
     ) -> None:
         self._config, self._entry, self._path = entry.config, entry, path
         self.said: list[str] = []
         self.sizes: dict[str, int] = {}
-        for name in wanted:
+        for name in names:
             value = self._of(name, optional=name in optional) if name in entry.sizes else None
             if value is not None:
                 self.sizes[name] = value
@@ -58,7 +55,6 @@ class Sizes:
 
     @property
     def because(self) -> str:
-        """The keys that were read, and their values."""
         return ", ".join(dict.fromkeys(self.said))
 
     def _of(self, name: str, optional: bool = False) -> int | None:
@@ -75,15 +71,12 @@ class Sizes:
                 return self._computed(otherwise)
             if optional:
                 return None
-            own = ", without which heads have the type's own size" if name == "d_head" else ""
-            raise CheckpointError(self._path, f"no {' or '.join(named)}{own}; expected a positive integer")
+            advice = ", without which heads have the type's own size" if name == "d_head" else ""
+            raise CheckpointError(self._path, f"no {' or '.join(named)}{advice}; expected a positive integer")
         return self._computed(text)
 
     def _computed(self, text: str) -> int:
-        """Evaluate numbers and keys with ``*``, ``+``, ``/`` and ``//`` between them, from left to right.
-
-        A remainder of ``/`` is an error; ``//`` drops it and gives at least one.
-        """
+        """Evaluate numbers and keys with ``*``, ``+``, ``/`` and ``//`` between them, from left to right."""
         first, *rest = re.split(r" ([*+]|//?) ", text)
         total = self._term(first)
         for operation, term in zip(rest[::2], rest[1::2], strict=True):
@@ -118,21 +111,20 @@ class Sizes:
         return value
 
     def _require_agreement(self) -> None:
-        """Raise if two keys of one size disagree, or a common key that the type does not use gives another size."""
         for name in ("n_layers", "n_heads", "n_key_heads", "d_model", "d_head"):
             if name not in self.sizes:
                 continue
             text = self._entry.sizes.get(name, "")
             named = text.partition(" else ")[0].split(" or ")
-            known = [key for key in named if re.fullmatch(r"[a-z_]\w*", key) and key not in self.sizes]
+            keys_known = [key for key in named if re.fullmatch(r"[a-z_]\w*", key) and key not in self.sizes]
             # Latent attention has its own keys; with one key head for all, any value is accepted.
             usual = () if "d_rotary" in self.sizes or text.isdigit() else _USUAL_WORDS.get(name, ())
-            for key in known or usual:
-                said = self._config.get(key)
-                if said is not None and (type(said) is not int or said != self.sizes[name]):
-                    why = "two names of one size" if known else "as these imply"
+            for key in keys_known or usual:
+                value = self._config.get(key)
+                if value is not None and (type(value) is not int or value != self.sizes[name]):
+                    why = "two names of one size" if keys_known else "as these imply"
                     raise CheckpointError(
-                        self._path, f"{key} = {quoted(said)} beside {self.because}; expected {self.sizes[name]}, {why}"
+                        self._path, f"{key} = {quoted(value)} beside {self.because}; expected {self.sizes[name]}, {why}"
                     )
 
     def rows(self) -> dict[str, int]:
@@ -150,7 +142,6 @@ class Sizes:
         return rows
 
     def missing(self, name: str) -> str:
-        """Return the keys of a size that is missing, for an error."""
         return self._entry.sizes.get(name, name).partition(" else ")[0]
 
     def rotated(self) -> int | None:
@@ -162,24 +153,24 @@ class Sizes:
         if fraction == text:
             value = self.number(text)
             return None if value is None else int(value)
-        found = _held(self._config, fraction)
-        found = (
+        fraction_set = _held(self._config, fraction)
+        fraction_set = (
             self._config.get("rotary_pct", 0.25 if fraction == "partial_rotary_factor" else 1.0)
-            if found is None
-            else found
+            if fraction_set is None
+            else fraction_set
         )
-        if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 1:
+        if isinstance(fraction_set, bool) or not isinstance(fraction_set, (int, float)) or not 0 <= fraction_set <= 1:
             raise CheckpointError(
-                self._path, f"the rotated part {quoted(found)} of a head; expected a number from 0 to 1"
+                self._path, f"the rotated part {quoted(fraction_set)} of a head; expected a number from 0 to 1"
             )
-        return int(self.sizes["d_head"] * found)
+        return int(self.sizes["d_head"] * fraction_set)
 
     def scale(self) -> float | None:
         """Return the factor of q·k before the softmax, or None if it is unknown."""
         rotary = self._config.get("rope_parameters") or self._config.get("rope_scaling")
         rotary = rotary if isinstance(rotary, Mapping) else {}
-        each = [one for one in (rotary, *rotary.values()) if isinstance(one, Mapping)]
-        kinds = {str(one.get("rope_type", one.get("type", "default"))) for one in each}
+        settings = [part for part in (rotary, *rotary.values()) if isinstance(part, Mapping)]
+        kinds = {str(part.get("rope_type", part.get("type", "default"))) for part in settings}
         turned = 1.0 if kinds <= _WITHOUT_FACTOR else self._factor_of_rotation(kinds, rotary)
         scale = None if turned is None else self.number(self._entry.scale, optional=True)
         return None if scale is None or turned is None else scale * turned
@@ -188,29 +179,29 @@ class Sizes:
         """Return the factor of q·k by YaRN (arXiv:2309.00071) or LongRoPE; None if only a part of a head has it."""
         if kinds not in ({"yarn"}, {"longrope"}) or self.rotated() != self.sizes["d_head"]:
             return None
-        said: Any = rotary.get("attention_factor")
+        attention_factor: Any = rotary.get("attention_factor")
         factor: Any = rotary.get("factor")
-        one, other = rotary.get("mscale"), rotary.get("mscale_all_dim")
+        mscale, mscale_all_dim = rotary.get("mscale"), rotary.get("mscale_all_dim")
         original: Any = rotary.get(
             "original_max_position_embeddings", self._config.get("original_max_position_embeddings")
         )
         try:
-            if said is None and factor is None:
+            if attention_factor is None and factor is None:
                 factor = self._config["max_position_embeddings"] / original
-            if said is not None or factor <= 1:
-                return float(1 if said is None else said) ** 2
+            if attention_factor is not None or factor <= 1:
+                return float(1 if attention_factor is None else attention_factor) ** 2
             if kinds == {"longrope"}:
                 return 1 + math.log(factor) / math.log(original)
-            gains = [0.1 * gain * math.log(factor) + 1 for gain in ((one, other) if one and other else (1, 0))]
+            gains = [
+                0.1 * gain * math.log(factor) + 1
+                for gain in ((mscale, mscale_all_dim) if mscale and mscale_all_dim else (1, 0))
+            ]
             return (gains[0] / gains[1]) ** 2
         except (KeyError, TypeError, ValueError, ZeroDivisionError):  # one of them is not a number that can be
             return None
 
     def number(self, text: str | None, optional: bool = False) -> float | None:
-        """Evaluate a product in the table's notation, or what follows ``or`` where the configuration has no such key.
-
-        ``^-0.5`` after a factor means its inverse square root, ``1+`` before a list one more than its length.
-        """
+        """Evaluate a product in the table's notation, or what follows ``or`` where there is no such key."""
         if text is None:
             return None
         first, _, instead = text.partition(" or ")
@@ -235,7 +226,6 @@ class Sizes:
 
 
 def _held(config: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key in a configuration, ``a.b`` in a part; its rotary parameters take precedence."""
     part, _, within = key.partition(".")
     if within:
         inner = config.get(part)
@@ -247,3 +237,65 @@ def _held(config: Mapping[str, Any], key: str) -> Any:
 
 def _is_number(text: str) -> bool:
     return re.fullmatch(r"[0-9.]+", text) is not None
+
+
+_SHOWN = 3  # names in a message
+
+
+def with_sizes(config: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
+    """Add missing sizes that the tensors show to the configuration, under the keys of its type."""
+    completed, architecture = dict(config), config.get("model_type")
+    if architecture not in supported_architectures():
+        return completed
+    try:
+        stacks_of_type = list(entries(config, str(architecture), checkpoint.config_path))
+    except UnprovedConfigurationError:  # its network may be run
+        return completed
+    if len(stacks_of_type) != 1 or stacks_of_type[0].inside:
+        return completed
+    (entry,) = stacks_of_type
+    layout = entry.layout
+    (first, *_) = layout.holding("q")
+    query = layout.layer + first
+    pattern = re.escape(query).replace(re.escape("{}"), r"(?P<layer>\d+)")
+    matches = [match for name in checkpoint.names if (match := re.fullmatch(rf"(?P<prefix>|.*\.){pattern}", name))]
+    stacks = {match["prefix"]: match[0] for match in matches}
+    if not stacks and not entry.attends:
+        raise MissingTensorError(checkpoint.path, query.format(0), str(architecture))
+    if not stacks:  # perhaps no layer attends
+        return completed
+    if len(stacks) > 1:
+        named = ", ".join(map(quoted, list(stacks.values())[:_SHOWN]))
+        raise CheckpointError(checkpoint.path, f"tensors {named}; expected one stack of layers, not {len(stacks)}")
+    prefix = next(iter(stacks))
+    attending = min(int(match["layer"]) for match in matches)
+    of_layers = re.compile(re.escape(prefix + layout.layer).replace(re.escape("{}"), r"(\d+)"))
+
+    def linear(symbol: str) -> tuple[int, ...]:
+        """Return (outputs, inputs) of the tensor that holds a symbol in the first layer with attention, or zeros."""
+        for tensor in layout.holding(symbol):
+            name = prefix + layout.layer.format(attending) + tensor
+            shape = checkpoint.shape(name) if name in checkpoint else ()
+            if len(shape) == 2:
+                return shape[::-1] if layout.tensors[tensor].transposed else shape
+        return 0, 0
+
+    def size(name: str, shown: int | None) -> int | None:
+        """Return a size from the configuration, or else the shown one, which is added to the configuration."""
+        keys = entry.sizes.get(name, "").partition(" else ")[0].split(" or ")
+        words = [key for key in keys if re.fullmatch(r"[a-z_]\w*", key) and key not in entry.sizes]
+        value = next((completed[word] for word in words if completed.get(word) is not None), None)
+        if value is None and words and shown:
+            completed[words[0]] = value = shown
+        return value if type(value) is int and value > 0 else None
+
+    query_rows, d_model = linear("q")
+    if first in layout.holding("k"):
+        query_rows = 0  # unknown: the rows include those of the keys
+    size("n_layers", len({match[1] for name in checkpoint.names if (match := of_layers.match(name))}))
+    size("d_model", d_model)
+    size("d_mlp", linear("up")[0])
+    n_heads = size("n_heads", None)
+    d_head = size("d_head", query_rows // n_heads if n_heads else None)
+    size("n_key_heads", linear("k")[0] // d_head if d_head else None)
+    return completed
