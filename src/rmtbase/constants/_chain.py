@@ -113,9 +113,11 @@ def chain_constants(
 
     They belong to no released set. A scale or a mean that does not exist for the chain is left out.
     """
+    import numpy as np  # not above: constants are looked up without it
+
     sizes = require_dims(dims)
     count = len(sizes) - 1
-    listed = None if sigmas is None else [sigmas] * count if isinstance(sigmas, int | float) else list(sigmas)
+    listed = None if sigmas is None else [sigmas] * count if np.ndim(sigmas) == 0 else list(sigmas)
     if count == 1 and normalization == "sqrt_d":
         raise ParameterError("normalization", normalization, "none for one matrix")
     divisor = "none" if count == 1 else require_normalization(normalization or DEFAULT_NORMALIZATION)
