@@ -109,12 +109,10 @@ class SquareDraw:
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """Shape of a draw's ``matrix``."""
         return (self.rank, self.rank)
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """Empty."""
         return ()
 
 
@@ -125,7 +123,6 @@ class ChainCore(SquareDraw):
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """n_{l-1} n_l of each factor."""
         return tuple(int(m) * int(n) for m, n in pairwise(self.dims))
 
 
@@ -134,5 +131,4 @@ class DrawnByItsCore(ChainCore):
 
     @property
     def rank(self) -> int:
-        """Smallest dimension."""
         return min(self.dims)

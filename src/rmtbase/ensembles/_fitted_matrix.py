@@ -25,12 +25,10 @@ class LogisticMatrix(IndependentMatrix):
 
     @property
     def name(self) -> str:
-        """``logistic_matrix {n_rows}x{n_columns} scale={scale} location={location}``."""
         return f"logistic_matrix {self.n_rows}x{self.n_columns} scale={self.scale} location={self.location}"
 
     @property
     def law(self) -> Logistic:
-        """Law of one element; its ``std`` is exact."""
         return Logistic(self.scale, self.location)
 
 
@@ -65,13 +63,11 @@ class StudentTMatrix(IndependentMatrix):
 
     @property
     def name(self) -> str:
-        """``student_t_matrix {n_rows}x{n_columns} df={df} scale={scale} location={location}``."""
         parameters = f"df={self.df} scale={self.scale} location={self.location}"
         return f"student_t_matrix {self.n_rows}x{self.n_columns} {parameters}"
 
     @property
     def law(self) -> StudentT:
-        """Law of one element; its ``std`` is exact, and infinite for df ≤ 2."""
         return StudentT(self.df, self.scale, self.location)
 
 

@@ -46,7 +46,6 @@ class IndependentChain(DrawnByItsCore):
 
     @property
     def name(self) -> str:
-        """``independent_chain {n_0}x…x{n_L} {entries}``."""
         return f"independent_chain {'x'.join(map(str, self.dims))} {self.entries}"
 
     def factors(self, key: Key[Array, ""]) -> list[Float[Array, "n_before n_after"]]:
@@ -55,7 +54,6 @@ class IndependentChain(DrawnByItsCore):
         return [x if at < meeting else x.T for at, x in enumerate(_factors(key, self))]
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the core, of shape (rank, rank)."""
         return Draw(*_drawn(key, self))
 
 

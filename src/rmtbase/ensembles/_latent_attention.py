@@ -71,7 +71,6 @@ class LatentAttention:
 
     @property
     def name(self) -> str:
-        """``latent_attention {d_model}[-{q_rank}]x{d_nope}-{kv_rank}+{d_rope} rope_ratio={rope_ratio}``."""
         query = f"{self.d_model}" if self.q_rank is None else f"{self.d_model}-{self.q_rank}"
         return f"latent_attention {query}x{self.d_nope}-{self.kv_rank}+{self.d_rope} rope_ratio={self.rope_ratio!r}"
 
@@ -93,7 +92,6 @@ class LatentAttention:
         return (*((h * d,) if a is None else (h * a, a * d)), self.d_nope * c, c * d)
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the core, of shape ``matrix_shape``."""
         latent, rotated, norm_squared = self.parts(key)
         return Draw(latent + rounded(self.rope_ratio * rotated), norm_squared)
 

@@ -47,13 +47,11 @@ class OrthogonalBlocks(DrawnByItsCore):
 
     @property
     def name(self) -> str:
-        """``orthogonal_blocks {dims} of {rows}``, followed by ``fused`` for blocks of one stored matrix."""
         dims, rows = ("x".join(map(str, one)) for one in (self.dims, self.rows))
         return f"orthogonal_blocks {dims} of {rows}{' fused' * self.fused}"
 
     @property
     def rank(self) -> int:
-        """Number h of rows of a block."""
         return self.dims[0] if len(self.dims) == 2 else self.dims[1]
 
     def sample(self, key: Key[Array, ""]) -> Draw:

@@ -52,13 +52,11 @@ class ResidualProduct(SquareDraw):
 
     @property
     def name(self) -> str:
-        """``residual_path {d_model}x{depth} sigma {sigma}``, ``residual_update …`` or ``residual_order {order} …``."""
         part = self.part if self.order is None else f"{self.part} {self.order}"
         return f"residual_{part} {self.d_model}x{self.depth} sigma {self.sigma}"
 
     @property
     def rank(self) -> int:
-        """d_model, as every part has full rank."""
         return self.d_model
 
     def sample(self, key: Key[Array, ""]) -> Draw:
@@ -84,7 +82,6 @@ class ResidualProduct(SquareDraw):
         return jax.lax.fori_loop(2, self.depth + 1, append, self._block(key, 1))
 
     def _orders(self, key: Key[Array, ""]) -> Float[Array, "order d_model d_model"]:
-        """E_1, …, E_k."""
         count, d = self.order, self.d_model
 
         def append(number: Int[Array, ""], orders: Float[Array, "order d d"]) -> Float[Array, "order d d"]:

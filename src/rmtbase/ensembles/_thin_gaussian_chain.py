@@ -55,11 +55,9 @@ class ThinGaussianChain(ChainCore):
 
     @property
     def name(self) -> str:
-        """``gaussian_chain {n_0}x…x{n_L}``, or ``low_rank_product {d_model}x{d_head}``."""
         return chain_name(self.dims)
 
     def sample(self, key: Key[Array, ""]) -> Draw:
-        """Make one draw; ``matrix`` is the core, of shape (rank, rank)."""
         r, n_factors = self.rank, len(self.dims) - 1
         left = np.arange(n_factors) < self.bottleneck
         n = jnp.asarray(self.dims, dtype=float)

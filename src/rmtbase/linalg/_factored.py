@@ -30,7 +30,6 @@ def product_core(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float64]:
 
 
 def core_of_triangles(r_q: NDArray[np.float64], r_k: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Core R_Q R_Kᵀ from the two triangles."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             core = r_q @ np.swapaxes(r_k, -1, -2)

@@ -87,7 +87,6 @@ def gram_singular_values(stack: NDArray[np.floating], rank: int | None = None) -
 
 
 def _smaller_gram(stack: Any) -> Any:
-    """Return M Mᵀ or Mᵀ M, the smaller one, of matrices in a NumPy or JAX array."""
     transposed = stack.swapaxes(-1, -2)
     return stack @ transposed if stack.shape[-2] <= stack.shape[-1] else transposed @ stack
 
@@ -119,7 +118,6 @@ SOLVERS = (*HOST_SOLVERS, *DEVICE_SOLVERS)
 
 
 def require_solver(name: object) -> str:
-    """Return ``name``; raise :class:`~rmtbase.errors.ParameterError` unless it is one of :data:`SOLVERS`."""
     if name not in SOLVERS:
         raise ParameterError("solver", name, f"one of {', '.join(SOLVERS)}")
     return str(name)

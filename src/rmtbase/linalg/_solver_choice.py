@@ -48,7 +48,6 @@ class SolverChoice(NamedTuple):
 
 
 def is_measured(device_kind: str) -> bool:
-    """Return True if :data:`MICROSECONDS` has measurements for that kind of device."""
     return device_kind in MICROSECONDS
 
 
@@ -69,14 +68,7 @@ def measured_solver(device_kind: str, size: int, precision: str, condition: floa
 
 
 def fastest_solver(microseconds: Mapping[str, float], condition: float, precision: str, how: str) -> SolverChoice:
-    """Choose the fastest of the timed solvers that the condition number allows; LAPACK's SVD if it allows none.
-
-    Args:
-        microseconds: time per matrix, by solver.
-        condition: typical λ_1/λ_r of the matrices.
-        precision: precision of the matrices.
-        how: origin of the times, in one word, for the reason.
-    """
+    """Choose the fastest of the timed solvers that the condition number allows; LAPACK's SVD if it allows none."""
     gram = condition * _MARGIN <= GRAM_CONDITION[precision]
     device_svd = condition * _MARGIN <= DEVICE_SVD_CONDITION[precision] or precision == "float64"
     allowed = {

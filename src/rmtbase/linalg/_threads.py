@@ -43,7 +43,6 @@ class _BlasLimit:
         self._modules = 0  # number of imported modules when the libraries were looked up
 
     def ask(self, threads: int) -> _Asked:
-        """Add a limit; pass the returned object to :meth:`lift` to remove it."""
         with self._lock:
             asked = _Asked(threading.get_ident(), threads)
             self._asked.append(asked)
@@ -51,7 +50,6 @@ class _BlasLimit:
             return asked
 
     def lift(self, asked: _Asked) -> None:
-        """Remove a limit, from any thread."""
         with self._lock:
             self._asked = [one for one in self._asked if one is not asked]
             self._apply()

@@ -45,8 +45,6 @@ class Gaussian(Null):
     """
 
     name: ClassVar[str] = "gaussian"
-    moves_draws: ClassVar[bool] = False
-    """True if the null of another initialization is that of normal entries, moved by the kurtosis."""
 
     @property
     def entry_law(self) -> str | None:
@@ -54,7 +52,6 @@ class Gaussian(Null):
         return None if self.initialization == "orthogonal" else self.initialization
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge as :meth:`Null.require_shape`; orthogonal matrices have heads of their own rows only."""
         super().require_shape(shape)
         if self.initialization == "orthogonal" and shape.is_of_products:
             expected = (
@@ -69,11 +66,10 @@ class Gaussian(Null):
             line = "of Gaussian entries: latent attention of another initialization has no null of its own"
             shape.detail(progress, line)
         elif self.initialization != "normal":
-            return (self._moved if self.moves_draws else self._of_initialization)(shape, progress)
+            return self._of_initialization(shape, progress)
         return self.of_normal_entries(shape, progress)
 
     def of_normal_entries(self, shape: HeadShape, progress: Progress) -> SharedNull | LatentNull:
-        """Make the null of normal entries."""
         found = self._held(shape, progress) or self._simulated(shape, progress, "normal")
         tell_if_coarse(found, draws_for(shape.n_heads), shape, progress)
         return found
@@ -89,7 +85,7 @@ class Gaussian(Null):
         assert isinstance(found, SharedNull)  # latent attention has no null of another initialization
         words, kurtosis = ENTRIES_IN_WORDS[self.initialization], KURTOSIS[self.initialization]
         shape.detail(progress, f"of Gaussian entries, and moved by the kurtosis of {words} ones, {kurtosis:.3g}")
-        return KurtosisNull(found, words, kurtosis)
+        return KurtosisNull(found, self.initialization)
 
     def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
         """Take the null of normal entries from the shipped atlas; None if it lacks the shape, seed or enough draws."""
@@ -120,7 +116,6 @@ class Gaussian(Null):
         return cached_null(shape.dims, draws, self.seed, progress, entries=entries)
 
     def _orthogonal(self, shape: HeadShape, progress: Progress) -> SharedNull:
-        """Make the null of rows of orthogonal matrices: fixed if all rows are orthonormal, else drawn."""
         assert shape.stored is not None and not isinstance(shape.dims, LatentShape)  # by needs_stored_rows, and judged
         dims = shape.dims if len(shape.dims) == 3 else (min(shape.dims), max(shape.dims))
         widths = dims[::2] if len(dims) == 3 else dims[1:]
@@ -149,7 +144,6 @@ class Table(Gaussian):
         initialization, draws, seed: as for :class:`Gaussian`, for shapes that the table lacks.
     """
 
-    moves_draws: ClassVar[bool] = True
     table: xr.Dataset | Path | str
 
     def __post_init__(self) -> None:
@@ -159,13 +153,13 @@ class Table(Gaussian):
             found = "a dataset" if isinstance(self.table, xr.Dataset) else str(self.table)
             raise ParameterError("table", found, expected)
 
+    _of_initialization = Gaussian._moved
+
     def options(self) -> dict[str, Any]:
-        """Return everything that determines the null, with the digest of the table."""
         table = self.table if isinstance(self.table, xr.Dataset) else open_table(self.table, *_TABLES)
         return {**super().options(), "table": digest_of(table)}
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge as :meth:`Null.require_shape`, and read the table."""
         super().require_shape(shape)
         self._given(shape, SILENT)
 
@@ -205,7 +199,7 @@ class Analytic(Gaussian):
     """
 
     name: ClassVar[str] = "analytic"
-    moves_draws: ClassVar[bool] = True
+    _of_initialization = Gaussian._moved
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -214,7 +208,6 @@ class Analytic(Gaussian):
             raise ParameterError("initialization", self.initialization, expected)
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge as :meth:`Null.require_shape`; a shape without a law cannot be compared."""
         super().require_shape(shape)
         if isinstance(shape.dims, LatentShape):
             expected = (
@@ -224,7 +217,6 @@ class Analytic(Gaussian):
         AnalyticNull(dims=shape.dims)
 
     def of_normal_entries(self, shape: HeadShape, progress: Progress) -> AnalyticNull:
-        """Make the null of normal entries from the laws."""
         assert not isinstance(shape.dims, LatentShape)  # judged
         found = AnalyticNull(dims=shape.dims)
         shape.detail(progress, "analytic, no draws")
@@ -234,7 +226,6 @@ class Analytic(Gaussian):
 
 
 def _in_table(table: xr.Dataset, of_product: tuple[int, int] | None, source: str) -> GaussianNull | AtlasNull | None:
-    """Make the null of a shape from a baseline or an atlas; None if it lacks the shape."""
     if of_product is None:
         return None
     of_shape = GaussianNull.from_baseline if table.attrs["kind"] == "baseline" else AtlasNull.from_atlas

@@ -108,8 +108,9 @@ class NullModel(Protocol):
     """Null that the heads of a model are scored against.
 
     Attributes:
+        kind: ``"gaussian"``, ``"orthogonal"``, ``"kurtosis"``, ``"signs"`` or ``"axes"``.
+        entries: law of the elements, one of :data:`rmtbase.parameters.INITIALIZATIONS`; "" where the null assumes none.
         source: where the null came from, in words.
-        description: what the null is, its name first.
         method: how the null is known: ``"simulated"``, ``"analytic"`` or ``"resampled"``.
         per_head: true if every head has a null of its own, made from its own matrices.
         draws: number of null draws of each head; 0 for an analytic null.
@@ -118,9 +119,11 @@ class NullModel(Protocol):
     """
 
     @property
-    def source(self) -> str: ...
+    def kind(self) -> str: ...
     @property
-    def description(self) -> str: ...
+    def entries(self) -> str: ...
+    @property
+    def source(self) -> str: ...
     @property
     def method(self) -> str: ...
     @property
@@ -131,6 +134,10 @@ class NullModel(Protocol):
     def edge_level(self) -> float: ...
     @property
     def p_value_floor(self) -> float: ...
+
+    def description(self, factors: str = "W_Q and W_K") -> str:
+        """Return the null in words, its kind first; ``factors`` are the symbols of a head's matrices."""
+        ...
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
         """Score the heads of a model."""
@@ -156,12 +163,10 @@ class HeadNull(ABC):
 
     @property
     def d_model(self) -> int:
-        """n_0: for W_QK the width of the residual stream."""
         return self.dims[0]
 
     @property
     def d_head(self) -> int:
-        """The rank: for W_QK the head dimension."""
         return self.rank
 
     @property
@@ -204,8 +209,7 @@ class HeadNull(ABC):
         """Two-sided p-values; NaN where a statistic's null is not known."""
 
     @abstractmethod
-    def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
-        """Combine all statistics in a single p-value."""
+    def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]: ...
 
     @abstractmethod
     def spectrum(self) -> xr.Dataset:
@@ -277,21 +281,18 @@ class SharedNull(HeadNull):
     edge_level = EDGE_LEVEL
 
     @property
-    def factors(self) -> str:
-        """Names of the factors, in words."""
-        return "factors" if head_shape(self.dims) is None else "W_Q and W_K"
+    def kind(self) -> str:
+        return "orthogonal" if self.entries == "orthogonal" else "gaussian"
 
-    @property
-    def description(self) -> str:
-        """Description of the null, its name first."""
+    def description(self, factors: str = "W_Q and W_K") -> str:
         if self.entries == "orthogonal":
-            rows = f"{self.factors} rows of Haar-distributed matrices"
-            return f"orthogonal: {rows}, every null draw at its own estimate of scale"
-        return f"gaussian: i.i.d. {ENTRIES_IN_WORDS[self.entries]} {self.factors} {AT_OWN_SCALE}"
+            return (
+                f"orthogonal: {factors} rows of Haar-distributed matrices, every null draw at its own estimate of scale"
+            )
+        return f"gaussian: i.i.d. {ENTRIES_IN_WORDS[self.entries]} {factors} {AT_OWN_SCALE}"
 
     @property
     def method(self) -> str:
-        """``"simulated"`` or ``"analytic"``."""
         return "simulated" if self.draws else "analytic"
 
     @property
@@ -300,15 +301,13 @@ class SharedNull(HeadNull):
         return 2.0 / (self.draws + 1) if self.draws else SMALLEST_P_VALUE
 
     @abstractmethod
-    def record(self) -> dict[str, object]:
-        """Return the entry of this null in the provenance."""
+    def record(self) -> dict[str, object]: ...
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
         """Score heads; a head with a zero factor has no scale, and no scores."""
         return ScoredHeads(self.score(heads.singular_values, chain_scale(heads.sigmas)), self.null_group)
 
     def null_group(self) -> xr.Dataset:
-        """Make the ``/null`` group of a scores file."""
         lower, upper = self.edge_quantiles
         group = self.spectrum().assign(edge_quantile_lower=((), lower), edge_quantile_upper=((), upper))
         return group.assign_coords(probability=np.array(PROBABILITIES), index=np.arange(self.rank))

@@ -69,7 +69,6 @@ class JointNull:
         return scales
 
     def _distances(self, heads: HeadParts) -> dict[str, np.ndarray]:
-        """Largest distance of each part, and of all parts together."""
         found = {}
         for name, values in heads._asdict().items():
             center, spread = self._scales[name]

@@ -58,7 +58,6 @@ class Kurtosis(Null):
         return list(np.stack([own_kurtosis(one).mean(axis=1) for one in (each, shared)], axis=-1))
 
     def unscored(self, dims: tuple[int, ...], prepared: Sequence[Any] | None) -> dict[int, str]:
-        """Reasons why heads are not scored: their kurtosis is out of range."""
         if prepared is None:
             return {}
         kurtosis, (low, high) = mean_kurtosis(dims, list(np.array(prepared).T)), kurtosis_range(dims)
@@ -72,11 +71,9 @@ class Kurtosis(Null):
         }
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the base, under this name."""
         return {**self.independent.options(), "name": self.name}
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge as :meth:`Null.require_shape`, and as the base; products have no independent elements."""
         super().require_shape(shape)
         if shape.is_of_products:
             what = "W_Q and W_K are products of matrices, whose elements are not independent"

@@ -41,22 +41,24 @@ class LatentNull:
     shape: LatentShape  #: shape of the heads
     draws: int  #: number of draws, the same for every head
     seed: int  #: seed of the draws
+    kind = "gaussian"
+    entries = "normal"
     source = "simulated"
     method = "simulated"
     per_head = False
     edge_level = EDGE_LEVEL
-    description = (
-        "gaussian: i.i.d. Gaussian factors of latent attention, drawn jointly, at the head's own sigmas, every null "
-        "draw at its own estimates"
-    )
 
     @property
     def p_value_floor(self) -> float:
-        """2 / (n + 1); half of it for all statistics together."""
         return 2.0 / (self.draws + 1)
 
+    def description(self, factors: str = "W_Q and W_K") -> str:
+        return (
+            f"gaussian: i.i.d. Gaussian {factors} of latent attention, drawn jointly, at the head's own sigmas, every "
+            "null draw at its own estimates"
+        )
+
     def record(self) -> dict[str, object]:
-        """Return the entry of this null in the provenance."""
         return {
             "latent_attention": asdict(self.shape),
             "draws": self.draws,
@@ -68,7 +70,6 @@ class LatentNull:
         }
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score heads; a head with a zero factor has no scale or no ratio, and no scores."""
         assert heads.rope_ratio is not None  # heads of this shape have one
         scale, ratio = chain_scale(heads.sigmas), heads.rope_ratio
         scale = np.where(np.isfinite(ratio) & (ratio > 0), scale, np.nan)

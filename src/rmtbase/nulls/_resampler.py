@@ -34,7 +34,7 @@ Factors = Sequence[Float[np.ndarray, "d_head d"]]
 class Resampling(Null):
     """Null of each head from draws that resample its own matrices."""
 
-    words: ClassVar[str]  #: how other heads are made from the head's matrices
+    words: ClassVar[str]  #: template of how other heads are made from the head's ``{factors}``
     #: name in :mod:`rmtbase.ensembles` of the function that makes the ensemble, by the number of factors
     ensembles: ClassVar[Mapping[int, str]]
 
@@ -46,11 +46,9 @@ class Resampling(Null):
 
     @property
     def independent(self) -> Gaussian:
-        """Null of independent entries with the same initialization, draws and seed."""
         return Gaussian(initialization=self.initialization, draws=self.draws, seed=self.seed)
 
     def ensemble(self, own: Factors) -> Ensemble:
-        """Make the ensemble of heads that are resampled from one."""
         from rmtbase import ensembles
 
         return getattr(ensembles, self.ensembles[len(own)])(*own)
@@ -79,11 +77,10 @@ class Signs(Resampling):
     """
 
     name: ClassVar[str] = "signs"
-    words: ClassVar[str] = "the head's own W_Q and W_K, each element with a random sign"
+    words: ClassVar[str] = "the head's own {factors}, each element with a random sign"
     ensembles: ClassVar[Mapping[int, str]] = MappingProxyType({1: "sign_flipped_matrix", 2: "sign_flipped_head"})
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge as :meth:`Null.require_shape`; products have no independent signs."""
         super().require_shape(shape)
         if shape.is_of_products:
             what = "W_Q and W_K are products of matrices, whose elements have no independent signs"
@@ -104,11 +101,10 @@ class Axes(Resampling):
     """
 
     name: ClassVar[str] = "axes"
-    words: ClassVar[str] = "the head's own W_Q and W_K, the head axes of one in random order and sign"
+    words: ClassVar[str] = "the head's own {factors}, the head axes of one in random order and sign"
     ensembles: ClassVar[Mapping[int, str]] = MappingProxyType({2: "axis_permuted_head"})
 
     def require_shape(self, shape: HeadShape) -> None:
-        """Judge as :meth:`Null.require_shape`; the singular values of one factor have no order of axes."""
         super().require_shape(shape)
         if not isinstance(shape.dims, LatentShape) and len(shape.dims) == 2:
             what = "no permutation of its rows changes the singular values of one factor"
@@ -125,27 +121,28 @@ class Resampler:
     null: Resampling  # null that resamples the heads
     draws: int  # number of draws of each head
     seed: int  # seed of the draws
+    entries = ""
     source = "each head's own matrices"
     method = "resampled"
     per_head = True
 
     @property
-    def description(self) -> str:
-        """Description of the null, its name first."""
-        return f"{self.null.name}: {self.null.words}"
+    def kind(self) -> str:
+        return self.null.name
+
+    def description(self, factors: str = "W_Q and W_K") -> str:
+        return f"{self.kind}: {self.null.words.format(factors=factors)}"
 
     @property
     def p_value_floor(self) -> float:
-        """2 / (n + 1); half of it for all statistics together."""
         return 2.0 / (self.draws + 1)
 
     @property
     def edge_level(self) -> float:
-        """Probability with which a null head has an eigenvalue beyond an edge quantile: k/(n + 1)."""
         return edge_rank(self.draws) / (self.draws + 1)
 
     def score_heads(self, heads: Heads, progress: Progress) -> ScoredHeads:
-        """Score heads against their own nulls. A head whose product is zero has no shape and is not scored: NaN."""
+        """Score heads against their own nulls; a head whose product is zero has no shape, and no scores."""
         n_layers, n_heads = heads.singular_values.shape[:2]
         advance = progress.bar("drawing the null", self.draws * n_layers * n_heads)
         layers = [list(self._layer(heads, layer, advance)) for layer in range(n_layers)]
@@ -161,7 +158,6 @@ class Resampler:
         return ScoredHeads(scores, null_group)
 
     def record(self) -> dict[str, object]:
-        """Return the entry of these nulls in the provenance."""
         return {
             "resampler": self.null.name,
             "draws_per_head": self.draws,
@@ -175,7 +171,6 @@ class Resampler:
     def _layer(
         self, heads: Heads, layer: int, advance: Callable[[int], None]
     ) -> Iterator[tuple[HeadScores, xr.Dataset]]:
-        """Yield the scores of each head of a layer, and its part of the ``/null`` group."""
         factors, n_heads = heads.factors(layer), heads.singular_values.shape[1]
         for head, values in enumerate(heads.singular_values[layer]):
             if values[0] == 0:
@@ -199,7 +194,6 @@ class Resampler:
 
 
 def _dims(own: Factors) -> tuple[int, ...]:
-    """Dims of the chain: (d_query, d_head, d_key), or (d_head, d_model) for one factor."""
     if len(own) == 1:
         return own[0].shape
     first, second = own

@@ -171,7 +171,6 @@ MOMENT_STATISTICS = tuple(ELEMENT_STATISTICS)[:4]
 
 
 def get_element_statistic(name: str) -> ElementStatistic:
-    """Return the registered statistic of that name."""
     return registered(ELEMENT_STATISTICS, name)
 
 

@@ -48,11 +48,9 @@ class Elements:
 
     @property
     def count(self) -> int:
-        """Number n of elements."""
         return self.flat.size
 
     def sample(self) -> Elements:
-        """Select at most 2¹⁷ of the elements, spread over the whole matrix."""
         return Elements(_sample(self.flat), self.centre, self.spread)
 
     def mean_of(self, terms: Callable[[Numbers], Any]) -> Float[np.ndarray, "..."]:

@@ -69,13 +69,7 @@ class Statistic:
         return value + rank * np.log(scale) if self.scaling == "additive" else value * scale**self.scaling
 
     def rescale_spread(self, spread: ArrayLike, scale: ArrayLike) -> Numbers:
-        """Convert the statistic's standard deviation to that of spectra with eigenvalues ``scale`` times larger.
-
-        A shift, as of the log-determinant, leaves it unchanged.
-
-        Raises:
-            ParameterError: as :meth:`rescale`.
-        """
+        """Convert the standard deviation in the same way; a shift, as of the log-determinant, leaves it unchanged."""
         spread, scale = require_real_numbers("spread", spread), _require_scale(scale)
         if self.scaling == "additive":
             return spread + 0.0 * scale  # NaN for a head whose scale is not known
@@ -176,12 +170,11 @@ _POWER = np.array([0 if one.scaling == "additive" else one.scaling for one in _A
 
 
 def get_statistic(name: str) -> Statistic:
-    """Return the registered statistic of that name."""
     return registered(SPECTRAL_STATISTICS, name)
 
 
 def registered(registry: Mapping[str, _Registered], name: str, argument: str = "statistic") -> _Registered:
-    """Look up a name in a registry of statistics; raises as :func:`get_statistic`."""
+    """Look up a name in a registry of statistics."""
     if not isinstance(name, str) or name not in registry:
         raise ParameterError(argument, name, f"one of {', '.join(registry)}")
     return registry[name]

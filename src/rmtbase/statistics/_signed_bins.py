@@ -76,12 +76,10 @@ class SignedBins:
         return cls(number, count[held], distance[held] * inside, squared[held] * inside)
 
     def merged(self, other: SignedBins) -> SignedBins:
-        """Return the counts of both parts together."""
         return _collected(*(np.concatenate(pair) for pair in zip(self._fields, other._fields, strict=True)))
 
     @cached_property
     def magnitudes(self) -> SignedBins:
-        """Counts of the magnitudes."""
         return _collected(np.abs(self.number), self.count, self.distance, self.distance_squared)
 
     @cached_property
@@ -120,7 +118,6 @@ class SignedBins:
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " bin"]:
-        """Mean of the numbers of each bin."""
         with np.errstate(over="ignore"):  # infinite numbers
             return np.sign(self.number) * np.ldexp(self.mantissas[0], self.octave)
 
@@ -131,7 +128,6 @@ class SignedBins:
 
     @property
     def width(self) -> Float[np.ndarray, " bin"]:
-        """Width of each bin."""
         return np.ldexp(1.0, self.octave - _SPLIT)
 
     @cached_property
@@ -182,7 +178,6 @@ class SignedBins:
 
     @property
     def zeros(self) -> int:
-        """Number of zeros."""
         return int(self.count[self.number == 0].sum())
 
     @property
@@ -219,7 +214,6 @@ def signed_bins(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
 
 
 def _of_narrow(numbers: Shaped[np.ndarray, " number"]) -> SignedBins:
-    """Count numbers of at most 16 bits, value by value."""
     pattern = f"u{numbers.dtype.itemsize}"
     patterns, values = numbers.view(pattern), 1 << (8 * numbers.dtype.itemsize)
     parts = (patterns[start : start + _COUNTED] for start in range(0, numbers.size, _COUNTED))
@@ -288,7 +282,6 @@ def _tally(
 
 
 def _collected(number: Int[np.ndarray, " part"], *sums: Int[np.ndarray, " part"]) -> SignedBins:
-    """Sort the bins and merge equal ones."""
     order = np.argsort(number, kind="stable")
     number = number[order]
     first = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
