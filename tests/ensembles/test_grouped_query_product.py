@@ -152,13 +152,6 @@ def test_bad_parameters_are_named(arguments, name):
         assert caught.value.name == name
 
 
-@pytest.mark.parametrize(("options", "name"), [({"draws": 1}, "draws"), ({"draws": 9, "seed": -1}, "seed")])
-def test_bad_draws_and_seeds_are_named(options, name):
-    with pytest.raises(ParameterError) as caught:
-        simulate_grouped_query(8, 4, 2, **options)
-    assert caught.value.name == name
-
-
 def test_one_head_has_no_other_to_correlate_with(thin):
     alone = GroupedQuerySample(D_MODEL, D_HEAD, thin.sample[:, :1], thin.norm_squared[:, [0, -1]])
     with pytest.raises(ParameterError, match="at least 2 heads"):

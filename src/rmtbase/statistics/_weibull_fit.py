@@ -196,7 +196,7 @@ def _plotting_sums(ranks: Int[np.ndarray, " rank"], n: int) -> Float[np.ndarray,
 
 @lru_cache(maxsize=64)
 def _plotting_variance(n: int, dropped: int) -> float:
-    """Variance of the plotting positions; for many, from ∫ Y dp and ∫ Y² dp, dp = exp(Y - e^Y) dY, by Gauss–Legendre."""
+    """Variance of the plotting positions; for many, from ∫ Y dp and ∫ Y² dp, dp = exp(Y - e^Y) dY, by quadrature."""
     if n <= _BLOCK:
         return float(plotting_positions(dropped, n - dropped, n).var())
     outer = max(dropped, _OUTER)
