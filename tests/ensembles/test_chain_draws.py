@@ -78,6 +78,10 @@ def test_chains_too_long_too_wide_or_too_large_are_refused():
         gaussian_chain((2, 3, 10**12 + 1))
     with pytest.raises(ParameterError, match=r"dims = .*: expected a product of at most 1e140"):
         gaussian_chain((10**12,) * 12)
+    with pytest.raises(ParameterError, match=r"dims\[1\] = 0: expected a positive integer"):
+        gaussian_chain((3, 0, 4))
+    with pytest.raises(ParameterError, match=r"dims = .*: expected at least two"):
+        gaussian_chain((3,))
 
 
 def test_an_unknown_method_is_refused():

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from rmtbase.ensembles import logistic_matrix, student_t_matrix
+from rmtbase.errors import ParameterError
 from rmtbase.linalg import reproducible_jax
 from rmtbase.statistics import fit_logistic, fit_student_t
 
@@ -89,3 +90,9 @@ def test_a_fit_that_is_normal_has_a_normal_null():
 def test_names_hold_every_parameter():
     assert logistic_matrix(64, 256, 0.02).name == "logistic_matrix 64x256 scale=0.02 location=0.0"
     assert student_t_matrix(64, 256, 4, 1).name == "student_t_matrix 64x256 df=4.0 scale=1.0 location=0.0"
+
+
+@pytest.mark.parametrize("df", [0.1, -math.inf, math.nan])
+def test_too_few_degrees_of_freedom_are_refused(df):
+    with pytest.raises(ParameterError, match=r"^df = .*: expected"):
+        student_t_matrix(3, 4, df, 1.0)

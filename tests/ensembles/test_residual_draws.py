@@ -129,7 +129,9 @@ def test_singular_values_beyond_the_doubles_are_refused():
     assert residual_path(8, 8, 1e-20, part="order", order=2).rank == 8
 
 
-def test_an_unknown_part_and_an_order_without_its_part_are_refused():
+def test_an_unknown_part_and_an_order_without_its_part_or_beyond_the_depth_are_refused():
+    with pytest.raises(ParameterError, match=r"order = 4: expected an integer from 0 to 3"):
+        residual_path(8, 3, part="order", order=4)
     with pytest.raises(ParameterError, match=r"part = 'all': expected 'path', 'update' or 'order'"):
         residual_path(8, 3, part="all")
     with pytest.raises(ParameterError, match=r"order = 2: expected none, or part = 'order'"):

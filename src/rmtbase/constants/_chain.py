@@ -117,7 +117,7 @@ def chain_constants(
 
     sizes = require_dims(dims)
     count = len(sizes) - 1
-    listed = None if sigmas is None else [sigmas] * count if np.ndim(sigmas) == 0 else list(sigmas)
+    listed = None if sigmas is None else [sigmas] * count if np.ndim(sigmas) == 0 else list(sigmas)  # type: ignore[arg-type]
     if count == 1 and normalization == "sqrt_d":
         raise ParameterError("normalization", normalization, "none for one matrix")
     divisor = "none" if count == 1 else require_normalization(normalization or DEFAULT_NORMALIZATION)

@@ -15,11 +15,11 @@ _PER_BIT = math.log10(2)
 
 
 def _binary(operation: Callable[[Any, Any], Any]) -> Any:
-    return lambda self, other: operation(self._beside(other), other)
+    return lambda self, operand: operation(self._beside(operand), operand)
 
 
 def _reflected(operation: Callable[[Any, Any], Any]) -> Any:
-    return lambda self, other: operation(other, self._beside(other))
+    return lambda self, operand: operation(operand, self._beside(operand))
 
 
 class NamedReal(Real):
@@ -43,8 +43,8 @@ class NamedReal(Real):
         with mp.workprec(prec):
             return mp.mpf(self.significant_digits(math.ceil(prec * _PER_BIT) + 2))
 
-    def _beside(self, other: object) -> Any:
-        return mp.mpf(cast("Any", self)) if isinstance(other, mp.mpf | mp.mpc) else self.value
+    def _beside(self, operand: object) -> Any:
+        return mp.mpf(cast("Any", self)) if isinstance(operand, mp.mpf | mp.mpc) else self.value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         import numpy as np

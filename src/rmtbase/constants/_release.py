@@ -165,13 +165,13 @@ def constant_set(
     if unknown := sorted(set(withdrawn) - set(inherited)):
         raise ParameterError("withdrawn", ", ".join(unknown), f"constants of {before.name if before else 'no set'}")
     gone = {*withdrawn, *stored}
-    kept = {} if before is None else before.groups()
+    inherited_groups = {} if before is None else before.groups()
     groups = {
         heading: (
-            *(entry for entry in kept.get(heading, ()) if entry.name not in gone),
+            *(entry for entry in inherited_groups.get(heading, ()) if entry.name not in gone),
             *(entries[name] for name in record["groups"].get(heading, ())),
         )
-        for heading in (*kept, *record["groups"])
+        for heading in (*inherited_groups, *record["groups"])
     }
     return ConstantSet(release, MappingProxyType(dict(record)), MappingProxyType(groups))
 

@@ -66,4 +66,4 @@ class DenseGaussianChain(DrawnByItsCore):
     def _factors(self, key: Key[Array, ""]) -> list[Array]:
         shapes = zip(self.dims[:-1], self.dims[1:], strict=True)
         keys = jax.random.split(key, len(self.dims) - 1)
-        return [jax.random.normal(of, shape) for of, shape in zip(keys, shapes, strict=True)]
+        return [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]

@@ -62,7 +62,7 @@ class GroupedQueryProduct:
     def sample(self, key: Key[Array, ""]) -> Draw:
         """Make one draw; ``matrix`` holds the cores (group, d_head, d_head), ``norm_squared`` ends with W_K's."""
         diagonals, normals, b = self._parts(key)
-        cores = jax.vmap(lambda *of: times_bidiagonal(upper_triangle(*of), b))(diagonals, normals)
+        cores = jax.vmap(lambda *entries: times_bidiagonal(upper_triangle(*entries), b))(diagonals, normals)
         of_queries = jax.vmap(sum_of_squares)(jnp.concatenate([diagonals, normals], axis=1))
         return Draw(cores, jnp.append(of_queries, sum_of_squares(jnp.concatenate(b))))
 

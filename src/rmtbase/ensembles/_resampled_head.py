@@ -139,8 +139,8 @@ def flipped(key: Key[Array, ""], matrix: Array) -> Array:
 
 
 @sequential_vmap  # as below
-def _flipped_triangle(key: Key[Array, ""], of: SignFlippedMatrix) -> Float[Array, "rank rank"]:
-    w = flipped(key, jnp.asarray(of.w)).astype(float)
+def _flipped_triangle(key: Key[Array, ""], matrix: SignFlippedMatrix) -> Float[Array, "rank rank"]:
+    w = flipped(key, jnp.asarray(matrix.w)).astype(float)
     core, has_digits = _cholesky(w)
     return jax.lax.cond(has_digits, lambda: core, lambda: _triangle(w))
 

@@ -36,7 +36,7 @@ def core_of_triangles(r_q: NDArray[np.float64], r_k: NDArray[np.float64]) -> NDA
     except ValueError:
         raise ParameterError("w_q, w_k", f"triangles {r_q.shape} and {r_k.shape}", "one d_head in both") from None
     if not np.isfinite(core).all():
-        largest = [float(np.abs(one).max()) for one in (r_q, r_k)]
+        largest = [float(np.abs(triangle).max()) for triangle in (r_q, r_k)]
         raise ParameterError(
             "w_q, w_k", "norms near {:.3g} and {:.3g}".format(*largest), "a product in float64: rescale the weights"
         )
@@ -69,7 +69,7 @@ def product_svd(
     U with orthonormal columns (d_query, r), the singular values s (r), descending, and V with orthonormal rows (r,
     d_key). The vectors of structural zeros are never computed.
     """
-    (o_q, r_q), (o_k, r_k) = (np.linalg.qr(one.T) for one in (w_q, w_k))
+    (o_q, r_q), (o_k, r_k) = (np.linalg.qr(factor.T) for factor in (w_q, w_k))
     left, values, right = np.linalg.svd(core_of_triangles(r_q, r_k), full_matrices=False)
     return o_q @ left, values, right @ o_k.T
 

@@ -51,16 +51,16 @@ class _BlasLimit:
 
     def lift(self, asked: _Asked) -> None:
         with self._lock:
-            self._asked = [one for one in self._asked if one is not asked]
+            self._asked = [request for request in self._asked if request is not asked]
             self._apply()
 
     def after_fork(self) -> None:
         """Reset the lock in a child process: only the thread that forked is left, and another may have held it."""
         self._lock = threading.RLock()
-        self._asked = [one for one in self._asked if one.thread == threading.get_ident()]
+        self._asked = [request for request in self._asked if request.thread == threading.get_ident()]
 
     def _apply(self) -> None:
-        innermost = {one.thread: one.threads for one in self._asked}
+        innermost = {request.thread: request.threads for request in self._asked}
         for blas in self._loaded():
             if innermost:
                 self._before.setdefault(blas.filepath, blas.num_threads)

@@ -97,7 +97,7 @@ class AnalyticNull(SharedNull):
 
     def distance(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
         """|z|, of ln x to second order in the relative spread of x; where that is large, from the law's quartiles."""
-        on_log_scale = np.array([one.on_log_scale for one in SPECTRAL_STATISTICS.values()])
+        on_log_scale = np.array([statistic.on_log_scale for statistic in SPECTRAL_STATISTICS.values()])
         distance = distance_from_moments(on_log_scale, standard, self.mean, self.std)
         wide = on_log_scale & ~(self.std < _WIDEST * self.mean)
         for k, law in enumerate(self._laws.values()):

@@ -63,8 +63,8 @@ class AtlasNull(DrawnNull):
     ) -> None:
         for name, value in (("dims", (d_model, d_head, d_model)), ("case", case), ("source", source)):
             object.__setattr__(self, name, value)
-        found = (case["statistic"].values.tolist(), case["probability"].values.tolist(), case.sizes["bin"])
-        if found != (list(SPECTRAL_STATISTICS), list(PROBABILITIES), BINS):
+        layout = (case["statistic"].values.tolist(), case["probability"].values.tolist(), case.sizes["bin"])
+        if layout != (list(SPECTRAL_STATISTICS), list(PROBABILITIES), BINS):
             raise TableError(source, "other statistics, probabilities or bins", "those of this version; make it again")
 
     @classmethod
@@ -114,8 +114,13 @@ class AtlasNull(DrawnNull):
     def record(self) -> dict[str, object]:
         made = json.loads(self.case.attrs["provenance"])
         shape = [self.d_model, self.d_head]
-        mine = [one for one in made["simulations"] if any(which[:2] == shape for which in one["shapes"])]
-        simulations = [{**one, "shapes": [which for which in one["shapes"] if which[:2] == shape]} for one in mine]
+        mine = [
+            simulation for simulation in made["simulations"] if any(case[:2] == shape for case in simulation["shapes"])
+        ]
+        simulations = [
+            {**simulation, "shapes": [case for case in simulation["shapes"] if case[:2] == shape]}
+            for simulation in mine
+        ]
         atlas = {name: str(self.case.attrs[name]) for name in ("title", "version", "rmtbase_version")}
         return {"atlas": {**atlas, **made, "simulations": simulations}}
 
@@ -127,9 +132,11 @@ class AtlasNull(DrawnNull):
         center, spread = self.case["distance_center"].values, self.case["distance_spread"].values
         return (on_distance_scale(standard) - center) / spread
 
-    def _count(self, observed: Float[np.ndarray, "..."], kept: Float32[np.ndarray, " rank"]) -> Int[np.ndarray, "..."]:
-        there = ~np.isnan(kept)
-        return _count(observed, kept[there], self.case["rank"].values[there], self.draws)
+    def _count(
+        self, observed: Float[np.ndarray, "..."], sample: Float32[np.ndarray, " rank"]
+    ) -> Int[np.ndarray, "..."]:
+        present = ~np.isnan(sample)
+        return _count(observed, sample[present], self.case["rank"].values[present], self.draws)
 
 
 def atlas_path() -> Path:
@@ -172,6 +179,9 @@ def count_bound(
 
 
 def _count(
-    observed: Float[np.ndarray, "..."], kept: Float[np.ndarray, " rank"], ranks: Int[np.ndarray, " rank"], draws: int
+    observed: Float[np.ndarray, "..."],
+    sample: Float[np.ndarray, " rank"],
+    ranks: Int[np.ndarray, " rank"],
+    draws: int,
 ) -> Int[np.ndarray, "..."]:
-    return np.append(ranks - 1, draws)[np.searchsorted(kept, observed, side="right")]  # NaN is above all
+    return np.append(ranks - 1, draws)[np.searchsorted(sample, observed, side="right")]  # NaN is above all

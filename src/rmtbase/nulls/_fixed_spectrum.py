@@ -99,8 +99,8 @@ class FixedSpectrum(SharedNull):
         return np.abs(standard / np.where(self.mean == 0.0, 1.0, self.mean) - 1.0)
 
     def p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "... statistic"]:
-        known = np.repeat(self._differs(standard)[..., None], standard.shape[-1], axis=-1)
-        return np.where(known, SMALLEST_P_VALUE, np.nan)
+        differs = np.repeat(self._differs(standard)[..., None], standard.shape[-1], axis=-1)
+        return np.where(differs, SMALLEST_P_VALUE, np.nan)
 
     def omnibus_p_value(self, standard: Float[np.ndarray, "... statistic"]) -> Float[np.ndarray, "..."]:
         return np.where(self._differs(standard), SMALLEST_P_VALUE, np.nan)

@@ -70,22 +70,22 @@ class Gaussian(Null):
         return self.of_normal_entries(shape, progress)
 
     def of_normal_entries(self, shape: HeadShape, progress: Progress) -> SharedNull | LatentNull:
-        found = self._held(shape, progress) or self._simulated(shape, progress, "normal")
-        tell_if_coarse(found, draws_for(shape.n_heads), shape, progress)
-        return found
+        null = self._held(shape, progress) or self._simulated(shape, progress, "normal")
+        tell_if_coarse(null, draws_for(shape.n_heads), shape, progress)
+        return null
 
     def _of_initialization(self, shape: HeadShape, progress: Progress) -> NullModel:
-        found = self._simulated(shape, progress, self.initialization)
-        tell_if_coarse(found, draws_for(shape.n_heads), shape, progress)
-        return found
+        null = self._simulated(shape, progress, self.initialization)
+        tell_if_coarse(null, draws_for(shape.n_heads), shape, progress)
+        return null
 
     def _moved(self, shape: HeadShape, progress: Progress) -> NullModel:
         """Shift the null of normal entries by the kurtosis of the initialization, to first order."""
-        found = self.of_normal_entries(shape, progress)
-        assert isinstance(found, SharedNull)  # latent attention has no null of another initialization
+        null = self.of_normal_entries(shape, progress)
+        assert isinstance(null, SharedNull)  # latent attention has no null of another initialization
         words, kurtosis = ENTRIES_IN_WORDS[self.initialization], KURTOSIS[self.initialization]
         shape.detail(progress, f"of Gaussian entries, and moved by the kurtosis of {words} ones, {kurtosis:.3g}")
-        return KurtosisNull(found, self.initialization)
+        return KurtosisNull(null, self.initialization)
 
     def _held(self, shape: HeadShape, progress: Progress) -> SharedNull | None:
         """Take the null of normal entries from the shipped atlas; None if it lacks the shape, seed or enough draws."""
@@ -96,15 +96,15 @@ class Gaussian(Null):
             case = atlas_case(*of_product)
             if case is None or int(case.attrs["seed"]) != self.seed or int(case["draws"]) < (self.draws or 0):
                 return None
-            found = AtlasNull(*of_product, case)
+            null = AtlasNull(*of_product, case)
         except TableError as error:
             from rmtbase.montecarlo import CacheWarning
 
-            what = "an atlas that cannot be read" if isinstance(error, UnreadableTableError) else "damaged atlas"
-            warnings.warn(f"{what}, not used; install rmtbase again: {error}", CacheWarning, stacklevel=2)
+            fault = "an atlas that cannot be read" if isinstance(error, UnreadableTableError) else "damaged atlas"
+            warnings.warn(f"{fault}, not used; install rmtbase again: {error}", CacheWarning, stacklevel=2)
             return None
-        shape.detail(progress, f"from {found.source} ({found.draws} draws)")
-        return found
+        shape.detail(progress, f"from {null.source} ({null.draws} draws)")
+        return null
 
     def _simulated(self, shape: HeadShape, progress: Progress, entries: str) -> SharedNull | LatentNull:
         from rmtbase.nulls._simulated_null import cached_null
@@ -127,9 +127,9 @@ class Gaussian(Null):
         from rmtbase.nulls._simulated_null import cached_orthogonal_null
 
         draws = self.draws or draws_for(shape.n_heads)
-        found = cached_orthogonal_null(dims, rows, fused, draws, self.seed, progress)
-        tell_if_coarse(found, draws_for(shape.n_heads), shape, progress)
-        return found
+        null = cached_orthogonal_null(dims, rows, fused, draws, self.seed, progress)
+        tell_if_coarse(null, draws_for(shape.n_heads), shape, progress)
+        return null
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,8 @@ class Table(Gaussian):
         super().__post_init__()
         if self.initialization == "orthogonal":
             expected = "none: heads of orthogonal matrices have a law of their own, which no table holds"
-            found = "a dataset" if isinstance(self.table, xr.Dataset) else str(self.table)
-            raise ParameterError("table", found, expected)
+            table = "a dataset" if isinstance(self.table, xr.Dataset) else str(self.table)
+            raise ParameterError("table", table, expected)
 
     _of_initialization = Gaussian._moved
 
@@ -171,23 +171,23 @@ class Table(Gaussian):
         if isinstance(self.table, xr.Dataset):
             source = "the baseline dataset"
             validate(self.table, source, *_TABLES)
-            found, held = _in_table(self.table, of_product, source), baseline_shapes(self.table)
+            null, shapes = _in_table(self.table, of_product, source), baseline_shapes(self.table)
         else:
-            path, source, held = self.table, str(self.table), []
+            path, source, shapes = self.table, str(self.table), []
 
             def read() -> SharedNull | None:
                 table = open_table(path, *_TABLES)
                 assert isinstance(table, xr.Dataset)  # both kinds of file hold one
-                held.extend(baseline_shapes(table))
+                shapes.extend(baseline_shapes(table))
                 return _in_table(table, of_product, source)
 
-            found = null_of_file(Path(path), of_product or (), read)
-        if found is None:
-            there, needed = ", ".join(f"({d}, {h})" for d, h in sorted(set(held))), of_product or shape.dims
-            progress.note(f"{source} holds {there}, but not {needed}: the null of that shape is taken separately")
+            null = null_of_file(Path(path), of_product or (), read)
+        if null is None:
+            listed, needed = ", ".join(f"({d}, {h})" for d, h in sorted(set(shapes))), of_product or shape.dims
+            progress.note(f"{source} holds {listed}, but not {needed}: the null of that shape is taken separately")
         else:
-            shape.detail(progress, f"{found.draws} draws from {source}")
-        return found
+            shape.detail(progress, f"{null.draws} draws from {source}")
+        return null
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,11 +218,11 @@ class Analytic(Gaussian):
 
     def of_normal_entries(self, shape: HeadShape, progress: Progress) -> AnalyticNull:
         assert not isinstance(shape.dims, LatentShape)  # judged
-        found = AnalyticNull(dims=shape.dims)
+        null = AnalyticNull(dims=shape.dims)
         shape.detail(progress, "analytic, no draws")
-        if found.unknown:
-            progress.note(f"without a law at this shape, and not scored: {', '.join(found.unknown)}")
-        return found
+        if null.unknown:
+            progress.note(f"without a law at this shape, and not scored: {', '.join(null.unknown)}")
+        return null
 
 
 def _in_table(table: xr.Dataset, of_product: tuple[int, int] | None, source: str) -> GaussianNull | AtlasNull | None:

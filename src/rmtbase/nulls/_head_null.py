@@ -46,7 +46,9 @@ AT_OWN_SCALE = "at the head's own sigma, every null draw at its own estimate"
 
 ROUNDING = 1e-9  # relative; statistics that a null holds fixed come out of LAPACK equal to far more digits
 
-_OF_ZEROS = np.array([{0: np.nan, "additive": -np.inf}.get(one.scaling, 0.0) for one in SPECTRAL_STATISTICS.values()])
+_OF_ZEROS = np.array(
+    [{0: np.nan, "additive": -np.inf}.get(statistic.scaling, 0.0) for statistic in SPECTRAL_STATISTICS.values()]
+)
 _LARGEST_SINGULAR_VALUE = 1e75  # its fourth power and that of its inverse are within the range of float64
 
 
@@ -93,7 +95,7 @@ class HeadScores:
     @classmethod
     def stacked(cls, scores: Sequence[HeadScores]) -> HeadScores:
         """Stack scores of single heads, or of layers, along a new first axis."""
-        return cls(*(np.stack([getattr(one, field.name) for one in scores]) for field in fields(cls)))
+        return cls(*(np.stack([getattr(head, field.name) for head in scores]) for field in fields(cls)))
 
 
 @in_one_line
@@ -246,10 +248,10 @@ class HeadNull(ABC):
             by = Moved.nowhere(standard)
             eigenvalues = singular_values**2 / scale[..., None]
             if np.any(kurtosis):
-                own, eigenvalues = standard, without_kurtosis(eigenvalues, kurtosis, self.dims)
-                known = ~np.isnan(eigenvalues).any(axis=-1, keepdims=True)
-                standard = np.where(known, statistics_of(np.sqrt(np.where(known, eigenvalues, 1.0))), np.nan)
-                by = Moved.between(standard, own)
+                unmoved, eigenvalues = standard, without_kurtosis(eigenvalues, kurtosis, self.dims)
+                scored = ~np.isnan(eigenvalues).any(axis=-1, keepdims=True)
+                standard = np.where(scored, statistics_of(np.sqrt(np.where(scored, eigenvalues, 1.0))), np.nan)
+                by = Moved.between(standard, unmoved)
             fixed = (self.std == 0) & (np.abs(standard - self.mean) <= ROUNDING * np.abs(self.mean))
             standard = np.where(fixed, self.mean, standard)
             every = Moved(by.times[..., None, :], by.plus[..., None, :])
@@ -349,9 +351,9 @@ def chain_scale(sigmas: Sequence[Float[np.ndarray, "..."]]) -> Float[np.ndarray,
 
     NaN where a σ̂_l is 0, or where the product leaves float64.
     """
-    checked = [require_real_numbers(f"sigmas[{place}]", one) for place, one in enumerate(sigmas)]
-    for place, one in enumerate(checked):
-        if (one < 0.0).any() or np.isinf(one).any():
+    checked = [require_real_numbers(f"sigmas[{place}]", sigma) for place, sigma in enumerate(sigmas)]
+    for place, sigma in enumerate(checked):
+        if (sigma < 0.0).any() or np.isinf(sigma).any():
             raise ParameterError(f"sigmas[{place}]", "negative or infinite ones", "finite σ, NaN if unknown")
     with np.errstate(over="ignore", under="ignore"):
         scale = math.prod(checked[1:], start=checked[0]) ** 2
@@ -364,11 +366,11 @@ def statistics_of(singular_values: Float[np.ndarray, "... rank"]) -> Float[np.nd
     Statistics of an unknown spectrum are NaN. For zeros, scale-free statistics are NaN and others have their limits.
     """
     top = singular_values[..., :1]
-    some = np.isfinite(top) & (top > 0.0)
-    if some.all():
+    shaped = np.isfinite(top) & (top > 0.0)
+    if shaped.all():
         return spectral_statistics(singular_values)
-    found = spectral_statistics(np.where(some, singular_values, 1.0))
-    return np.where(some, found, np.where(top == 0.0, _OF_ZEROS, np.nan))
+    statistics = spectral_statistics(np.where(shaped, singular_values, 1.0))
+    return np.where(shaped, statistics, np.where(top == 0.0, _OF_ZEROS, np.nan))
 
 
 def case_of_shape(table: xr.Dataset, d_model: int, d_head: int) -> xr.Dataset | None:
@@ -385,8 +387,8 @@ def distance_from_moments(
     To second order in c = std / mean, ln x has the mean ln(mean) - c²/2 and the standard deviation c. NaN, for an
     unknown value, gives NaN. ``on_log_scale`` is that of each :class:`rmtbase.statistics.Statistic`.
     """
-    given = {"value": value, "mean": mean, "std": std}
-    value, mean, std = (require_real_numbers(name, part) for name, part in given.items())
+    arguments = {"value": value, "mean": mean, "std": std}
+    value, mean, std = (require_real_numbers(name, part) for name, part in arguments.items())
     if (std < 0.0).any() or (on_log_scale & (value < 0.0)).any():
         raise ParameterError("value, std", "negative ones", "spreads that are not negative, and such values")
     # A zero eigenvalue is infinitely far from the null, and reported so; at the mean of a null without spread: NaN.

@@ -45,8 +45,8 @@ class Kurtosis(Null):
 
     def prepare(self, factors: Sequence[Shaped[np.ndarray, "group member rank width"]]) -> Sequence[Any]:
         """Return the excess kurtosis of each factor of each head, (head, factor)."""
-        each = np.stack(np.broadcast_arrays(*(own_kurtosis(one) for one in factors)), axis=-1)
-        return list(each.reshape(-1, len(factors)))
+        kurtoses = np.stack(np.broadcast_arrays(*(own_kurtosis(factor) for factor in factors)), axis=-1)
+        return list(kurtoses.reshape(-1, len(factors)))
 
     def prepare_groups(
         self,
@@ -55,7 +55,7 @@ class Kurtosis(Null):
         sigmas: Float[np.ndarray, "group member"],
     ) -> Sequence[Any]:
         """Return the mean excess kurtosis of the A_i, and that of B, (group, factor)."""
-        return list(np.stack([own_kurtosis(one).mean(axis=1) for one in (each, shared)], axis=-1))
+        return list(np.stack([own_kurtosis(factor).mean(axis=1) for factor in (each, shared)], axis=-1))
 
     def unscored(self, dims: tuple[int, ...], prepared: Sequence[Any] | None) -> dict[int, str]:
         if prepared is None:
@@ -76,8 +76,8 @@ class Kurtosis(Null):
     def require_shape(self, shape: HeadShape) -> None:
         super().require_shape(shape)
         if shape.is_of_products:
-            what = "W_Q and W_K are products of matrices, whose elements are not independent"
-            raise ParameterError("null", self.name, f"'gaussian' or 'axes': {what}")
+            reason = "W_Q and W_K are products of matrices, whose elements are not independent"
+            raise ParameterError("null", self.name, f"'gaussian' or 'axes': {reason}")
         self.independent.require_shape(shape)
 
     def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:

@@ -93,10 +93,12 @@ def mean_kurtosis(dims: Sequence[int], kurtoses: Sequence[Float[np.ndarray, "...
     gives NaN.
     """
     weights = [1.0 / (m * n) for m, n in pairwise(require_dims(dims))]
-    each = [require_real_numbers(f"kurtoses[{place}]", one) for place, one in enumerate(kurtoses)]
-    if len(each) != len(weights) or any(np.isinf(one).any() for one in each):
-        raise ParameterError("kurtoses", f"{len(each)} arrays", f"{len(weights)}, one for each factor, none infinite")
-    return sum(w * one for w, one in zip(weights, each, strict=True)) / sum(weights)  # type: ignore[return-value]
+    checked = [require_real_numbers(f"kurtoses[{place}]", kurtosis) for place, kurtosis in enumerate(kurtoses)]
+    if len(checked) != len(weights) or any(np.isinf(kurtosis).any() for kurtosis in checked):
+        raise ParameterError(
+            "kurtoses", f"{len(checked)} arrays", f"{len(weights)}, one for each factor, none infinite"
+        )
+    return sum(w * kurtosis for w, kurtosis in zip(weights, checked, strict=True)) / sum(weights)  # type: ignore[return-value]
 
 
 def own_kurtosis(weights: Shaped[np.ndarray, "... rank width"]) -> Float[np.ndarray, "..."]:

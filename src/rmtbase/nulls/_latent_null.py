@@ -89,9 +89,9 @@ class LatentNull:
             return null.score(heads.singular_values[where], scale[where])
 
         with ThreadPoolExecutor(available_cores()) as pool:
-            each = list(pool.map(scored, np.ndindex(scale.shape)))
+            heads_in_order = list(pool.map(scored, np.ndindex(scale.shape)))
         per_layer = scale.shape[1]
-        layers = [each[start : start + per_layer] for start in range(0, len(each), per_layer)]
+        layers = [heads_in_order[start : start + per_layer] for start in range(0, len(heads_in_order), per_layer)]
         scores = HeadScores.stacked([HeadScores.stacked(layer) for layer in layers])
         shown = int(np.searchsorted(nodes, np.round(np.median(place))))
         return ScoredHeads(scores, lambda: _group(drawn.eigenvalues[shown]))
@@ -106,13 +106,13 @@ class LatentNull:
 
 def _cubic(at: float) -> Float[np.ndarray, " point"]:
     """Weights of the points -1, 0, 1, 2 in Lagrange's cubic at ``at``."""
-    return np.array([np.prod([(at - other) / (one - other) for other in _POINTS if other != one]) for one in _POINTS])
+    return np.array([np.prod([(at - zero) / (node - zero) for zero in _POINTS if zero != node]) for node in _POINTS])
 
 
 def _group(eigenvalues: Float[np.ndarray, "draw rank"]) -> xr.Dataset:
     """Make the ``/null`` group, at the node nearest to the median of the heads' ratios."""
     edges = np.linspace(0.0, 1.05 * eigenvalues.max(), BINS + 1)
-    counts = np.stack([np.histogram(one, edges)[0] for one in eigenvalues])
+    counts = np.stack([np.histogram(spectrum, edges)[0] for spectrum in eigenvalues])
     density = counts / (eigenvalues.shape[1] * np.diff(edges))
     moved = upper_point(eigenvalues)
     error, nothing = density.std(axis=0, ddof=1) / np.sqrt(len(density)), np.full(BINS, np.nan)

@@ -137,11 +137,11 @@ class Null(ABC):
     def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel: ...
 
 
-def tell_if_coarse(found: NullModel, enough: int, shape: HeadShape, progress: Progress, more: str = "") -> None:
+def tell_if_coarse(null: NullModel, enough: int, shape: HeadShape, progress: Progress, template: str = "") -> None:
     """Note the smallest q of a single head if it is above 0.05; ``more`` is formatted with half of that q."""
-    smallest = 2 * shape.n_heads / (found.draws + 1)
+    smallest = 2 * shape.n_heads / (null.draws + 1)
     if smallest > 0.05:
         progress.note(
-            f"with {found.draws} null draws and {shape.n_heads} heads a lone head cannot reach q below {smallest:.2g}"
-            f"{more.format(smallest / 2)}; {enough} draws would let it reach 0.05"
+            f"with {null.draws} null draws and {shape.n_heads} heads a lone head cannot reach q below {smallest:.2g}"
+            f"{template.format(smallest / 2)}; {enough} draws would let it reach 0.05"
         )

@@ -51,7 +51,7 @@ def _contents(path: Path) -> _Contents | None:
     """Size and digest of a file; None if it is too large to keep or cannot be read, which opening it will report."""
     try:
         with open_regular(path) as file:
-            found = file.read(_ROOM + 1)
+            content = file.read(_ROOM + 1)
     except OSError:
         return None
-    return _Contents(len(found), hashlib.sha256(found).digest()) if len(found) <= _ROOM else None
+    return _Contents(len(content), hashlib.sha256(content).digest()) if len(content) <= _ROOM else None

@@ -48,10 +48,13 @@ class ResampledNull(SampleNull):
         drawn = without_noise(drawn)
         with np.errstate(invalid="ignore", divide="ignore"):  # a draw of zeros has no shape
             both = (statistics_of(values) for values in (observed, drawn))
-            one, sample = (rescale_statistics(values, 1.0 / scale, observed.size) for values in both)
-            near = np.isfinite(one) & (np.abs(sample - one) <= ROUNDING * np.abs(one))
+            own, sample = (rescale_statistics(values, 1.0 / scale, observed.size) for values in both)
+            near = np.isfinite(own) & (np.abs(sample - own) <= ROUNDING * np.abs(own))
         return cls(
-            dims=dims, observed=one, sample=np.where(near | np.isnan(sample), one, sample), eigenvalues=drawn**2 / scale
+            dims=dims,
+            observed=own,
+            sample=np.where(near | np.isnan(sample), own, sample),
+            eigenvalues=drawn**2 / scale,
         )
 
     @cached_property

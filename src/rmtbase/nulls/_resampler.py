@@ -48,19 +48,17 @@ class Resampling(Null):
     def independent(self) -> Gaussian:
         return Gaussian(initialization=self.initialization, draws=self.draws, seed=self.seed)
 
-    def ensemble(self, own: Factors) -> Ensemble:
+    def ensemble(self, factors: Factors) -> Ensemble:
         from rmtbase import ensembles
 
-        return getattr(ensembles, self.ensembles[len(own)])(*own)
+        return getattr(ensembles, self.ensembles[len(factors)])(*factors)
 
     def _for_heads(self, shape: HeadShape, progress: Progress) -> NullModel:
-        found = Resampler(self, draws=self.draws or _DRAWS, seed=self.seed)
-        progress.detail(
-            f"null of each head: {found.draws} draws from its own matrices ({self.name}), seed {found.seed}"
-        )
+        null = Resampler(self, draws=self.draws or _DRAWS, seed=self.seed)
+        progress.detail(f"null of each head: {null.draws} draws from its own matrices ({self.name}), seed {null.seed}")
         both = " by one statistic, nor below {:.2g} by all together (k heads at once: 1/k of that)"
-        tell_if_coarse(found, DRAWS_PER_TEST * shape.n_heads, shape, progress, both)
-        return found
+        tell_if_coarse(null, DRAWS_PER_TEST * shape.n_heads, shape, progress, both)
+        return null
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +81,8 @@ class Signs(Resampling):
     def require_shape(self, shape: HeadShape) -> None:
         super().require_shape(shape)
         if shape.is_of_products:
-            what = "W_Q and W_K are products of matrices, whose elements have no independent signs"
-            raise ParameterError("null", self.name, f"'gaussian' or 'axes': {what}")
+            reason = "W_Q and W_K are products of matrices, whose elements have no independent signs"
+            raise ParameterError("null", self.name, f"'gaussian' or 'axes': {reason}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +105,8 @@ class Axes(Resampling):
     def require_shape(self, shape: HeadShape) -> None:
         super().require_shape(shape)
         if not isinstance(shape.dims, LatentShape) and len(shape.dims) == 2:
-            what = "no permutation of its rows changes the singular values of one factor"
-            raise ParameterError("null", self.name, f"'gaussian' or 'signs': {what}")
+            reason = "no permutation of its rows changes the singular values of one factor"
+            raise ParameterError("null", self.name, f"'gaussian' or 'signs': {reason}")
 
 
 @dataclass(frozen=True)
@@ -178,23 +176,23 @@ class Resampler:
                 advance(self.draws)
                 continue
             scale = math.prod(float(sigma[layer, head]) for sigma in heads.sigmas) ** 2
-            own = [stack[head // (n_heads // len(stack))] for stack in factors]
-            null = ResampledNull.from_spectra(_dims(own), values, self._draw(own, advance), scale)
+            head_factors = [stack[head // (n_heads // len(stack))] for stack in factors]
+            null = ResampledNull.from_spectra(_dims(head_factors), values, self._draw(head_factors, advance), scale)
             yield null.score(values, scale), null.spectrum()
 
-    def _draw(self, own: Factors, advance: Callable[[int], None]) -> Float[np.ndarray, "draw rank"]:
+    def _draw(self, factors: Factors, advance: Callable[[int], None]) -> Float[np.ndarray, "draw rank"]:
         from rmtbase.montecarlo import draw_spectra
 
         spectra = []
         # The SVD keeps all digits of the smallest singular values; those of a trained head span decades.
-        for chunk in draw_spectra(self.null.ensemble(own), self.draws, self.seed, solver="svd"):
+        for chunk in draw_spectra(self.null.ensemble(factors), self.draws, self.seed, solver="svd"):
             spectra.append(chunk.singular_values)
             advance(len(chunk.singular_values))
         return np.concatenate(spectra)
 
 
-def _dims(own: Factors) -> tuple[int, ...]:
-    if len(own) == 1:
-        return own[0].shape
-    first, second = own
+def _dims(factors: Factors) -> tuple[int, ...]:
+    if len(factors) == 1:
+        return factors[0].shape
+    first, second = factors
     return first.shape[1], first.shape[0], second.shape[1]

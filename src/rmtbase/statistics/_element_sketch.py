@@ -203,19 +203,19 @@ def _sketch(numbers: Shaped[np.ndarray, " number"]) -> ElementSketch:
 
 def _spans(blocks: Iterable[ArrayLike]) -> Iterator[Shaped[np.ndarray, " number"]]:
     """Yield the numbers of all blocks in arrays of one size (the last of a dtype is shorter), valid until the next."""
-    held: list[Shaped[np.ndarray, " number"]] = []
+    pending: list[Shaped[np.ndarray, " number"]] = []
     size = 0
     for block in blocks:
         numbers = require_real_array("blocks", block).reshape(-1)
-        if held and numbers.dtype != held[0].dtype:
-            yield np.concatenate(held)
-            held, size = [], 0
+        if pending and numbers.dtype != pending[0].dtype:
+            yield np.concatenate(pending)
+            pending, size = [], 0
         while size + numbers.size >= _SPAN:
             part, numbers = numbers[: _SPAN - size], numbers[_SPAN - size :]
-            yield np.concatenate([*held, part]) if held else part
-            held, size = [], 0
+            yield np.concatenate([*pending, part]) if pending else part
+            pending, size = [], 0
         if numbers.size:
-            held.append(numbers.copy())  # the caller may reuse the memory of its blocks
+            pending.append(numbers.copy())  # the caller may reuse the memory of its blocks
             size += numbers.size
-    if held:
-        yield np.concatenate(held)
+    if pending:
+        yield np.concatenate(pending)

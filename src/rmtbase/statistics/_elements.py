@@ -99,8 +99,8 @@ class CentralSums:
 
     def require_sound_powers(self, name: str) -> None:
         if not self.has_sound_powers:
-            found = f"numbers from {self.smallest:g} to {self.largest:g}"
-            raise ParameterError(name, found, "numbers whose fourth powers float64 can hold: rescale them")
+            span = f"numbers from {self.smallest:g} to {self.largest:g}"
+            raise ParameterError(name, span, "numbers whose fourth powers float64 can hold: rescale them")
 
     def moments(self) -> ElementMoments:
         n, mean = self.count, self.mean

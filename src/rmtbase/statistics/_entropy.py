@@ -74,8 +74,8 @@ def kl_of_counts(counts: Int[np.ndarray, " bin"], edges: Float[np.ndarray, " edg
     shares = _shares(counts, edges)
     log_normal = log_normal_mass(edges[:-1] / sigma, edges[1:] / sigma, np.diff(edges) / sigma)
     log_normal = log_normal - np.logaddexp.reduce(log_normal)
-    held = shares > 0.0  # an empty bin counts nothing, even if the normal law's mass underflows
-    return float(np.sum(special.xlogy(shares, shares)[held] - shares[held] * log_normal[held]))
+    occupied = shares > 0.0  # an empty bin counts nothing, even if the normal law's mass underflows
+    return float(np.sum(special.xlogy(shares, shares)[occupied] - shares[occupied] * log_normal[occupied]))
 
 
 def nearest_neighbour_entropy(sample: ArrayLike, k: int = 1) -> float:

@@ -112,12 +112,12 @@ def _quantiles_of_stream(
     quantile, error = np.empty((2, rows, levels.size))
     for first in range(0, rows if levels.size else 0, together):
         part = slice(first, min(first + together, rows))
-        held = np.empty((part.stop - first, draws))
+        sample = np.empty((part.stop - first, draws))
         filled = 0
         for block in blocks():
-            held[:, filled : filled + block.shape[1]] = block[part]
+            sample[:, filled : filled + block.shape[1]] = block[part]
             filled += block.shape[1]
-        quantile[part], error[part] = (values.T for values in _quantiles_with_errors(held, levels, axis=1))
+        quantile[part], error[part] = (values.T for values in _quantiles_with_errors(sample, levels, axis=1))
     return quantile, error
 
 

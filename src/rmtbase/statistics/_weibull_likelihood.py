@@ -65,13 +65,13 @@ def weibull_likelihood_fit(sample: ArrayLike) -> WeibullLikelihoodFit:
     start = _start(flat, origin, unit)
 
     def sums(k: float) -> tuple[float, float, float]:
-        found = np.zeros(3)
+        totals = np.zeros(3)
         for block in _logarithms(flat, origin):
             block -= unit
             power = np.exp(k * block)
             first = power * block
-            found += power.sum(), first.sum(), first @ block
-        return tuple(found / flat.size)
+            totals += power.sum(), first.sum(), first @ block
+        return tuple(totals / flat.size)
 
     return _fitted(sums, start, (math.log(origin) if origin else 0.0) + unit, flat.size)
 
