@@ -17,17 +17,11 @@ from rmtbase.ensembles._residual_path import residual_path
 from rmtbase.errors import ParameterError
 
 ENSEMBLES: dict[str, Callable[..., Ensemble]] = {
-    "gaussian_chain": gaussian_chain,
-    "gaussian_matrix": gaussian_matrix,
-    "low_rank_product": low_rank_product,
-    "residual_path": residual_path,
-    "independent_chain": independent_chain,
-    "initialized_matrix": initialized_matrix,
-    "logistic_matrix": logistic_matrix,
-    "student_t_matrix": student_t_matrix,
-    "random_subspaces": random_subspaces,
-    "orthogonal_blocks": orthogonal_blocks,
-    "latent_attention": latent_attention,
+    factory.__name__: factory
+    for factory in (
+        *(gaussian_chain, gaussian_matrix, low_rank_product, residual_path, independent_chain, initialized_matrix),
+        *(logistic_matrix, student_t_matrix, random_subspaces, orthogonal_blocks, latent_attention),
+    )
 }
 """Name in a plan → factory; the plan's parameters are its keyword arguments."""
 

@@ -70,9 +70,7 @@ class ThinGaussianChain(ChainCore):
             jnp.arange(r - 1, 0, -1, dtype=float),
         ]
         lengths = chi(key_lengths, jnp.concatenate(degrees_of_freedom))
-        *diagonals, cut_off, below = jnp.split(
-            lengths, np.cumsum([part.size for part in degrees_of_freedom[:-1]])
-        )
+        *diagonals, cut_off, below = jnp.split(lengths, np.cumsum([part.size for part in degrees_of_freedom[:-1]]))
         normals = jax.random.normal(key_normals, (n_factors - 1, r * (r - 1) // 2))
 
         b = min(self.bottleneck, n_factors - 1)  # the place of B among the factors
