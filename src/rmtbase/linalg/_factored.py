@@ -19,16 +19,6 @@ _PADDING = 8  # numbers between rows, a cache line: otherwise rows of 2ⁿ numbe
 _ROW_NORMS = 1e-140, 1e140  # between these, no square of a norm and no product that matters leaves float64
 
 
-def product_core(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float64]:
-    """Core ``(..., d_head, d_head)`` of W_Qᵀ W_K for factors of shape ``(..., d_head, d_model)``.
-
-    With the thin factorisations W_Qᵀ = O_Q R_Q and W_Kᵀ = O_K R_K (orthonormal columns),
-    W_Qᵀ W_K = O_Q (R_Q R_Kᵀ) O_Kᵀ. The singular values of the core R_Q R_Kᵀ are exactly the structurally nonzero ones
-    of the product, and :func:`triangles` keeps the digits of the smallest.
-    """
-    return core_of_triangles(triangle(w_q, "w_q"), triangle(w_k, "w_k"))
-
-
 def core_of_triangles(r_q: NDArray[np.float64], r_k: NDArray[np.float64]) -> NDArray[np.float64]:
     try:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -46,6 +36,9 @@ def core_of_triangles(r_q: NDArray[np.float64], r_k: NDArray[np.float64]) -> NDA
 def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float64]:
     """Return the ``d_head`` structurally nonzero singular values of W_Qᵀ W_K, descending.
 
+    With the thin factorisations W_Qᵀ = O_Q R_Q and W_Kᵀ = O_K R_K (orthonormal columns), they are exactly the singular
+    values of the core R_Q R_Kᵀ, and :func:`triangles` keeps the digits of the smallest.
+
     Args:
         w_q: query factors of shape ``(..., d_head, d_model)``, so that q = W_Q x.
         w_k: key factors of the same shape; leading axes broadcast.
@@ -58,7 +51,7 @@ def product_singular_values(w_q: ArrayLike, w_k: ArrayLike) -> NDArray[np.float6
         ParameterError: the factors are not finite real matrices or differ in d_head, or their product overflows
             float64.
     """
-    return core_singular_values(product_core(w_q, w_k))
+    return core_singular_values(core_of_triangles(triangle(w_q, "w_q"), triangle(w_k, "w_k")))
 
 
 def product_svd(

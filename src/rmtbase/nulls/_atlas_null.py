@@ -179,9 +179,6 @@ def count_bound(
 
 
 def _count(
-    observed: Float[np.ndarray, "..."],
-    sample: Float[np.ndarray, " rank"],
-    ranks: Int[np.ndarray, " rank"],
-    draws: int,
+    observed: Float[np.ndarray, "..."], sample: Float[np.ndarray, " rank"], ranks: Int[np.ndarray, " rank"], draws: int
 ) -> Int[np.ndarray, "..."]:
     return np.append(ranks - 1, draws)[np.searchsorted(sample, observed, side="right")]  # NaN is above all

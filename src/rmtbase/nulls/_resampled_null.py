@@ -51,10 +51,7 @@ class ResampledNull(SampleNull):
             own, sample = (rescale_statistics(values, 1.0 / scale, observed.size) for values in both)
             near = np.isfinite(own) & (np.abs(sample - own) <= ROUNDING * np.abs(own))
         return cls(
-            dims=dims,
-            observed=own,
-            sample=np.where(near | np.isnan(sample), own, sample),
-            eigenvalues=drawn**2 / scale,
+            dims=dims, observed=own, sample=np.where(near | np.isnan(sample), own, sample), eigenvalues=drawn**2 / scale
         )
 
     @cached_property

@@ -68,10 +68,7 @@ class Signs(Resampling):
     Exact for independent elements whose laws are symmetric about 0 and otherwise arbitrary, with any gains of rows and
     columns.
 
-    Args:
-        draws: draws of each head; 1000 if None.
-        seed: seed of the draws.
-        initialization: law of the entries with which whole matrices are compared; the signs need none.
+    Each head has 1000 draws if ``draws`` is None. Whole matrices are compared with ``initialization``; the signs need none.
     """
 
     name: ClassVar[str] = "signs"
@@ -92,10 +89,7 @@ class Axes(Resampling):
     It keeps W_Q and W_K and tests whether they are related. Exact if the rows of one of them are exchangeable, whatever
     their gains.
 
-    Args:
-        draws: draws of each head; 1000 if None.
-        seed: seed of the draws.
-        initialization: law of the entries with which whole matrices are compared; the permutations need none.
+    Each head has 1000 draws if ``draws`` is None. Whole matrices are compared with ``initialization``; the permutations need none.
     """
 
     name: ClassVar[str] = "axes"
