@@ -68,7 +68,7 @@ class Signs(Resampling):
     Exact for independent elements whose laws are symmetric about 0 and otherwise arbitrary, with any gains of rows and
     columns.
 
-    Each head has 1000 draws if ``draws`` is None. Whole matrices are compared with ``initialization``; the signs need none.
+    Each head has 1000 draws if ``draws`` is None. ``initialization`` is only for whole matrices; the signs need none.
     """
 
     name: ClassVar[str] = "signs"
@@ -89,7 +89,7 @@ class Axes(Resampling):
     It keeps W_Q and W_K and tests whether they are related. Exact if the rows of one of them are exchangeable, whatever
     their gains.
 
-    Each head has 1000 draws if ``draws`` is None. Whole matrices are compared with ``initialization``; the permutations need none.
+    Each head has 1000 draws if ``draws`` is None. ``initialization`` is only for whole matrices.
     """
 
     name: ClassVar[str] = "axes"
