@@ -89,13 +89,12 @@ def _initials(author: str) -> str:
 def bibliography() -> dict[str, Reference]:
     """Return the entries of ``references.bib`` by key, in the order of the file."""
     text = files("rmtbase.constants").joinpath("references.bib").read_text(encoding="utf-8")
-    entries = {entry[2]: entry for entry in _ENTRY.finditer(text)}
-    return {key: _reference(key, entry[1], dict(_FIELD.findall(entry[3]))) for key, entry in entries.items()}
-
-
-def _reference(key: str, kind: str, fields: dict[str, str]) -> Reference:
-    printed = {"note": f"arXiv:{fields['eprint']}", "options": "eprint=false"} if "eprint" in fields else {}
-    return Reference(key, kind, fields, bibtex_entry(key, kind, fields | printed))
+    references = {}
+    for kind, key, lines in _ENTRY.findall(text):
+        fields = dict(_FIELD.findall(lines))
+        printed = {"note": f"arXiv:{fields['eprint']}", "options": "eprint=false"} if "eprint" in fields else {}
+        references[key] = Reference(key, kind, fields, bibtex_entry(key, kind, fields | printed))
+    return references
 
 
 def bibtex_entry(key: str, kind: str, fields: Mapping[str, str]) -> str:
